@@ -1,0 +1,157 @@
+#pragma once
+/// The arithmetic of the training step, as one table of plain functions per backend. The executor
+/// fetches a table once and calls through it; the CPU table is the reference of every other one.
+///
+/// Matrices are row-major. `rows` is micro-batch × sequence length (tokens). Pointers marked
+/// `T` hold elements of the call's `DType` (float or bfloat16), the others hold what they say.
+/// No function allocates from the heap inside a step except a matrix product's first call for a
+/// new shape (it builds and caches its primitive). All results are deterministic: for the same
+/// arguments they do not depend on the number of threads, but for matrix products, which are
+/// deterministic at an equal number of threads. All functions: Local.
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dstune::kernels {
+
+enum class DType : std::uint8_t { f32, bf16 };
+
+/// C[m,n] = op(A)·op(B) (+ C where `accumulate`) (+ bias[n], one value a column, where given).
+/// op(A) is m×k: A is stored m×k, or k×m where `transpose_a`; likewise op(B) k×n.
+/// Sums are kept in fp32; A, B, bias have type `type`, C has type `out_type`.
+struct MatmulShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  bool accumulate = false;
+  bool has_bias = false;
+  DType type = DType::f32, out_type = DType::f32;
+  bool operator==(const MatmulShape&) const = default;
+};
+
+/// q, k, v are packed by row: [heads·head_size | kv_heads·head_size | kv_heads·head_size].
+/// The softmax scale is 1/sqrt(head_size). Query head h reads key head h·kv_heads/heads.
+struct AttentionShape {
+  std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
+  bool causal = true;
+  DType type = DType::f32;
+};
+
+struct AdamStep {
+  float learning_rate, beta1, beta2, epsilon, weight_decay;
+  float bias_correction1, bias_correction2;  ///< 1 − beta^t of the update's number t = 1, 2, …
+  float gradient_scale;                      ///< every gradient is multiplied by this first
+  bool decoupled_decay;                      ///< true: AdamW, false: Adam with L2 in the gradient
+};
+
+struct Table {
+  const char* name;  ///< "avx512_bf16", "avx512", "portable", …
+
+  /// Bytes of scratch that matmul() needs for this shape. Building the primitive may take ms.
+  std::size_t (*matmul_workspace_bytes)(const MatmulShape&);
+  void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,
+                 void* workspace);
+
+  /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none).
+  void (*embedding_forward)(DType, void* out, const void* token_table, const void* position_table,
+                            const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
+                            std::int64_t width);
+  /// Adds to (accumulate) or overwrites the whole of d_token_table [vocabulary, width] and
+  /// d_position_table [sequence first rows of it] (null: none).
+  void (*embedding_backward)(DType, void* d_token_table, void* d_position_table, const void* d_out,
+                             const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
+                             std::int64_t width, std::int64_t vocabulary, bool accumulate_tokens,
+                             bool accumulate_positions);
+
+  /// residual_out = residual + x (x null: residual_out must equal residual, nothing is written),
+  /// out = (residual_out − mean)·rstd·weight + bias. mean, rstd: float[rows]. Variance is biased.
+  void (*layernorm_forward)(DType, void* out, void* residual_out, float* mean, float* rstd,
+                            const void* residual, const void* x, const void* weight,
+                            const void* bias, std::int64_t rows, std::int64_t width, float epsilon);
+  /// d_x += gradient through the norm (d_x already holds the residual stream's gradient), or
+  /// = where !accumulate_input. input is the forward's residual_out.
+  /// workspace: norm_workspace_bytes(width).
+  void (*layernorm_backward)(DType, void* d_x, void* d_weight, void* d_bias, const void* d_out,
+                             const void* input, const float* mean, const float* rstd,
+                             const void* weight, std::int64_t rows, std::int64_t width,
+                             bool accumulate_input, bool accumulate_weights, void* workspace);
+  /// out = residual_out·rstd·weight, rstd = 1/sqrt(mean(residual_out²) + epsilon).
+  void (*rmsnorm_forward)(DType, void* out, void* residual_out, float* rstd, const void* residual,
+                          const void* x, const void* weight, std::int64_t rows, std::int64_t width,
+                          float epsilon);
+  void (*rmsnorm_backward)(DType, void* d_x, void* d_weight, const void* d_out, const void* input,
+                           const float* rstd, const void* weight, std::int64_t rows,
+                           std::int64_t width, bool accumulate_input, bool accumulate_weights,
+                           void* workspace);
+  std::size_t (*norm_workspace_bytes)(std::int64_t width);
+
+  /// Rotates q and k of a packed qkv in place: pairs (i, i + head_size/2) of each head by the
+  /// angle position·theta^(−2i/head_size), as Hugging Face's LLaMA does. inverse: by minus it.
+  void (*rotary)(const AttentionShape&, void* qkv, float theta, bool inverse);
+
+  /// out[rows, heads·head_size] T; log_sum_exp float[batch, heads, sequence].
+  /// No score matrix is stored: scratch is attention_workspace_bytes().
+  void (*attention_forward)(const AttentionShape&, void* out, float* log_sum_exp, const void* qkv,
+                            void* workspace);
+  void (*attention_backward)(const AttentionShape&, void* d_qkv, const void* d_out, const void* qkv,
+                             const void* out, const float* log_sum_exp, void* workspace);
+  std::size_t (*attention_workspace_bytes)(const AttentionShape&);
+
+  /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). out may be x; d_x may be d_out.
+  void (*gelu_forward)(DType, void* out, const void* x, std::int64_t count);
+  void (*gelu_backward)(DType, void* d_x, const void* d_out, const void* x, std::int64_t count);
+  /// gate_up[rows, 2·width]: gate first; out[rows, width] = silu(gate)·up. d_gate_up may be gate_up.
+  void (*swiglu_forward)(DType, void* out, const void* gate_up, std::int64_t rows,
+                         std::int64_t width);
+  void (*swiglu_backward)(DType, void* d_gate_up, const void* d_out, const void* gate_up,
+                          std::int64_t rows, std::int64_t width);
+
+  /// d_bias[width] T (+)= column sums of d_out[rows, width], summed in fp32.
+  /// workspace: norm_workspace_bytes(width).
+  void (*bias_backward)(DType, void* d_bias, const void* d_out, std::int64_t rows,
+                        std::int64_t width, bool accumulate, void* workspace);
+
+  /// losses[row] = −log softmax(logits[row])[target[row]] in fp32; then logits[row] becomes
+  /// (softmax − onehot)·scale, in place. Logits have type `type`.
+  void (*cross_entropy)(DType, float* losses, void* logits, const std::int32_t* targets,
+                        std::int64_t rows, std::int64_t vocabulary, float scale);
+
+  /// y[i] += x[i] (in fp32, rounded once).
+  void (*add)(DType, void* y, const void* x, std::int64_t count);
+  /// Copies with conversion; equal types are a plain copy. The ranges do not overlap.
+  void (*convert)(DType to, void* y, DType from, const void* x, std::int64_t count);
+  void (*scale)(DType, void* y, float factor, std::int64_t count);
+  void (*zero)(void* y, std::size_t bytes);
+  /// Sum of squares in double: blocks of 4096 elements one after the other, so equal data gives
+  /// the equal sum whatever the number of threads.
+  double (*sum_of_squares)(DType, const void* x, std::int64_t count);
+  double (*sum_f32)(const float* x, std::int64_t count);  ///< likewise, plain sum in double
+
+  /// One Adam(W) update of `count` elements in fp32. master, m, v: float. gradient has
+  /// gradient_type. Where model_type is bf16, `model` gets master rounded to nearest even; where it
+  /// is f32, model is null and master is the model's own parameter.
+  void (*adam)(const AdamStep&, float* master, float* m, float* v, DType gradient_type,
+               const void* gradient, DType model_type, void* model, std::int64_t count);
+
+  /// Initial weights, docs/reference-step.md: element first_index + i of tensor `tensor` gets
+  /// (u0+u1+u2+u3 − 131070)·(standard_deviation / 37837.22746…), u the four 16-bit parts of a
+  /// 64-bit hash. Exact in double, rounded once to `type`.
+  void (*fill_normal)(DType, void* y, std::uint64_t seed, std::uint64_t tensor,
+                      std::int64_t first_index, std::int64_t count, double standard_deviation);
+  void (*fill)(DType, void* y, float value, std::int64_t count);
+};
+
+/// The best table for the processor this runs on; looks once. DSTUNE_CPU_KERNELS in the environment
+/// (a table's name) chooses a lower one, for tests.
+const Table& cpu_table();
+/// A table by name, or null where this processor or build lacks it.
+const Table* cpu_table(const char* name);
+
+/// Threads that the calling process's kernels use from now on (at least 1).
+void set_cpu_threads(int threads);
+int cpu_threads();
+
+/// The 64-bit hash of the counter-based generator: splitmix64's finaliser over a combination of the
+/// arguments. docs/reference-step.md gives it in full; also used for the tokens.
+std::uint64_t counter_hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
+
+}  // namespace dstune::kernels

@@ -1,0 +1,26 @@
+# Build options and the flags of our own code. Nothing here touches code that is not ours.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, Debug or RelWithDebInfo" FORCE)
+endif()
+# The binary stands at the root of its build folder: build/release/dstune-mpi.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+
+set(DSTUNE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where toolkit and NCCL are found), ON, OFF")
+set_property(CACHE DSTUNE_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(DSTUNE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+
+add_library(dstune_flags INTERFACE)
+target_include_directories(dstune_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
+target_compile_options(dstune_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror>)
+# libmpi alone: the deprecated C++ bindings are neither included nor linked.
+target_compile_definitions(dstune_flags INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+if(DSTUNE_SANITIZE)
+  add_compile_options(-fsanitize=${DSTUNE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${DSTUNE_SANITIZE})
+  # With sanitizers g++ 12 reports maybe-uninitialized inside the standard library.
+  target_compile_options(dstune_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=maybe-uninitialized>)
+endif()
