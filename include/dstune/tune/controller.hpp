@@ -1,0 +1,119 @@
+#pragma once
+/// Rank 0's other half: asks the tuner, places experiments, talks to their groups, writes down what
+/// happened. One thread; point-to-point messages only; knows the time but no MPI, so that it is
+/// tested with a mailbox in memory.
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dstune/comm/mailbox.hpp"
+#include "dstune/core/measurement.hpp"
+#include "dstune/report/history.hpp"
+#include "dstune/report/journal.hpp"
+#include "dstune/report/results.hpp"
+#include "dstune/schedule/scheduler.hpp"
+#include "dstune/search/planner.hpp"
+#include "dstune/search/tuner.hpp"
+#include "dstune/tune/progress.hpp"
+#include "dstune/tune/protocol.hpp"
+
+namespace dstune {
+
+struct ControllerOptions {
+  using Clock = std::chrono::steady_clock;
+
+  Metric metric = Metric::throughput;
+  std::optional<double> trial_timeout_s;
+  std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
+  /// Without a sign of life for so long an attempt is aborted; per experiment, by its index.
+  std::function<double(const Experiment&)> patience_s;
+  double abort_grace_s = 10;  ///< for members to answer ABORT before they count as lost
+  double stop_grace_s = 20;   ///< for experiments to end after STOP
+  std::optional<std::string> training_command;
+  std::vector<std::pair<std::string, std::string>> arg_mappings;
+  /// How many signals to stop have arrived so far.
+  std::function<int()> signals;
+};
+
+class Controller {
+ public:
+  /// keys: the record key of each member of the space. All references outlive it.
+  Controller(const PlannedSpace& space, std::vector<std::string> keys, const History& history,
+             Tuner& tuner, SlotPool& slots, Mailbox& mailbox, Journal& journal,
+             ResultsFolder& results, Progress& progress, ControllerOptions options);
+
+  /// The whole search. Workers are idle afterwards or lost, but not yet told to quit.
+  ExitCode run();
+
+  [[nodiscard]] const Report& report() const { return report_; }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+  [[nodiscard]] const std::set<int>& lost_ranks() const { return lost_; }
+
+ private:
+  using Clock = ControllerOptions::Clock;
+  struct Attempt {
+    std::size_t index = 0;
+    int try_number = 1;
+    Reservation reservation;
+    enum class State { building, running, stopping, aborting } state = State::building;
+    std::set<int> ready;
+    std::set<int> left;  ///< members that said GONE (or OUTCOME)
+    Clock::time_point last_sign, give_up_at, begun;
+    double slowest_step_s = 0;
+    std::chrono::system_clock::time_point started_at;
+    Status status = Status::failed;  ///< of the failure, while aborting
+    std::string reason;
+  };
+
+  bool receive();
+  bool publish();
+  void handle(int source, const Message& message);
+  void outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement);
+  void feed();
+  void dispatch();
+  void watch();
+  void abort(std::uint64_t number, Attempt& attempt, Status status, const std::string& reason);
+  void conclude_aborted(std::uint64_t number);
+  void record(std::size_t index, Record record, bool is_known);
+  void stop(const std::string& reason);
+  bool adopt(std::size_t index);
+  void finish();
+  void send(int world_rank, const Message& message);
+  double overdue_after_s(const Attempt& attempt) const;
+
+  const PlannedSpace& space_;
+  std::vector<std::string> keys_;
+  const History& history_;
+  Tuner& tuner_;
+  SlotPool& slots_;
+  Scheduler scheduler_;
+  Mailbox& mailbox_;
+  Journal& journal_;
+  ResultsFolder& results_;
+  Progress& progress_;
+  ControllerOptions options_;
+
+  Report report_;
+  std::map<std::uint64_t, Attempt> running_;
+  std::map<std::size_t, int> tries_;  ///< attempts begun, by experiment
+  std::uint64_t next_attempt_ = 1;
+  std::set<int> lost_;
+  std::optional<std::size_t> best_;
+  // What waits for the journal to be durable.
+  std::vector<std::pair<int, Message>> outbox_;
+  std::vector<std::size_t> dispatched_;
+  std::vector<std::size_t> ended_;
+  std::optional<std::size_t> written_best_;
+  Clock::time_point began_;
+  std::optional<Clock::time_point> stopping_since_;
+  std::string reason_;
+  bool short_of_ranks_ = false;
+};
+
+}  // namespace dstune

@@ -1,0 +1,26 @@
+#pragma once
+/// Where a job ran, for environment.json and for the fingerprint of its records. Local.
+
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/comm/topology.hpp"
+
+namespace dstune {
+
+/// One rank's device, in words, as it told rank 0.
+struct RankDevice {
+  std::string description;
+  int threads = 1;
+  std::int64_t memory_bytes = 0;  ///< what it may use unless the document says otherwise
+};
+
+/// What must be equal for an old measurement to count: backend, device kinds, devices a node.
+json::Value machine_fingerprint(const Topology& topology, const std::vector<RankDevice>& devices);
+
+/// Versions, hosts, rank → host → device, chosen environment variables, input hashes, seeds.
+json::Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,
+                             const std::string& version, const std::string& command_line);
+
+}  // namespace dstune

@@ -1,0 +1,39 @@
+#pragma once
+/// A whole run, from the input to the exit code.
+
+#include <optional>
+#include <string>
+
+#include "dstune/base/error.hpp"
+#include "dstune/space/job_spec.hpp"
+
+namespace dstune {
+
+/// The command line, decided.
+struct JobOptions {
+  std::string space_path;
+  Overrides overrides;
+  bool dry_run = false;
+  bool json_output = false;
+  std::optional<double> time_limit_s;
+  std::optional<double> reserve_s;
+  std::optional<double> trial_timeout_s;
+  bool dedicated_coordinator = false;
+  bool quiet = false;
+  bool no_progress = false;
+  std::string command_line;  ///< as it was given, for environment.json
+  std::string version;
+};
+
+/// How all ranks leave.
+struct JobEnd {
+  ExitCode exit_code = ExitCode::ok;
+  bool finalize = true;  ///< false: a rank is lost, MPI_Finalize would wait for it
+};
+
+/// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every
+/// rank returns the same. `thread_multiple`: what MPI granted. Collective over the world.
+/// Throws MpiError and LogicError; everything else becomes an exit code and a message on rank 0.
+JobEnd run_job(const JobOptions& options, bool thread_multiple);
+
+}  // namespace dstune

@@ -1,0 +1,71 @@
+#pragma once
+/// What controller and workers say to each other, as CBOR. Every message of an experiment carries
+/// its attempt's number; receivers drop those of other attempts. Local.
+///
+/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); STOP to the leader
+/// ends the measuring early, ABORT to every member ends everything; a member that could not go on
+/// says GONE. QUIT ends a worker.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "dstune/comm/communicator.hpp"
+#include "dstune/core/measurement.hpp"
+
+namespace dstune::message {
+
+struct Assign {
+  std::uint64_t attempt = 0;
+  std::string experiment;  ///< its name
+  TrainingConfig config;
+  std::vector<int> world_ranks;  ///< ascending; the first is the leader
+  double timeout_s = 0;          ///< after which a member gives up by itself
+};
+struct Go {
+  std::uint64_t attempt = 0;
+};
+struct Stop {
+  std::uint64_t attempt = 0;
+};
+struct Abort {
+  std::uint64_t attempt = 0;
+};
+struct Quit {
+  int exit_code = 0;
+  bool finalize = true;
+};
+
+struct Ready {
+  std::uint64_t attempt = 0;
+};
+struct Progress {
+  std::uint64_t attempt = 0;
+  int steps = 0;
+  double slowest_step_s = 0;
+};
+struct Outcome {
+  std::uint64_t attempt = 0;
+  Measurement measurement;
+};
+/// The member left the attempt and its group; whatever it held is free again.
+struct Gone {
+  std::uint64_t attempt = 0;
+  Status status = Status::failed;
+  std::string reason;
+};
+
+}  // namespace dstune::message
+
+namespace dstune {
+
+using Message =
+    std::variant<message::Assign, message::Go, message::Stop, message::Abort, message::Quit,
+                 message::Ready, message::Progress, message::Outcome, message::Gone>;
+
+Bytes encode(const Message& message);
+/// Throws InputError for bytes that are no message.
+Message decode(const Bytes& bytes);
+
+}  // namespace dstune

@@ -1,0 +1,53 @@
+#pragma once
+/// One rank's part: waits for assignments and runs them in its group.
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+
+#include "dstune/comm/mailbox.hpp"
+#include "dstune/comm/topology.hpp"
+#include "dstune/core/job.hpp"
+#include "dstune/device/device.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/model/model_spec.hpp"
+#include "dstune/tune/protocol.hpp"
+
+namespace dstune {
+
+/// What every rank knows of the job.
+struct WorkerContext {
+  const ModelSpec* model;
+  const WorkloadSpec* workload;
+  MeasureOptions measure;
+  std::int64_t seed = 0;
+  const Topology* topology;
+  GroupTable* groups;
+  CpuDevice* device;
+  Mailbox* mailbox;
+  int controller_rank = 0;
+};
+
+class Worker {
+ public:
+  explicit Worker(const WorkerContext& context) : context_(context) {}
+
+  /// Until QUIT; returns it. Talks to the controller only, and to the members of its groups.
+  message::Quit run();
+
+ private:
+  void run_assignment(const message::Assign& assign);
+  /// Takes what has arrived; true where the current attempt is to be aborted.
+  bool poll_for_abort();
+  void send(const Message& message);
+
+  WorkerContext context_;
+  std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
+  std::uint64_t attempt_ = 0;    ///< the current one, 0: none
+  bool go_ = false;
+  bool stop_ = false;
+  bool aborted_ = false;
+};
+
+}  // namespace dstune

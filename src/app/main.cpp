@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include <dnnl_version.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/tune/job.hpp"
+#include "options.hpp"
+
+namespace {
+
+using namespace dstune;
+
+/// MPI_Finalize talks to everybody; where somebody does not answer the process ends all the same.
+constexpr std::chrono::seconds finalize_limit{20};
+
+int code(ExitCode exit_code) {
+  return static_cast<int>(exit_code);
+}
+
+/// Whether this process is the one that speaks, as far as launchers say before MPI starts.
+bool is_first_process() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* rank = std::getenv(name)) return std::strcmp(rank, "0") == 0;
+  }
+  return true;
+}
+
+/// Started by srun without PMI support every task would be a world of its own and do the whole job.
+bool is_launched_alone_by_mistake() {
+  const char* tasks = std::getenv("SLURM_NTASKS");
+  const bool is_in_step =
+      std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("SLURM_PROCID") != nullptr;
+  const bool has_mpi_launcher = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
+                                std::getenv("PMIX_RANK") != nullptr ||
+                                std::getenv("PMI_RANK") != nullptr;
+  return tasks != nullptr && std::atoi(tasks) > 1 && is_in_step && !has_mpi_launcher;
+}
+
+std::string version_text() {
+  return fmt::format(
+      "dstune-mpi {}\nMPI: {}\noneDNN: {}.{}.{}\nCPU kernels: {}\nCUDA: not built\nNCCL: not "
+      "built\n",
+      DSTUNE_VERSION, MpiEnvironment::library_version(), DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR,
+      DNNL_VERSION_PATCH, kernels::cpu_table().name);
+}
+
+void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool is_finished = false;
+  std::thread watchdog([&] {
+    std::unique_lock lock(mutex);
+    if (!finished.wait_for(lock, finalize_limit, [&] { return is_finished; })) {
+      MpiEnvironment::leave_without_finalize(exit_code);
+    }
+  });
+  environment.finalize();
+  {
+    const std::lock_guard lock(mutex);
+    is_finished = true;
+  }
+  finished.notify_one();
+  watchdog.join();
+}
+
+int run(int argc, char** argv, const CommandLine& line) {
+  if (line.backend == Backend::cuda) {
+    if (is_first_process()) log::error("--backend cuda: this build has no CUDA backend; use cpu");
+    return code(ExitCode::no_device);
+  }
+  if (is_launched_alone_by_mistake()) {
+    if (is_first_process()) {
+      log::error(
+          "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, "
+          "or "
+          "mpirun inside the allocation");
+    }
+    return code(ExitCode::internal);
+  }
+  MpiEnvironment environment(argc, argv);
+  const JobEnd end = run_job(line.job, environment.thread_multiple());
+  finalize_within_limit(environment, code(end.exit_code));
+  return code(end.exit_code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    CommandLine line = parse_command_line(argc, argv);
+    if (line.help || line.version) {
+      if (is_first_process()) std::cout << (line.help ? help_text() : version_text());
+      return code(ExitCode::ok);
+    }
+    if (line.backend == Backend::sim) {
+      throw UsageError("--backend sim is not built in this release: use cpu");
+    }
+    line.job.version = DSTUNE_VERSION;
+    log::set_level(line.level);
+    log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
+    return run(argc, argv, line);
+  } catch (const UsageError& error) {
+    if (is_first_process()) log::error(error.what());
+    return code(ExitCode::usage);
+  } catch (const std::exception& error) {
+    // Other ranks may be waiting for this one: nothing but the end of the job gets them out.
+    log::set_level(log::Level::error);
+    log::error(std::string("internal error: ") + error.what());
+    MpiEnvironment::abort(code(ExitCode::internal));
+  }
+}

@@ -1,0 +1,30 @@
+#pragma once
+/// The command line. Local.
+
+#include <optional>
+#include <string>
+
+#include "dstune/base/log.hpp"
+#include "dstune/tune/job.hpp"
+
+namespace dstune {
+
+enum class Backend { automatic, cpu, cuda, sim };
+
+struct CommandLine {
+  bool help = false;
+  bool version = false;
+  JobOptions job;
+  Backend backend = Backend::automatic;
+  log::Level level = log::Level::info;
+  std::optional<bool> color;  ///< absent: where stderr is a terminal
+};
+
+/// Throws UsageError, naming the option and the mend; options of design 2 that this release does
+/// not have are refused by name.
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+/// What --help prints.
+std::string help_text();
+
+}  // namespace dstune

@@ -1,0 +1,396 @@
+#include "dstune/tune/controller.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/units.hpp"
+#include "dstune/tune/idle.hpp"
+
+namespace dstune {
+namespace {
+
+/// Experiments waiting for slots: enough to fill what a head leaves idle, few enough that the tuner
+/// decides late.
+constexpr std::size_t waiting_goal = 64;
+/// A measuring group whose steps take t gives a sign of life at least this often.
+constexpr double steps_of_patience = 20;
+/// Jobs in a row that died while an experiment was running, after which it is not tried again.
+constexpr int deaths_until_failed = 2;
+constexpr int tries_after_loss = 2;
+
+double seconds(ControllerOptions::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+ControllerOptions::Clock::duration duration(double duration_s) {
+  return std::chrono::duration_cast<ControllerOptions::Clock::duration>(
+      std::chrono::duration<double>(duration_s));
+}
+
+}  // namespace
+
+Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
+                       const History& history, Tuner& tuner, SlotPool& slots, Mailbox& mailbox,
+                       Journal& journal, ResultsFolder& results, Progress& progress,
+                       ControllerOptions options)
+    : space_(space),
+      keys_(std::move(keys)),
+      history_(history),
+      tuner_(tuner),
+      slots_(slots),
+      scheduler_(slots),
+      mailbox_(mailbox),
+      journal_(journal),
+      results_(results),
+      progress_(progress),
+      options_(std::move(options)),
+      began_(Clock::now()) {
+  report_.metric = options_.metric;
+  for (const PlannedMember& member : space_.members) {
+    report_.rows.push_back({member.planned, std::nullopt});
+  }
+}
+
+ExitCode Controller::run() {
+  std::size_t known = 0;
+  for (std::size_t i = 0; i < keys_.size(); ++i) {
+    if (space_.members[i].planned.status == PlanStatus::planned) {
+      known += history_.finished.count(keys_[i]);
+    }
+  }
+  progress_.begin(space_.planned, known);
+  Idle idle;
+  for (;;) {
+    const bool heard = receive();
+    watch();
+    feed();
+    dispatch();
+    const bool said = publish();
+    if (running_.empty() && scheduler_.num_waiting() == 0 &&
+        (stopping_since_ || tuner_.is_done())) {
+      break;
+    }
+    if (heard || said) {
+      idle.reset();
+    } else {
+      idle.pause();
+    }
+  }
+  finish();
+  if (stopping_since_) return ExitCode::stopped_early;
+  if (short_of_ranks_) {
+    reason_ = "too many ranks were lost for some group sizes";
+    return ExitCode::stopped_early;
+  }
+  if (!best_) {
+    reason_ = "no experiment succeeded; the summary has the reason of each";
+    return ExitCode::nothing_feasible;
+  }
+  reason_ = "done";
+  return ExitCode::ok;
+}
+
+/// One commit makes everything of this round durable; only then does anybody hear of it.
+bool Controller::publish() {
+  journal_.commit();
+  for (const auto& [world_rank, message] : outbox_) mailbox_.send(world_rank, encode(message));
+  const bool said = !outbox_.empty();
+  outbox_.clear();
+  for (const std::size_t index : dispatched_) {
+    results_.write_experiment(space_.members[index].planned.experiment);
+  }
+  dispatched_.clear();
+  for (const std::size_t index : ended_) results_.write_metrics(*report_.rows[index].record);
+  ended_.clear();
+  if (best_ != written_best_) {
+    results_.write_optimal(*report_.rows[*best_].record, report_, options_.training_command,
+                           options_.arg_mappings);
+    written_best_ = best_;
+  }
+  return said;
+}
+
+bool Controller::receive() {
+  bool heard = false;
+  while (auto received = mailbox_.try_receive()) {
+    heard = true;
+    handle(received->source, decode(received->data));
+  }
+  return heard;
+}
+
+void Controller::handle(int source, const Message& message) {
+  const std::uint64_t number = std::visit(
+      [](const auto& m) -> std::uint64_t {
+        if constexpr (requires { m.attempt; }) {
+          return m.attempt;
+        } else {
+          return 0;
+        }
+      },
+      message);
+  const auto found = running_.find(number);
+  if (found == running_.end()) return;
+  Attempt& attempt = found->second;
+  attempt.last_sign = Clock::now();
+
+  if (std::holds_alternative<message::Ready>(message)) {
+    attempt.ready.insert(source);
+    if (attempt.state == Attempt::State::building &&
+        attempt.ready.size() == attempt.reservation.world_ranks().size()) {
+      attempt.state = Attempt::State::running;
+      attempt.started_at = std::chrono::system_clock::now();
+      for (const int member : attempt.reservation.world_ranks()) {
+        send(member, message::Go{number});
+      }
+    }
+  } else if (const auto* progress = std::get_if<message::Progress>(&message)) {
+    attempt.slowest_step_s = progress->slowest_step_s;
+    progress_.stepped(space_.members[attempt.index].planned.experiment.name, progress->steps);
+  } else if (const auto* result = std::get_if<message::Outcome>(&message)) {
+    if (attempt.state == Attempt::State::aborting) return;
+    outcome(number, attempt, result->measurement);
+  } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
+    attempt.left.insert(source);
+    if (attempt.state != Attempt::State::aborting) {
+      abort(number, attempt, gone->status, gone->reason);
+    }
+    conclude_aborted(number);
+  }
+}
+
+void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement) {
+  const std::size_t index = attempt.index;
+  Record done;
+  done.experiment = space_.members[index].planned.experiment;
+  done.predicted = space_.members[index].planned.predicted;
+  done.attempt = attempt.try_number;
+  done.measurement = measurement;
+  done.finished_at = std::chrono::system_clock::now();
+  // A configuration that does not fit ends before GO.
+  const bool went = attempt.state != Attempt::State::building;
+  done.started_at = went ? attempt.started_at : done.finished_at;
+  const bool was_cut_short =
+      attempt.state == Attempt::State::stopping && measurement.status == Status::timed_out;
+  attempt.reservation.give_back();
+  running_.erase(number);
+  if (was_cut_short) return;  // the same command runs it again
+  record(index, std::move(done), false);
+}
+
+/// Takes experiments from the tuner into the queue; known ones are answered from the journal.
+void Controller::feed() {
+  if (stopping_since_) return;
+  while (scheduler_.num_waiting() < waiting_goal) {
+    const std::optional<std::size_t> index = tuner_.next();
+    if (!index) break;
+    if (adopt(*index)) continue;
+    scheduler_.submit(*index, space_.members[*index].planned.experiment.shape);
+  }
+  for (const std::size_t index : scheduler_.take_impossible()) {
+    short_of_ranks_ = true;
+    tuner_.observe(index, Status::failed, std::nullopt);
+  }
+}
+
+bool Controller::adopt(std::size_t index) {
+  const std::string& key = keys_[index];
+  if (const auto known = history_.finished.find(key); known != history_.finished.end()) {
+    Record old = known->second;
+    old.experiment = space_.members[index].planned.experiment;
+    record(index, std::move(old), true);
+    return true;
+  }
+  if (const auto died = history_.deaths.find(key);
+      died != history_.deaths.end() && died->second >= deaths_until_failed) {
+    Record failed;
+    failed.experiment = space_.members[index].planned.experiment;
+    failed.predicted = space_.members[index].planned.predicted;
+    failed.attempt = died->second;
+    failed.measurement.status = Status::failed;
+    failed.measurement.reason =
+        "was running when the job died, the last " + std::to_string(died->second) + " times";
+    failed.started_at = failed.finished_at = std::chrono::system_clock::now();
+    record(index, std::move(failed), false);
+    return true;
+  }
+  return false;
+}
+
+void Controller::dispatch() {
+  if (stopping_since_) return;
+  while (auto next = scheduler_.next()) {
+    const std::size_t index = next->experiment;
+    const Experiment& experiment = space_.members[index].planned.experiment;
+    const std::uint64_t number = next_attempt_++;
+    Attempt attempt;
+    attempt.index = index;
+    attempt.try_number = ++tries_[index];
+    if (const auto died = history_.deaths.find(keys_[index]); died != history_.deaths.end()) {
+      attempt.try_number += died->second;
+    }
+    attempt.reservation = std::move(next->reservation);
+    attempt.begun = attempt.last_sign = Clock::now();
+    const double patience_s = options_.patience_s(experiment);
+    attempt.give_up_at = options_.trial_timeout_s
+                             ? attempt.begun + duration(*options_.trial_timeout_s)
+                             : Clock::time_point::max();
+
+    journal_.add(event::started(keys_[index], experiment.name, attempt.try_number,
+                                attempt.reservation.world_ranks()));
+    dispatched_.push_back(index);
+    progress_.started(experiment);
+    // Members give up by themselves long after ABORT should have reached them.
+    const double member_timeout_s =
+        options_.trial_timeout_s.value_or(24 * 3600.0) + patience_s + 2 * options_.abort_grace_s;
+    for (const int member : attempt.reservation.world_ranks()) {
+      send(member, message::Assign{number, experiment.name, experiment.config,
+                                   attempt.reservation.world_ranks(), member_timeout_s});
+    }
+    running_.emplace(number, std::move(attempt));
+  }
+}
+
+double Controller::overdue_after_s(const Attempt& attempt) const {
+  const double patience_s = options_.patience_s(space_.members[attempt.index].planned.experiment);
+  return std::max(patience_s, steps_of_patience * attempt.slowest_step_s);
+}
+
+/// Looks at signals, the time limit and every running attempt's deadlines.
+void Controller::watch() {
+  const Clock::time_point now = Clock::now();
+  const int signals = options_.signals ? options_.signals() : 0;
+  if (signals > 0 && !stopping_since_) stop("a signal to stop");
+  if (options_.end_at && now >= *options_.end_at && !stopping_since_) stop("the time limit");
+  const bool must_leave =
+      stopping_since_ && (signals > 1 || now - *stopping_since_ > duration(options_.stop_grace_s));
+
+  std::vector<std::uint64_t> aborted;
+  for (auto& [number, attempt] : running_) {
+    if (attempt.state == Attempt::State::aborting) {
+      aborted.push_back(number);
+    } else if (must_leave) {
+      abort(number, attempt, Status::timed_out, "stopped");
+    } else if (now > attempt.give_up_at) {
+      abort(number, attempt, Status::timed_out,
+            "took longer than --trial-timeout " + format_duration(*options_.trial_timeout_s));
+    } else if (const double limit_s = overdue_after_s(attempt);
+               seconds(now - attempt.last_sign) > limit_s) {
+      abort(number, attempt, Status::timed_out, "no sign of life for " + format_duration(limit_s));
+    }
+  }
+  for (const std::uint64_t number : aborted) conclude_aborted(number);
+}
+
+void Controller::abort(std::uint64_t number, Attempt& attempt, Status status,
+                       const std::string& reason) {
+  attempt.state = Attempt::State::aborting;
+  attempt.status = status;
+  attempt.reason = reason;
+  attempt.give_up_at = Clock::now() + duration(options_.abort_grace_s);
+  for (const int member : attempt.reservation.world_ranks()) {
+    if (!attempt.left.contains(member)) send(member, message::Abort{number});
+  }
+}
+
+/// Ends an aborted attempt once every member has answered or the grace is over: who did not is
+/// lost.
+void Controller::conclude_aborted(std::uint64_t number) {
+  const auto found = running_.find(number);
+  if (found == running_.end()) return;
+  Attempt& attempt = found->second;
+  const std::vector<int> members = attempt.reservation.world_ranks();
+  const bool all_left = attempt.left.size() == members.size();
+  if (!all_left && Clock::now() < attempt.give_up_at) return;
+
+  std::string silent;
+  for (const int member : members) {
+    if (attempt.left.contains(member)) continue;
+    attempt.reservation.retire(member);
+    lost_.insert(member);
+    silent += (silent.empty() ? "" : ", ") + std::to_string(member);
+  }
+  const std::size_t index = attempt.index;
+  const Experiment& experiment = space_.members[index].planned.experiment;
+  std::string reason = attempt.reason;
+  if (!silent.empty()) {
+    reason += "; lost rank " + silent;
+    log::warning(experiment.name + ": " + reason + "; it is not used again");
+  }
+  Record failed;
+  failed.experiment = experiment;
+  failed.predicted = space_.members[index].planned.predicted;
+  failed.attempt = attempt.try_number;
+  failed.measurement.status = attempt.status;
+  failed.measurement.reason = reason;
+  failed.measurement.world_ranks = members;
+  failed.finished_at = std::chrono::system_clock::now();
+  failed.started_at = attempt.started_at == std::chrono::system_clock::time_point{}
+                          ? failed.finished_at
+                          : attempt.started_at;
+  attempt.reservation.give_back();
+  running_.erase(found);
+  if (stopping_since_) return;  // stopped on purpose: the same command runs it again
+  if (!silent.empty() && tries_[index] < tries_after_loss) {
+    scheduler_.resubmit(index, experiment.shape);
+    return;
+  }
+  record(index, std::move(failed), false);
+}
+
+void Controller::record(std::size_t index, Record record, bool is_known) {
+  const Experiment& experiment = record.experiment;
+  const auto value = metric_value(record.measurement, options_.metric,
+                                  global_batch(experiment.config, experiment.shape.size()),
+                                  experiment.shape.size());
+  if (is_known) {
+    dispatched_.push_back(index);  // its files may have been lost with the job that measured it
+  } else {
+    journal_.add(event::finished(keys_[index], record));
+  }
+  ended_.push_back(index);
+  tuner_.observe(index, record.measurement.status,
+                 value ? std::optional(value->value) : std::nullopt);
+  report_.rows[index].record = std::move(record);
+  const std::optional<std::size_t> best = best_row(report_);
+  const bool is_best = best == index && best != best_;
+  best_ = best;
+  progress_.ended(*report_.rows[index].record, options_.metric, is_known, is_best);
+}
+
+/// No new experiments; running ones end after their step.
+void Controller::stop(const std::string& reason) {
+  stopping_since_ = Clock::now();
+  reason_ = reason + "; the same command resumes";
+  log::warning("stopping early: " + reason_);
+  scheduler_.drain();
+  for (auto& [number, attempt] : running_) {
+    if (attempt.state == Attempt::State::building) {
+      abort(number, attempt, Status::timed_out, "stopped");
+    } else if (attempt.state == Attempt::State::running) {
+      attempt.state = Attempt::State::stopping;
+      send(attempt.reservation.world_ranks().front(), message::Stop{number});
+    }
+  }
+  // mpirun may kill everything a second after the signal: what is known is written first.
+  publish();
+  finish();
+  results_.write_exit_status(ExitCode::stopped_early, reason_);
+}
+
+void Controller::finish() {
+  for (const auto& [index, reason] : tuner_.skipped()) {
+    report_.rows[index].planned.status = PlanStatus::pruned;
+    report_.rows[index].planned.reason = reason;
+  }
+  report_.elapsed_s = seconds(Clock::now() - began_);
+  results_.write_summary(report_);
+  progress_.end();
+}
+
+void Controller::send(int world_rank, const Message& message) {
+  outbox_.emplace_back(world_rank, message);
+}
+
+}  // namespace dstune

@@ -1,0 +1,74 @@
+#include "dstune/tune/environment_info.hpp"
+
+#include <array>
+#include <chrono>
+#include <string_view>
+
+#include "dstune/base/units.hpp"
+#include "dstune/comm/environment.hpp"
+
+extern char** environ;
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+/// Prefixes of the variables that may go into a file that people share: nothing that holds secrets.
+constexpr std::array<std::string_view, 13> allowed_prefixes{
+    "OMPI_MCA_",    "OMP_",         "NCCL_",       "UCX_",         "FI_",
+    "CUDA_VISIBLE", "SLURM_JOB_ID", "SLURM_JOB_N", "SLURM_NTASKS", "SLURM_CPUS",
+    "PBS_JOBID",    "PBS_NODEFILE", "DSTUNE_"};
+
+Value allowed_variables() {
+  Value variables = Value::object();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    for (const std::string_view prefix : allowed_prefixes) {
+      if (text.starts_with(prefix)) {
+        variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+        break;
+      }
+    }
+  }
+  return variables;
+}
+
+}  // namespace
+
+Value machine_fingerprint(const Topology& topology, const std::vector<RankDevice>& devices) {
+  Value kinds = Value::array();
+  for (const RankDevice& device : devices) {
+    if (kinds.empty() || kinds.back() != device.description) kinds.push_back(device.description);
+  }
+  Value devices_a_node = Value::array();
+  for (const auto& ranks : topology.ranks_of_node) devices_a_node.push_back(ranks.size());
+  return {{"backend", "cpu"}, {"devices", kinds}, {"devices_a_node", devices_a_node}};
+}
+
+Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,
+                       const std::string& version, const std::string& command_line) {
+  Value ranks = Value::array();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const int node = topology.node_of_rank[rank];
+    ranks.push_back({{"rank", rank},
+                     {"node", node},
+                     {"host", topology.hosts[static_cast<std::size_t>(node)]},
+                     {"device", devices[rank].description},
+                     {"threads", devices[rank].threads},
+                     {"memory_bytes", devices[rank].memory_bytes}});
+  }
+  return {{"version", version},
+          {"command", command_line},
+          {"started_at", format_time(std::chrono::system_clock::now())},
+          {"mpi", MpiEnvironment::library_version()},
+          {"compiler", __VERSION__},
+          {"hosts", topology.hosts},
+          {"ranks", ranks},
+          {"variables", allowed_variables()},
+          {"machine_fingerprint", machine_fingerprint(topology, devices)}};
+}
+
+}  // namespace dstune

@@ -1,0 +1,265 @@
+#include "dstune/tune/job.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <thread>
+
+#include <unistd.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/units.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/comm/mailbox.hpp"
+#include "dstune/comm/topology.hpp"
+#include "dstune/device/device.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/tune/controller.hpp"
+#include "dstune/tune/stop_signals.hpp"
+#include "dstune/tune/time_limit.hpp"
+#include "dstune/tune/worker.hpp"
+#include "preparation.hpp"
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+/// Of a host's memory, what its ranks share unless the document says otherwise (design 3).
+constexpr double share_of_host_memory = 0.8;
+/// The slowest machine that an experiment is waited for: a tenth of a slow core.
+constexpr double least_flops_per_rank = 1e9;
+constexpr double least_patience_s = 60;
+constexpr double default_reserve_s = 60;
+
+RankDevice describe(const Topology& topology, CpuDevice& device) {
+  const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
+      topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
+  return {
+      device.description(), topology.threads_of_rank,
+      static_cast<std::int64_t>(share_of_host_memory * static_cast<double>(host_memory_bytes()) /
+                                static_cast<double>(neighbours.size()))};
+}
+
+/// Every rank's device, on every rank. Collective over the world.
+std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine) {
+  const std::string text =
+      Value{{"d", mine.description}, {"t", mine.threads}, {"m", mine.memory_bytes}}.dump();
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  std::vector<RankDevice> devices;
+  for (const Bytes& bytes : world.all_gather({begin, text.size()})) {
+    const auto* first = reinterpret_cast<const char*>(bytes.data());
+    const Value value = Value::parse(first, first + bytes.size());
+    devices.push_back({value.at("d"), value.at("t"), value.at("m")});
+  }
+  return devices;
+}
+
+/// How long an experiment may be silent. Generous: it only has to tell a hang from a slow machine.
+double patience_s(const JobSpec& job, const Experiment& experiment) {
+  if (job.workload.kind == WorkloadKind::synthetic) {
+    return least_patience_s + 20 * job.workload.step_time_s;
+  }
+  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
+                                          job.sequence_length);
+  return least_patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
+                                (least_flops_per_rank * experiment.shape.size());
+}
+
+DryRun dry_run_of(const PlannedSpace& space) {
+  DryRun plan{.experiments = {},
+              .total = space.total,
+              .planned = space.planned,
+              .infeasible = space.infeasible,
+              .pruned = space.pruned};
+  for (const PlannedMember& member : space.members) plan.experiments.push_back(member.planned);
+  return plan;
+}
+
+/// Runs rank 0's preparation and turns its failures into a message and an exit code.
+template <class Work>
+ExitCode guarded(Work&& work) {
+  try {
+    return work();
+  } catch (const InputError& error) {
+    for (const Problem& problem : error.problems()) log::error(problem.text());
+    return ExitCode::bad_input;
+  } catch (const UsageError& error) {
+    log::error(error.what());
+    return ExitCode::usage;
+  } catch (const IoError& error) {
+    log::error(error.what());
+    return ExitCode::not_writable;
+  }
+}
+
+Progress::Style progress_style(const JobOptions& options) {
+  if (options.quiet || options.no_progress) return Progress::Style::silent;
+  return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
+}
+
+std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& options,
+                                                             double& reserve_s) {
+  const auto limit = find_time_limit(
+      options.time_limit_s,
+      [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      std::chrono::system_clock::now());
+  if (!limit) {
+    log::info("no time limit is known (--time-limit sets one)");
+    return std::nullopt;
+  }
+  reserve_s = options.reserve_s.value_or(std::min(default_reserve_s, limit->left_s / 10));
+  log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
+            format_duration(reserve_s) + " of it for a clean end");
+  return ControllerOptions::Clock::now() +
+         std::chrono::duration_cast<ControllerOptions::Clock::duration>(
+             std::chrono::duration<double>(std::max(0.0, limit->left_s - reserve_s)));
+}
+
+/// Rank 0's search: everything but the worker.
+JobEnd control(const JobOptions& options, Preparation& ready, const Topology& topology,
+               Mailbox& mailbox) {
+  std::vector<std::vector<int>> slot_ranks = topology.ranks_of_node;
+  if (options.dedicated_coordinator) std::erase(slot_ranks.front(), 0);
+  SlotPool slots(slot_ranks);
+  Progress progress(progress_style(options));
+  ControllerOptions control_options;
+  control_options.metric = ready.job.tuning.metric;
+  control_options.trial_timeout_s = options.trial_timeout_s;
+  double reserve_s = default_reserve_s;
+  control_options.end_at = end_time(options, reserve_s);
+  control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
+  control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
+  control_options.patience_s = [&](const Experiment& experiment) {
+    return patience_s(ready.job, experiment);
+  };
+  control_options.training_command = ready.job.training_command;
+  control_options.arg_mappings = ready.job.tuning.arg_mappings;
+  control_options.signals = stop_signals;
+
+  JobEnd end;
+  std::string reason;
+  end.exit_code = guarded([&] {
+    Controller controller(ready.space, ready.keys, ready.history, *ready.tuner, slots, mailbox,
+                          *ready.journal, *ready.results, progress, control_options);
+    const ExitCode code = controller.run();
+    reason = controller.reason();
+    end.finalize = controller.lost_ranks().empty();
+    if (options.json_output) {
+      std::cout << summary_json(controller.report(), static_cast<int>(code)).dump() << std::endl;
+    } else {
+      std::cout << summary_text(controller.report()) << std::flush;
+    }
+    return code;
+  });
+  if (end.exit_code == ExitCode::not_writable) {
+    // Members may still be in an experiment: only the process's end gets them out.
+    end.finalize = false;
+    reason = "results can not be written";
+  }
+  const ExitCode written = guarded([&] {
+    ready.journal->add(event::job_finished(static_cast<int>(end.exit_code), reason));
+    ready.journal->commit();
+    ready.results->write_exit_status(end.exit_code, reason);
+    return end.exit_code;
+  });
+  end.exit_code = written;
+  for (const auto& ranks : topology.ranks_of_node) {
+    for (const int rank : ranks) {
+      mailbox.send(rank,
+                   encode(Message(message::Quit{static_cast<int>(end.exit_code), end.finalize})));
+    }
+  }
+  mailbox.flush(5);
+  return end;
+}
+
+}  // namespace
+
+JobEnd run_job(const JobOptions& options, bool thread_multiple) {
+  const Communicator world = Communicator::world();
+  const Communicator node = world.split_shared();
+  const Topology topology = find_topology(world, node);
+  if (topology.world_rank != 0) log::set_level(log::Level::off);
+
+  CpuDevice device(host_memory_bytes(), topology.threads_of_rank);
+  const std::vector<RankDevice> devices = gather_devices(world, describe(topology, device));
+
+  JobOptions decided = options;
+  Preparation ready;
+  JobInput input;
+  if (topology.world_rank == 0) {
+    const ExitCode code = guarded([&] {
+      if (!thread_multiple && !decided.dedicated_coordinator) {
+        log::warning("MPI grants less than MPI_THREAD_MULTIPLE: rank 0 only coordinates");
+        decided.dedicated_coordinator = true;
+      }
+      if (decided.dedicated_coordinator && topology.world_size < 2 && !decided.dry_run) {
+        throw UsageError(
+            "--coordinator dedicated needs at least 2 ranks: start it with "
+            "mpirun -np 2 or more");
+      }
+      ready = prepare_plan(decided, topology, devices);
+      if (decided.dry_run) {
+        const DryRun plan = dry_run_of(ready.space);
+        std::cout << (decided.json_output ? dry_run_json(plan).dump() + "\n" : dry_run_text(plan))
+                  << std::flush;
+        return plan.planned > 0 ? ExitCode::ok : ExitCode::nothing_feasible;
+      }
+      open_results(ready, decided, topology, devices);
+      input = job_input(ready, topology);
+      return ExitCode::ok;
+    });
+    if (!input.run || code != ExitCode::ok) {
+      input = JobInput{};
+      input.exit_code = static_cast<int>(code);
+    }
+  }
+  Bytes bytes = encode(input);
+  world.broadcast(bytes, 0);
+  input = decode_job_input(bytes);
+  if (!input.run) return {static_cast<ExitCode>(input.exit_code), true};
+
+  count_stop_signals();
+  device.budget().set_limit_bytes(input.device_memory_bytes);
+  const Communicator control_comm = world.duplicate();
+  GroupTable groups(world, node, topology, input.groups, {});
+  MpiMailbox worker_mailbox(control_comm, MpiMailbox::Side::worker);
+  Worker worker({.model = &input.model,
+                 .workload = &input.workload,
+                 .measure = input.measure,
+                 .seed = reference_seed,
+                 .topology = &topology,
+                 .groups = &groups,
+                 .device = &device,
+                 .mailbox = &worker_mailbox});
+
+  std::thread controller_thread;
+  if (topology.world_rank == 0) {
+    const auto work = [&] {
+      try {
+        MpiMailbox mailbox(control_comm, MpiMailbox::Side::controller);
+        control(decided, ready, topology, mailbox);
+      } catch (const std::exception& error) {
+        log::error(std::string("internal error in the controller: ") + error.what());
+        MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
+      }
+    };
+    // Without THREAD_MULTIPLE the two halves must not run at once: rank 0 has no slot then, and its
+    // worker only takes the QUIT that is already waiting for it.
+    if (thread_multiple) {
+      controller_thread = std::thread(work);
+    } else {
+      work();
+    }
+  }
+  const message::Quit quit = worker.run();
+  if (controller_thread.joinable()) controller_thread.join();
+  const bool is_clean = quit.finalize && !groups.has_abandoned();
+  const JobEnd end{static_cast<ExitCode>(quit.exit_code), is_clean};
+  if (!end.finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
+  return end;
+}
+
+}  // namespace dstune

@@ -1,0 +1,107 @@
+#include "dstune/tune/progress.hpp"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/units.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr std::chrono::milliseconds rewrite_interval{100};
+/// Above this rate nobody reads lines: then only now and then one.
+constexpr std::chrono::milliseconds line_interval{200};
+
+const char* unit(Metric metric) {
+  switch (metric) {
+    case Metric::throughput:
+      return "samples/s";
+    case Metric::throughput_per_gpu:
+      return "samples/s per GPU";
+    case Metric::latency:
+      return "s a step";
+    case Metric::flops:
+      return "FLOP/s per GPU";
+  }
+  return "";
+}
+
+std::string value_text(const Record& record, Metric metric) {
+  const int size = record.experiment.shape.size();
+  const auto value =
+      metric_value(record.measurement, metric, global_batch(record.experiment.config, size), size);
+  if (!value) {
+    return fmt::format("{}: {}", to_text(record.measurement.status), record.measurement.reason);
+  }
+  const double half_percent = 50.0 * (value->ci_high - value->ci_low) / value->value;
+  return fmt::format("{} {} ±{:.1f} %", format_number(value->value), unit(metric), half_percent);
+}
+
+}  // namespace
+
+Progress::Progress(Style style) : style_(style) {}
+Progress::~Progress() {
+  end();
+}
+
+void Progress::begin(std::size_t num_planned, std::size_t num_known) {
+  planned_ = num_planned;
+  began_ = std::chrono::steady_clock::now();
+  std::string text = fmt::format("{} experiments planned", num_planned);
+  if (num_known > 0) text += fmt::format(", {} of them known from the journal", num_known);
+  line(text);
+}
+
+void Progress::started(const Experiment&) {
+  ++running_;
+  rewrite();
+}
+
+void Progress::stepped(const std::string& experiment, int steps) {
+  latest_ = fmt::format("{} step {}", experiment, steps);
+  rewrite();
+}
+
+void Progress::ended(const Record& record, Metric metric, bool is_known, bool is_best) {
+  ++ended_;
+  if (!is_known && running_ > 0) --running_;
+  const std::string value = value_text(record, metric);
+  if (is_best) best_ = fmt::format("{} {}", record.experiment.name, value);
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_crowd = now - last_line_ < line_interval && planned_ > 200;
+  if (!is_crowd || is_best) {
+    last_line_ = now;
+    line(fmt::format("[{}/{}] {} on {}: {}{}{}", ended_, planned_, record.experiment.name,
+                     record.experiment.shape.size(), value, is_known ? " (known)" : "",
+                     is_best ? "  <- best so far" : ""));
+  }
+}
+
+void Progress::end() {
+  if (is_line_open_) std::fputs("\r\033[K", stderr);
+  is_line_open_ = false;
+}
+
+void Progress::line(const std::string& text) {
+  if (style_ == Style::silent) return;
+  end();
+  log::info(text);
+}
+
+void Progress::rewrite() {
+  if (style_ != Style::terminal) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_rewrite_ < rewrite_interval) return;
+  last_rewrite_ = now;
+  const double elapsed_s = std::chrono::duration<double>(now - began_).count();
+  const std::string text =
+      fmt::format("{}/{} done, {} running, {}{}{}", ended_, planned_, running_,
+                  format_duration(elapsed_s), latest_.empty() ? "" : ", ", latest_);
+  std::fprintf(stderr, "\r\033[K%.110s", text.c_str());
+  std::fflush(stderr);
+  is_line_open_ = true;
+}
+
+}  // namespace dstune

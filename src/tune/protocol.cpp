@@ -1,0 +1,159 @@
+#include "dstune/tune/protocol.hpp"
+
+#include <type_traits>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/json.hpp"
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+/// The kinds as they travel: the alternative's index in Message.
+template <class T, std::size_t I = 0>
+constexpr int kind_of() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, Message>, T>) {
+    return static_cast<int>(I);
+  } else {
+    return kind_of<T, I + 1>();
+  }
+}
+
+/// Every field of a configuration, once for both directions.
+template <class Config, class Field>
+void each_field(Config& config, Field&& field) {
+  field("stage", config.zero_stage);
+  field("micro", config.micro_batch);
+  field("accumulation", config.accumulation_steps);
+  field("sequence", config.sequence_length);
+  field("precision", config.precision);
+  field("recompute", config.recompute);
+  field("reduce_bucket", config.reduce_bucket_size);
+  field("allgather_bucket", config.allgather_bucket_size);
+  field("overlap", config.overlap_comm);
+  field("reduce_scatter", config.reduce_scatter);
+  field("contiguous", config.contiguous_gradients);
+  field("multi_rank", config.use_multi_rank_bucket_allreduce);
+  field("clipping", config.gradient_clipping);
+  field("optimizer", config.optimizer.kind);
+  field("lr", config.optimizer.learning_rate);
+  field("beta1", config.optimizer.beta1);
+  field("beta2", config.optimizer.beta2);
+  field("epsilon", config.optimizer.epsilon);
+  field("decay", config.optimizer.weight_decay);
+}
+
+Value encode_config(const TrainingConfig& config) {
+  Value value;
+  each_field(config, [&](const char* name, const auto& field) {
+    if constexpr (std::is_enum_v<std::decay_t<decltype(field)>>) {
+      value[name] = static_cast<int>(field);
+    } else {
+      value[name] = field;
+    }
+  });
+  return value;
+}
+
+TrainingConfig decode_config(const Value& value) {
+  TrainingConfig config;
+  each_field(config, [&](const char* name, auto& field) {
+    using Field = std::decay_t<decltype(field)>;
+    if constexpr (std::is_enum_v<Field>) {
+      field = static_cast<Field>(value.at(name).template get<int>());
+    } else {
+      field = value.at(name).template get<Field>();
+    }
+  });
+  return config;
+}
+
+Measurement decode_measurement(const Value& value) {
+  // Our own text of a moment ago, but strict reading is the only reading there is.
+  const json::Document document = json::Document::parse(value.dump(), "outcome");
+  return measurement_from_json(document.node());
+}
+
+Value body(const message::Assign& m) {
+  return {{"experiment", m.experiment},
+          {"config", encode_config(m.config)},
+          {"ranks", m.world_ranks},
+          {"timeout", m.timeout_s}};
+}
+Value body(const message::Quit& m) {
+  return {{"exit_code", m.exit_code}, {"finalize", m.finalize}};
+}
+Value body(const message::Progress& m) {
+  return {{"steps", m.steps}, {"slowest", m.slowest_step_s}};
+}
+Value body(const message::Outcome& m) {
+  return {{"measurement", to_json(m.measurement)}};
+}
+Value body(const message::Gone& m) {
+  return {{"status", static_cast<int>(m.status)}, {"reason", m.reason}};
+}
+template <class T>
+Value body(const T&) {
+  return Value::object();
+}
+
+Message decode_body(int kind, const Value& value) {
+  switch (kind) {
+    case kind_of<message::Assign>():
+      return message::Assign{0, value.at("experiment"), decode_config(value.at("config")),
+                             value.at("ranks").get<std::vector<int>>(), value.at("timeout")};
+    case kind_of<message::Go>():
+      return message::Go{};
+    case kind_of<message::Stop>():
+      return message::Stop{};
+    case kind_of<message::Abort>():
+      return message::Abort{};
+    case kind_of<message::Quit>():
+      return message::Quit{value.at("exit_code"), value.at("finalize")};
+    case kind_of<message::Ready>():
+      return message::Ready{};
+    case kind_of<message::Progress>():
+      return message::Progress{0, value.at("steps"), value.at("slowest")};
+    case kind_of<message::Outcome>():
+      return message::Outcome{0, decode_measurement(value.at("measurement"))};
+    case kind_of<message::Gone>():
+      return message::Gone{0, static_cast<Status>(value.at("status").get<int>()),
+                           value.at("reason")};
+    default:
+      throw InputError({{"message", "/kind", 0, "unknown kind of message"}});
+  }
+}
+
+}  // namespace
+
+Bytes encode(const Message& message) {
+  return std::visit(
+      [&](const auto& m) {
+        Value value = body(m);
+        value["kind"] = message.index();
+        if constexpr (requires { m.attempt; }) value["attempt"] = m.attempt;
+        const std::vector<std::uint8_t> cbor = Value::to_cbor(value);
+        const auto* begin = reinterpret_cast<const std::byte*>(cbor.data());
+        return Bytes(begin, begin + cbor.size());
+      },
+      message);
+}
+
+Message decode(const Bytes& bytes) {
+  try {
+    const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    const Value value = Value::from_cbor(begin, begin + bytes.size());
+    Message message = decode_body(value.at("kind").get<int>(), value);
+    std::visit(
+        [&](auto& m) {
+          if constexpr (requires { m.attempt; }) m.attempt = value.at("attempt");
+        },
+        message);
+    return message;
+  } catch (const Value::exception& error) {
+    throw InputError({{"message", "", 0, error.what()}});
+  }
+}
+
+}  // namespace dstune

@@ -1,0 +1,49 @@
+#include "dstune/tune/stop_signals.hpp"
+
+#include <csignal>
+
+namespace dstune {
+namespace {
+
+volatile std::sig_atomic_t count = 0;
+volatile std::sig_atomic_t last = 0;
+
+extern "C" void count_signal(int number) {
+  last = number;
+  count = count + 1;
+}
+
+}  // namespace
+
+void count_stop_signals() {
+  struct sigaction action = {};
+  action.sa_handler = count_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    sigaction(number, &action, nullptr);
+  }
+}
+
+int stop_signals() {
+  return count;
+}
+
+const char* last_stop_signal() {
+  switch (last) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    case SIGXCPU:
+      return "SIGXCPU";
+    default:
+      return "";
+  }
+}
+
+}  // namespace dstune

@@ -1,0 +1,169 @@
+#include "dstune/tune/worker.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include <sys/prctl.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/train/measuring.hpp"
+#include "dstune/train/workload.hpp"
+#include "dstune/tune/idle.hpp"
+#include "dstune/tune/injection.hpp"
+
+namespace dstune {
+namespace {
+
+/// PROGRESS is for people and for patience: no more often than this.
+constexpr std::chrono::milliseconds progress_interval{100};
+
+/// Sets the memory budget for one experiment and puts the old one back.
+class BudgetOverride {
+ public:
+  BudgetOverride(MemoryBudget& budget, bool to_nothing)
+      : budget_(budget), old_limit_bytes_(budget.limit_bytes()) {
+    if (to_nothing) budget_.set_limit_bytes(0);
+  }
+  ~BudgetOverride() { budget_.set_limit_bytes(old_limit_bytes_); }
+  BudgetOverride(const BudgetOverride&) = delete;
+  BudgetOverride& operator=(const BudgetOverride&) = delete;
+
+ private:
+  MemoryBudget& budget_;
+  std::int64_t old_limit_bytes_;
+};
+
+void commit_fault(Fault fault, const Waiter& waiter) {
+  switch (fault) {
+    case Fault::none:
+    case Fault::oom:
+      return;
+    case Fault::hang:
+      waiter.until([] { return false; }, "an injected hang");
+      return;
+    case Fault::die:
+      std::raise(SIGKILL);
+      return;
+    case Fault::throws:
+      throw Error("injected failure");
+  }
+}
+
+}  // namespace
+
+void Worker::send(const Message& message) {
+  context_.mailbox->send(context_.controller_rank, encode(message));
+}
+
+message::Quit Worker::run() {
+  // The default slack of 50 µs would double every short sleep.
+  prctl(PR_SET_TIMERSLACK, 1000UL);
+  Idle idle;
+  for (;;) {
+    Message message;
+    if (!pending_.empty()) {
+      message = std::move(pending_.front());
+      pending_.pop_front();
+    } else if (auto received = context_.mailbox->try_receive()) {
+      message = decode(received->data);
+    } else {
+      idle.pause();
+      continue;
+    }
+    idle.reset();
+    if (const auto* quit = std::get_if<message::Quit>(&message)) return *quit;
+    if (const auto* assign = std::get_if<message::Assign>(&message)) {
+      run_assignment(*assign);
+    } else if (const auto* late = std::get_if<message::Abort>(&message)) {
+      // The attempt was over here before the ABORT came: the controller waits for this answer.
+      send(message::Gone{late->attempt, Status::failed, "had ended"});
+    }
+    // GO and STOP of an attempt that is over need no answer.
+  }
+}
+
+bool Worker::poll_for_abort() {
+  while (auto received = context_.mailbox->try_receive()) {
+    Message message = decode(received->data);
+    if (const auto* go = std::get_if<message::Go>(&message)) {
+      go_ = go_ || go->attempt == attempt_;
+    } else if (const auto* stop = std::get_if<message::Stop>(&message)) {
+      stop_ = stop_ || stop->attempt == attempt_;
+    } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
+      if (abort->attempt == attempt_) {
+        aborted_ = true;
+      } else {
+        pending_.push_back(std::move(message));
+      }
+    } else {
+      pending_.push_back(std::move(message));
+    }
+  }
+  return aborted_;
+}
+
+void Worker::run_assignment(const message::Assign& assign) {
+  using Clock = std::chrono::steady_clock;
+  attempt_ = assign.attempt;
+  go_ = stop_ = aborted_ = false;
+  const int world_rank = context_.topology->world_rank;
+  const Waiter waiter(
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                         std::chrono::duration<double>(assign.timeout_s)),
+      [this] { return poll_for_abort(); }, context_.topology->share_core);
+  const Fault fault = injected_fault(world_rank, assign.experiment);
+  try {
+    const auto group = context_.groups->join(assign.world_ranks, assign.attempt, waiter);
+    const BudgetOverride budget(context_.device->budget(), fault == Fault::oom);
+    const auto workload = make_workload({.spec = context_.workload,
+                                         .model = context_.model,
+                                         .config = &assign.config,
+                                         .experiment_name = &assign.experiment,
+                                         .measure = &context_.measure,
+                                         .seed = context_.seed,
+                                         .device = context_.device,
+                                         .group = group.get()});
+    Clock::time_point last_progress = Clock::now();
+    int steps = 0;
+    double slowest_step_s = 0;
+    MeasureHooks hooks;
+    hooks.ready = [&] {
+      commit_fault(fault, waiter);
+      send(message::Ready{attempt_});
+      waiter.until([this] { return go_ || (poll_for_abort(), go_); }, "GO from the controller");
+    };
+    hooks.stepped = [&](double step_s) {
+      ++steps;
+      slowest_step_s = std::max(slowest_step_s, step_s);
+      if (Clock::now() - last_progress >= progress_interval) {
+        last_progress = Clock::now();
+        send(message::Progress{attempt_, steps, slowest_step_s});
+        // A group of one never waits, so this is where it hears of an ABORT.
+        if (poll_for_abort()) throw CollectiveError(CollectiveError::Why::aborted, "aborted");
+      }
+      return stop_;
+    };
+    Measurement measurement = measure(*workload, *group, context_.measure, hooks);
+    if (group->group_rank() == 0) {
+      for (const int member : assign.world_ranks) {
+        measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(
+            context_.topology->node_of_rank[static_cast<std::size_t>(member)])]);
+      }
+      measurement.world_ranks = assign.world_ranks;
+      send(message::Outcome{attempt_, std::move(measurement)});
+    }
+  } catch (const CollectiveError& error) {
+    context_.groups->abandon(assign.world_ranks);
+    const bool at_deadline = error.why() == CollectiveError::Why::deadline;
+    send(message::Gone{attempt_, at_deadline ? Status::timed_out : Status::failed, error.what()});
+  } catch (const std::exception& error) {
+    // Peers may be inside a collective: the controller's ABORT gets them out.
+    context_.groups->abandon(assign.world_ranks);
+    send(message::Gone{attempt_, Status::failed,
+                       "rank " + std::to_string(world_rank) + ": " + error.what()});
+  }
+  attempt_ = 0;
+}
+
+}  // namespace dstune
