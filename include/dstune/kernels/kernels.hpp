@@ -99,7 +99,8 @@ struct Table {
   /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). out may be x; d_x may be d_out.
   void (*gelu_forward)(DType, void* out, const void* x, std::int64_t count);
   void (*gelu_backward)(DType, void* d_x, const void* d_out, const void* x, std::int64_t count);
-  /// gate_up[rows, 2·width]: gate first; out[rows, width] = silu(gate)·up. d_gate_up may be gate_up.
+  /// gate_up[rows, 2·width]: gate first; out[rows, width] = silu(gate)·up. d_gate_up may be
+  /// gate_up.
   void (*swiglu_forward)(DType, void* out, const void* gate_up, std::int64_t rows,
                          std::int64_t width);
   void (*swiglu_backward)(DType, void* d_gate_up, const void* d_out, const void* gate_up,

@@ -1,0 +1,109 @@
+#pragma once
+/// What can go wrong, by kind. Exceptions inside a process, statuses between ranks, exit codes
+/// outside: main maps each kind to its exit code, the worker maps OutOfMemory and CollectiveError
+/// to an experiment's status.
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace dstune {
+
+/// The process's exit codes; all ranks leave with the same one.
+enum class ExitCode : int {
+  ok = 0,
+  internal = 1,
+  usage = 2,
+  bad_input = 3,
+  nothing_feasible = 4,
+  no_device = 6,
+  not_writable = 7,
+  stopped_early = 75,
+};
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Bad command line.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// One thing wrong with the input: where it is and how it is mended.
+struct Problem {
+  std::string file;
+  std::string pointer;  ///< JSON pointer, "" for the document or where there is none
+  int line = 0;         ///< 1-based, 0 where there is none
+  std::string message;  ///< what is wrong and the mend, in one sentence
+
+  /// "space.json:12: /zero_optimization/stage: …"
+  [[nodiscard]] std::string text() const;
+  bool operator==(const Problem&) const = default;
+};
+
+/// Bad input: every problem that was found, at least one.
+class InputError : public Error {
+ public:
+  explicit InputError(std::vector<Problem> problems);
+  [[nodiscard]] const std::vector<Problem>& problems() const { return problems_; }
+
+ private:
+  std::vector<Problem> problems_;
+};
+
+/// A result that can not be written.
+class IoError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// An MPI call failed: nothing is trusted after it.
+class MpiError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// No usable device, or one that is lost.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A request beyond the memory budget, or an allocation that failed: an answer, not a crash.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(std::size_t requested_bytes, std::size_t available_bytes, const std::string& what);
+  [[nodiscard]] std::size_t requested_bytes() const { return requested_bytes_; }
+  [[nodiscard]] std::size_t available_bytes() const { return available_bytes_; }
+
+ private:
+  std::size_t requested_bytes_;
+  std::size_t available_bytes_;
+};
+
+/// A wait inside a group ended without completion.
+class CollectiveError : public Error {
+ public:
+  enum class Why { deadline, aborted };
+  CollectiveError(Why why, const std::string& what) : Error(what), why_(why) {}
+  [[nodiscard]] Why why() const { return why_; }
+
+ private:
+  Why why_;
+};
+
+/// A broken invariant of ours.
+class LogicError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws LogicError with the caller's file and line where the condition does not hold.
+void require(bool condition, const char* what, const char* file = __builtin_FILE(),
+             int line = __builtin_LINE());
+
+}  // namespace dstune

@@ -1,0 +1,111 @@
+#pragma once
+/// Strict JSON: what the document says or a problem with file, JSON pointer and line. Nothing
+/// outside this header reads a value out of parsed input by other means: nlohmann alone would
+/// accept duplicate keys, turn 4.7 into 4 and −1 into 18446744073709551615.
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::json {
+
+/// Keys keep the order of the document: names and the order of experiments follow it.
+using Value = nlohmann::ordered_json;
+
+class Node;
+
+/// A parsed document: its values and the line of each. Comments (// and /* */) are accepted.
+class Document {
+ public:
+  /// Throws InputError: syntax (with the line), duplicate keys (all of them).
+  static Document parse(std::string_view text, std::string file);
+  /// Throws InputError where the file is missing or unreadable, too.
+  static Document read(const std::string& path);
+
+  [[nodiscard]] const std::string& file() const { return file_; }
+  [[nodiscard]] const Value& root() const { return root_; }
+  /// The line of the value at a JSON pointer; of its nearest ancestor where it has none.
+  [[nodiscard]] int line(const std::string& pointer) const;
+  [[nodiscard]] Node node() const;
+
+ private:
+  std::string file_;
+  Value root_;
+  std::map<std::string, int> lines_;
+};
+
+/// Collects problems so that a user sees all of them at once.
+class Problems {
+ public:
+  void add(Problem problem) { problems_.push_back(std::move(problem)); }
+  [[nodiscard]] bool empty() const { return problems_.empty(); }
+  [[nodiscard]] const std::vector<Problem>& all() const { return problems_; }
+  /// Throws InputError with all of them where there is one.
+  void check() const;
+
+ private:
+  std::vector<Problem> problems_;
+};
+
+/// A place in a document. Reading a wrong type adds a problem and returns nothing. Cheap to copy;
+/// the document outlives it.
+class Node {
+ public:
+  Node(const Document& document, const Value& value, std::string pointer)
+      : document_(&document), value_(&value), pointer_(std::move(pointer)) {}
+
+  [[nodiscard]] const Value& value() const { return *value_; }
+  [[nodiscard]] const std::string& pointer() const { return pointer_; }
+  [[nodiscard]] const Document& document() const { return *document_; }
+  [[nodiscard]] int line() const { return document_->line(pointer_); }
+
+  /// A problem at this place.
+  [[nodiscard]] Problem problem(std::string message) const;
+
+  [[nodiscard]] bool is_null() const { return value_->is_null(); }
+  [[nodiscard]] bool is_object() const { return value_->is_object(); }
+  [[nodiscard]] bool is_array() const { return value_->is_array(); }
+  [[nodiscard]] bool is_string() const { return value_->is_string(); }
+
+  /// Members in document order, or elements.
+  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] std::optional<Node> find(const std::string& key) const;
+  [[nodiscard]] std::vector<Node> elements() const;
+
+  std::optional<bool> boolean(Problems&) const;
+  /// An integer within [low, high]; an integral float such as 5e8 counts, 4.7 does not.
+  std::optional<std::int64_t> integer(
+      Problems&, std::int64_t low = std::numeric_limits<std::int64_t>::min(),
+      std::int64_t high = std::numeric_limits<std::int64_t>::max()) const;
+  std::optional<double> number(Problems&, double low = -std::numeric_limits<double>::infinity(),
+                               double high = std::numeric_limits<double>::infinity()) const;
+  std::optional<std::string> string(Problems&) const;
+  /// Problem where the value is not an object.
+  bool expect_object(Problems&) const;
+  /// A problem for each key that is not in `known`, naming the nearest known one where one is near.
+  void refuse_unknown_keys(Problems&, const std::vector<std::string_view>& known) const;
+
+ private:
+  const Document* document_;
+  const Value* value_;
+  std::string pointer_;
+};
+
+/// Appends a key or index to a JSON pointer, escaped ("~0", "~1").
+std::string append_pointer(const std::string& pointer, std::string_view key);
+/// "an integer", "a list", … : a value's type in words, for messages.
+std::string type_words(const Value&);
+/// The nearest of `known` to `word` within two edits, or nothing. For "did you mean".
+std::optional<std::string> nearest(std::string_view word,
+                                   const std::vector<std::string_view>& known);
+
+}  // namespace dstune::json

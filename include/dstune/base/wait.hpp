@@ -1,0 +1,39 @@
+#pragma once
+/// Waiting that always ends: on completion, at a deadline, or when somebody aborts.
+
+#include <chrono>
+#include <functional>
+#include <utility>
+
+namespace dstune {
+
+/// How a wait behaves while it polls. Cheap to copy. Local.
+class Waiter {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `aborted` is asked about once a millisecond while waiting; it may poll a mailbox.
+  /// `share_core`: more ranks than cores, so give the core away at once instead of spinning.
+  Waiter(Clock::time_point deadline, std::function<bool()> aborted, bool share_core)
+      : deadline_(deadline), aborted_(std::move(aborted)), share_core_(share_core) {}
+  /// Waits for ever, for tests and start-up.
+  Waiter() : Waiter(Clock::time_point::max(), nullptr, true) {}
+
+  [[nodiscard]] Clock::time_point deadline() const { return deadline_; }
+
+  /// Polls `done` until it returns true. Throws CollectiveError naming `what`.
+  template <class Done>
+  void until(Done&& done, const char* what) const {
+    for (int round = 0; !done(); ++round) pause(round, what);
+  }
+
+ private:
+  /// One pause: spins, yields, and now and then looks at the clock and `aborted`. Throws.
+  void pause(int round, const char* what) const;
+
+  Clock::time_point deadline_;
+  std::function<bool()> aborted_;
+  bool share_core_;
+};
+
+}  // namespace dstune

@@ -1,0 +1,34 @@
+#pragma once
+/// MPI itself, started and ended once a process. MPI headers stay inside comm's sources.
+
+#include <string>
+
+namespace dstune {
+
+/// Starts MPI asking for MPI_THREAD_MULTIPLE and ends it. One a process.
+class MpiEnvironment {
+ public:
+  /// Collective over the world. Throws MpiError.
+  MpiEnvironment(int& argc, char**& argv);
+  /// Collective over the world where finalize() was not called and nothing was abandoned.
+  ~MpiEnvironment();
+  MpiEnvironment(const MpiEnvironment&) = delete;
+  MpiEnvironment& operator=(const MpiEnvironment&) = delete;
+
+  [[nodiscard]] bool thread_multiple() const { return thread_multiple_; }
+
+  /// Ends MPI in the ordinary way. Collective over the world.
+  void finalize();
+  /// After a loss MPI_Finalize would wait for the dead: flushes and leaves the process. Local.
+  [[noreturn]] static void leave_without_finalize(int exit_code);
+  /// Ends the whole job, for an internal error. Local.
+  [[noreturn]] static void abort(int exit_code);
+  /// "Open MPI v4.1.4, …", one line; needs no running MPI. Local.
+  static std::string library_version();
+
+ private:
+  bool thread_multiple_ = false;
+  bool finalized_ = false;
+};
+
+}  // namespace dstune

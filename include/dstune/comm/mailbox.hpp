@@ -1,0 +1,51 @@
+#pragma once
+/// Messages between the controller and the workers: bytes, in order for each pair, never blocking.
+/// An interface, so that the controller is tested without MPI.
+
+#include <deque>
+#include <optional>
+
+#include "dstune/comm/communicator.hpp"
+
+namespace dstune {
+
+class Mailbox {
+ public:
+  struct Message {
+    int source;  ///< world rank
+    Bytes data;
+  };
+  virtual ~Mailbox() = default;
+  /// Local; the bytes are copied, delivery goes on in try_receive() and flush().
+  virtual void send(int world_rank, Bytes data) = 0;
+  virtual std::optional<Message> try_receive() = 0;
+  /// Completes what was sent or gives up after the time. True where all was delivered to MPI.
+  virtual bool flush(double timeout_s) = 0;
+};
+
+/// Over a communicator of the whole world, one direction a tag, so that rank 0's controller and its
+/// own worker share it.
+class MpiMailbox : public Mailbox {
+ public:
+  enum class Side { controller, worker };
+  /// The communicator outlives it.
+  MpiMailbox(const Communicator& communicator, Side side);
+  ~MpiMailbox() override;
+  void send(int world_rank, Bytes data) override;
+  std::optional<Message> try_receive() override;
+  bool flush(double timeout_s) override;
+
+ private:
+  struct Outgoing {
+    std::unique_ptr<Bytes> data;
+    Request request;
+  };
+  void reap();
+
+  const Communicator& communicator_;
+  int send_tag_;
+  int receive_tag_;
+  std::deque<Outgoing> outgoing_;
+};
+
+}  // namespace dstune

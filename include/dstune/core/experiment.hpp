@@ -1,0 +1,48 @@
+#pragma once
+/// An experiment: one DeepSpeed configuration to be measured on a group of a certain size.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/training_config.hpp"
+
+namespace dstune {
+
+/// The groups that an experiment runs on: `num_gpus` ranks on each of `num_nodes` nodes.
+struct GroupShape {
+  int num_gpus = 1;
+  int num_nodes = 1;
+  [[nodiscard]] int size() const { return num_gpus * num_nodes; }
+  auto operator<=>(const GroupShape&) const = default;
+};
+
+struct Experiment {
+  std::string name;       ///< canonical, unique in its space, safe as a folder's name
+  json::Value ds_config;  ///< what the user's training is given; all three batch keys are in it
+  GroupShape shape;
+  TrainingConfig config;  ///< the same, decided
+};
+
+/// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
+struct Prediction {
+  std::optional<double> throughput;  ///< samples/s
+  std::int64_t peak_memory_bytes = 0;
+  std::int64_t target_memory_bytes = 0;            ///< 0 where the target is "self"
+  std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
+};
+
+enum class PlanStatus { planned, infeasible, pruned };
+[[nodiscard]] std::string_view to_text(PlanStatus status);
+
+/// A member of the space with what was decided about it.
+struct PlannedExperiment {
+  Experiment experiment;
+  PlanStatus status = PlanStatus::planned;
+  std::string reason;  ///< why it is infeasible or pruned
+  Prediction predicted;
+};
+
+}  // namespace dstune

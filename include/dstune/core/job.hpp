@@ -1,0 +1,62 @@
+#pragma once
+/// What a whole job is asked to do, beside its space: the `autotuning` and `dstune` sections and
+/// the command line, decided.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/measurement.hpp"
+
+namespace dstune {
+
+enum class WorkloadKind { transformer, synthetic, replay };
+
+struct WorkloadSpec {
+  WorkloadKind kind = WorkloadKind::transformer;
+  double step_time_s = 0;  ///< synthetic: how long a step takes
+  std::string table_path;  ///< replay
+  json::Value table;       ///< replay: the table itself, name → row
+  double time_scale = 0;   ///< replay: 1 waits as long as it took, 0 not at all
+};
+
+/// When to stop warming up and when to stop measuring (design 6).
+struct MeasureOptions {
+  int start_profile_step = 3;
+  int end_profile_step = 5;
+  double trial_budget_s = 10;  ///< of timed steps
+};
+
+enum class TargetFramework { self, huggingface };
+enum class TargetAttention { eager, sdpa, flash };
+/// Whose memory the recommended configuration must fit besides ours.
+struct TargetSpec {
+  TargetFramework framework = TargetFramework::huggingface;
+  TargetAttention attention = TargetAttention::sdpa;
+};
+
+/// The autotuning section with DeepSpeed's documented defaults.
+struct TuningOptions {
+  std::string tuner_type;  ///< empty: nobody said
+  Metric metric = Metric::throughput;
+  bool fast = true;
+  /// tuner_early_stopping, tuner_num_trials: where nobody says, gridsearch runs every member.
+  std::optional<int> early_stopping;
+  std::optional<int> num_trials;
+  std::int64_t seed = 0;
+  std::string results_dir = "autotuning_results";
+  std::string exps_dir = "autotuning_exps";
+  bool overwrite = false;
+  std::optional<std::int64_t> max_train_batch_size;
+  std::int64_t min_train_batch_size = 1;
+  std::int64_t max_train_micro_batch_size_per_gpu = 1024;
+  std::int64_t min_train_micro_batch_size_per_gpu = 1;
+  int num_tuning_micro_batch_sizes = 3;
+  std::vector<std::pair<std::string, std::string>> arg_mappings;  ///< key → the script's flag
+  MeasureOptions measure;
+};
+
+}  // namespace dstune

@@ -1,0 +1,58 @@
+#pragma once
+/// The table of knobs: every key of a DeepSpeed 0.19.6 config that is understood, one row each.
+/// Parsing, ranges, help, names and the report follow from it; adding a knob is adding a row (and
+/// what it does, in `plan`).
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/training_config.hpp"
+
+namespace dstune {
+
+enum class KnobType { boolean, integer, number, text, object, list };
+
+/// What a knob does to the step that is measured here.
+enum class KnobEffect {
+  measured,   ///< acts on our step as on DeepSpeed's, at the stages of its row
+  inert,      ///< changes nothing that is measured (logging, checkpoints, legacy paths)
+  not_built,  ///< acts in DeepSpeed, not yet in our step: one value is kept with a warning
+  refused,    ///< any value but its default is refused by name
+};
+
+using KnobValue = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+struct Knob {
+  std::string_view pointer;  ///< JSON pointer in the DeepSpeed config
+  KnobType type = KnobType::boolean;
+  std::string_view fallback;  ///< DeepSpeed's default, as JSON text
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  unsigned stages = 0b1111;  ///< bit s: it acts at ZeRO stage s
+  KnobEffect effect = KnobEffect::inert;
+  std::string_view help;
+  void (*apply)(TrainingConfig&, const KnobValue&) = nullptr;  ///< only where it is measured
+  std::string_view choices = {};  ///< text: the accepted words, separated by '|' (any case)
+
+  [[nodiscard]] bool acts_at(int stage) const { return (stages >> stage & 1U) != 0; }
+};
+
+/// All rows, sections before their members.
+[[nodiscard]] std::span<const Knob> knobs();
+/// The row of a pointer, or null.
+[[nodiscard]] const Knob* find_knob(std::string_view pointer);
+
+/// Checks one DeepSpeed config without lists of candidates (null and "auto" stand for the default)
+/// against the table and fills a TrainingConfig from it: unknown keys inside DeepSpeed's closed
+/// sections, wrong types, values out of range, what DeepSpeed refuses in combination, and `refused`
+/// rows each add a problem. Batch keys, sequence length and recompute are the caller's.
+/// `node` is the config's root object; sections `autotuning` and `dstune` are skipped.
+TrainingConfig read_training_config(const json::Node& node, json::Problems& problems);
+
+}  // namespace dstune

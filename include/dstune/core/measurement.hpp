@@ -1,0 +1,86 @@
+#pragma once
+/// What came out of running an experiment.
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dstune/core/experiment.hpp"
+
+namespace dstune {
+
+enum class Status { ok, raced_out, out_of_memory, timed_out, failed };
+[[nodiscard]] std::string_view to_text(Status status);
+[[nodiscard]] std::optional<Status> parse_status(std::string_view text);
+
+enum class Metric { throughput, throughput_per_gpu, latency, flops };
+[[nodiscard]] std::string_view to_text(Metric metric);
+[[nodiscard]] std::optional<Metric> parse_metric(std::string_view text);
+/// Is a smaller value the better one? (latency)
+[[nodiscard]] bool is_minimised(Metric metric);
+
+struct PeakMemory {
+  std::int64_t total_bytes = 0;  ///< arena bytes of the fullest rank, by its own high-water mark
+  std::map<std::string, std::int64_t> category_bytes;
+  std::int64_t process_bytes = 0;  ///< resident bytes of the process, fullest rank
+};
+
+/// One experiment on one group, as its leader saw it. Times are the slowest rank's.
+struct Measurement {
+  Status status = Status::failed;
+  std::string reason;                ///< empty where status is ok
+  std::vector<double> step_times_s;  ///< every optimizer step from the first
+  int warmup_steps = 0;              ///< how many of them are warm-up
+  std::vector<double> losses;        ///< one a step, mean over the global batch before the update
+  double forward_s = 0;              ///< of one micro-step, mean over the timed steps
+  double backward_s = 0;             ///< likewise
+  double update_s = 0;        ///< of one optimizer step: reduction at the boundary and update
+  double flops_per_step = 0;  ///< of the whole group, by the model's formula
+  PeakMemory peak_memory;
+  std::vector<int> world_ranks;
+  std::vector<std::string> hosts;
+  std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
+};
+
+/// An interval for the mean of a stationary series whose members may be correlated.
+struct Interval {
+  double mean = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// 95 % interval of the mean step time: batch means over 8 to 16 batches (Law, Simulation Modeling
+/// and Analysis, section 9.5.3) from 16 samples on, Student's t on the samples below that. At least
+/// one sample; of a single one the interval is unbounded above and 0 below.
+[[nodiscard]] Interval mean_interval(const std::vector<double>& samples);
+
+/// What a measurement says in a metric.
+struct MetricValue {
+  double value = 0;
+  double ci_low = 0;
+  double ci_high = 0;
+};
+/// From the timed steps. Units: samples/s, samples/s per GPU, seconds an optimizer step, FLOP/s per
+/// GPU. Nothing unless status is ok and a step was timed.
+[[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
+                                                      std::int64_t global_batch, int group_size);
+
+/// A measured experiment as it is kept: the journal's line, the summary's row.
+struct Record {
+  Experiment experiment;
+  Prediction predicted;
+  int attempt = 1;
+  Measurement measurement;
+  std::chrono::system_clock::time_point started_at;   ///< GO sent, rank 0's clock
+  std::chrono::system_clock::time_point finished_at;  ///< OUTCOME received
+};
+
+json::Value to_json(const Measurement& measurement);
+/// Throws InputError where the value is not a measurement.
+Measurement measurement_from_json(const json::Node& node);
+
+}  // namespace dstune

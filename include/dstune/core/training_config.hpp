@@ -1,0 +1,57 @@
+#pragma once
+/// One fully decided training configuration: what a StepPlan is built from. A plain value; the
+/// table of knobs (knobs.hpp) fills it from a DeepSpeed config.
+
+#include <cstdint>
+#include <string_view>
+
+namespace dstune {
+
+/// Element type of parameters, activations and gradients. bf16 keeps fp32 master weights and
+/// moments.
+enum class Precision { fp32, bf16 };
+/// What backward computes again instead of keeping it from forward.
+enum class Recompute { none, block };
+enum class OptimizerKind { adam, adamw };
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.0;
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+/// Names and defaults are DeepSpeed 0.19.6's; bucket sizes are counted in elements.
+struct TrainingConfig {
+  int zero_stage = 0;
+  std::int64_t micro_batch = 1;         ///< train_micro_batch_size_per_gpu, samples a rank
+  std::int64_t accumulation_steps = 1;  ///< gradient_accumulation_steps
+  std::int64_t sequence_length = 1024;
+  Precision precision = Precision::fp32;
+  Recompute recompute = Recompute::none;
+
+  std::int64_t reduce_bucket_size = 500'000'000;
+  std::int64_t allgather_bucket_size = 500'000'000;
+  bool overlap_comm = false;
+  bool reduce_scatter = true;
+  bool contiguous_gradients = true;
+  bool use_multi_rank_bucket_allreduce = true;
+
+  double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
+  OptimizerConfig optimizer;
+
+  bool operator==(const TrainingConfig&) const = default;
+};
+
+/// Samples of one optimizer step over the whole group.
+[[nodiscard]] constexpr std::int64_t global_batch(const TrainingConfig& config, int group_size) {
+  return config.micro_batch * config.accumulation_steps * group_size;
+}
+
+[[nodiscard]] std::string_view to_text(Precision precision);
+[[nodiscard]] std::string_view to_text(Recompute recompute);  ///< "none", "block"
+
+}  // namespace dstune

@@ -1,0 +1,74 @@
+#pragma once
+/// Memory of a device with a budget and its own account. The account knows nothing of plans: it is
+/// the figure that a plan is checked against. All functions: Local.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace dstune {
+
+/// Bytes that may be held on a device; what does not fit throws OutOfMemory.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  void take(std::int64_t bytes);
+  void give_back(std::int64_t bytes) noexcept;
+  [[nodiscard]] std::int64_t limit_bytes() const { return limit_bytes_; }
+  [[nodiscard]] std::int64_t held_bytes() const { return held_bytes_; }
+  void set_limit_bytes(std::int64_t limit_bytes) { limit_bytes_ = limit_bytes; }
+
+ private:
+  std::int64_t limit_bytes_;
+  std::int64_t held_bytes_ = 0;
+};
+
+/// One contiguous piece of memory, kept from experiment to experiment and grown where needed. Users
+/// acquire and release ranges of it; the arena refuses overlaps (LogicError) and remembers the
+/// highest byte ever acquired and, at its fullest instant, how much each category held.
+class Arena {
+ public:
+  static constexpr int max_categories = 16;
+
+  explicit Arena(MemoryBudget& budget) : budget_(&budget) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  /// Makes it at least this large and clears the account; nothing may be acquired. The content is
+  /// undefined. Throws OutOfMemory (budget, or the system's refusal) and is then empty.
+  void prepare(std::int64_t bytes);
+  [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] std::int64_t capacity_bytes() const { return capacity_bytes_; }
+  /// Gives everything back to budget and system, or after a failure leaks it (a late peer may still
+  /// write into it): the budget then stays reduced.
+  void free() noexcept;
+  void leak() noexcept;
+
+  void acquire(std::int64_t offset_bytes, std::int64_t bytes, int category);
+  void release(std::int64_t offset_bytes);
+
+  struct Account {
+    std::int64_t high_water_bytes = 0;  ///< end of the highest range ever acquired
+    std::int64_t peak_live_bytes = 0;
+    std::array<std::int64_t, max_categories> categories_at_peak{};
+  };
+  [[nodiscard]] const Account& account() const { return account_; }
+
+ private:
+  struct Range {
+    std::int64_t end_bytes;
+    int category;
+  };
+  MemoryBudget* budget_;
+  std::byte* base_ = nullptr;
+  std::int64_t capacity_bytes_ = 0;
+  std::map<std::int64_t, Range> live_;
+  std::int64_t live_bytes_ = 0;
+  std::array<std::int64_t, max_categories> live_categories_{};
+  Account account_;
+};
+
+}  // namespace dstune

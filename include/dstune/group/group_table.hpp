@@ -1,0 +1,53 @@
+#pragma once
+/// The groups that a rank can join: those known at start-up are made then, others on demand under a
+/// deadline, few, least recently used first out.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dstune/comm/communicator.hpp"
+#include "dstune/comm/shared_window.hpp"
+#include "dstune/comm/topology.hpp"
+#include "dstune/group/process_group.hpp"
+
+namespace dstune {
+
+/// Node-aligned groups of a shape: on each node (or run of `num_nodes` nodes) the ranks from 0 on
+/// in steps of num_gpus; what does not divide is left over. World ranks, ascending. Local.
+std::vector<std::vector<int>> aligned_groups(const Topology& topology, int num_gpus, int num_nodes);
+
+class GroupTable {
+ public:
+  struct Options {
+    std::size_t staging_bytes = std::size_t{4} << 20;  ///< shared memory a rank, where it fits
+    int max_on_demand = 8;
+    int spare_duplicates = 4;       ///< of the world, for creation on demand
+    bool use_shared_memory = true;  ///< false: MPI inside nodes too, for tests
+  };
+  /// Makes the communicators of `known` groups that cross nodes, the nodes' windows and the spare
+  /// duplicates. Groups inside a node need no communicator. Collective over the world.
+  GroupTable(const Communicator& world, const Communicator& node, const Topology& topology,
+             const std::vector<std::vector<int>>& known, const Options& options);
+  ~GroupTable();
+
+  /// The group of these world ranks for one attempt (a number no group of the job had before; the
+  /// same on every member). Shared memory inside a node, else MPI; a group of one has neither.
+  /// Members only. Throws CollectiveError where a member does not come before the deadline.
+  std::unique_ptr<ProcessGroup> join(std::span<const int> world_ranks, std::uint64_t attempt,
+                                     const Waiter& waiter);
+
+  /// After a failure inside the group: its communicator is never used again here. Local.
+  void abandon(std::span<const int> world_ranks);
+  /// True once something was abandoned: MPI_Finalize and window frees would block. Local.
+  [[nodiscard]] bool has_abandoned() const;
+  /// Creations on demand so far. Local.
+  [[nodiscard]] int created_on_demand() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dstune

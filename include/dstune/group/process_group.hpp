@@ -1,0 +1,47 @@
+#pragma once
+/// Collectives over the ranks of one experiment. Results are the same on every run and for every
+/// implementation: sums are formed in group-rank order in fp32 and rounded once. Every call may
+/// throw CollectiveError (deadline, abort); after that the group is of no further use.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dstune/base/dtype.hpp"
+#include "dstune/base/wait.hpp"
+
+namespace dstune {
+
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+
+  [[nodiscard]] int group_rank() const { return group_rank_; }
+  [[nodiscard]] int size() const { return static_cast<int>(world_ranks_.size()); }
+  [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
+
+  /// data[count] becomes the mean over the group. f32 or bf16. Collective over the group.
+  virtual void all_reduce_average(void* data, std::int64_t count, DType type) = 0;
+  /// As all_reduce_average, but only `root` has the result; the others' data is unchanged.
+  /// Collective over the group.
+  virtual void reduce_average(void* data, std::int64_t count, DType type, int root) = 0;
+  /// out[count] is the mean of every rank's in[group_rank·count …]. out may be that part of in.
+  /// Collective over the group.
+  virtual void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
+                                      DType type) = 0;
+  /// out[size·count]; in[count] may be out's own part. Collective over the group.
+  virtual void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) = 0;
+  /// Every rank's few numbers (at most 32), rank after rank. Collective over the group.
+  virtual std::vector<double> exchange(std::span<const double> mine) = 0;
+
+ protected:
+  ProcessGroup(int group_rank, std::vector<int> world_ranks)
+      : group_rank_(group_rank), world_ranks_(std::move(world_ranks)) {}
+
+ private:
+  int group_rank_;
+  std::vector<int> world_ranks_;
+};
+
+}  // namespace dstune

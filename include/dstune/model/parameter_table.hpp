@@ -1,0 +1,78 @@
+#pragma once
+/// Every parameter of a model in one flat, layer-major order: embeddings, block 0 … block L−1,
+/// final norm and head. Offsets and sizes are in elements, without padding.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dstune/model/model_spec.hpp"
+
+namespace dstune {
+
+enum class ParameterRole {
+  token_embedding,     ///< [vocab_size, hidden_size]; also the head where embeddings are tied
+  position_embedding,  ///< [max_positions, hidden_size], gpt2
+  norm1_weight,
+  norm1_bias,
+  qkv_weight,  ///< [(heads + 2·kv_heads)·head_size, hidden_size], rows q, k, v
+  qkv_bias,
+  projection_weight,  ///< [hidden_size, heads·head_size]
+  projection_bias,
+  norm2_weight,
+  norm2_bias,
+  fc_weight,  ///< gpt2: [intermediate, hidden]; llama: [2·intermediate, hidden], gate then up
+  fc_bias,
+  fc_projection_weight,  ///< [hidden_size, intermediate_size]
+  fc_projection_bias,
+  final_norm_weight,
+  final_norm_bias,
+  head_weight,  ///< [vocab_size, hidden_size], where embeddings are not tied
+};
+
+enum class InitialValue { normal, zero, one };
+
+struct Parameter {
+  ParameterRole role;
+  int unit = 0;  ///< 0 embeddings, 1 … L blocks, L + 1 final norm and head
+  std::string
+      name;  ///< Hugging Face's, e.g. "h.3.attn.c_attn.weight"; our merged ones joined by "+"
+  std::int64_t rows = 0, columns = 1;  ///< row-major [rows, columns]
+  std::int64_t offset = 0;             ///< in the flat order
+  InitialValue initial = InitialValue::normal;
+  double standard_deviation = 0.0;  ///< of a normal initial value
+  [[nodiscard]] std::int64_t elements() const { return rows * columns; }
+};
+
+/// The index of a parameter in this table is its tensor number for the generator of initial
+/// weights.
+class ParameterTable {
+ public:
+  explicit ParameterTable(const ModelSpec& model);
+
+  [[nodiscard]] const std::vector<Parameter>& all() const { return parameters_; }
+  [[nodiscard]] std::int64_t total_elements() const { return total_; }
+  [[nodiscard]] int num_units() const { return num_units_; }
+  /// Indices [first, last) of a unit's parameters.
+  [[nodiscard]] std::pair<int, int> unit_range(int unit) const;
+  [[nodiscard]] std::int64_t unit_elements(int unit) const;
+  /// The index of a role in a unit; -1 where the unit has none.
+  [[nodiscard]] int find(int unit, ParameterRole role) const;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::vector<int> unit_begin_;
+  std::int64_t total_ = 0;
+  int num_units_ = 0;
+};
+
+[[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
+
+/// Floating-point operations of forward and backward for one token: 6·N + 6·L·C·T, N parameters
+/// that take part in matrix products (all but position embeddings; the token embedding counts once,
+/// as the head), L layers, C = heads·head_size, T sequence length; causal attention counted at half
+/// of 12·L·C·T. Chowdhery et al. 2022 (PaLM), appendix B, with the causal half. Recomputation is
+/// not counted.
+[[nodiscard]] double flops_per_token(const ModelSpec& model, std::int64_t sequence_length);
+
+}  // namespace dstune

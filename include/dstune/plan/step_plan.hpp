@@ -1,0 +1,278 @@
+#pragma once
+/// A training step of one rank as a program: operations on streams over planned tensors. What a
+/// knob does is written once, in the builder of this; the executor runs it, the memory plan adds it
+/// up, the time model will price it. Knows no MPI and no device. All functions: Local.
+///
+/// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
+/// micro-step, then the update. A tensor has one place in the arena; what a segment acquires it
+/// releases, except persistent tensors, which live from before the first cycle on.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "dstune/base/dtype.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/parameter_table.hpp"
+
+namespace dstune {
+
+/// What a tensor's bytes are booked under.
+enum class Category {
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  buckets,
+  gathered,
+  workspace,
+  staging
+};
+inline constexpr int num_categories = 8;
+[[nodiscard]] std::string_view to_text(Category category);
+
+/// Tensors start at multiples of this and are booked in multiples of it.
+inline constexpr std::int64_t tensor_alignment_bytes = 256;
+
+using TensorId = std::int32_t;
+inline constexpr TensorId no_tensor = -1;
+
+struct PlannedTensor {
+  const char* name = "";  ///< what it holds, without the layer
+  int layer = -1;
+  Category category = Category::activations;
+  DType dtype = DType::f32;
+  std::int64_t elements = 0;
+  std::int64_t booked_bytes = 0;   ///< rounded up to the alignment
+  std::int64_t offset_bytes = -1;  ///< in the arena
+  bool persistent = false;
+};
+
+/// A place inside a tensor.
+struct View {
+  TensorId tensor = no_tensor;
+  std::int64_t offset_elements = 0;
+  [[nodiscard]] explicit operator bool() const { return tensor != no_tensor; }
+};
+
+enum class Stream : std::uint8_t { compute, reduce };
+enum class Phase : std::uint8_t { forward, backward, update };
+
+namespace op {
+
+// Lifetimes and order.
+struct Acquire {
+  TensorId tensor;
+};
+struct Release {
+  TensorId tensor;
+};
+/// From here on time belongs to this phase.
+struct Mark {
+  Phase phase;
+};
+/// Event `event` is reached when everything issued on the stream so far is done.
+struct Record {
+  int event;
+};
+struct Wait {
+  int event;
+};
+
+// Initial state.
+struct FillNormal {
+  View out;
+  int parameter;
+  std::int64_t first_index, count;
+  double standard_deviation;
+};
+struct Fill {
+  View out;
+  float value;
+  std::int64_t count;
+};
+
+// Arithmetic. `rows` counts tokens; see kernels.hpp for the exact meaning of each.
+struct EmbeddingForward {
+  View out, token_table, position_table;
+  std::int64_t rows;
+};
+struct EmbeddingBackward {
+  View d_token_table, d_position_table, d_out;
+  std::int64_t rows;
+  bool accumulate_tokens, accumulate_positions;
+};
+/// rms: RMSNorm (no mean, no bias). x may be absent, then residual_out is residual.
+struct NormForward {
+  bool rms;
+  View out, residual_out, mean, rstd, residual, x, weight, bias;
+  std::int64_t rows;
+};
+struct NormBackward {
+  bool rms;
+  View d_x, d_weight, d_bias, d_out, input, mean, rstd, weight, workspace;
+  std::int64_t rows;
+  bool accumulate_input, accumulate_weights;
+};
+struct Matmul {
+  View a, b, bias, c, workspace;
+  std::int64_t m, n, k;
+  bool transpose_a, transpose_b, accumulate;
+};
+struct BiasBackward {
+  View d_bias, d_out, workspace;
+  std::int64_t rows, width;
+  bool accumulate;
+};
+struct Rotary {
+  View qkv;
+  bool inverse;
+};
+struct AttentionForward {
+  View out, log_sum_exp, qkv, workspace;
+};
+struct AttentionBackward {
+  View d_qkv, d_out, qkv, out, log_sum_exp, workspace;
+};
+/// gated: SwiGLU on [rows, 2·width], else GELU on [rows, width].
+struct ActivationForward {
+  bool gated;
+  View out, x;
+  std::int64_t rows, width;
+};
+struct ActivationBackward {
+  bool gated;
+  View d_x, d_out, x;
+  std::int64_t rows, width;
+};
+/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`.
+struct CrossEntropy {
+  View losses, logits;
+  std::int64_t first_row, rows;
+  float scale;
+};
+struct Add {
+  View y, x;
+  std::int64_t count;
+};
+struct Convert {
+  View y, x;
+  std::int64_t count;
+};  ///< types are the tensors'
+
+/// Copies between whole parameters lying one after another ("slab") and the order in which shards
+/// travel: [rank][parameter's 1/N]. Padding of a shard is zero-filled on the way out.
+struct Reshard {
+  struct Piece {
+    std::int64_t slab_offset, elements, shard_offset, shard_elements;
+  };
+  View slab, shards;
+  bool to_shards;
+  std::int64_t rank_stride;  ///< elements between two ranks' parts in `shards`
+  std::vector<Piece> pieces;
+};
+
+// Collectives over the group; averages are summed in fp32 in rank order, divided, rounded once.
+struct AllReduceAverage {
+  View data;
+  std::int64_t count;
+};
+struct ReduceAverage {
+  View data;
+  std::int64_t count;
+  int root;
+};
+struct ReduceScatterAverage {
+  View out, in;
+  std::int64_t count_per_rank;
+};
+struct AllGather {
+  View out, in;
+  std::int64_t count_per_rank;
+};
+
+// Scalars of the step, kept by the executor in double.
+/// Adds the sum of `rows` losses to the step's loss.
+struct AccumulateLoss {
+  View losses;
+  std::int64_t rows;
+};
+/// Mean over the group's global batch; the step's loss.
+struct FinishLoss {
+  std::int64_t global_tokens;
+};
+struct AccumulateSquares {
+  View gradient;
+  std::int64_t count;
+};
+/// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the group where `over_group`.
+struct ClipFactor {
+  double clip;
+  bool over_group;
+};
+struct Adam {
+  View master, m, v, gradient, model;
+  std::int64_t count;
+};  ///< model absent in fp32
+
+}  // namespace op
+
+using Operation =
+    std::variant<op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
+                 op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward,
+                 op::Matmul, op::BiasBackward, op::Rotary, op::AttentionForward,
+                 op::AttentionBackward, op::ActivationForward, op::ActivationBackward,
+                 op::CrossEntropy, op::Add, op::Convert, op::Reshard, op::AllReduceAverage,
+                 op::ReduceAverage, op::ReduceScatterAverage, op::AllGather, op::AccumulateLoss,
+                 op::FinishLoss, op::AccumulateSquares, op::ClipFactor, op::Adam>;
+
+struct Step {
+  Stream stream = Stream::compute;
+  Operation operation;
+};
+
+struct Segment {
+  enum class Kind { first_micro, middle_micro, last_micro, only_micro, update };
+  Kind kind;
+  std::int64_t repeat = 1;
+  std::vector<Step> steps;
+};
+
+/// The figures of the arena: what the plan needs, exactly.
+struct MemoryPlan {
+  std::int64_t arena_bytes = 0;      ///< end of the highest tensor: the size of the arena
+  std::int64_t peak_live_bytes = 0;  ///< most bytes booked at one instant (≤ arena_bytes)
+  std::array<std::int64_t, num_categories> categories_at_peak{};  ///< of peak_live_bytes
+};
+
+struct StepPlan {
+  ModelSpec model;
+  TrainingConfig config;
+  int group_size = 1;
+  int group_rank = 0;
+  std::vector<PlannedTensor> tensors;
+  std::vector<Step> initialize;  ///< run once, after the persistent tensors are acquired
+  std::vector<Segment> cycle;    ///< one optimizer step
+  MemoryPlan memory;
+  int num_events = 0;
+};
+
+/// Scratch that the backend's libraries need, in bytes; asked once for each shape of a plan.
+class WorkspaceSizes {
+ public:
+  virtual ~WorkspaceSizes() = default;
+  virtual std::int64_t matmul(const op::Matmul& shape, DType type, DType out_type) const = 0;
+  virtual std::int64_t norm(std::int64_t width) const = 0;
+  virtual std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec& model,
+                                 DType type) const = 0;
+};
+
+/// Builds the program of one rank. Memory does not depend on the rank.
+/// Throws LogicError for a configuration that validation should have refused.
+StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                         int group_rank, const WorkspaceSizes& workspaces);
+
+}  // namespace dstune

@@ -1,0 +1,61 @@
+#pragma once
+/// Runs a StepPlan on a CPU device: its operations in order, every tensor at its planned place.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "dstune/device/device.hpp"
+#include "dstune/group/process_group.hpp"
+#include "dstune/plan/step_plan.hpp"
+
+namespace dstune {
+
+struct StepOutcome {
+  double loss = 0;
+  double gradient_norm = 0;         ///< 0 where nothing is clipped
+  std::array<double, 3> phase_s{};  ///< by Phase
+};
+
+class Executor {
+ public:
+  /// Takes the arena (plan.memory.arena_bytes). The plan, device and group outlive it.
+  /// Local. Throws OutOfMemory.
+  Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Initial weights and optimizer state. Collective over the group.
+  void initialize();
+  /// Optimizer step number `step`, from 0. Collective over the group.
+  StepOutcome step(std::int64_t step);
+
+  /// Where a planned tensor lies; for tests. Local.
+  [[nodiscard]] void* address(TensorId tensor) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The workspace sizes of the CPU's kernels, for building plans that it can run. Local.
+class CpuWorkspaces : public WorkspaceSizes {
+ public:
+  explicit CpuWorkspaces(const kernels::Table& table) : table_(&table) {}
+  std::int64_t matmul(const op::Matmul& shape, DType type, DType out_type) const override;
+  std::int64_t norm(std::int64_t width) const override;
+  std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec& model,
+                         DType type) const override;
+
+ private:
+  const kernels::Table* table_;
+};
+
+/// Token t of sample s in step k (docs/reference-step.md): skewed towards small numbers, so that a
+/// model has something to learn. Local.
+std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                             std::int64_t position, std::int64_t vocabulary);
+
+}  // namespace dstune

@@ -1,0 +1,58 @@
+#pragma once
+/// What an experiment runs: built once, then stepped. A failure on one rank must become a status
+/// that its group agrees on (see measuring.hpp), so build() throws and run through agree().
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dstune/core/job.hpp"
+#include "dstune/core/measurement.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/device/device.hpp"
+#include "dstune/group/process_group.hpp"
+#include "dstune/model/model_spec.hpp"
+
+namespace dstune {
+
+/// One optimizer step as one rank saw it.
+struct StepSample {
+  double loss = 0;       ///< mean over the global batch before the update; NaN where there is none
+  double step_s = 0;     ///< this rank's time
+  double forward_s = 0;  ///< summed over the micro-steps
+  double backward_s = 0;
+  double update_s = 0;
+};
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  /// Everything that may fail for want of memory, without talking to peers. Local. Throws
+  /// OutOfMemory.
+  virtual void build() = 0;
+  /// First state; may use the group. Collective over the group.
+  virtual void initialize() = 0;
+  /// Optimizer step number `step` (from 0). Collective over the group.
+  virtual StepSample step(std::int64_t step) = 0;
+  [[nodiscard]] virtual PeakMemory peak_memory() const = 0;
+  [[nodiscard]] virtual double flops_per_step() const = 0;
+  /// Whether the series ends by itself (replay): then only that many steps are taken. 0: it does
+  /// not.
+  [[nodiscard]] virtual int warmup_steps_given() const { return 0; }
+};
+
+struct WorkloadContext {
+  const WorkloadSpec* spec;
+  const ModelSpec* model;
+  const TrainingConfig* config;
+  const std::string* experiment_name;
+  const MeasureOptions* measure;
+  std::int64_t seed;
+  CpuDevice* device;
+  ProcessGroup* group;
+};
+
+/// Local.
+std::unique_ptr<Workload> make_workload(const WorkloadContext& context);
+
+}  // namespace dstune
