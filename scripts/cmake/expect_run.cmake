@@ -1,0 +1,38 @@
+# cmake -D "COMMAND=program;arg" [-D CODE=0|nonzero|N] [-D "MATCH=regex;..."] [-D "NO_MATCH=regex;..."]
+#       [-D WITHIN_S=60] -P expect_run.cmake
+# Runs a program and fails unless it ends in time, with that code, and its output (both streams)
+# matches every regex of MATCH and none of NO_MATCH. Stricter than CTest's PASS_REGULAR_EXPRESSION,
+# which does not look at the code.
+cmake_minimum_required(VERSION 3.25)
+
+if(NOT DEFINED WITHIN_S)
+  set(WITHIN_S 60)
+endif()
+if(NOT DEFINED CODE)
+  set(CODE 0)
+endif()
+execute_process(COMMAND ${COMMAND} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out TIMEOUT ${WITHIN_S})
+set(problems "")
+if(CODE STREQUAL "nonzero")
+  if(code EQUAL 0 OR code MATCHES "timeout")
+    string(APPEND problems "  ended with \"${code}\", a failure was expected\n")
+  endif()
+elseif(NOT code STREQUAL CODE)
+  string(APPEND problems "  ended with \"${code}\", ${CODE} was expected\n")
+endif()
+foreach(regex IN LISTS MATCH)
+  if(NOT out MATCHES "${regex}")
+    string(APPEND problems "  the output does not match: ${regex}\n")
+  endif()
+endforeach()
+foreach(regex IN LISTS NO_MATCH)
+  if(out MATCHES "${regex}")
+    string(APPEND problems "  the output must not match: ${regex}\n")
+  endif()
+endforeach()
+if(problems)
+  list(JOIN COMMAND " " line)
+  # Not in the error itself, whose lines CMake would break anew.
+  message(NOTICE "${line}\n${problems}--- its output\n${out}---")
+  message(FATAL_ERROR "the program did not end as expected")
+endif()
