@@ -30,5 +30,7 @@ foreach(regex IN LISTS NO_MATCH)
 endforeach()
 if(problems)
   list(JOIN COMMAND " " line)
-  message(FATAL_ERROR "${line}\n${problems}--- its output\n${out}---")
+  # Not in the error itself, whose lines CMake would break anew.
+  message(NOTICE "${line}\n${problems}--- its output\n${out}---")
+  message(FATAL_ERROR "the program did not end as expected")
 endif()
