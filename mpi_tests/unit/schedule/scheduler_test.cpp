@@ -153,6 +153,7 @@ class Simulation {
   }
 
   void dispatch_all() {
+    note_head();
     while (auto dispatch = scheduler_.next()) {
       if (dispatch->experiment != waiting_.front()) {
         ++num_backfilled;
