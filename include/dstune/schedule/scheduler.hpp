@@ -1,9 +1,11 @@
 #pragma once
-/// Which waiting experiment gets slots now: first in, first out; a head that does not fit stays at
-/// the front, and later ones that fit run beside it only on slots that it is not waiting for.
-/// Local.
+/// Which waiting experiment gets slots now: first in, first out. A head that does not fit stays at
+/// the front and chooses the slots that it waits for, once: those of the placement with the most
+/// idle ones. Later experiments run only beside these, so what runs there when the choice is made
+/// is all that the head can be kept waiting by. It starts earlier where another placement becomes
+/// free. Local.
 
-#include <cstdint>
+#include <cstddef>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -24,7 +26,7 @@ class Scheduler {
     std::size_t experiment;
     Reservation reservation;
   };
-  /// The next one to start now, if there is one.
+  /// The next one to start now, if there is one. Impossible ones are passed over.
   std::optional<Dispatch> next();
   /// Waiting experiments whose shape has become impossible; they leave the queue.
   std::vector<std::size_t> take_impossible();
@@ -37,8 +39,18 @@ class Scheduler {
     std::size_t experiment;
     GroupShape shape;
   };
+  /// The slots that the head waits for; chosen anew when the head changes or a slot is retired.
+  struct Held {
+    std::size_t experiment;
+    int num_slots;
+    std::vector<int> world_ranks;
+  };
+  const std::vector<int>& held_for(const Waiting& head);
+  Dispatch dispatch(std::deque<Waiting>::iterator waiting, Reservation reservation);
+
   SlotPool* pool_;
   std::deque<Waiting> queue_;
+  std::optional<Held> held_;
 };
 
 }  // namespace dstune

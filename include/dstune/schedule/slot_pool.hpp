@@ -1,7 +1,6 @@
 #pragma once
 /// The slots of the job: ranks on nodes, idle, taken or retired. Local; one thread.
 
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -35,16 +34,20 @@ class SlotPool {
   /// ranks_of_node: the world ranks of each node that may train, ascending. Outlives its
   /// reservations.
   explicit SlotPool(std::vector<std::vector<int>> ranks_of_node);
+  SlotPool(const SlotPool&) = delete;
+  SlotPool& operator=(const SlotPool&) = delete;
 
   /// Slots for a shape: an aligned group (positions k·num_gpus … on the node) where one is idle,
   /// else any idle slots of a node; nodes next to each other first. `avoid`: ranks that must stay
   /// free.
   std::optional<Reservation> reserve(const GroupShape& shape, const std::vector<int>& avoid = {});
-  /// The slots that the shape would get soonest: the placement with the most idle slots. Empty
-  /// where the shape is impossible.
+  /// The slots that the shape would get soonest: the placement with the most idle slots, aligned
+  /// and on neighbouring nodes where that costs none of them. Ascending; empty where the shape is
+  /// impossible.
   [[nodiscard]] std::vector<int> best_future_placement(const GroupShape& shape) const;
   /// Whether the shape could be placed if everything running ended.
   [[nodiscard]] bool is_possible(const GroupShape& shape) const;
+  /// Idle or taken, it is never reserved again.
   void retire(int world_rank);
 
   [[nodiscard]] int num_idle() const;
@@ -53,9 +56,23 @@ class SlotPool {
  private:
   friend class Reservation;
   enum class Slot { idle, taken, retired };
-  void release(const std::vector<int>& world_ranks);
+  /// Slots of one node for one group; `cost`: how many of them are not free yet.
+  struct Part {
+    std::vector<int> world_ranks;
+    int cost = 0;
+    bool is_aligned = false;
+  };
+  /// The cheapest slots of a node; of equally cheap ones aligned ones, then the first. Nothing
+  /// where the node can never hold them.
+  [[nodiscard]] std::optional<Part> cheapest_part(const std::vector<int>& node, int num_gpus,
+                                                  const std::vector<bool>& avoid) const;
+  /// The cheapest placement over nodes, of equally cheap ones the most aligned on neighbours.
+  [[nodiscard]] std::optional<Part> cheapest_placement(const GroupShape& shape,
+                                                       const std::vector<int>& avoid) const;
+  void release(const std::vector<int>& world_ranks) noexcept;
+
   std::vector<std::vector<int>> ranks_of_node_;
-  std::vector<Slot> slots_;  ///< by world rank
+  std::vector<Slot> slots_;  ///< by world rank; ranks that may not train count as retired
 };
 
 }  // namespace dstune

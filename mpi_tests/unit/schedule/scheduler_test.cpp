@@ -1,0 +1,228 @@
+#include "dstune/schedule/scheduler.hpp"
+
+#include <map>
+#include <random>
+#include <set>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+const std::vector<std::vector<int>> one_slot = {{0}};
+
+TEST(SchedulerTest, RunsFirstInFirstOut) {
+  SlotPool pool({{0, 1}});
+  Scheduler scheduler(pool);
+  for (std::size_t experiment = 10; experiment < 13; ++experiment) {
+    scheduler.submit(experiment, {1, 1});
+  }
+  auto first = scheduler.next();
+  auto second = scheduler.next();
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(first->experiment, 10U);
+  EXPECT_EQ(second->experiment, 11U);
+  EXPECT_FALSE(scheduler.next());
+  first->reservation.give_back();
+  EXPECT_EQ(scheduler.next()->experiment, 12U);
+  EXPECT_EQ(scheduler.num_waiting(), 0U);
+}
+
+TEST(SchedulerTest, KeepsABlockedHeadAtTheFront) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {1, 1});
+  scheduler.submit(1, {4, 1});
+  scheduler.submit(2, {1, 1});
+  auto running = scheduler.next();
+  ASSERT_EQ(running->experiment, 0U);
+  EXPECT_FALSE(scheduler.next()) << "2 would delay 1, which waits for every slot";
+  running->reservation.give_back();
+  EXPECT_EQ(scheduler.next()->experiment, 1U);
+}
+
+TEST(SchedulerTest, BackfillsBesideTheSlotsThatTheHeadWaitsFor) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {1, 1});  // 0
+  scheduler.submit(1, {2, 1});  // 2, 3
+  scheduler.submit(2, {3, 1});  // waits for 0..2 or another three
+  scheduler.submit(3, {2, 1});
+  scheduler.submit(4, {1, 1});
+  auto zero = scheduler.next();
+  auto one = scheduler.next();
+  EXPECT_FALSE(scheduler.next()) << "the one idle slot is among those the head waits for";
+  one->reservation.give_back();
+  auto two = scheduler.next();
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->experiment, 2U);
+  EXPECT_THAT(two->reservation.world_ranks(), ElementsAre(1, 2, 3));
+}
+
+TEST(SchedulerTest, BackfillsOnAnotherNode) {
+  SlotPool pool({{0, 1, 2, 3}, {4, 5}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {2, 1});
+  scheduler.submit(1, {4, 1});
+  scheduler.submit(2, {4, 1});
+  scheduler.submit(3, {2, 1});
+  auto zero = scheduler.next();
+  ASSERT_THAT(zero->reservation.world_ranks(), ElementsAre(0, 1));
+  auto beside = scheduler.next();
+  ASSERT_TRUE(beside);
+  EXPECT_EQ(beside->experiment, 3U);
+  EXPECT_THAT(beside->reservation.world_ranks(), ElementsAre(4, 5));
+}
+
+TEST(SchedulerTest, ResubmittedOnesGoFirst) {
+  SlotPool pool(one_slot);
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {1, 1});
+  scheduler.submit(1, {1, 1});
+  scheduler.resubmit(9, {1, 1});
+  EXPECT_EQ(scheduler.next()->experiment, 9U);
+  EXPECT_EQ(scheduler.next()->experiment, 0U);
+}
+
+TEST(SchedulerTest, ImpossibleOnesLeaveAndBlockNobody) {
+  SlotPool pool({{0, 1}, {2}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {2, 1});
+  scheduler.submit(1, {1, 1});
+  EXPECT_THAT(scheduler.take_impossible(), IsEmpty());
+  pool.retire(1);
+  auto running = scheduler.next();
+  ASSERT_TRUE(running);
+  EXPECT_EQ(running->experiment, 1U);
+  EXPECT_THAT(scheduler.take_impossible(), ElementsAre(0));
+  EXPECT_EQ(scheduler.num_waiting(), 0U);
+}
+
+TEST(SchedulerTest, DrainsTheQueueInOrder) {
+  SlotPool pool(one_slot);
+  Scheduler scheduler(pool);
+  scheduler.submit(4, {1, 1});
+  scheduler.submit(5, {1, 1});
+  EXPECT_THAT(scheduler.drain(), ElementsAre(4, 5));
+  EXPECT_FALSE(scheduler.next());
+}
+
+/// A job on a virtual clock: random shapes and durations, sometimes a lost rank.
+class Simulation {
+ public:
+  explicit Simulation(unsigned seed) : random_(seed) {}
+
+  void run(int num_experiments) {
+    for (int number = 0; number < num_experiments; ++number) {
+      const GroupShape shape{1 + static_cast<int>(random_() % 8),
+                             1 + static_cast<int>(random_() % 2)};
+      shapes_.push_back(shape);
+      waiting_.push_back(number);
+      scheduler_.submit(number, shape);
+    }
+    while (true) {
+      drop_impossible();
+      dispatch_all();
+      if (running_.empty()) break;
+      finish_one();
+    }
+    EXPECT_EQ(scheduler_.num_waiting(), 0U);
+    EXPECT_EQ(pool_.num_idle(), pool_.num_slots());
+    EXPECT_EQ(done_.size(), shapes_.size());
+  }
+
+  int num_backfilled = 0;
+
+ private:
+  struct Running {
+    std::size_t experiment;
+    Reservation reservation;
+  };
+
+  void drop_impossible() {
+    for (const auto experiment : scheduler_.take_impossible()) {
+      EXPECT_FALSE(pool_.is_possible(shapes_[experiment]));
+      forget(experiment);
+      done_.insert(experiment);
+    }
+  }
+
+  void dispatch_all() {
+    note_head();
+    while (auto dispatch = scheduler_.next()) {
+      if (dispatch->experiment != waiting_.front()) {
+        ++num_backfilled;
+        // Until the head starts, nothing new may enter the slots that it waits for.
+        EXPECT_TRUE(blockers_ && blocked_head_ == waiting_.front());
+        backfilled_.insert(dispatch->experiment);
+      }
+      for (const int world_rank : dispatch->reservation.world_ranks()) {
+        EXPECT_TRUE(taken_.insert(world_rank).second) << "slot " << world_rank << " twice";
+      }
+      forget(dispatch->experiment);
+      running_.push_back({dispatch->experiment, std::move(dispatch->reservation)});
+      note_head();
+    }
+    note_head();
+    // With everything gone that ran when the head came to the front, only backfilled ones could
+    // still keep it waiting.
+    if (!waiting_.empty()) {
+      EXPECT_TRUE(!blockers_->empty()) << "experiment " << waiting_.front() << " is delayed";
+    }
+  }
+
+  /// Remembers what ran when the present head came to the front.
+  void note_head() {
+    if (waiting_.empty() || (blockers_ && blocked_head_ == waiting_.front() && !lost_)) return;
+    lost_ = false;
+    blocked_head_ = waiting_.front();
+    blockers_.emplace();
+    for (const auto& running : running_) blockers_->insert(running.experiment);
+  }
+
+  void finish_one() {
+    const std::size_t index = random_() % running_.size();
+    std::swap(running_[index], running_.back());
+    auto& finished = running_.back();
+    for (const int world_rank : finished.reservation.world_ranks()) taken_.erase(world_rank);
+    if (random_() % 50 == 0 && pool_.num_slots() > 8) {
+      finished.reservation.retire(finished.reservation.world_ranks().front());
+      lost_ = true;
+    }
+    done_.insert(finished.experiment);
+    if (blockers_) blockers_->erase(finished.experiment);
+    running_.pop_back();
+  }
+
+  void forget(std::size_t experiment) { std::erase(waiting_, experiment); }
+
+  std::mt19937 random_;
+  SlotPool pool_{{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}, {16, 17, 18, 19}}};
+  Scheduler scheduler_{pool_};
+  std::vector<GroupShape> shapes_;
+  std::vector<std::size_t> waiting_;
+  std::vector<Running> running_;
+  std::set<std::size_t> done_, backfilled_;
+  std::set<int> taken_;
+  std::optional<std::set<std::size_t>> blockers_;
+  std::size_t blocked_head_ = 0;
+  bool lost_ = false;
+};
+
+TEST(SchedulerTest, RandomJobsFinishWithoutDelayingTheHead) {
+  int num_backfilled = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    Simulation simulation(seed);
+    simulation.run(120);
+    num_backfilled += simulation.num_backfilled;
+  }
+  EXPECT_GT(num_backfilled, 100) << "the property is tested only where something is backfilled";
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,194 @@
+#include "dstune/schedule/slot_pool.hpp"
+
+#include <random>
+#include <set>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::ElementsAre;
+
+const std::vector<std::vector<int>> two_nodes = {{0, 1, 2, 3}, {4, 5, 6, 7}};
+
+TEST(SlotPoolTest, FillsAlignedGroupsInOrder) {
+  SlotPool pool(two_nodes);
+  auto first = pool.reserve({2, 1});
+  auto second = pool.reserve({2, 1});
+  auto third = pool.reserve({2, 1});
+  ASSERT_TRUE(first && second && third);
+  EXPECT_THAT(first->world_ranks(), ElementsAre(0, 1));
+  EXPECT_THAT(second->world_ranks(), ElementsAre(2, 3));
+  EXPECT_THAT(third->world_ranks(), ElementsAre(4, 5));
+  EXPECT_EQ(pool.num_idle(), 2);
+}
+
+TEST(SlotPoolTest, PrefersAnAlignedGroupOverALowerOne) {
+  SlotPool pool({{0, 1, 2, 3}});
+  auto one = pool.reserve({1, 1});
+  ASSERT_THAT(one->world_ranks(), ElementsAre(0));
+  auto two = pool.reserve({2, 1});
+  ASSERT_TRUE(two);
+  EXPECT_THAT(two->world_ranks(), ElementsAre(2, 3));
+}
+
+TEST(SlotPoolTest, PrefersAnAlignedGroupOfALaterNode) {
+  SlotPool pool({{0, 1, 2}, {3, 4}});
+  auto one = pool.reserve({1, 1});
+  auto two = pool.reserve({2, 1});
+  ASSERT_TRUE(one && two);
+  EXPECT_THAT(two->world_ranks(), ElementsAre(3, 4));
+}
+
+TEST(SlotPoolTest, TakesUnalignedSlotsWhereNoneAreAligned) {
+  SlotPool pool({{0, 1, 2, 3}});
+  auto zero = pool.reserve({1, 1});
+  auto one = pool.reserve({1, 1});
+  auto two = pool.reserve({1, 1});
+  zero->give_back();
+  two->give_back();
+  // 1 is taken: {0, 1} is not idle as a whole, {2, 3} is.
+  auto aligned = pool.reserve({2, 1});
+  ASSERT_THAT(aligned->world_ranks(), ElementsAre(2, 3));
+  aligned.reset();
+  pool.retire(3);
+  auto unaligned = pool.reserve({2, 1});
+  ASSERT_TRUE(unaligned);
+  EXPECT_THAT(unaligned->world_ranks(), ElementsAre(0, 2));
+}
+
+TEST(SlotPoolTest, SpansNeighbouringNodesFirst) {
+  SlotPool pool({{0, 1}, {2, 3}, {4, 5}, {6, 7}});
+  auto one_of_second = pool.reserve({1, 1}, {0, 1});
+  ASSERT_THAT(one_of_second->world_ranks(), ElementsAre(2));
+  auto pair = pool.reserve({2, 2});
+  ASSERT_TRUE(pair);
+  EXPECT_THAT(pair->world_ranks(), ElementsAre(4, 5, 6, 7));
+}
+
+TEST(SlotPoolTest, SpansDistantNodesWhereNoNeighboursAreIdle) {
+  SlotPool pool({{0, 1}, {2, 3}, {4, 5}});
+  auto middle = pool.reserve({2, 1}, {0, 1});
+  ASSERT_THAT(middle->world_ranks(), ElementsAre(2, 3));
+  auto pair = pool.reserve({2, 2});
+  ASSERT_TRUE(pair);
+  EXPECT_THAT(pair->world_ranks(), ElementsAre(0, 1, 4, 5));
+}
+
+TEST(SlotPoolTest, NeverSplitsANodesShareOverNodes) {
+  SlotPool pool({{0, 1}, {2, 3}});
+  auto first = pool.reserve({1, 2});
+  ASSERT_THAT(first->world_ranks(), ElementsAre(0, 2));
+  EXPECT_FALSE(pool.reserve({2, 1}));
+  EXPECT_TRUE(pool.is_possible({2, 1}));
+  EXPECT_FALSE(pool.is_possible({3, 1}));
+  EXPECT_FALSE(pool.is_possible({1, 3}));
+  EXPECT_FALSE(pool.is_possible({0, 1}));
+  EXPECT_TRUE(pool.best_future_placement({3, 1}).empty());
+}
+
+TEST(SlotPoolTest, LeavesAvoidedSlotsAlone) {
+  SlotPool pool(two_nodes);
+  auto group = pool.reserve({2, 1}, {0, 1, 2});
+  ASSERT_TRUE(group);
+  EXPECT_THAT(group->world_ranks(), ElementsAre(4, 5));
+  EXPECT_FALSE(pool.reserve({4, 1}, {0}));
+}
+
+TEST(SlotPoolTest, WaitsForThePlacementWithTheMostIdleSlots) {
+  SlotPool pool(two_nodes);
+  auto most_of_first = pool.reserve({1, 1});
+  auto two = pool.reserve({2, 1});
+  auto one_of_second = pool.reserve({1, 1}, {0, 1, 2, 3});
+  ASSERT_THAT(two->world_ranks(), ElementsAre(2, 3));
+  ASSERT_THAT(one_of_second->world_ranks(), ElementsAre(4));
+  EXPECT_THAT(pool.best_future_placement({4, 1}), ElementsAre(4, 5, 6, 7));
+}
+
+TEST(SlotPoolTest, GivesBackOnEveryPath) {
+  SlotPool pool({{0, 1, 2, 3}});
+  {
+    auto group = pool.reserve({2, 1});
+    Reservation moved = std::move(*group);
+    EXPECT_EQ(pool.num_idle(), 2);
+    Reservation assigned;
+    assigned = std::move(moved);
+    EXPECT_THAT(assigned.world_ranks(), ElementsAre(0, 1));
+    EXPECT_EQ(pool.num_idle(), 2);
+    assigned = std::move(*pool.reserve({1, 1}));
+    EXPECT_EQ(pool.num_idle(), 3);
+    assigned.give_back();
+    assigned.give_back();
+    EXPECT_EQ(pool.num_idle(), 4);
+  }
+  EXPECT_EQ(pool.num_idle(), 4);
+}
+
+TEST(SlotPoolTest, RetiredSlotsNeverComeBack) {
+  SlotPool pool({{0, 1, 2, 3}});
+  {
+    auto group = pool.reserve({4, 1});
+    group->retire(2);
+    EXPECT_EQ(pool.num_slots(), 3);
+    EXPECT_EQ(pool.num_idle(), 0);
+  }
+  EXPECT_EQ(pool.num_idle(), 3);
+  EXPECT_FALSE(pool.is_possible({4, 1}));
+  auto rest = pool.reserve({3, 1});
+  ASSERT_TRUE(rest);
+  EXPECT_THAT(rest->world_ranks(), ElementsAre(0, 1, 3));
+  EXPECT_THROW(rest->retire(2), LogicError);
+}
+
+TEST(SlotPoolTest, RefusesARankThatIsListedTwice) {
+  EXPECT_THROW(SlotPool({{0, 1}, {1, 2}}), LogicError);
+}
+
+TEST(SlotPoolTest, RandomReservationsNeverOverlapAndAllComeBack) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    SlotPool pool({{0, 1, 2, 3, 4}, {5, 6, 7, 8}, {9, 10}, {11, 12, 13, 14, 15, 16, 17, 18}});
+    std::vector<Reservation> held;
+    std::set<int> retired;
+    for (int action = 0; action < 200; ++action) {
+      const int choice = static_cast<int>(random() % 20);
+      if (choice < 12) {
+        const GroupShape shape{1 + static_cast<int>(random() % 5),
+                               1 + static_cast<int>(random() % 3)};
+        if (auto group = pool.reserve(shape)) {
+          EXPECT_EQ(static_cast<int>(group->world_ranks().size()), shape.size());
+          held.push_back(std::move(*group));
+        } else if (held.empty()) {
+          EXPECT_FALSE(pool.is_possible(shape));
+        }
+      } else if (choice < 19 && !held.empty()) {
+        std::swap(held[random() % held.size()], held.back());
+        held.pop_back();
+      } else if (retired.size() < 6) {
+        const int world_rank = static_cast<int>(random() % 19);
+        pool.retire(world_rank);
+        retired.insert(world_rank);
+      }
+      std::set<int> taken;
+      for (const auto& group : held) {
+        for (const int world_rank : group.world_ranks()) {
+          EXPECT_TRUE(taken.insert(world_rank).second) << world_rank << " is taken twice";
+        }
+      }
+      std::set<int> gone = retired;
+      gone.insert(taken.begin(), taken.end());
+      EXPECT_EQ(pool.num_idle(), 19 - static_cast<int>(gone.size()));
+    }
+    held.clear();
+    EXPECT_EQ(pool.num_idle(), pool.num_slots());
+    EXPECT_EQ(pool.num_slots(), 19 - static_cast<int>(retired.size()));
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,97 @@
+#include "dstune/schedule/scheduler.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace dstune {
+
+namespace {
+
+/// Asks once for each shape: queues are long, shapes few.
+class PossibleShapes {
+ public:
+  explicit PossibleShapes(const SlotPool& pool) : pool_(&pool) {}
+  bool operator()(const GroupShape& shape) {
+    const auto [known, is_new] = answers_.try_emplace(shape);
+    if (is_new) known->second = pool_->is_possible(shape);
+    return known->second;
+  }
+
+ private:
+  const SlotPool* pool_;
+  std::map<GroupShape, bool> answers_;
+};
+
+}  // namespace
+
+void Scheduler::submit(std::size_t experiment, const GroupShape& shape) {
+  queue_.push_back({experiment, shape});
+}
+
+void Scheduler::resubmit(std::size_t experiment, const GroupShape& shape) {
+  queue_.push_front({experiment, shape});
+}
+
+std::optional<Scheduler::Dispatch> Scheduler::next() {
+  if (queue_.empty() || pool_->num_idle() == 0) return std::nullopt;
+  PossibleShapes is_possible(*pool_);
+  const auto head = std::find_if(queue_.begin(), queue_.end(), [&](const Waiting& waiting) {
+    return is_possible(waiting.shape);
+  });
+  if (head == queue_.end()) return std::nullopt;
+  if (auto reservation = pool_->reserve(head->shape)) {
+    return dispatch(head, std::move(*reservation));
+  }
+
+  const auto& held = held_for(*head);
+  std::vector<GroupShape> too_large = {head->shape};
+  for (auto waiting = head + 1; waiting != queue_.end(); ++waiting) {
+    if (std::find(too_large.begin(), too_large.end(), waiting->shape) != too_large.end()) continue;
+    if (auto reservation = pool_->reserve(waiting->shape, held)) {
+      return dispatch(waiting, std::move(*reservation));
+    }
+    too_large.push_back(waiting->shape);
+  }
+  return std::nullopt;
+}
+
+std::vector<std::size_t> Scheduler::take_impossible() {
+  PossibleShapes is_possible(*pool_);
+  std::vector<std::size_t> taken;
+  std::deque<Waiting> kept;
+  for (const auto& waiting : queue_) {
+    if (is_possible(waiting.shape)) {
+      kept.push_back(waiting);
+    } else {
+      taken.push_back(waiting.experiment);
+    }
+  }
+  queue_ = std::move(kept);
+  return taken;
+}
+
+std::vector<std::size_t> Scheduler::drain() {
+  std::vector<std::size_t> drained;
+  for (const auto& waiting : queue_) drained.push_back(waiting.experiment);
+  queue_.clear();
+  held_.reset();
+  return drained;
+}
+
+const std::vector<int>& Scheduler::held_for(const Waiting& head) {
+  if (!held_ || held_->experiment != head.experiment || held_->num_slots != pool_->num_slots()) {
+    held_ = Held{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.shape)};
+  }
+  return held_->world_ranks;
+}
+
+Scheduler::Dispatch Scheduler::dispatch(std::deque<Waiting>::iterator waiting,
+                                        Reservation reservation) {
+  Dispatch dispatch{waiting->experiment, std::move(reservation)};
+  if (held_ && held_->experiment == waiting->experiment) held_.reset();
+  queue_.erase(waiting);
+  return dispatch;
+}
+
+}  // namespace dstune
