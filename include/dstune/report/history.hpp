@@ -3,8 +3,10 @@
 /// counts only for the same key: configuration, group shape, model, sequence length, target,
 /// workload, machine fingerprint and measuring version. Local.
 
+#include <chrono>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "dstune/core/measurement.hpp"
 #include "dstune/report/journal.hpp"
@@ -14,17 +16,25 @@ namespace dstune {
 /// Changes whenever a measured number would mean something else.
 inline constexpr int measuring_version = 1;
 
-/// A 128-bit hash in hex of whatever identifies a result; equal values (keys in any order) give
-/// equal keys.
+/// A 128-bit hash (hash128.hpp) in hex of whatever identifies a result; equal values give equal
+/// keys: the keys of objects in any order, 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
 
+/// What is written to the journal: an object with its `kind` (docs/files.md). Times are UTC.
 namespace event {
-json::Value job_started(const json::Value& job);  ///< version, time, fingerprint, command, …
+/// `job`, an object: version, fingerprint, command, … beside kind and time.
+json::Value job_started(
+    const json::Value& job,
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 json::Value planned(const PlannedExperiment& planned);  ///< for infeasible and pruned members
-json::Value started(const std::string& key, const std::string& name, int attempt,
-                    const std::vector<int>& world_ranks);
+json::Value started(
+    const std::string& key, const std::string& name, int attempt,
+    const std::vector<int>& world_ranks,
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 json::Value finished(const std::string& key, const Record& record);
-json::Value job_finished(int exit_code, const std::string& reason);
+json::Value job_finished(
+    int exit_code, const std::string& reason,
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 }  // namespace event
 
 struct History {
@@ -33,7 +43,10 @@ struct History {
   int num_jobs = 0;
 };
 
-/// Throws InputError where an event is not one of ours.
+/// An experiment that was started and neither finished nor followed by job_finished before the next
+/// job_started or the end died with its job; finishing it later clears its deaths. Members of an
+/// event that are not known are ignored. Throws InputError with the line where an event is not one
+/// of ours, or its members have the wrong type.
 History understand(const JournalContent& content, const std::string& path);
 
 }  // namespace dstune

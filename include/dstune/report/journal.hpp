@@ -25,8 +25,9 @@ struct JournalContent {
   std::size_t valid_bytes = 0;
 };
 
-/// Reads a journal; a missing file is an empty one. A torn tail (the last line cut short) is
-/// dropped, any other damage throws InputError with the line.
+/// Reads a journal; a missing file is an empty one. A torn tail (a last line without its line end,
+/// whole or not) is dropped, any other damage throws InputError with the line. Throws IoError where
+/// the file can not be read.
 JournalContent read_journal(const std::string& path);
 
 class Journal {
@@ -35,12 +36,15 @@ class Journal {
   Journal(const std::string& path, std::size_t keep_bytes);
   /// Adds an event to the next commit.
   void add(const json::Value& event);
-  /// Writes and fsyncs what was added, all at once; does nothing where nothing was.
+  /// Writes what was added in one piece and syncs it; does nothing where nothing was. Throws
+  /// IoError, and after that for ever: what follows a failed write could not be read back.
   void commit();
 
  private:
+  std::string path_;
   AppendFile file_;
   std::string pending_;
+  bool has_failed_ = false;
 };
 
 /// CRC-32 (ISO-HDLC, polynomial 0xEDB88320).

@@ -1,0 +1,149 @@
+#include "dstune/report/history.hpp"
+
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "dstune/base/units.hpp"
+#include "record_json.hpp"
+
+namespace dstune {
+
+namespace event {
+
+json::Value job_started(const json::Value& job, std::chrono::system_clock::time_point time) {
+  require(job.is_object(), "what a job started with is an object");
+  json::Value value = {{"kind", "job_started"}, {"time", format_time(time)}};
+  value.update(job);
+  return value;
+}
+
+json::Value planned(const PlannedExperiment& planned) {
+  const Experiment& experiment = planned.experiment;
+  return {{"kind", "planned"},
+          {"name", experiment.name},
+          {"status", to_text(planned.status)},
+          {"reason", planned.reason},
+          {"num_gpus", experiment.shape.num_gpus},
+          {"num_nodes", experiment.shape.num_nodes},
+          {"recompute", to_text(experiment.config.recompute)},
+          {"predicted", to_json(planned.predicted)},
+          {"ds_config", experiment.ds_config}};
+}
+
+json::Value started(const std::string& key, const std::string& name, int attempt,
+                    const std::vector<int>& world_ranks,
+                    std::chrono::system_clock::time_point time) {
+  return {{"kind", "started"},
+          {"time", format_time(time)},
+          {"key", key},
+          {"name", name},
+          {"attempt", attempt},
+          {"world_ranks", world_ranks}};
+}
+
+json::Value finished(const std::string& key, const Record& record) {
+  json::Value value = {{"kind", "finished"}, {"key", key}};
+  value.update(to_json(record));
+  return value;
+}
+
+json::Value job_finished(int exit_code, const std::string& reason,
+                         std::chrono::system_clock::time_point time) {
+  return {{"kind", "job_finished"},
+          {"time", format_time(time)},
+          {"exit_code", exit_code},
+          {"reason", reason}};
+}
+
+}  // namespace event
+
+namespace {
+
+/// Follows the events; what is still running when the next job starts died with its own.
+class Reading {
+ public:
+  void take(const json::Node& node, json::Problems& problems) {
+    const auto kind_node = node.find("kind");
+    if (!kind_node) {
+      problems.add(node.problem("the event has no \"kind\""));
+      return;
+    }
+    const auto kind = kind_node->string(problems);
+    if (!kind) return;
+    if (*kind == "job_started")
+      start_job();
+    else if (*kind == "started")
+      start(node, problems);
+    else if (*kind == "finished")
+      finish(node, problems);
+    else if (*kind == "job_finished")
+      running_.clear();  // stopped on purpose, which is no death
+    else if (*kind != "planned")
+      problems.add(kind_node->problem(
+          fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
+                      "it, or start over with --overwrite or another --results-dir",
+                      *kind)));
+  }
+
+  History take_history() {
+    bury();
+    return std::move(history_);
+  }
+
+ private:
+  void start_job() {
+    bury();
+    ++history_.num_jobs;
+  }
+
+  void start(const json::Node& node, json::Problems& problems) {
+    if (const auto key = read_key(node, problems)) running_.insert(*key);
+  }
+
+  void finish(const json::Node& node, json::Problems& problems) {
+    const auto key = read_key(node, problems);
+    Record record = record_from_json(node, problems);
+    if (!key) return;
+    running_.erase(*key);
+    history_.deaths.erase(*key);
+    history_.finished[*key] = std::move(record);
+  }
+
+  void bury() {
+    for (const std::string& key : running_) ++history_.deaths[key];
+    running_.clear();
+  }
+
+  static std::optional<std::string> read_key(const json::Node& node, json::Problems& problems) {
+    if (const auto key = node.find("key")) return key->string(problems);
+    problems.add(node.problem("the event has no \"key\""));
+    return std::nullopt;
+  }
+
+  History history_;
+  std::set<std::string> running_;
+};
+
+}  // namespace
+
+History understand(const JournalContent& content, const std::string& path) {
+  // Gives the nodes below their file's name; the events are elsewhere.
+  const json::Document document = json::Document::parse("null", path);
+  Reading reading;
+  for (const JournalContent::Event& event : content.events) {
+    json::Problems found;
+    try {
+      reading.take(json::Node(document, event.value, ""), found);
+      found.check();
+    } catch (const InputError& error) {
+      std::vector<Problem> problems = error.problems();
+      for (Problem& problem : problems) problem.line = event.line;
+      throw InputError(std::move(problems));
+    }
+  }
+  return reading.take_history();
+}
+
+}  // namespace dstune

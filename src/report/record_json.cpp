@@ -1,0 +1,181 @@
+#include "record_json.hpp"
+
+#include <array>
+#include <cmath>
+
+#include "dstune/base/units.hpp"
+
+namespace dstune {
+
+namespace {
+
+std::string_view to_text(OptimizerKind kind) {
+  return kind == OptimizerKind::adam ? "adam" : "adamw";
+}
+
+// Found beside the one above, which would hide them.
+using dstune::to_text;
+
+/// A TrainingConfig's members by name, written once for both directions. Visitor: (name, member).
+template <class Config, class Visitor>
+void for_each_member(Config& config, Visitor&& visit) {
+  visit("zero_stage", config.zero_stage);
+  visit("micro_batch", config.micro_batch);
+  visit("accumulation_steps", config.accumulation_steps);
+  visit("sequence_length", config.sequence_length);
+  visit("precision", config.precision);
+  visit("recompute", config.recompute);
+  visit("reduce_bucket_size", config.reduce_bucket_size);
+  visit("allgather_bucket_size", config.allgather_bucket_size);
+  visit("overlap_comm", config.overlap_comm);
+  visit("reduce_scatter", config.reduce_scatter);
+  visit("contiguous_gradients", config.contiguous_gradients);
+  visit("use_multi_rank_bucket_allreduce", config.use_multi_rank_bucket_allreduce);
+  visit("gradient_clipping", config.gradient_clipping);
+  visit("optimizer", config.optimizer.kind);
+  visit("learning_rate", config.optimizer.learning_rate);
+  visit("beta1", config.optimizer.beta1);
+  visit("beta2", config.optimizer.beta2);
+  visit("epsilon", config.optimizer.epsilon);
+  visit("weight_decay", config.optimizer.weight_decay);
+}
+
+/// Writes a member's value.
+struct Writer {
+  json::Value& out;
+  template <class Member>
+  void operator()(const char* name, const Member& member) const {
+    if constexpr (std::is_enum_v<Member>)
+      out[name] = to_text(member);
+    else
+      out[name] = member;
+  }
+};
+
+/// Reads a member's value where there is one; keeps what it has where there is none.
+struct Reader {
+  const json::Node& node;
+  json::Problems& problems;
+
+  void operator()(const char* name, bool& member) const {
+    if (const auto found = node.find(name)) member = found->boolean(problems).value_or(member);
+  }
+  void operator()(const char* name, std::int64_t& member) const {
+    if (const auto found = node.find(name)) member = found->integer(problems).value_or(member);
+  }
+  void operator()(const char* name, int& member) const {
+    using Limits = std::numeric_limits<int>;
+    if (const auto found = node.find(name))
+      member = static_cast<int>(
+          found->integer(problems, Limits::min(), Limits::max()).value_or(member));
+  }
+  void operator()(const char* name, double& member) const {
+    if (const auto found = node.find(name)) member = found->number(problems).value_or(member);
+  }
+  void operator()(const char* name, std::string& member) const {
+    if (const auto found = node.find(name)) member = found->string(problems).value_or(member);
+  }
+  void operator()(const char* name, Precision& member) const {
+    word(name, member, std::array{Precision::fp32, Precision::bf16});
+  }
+  void operator()(const char* name, Recompute& member) const {
+    word(name, member, std::array{Recompute::none, Recompute::block});
+  }
+  void operator()(const char* name, OptimizerKind& member) const {
+    word(name, member, std::array{OptimizerKind::adam, OptimizerKind::adamw});
+  }
+  void operator()(const char* name, std::chrono::system_clock::time_point& member) const {
+    const auto found = node.find(name);
+    if (!found) return;
+    const auto text = found->string(problems);
+    if (!text) return;
+    const auto time = parse_time(*text);
+    if (time)
+      member = *time;
+    else
+      problems.add(found->problem("expected a time in UTC such as 2026-01-02T03:04:05.678901Z"));
+  }
+
+ private:
+  template <class Member, std::size_t count>
+  void word(const char* name, Member& member, const std::array<Member, count>& choices) const {
+    const auto found = node.find(name);
+    if (!found) return;
+    const auto text = found->string(problems);
+    if (!text) return;
+    for (const Member choice : choices) {
+      if (to_text(choice) != *text) continue;
+      member = choice;
+      return;
+    }
+    problems.add(found->problem("\"" + *text + "\" is not known to this release"));
+  }
+};
+
+Prediction prediction_from_json(const json::Node& node, json::Problems& problems) {
+  const Reader read{node, problems};
+  Prediction predicted;
+  if (const auto throughput = node.find("throughput"); throughput && !throughput->is_null())
+    predicted.throughput = throughput->number(problems);
+  read("peak_memory_bytes", predicted.peak_memory_bytes);
+  read("target_memory_bytes", predicted.target_memory_bytes);
+  if (const auto categories = node.find("categories")) {
+    for (const std::string& name : categories->keys())
+      Reader{*categories, problems}(name.c_str(), predicted.categories[name]);
+  }
+  return predicted;
+}
+
+}  // namespace
+
+json::Value finite_or_null(double number) {
+  return std::isfinite(number) ? json::Value(number) : json::Value();
+}
+
+json::Value to_json(const Prediction& predicted) {
+  return {{"throughput", predicted.throughput ? finite_or_null(*predicted.throughput) : nullptr},
+          {"peak_memory_bytes", predicted.peak_memory_bytes},
+          {"target_memory_bytes", predicted.target_memory_bytes}};
+}
+
+json::Value to_json(const Record& record) {
+  const Experiment& experiment = record.experiment;
+  json::Value config = json::Value::object();
+  for_each_member(experiment.config, Writer{config});
+  json::Value predicted = to_json(record.predicted);
+  predicted["categories"] = record.predicted.categories;
+  return {{"name", experiment.name},
+          {"attempt", record.attempt},
+          {"num_gpus", experiment.shape.num_gpus},
+          {"num_nodes", experiment.shape.num_nodes},
+          {"ds_config", experiment.ds_config},
+          {"config", std::move(config)},
+          {"predicted", std::move(predicted)},
+          {"measurement", to_json(record.measurement)},
+          {"started_at", format_time(record.started_at)},
+          {"finished_at", format_time(record.finished_at)}};
+}
+
+Record record_from_json(const json::Node& node, json::Problems& problems) {
+  const Reader read{node, problems};
+  Record record;
+  Experiment& experiment = record.experiment;
+  read("name", experiment.name);
+  read("attempt", record.attempt);
+  read("num_gpus", experiment.shape.num_gpus);
+  read("num_nodes", experiment.shape.num_nodes);
+  if (const auto ds_config = node.find("ds_config")) experiment.ds_config = ds_config->value();
+  if (const auto config = node.find("config"))
+    for_each_member(experiment.config, Reader{*config, problems});
+  if (const auto predicted = node.find("predicted"))
+    record.predicted = prediction_from_json(*predicted, problems);
+  if (const auto measurement = node.find("measurement"))
+    record.measurement = measurement_from_json(*measurement);
+  else
+    problems.add(node.problem("\"measurement\" is missing"));
+  read("started_at", record.started_at);
+  read("finished_at", record.finished_at);
+  return record;
+}
+
+}  // namespace dstune
