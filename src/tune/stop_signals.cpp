@@ -1,6 +1,7 @@
 #include "dstune/tune/stop_signals.hpp"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace dstune {
 namespace {

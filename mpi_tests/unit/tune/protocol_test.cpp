@@ -1,0 +1,92 @@
+#include "dstune/tune/protocol.hpp"
+
+#include <gtest/gtest.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/tune/injection.hpp"
+
+namespace dstune {
+namespace {
+
+template <class T>
+T round_trip(const T& message) {
+  return std::get<T>(decode(encode(Message(message))));
+}
+
+TEST(ProtocolTest, AssignKeepsEveryField) {
+  TrainingConfig config;
+  config.zero_stage = 3;
+  config.micro_batch = 7;
+  config.accumulation_steps = 5;
+  config.sequence_length = 33;
+  config.precision = Precision::bf16;
+  config.recompute = Recompute::block;
+  config.reduce_bucket_size = 12345678901;
+  config.allgather_bucket_size = 42;
+  config.overlap_comm = true;
+  config.reduce_scatter = false;
+  config.contiguous_gradients = false;
+  config.use_multi_rank_bucket_allreduce = false;
+  config.gradient_clipping = 0.25;
+  config.optimizer = {OptimizerKind::adam, 1.0 / 3, 0.8, 0.95, 1e-7, 0.1};
+
+  const auto result = round_trip(message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5});
+
+  EXPECT_EQ(result.attempt, 9U);
+  EXPECT_EQ(result.experiment, "z3_gas5_tmbspg7");
+  EXPECT_EQ(result.config, config);
+  EXPECT_EQ(result.world_ranks, (std::vector<int>{1, 4, 6}));
+  EXPECT_EQ(result.timeout_s, 12.5);
+}
+
+TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
+  Measurement measurement;
+  measurement.status = Status::ok;
+  measurement.step_times_s = {0.5, 0.25, 1.0 / 3};
+  measurement.warmup_steps = 1;
+  measurement.losses = {5.5, 5.25};
+  measurement.world_ranks = {0, 1};
+  measurement.hosts = {"a", "a"};
+  measurement.overhead_s = {{"build", 0.125}};
+
+  const auto result = round_trip(message::Outcome{3, measurement}).measurement;
+
+  EXPECT_EQ(result.status, Status::ok);
+  EXPECT_EQ(result.step_times_s, measurement.step_times_s);
+  EXPECT_EQ(result.warmup_steps, 1);
+  EXPECT_EQ(result.losses, measurement.losses);
+  EXPECT_EQ(result.overhead_s, measurement.overhead_s);
+}
+
+TEST(ProtocolTest, GoneAndQuitKeepTheirWords) {
+  const auto gone = round_trip(message::Gone{4, Status::timed_out, "why"});
+  EXPECT_EQ(gone.status, Status::timed_out);
+  EXPECT_EQ(gone.reason, "why");
+
+  const auto quit = round_trip(message::Quit{75, false});
+  EXPECT_EQ(quit.exit_code, 75);
+  EXPECT_FALSE(quit.finalize);
+}
+
+TEST(ProtocolTest, RefusesWhatIsNoMessage) {
+  EXPECT_THROW(decode({}), InputError);
+  EXPECT_THROW(decode({std::byte{0xff}, std::byte{0x00}}), InputError);
+  Bytes cut = encode(Message(message::Go{1}));
+  cut.pop_back();
+  EXPECT_THROW(decode(cut), InputError);
+}
+
+TEST(InjectionTest, FindsTheFaultOfARankAndExperiment) {
+  setenv("DSTUNE_INJECT", "oom@1:z0_gas1_tmbspg1,die@2:z1_gas1_tmbspg1", 1);
+
+  EXPECT_EQ(injected_fault(1, "z0_gas1_tmbspg1"), Fault::oom);
+  EXPECT_EQ(injected_fault(2, "z1_gas1_tmbspg1"), Fault::die);
+  EXPECT_EQ(injected_fault(2, "z0_gas1_tmbspg1"), Fault::none);
+  EXPECT_EQ(injected_fault(1, "z0_gas1_tmbspg16"), Fault::none);
+
+  unsetenv("DSTUNE_INJECT");
+  EXPECT_EQ(injected_fault(1, "z0_gas1_tmbspg1"), Fault::none);
+}
+
+}  // namespace
+}  // namespace dstune
