@@ -51,14 +51,18 @@ std::shared_ptr<MpiContext> CommunicatorCache::obtain(std::span<const int> world
   drop_abandoned(ranks);
   const auto found = entries_.find(ranks);
   const Offer offer{attempt, found == entries_.end() ? 0 : found->second.context->id,
-                    static_cast<std::int64_t>(duplicates_.size())};
+                    static_cast<std::int64_t>(duplicates_.size()), gave_up_.contains(ranks)};
   const Decision decision = meeting_.agree(ranks, offer, waiter);
   if (decision.use_existing) {
     found->second.last_attempt = attempt;
     return found->second.context;
   }
-  // Another member has given the common communicator up.
-  abandon(ranks);
+  // Members keep different ones, and one may still be inside what it gave up.
+  if (decision.abandon_existing) {
+    abandon(ranks);
+  } else {
+    entries_.erase(ranks);
+  }
   if (!options_.create_on_demand) refuse("none can be made now: that takes MPI_THREAD_MULTIPLE");
   if (decision.duplicate < 0) refuse("too many attempts to make one have failed");
   return create(ranks, attempt, decision.duplicate, waiter);
@@ -74,11 +78,13 @@ std::shared_ptr<MpiContext> CommunicatorCache::create(const Ranks& ranks, std::u
         create_group_until(duplicates_[index], ranks, static_cast<int>(attempt % tags), waiter);
     auto context = std::make_shared<MpiContext>(std::move(made), options_.staging_bytes, attempt);
     entries_[ranks] = {context, false, attempt};
+    gave_up_.erase(ranks);
     ++created_on_demand_;
     return context;
   } catch (const CollectiveError&) {
     // Creations from this duplicate, and from those made after it, would hang as well.
     has_abandoned_ = true;
+    gave_up_.insert(ranks);
     for (std::size_t i = index; i < duplicates_.size(); ++i) duplicates_[i]->abandon();
     duplicates_.resize(index);
     throw;
@@ -97,8 +103,9 @@ void CommunicatorCache::make_room() {
       if (older && entry->second.context.use_count() == 1) oldest = entry;
     }
     if (on_demand < options_.max_on_demand || oldest == entries_.end()) return;
-    drop_abandoned(oldest->first);
-    entries_.erase(oldest->first);
+    const Ranks ranks = oldest->first;
+    drop_abandoned(ranks);
+    entries_.erase(ranks);
   }
 }
 
@@ -106,6 +113,7 @@ void CommunicatorCache::drop_abandoned(const Ranks& ranks) {
   const auto found = entries_.find(ranks);
   if (found == entries_.end() || !found->second.context->abandoned) return;
   has_abandoned_ = true;
+  gave_up_.insert(ranks);
   entries_.erase(found);
 }
 

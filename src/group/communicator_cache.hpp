@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -43,6 +44,7 @@ class CommunicatorCache {
 
   GroupTable::Options options_;
   std::map<Ranks, Entry> entries_;
+  std::set<Ranks> gave_up_;  // no communicator of these was made since one was abandoned here
   std::vector<std::shared_ptr<Communicator>> duplicates_;  // the last one is used
   Meeting meeting_;
   int created_on_demand_ = 0;

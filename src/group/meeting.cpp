@@ -58,11 +58,13 @@ Decision Meeting::lead(std::span<const int> members, const Offer& mine, const Wa
                            [&](int rank) { return arrived.contains(rank); });
       },
       "waiting for the members of a group");
-  Decision decision{mine.attempt, mine.communicator_id != 0, mine.duplicates_left - 1};
+  Decision decision{mine.attempt, mine.duplicates_left - 1, mine.communicator_id != 0,
+                    mine.gave_up};
   for (const int rank : members) {
     const Offer& offer = offers_[mine.attempt][rank];
-    if (offer.communicator_id != mine.communicator_id) decision.use_existing = false;
     decision.duplicate = std::min(decision.duplicate, offer.duplicates_left - 1);
+    if (offer.communicator_id != mine.communicator_id) decision.use_existing = false;
+    if (offer.gave_up) decision.abandon_existing = true;
   }
   for (const int rank : members) leading_.send(rank, pack(decision));
   return decision;

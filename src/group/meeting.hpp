@@ -10,20 +10,22 @@
 
 namespace dstune {
 
-/// What a member brings to a group across nodes: the communicator it has for these ranks (0: none)
-/// and how many duplicates of the world it can still make one from.
+/// What a member brings to a group across nodes: the communicator it has for these ranks (0: none),
+/// whether it gave one up in a failure, and how many duplicates of the world are left to it.
 struct Offer {
   std::uint64_t attempt = 0;
   std::uint64_t communicator_id = 0;
   std::int64_t duplicates_left = 0;
+  bool gave_up = false;
 };
 
-/// What all members do: use the communicator they all have, or make one from that duplicate (-1:
-/// none is left).
+/// What all members do: use the communicator they all have; else free what some still have, or
+/// abandon it where a member gave it up, and make one from that duplicate (-1: none is left).
 struct Decision {
   std::uint64_t attempt = 0;
-  bool use_existing = false;
   std::int64_t duplicate = -1;
+  bool use_existing = false;
+  bool abandon_existing = false;
 };
 
 /// Members meet before anything that can not be polled: who is missing costs a deadline and nothing

@@ -98,7 +98,8 @@ TEST_P(GroupTableTest, AnAbortEndsAWaitSoon) {
       }
       ended = Waiter::Clock::now();
       EXPECT_GE(ended - begin, 300ms);
-      EXPECT_LT(ended - begin, 400ms);
+      // Asked every millisecond; the rest is for a busy machine.
+      EXPECT_LT(ended - begin, 1000ms);
     }
   }
   job.world().barrier();
