@@ -102,17 +102,22 @@ void Agreement::wait(MPI_Request& request, const std::string& where, bool failed
   }
 }
 
+void FailurePrinter::OnTestStart(const testing::TestInfo& test) {
+  where_ = full_name(test);
+}
+
+void FailurePrinter::OnTestEnd(const testing::TestInfo&) {
+  where_ = outside_tests;
+}
+
 void FailurePrinter::OnTestPartResult(const testing::TestPartResult& result) {
   const std::string message = result.message();
   if (!result.failed() || message.find(elsewhere) != std::string::npos) return;
-  const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
   // One write: the lines of several ranks must not mix.
-  const std::string text =
-      "[ rank " + std::to_string(world_rank_) + "   ] " +
-      (result.file_name() == nullptr ? "unknown file" : result.file_name()) + ":" +
-      std::to_string(result.line_number()) + ": failure in " +
-      (test == nullptr ? std::string("a set-up or tear-down") : full_name(*test)) + "\n" + message +
-      "\n";
+  const std::string text = "[ rank " + std::to_string(world_rank_) + "   ] " +
+                           (result.file_name() == nullptr ? "unknown file" : result.file_name()) +
+                           ":" + std::to_string(result.line_number()) + ": failure in " + where_ +
+                           "\n" + message + "\n";
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }

@@ -59,10 +59,16 @@ class FailurePrinter : public testing::EmptyTestEventListener {
  public:
   explicit FailurePrinter(int world_rank) : world_rank_(world_rank) {}
 
+  void OnTestStart(const testing::TestInfo& test) override;
+  void OnTestEnd(const testing::TestInfo& test) override;
   void OnTestPartResult(const testing::TestPartResult& result) override;
 
  private:
+  static constexpr const char* outside_tests = "a set-up or tear-down";
+
   int world_rank_;
+  // Kept here, since GoogleTest holds its lock while it reports a failure: asking it would hang.
+  std::string where_ = outside_tests;
 };
 
 }  // namespace dstune::test

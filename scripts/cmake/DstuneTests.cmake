@@ -5,17 +5,25 @@
 #   `parallel.<name>.np3`. Uses support/mpi_main.cpp: a failure on one rank fails all, a watchdog names
 #   a hung test, and exit 77 (every test skipped) shows as skipped.
 
+# Sanitized programs are several times slower.
+if(DSTUNE_SANITIZE)
+  set(DSTUNE_TEST_SLOWDOWN 5)
+else()
+  set(DSTUNE_TEST_SLOWDOWN 1)
+endif()
+
 function(dstune_unit_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  math(EXPR timeout_s "${arg_TIMEOUT} * ${DSTUNE_TEST_SLOWDOWN}")
   set(target test_unit_${name})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_unit_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME unit.${name} COMMAND ${target})
-  set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+  set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT ${timeout_s} SKIP_RETURN_CODE 77)
 endfunction()
 
 # The words before a program that start it on N ranks, whatever the number of cores.
@@ -25,10 +33,12 @@ function(dstune_mpi_command out ranks)
   set(${out} ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} ${MPIEXEC_PREFLAGS} ${flags} PARENT_SCOPE)
 endfunction()
 
-# What mpirun needs as root, with more ranks than cores and in a bare environment.
+# What mpirun needs as root, with more ranks than cores and in a bare environment. Its ranks write to
+# a terminal of its own, which GoogleTest would colour.
 set(DSTUNE_MPI_ENVIRONMENT
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1)
+    OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none OMP_NUM_THREADS=1
+    GTEST_COLOR=no)
 
 function(dstune_mpi_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
@@ -38,6 +48,7 @@ function(dstune_mpi_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 180)
   endif()
+  math(EXPR timeout_s "${arg_TIMEOUT} * ${DSTUNE_TEST_SLOWDOWN}")
   set(target test_parallel_${name})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_mpi_main)
@@ -46,7 +57,7 @@ function(dstune_mpi_test name)
     dstune_mpi_command(mpi ${ranks})
     add_test(NAME parallel.${name}.np${ranks} COMMAND ${mpi} $<TARGET_FILE:${target}>)
     set_tests_properties(parallel.${name}.np${ranks} PROPERTIES
-      LABELS "parallel;np${ranks};${arg_LABELS}" PROCESSORS ${ranks} TIMEOUT ${arg_TIMEOUT}
+      LABELS "parallel;np${ranks};${arg_LABELS}" PROCESSORS ${ranks} TIMEOUT ${timeout_s}
       SKIP_RETURN_CODE 77 ENVIRONMENT "${DSTUNE_MPI_ENVIRONMENT}")
   endforeach()
 endfunction()

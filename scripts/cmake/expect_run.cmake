@@ -3,6 +3,8 @@
 # Runs a program and fails unless it ends in time, with that code, and its output (both streams)
 # matches every regex of MATCH and none of NO_MATCH. Stricter than CTest's PASS_REGULAR_EXPRESSION,
 # which does not look at the code.
+cmake_minimum_required(VERSION 3.25)
+
 if(NOT DEFINED WITHIN_S)
   set(WITHIN_S 60)
 endif()
@@ -30,5 +32,7 @@ foreach(regex IN LISTS NO_MATCH)
 endforeach()
 if(problems)
   list(JOIN COMMAND " " line)
-  message(FATAL_ERROR "${line}\n${problems}--- its output\n${out}---")
+  # Not in the error itself, whose lines CMake would break anew.
+  message(NOTICE "${line}\n${problems}--- its output\n${out}---")
+  message(FATAL_ERROR "the program did not end as expected")
 endif()
