@@ -1,6 +1,7 @@
 #pragma once
 /// Files that are whole or absent. All functions: Local. Errors: IoError with path and cause.
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -30,15 +31,20 @@ void create_folders(const std::string& path);
 /// A file that only grows, for the journal.
 class AppendFile {
  public:
-  /// Opens or creates it; `keep_bytes` cuts a torn tail off first.
+  /// Opens or creates it; `keep_bytes` cuts a torn tail off first. A file that holds fewer is an
+  /// error.
   AppendFile(const std::string& path, std::size_t keep_bytes);
+  /// All of the bytes; where they do not fit, none of them.
   void append(std::string_view bytes);
   /// fdatasync: what was appended survives a crash after this returns.
   void sync();
 
  private:
+  void cut();
+
   std::string path_;
   FileDescriptor descriptor_;
+  std::size_t size_bytes_;
 };
 
 }  // namespace dstune

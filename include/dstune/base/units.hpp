@@ -9,13 +9,14 @@
 
 namespace dstune {
 
-/// "64GiB", "16GB", "512 MiB", "1024" (bytes).
+/// "64GiB", "16GB" (powers of 1000), "512 MiB", "64G" (as GiB), "1024" (bytes); any case.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
-/// "90", "90s", "10m", "1.5h", "1:30:00", "2-00:00:00" (Slurm's days), "1h30m": seconds.
+/// "90", "90s", "10m", "1.5h", "1h30m", "2d", "500 ms", and Slurm's "1:30:00", "90:00" (minutes and
+/// seconds), "2-00:00:00" (days): seconds.
 std::optional<double> parse_duration_s(std::string_view text);
 /// "1.50 GiB": three significant digits, binary units.
 std::string format_bytes(std::int64_t bytes);
-/// "12.3 ms", "4.56 s", "1:02:03".
+/// "12.3 ms", "4.56 s", from a minute on "1:02:03" (hours, minutes, seconds).
 std::string format_duration(double seconds);
 /// As printf's %g with six digits.
 std::string format_number(double value);

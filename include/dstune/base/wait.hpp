@@ -24,12 +24,21 @@ class Waiter {
   /// Polls `done` until it returns true. Throws CollectiveError naming `what`.
   template <class Done>
   void until(Done&& done, const char* what) const {
-    for (int round = 0; !done(); ++round) pause(round, what);
+    Progress progress;
+    while (!done()) pause(progress, what);
   }
 
  private:
-  /// One pause: spins, yields, and now and then looks at the clock and `aborted`. Throws.
-  void pause(int round, const char* what) const;
+  /// How far one wait has come.
+  struct Progress {
+    int round = 0;
+    Clock::time_point began{};
+    Clock::time_point asked{};  ///< when `aborted` was asked last
+  };
+
+  /// One pause: spins, yields or naps, and now and then looks at the clock and `aborted`. Throws.
+  void pause(Progress& progress, const char* what) const;
+  void look(Progress& progress, Clock::time_point now, const char* what) const;
 
   Clock::time_point deadline_;
   std::function<bool()> aborted_;

@@ -17,6 +17,9 @@ class MpiEnvironment {
 
   [[nodiscard]] bool thread_multiple() const { return thread_multiple_; }
 
+  /// Whether MPI was started, by whomever, with MPI_THREAD_MULTIPLE. Local.
+  static bool threads_allowed();
+
   /// Ends MPI in the ordinary way. Collective over the world.
   void finalize();
   /// After a loss MPI_Finalize would wait for the dead: flushes and leaves the process. Local.

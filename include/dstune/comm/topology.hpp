@@ -22,6 +22,24 @@ struct Topology {
   [[nodiscard]] int num_nodes() const { return static_cast<int>(hosts.size()); }
 };
 
+/// What one rank of a node may use: its CPU numbers, and the CPUs' worth of time of its cgroup
+/// (infinite where nothing limits it).
+struct CoreUse {
+  std::vector<int> cpus;
+  double quota_cores = 0;
+};
+/// The caller's own use. Local.
+CoreUse own_core_use();
+
+struct CoreShare {
+  int cores = 1;
+  int threads = 1;
+  bool share_core = false;
+};
+/// What each rank of a node gets: a CPU that several ranks may use is split evenly among them, and
+/// the quota is split among all. Local.
+std::vector<CoreShare> share_cores(const std::vector<CoreUse>& uses);
+
 /// Collective over the communicator. `node` is its split_shared().
 Topology find_topology(const Communicator& world, const Communicator& node);
 

@@ -47,6 +47,8 @@ class Arena {
   void free() noexcept;
   void leak() noexcept;
 
+  /// A range of at least one byte inside the capacity. Throws LogicError, as does the release of
+  /// what is not held.
   void acquire(std::int64_t offset_bytes, std::int64_t bytes, int category);
   void release(std::int64_t offset_bytes);
 

@@ -1,0 +1,140 @@
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "dstune/base/cgroup.hpp"
+#include "dstune/base/error.hpp"
+#include "dstune/base/wait.hpp"
+#include "dstune/device/device.hpp"
+
+namespace dstune {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// A made-up file system under which control groups are looked for.
+class CgroupTest : public testing::Test {
+ protected:
+  CgroupTest() : root_(fs::temp_directory_path() / ("cgroup" + std::to_string(getpid()))) {}
+  ~CgroupTest() override { fs::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& content) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << content;
+  }
+  std::vector<std::string> read() const {
+    return read_cgroup_files({"memory", "memory.limit_in_bytes", "memory.max"}, root_.string());
+  }
+
+  fs::path root_;
+};
+
+TEST_F(CgroupTest, ReadsVersion2UpToTheMount) {
+  write("proc/self/cgroup", "0::/job/step\n");
+  write("proc/self/mountinfo", "30 20 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n");
+  write("sys/fs/cgroup/job/step/memory.max", "max");
+  write("sys/fs/cgroup/job/memory.max", "1000");
+  EXPECT_THAT(read(), ElementsAre("max", "1000"));
+}
+
+TEST_F(CgroupTest, ReadsTheControllerOfVersion1) {
+  write("proc/self/cgroup", "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n");
+  write("proc/self/mountinfo",
+        "30 20 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "31 20 0:27 / /sys/fs/cgroup/memory rw master:1 - cgroup cgroup rw,memory\n");
+  write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "77");
+  write("sys/fs/cgroup/cpu/other/memory.limit_in_bytes", "1");
+  EXPECT_THAT(read(), ElementsAre("77"));
+}
+
+TEST_F(CgroupTest, UnderstandsAMountOfASubtree) {
+  write("proc/self/cgroup", "0::/docker/abc\n");
+  write("proc/self/mountinfo", "30 20 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  write("sys/fs/cgroup/memory.max", "42");
+  EXPECT_THAT(read(), ElementsAre("42"));
+}
+
+TEST_F(CgroupTest, FindsNothingWhereThereIsNone) {
+  EXPECT_THAT(read(), IsEmpty());
+}
+
+TEST(HostTest, MemoryIsThatOfTheMachineOrLess) {
+  const auto physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  EXPECT_GT(host_memory_bytes(), 0);
+  EXPECT_LE(host_memory_bytes(), physical);
+}
+
+TEST(HostTest, ResidentBytesFollowWhatIsTouched) {
+  constexpr std::size_t size = std::size_t{64} << 20;
+  const std::int64_t before = process_resident_bytes();
+  {
+    const std::vector<char> touched(size, 1);
+    EXPECT_GE(process_resident_bytes(), before + static_cast<std::int64_t>(size) / 2);
+    EXPECT_EQ(touched.back(), 1);
+  }
+  EXPECT_GE(process_peak_resident_bytes(), before + static_cast<std::int64_t>(size) / 2);
+}
+
+TEST(HostTest, TheProcessorHasAName) {
+  EXPECT_FALSE(processor_name().empty());
+}
+
+using namespace std::chrono_literals;
+
+double seconds_since(Waiter::Clock::time_point begin) {
+  return std::chrono::duration<double>(Waiter::Clock::now() - begin).count();
+}
+
+class WaiterTest : public testing::TestWithParam<bool> {};
+
+TEST_P(WaiterTest, EndsOnCompletion) {
+  int rounds = 0;
+  int asked = 0;
+  const Waiter waiter(
+      Waiter::Clock::time_point::max(), [&] { return ++asked > 1000; }, GetParam());
+  waiter.until([&] { return ++rounds == 3000; }, "counting");
+  EXPECT_EQ(rounds, 3000);
+}
+
+TEST_P(WaiterTest, EndsAtTheDeadline) {
+  const auto begin = Waiter::Clock::now();
+  const Waiter waiter(begin + 60ms, nullptr, GetParam());
+  try {
+    waiter.until([] { return false; }, "waiting for a dead peer");
+    FAIL();
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    EXPECT_THAT(error.what(), testing::HasSubstr("a dead peer"));
+  }
+  EXPECT_GE(seconds_since(begin), 0.06);
+  EXPECT_LT(seconds_since(begin), 2.0);
+}
+
+TEST_P(WaiterTest, AsksAboutOnceAMillisecondWhetherItIsAborted) {
+  int asked = 0;
+  const auto begin = Waiter::Clock::now();
+  const Waiter waiter(
+      begin + 30s, [&] { return ++asked == 20; }, GetParam());
+  try {
+    waiter.until([] { return false; }, "waiting");
+    FAIL();
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+  }
+  EXPECT_GE(seconds_since(begin), 0.020);
+  EXPECT_LT(seconds_since(begin), 5.0);
+}
+
+INSTANTIATE_TEST_SUITE_P(OwnAndSharedCore, WaiterTest, testing::Bool());
+
+}  // namespace
+}  // namespace dstune

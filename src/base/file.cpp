@@ -1,0 +1,156 @@
+#include "dstune/base/file.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+
+namespace {
+
+[[noreturn]] void fail(const char* action, const std::string& path, int cause) {
+  throw IoError(
+      fmt::format("can not {} {}: {}", action, path, std::generic_category().message(cause)));
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// 0, or the errno that stopped it.
+int write_all(int descriptor, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(descriptor, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+void sync_folder(const std::string& folder) {
+  const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor) fail("open", folder, errno);
+  // Some file systems have nothing to sync for a folder and say EINVAL.
+  if (::fsync(descriptor.value()) != 0 && errno != EINVAL) fail("sync", folder, errno);
+}
+
+/// A file beside its target that disappears unless it is renamed.
+class TemporaryFile {
+ public:
+  TemporaryFile(const std::string& folder, const std::string& target) : target_(target) {
+    static std::atomic<unsigned> count{0};
+    int cause = EEXIST;
+    while (cause == EEXIST) {  // left behind by a dead process, or another host's on a shared disk
+      path_ = fmt::format("{}/.dstune-{}-{}.tmp", folder, ::getpid(), count++);
+      descriptor_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+      cause = descriptor_ ? 0 : errno;
+    }
+    if (cause != 0) fail("write", target_, cause);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+
+  void fill(std::string_view content, Durability durability) {
+    if (const int cause = write_all(descriptor_.value(), content); cause != 0)
+      fail("write", target_, cause);
+    if (durability == Durability::synced && ::fsync(descriptor_.value()) != 0)
+      fail("sync", target_, errno);
+    // Network file systems report a full disk or quota only here.
+    if (::close(descriptor_.release()) != 0) fail("write", target_, errno);
+  }
+
+  void rename() {
+    if (::rename(path_.c_str(), target_.c_str()) != 0) fail("write", target_, errno);
+    renamed_ = true;
+  }
+
+ private:
+  const std::string& target_;
+  std::string path_;
+  FileDescriptor descriptor_;
+  bool renamed_ = false;
+};
+
+}  // namespace
+
+void FileDescriptorTraits::close(int descriptor) noexcept {
+  ::close(descriptor);
+}
+
+void write_file_atomically(const std::string& path, std::string_view content,
+                           Durability durability) {
+  const std::string folder = folder_of(path);
+  TemporaryFile temporary(folder, path);
+  temporary.fill(content, durability);
+  temporary.rename();
+  if (durability == Durability::synced) sync_folder(folder);
+}
+
+std::string read_file(const std::string& path) {
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor) fail("read", path, errno);
+  std::string content;
+  char chunk[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(descriptor.value(), chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("read", path, errno);
+    if (got == 0) return content;
+    content.append(chunk, static_cast<std::size_t>(got));
+  }
+}
+
+void create_folders(const std::string& path) {
+  std::error_code cause;
+  std::filesystem::create_directories(path, cause);
+  if (cause) fail("create folder", path, cause.value());
+}
+
+AppendFile::AppendFile(const std::string& path, std::size_t keep_bytes)
+    : path_(path),
+      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)),
+      size_bytes_(keep_bytes) {
+  if (!descriptor_) fail("open", path_, errno);
+  struct stat status {};
+  if (::fstat(descriptor_.value(), &status) != 0) fail("open", path_, errno);
+  const auto found_bytes = static_cast<std::size_t>(status.st_size);
+  if (found_bytes < keep_bytes)
+    throw IoError(fmt::format("can not continue {}: it holds {} bytes of the {} to keep", path_,
+                              found_bytes, keep_bytes));
+  if (found_bytes > keep_bytes) cut();
+  sync_folder(folder_of(path_));
+}
+
+void AppendFile::cut() {
+  if (::ftruncate(descriptor_.value(), static_cast<off_t>(size_bytes_)) != 0)
+    fail("shorten", path_, errno);
+}
+
+void AppendFile::append(std::string_view bytes) {
+  if (const int cause = write_all(descriptor_.value(), bytes); cause != 0) {
+    // What comes later must not follow a torn piece; replay drops it where even this fails.
+    [[maybe_unused]] const int ignored =
+        ::ftruncate(descriptor_.value(), static_cast<off_t>(size_bytes_));
+    fail("write", path_, cause);
+  }
+  size_bytes_ += bytes.size();
+}
+
+void AppendFile::sync() {
+  if (::fdatasync(descriptor_.value()) != 0) fail("sync", path_, errno);
+}
+
+}  // namespace dstune

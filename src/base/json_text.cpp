@@ -1,0 +1,151 @@
+#include "json_text.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace dstune::json {
+
+namespace {
+
+bool is_continuation(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
+}
+
+/// Length of the UTF-8 sequence at the front of `text`, 0 where there is none (RFC 3629).
+std::size_t sequence_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead == 0) return 0;
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead < 0xC2   ? 0
+                             : lead < 0xE0 ? 2
+                             : lead < 0xF0 ? 3
+                             : lead < 0xF5 ? 4
+                                           : 0;
+  if (length == 0 || text.size() < length) return 0;
+  if (!std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length),
+                   is_continuation))
+    return 0;
+  // Longer than need be, halves of surrogate pairs, beyond U+10FFFF.
+  const auto second = static_cast<unsigned char>(text[1]);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
+  if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
+  return length;
+}
+
+bool is_word_char(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("_+-.$").find(c) != std::string_view::npos;
+}
+
+/// The word that touches `offset`, or the character there.
+std::string_view word_at(std::string_view text, std::size_t offset) {
+  std::size_t begin = offset;
+  std::size_t end = offset;
+  while (end < text.size() && is_word_char(text[end])) ++end;
+  if (end == offset) {
+    end = offset + std::max<std::size_t>(1, sequence_length(text.substr(offset)));
+    return text.substr(begin, end - begin);
+  }
+  while (begin > 0 && is_word_char(text[begin - 1])) --begin;
+  return text.substr(begin, std::min<std::size_t>(end - begin, 40));
+}
+
+char last_visible_before(std::string_view text, std::size_t offset) {
+  while (offset > 0 && std::isspace(static_cast<unsigned char>(text[offset - 1])) != 0) --offset;
+  return offset == 0 ? '\0' : text[offset - 1];
+}
+
+/// A word that people bring from other languages, and the mend.
+std::string_view advice(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (!lower.empty() && (lower.front() == '-' || lower.front() == '+')) lower.erase(0, 1);
+  if (lower == "nan" || lower == "infinity" || lower == "inf")
+    return "; only finite numbers can be written";
+  if (lower == "true" || lower == "false") return "; write true and false in small letters";
+  if (lower == "none" || lower == "null") return "; write null";
+  if (word == "'") return "; write texts in double quotes";
+  if (word.size() > 1 && std::isdigit(static_cast<unsigned char>(lower.front())) != 0)
+    return "; this is no JSON number";
+  if (word.size() > 1) return "; write texts in double quotes";
+  return "";
+}
+
+struct Meaning {
+  std::string_view complaint;  ///< a piece of the library's message
+  std::string_view words;
+};
+constexpr std::array inside_texts = {
+    Meaning{"missing closing quote", "a text is not closed: add the closing double quote"},
+    Meaning{"control character",
+            "a line break or control character stands inside a text: close the text or write \\n"},
+    Meaning{
+        "forbidden character after backslash",
+        "a backslash in a text is followed by a character that it can not escape: write \\\\ for a "
+        "backslash"},
+    Meaning{"must be followed by 4 hex digits", "\\u needs four hexadecimal digits after it"},
+    Meaning{"surrogate",
+            "half of a surrogate pair stands alone: write both halves as \\uXXXX\\uXXXX"},
+    Meaning{"invalid comment", "a comment is not complete: comments are // … and /* … */"},
+};
+constexpr std::array between_texts = {
+    Meaning{"while parsing object key", "a key in double quotes or }"},
+    Meaning{"while parsing object separator", "':' after the key"},
+    Meaning{"while parsing object", "',' or '}'"},
+    Meaning{"while parsing array", "',' or ']'"},
+    Meaning{"expected end of input", "the end of the file"},
+};
+
+}  // namespace
+
+TextPlaces::TextPlaces(std::string_view text) : text_(text), line_starts_{0} {
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '\n') line_starts_.push_back(i + 1);
+}
+
+int TextPlaces::line(std::size_t offset) const {
+  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  return static_cast<int>(after - line_starts_.begin());
+}
+
+int TextPlaces::column(std::size_t offset) const {
+  const std::size_t start = line_starts_[static_cast<std::size_t>(line(offset) - 1)];
+  const std::string_view before = text_.substr(start, offset - start);
+  return 1 + static_cast<int>(std::count_if(before.begin(), before.end(),
+                                            [](char c) { return !is_continuation(c); }));
+}
+
+std::optional<std::size_t> find_bad_byte(std::string_view text) {
+  std::size_t offset = 0;
+  while (offset < text.size()) {
+    const std::size_t length = sequence_length(text.substr(offset));
+    if (length == 0) return offset;
+    offset += length;
+  }
+  return std::nullopt;
+}
+
+std::string explain_syntax(std::string_view text, std::size_t offset, std::string_view complaint) {
+  const auto holds = [complaint](const Meaning& meaning) {
+    return complaint.find(meaning.complaint) != std::string_view::npos;
+  };
+  for (const Meaning& meaning : inside_texts)
+    if (holds(meaning)) return std::string(meaning.words);
+
+  // "1." is found wrong at what follows it.
+  const bool after_number = complaint.find("invalid number") != std::string_view::npos &&
+                            offset > 0 && !is_word_char(text[offset]);
+  const std::string_view found = word_at(text, after_number ? offset - 1 : offset);
+  if ((found == "}" || found == "]") && last_visible_before(text, offset) == ',')
+    return fmt::format("there is a comma before {}: remove it", found);
+  std::string_view expected = "a value";
+  const auto* place = std::find_if(between_texts.begin(), between_texts.end(), holds);
+  if (place != between_texts.end()) expected = place->words;
+  return fmt::format("expected {} but found {}{}", expected, found, advice(found));
+}
+
+}  // namespace dstune::json

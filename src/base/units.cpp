@@ -1,0 +1,144 @@
+#include "dstune/base/units.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "text_cursor.hpp"
+
+namespace dstune {
+
+namespace {
+
+constexpr std::array<std::string_view, 7> binary_units = {"B",   "KiB", "MiB", "GiB",
+                                                          "TiB", "PiB", "EiB"};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& letter : out)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  return out;
+}
+
+/// Bytes in one of a unit; nothing for a word that is no unit.
+std::optional<double> unit_bytes(const std::string& unit) {
+  if (unit.empty() || unit == "b") return 1;
+  const std::size_t power = std::string_view("kmgtpe").find(unit.front());
+  if (power == std::string_view::npos) return std::nullopt;
+  const std::string rest = unit.substr(1);
+  const int exponent = static_cast<int>(power) + 1;
+  if (rest.empty() || rest == "ib") return std::pow(1024.0, exponent);
+  if (rest == "b") return std::pow(1000.0, exponent);
+  return std::nullopt;
+}
+
+/// Three significant digits, never in exponent form.
+std::string three_digits(double value) {
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+/// "1:30:00", "2-00:00:00", "90:00" (minutes and seconds, as Slurm has it), "2-12" (days, hours).
+std::optional<double> parse_clock(std::string_view text) {
+  TextCursor cursor(text);
+  std::optional<std::int64_t> first = cursor.digits();
+  if (!first) return std::nullopt;
+  double days = 0;
+  const bool has_days = cursor.skip('-');
+  if (has_days) {
+    days = static_cast<double>(*first);
+    first = cursor.digits(2);
+    if (!first || *first > 23) return std::nullopt;
+  }
+  std::array<double, 3> fields = {static_cast<double>(*first), 0, 0};
+  std::size_t count = 1;
+  while (count < 3 && cursor.skip(':')) {
+    const std::optional<std::int64_t> field = cursor.digits(2);
+    if (!field || *field > 59) return std::nullopt;
+    fields[count++] = static_cast<double>(*field);
+  }
+  if (!cursor.at_end()) return std::nullopt;
+  if (count == 2 && !has_days) return fields[0] * 60 + fields[1];
+  return days * 86400 + fields[0] * 3600 + fields[1] * 60 + fields[2];
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  TextCursor cursor(text);
+  const std::optional<std::string_view> number = cursor.decimal();
+  if (!number) return std::nullopt;
+  if (cursor.skip(' ') && cursor.at_end()) return std::nullopt;
+  const std::optional<double> unit = unit_bytes(lower(cursor.rest()));
+  if (!unit) return std::nullopt;
+  if (number->find('.') == std::string_view::npos) {
+    std::int64_t count = 0;
+    if (std::from_chars(number->data(), number->data() + number->size(), count).ec != std::errc())
+      return std::nullopt;
+    std::int64_t bytes = 0;
+    if (__builtin_mul_overflow(count, static_cast<std::int64_t>(*unit), &bytes))
+      return std::nullopt;
+    return bytes;
+  }
+  const double bytes = std::strtod(std::string(*number).c_str(), nullptr) * *unit;
+  // A part of a byte is no quantity; a part of a larger unit is rounded down to whole bytes.
+  if (*unit == 1 || bytes >= 0x1p63) return std::nullopt;
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::optional<double> parse_duration_s(std::string_view text) {
+  if (text.find_first_of(":-") != std::string_view::npos) return parse_clock(text);
+  constexpr std::array<std::string_view, 5> names = {"d", "h", "m", "s", "ms"};
+  constexpr std::array<double, 5> unit_s = {86400, 3600, 60, 1, 1e-3};
+  TextCursor cursor(text);
+  double seconds = 0;
+  std::size_t next = 0;  // the largest unit that may still come: each once, in falling order
+  do {
+    const std::optional<std::string_view> number = cursor.decimal();
+    if (!number) return std::nullopt;
+    const double count = std::strtod(std::string(*number).c_str(), nullptr);
+    if (next == 0 && cursor.at_end()) return count;
+    cursor.skip(' ');
+    const std::string_view word = cursor.word();
+    while (next < names.size() && names[next] != word) ++next;
+    if (next == names.size()) return std::nullopt;
+    seconds += count * unit_s[next++];
+    cursor.skip(' ');
+  } while (!cursor.at_end());
+  return seconds;
+}
+
+std::string format_bytes(std::int64_t bytes) {
+  const double size = std::abs(static_cast<double>(bytes));
+  const char* const sign = bytes < 0 ? "-" : "";
+  if (size < 1024) return fmt::format("{}{:.0f} B", sign, size);
+  double scaled = size;
+  std::size_t unit = 0;
+  while (scaled >= 1023.5 && unit + 1 < binary_units.size()) {
+    scaled /= 1024;
+    ++unit;
+  }
+  return fmt::format("{}{} {}", sign, three_digits(scaled), binary_units[unit]);
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds)) return format_number(seconds);
+  if (seconds < 0) return fmt::format("-{}", format_duration(-seconds));
+  if (seconds == 0) return "0 s";
+  if (seconds < 0.9995e-3) return three_digits(seconds * 1e6) + " µs";
+  if (seconds < 0.9995) return three_digits(seconds * 1e3) + " ms";
+  if (seconds < 59.95) return three_digits(seconds) + " s";
+  const std::int64_t whole = std::llround(std::min(seconds, 9e15));
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string format_number(double value) {
+  return fmt::format("{:.6g}", value);
+}
+
+}  // namespace dstune

@@ -1,0 +1,59 @@
+#include "dstune/base/wait.hpp"
+
+#include <string>
+#include <thread>
+
+#include <sched.h>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Spinning answers in tens of nanoseconds; past this many rounds (some 20 µs) the core is offered.
+constexpr int spin_rounds = 400;
+constexpr auto ask_every = 1ms;
+// A wait this long is for somebody's work, not for a message: a nap costs it nothing and takes the
+// poller off the cores of those who measure.
+constexpr auto nap_after_shared = 1ms;
+constexpr auto nap_after_own = 50ms;
+constexpr auto nap = 50us;
+
+void spin() {
+#if defined(__x86_64__)
+  for (int i = 0; i < 4; ++i) __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+void Waiter::look(Progress& progress, Clock::time_point now, const char* what) const {
+  if (now >= deadline_) {
+    throw CollectiveError(CollectiveError::Why::deadline, std::string(what) + ": deadline passed");
+  }
+  if (now - progress.asked < ask_every) return;
+  progress.asked = now;
+  if (aborted_ && aborted_()) {
+    throw CollectiveError(CollectiveError::Why::aborted, std::string(what) + ": aborted");
+  }
+}
+
+void Waiter::pause(Progress& progress, const char* what) const {
+  const int round = progress.round++;
+  if (!share_core_ && round < spin_rounds) return spin();
+  const Clock::time_point now = Clock::now();
+  if (progress.began == Clock::time_point{}) {
+    progress.began = now;
+    progress.asked = now;
+  }
+  look(progress, now, what);
+  if (now - progress.began > (share_core_ ? nap_after_shared : nap_after_own)) {
+    std::this_thread::sleep_for(nap);
+  } else {
+    sched_yield();
+  }
+}
+
+}  // namespace dstune

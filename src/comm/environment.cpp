@@ -1,0 +1,69 @@
+#include "dstune/comm/environment.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include "mpi_state.hpp"
+
+namespace dstune {
+namespace {
+
+void flush_streams() {
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+}
+
+}  // namespace
+
+MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
+  // Started without mpirun, Open MPI 4 would start a daemon of its own for spawning, which nobody
+  // here does.
+  setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+  int granted = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted), "MPI_Init_thread");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  thread_multiple_ = granted == MPI_THREAD_MULTIPLE;
+}
+
+MpiEnvironment::~MpiEnvironment() {
+  if (!finalized_ && !anything_abandoned() && mpi_is_running()) MPI_Finalize();
+}
+
+bool MpiEnvironment::threads_allowed() {
+  if (!mpi_is_running()) return false;
+  int granted = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Query_thread(&granted), "MPI_Query_thread");
+  return granted == MPI_THREAD_MULTIPLE;
+}
+
+void MpiEnvironment::finalize() {
+  finalized_ = true;
+  check_mpi(MPI_Finalize(), "MPI_Finalize");
+}
+
+void MpiEnvironment::leave_without_finalize(int exit_code) {
+  flush_streams();
+  _exit(exit_code);
+}
+
+void MpiEnvironment::abort(int exit_code) {
+  flush_streams();
+  if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  _exit(exit_code);
+}
+
+std::string MpiEnvironment::library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  const std::string version(text);
+  return version.substr(0, version.find('\n'));
+}
+
+}  // namespace dstune

@@ -1,0 +1,68 @@
+#include "dstune/comm/mailbox.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/wait.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr int to_worker_tag = 1;
+constexpr int to_controller_tag = 2;
+
+}  // namespace
+
+MpiMailbox::MpiMailbox(const Communicator& communicator, Side side)
+    : communicator_(communicator),
+      send_tag_(side == Side::controller ? to_worker_tag : to_controller_tag),
+      receive_tag_(side == Side::controller ? to_controller_tag : to_worker_tag) {}
+
+MpiMailbox::~MpiMailbox() {
+  try {
+    reap();
+  } catch (const MpiError&) {
+    // Whatever is left counts as unfinished.
+  }
+  // The library may still read what has not gone out.
+  for (Outgoing& message : outgoing_) static_cast<void>(message.data.release());
+}
+
+void MpiMailbox::send(int world_rank, Bytes data) {
+  reap();
+  auto kept = std::make_unique<Bytes>(std::move(data));
+  Request request = communicator_.start_send(kept->data(), kept->size(), world_rank, send_tag_);
+  outgoing_.push_back({std::move(kept), std::move(request)});
+}
+
+std::optional<Mailbox::Message> MpiMailbox::try_receive() {
+  reap();
+  std::optional<Communicator::Message> message = communicator_.try_receive(receive_tag_);
+  if (!message) return std::nullopt;
+  return Message{message->source, std::move(message->data)};
+}
+
+bool MpiMailbox::flush(double timeout_s) {
+  const auto limit = Waiter::Clock::now() + std::chrono::duration_cast<Waiter::Clock::duration>(
+                                                std::chrono::duration<double>(timeout_s));
+  const Waiter waiter(limit, nullptr, true);
+  try {
+    waiter.until(
+        [this] {
+          reap();
+          return outgoing_.empty();
+        },
+        "sending the last messages");
+  } catch (const CollectiveError&) {
+    return false;
+  }
+  return true;
+}
+
+void MpiMailbox::reap() {
+  // A dead receiver's message never completes and must not hold up the others'.
+  std::erase_if(outgoing_, [](Outgoing& message) { return message.request.test(); });
+}
+
+}  // namespace dstune

@@ -1,0 +1,65 @@
+#pragma once
+// What comm's sources share: the only place besides them that sees mpi.h.
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include <mpi.h>
+
+#include "dstune/comm/communicator.hpp"
+
+namespace dstune {
+
+/// Throws MpiError with MPI's own words where `code` is an error.
+void check_mpi(int code, const char* call);
+/// MPI runs: neither before its start nor after its end.
+bool mpi_is_running();
+/// Remembers that something was given up while a peer may still be inside.
+void note_abandoned();
+bool anything_abandoned();
+
+/// `bytes` bytes as a count and a type, whatever their number: MPI's counts are ints.
+class ByteBlock {
+ public:
+  explicit ByteBlock(std::size_t bytes);
+  ByteBlock(ByteBlock&&) noexcept;
+  ByteBlock& operator=(ByteBlock&&) = delete;
+  ~ByteBlock();
+  [[nodiscard]] int count() const { return count_; }
+  [[nodiscard]] MPI_Datatype type() const { return type_; }
+
+ private:
+  int count_;
+  MPI_Datatype type_;
+};
+
+struct Request::State {
+  explicit State(std::size_t bytes) : block(bytes) {}
+  MPI_Request request = MPI_REQUEST_NULL;
+  bool done = false;
+  ByteBlock block;  // lives as long as the operation
+};
+
+struct Communicator::State {
+  State(MPI_Comm comm, bool owned);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
+
+  // A message that was matched and is still on its way.
+  struct Arriving {
+    int source;
+    int tag;
+    std::unique_ptr<Bytes> data;
+    Request request;
+  };
+
+  MPI_Comm comm;
+  bool owned;
+  std::mutex arriving_mutex;
+  std::list<Arriving> arriving;
+};
+
+}  // namespace dstune
