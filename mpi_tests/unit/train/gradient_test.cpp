@@ -112,7 +112,8 @@ TEST_P(GradientTest, LossIsTheReferences) {
 }
 
 TEST_P(GradientTest, EveryTensorsGradientIsTheSlopeOfTheLoss) {
-  for (const Parameter& parameter : ParameterTable(model_).all()) {
+  const ParameterTable table(model_);
+  for (const Parameter& parameter : table.all()) {
     const auto first = static_cast<std::size_t>(parameter.offset);
     const auto count = static_cast<std::size_t>(parameter.elements());
     double largest = 0;
@@ -149,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"llama", ModelFamily::llama, false, Recompute::none},
                     Case{"llama_recompute", ModelFamily::llama, false, Recompute::block},
                     Case{"llama_tied", ModelFamily::llama, true, Recompute::none}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& test_case) { return test_case.param.name; });
 
 }  // namespace
 }  // namespace dstune

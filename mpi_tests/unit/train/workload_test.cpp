@@ -18,11 +18,14 @@ using testing::HasSubstr;
 struct Setting {
   WorkloadSpec spec;
   ModelSpec model;
-  TrainingConfig config{.micro_batch = 2, .accumulation_steps = 3, .sequence_length = 8};
+  TrainingConfig config;
   std::string name = "z1_gas1";
   MeasureOptions options{3, 5, 10};
 
   Setting() {
+    config.micro_batch = 2;
+    config.accumulation_steps = 3;
+    config.sequence_length = 8;
     model.hidden_size = 16;
     model.num_layers = 1;
     model.num_heads = model.num_kv_heads = 2;
