@@ -21,6 +21,11 @@ class Waiter {
 
   [[nodiscard]] Clock::time_point deadline() const { return deadline_; }
 
+  /// The same wait with another end.
+  [[nodiscard]] Waiter with_deadline(Clock::time_point deadline) const {
+    return {deadline, aborted_, share_core_};
+  }
+
   /// Polls `done` until it returns true. Throws CollectiveError naming `what`.
   template <class Done>
   void until(Done&& done, const char* what) const {

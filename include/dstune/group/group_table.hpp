@@ -15,7 +15,8 @@
 namespace dstune {
 
 /// Node-aligned groups of a shape: on each node (or run of `num_nodes` nodes) the ranks from 0 on
-/// in steps of num_gpus; what does not divide is left over. World ranks, ascending. Local.
+/// in steps of num_gpus; what does not divide is left over, of uneven nodes in a run what the
+/// smallest lacks. World ranks, ascending. Local.
 std::vector<std::vector<int>> aligned_groups(const Topology& topology, int num_gpus, int num_nodes);
 
 class GroupTable {
@@ -25,22 +26,32 @@ class GroupTable {
     int max_on_demand = 8;
     int spare_duplicates = 4;       ///< of the world, for creation on demand
     bool use_shared_memory = true;  ///< false: MPI inside nodes too, for tests
+    bool create_on_demand = true;   ///< false: as where MPI grants no MPI_THREAD_MULTIPLE
   };
   /// Makes the communicators of `known` groups that cross nodes, the nodes' windows and the spare
   /// duplicates. Groups inside a node need no communicator. Collective over the world.
   GroupTable(const Communicator& world, const Communicator& node, const Topology& topology,
              const std::vector<std::vector<int>>& known, const Options& options);
+  /// Frees windows and communicators. Collective over the node unless something was abandoned.
   ~GroupTable();
+  GroupTable(const GroupTable&) = delete;
+  GroupTable& operator=(const GroupTable&) = delete;
 
-  /// The group of these world ranks for one attempt (a number no group of the job had before; the
-  /// same on every member). Shared memory inside a node, else MPI; a group of one has neither.
-  /// Members only. Throws CollectiveError where a member does not come before the deadline.
+  /// The group of these world ranks (ascending) for one attempt (positive, larger than any this
+  /// rank joined before; the same on every member). Shared memory inside a node, else MPI; a group
+  /// of one has neither. The waiter also ends every later wait of the group. The table outlives the
+  /// group, and a rank's earlier group ends where it joins the next. Members only. Throws
+  /// CollectiveError where a member does not come before the deadline, and where a group across
+  /// nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every duplicate spent).
   std::unique_ptr<ProcessGroup> join(std::span<const int> world_ranks, std::uint64_t attempt,
                                      const Waiter& waiter);
 
-  /// After a failure inside the group: its communicator is never used again here. Local.
+  /// After a failure inside the group this rank joined last: its communicator is never used again
+  /// here, and members that still wait for this rank in shared memory fail at once. Local.
   void abandon(std::span<const int> world_ranks);
-  /// True once something was abandoned: MPI_Finalize and window frees would block. Local.
+  /// True once a communicator or its creation was abandoned here: MPI_Finalize might block. A
+  /// member of a shared-memory group that is late leaves nothing behind; one that is dead blocks
+  /// MPI_Finalize too, which only the caller can know. Local.
   [[nodiscard]] bool has_abandoned() const;
   /// Creations on demand so far. Local.
   [[nodiscard]] int created_on_demand() const;

@@ -16,6 +16,8 @@ namespace dstune {
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   [[nodiscard]] int group_rank() const { return group_rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(world_ranks_.size()); }
@@ -32,7 +34,8 @@ class ProcessGroup {
                                       DType type) = 0;
   /// out[size·count]; in[count] may be out's own part. Collective over the group.
   virtual void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) = 0;
-  /// Every rank's few numbers (at most 32), rank after rank. Collective over the group.
+  /// Every rank's few numbers (at most 32, equally many), rank after rank. Collective over the
+  /// group.
   virtual std::vector<double> exchange(std::span<const double> mine) = 0;
 
  protected:

@@ -1,0 +1,93 @@
+// Microseconds of every collective by size, for shared memory and for MPI inside a node. Run it
+// under mpirun with no more ranks than cores: mpirun -np 2 collectives_bench
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "dstune/comm/environment.hpp"
+#include "dstune/group/group_table.hpp"
+
+namespace dstune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The median over many rounds of the slowest rank's time.
+double median_us(ProcessGroup& group, int rounds, const std::function<void()>& run) {
+  std::vector<double> times_us;
+  for (int round = 0; round < rounds; ++round) {
+    group.exchange(std::vector<double>{0});
+    const auto begin = Clock::now();
+    run();
+    const std::chrono::duration<double, std::micro> mine = Clock::now() - begin;
+    const std::vector<double> all = group.exchange(std::vector<double>{mine.count()});
+    times_us.push_back(*std::max_element(all.begin(), all.end()));
+  }
+  std::nth_element(times_us.begin(), times_us.begin() + rounds / 2, times_us.end());
+  return times_us[static_cast<std::size_t>(rounds / 2)];
+}
+
+/// The mean over a row of exchanges: one alone is shorter than a look at the clock.
+double exchange_us(ProcessGroup& group) {
+  constexpr int row = 1000;
+  return median_us(group, 20,
+                   [&] {
+                     for (int i = 0; i < row; ++i) group.exchange(std::vector<double>{1, 2, 3});
+                   }) /
+         row;
+}
+
+void measure(ProcessGroup& group, std::int64_t bytes) {
+  const std::int64_t count = bytes / 4;
+  const std::int64_t part = count / group.size();
+  std::vector<float> whole(static_cast<std::size_t>(count), 1);
+  std::vector<float> other(static_cast<std::size_t>(count), 1);
+  const int rounds =
+      static_cast<int>(std::clamp<std::int64_t>((std::int64_t{1} << 30) / bytes, 10, 500));
+  const auto own_part = group.group_rank() * part;
+  const double all_reduce =
+      median_us(group, rounds, [&] { group.all_reduce_average(whole.data(), count, DType::f32); });
+  const double reduce_scatter = median_us(group, rounds, [&] {
+    group.reduce_scatter_average(other.data(), whole.data(), part, DType::f32);
+  });
+  const double all_gather = median_us(group, rounds, [&] {
+    group.all_gather(whole.data(), whole.data() + own_part, part, DType::f32);
+  });
+  if (group.group_rank() == 0) {
+    std::printf("%10lld bytes  all_reduce %9.1f  reduce_scatter %9.1f  all_gather %9.1f us\n",
+                static_cast<long long>(bytes), all_reduce, reduce_scatter, all_gather);
+  }
+}
+
+void measure_all(bool use_shared_memory) {
+  const Communicator world = Communicator::world();
+  const Communicator node = world.split_shared();
+  const Topology topology = find_topology(world, node);
+  std::vector<int> everyone(static_cast<std::size_t>(topology.world_size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  GroupTable::Options options;
+  options.use_shared_memory = use_shared_memory;
+  GroupTable table(world, node, topology, {everyone}, options);
+  const Waiter waiter(Clock::time_point::max(), nullptr, topology.share_core);
+  const auto group = table.join(everyone, 1, waiter);
+  if (topology.world_rank == 0) {
+    std::printf("%d ranks, %s\n", group->size(), use_shared_memory ? "shared memory" : "MPI");
+  }
+  for (const int shift : {18, 22, 26}) measure(*group, std::int64_t{1} << shift);
+  const double exchange = exchange_us(*group);
+  if (topology.world_rank == 0) std::printf("exchange %.2f us\n", exchange);
+}
+
+}  // namespace
+}  // namespace dstune
+
+int main(int argc, char** argv) {
+  dstune::MpiEnvironment mpi(argc, argv);
+  for (const bool use_shared_memory : {true, false}) dstune::measure_all(use_shared_memory);
+  mpi.finalize();
+  return 0;
+}

@@ -1,0 +1,204 @@
+#include <cmath>
+#include <random>
+
+#include "group_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using test::Elements;
+using test::Job;
+using test::Way;
+
+constexpr std::int64_t odd_counts[] = {0, 1, 7, 1000, (1 << 20) + 3};
+constexpr DType types[] = {DType::f32, DType::bf16};
+
+// Multiples of the group's size, small enough that sums and means are exact in bf16, too.
+float value_of(int rank, std::int64_t i, int size) {
+  return static_cast<float>(size * ((rank * 3 + static_cast<int>(i % 5)) % 7 - 3));
+}
+
+float mean_of(std::int64_t i, int size) {
+  float sum = 0;
+  for (int rank = 0; rank < size; ++rank) sum += value_of(rank, i, size);
+  return sum / static_cast<float>(size);
+}
+
+Elements filled(int rank, std::int64_t count, int size, DType type) {
+  Elements elements(type, count);
+  for (std::int64_t i = 0; i < count; ++i) elements.set(i, value_of(rank, i, size));
+  return elements;
+}
+
+Elements means(std::int64_t first, std::int64_t count, int size, DType type) {
+  Elements elements(type, count);
+  for (std::int64_t i = 0; i < count; ++i) elements.set(i, mean_of(first + i, size));
+  return elements;
+}
+
+class CollectivesTest : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest, testing::Values(Way::shared_memory, Way::mpi),
+                         test::way_name);
+
+TEST_P(CollectivesTest, AllReduceGivesTheMean) {
+  Job job(GetParam());
+  const auto group = job.join(job.everyone());
+  for (const DType type : types) {
+    for (const std::int64_t count : odd_counts) {
+      Elements data = filled(group->group_rank(), count, group->size(), type);
+      group->all_reduce_average(data.bytes.data(), count, type);
+      EXPECT_TRUE(data.bytes == means(0, count, group->size(), type).bytes) << count;
+    }
+  }
+}
+
+TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
+  Job job(GetParam());
+  const auto group = job.join(job.everyone());
+  for (const DType type : types) {
+    for (const std::int64_t count : odd_counts) {
+      for (int root = 0; root < group->size(); ++root) {
+        Elements data = filled(group->group_rank(), count, group->size(), type);
+        const Elements before = data;
+        group->reduce_average(data.bytes.data(), count, type, root);
+        const bool is_root = root == group->group_rank();
+        const Elements expected = is_root ? means(0, count, group->size(), type) : before;
+        EXPECT_TRUE(data.bytes == expected.bytes) << count << " to " << root;
+      }
+    }
+  }
+}
+
+TEST_P(CollectivesTest, ReduceScatterGivesEachItsPart) {
+  Job job(GetParam());
+  const auto group = job.join(job.everyone());
+  const int size = group->size();
+  for (const DType type : types) {
+    for (const std::int64_t count : odd_counts) {
+      Elements in = filled(group->group_rank(), count * size, size, type);
+      const std::int64_t first = count * group->group_rank();
+      const Elements expected = means(first, count, size, type);
+      Elements out(type, count);
+      group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type);
+      EXPECT_TRUE(out.bytes == expected.bytes) << count;
+      EXPECT_TRUE(in.bytes == filled(group->group_rank(), count * size, size, type).bytes);
+      group->reduce_scatter_average(in.at(first), in.bytes.data(), count, type);
+      EXPECT_EQ(0, std::memcmp(in.at(first), expected.bytes.data(), expected.bytes.size()));
+    }
+  }
+}
+
+TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
+  Job job(GetParam());
+  const auto group = job.join(job.everyone());
+  const int size = group->size();
+  for (const DType type : types) {
+    for (const std::int64_t count : odd_counts) {
+      Elements expected(type, count * size);
+      for (std::int64_t i = 0; i < count * size; ++i) {
+        expected.set(i, value_of(static_cast<int>(i / std::max<std::int64_t>(count, 1)),
+                                 i % std::max<std::int64_t>(count, 1), size));
+      }
+      Elements in = filled(group->group_rank(), count, size, type);
+      Elements out(type, count * size);
+      group->all_gather(out.bytes.data(), in.bytes.data(), count, type);
+      EXPECT_TRUE(out.bytes == expected.bytes) << count;
+      Elements in_place(type, count * size);
+      std::byte* const own = in_place.at(count * group->group_rank());
+      if (count > 0) std::memcpy(own, in.bytes.data(), in.bytes.size());
+      group->all_gather(in_place.bytes.data(), own, count, type);
+      EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
+    }
+  }
+}
+
+TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
+  Job job(GetParam());
+  const auto group = job.join(job.everyone());
+  for (int round = 0; round < 300; ++round) {
+    const std::vector<double> mine(static_cast<std::size_t>(1 + round % 32),
+                                   group->group_rank() + 0.25 * round);
+    const std::vector<double> all = group->exchange(mine);
+    ASSERT_EQ(all.size(), mine.size() * static_cast<std::size_t>(group->size()));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      ASSERT_EQ(all[i], static_cast<double>(i / mine.size()) + 0.25 * round);
+    }
+  }
+}
+
+TEST_P(CollectivesTest, Bf16MeansAreRoundedOnceToNearestEven) {
+  Job job(GetParam());
+  if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
+  const auto group = job.join(job.everyone());
+  // 1 + 2^-7 is the next bf16 after 1; halves between neighbours go to the even one.
+  const float step = 0.0078125F;
+  const float parts[4][2] = {{1, 1 + step}, {1 + step, 1 + 2 * step}, {1, 256}, {-3, INFINITY}};
+  const float expected[4] = {1, 1 + 2 * step, 128, INFINITY};
+  Elements data(DType::bf16, 5);
+  for (int i = 0; i < 4; ++i) data.set(i, parts[i][group->group_rank()]);
+  data.set(4, std::nanf(""));
+  group->all_reduce_average(data.bytes.data(), 5, DType::bf16);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
+  EXPECT_TRUE(std::isnan(data.get(4)));
+}
+
+// Numbers whose sums depend on the order: the bits tell whether it was the ranks'.
+Elements random_elements(int rank, std::int64_t count, DType type) {
+  std::mt19937 generator(static_cast<unsigned>(rank + 1));
+  std::normal_distribution<float> normal(0, 100);
+  Elements elements(type, count);
+  for (std::int64_t i = 0; i < count; ++i) elements.set(i, normal(generator));
+  return elements;
+}
+
+TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
+  constexpr std::int64_t count = 100003;
+  GroupTable::Options small;
+  small.staging_bytes = std::size_t{64} << 10;
+  for (const DType type : types) {
+    std::vector<std::vector<std::byte>> results;
+    for (const Way way : {Way::shared_memory, Way::mpi}) {
+      for (const GroupTable::Options& options : {GroupTable::Options{}, small}) {
+        Job job(way, {}, options);
+        const auto group = job.join(job.everyone());
+        Elements data = random_elements(job.rank(), count, type);
+        group->all_reduce_average(data.bytes.data(), count, type);
+        results.push_back(data.bytes);
+      }
+    }
+    Job job(Way::shared_memory);
+    Elements expected(type, count);
+    std::vector<float> sums(count, 0);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const Elements part = random_elements(rank, count, type);
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i] = rank == 0 ? part.get(0 + static_cast<std::int64_t>(i))
+                            : sums[i] + part.get(static_cast<std::int64_t>(i));
+      }
+    }
+    if (type == DType::f32) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        expected.set(i, sums[static_cast<std::size_t>(i)] / static_cast<float>(job.size()));
+      }
+      EXPECT_TRUE(results[0] == expected.bytes);
+    }
+    for (const auto& result : results) EXPECT_TRUE(result == results[0]);
+  }
+}
+
+TEST(CollectivesTest, PartsOfAReductionAreThoseOfTheWhole) {
+  for (const Way way : {Way::shared_memory, Way::mpi}) {
+    Job job(way);
+    const auto group = job.join(job.everyone());
+    const std::int64_t count = 70001;
+    Elements whole = random_elements(job.rank(), count * group->size(), DType::bf16);
+    Elements part(DType::bf16, count);
+    group->reduce_scatter_average(part.bytes.data(), whole.bytes.data(), count, DType::bf16);
+    group->all_reduce_average(whole.bytes.data(), count * group->size(), DType::bf16);
+    EXPECT_EQ(0, std::memcmp(part.bytes.data(), whole.at(count * group->group_rank()),
+                             part.bytes.size()));
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,98 @@
+#pragma once
+// A GroupTable over the whole job, with shared memory or with MPI alone, and waits that end.
+
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/group/group_table.hpp"
+
+namespace dstune::test {
+
+enum class Way { shared_memory, mpi };
+
+inline std::string way_name(const testing::TestParamInfo<Way>& info) {
+  return info.param == Way::shared_memory ? "SharedMemory" : "Mpi";
+}
+
+class Job {
+ public:
+  explicit Job(Way way, const std::vector<std::vector<int>>& known = {},
+               GroupTable::Options options = {})
+      : world_(Communicator::world().duplicate()),
+        node_(world_.split_shared()),
+        topology_(find_topology(world_, node_)),
+        table_(world_, node_, topology_, known, with(options, way)) {}
+
+  [[nodiscard]] const Communicator& world() const { return world_; }
+  [[nodiscard]] int rank() const { return topology_.world_rank; }
+  [[nodiscard]] int size() const { return topology_.world_size; }
+  [[nodiscard]] GroupTable& table() { return table_; }
+  [[nodiscard]] std::vector<int> everyone() const {
+    std::vector<int> ranks(static_cast<std::size_t>(size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  [[nodiscard]] Waiter waiter(double seconds = 40, std::function<bool()> aborted = nullptr) const {
+    const auto duration =
+        std::chrono::duration_cast<Waiter::Clock::duration>(std::chrono::duration<double>(seconds));
+    return {Waiter::Clock::now() + duration, std::move(aborted), topology_.share_core};
+  }
+  std::unique_ptr<ProcessGroup> join(const std::vector<int>& ranks) {
+    return table_.join(ranks, ++attempt_, waiter());
+  }
+  /// A number for a group that all ranks count, members or not.
+  std::uint64_t next_attempt() { return ++attempt_; }
+
+ private:
+  static GroupTable::Options with(GroupTable::Options options, Way way) {
+    options.use_shared_memory = way == Way::shared_memory;
+    return options;
+  }
+
+  Communicator world_;
+  Communicator node_;
+  Topology topology_;
+  GroupTable table_;
+  std::uint64_t attempt_ = 0;
+};
+
+/// Elements of a type as their bytes, so that one test serves both types.
+struct Elements {
+  Elements(DType element_type, std::int64_t count)
+      : type(element_type), bytes(static_cast<std::size_t>(count * size_bytes(element_type))) {}
+
+  void set(std::int64_t i, float value) {
+    if (type == DType::f32) {
+      std::memcpy(&bytes[static_cast<std::size_t>(4 * i)], &value, 4);
+    } else {
+      const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+      std::memcpy(&bytes[static_cast<std::size_t>(2 * i)], &upper, 2);
+    }
+  }
+  [[nodiscard]] float get(std::int64_t i) const {
+    float value = 0;
+    if (type == DType::f32) {
+      std::memcpy(&value, &bytes[static_cast<std::size_t>(4 * i)], 4);
+    } else {
+      std::uint16_t upper = 0;
+      std::memcpy(&upper, &bytes[static_cast<std::size_t>(2 * i)], 2);
+      value = std::bit_cast<float>(static_cast<std::uint32_t>(upper) << 16);
+    }
+    return value;
+  }
+  [[nodiscard]] std::byte* at(std::int64_t i) { return bytes.data() + i * size_bytes(type); }
+
+  DType type;
+  std::vector<std::byte> bytes;
+};
+
+}  // namespace dstune::test

@@ -1,0 +1,207 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "group_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Job;
+using test::Way;
+
+// The mean of the members' world ranks, as one collective of the group sees it.
+void expect_sum_of_members(ProcessGroup& group, std::int64_t count = 5) {
+  std::vector<float> data(
+      static_cast<std::size_t>(count),
+      static_cast<float>(group.world_ranks()[static_cast<std::size_t>(group.group_rank())]));
+  group.all_reduce_average(data.data(), count, DType::f32);
+  const auto& ranks = group.world_ranks();
+  const auto sum = static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0));
+  for (const float mean : data) ASSERT_EQ(mean, sum / static_cast<float>(ranks.size()));
+}
+
+class GroupTableTest : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, GroupTableTest, testing::Values(Way::shared_memory, Way::mpi),
+                         test::way_name);
+
+TEST_P(GroupTableTest, GroupsOfDifferentSizesRunAtTheSameTime) {
+  Job job(GetParam());
+  const int first_size = std::max(1, job.size() - 1);
+  std::vector<int> mine;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    if ((rank < first_size) == (job.rank() < first_size)) mine.push_back(rank);
+  }
+  for (int round = 0; round < 20; ++round) {
+    const auto group = job.join(mine);
+    EXPECT_EQ(group->size(), static_cast<int>(mine.size()));
+    expect_sum_of_members(*group, 100 + 5000 * round);
+  }
+  expect_sum_of_members(*job.join(job.everyone()));
+}
+
+TEST_P(GroupTableTest, AMemberThatNeverComesIsADeadlineOnTheOthers) {
+  Job job(GetParam(), {});
+  if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
+  const std::uint64_t attempt = job.next_attempt();
+  if (job.rank() != job.size() - 1) {
+    try {
+      job.table().join(job.everyone(), attempt, job.waiter(0.2));
+      ADD_FAILURE() << "joined a group that was not complete";
+    } catch (const CollectiveError& error) {
+      EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    }
+    job.table().abandon(job.everyone());
+  }
+  expect_sum_of_members(*job.join(job.everyone()));
+  EXPECT_FALSE(job.table().has_abandoned());
+}
+
+TEST_P(GroupTableTest, AMemberThatStopsInsideIsAnErrorOnTheOthersAndTheNextAttemptWorks) {
+  Job job(GetParam());
+  if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
+  {
+    const auto group = job.table().join(job.everyone(), job.next_attempt(), job.waiter(0.5));
+    expect_sum_of_members(*group);
+    if (job.rank() != 0) {
+      std::vector<float> data(1000, 1);
+      EXPECT_THROW(group->all_reduce_average(data.data(), 1000, DType::f32), CollectiveError);
+      EXPECT_THROW(group->exchange({}), LogicError);
+    } else {
+      std::this_thread::sleep_for(700ms);
+    }
+  }
+  // Rank 0 saw nothing of it and remembers its communicator as good.
+  expect_sum_of_members(*job.join(job.everyone()));
+  job.world().barrier();
+}
+
+TEST_P(GroupTableTest, AnAbortEndsAWaitSoon) {
+  Job job(GetParam());
+  if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
+  const auto begin = Waiter::Clock::now();
+  auto ended = begin;
+  {
+    const auto abort_at = begin + 300ms;
+    const auto group =
+        job.table().join(job.everyone(), job.next_attempt(),
+                         job.waiter(40, [abort_at] { return Waiter::Clock::now() >= abort_at; }));
+    if (job.rank() != 0) {
+      try {
+        group->exchange(std::vector<double>{1});
+        ADD_FAILURE() << "the exchange was complete without rank 0";
+      } catch (const CollectiveError& error) {
+        EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+      }
+      ended = Waiter::Clock::now();
+      EXPECT_GE(ended - begin, 300ms);
+      // Asked every millisecond; the rest is for a busy machine.
+      EXPECT_LT(ended - begin, 1000ms);
+    }
+  }
+  job.world().barrier();
+  expect_sum_of_members(*job.join(job.everyone()));
+  job.world().barrier();
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t total = 0;
+  std::int64_t resident = 0;
+  statm >> total >> resident;
+  return resident * 4096;
+}
+
+std::int64_t open_files() {
+  const std::filesystem::directory_iterator files("/proc/self/fd");
+  return std::distance(begin(files), end(files));
+}
+
+// The same disjoint groups on every rank, from the same seed.
+std::vector<int> random_group_of(int world_rank, int world_size, std::mt19937& generator) {
+  std::vector<int> ranks(static_cast<std::size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::shuffle(ranks.begin(), ranks.end(), generator);
+  std::vector<int> mine;
+  for (std::size_t first = 0; first < ranks.size();) {
+    const std::size_t size = 1 + generator() % (ranks.size() - first);
+    const auto from = ranks.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto to = from + static_cast<std::ptrdiff_t>(size);
+    if (std::find(from, to, world_rank) != to) mine.assign(from, to);
+    first += size;
+  }
+  std::sort(mine.begin(), mine.end());
+  return mine;
+}
+
+TEST_P(GroupTableTest, RandomDisjointGroupsStayFlat) {
+  GroupTable::Options options;
+  options.max_on_demand = 3;
+  options.staging_bytes = std::size_t{256} << 10;
+  Job job(GetParam(), {}, options);
+  std::mt19937 generator(7);
+  constexpr int rounds = 2000;
+  std::int64_t resident = 0;
+  std::int64_t files = 0;
+  for (int round = 0; round < rounds; ++round) {
+    if (round == rounds / 4) {
+      resident = resident_bytes();
+      files = open_files();
+    }
+    const auto group = job.join(random_group_of(job.rank(), job.size(), generator));
+    expect_sum_of_members(*group);
+  }
+  EXPECT_LT(resident_bytes() - resident, std::int64_t{8} << 20);
+  EXPECT_EQ(open_files(), files);
+  EXPECT_FALSE(job.table().has_abandoned());
+}
+
+TEST(GroupTableTest, KnownGroupsNeedNoCreationAndOthersAreMadeOnce) {
+  if (Communicator::world().size() < 3) GTEST_SKIP() << "needs two groups of two";
+  Job job(Way::mpi, {{0, 1}});
+  const std::vector<int> known{0, 1};
+  const std::vector<int> unknown{0, 2};
+  for (int round = 0; round < 3; ++round) {
+    const std::uint64_t first = job.next_attempt();
+    const std::uint64_t second = job.next_attempt();
+    if (job.rank() <= 1) {
+      expect_sum_of_members(*job.table().join(known, first, job.waiter()));
+    }
+    if (job.rank() == 0 || job.rank() == 2) {
+      expect_sum_of_members(*job.table().join(unknown, second, job.waiter()));
+    }
+  }
+  const bool made = job.rank() == 0 || job.rank() == 2;
+  EXPECT_EQ(job.table().created_on_demand(), made ? 1 : 0);
+}
+
+TEST(GroupTableTest, WithoutThreadsOnlyKnownGroupsAreGiven) {
+  if (Communicator::world().size() < 3) GTEST_SKIP() << "needs two groups of two";
+  GroupTable::Options options;
+  options.create_on_demand = false;
+  Job job(Way::mpi, {{0, 1}}, options);
+  const std::uint64_t first = job.next_attempt();
+  const std::uint64_t second = job.next_attempt();
+  if (job.rank() <= 1) {
+    expect_sum_of_members(*job.table().join(std::vector<int>{0, 1}, first, job.waiter()));
+  }
+  if (job.rank() == 0 || job.rank() == 2) {
+    EXPECT_THROW(job.table().join(std::vector<int>{0, 2}, second, job.waiter()), CollectiveError);
+  }
+}
+
+TEST(GroupTableTest, RefusesGroupsThatAreNone) {
+  Job job(Way::shared_memory);
+  const std::vector<int> others{job.rank() + 1};
+  const std::vector<int> twice{job.rank(), job.rank()};
+  EXPECT_THROW(job.table().join({}, 1, job.waiter()), LogicError);
+  EXPECT_THROW(job.table().join(others, 1, job.waiter()), LogicError);
+  EXPECT_THROW(job.table().join(twice, 1, job.waiter()), LogicError);
+  EXPECT_THROW(job.table().join(std::vector<int>{job.rank()}, 0, job.waiter()), LogicError);
+}
+
+}  // namespace
+}  // namespace dstune

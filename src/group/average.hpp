@@ -1,0 +1,24 @@
+#pragma once
+// The arithmetic of the collectives: one place, so that every implementation gives the same bits.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dstune/base/dtype.hpp"
+
+namespace dstune {
+
+/// Whether written data stays in the caches or goes round them: what is larger than they are would
+/// only push out the staging memory.
+enum class Write { cached, streamed };
+[[nodiscard]] Write write_of(std::size_t total_bytes);
+
+void copy_bytes(void* to, const void* from, std::size_t bytes, Write write);
+
+/// out[i] = (parts[0][i] + parts[1][i] + …) / parts.size(): summed in that order in fp32, divided,
+/// rounded once to nearest even. At least one part; out may be one of them. f32 or bf16.
+void average(void* out, std::span<const void* const> parts, std::int64_t count, DType type,
+             Write write);
+
+}  // namespace dstune

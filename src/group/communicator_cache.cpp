@@ -1,0 +1,134 @@
+#include "communicator_cache.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "dstune/base/error.hpp"
+#include "dstune/comm/environment.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr std::uint64_t known_id = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t tags = 32768;
+
+[[noreturn]] void refuse(const char* why) {
+  throw CollectiveError(
+      CollectiveError::Why::aborted,
+      std::string("no communicator for this group was made at start-up, and ") + why);
+}
+
+}  // namespace
+
+CommunicatorCache::CommunicatorCache(const Communicator& world,
+                                     const std::vector<std::vector<int>>& known,
+                                     const GroupTable::Options& options)
+    : options_(options), meeting_(world.duplicate()) {
+  options_.create_on_demand = options.create_on_demand && MpiEnvironment::threads_allowed();
+  if (options_.create_on_demand) {
+    for (int i = 0; i < options.spare_duplicates; ++i) {
+      duplicates_.push_back(std::make_shared<Communicator>(world.duplicate()));
+    }
+  }
+  const int own_rank = world.rank();
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const Ranks& ranks = known[i];
+    if (!std::binary_search(ranks.begin(), ranks.end(), own_rank) || entries_.contains(ranks)) {
+      continue;
+    }
+    entries_[ranks] = {
+        std::make_shared<MpiContext>(world.create_group(ranks, static_cast<int>(i % tags)),
+                                     options.staging_bytes, known_id),
+        true};
+  }
+}
+
+std::shared_ptr<MpiContext> CommunicatorCache::obtain(std::span<const int> world_ranks,
+                                                      std::uint64_t attempt, const Waiter& waiter) {
+  const Ranks ranks(world_ranks.begin(), world_ranks.end());
+  drop_abandoned(ranks);
+  const auto found = entries_.find(ranks);
+  const Offer offer{attempt, found == entries_.end() ? 0 : found->second.context->id,
+                    static_cast<std::int64_t>(duplicates_.size()), gave_up_.contains(ranks)};
+  const Decision decision = meeting_.agree(ranks, offer, waiter);
+  if (decision.use_existing) {
+    found->second.last_attempt = attempt;
+    return found->second.context;
+  }
+  // Members keep different ones, and one may still be inside what it gave up.
+  if (decision.abandon_existing) {
+    abandon(ranks);
+  } else {
+    entries_.erase(ranks);
+  }
+  if (!options_.create_on_demand) refuse("none can be made now: that takes MPI_THREAD_MULTIPLE");
+  if (decision.duplicate < 0) refuse("too many attempts to make one have failed");
+  return create(ranks, attempt, decision.duplicate, waiter);
+}
+
+std::shared_ptr<MpiContext> CommunicatorCache::create(const Ranks& ranks, std::uint64_t attempt,
+                                                      std::int64_t duplicate,
+                                                      const Waiter& waiter) {
+  make_room();
+  const auto index = static_cast<std::size_t>(duplicate);
+  try {
+    Communicator made =
+        create_group_until(duplicates_[index], ranks, static_cast<int>(attempt % tags), waiter);
+    auto context = std::make_shared<MpiContext>(std::move(made), options_.staging_bytes, attempt);
+    entries_[ranks] = {context, false, attempt};
+    gave_up_.erase(ranks);
+    ++created_on_demand_;
+    return context;
+  } catch (const CollectiveError&) {
+    // Creations from this duplicate, and from those made after it, would hang as well.
+    has_abandoned_ = true;
+    gave_up_.insert(ranks);
+    for (std::size_t i = index; i < duplicates_.size(); ++i) duplicates_[i]->abandon();
+    duplicates_.resize(index);
+    throw;
+  }
+}
+
+void CommunicatorCache::make_room() {
+  for (;;) {
+    auto oldest = entries_.end();
+    int on_demand = 0;
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->second.known) continue;
+      ++on_demand;
+      const bool older =
+          oldest == entries_.end() || entry->second.last_attempt < oldest->second.last_attempt;
+      if (older && entry->second.context.use_count() == 1) oldest = entry;
+    }
+    if (on_demand < options_.max_on_demand || oldest == entries_.end()) return;
+    const Ranks ranks = oldest->first;
+    drop_abandoned(ranks);
+    entries_.erase(ranks);
+  }
+}
+
+void CommunicatorCache::drop_abandoned(const Ranks& ranks) {
+  const auto found = entries_.find(ranks);
+  if (found == entries_.end() || !found->second.context->abandoned) return;
+  has_abandoned_ = true;
+  gave_up_.insert(ranks);
+  entries_.erase(found);
+}
+
+void CommunicatorCache::abandon(std::span<const int> world_ranks) {
+  const Ranks ranks(world_ranks.begin(), world_ranks.end());
+  const auto found = entries_.find(ranks);
+  if (found == entries_.end()) return;
+  found->second.context->abandon();
+  drop_abandoned(ranks);
+}
+
+bool CommunicatorCache::has_abandoned() const {
+  return has_abandoned_ || std::any_of(entries_.begin(), entries_.end(), [](const auto& entry) {
+           return entry.second.context->abandoned;
+         });
+}
+
+}  // namespace dstune

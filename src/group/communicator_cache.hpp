@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "creation.hpp"
+#include "dstune/group/group_table.hpp"
+#include "meeting.hpp"
+#include "mpi_group.hpp"
+
+namespace dstune {
+
+/// The communicators of groups across nodes: those made at start-up, and those made on demand from
+/// spare duplicates of the world, least recently used first out.
+class CommunicatorCache {
+ public:
+  /// Makes the communicators of `known`. Collective over the world.
+  CommunicatorCache(const Communicator& world, const std::vector<std::vector<int>>& known,
+                    const GroupTable::Options& options);
+
+  /// Members only. Throws CollectiveError.
+  std::shared_ptr<MpiContext> obtain(std::span<const int> world_ranks, std::uint64_t attempt,
+                                     const Waiter& waiter);
+  void abandon(std::span<const int> world_ranks);
+  [[nodiscard]] bool has_abandoned() const;
+  [[nodiscard]] int created_on_demand() const { return created_on_demand_; }
+
+ private:
+  using Ranks = std::vector<int>;
+  struct Entry {
+    std::shared_ptr<MpiContext> context;
+    bool known = false;
+    std::uint64_t last_attempt = 0;
+  };
+
+  void drop_abandoned(const Ranks& ranks);
+  std::shared_ptr<MpiContext> create(const Ranks& ranks, std::uint64_t attempt,
+                                     std::int64_t duplicate, const Waiter& waiter);
+  void make_room();
+
+  GroupTable::Options options_;
+  std::map<Ranks, Entry> entries_;
+  std::set<Ranks> gave_up_;  // no communicator of these was made since one was abandoned here
+  std::vector<std::shared_ptr<Communicator>> duplicates_;  // the last one is used
+  Meeting meeting_;
+  int created_on_demand_ = 0;
+  bool has_abandoned_ = false;
+};
+
+}  // namespace dstune

@@ -1,0 +1,125 @@
+#include "dstune/group/group_table.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "communicator_cache.hpp"
+#include "dstune/base/error.hpp"
+#include "self_group.hpp"
+#include "shared_memory_group.hpp"
+#include "shared_node.hpp"
+
+namespace dstune {
+namespace {
+
+// Less than this makes chunks so small that MPI is the better way.
+constexpr std::size_t least_staging_bytes = std::size_t{64} << 10;
+
+template <class Number>
+std::vector<Number> gather(const Communicator& communicator, const Number& mine) {
+  std::vector<Number> all;
+  for (const Bytes& part : communicator.all_gather(std::as_bytes(std::span(&mine, 1)))) {
+    std::memcpy(&all.emplace_back(), part.data(), sizeof mine);
+  }
+  return all;
+}
+
+// What every rank of the node can have; 0 where shared memory is not to be used.
+std::size_t agreed_staging_bytes(const Communicator& node, const GroupTable::Options& options) {
+  const std::size_t affordable = SharedWindow::affordable_bytes(options.staging_bytes, node.size());
+  const std::vector<std::size_t> all = gather(node, affordable);
+  const std::size_t least = *std::min_element(all.begin(), all.end());
+  return options.use_shared_memory && least >= least_staging_bytes ? least : 0;
+}
+
+}  // namespace
+
+struct GroupTable::State {
+  State(const Communicator& world, const Communicator& node, const Topology& where)
+      : topology(where), world_rank(world.rank()), node_size(node.size()) {}
+
+  [[nodiscard]] int node_of(int rank) const {
+    return topology.node_of_rank.at(static_cast<std::size_t>(rank));
+  }
+  [[nodiscard]] bool on_one_node(std::span<const int> ranks) const {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return node_of(rank) == node_of(ranks.front()); });
+  }
+  [[nodiscard]] std::vector<int> local_ranks(std::span<const int> ranks) const {
+    const auto& all = topology.ranks_of_node[static_cast<std::size_t>(node_of(world_rank))];
+    std::vector<int> local;
+    for (const int rank : ranks) {
+      local.push_back(
+          static_cast<int>(std::lower_bound(all.begin(), all.end(), rank) - all.begin()));
+    }
+    return local;
+  }
+
+  Topology topology;
+  int world_rank;
+  int node_size;
+  std::optional<SharedNode> shared;
+  std::optional<CommunicatorCache> communicators;
+};
+
+GroupTable::GroupTable(const Communicator& world, const Communicator& node,
+                       const Topology& topology, const std::vector<std::vector<int>>& known,
+                       const Options& options)
+    : state_(std::make_unique<State>(world, node, topology)) {
+  const std::size_t staging_bytes = agreed_staging_bytes(node, options);
+  if (staging_bytes > 0) state_->shared.emplace(node, staging_bytes);
+  // Which nodes have shared memory must be known to all: making communicators is collective.
+  const std::vector<char> node_shares = gather(world, static_cast<char>(staging_bytes > 0));
+  const auto needs_communicator = [&](const std::vector<int>& ranks) {
+    return ranks.size() > 1 &&
+           !(state_->on_one_node(ranks) && node_shares[static_cast<std::size_t>(ranks.front())]);
+  };
+  std::vector<std::vector<int>> across;
+  std::copy_if(known.begin(), known.end(), std::back_inserter(across), needs_communicator);
+  const bool all_share =
+      std::all_of(node_shares.begin(), node_shares.end(), [](char shares) { return shares != 0; });
+  if (topology.num_nodes() > 1 || !all_share) {
+    state_->communicators.emplace(world, across, options);
+  }
+}
+
+GroupTable::~GroupTable() {
+  if (state_->shared && has_abandoned()) state_->shared->abandon();
+}
+
+std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
+                                               std::uint64_t attempt, const Waiter& waiter) {
+  const auto own = std::lower_bound(world_ranks.begin(), world_ranks.end(), state_->world_rank);
+  require(attempt > 0, "attempts are numbered from 1");
+  require(std::adjacent_find(world_ranks.begin(), world_ranks.end(), std::greater_equal<>()) ==
+              world_ranks.end(),
+          "a group's ranks ascend");
+  require(own != world_ranks.end() && *own == state_->world_rank, "only a member joins a group");
+  const auto group_rank = static_cast<int>(own - world_ranks.begin());
+  std::vector<int> ranks(world_ranks.begin(), world_ranks.end());
+  if (ranks.size() == 1) return std::make_unique<SelfGroup>(state_->world_rank);
+  if (state_->shared && state_->on_one_node(ranks)) {
+    const std::vector<int> local = state_->local_ranks(ranks);
+    return std::make_unique<SharedMemoryGroup>(*state_->shared, local, std::move(ranks), group_rank,
+                                               attempt, waiter);
+  }
+  require(state_->communicators.has_value(), "a group on one node without shared memory");
+  std::shared_ptr<MpiContext> context = state_->communicators->obtain(ranks, attempt, waiter);
+  return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), group_rank, waiter);
+}
+
+void GroupTable::abandon(std::span<const int> world_ranks) {
+  if (state_->shared && state_->on_one_node(world_ranks)) state_->shared->leave();
+  if (state_->communicators) state_->communicators->abandon(world_ranks);
+}
+
+bool GroupTable::has_abandoned() const {
+  return state_->communicators && state_->communicators->has_abandoned();
+}
+
+int GroupTable::created_on_demand() const {
+  return state_->communicators ? state_->communicators->created_on_demand() : 0;
+}
+
+}  // namespace dstune

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+
+#include "dstune/base/wait.hpp"
+#include "dstune/comm/communicator.hpp"
+#include "dstune/comm/mailbox.hpp"
+
+namespace dstune {
+
+/// What a member brings to a group across nodes: the communicator it has for these ranks (0: none),
+/// whether it gave one up in a failure, and how many duplicates of the world are left to it.
+struct Offer {
+  std::uint64_t attempt = 0;
+  std::uint64_t communicator_id = 0;
+  std::int64_t duplicates_left = 0;
+  bool gave_up = false;
+};
+
+/// What all members do: use the communicator they all have; else free what some still have, or
+/// abandon it where a member gave it up, and make one from that duplicate (-1: none is left).
+struct Decision {
+  std::uint64_t attempt = 0;
+  std::int64_t duplicate = -1;
+  bool use_existing = false;
+  bool abandon_existing = false;
+};
+
+/// Members meet before anything that can not be polled: who is missing costs a deadline and nothing
+/// else, and those who remember different failures agree again.
+class Meeting {
+ public:
+  /// Over a duplicate of the world that nobody else uses.
+  explicit Meeting(Communicator world);
+
+  /// Members only. Throws CollectiveError.
+  Decision agree(std::span<const int> world_ranks, const Offer& mine, const Waiter& waiter);
+
+ private:
+  Decision lead(std::span<const int> members, const Offer& mine, const Waiter& waiter);
+  Decision follow(int leader, const Offer& mine, const Waiter& waiter);
+  void collect_offers();
+
+  Communicator world_;
+  MpiMailbox leading_;
+  MpiMailbox following_;
+  std::map<std::uint64_t, std::map<int, Offer>> offers_;  // by attempt and rank
+};
+
+}  // namespace dstune

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+
+#include "dstune/comm/communicator.hpp"
+#include "dstune/group/process_group.hpp"
+
+namespace dstune {
+
+/// A communicator with staging memory of its own: the only memory that MPI sees, so that whatever a
+/// late peer writes into an abandoned operation hits nothing that is still used.
+struct MpiContext {
+  /// `id` tells apart the communicators that the same ranks had.
+  MpiContext(Communicator made, std::size_t staging_bytes, std::uint64_t id);
+  /// Communicator and staging memory are never used and never freed again. Local.
+  void abandon() noexcept;
+
+  Communicator communicator;
+  std::unique_ptr<Bytes> sent;
+  std::unique_ptr<Bytes> received;
+  std::uint64_t id;
+  bool abandoned = false;
+};
+
+/// Collectives through non-blocking MPI. A reduction sends every rank its slice of everybody's
+/// data; each sums its slice in order. On CollectiveError the context is abandoned.
+class MpiGroup : public ProcessGroup {
+ public:
+  /// Local.
+  MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_ranks, int group_rank,
+           Waiter waiter);
+
+  void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void reduce_average(void* data, std::int64_t count, DType type, int root) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
+                              DType type) override;
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
+  std::vector<double> exchange(std::span<const double> mine) override;
+
+ private:
+  template <class Body>
+  void guarded(Body&& body);
+  void complete(Request request, const char* what) const;
+  /// Every rank's part for this rank, summed from `sent` into the front of `sent`.
+  void reduce_parts(std::int64_t count_per_rank, DType type);
+  /// The sums at the front of every rank's `sent`, one after the other in root's `received`.
+  void collect_parts(std::size_t bytes_per_rank, int root);
+  [[nodiscard]] std::int64_t elements_per_rank(DType type) const;
+
+  std::shared_ptr<MpiContext> context_;
+  Waiter waiter_;
+};
+
+}  // namespace dstune

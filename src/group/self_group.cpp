@@ -1,0 +1,31 @@
+#include "self_group.hpp"
+
+#include <cstring>
+
+namespace dstune {
+namespace {
+
+void copy(void* out, const void* in, std::int64_t count, DType type) {
+  if (out == in || count == 0) return;
+  std::memcpy(out, in, static_cast<std::size_t>(count * size_bytes(type)));
+}
+
+}  // namespace
+
+void SelfGroup::all_reduce_average(void*, std::int64_t, DType) {}
+void SelfGroup::reduce_average(void*, std::int64_t, DType, int) {}
+
+void SelfGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
+                                       DType type) {
+  copy(out, in, count_per_rank, type);
+}
+
+void SelfGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) {
+  copy(out, in, count_per_rank, type);
+}
+
+std::vector<double> SelfGroup::exchange(std::span<const double> mine) {
+  return {mine.begin(), mine.end()};
+}
+
+}  // namespace dstune

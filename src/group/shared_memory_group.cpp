@@ -1,0 +1,230 @@
+#include "shared_memory_group.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr std::size_t line_bytes = 64;
+// Of the order of a second-level cache: what was copied in is read before it leaves.
+constexpr std::size_t preferred_slot_bytes = std::size_t{512} << 10;
+// Below this much reading, one phase more costs more than reducing everything everywhere.
+constexpr std::int64_t direct_bytes = std::int64_t{128} << 10;
+
+std::int64_t slice_elements(std::int64_t count, int size, DType type) {
+  const std::int64_t per_line = static_cast<std::int64_t>(line_bytes) / size_bytes(type);
+  const std::int64_t even = (count + size - 1) / size;
+  return (even + per_line - 1) / per_line * per_line;
+}
+
+std::size_t as_bytes(std::int64_t count, DType type) {
+  return static_cast<std::size_t>(count * size_bytes(type));
+}
+
+}  // namespace
+
+SharedMemoryGroup::SharedMemoryGroup(SharedNode& node, std::span<const int> local_ranks,
+                                     std::vector<int> world_ranks, int group_rank,
+                                     std::uint64_t attempt, Waiter waiter)
+    : ProcessGroup(group_rank, std::move(world_ranks)),
+      membership_(node.join(local_ranks, group_rank, attempt, waiter)),
+      waiter_(std::move(waiter)),
+      slot_bytes_(std::min(preferred_slot_bytes, node.staging_bytes() / 2) / line_bytes *
+                  line_bytes) {
+  require(slot_bytes_ / line_bytes >= static_cast<std::size_t>(size()),
+          "too little shared memory for so large a group");
+}
+
+std::byte* SharedMemoryGroup::slot(int rank, int index) const {
+  return membership_->staging(rank) + static_cast<std::size_t>(index) * slot_bytes_;
+}
+
+std::int64_t SharedMemoryGroup::chunk_elements(DType type) const {
+  return static_cast<std::int64_t>(slot_bytes_) / size_bytes(type);
+}
+
+template <class Body>
+void SharedMemoryGroup::guarded(Body&& body) {
+  membership_->check_usable();
+  try {
+    body();
+  } catch (const CollectiveError&) {
+    membership_->fail();
+    throw;
+  }
+}
+
+template <class CopyIn, class Finish>
+void SharedMemoryGroup::for_chunks(std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in,
+                                   Finish&& finish) {
+  const auto prepare = [&](std::int64_t first) {
+    Chunk chunk{first, std::min(chunk_count, count - first), next_slot_};
+    if (chunk.count <= 0) return chunk;
+    next_slot_ = 1 - next_slot_;
+    membership_->wait_for_all(slot_free_phase_[static_cast<std::size_t>(chunk.slot)], waiter_,
+                              "waiting for staging memory");
+    copy_in(chunk);
+    membership_->publish();
+    chunk.copied_phase = membership_->phases();
+    return chunk;
+  };
+  Chunk next = prepare(0);
+  while (next.count > 0) {
+    const Chunk chunk = next;
+    next = prepare(chunk.first + chunk.count);
+    finish(chunk);
+    membership_->check_all_present();
+    membership_->publish();
+    slot_free_phase_[static_cast<std::size_t>(chunk.slot)] = membership_->phases();
+  }
+}
+
+void SharedMemoryGroup::reduce_directly(std::byte* data, const Chunk& chunk, DType type,
+                                        Write write) {
+  std::vector<const void*> parts;
+  for (int rank = 0; rank < size(); ++rank) {
+    parts.push_back(rank == group_rank() ? data : slot(rank, chunk.slot));
+  }
+  average(data, parts, chunk.count, type, write);
+}
+
+void SharedMemoryGroup::reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type) {
+  const std::int64_t first = std::min(group_rank() * slice_count, chunk.count);
+  const std::int64_t count = std::min(slice_count, chunk.count - first);
+  std::vector<const void*> parts;
+  for (int rank = 0; rank < size(); ++rank) {
+    parts.push_back(slot(rank, chunk.slot) + as_bytes(first, type));
+  }
+  // Nobody else reads this slice of the own slot before it is published.
+  average(slot(group_rank(), chunk.slot) + as_bytes(first, type), parts, count, type,
+          Write::cached);
+}
+
+void SharedMemoryGroup::gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count,
+                                      DType type, Write write) {
+  const std::uint64_t reduced_phase = membership_->phases();
+  for (int i = 0; i < size(); ++i) {
+    const int rank = (group_rank() + i) % size();
+    const std::int64_t first = std::min(rank * slice_count, chunk.count);
+    const std::int64_t count = std::min(slice_count, chunk.count - first);
+    if (count == 0) continue;
+    membership_->wait_for(rank, reduced_phase, waiter_, "waiting for a reduced slice");
+    copy_bytes(data + as_bytes(first, type), slot(rank, chunk.slot) + as_bytes(first, type),
+               as_bytes(count, type), write);
+  }
+}
+
+void SharedMemoryGroup::reduce(void* data, std::int64_t count, DType type, Receivers receivers,
+                               int root) {
+  auto* const bytes = static_cast<std::byte*>(data);
+  const bool receives = receivers == Receivers::all || root == group_rank();
+  const Write write = write_of(as_bytes(count, type));
+  const auto copy_in = [&](const Chunk& chunk) {
+    copy_bytes(slot(group_rank(), chunk.slot), bytes + as_bytes(chunk.first, type),
+               as_bytes(chunk.count, type), Write::cached);
+  };
+  const auto finish = [&](const Chunk& chunk) {
+    std::byte* const target = bytes + as_bytes(chunk.first, type);
+    const bool directly = size() == 2 || chunk.count * size_bytes(type) * size() <= direct_bytes;
+    if (directly) {
+      if (!receives) return;
+      membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
+      reduce_directly(target, chunk, type, write);
+      return;
+    }
+    const std::int64_t slice_count = slice_elements(chunk.count, size(), type);
+    membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
+    reduce_own_slice(chunk, slice_count, type);
+    membership_->check_all_present();
+    membership_->publish();
+    if (receives) gather_slices(target, chunk, slice_count, type, write);
+  };
+  guarded([&] { for_chunks(count, chunk_elements(type), copy_in, finish); });
+}
+
+void SharedMemoryGroup::all_reduce_average(void* data, std::int64_t count, DType type) {
+  reduce(data, count, type, Receivers::all, 0);
+}
+
+void SharedMemoryGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
+  reduce(data, count, type, Receivers::root, root);
+}
+
+void SharedMemoryGroup::reduce_scatter_average(void* out, const void* in,
+                                               std::int64_t count_per_rank, DType type) {
+  const auto* const source = static_cast<const std::byte*>(in);
+  auto* const target = static_cast<std::byte*>(out);
+  const std::int64_t piece = chunk_elements(type) / size();
+  const Write write = write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(size()));
+  const auto own_input = [&](const Chunk& chunk, int rank) {
+    return source + as_bytes(rank * count_per_rank + chunk.first, type);
+  };
+  const auto copy_in = [&](const Chunk& chunk) {
+    for (int i = 1; i < size(); ++i) {
+      const int rank = (group_rank() + i) % size();
+      copy_bytes(slot(group_rank(), chunk.slot) + as_bytes(rank * piece, type),
+                 own_input(chunk, rank), as_bytes(chunk.count, type), Write::cached);
+    }
+  };
+  const auto finish = [&](const Chunk& chunk) {
+    membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
+    std::vector<const void*> parts;
+    for (int rank = 0; rank < size(); ++rank) {
+      parts.push_back(rank == group_rank()
+                          ? own_input(chunk, rank)
+                          : slot(rank, chunk.slot) + as_bytes(group_rank() * piece, type));
+    }
+    average(target + as_bytes(chunk.first, type), parts, chunk.count, type, write);
+  };
+  guarded([&] { for_chunks(count_per_rank, piece, copy_in, finish); });
+}
+
+void SharedMemoryGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank,
+                                   DType type) {
+  const auto* const source = static_cast<const std::byte*>(in);
+  const Write write = write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(size()));
+  const auto place = [&](const Chunk& chunk, int rank) {
+    return static_cast<std::byte*>(out) + as_bytes(rank * count_per_rank + chunk.first, type);
+  };
+  const auto copy_in = [&](const Chunk& chunk) {
+    const std::byte* const mine = source + as_bytes(chunk.first, type);
+    copy_bytes(slot(group_rank(), chunk.slot), mine, as_bytes(chunk.count, type), Write::cached);
+    std::byte* const own_place = place(chunk, group_rank());
+    if (own_place != mine) copy_bytes(own_place, mine, as_bytes(chunk.count, type), write);
+  };
+  const auto finish = [&](const Chunk& chunk) {
+    for (int i = 1; i < size(); ++i) {
+      const int rank = (group_rank() + i) % size();
+      membership_->wait_for(rank, chunk.copied_phase, waiter_, "waiting for data to gather");
+      copy_bytes(place(chunk, rank), slot(rank, chunk.slot), as_bytes(chunk.count, type), write);
+    }
+  };
+  guarded([&] { for_chunks(count_per_rank, chunk_elements(type), copy_in, finish); });
+}
+
+std::vector<double> SharedMemoryGroup::exchange(std::span<const double> mine) {
+  require(mine.size() <= max_exchange_numbers, "too many numbers for an exchange");
+  std::vector<double> all;
+  all.reserve(mine.size() * static_cast<std::size_t>(size()));
+  guarded([&] {
+    const auto index = static_cast<std::size_t>(std::exchange(next_numbers_, 1 - next_numbers_));
+    membership_->wait_for_all(numbers_free_phase_[index], waiter_, "waiting for an exchange");
+    std::copy(mine.begin(), mine.end(), membership_->control(group_rank()).numbers[index]);
+    membership_->publish();
+    const std::uint64_t written_phase = membership_->phases();
+    for (int rank = 0; rank < size(); ++rank) {
+      membership_->wait_for(rank, written_phase, waiter_, "waiting for an exchange");
+      const double* const numbers = membership_->control(rank).numbers[index];
+      all.insert(all.end(), numbers, numbers + mine.size());
+    }
+    membership_->check_all_present();
+    membership_->publish();
+    numbers_free_phase_[index] = membership_->phases();
+  });
+  return all;
+}
+
+}  // namespace dstune

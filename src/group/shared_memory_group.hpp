@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+
+#include "average.hpp"
+#include "dstune/group/process_group.hpp"
+#include "shared_node.hpp"
+
+namespace dstune {
+
+/// Collectives of ranks of one node through their shared segments, in chunks: while a chunk is
+/// reduced the next one is already copied into the other half of the staging memory.
+class SharedMemoryGroup : public ProcessGroup {
+ public:
+  /// Members only. Throws CollectiveError where one does not come.
+  SharedMemoryGroup(SharedNode& node, std::span<const int> local_ranks,
+                    std::vector<int> world_ranks, int group_rank, std::uint64_t attempt,
+                    Waiter waiter);
+
+  void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void reduce_average(void* data, std::int64_t count, DType type, int root) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
+                              DType type) override;
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
+  std::vector<double> exchange(std::span<const double> mine) override;
+
+ private:
+  struct Chunk {
+    std::int64_t first = 0;  // elements
+    std::int64_t count = 0;
+    int slot = 0;
+    std::uint64_t copied_phase = 0;
+  };
+  enum class Receivers { all, root };
+
+  template <class Body>
+  void guarded(Body&& body);
+  /// Runs `copy_in` and `finish` over all chunks, the copy of each before the end of the one
+  /// before.
+  template <class CopyIn, class Finish>
+  void for_chunks(std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in, Finish&& finish);
+
+  void reduce(void* data, std::int64_t count, DType type, Receivers receivers, int root);
+  void reduce_directly(std::byte* data, const Chunk& chunk, DType type, Write write);
+  void reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type);
+  void gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count, DType type,
+                     Write write);
+
+  [[nodiscard]] std::byte* slot(int rank, int index) const;
+  [[nodiscard]] std::int64_t chunk_elements(DType type) const;
+
+  std::shared_ptr<Membership> membership_;
+  Waiter waiter_;
+  std::size_t slot_bytes_;
+  int next_slot_ = 0;
+  int next_numbers_ = 0;
+  // The phase after which nobody reads what is there.
+  std::array<std::uint64_t, 2> slot_free_phase_{};
+  std::array<std::uint64_t, 2> numbers_free_phase_{};
+};
+
+}  // namespace dstune
