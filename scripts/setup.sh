@@ -125,6 +125,11 @@ ensure_needs() {
 }
 
 set_mpi_environment() {
+  # Open MPI's PMIx crashes for a user of no name and no home, as containers have them.
+  if [[ -z ${HOME:-} ]]; then
+    HOME=$(getent passwd "$(id -u)" | cut -d: -f6) || true
+    export HOME="${HOME:-${TMPDIR:-/tmp}}"
+  fi
   # Open MPI 4 and 5 (PRTE): root, more ranks than cores, idle ranks that give way.
   export OMPI_ALLOW_RUN_AS_ROOT="${OMPI_ALLOW_RUN_AS_ROOT:-1}"
   export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="${OMPI_ALLOW_RUN_AS_ROOT_CONFIRM:-1}"
@@ -151,7 +156,7 @@ build_jobs() {
 build_release() {
   local folder=$checkout/build/release fresh=()
   if ! mkdir -p "$folder" 2>/dev/null || [[ ! -w $folder ]]; then
-    say "$folder can not be written by $(id -un 2>/dev/null || id -u): use a checkout of your own, or delete build/"
+    say "$folder can not be written by this user (uid $(id -u)): use a checkout of your own, or delete build/"
     exit 1
   fi
   # A checkout that was moved or copied brings a cache that CMake refuses.
@@ -160,7 +165,8 @@ build_release() {
   fi
   (
     cd "$checkout"
-    cmake --preset release "${fresh[@]}" --log-level=WARNING
+    # What an earlier attempt found wrongly, or did not find, stays in the cache: once without it.
+    cmake --preset release "${fresh[@]}" --log-level=WARNING || cmake --preset release --fresh --log-level=WARNING
     cmake --build --preset release --parallel "$(build_jobs)" --target "$1"
   ) >&2
 }

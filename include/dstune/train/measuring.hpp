@@ -15,14 +15,18 @@ struct MeasureHooks {
   /// Called on every rank once all have built; returns when the experiment may start (GO). May
   /// throw CollectiveError (aborted).
   std::function<void()> ready;
-  /// Leader only, after each step: the slowest rank's time. Returns true to stop after this step.
+  /// Leader only, after each step: the slowest rank's time. Returns true to stop: it rides on the
+  /// agreement of the step that follows, after which all leave.
   std::function<bool(double step_s)> stepped;
 };
 
-/// Build, agree, initialise, warm up, time. An out-of-memory or failure on any rank is every rank's
-/// result. Steps are at least 5 losses long. The measurement is complete on the leader (group rank
-/// 0); the others get the same status and their own times. Collective over the group. Throws
-/// CollectiveError only.
+/// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of
+/// their mean is within 1 % or the budget of timed steps is used up. An out-of-memory or a failure
+/// on any rank is every rank's result, with the reason and the world rank it came from; a stop ends
+/// as raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
+/// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws
+/// CollectiveError only: also for what one rank throws inside a step that talks to peers, who are
+/// then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
                     const MeasureHooks& hooks);
 

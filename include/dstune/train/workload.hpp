@@ -1,6 +1,6 @@
 #pragma once
-/// What an experiment runs: built once, then stepped. A failure on one rank must become a status
-/// that its group agrees on (see measuring.hpp), so build() throws and run through agree().
+/// What an experiment runs: built once, then stepped. A failure on one rank becomes a status that
+/// its group agrees on (see measuring.hpp), so everything that may fail belongs into build().
 
 #include <cstdint>
 #include <memory>
@@ -36,9 +36,14 @@ class Workload {
   virtual StepSample step(std::int64_t step) = 0;
   [[nodiscard]] virtual PeakMemory peak_memory() const = 0;
   [[nodiscard]] virtual double flops_per_step() const = 0;
-  /// Whether the series ends by itself (replay): then only that many steps are taken. 0: it does
-  /// not.
-  [[nodiscard]] virtual int warmup_steps_given() const { return 0; }
+  /// Micro-steps of a step, over which forward_s and backward_s are sums.
+  [[nodiscard]] virtual std::int64_t micro_steps() const { return 1; }
+  /// Whether step times are given and not measured: then exactly the least number of steps is
+  /// warm-up, since nothing has to become steady.
+  [[nodiscard]] virtual bool has_given_times() const { return false; }
+  /// Whether initialize() and step() talk to peers. What they throw then can not be agreed on,
+  /// because the peers are inside a collective; it ends as CollectiveError.
+  [[nodiscard]] virtual bool talks_to_peers() const { return true; }
 };
 
 struct WorkloadContext {

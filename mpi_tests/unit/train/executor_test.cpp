@@ -1,0 +1,202 @@
+#include "dstune/train/executor.hpp"
+
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "dstune/base/error.hpp"
+#include "thread_group.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+/// A plan written by hand: a few persistent tensors of 4 floats one after the other.
+class ExecutorTest : public testing::Test {
+ protected:
+  static constexpr std::int64_t elements = 4;
+
+  TensorId tensor(bool persistent, std::int64_t place) {
+    PlannedTensor planned{.name = "t"};
+    planned.elements = elements;
+    planned.booked_bytes = tensor_alignment_bytes;
+    planned.offset_bytes = place * tensor_alignment_bytes;
+    planned.persistent = persistent;
+    plan_.tensors.push_back(planned);
+    plan_.memory.arena_bytes =
+        std::max(plan_.memory.arena_bytes, planned.offset_bytes + planned.booked_bytes);
+    return static_cast<TensorId>(plan_.tensors.size()) - 1;
+  }
+  static Step fill(TensorId tensor, float value) {
+    return {Stream::compute, op::Fill{{tensor}, value, elements}};
+  }
+  static Step add(TensorId y, TensorId x) { return {Stream::compute, op::Add{{y}, {x}, elements}}; }
+  void cycle(Segment::Kind kind, std::int64_t repeat, std::vector<Step> steps) {
+    plan_.cycle.push_back({kind, repeat, std::move(steps)});
+  }
+  static std::vector<float> values(const Executor& executor, TensorId tensor) {
+    const auto* begin = static_cast<const float*>(executor.address(tensor));
+    return {begin, begin + elements};
+  }
+  void SetUp() override {
+    plan_.config.micro_batch = 1;
+    plan_.config.sequence_length = 1;
+    plan_.model.vocab_size = 3;
+  }
+
+  StepPlan plan_;
+  CpuDevice device_{1 << 20, 1};
+  test::Meeting meeting_{1};
+  test::ThreadGroup group_{meeting_, 0, 1};
+};
+
+TEST_F(ExecutorTest, RepeatsTheMiddleMicroStep) {
+  const TensorId sum = tensor(true, 0);
+  const TensorId one = tensor(true, 1);
+  plan_.initialize = {fill(sum, 0), fill(one, 1)};
+  cycle(Segment::Kind::first_micro, 1, {add(sum, one)});
+  cycle(Segment::Kind::middle_micro, 3, {add(sum, one)});
+  cycle(Segment::Kind::last_micro, 1, {add(sum, one)});
+  cycle(Segment::Kind::update, 1, {add(sum, sum)});
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  executor.step(0);
+  EXPECT_THAT(values(executor, sum), Each(10.0F));
+  executor.step(1);
+  EXPECT_THAT(values(executor, sum), Each(30.0F));
+}
+
+TEST_F(ExecutorTest, TheArenasAccountSeesOneWholeCycle) {
+  const TensorId kept = tensor(true, 0);
+  const TensorId first = tensor(false, 1);
+  const TensorId second = tensor(false, 2);
+  plan_.tensors[static_cast<std::size_t>(first)].category = Category::gathered;
+  plan_.tensors[static_cast<std::size_t>(second)].category = Category::gathered;
+  plan_.initialize = {fill(kept, 0)};
+  cycle(Segment::Kind::only_micro, 1,
+        {{Stream::compute, op::Acquire{first}}, {Stream::compute, op::Release{first}}});
+  cycle(Segment::Kind::update, 1,
+        {{Stream::compute, op::Acquire{second}}, {Stream::compute, op::Release{second}}});
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  EXPECT_EQ(device_.arena().account().high_water_bytes, 256);
+  executor.step(0);
+  const Arena::Account& account = device_.arena().account();
+  EXPECT_EQ(account.high_water_bytes, plan_.memory.arena_bytes);
+  EXPECT_EQ(account.peak_live_bytes, 512);
+  EXPECT_EQ(account.categories_at_peak[static_cast<std::size_t>(Category::gathered)], 256);
+}
+
+TEST_F(ExecutorTest, GivesBackWhatItHeldHoweverItEnds) {
+  const TensorId lost = tensor(false, 0);
+  tensor(true, 1);
+  cycle(Segment::Kind::only_micro, 1,
+        {{Stream::compute, op::Acquire{lost}}, {Stream::compute, op::Acquire{lost}}});
+  {
+    Executor executor(plan_, device_, group_, 0);
+    executor.initialize();
+    EXPECT_THROW(executor.step(0), LogicError);
+  }
+  EXPECT_NO_THROW(Executor(plan_, device_, group_, 0));
+  EXPECT_NO_THROW(device_.arena().prepare(1024));
+}
+
+TEST_F(ExecutorTest, SurvivesAnArenaThatWasLeaked) {
+  tensor(true, 0);
+  {
+    Executor executor(plan_, device_, group_, 0);
+    device_.arena().leak();
+  }
+  EXPECT_NO_THROW(Executor(plan_, device_, group_, 0));
+}
+
+TEST_F(ExecutorTest, APlanBeyondTheBudgetIsOutOfMemory) {
+  tensor(true, 1 << 20);
+  EXPECT_THROW(Executor(plan_, device_, group_, 0), OutOfMemory);
+}
+
+TEST_F(ExecutorTest, RefusesThePlanOfAnotherRank) {
+  plan_.group_size = 2;
+  EXPECT_THROW(Executor(plan_, device_, group_, 0), LogicError);
+}
+
+/// One parameter with the gradient 3 in each of its 4 elements, whose norm is 6.
+class ExecutorUpdateTest : public ExecutorTest {
+ protected:
+  void SetUp() override {
+    ExecutorTest::SetUp();
+    parameter_ = tensor(true, 0);
+    gradient_ = tensor(true, 1);
+    m_ = tensor(true, 2);
+    v_ = tensor(true, 3);
+    plan_.initialize = {fill(parameter_, 1), fill(gradient_, 3), fill(m_, 0), fill(v_, 0)};
+    plan_.config.optimizer = {OptimizerKind::adamw, 0.5, 0.9, 0.99, 0, 0};
+  }
+  void clip(double limit) {
+    cycle(Segment::Kind::update, 1,
+          {{Stream::compute, op::AccumulateSquares{{gradient_}, elements}},
+           {Stream::compute, op::ClipFactor{limit, true}},
+           {Stream::compute, op::Adam{{parameter_}, {m_}, {v_}, {gradient_}, {}, elements}}});
+  }
+  TensorId parameter_{}, gradient_{}, m_{}, v_{};
+};
+
+TEST_F(ExecutorUpdateTest, ClipsAsDeepSpeed) {
+  clip(2);
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  const StepOutcome outcome = executor.step(0);
+  EXPECT_DOUBLE_EQ(outcome.gradient_norm, 6.0);
+  EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.1F * 3 * 2 / 6, 1e-6F)));
+}
+
+TEST_F(ExecutorUpdateTest, LeavesSmallGradientsAsTheyAre) {
+  clip(6.1);
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  executor.step(0);
+  EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.3F, 1e-7F)));
+}
+
+TEST_F(ExecutorUpdateTest, BiasCorrectionFollowsTheStepsNumber) {
+  clip(100);
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  executor.step(6);
+  const double m = 0.1 * 3 / (1 - std::pow(0.9, 7));
+  const double v = 0.01 * 9 / (1 - std::pow(0.99, 7));
+  EXPECT_THAT(values(executor, parameter_),
+              Each(testing::FloatNear(static_cast<float>(1 - 0.5 * m / std::sqrt(v)), 1e-5F)));
+}
+
+TEST_F(ExecutorTest, TheStepsLossIsTheMeanOverTheGlobalBatch) {
+  const TensorId losses = tensor(true, 0);
+  plan_.initialize = {fill(losses, 2)};
+  const Step accumulate{Stream::compute, op::AccumulateLoss{{losses}, elements}};
+  cycle(Segment::Kind::first_micro, 1, {accumulate});
+  cycle(Segment::Kind::last_micro, 1, {accumulate});
+  cycle(Segment::Kind::update, 1, {{Stream::compute, op::FinishLoss{32}}});
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  EXPECT_DOUBLE_EQ(executor.step(0).loss, 0.5);
+  EXPECT_DOUBLE_EQ(executor.step(1).loss, 0.5);
+}
+
+TEST_F(ExecutorTest, MarksDivideTheStepsTime) {
+  cycle(Segment::Kind::only_micro, 1, {{Stream::compute, op::Mark{Phase::backward}}});
+  cycle(Segment::Kind::update, 1, {{Stream::compute, op::Mark{Phase::update}}});
+  Executor executor(plan_, device_, group_, 0);
+  const StepOutcome outcome = executor.step(0);
+  for (double phase_s : outcome.phase_s) {
+    EXPECT_GT(phase_s, 0);
+    EXPECT_LT(phase_s, 1);
+  }
+}
+
+}  // namespace
+}  // namespace dstune

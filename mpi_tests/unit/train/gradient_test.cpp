@@ -1,0 +1,156 @@
+/// Gradients of the whole step against finite differences of the reference's loss.
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/train/executor.hpp"
+#include "reference_model.hpp"
+#include "thread_group.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr std::uint64_t seed = 11;
+
+ModelSpec small_model(ModelFamily family, bool tied) {
+  ModelSpec model;
+  model.family = family;
+  model.hidden_size = 16;
+  model.num_layers = 2;
+  model.num_heads = 4;
+  model.num_kv_heads = family == ModelFamily::llama ? 2 : 4;
+  model.head_size = 4;
+  model.intermediate_size = 24;
+  model.vocab_size = 23;
+  model.max_positions = 9;
+  model.tie_embeddings = tied;
+  // Larger than usual, so that every part of the model matters to the loss.
+  model.initializer_range = 0.3;
+  return model;
+}
+
+struct Case {
+  const char* name;
+  ModelFamily family;
+  bool tied;
+  Recompute recompute;
+};
+
+/// One step of a model on one rank: parameters before it, its gradients, its loss.
+class GradientTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    model_ = small_model(GetParam().family, GetParam().tied);
+    TrainingConfig config;
+    config.micro_batch = 2;
+    config.accumulation_steps = 3;
+    config.sequence_length = 7;
+    config.recompute = GetParam().recompute;
+    CpuDevice device(64 << 20, 1);
+    test::Meeting meeting(1);
+    test::ThreadGroup group(meeting, 0, 1);
+    const StepPlan plan = build_step_plan(model_, config, 1, 0, CpuWorkspaces(device.kernels()));
+    Executor executor(plan, device, group, seed);
+    executor.initialize();
+    parameters_ = values(plan, executor, "parameters");
+    loss_ = executor.step(0).loss;
+    gradients_ = values(plan, executor, "gradients");
+    samples_ = global_batch(config, 1);
+    positions_ = config.sequence_length;
+  }
+
+  [[nodiscard]] std::vector<double> values(const StepPlan& plan, const Executor& executor,
+                                           std::string_view name) const {
+    for (std::size_t id = 0; id < plan.tensors.size(); ++id) {
+      if (plan.tensors[id].name != name || !plan.tensors[id].persistent) continue;
+      const auto* begin = static_cast<const float*>(executor.address(static_cast<TensorId>(id)));
+      return {begin, begin + ParameterTable(model_).total_elements()};
+    }
+    ADD_FAILURE() << "no tensor " << name;
+    return {};
+  }
+
+  /// Mean over the step's samples.
+  [[nodiscard]] double reference_loss(const std::vector<double>& parameters) const {
+    const test::ReferenceModel reference(model_);
+    double sum = 0;
+    for (std::int64_t sample = 0; sample < samples_; ++sample) {
+      std::vector<std::int32_t> tokens;
+      for (std::int64_t position = 0; position <= positions_; ++position)
+        tokens.push_back(reference_token(seed, 0, sample, position, model_.vocab_size));
+      sum += reference.loss(parameters, tokens);
+    }
+    return sum / static_cast<double>(samples_);
+  }
+
+  /// The loss's slope along a direction.
+  [[nodiscard]] double slope(const std::vector<double>& direction) const {
+    constexpr double h = 1e-5;
+    std::vector<double> before = parameters_;
+    std::vector<double> after = parameters_;
+    for (std::size_t i = 0; i < direction.size(); ++i) {
+      before[i] -= h * direction[i];
+      after[i] += h * direction[i];
+    }
+    return (reference_loss(after) - reference_loss(before)) / (2 * h);
+  }
+
+  ModelSpec model_;
+  std::vector<double> parameters_, gradients_;
+  double loss_ = 0;
+  std::int64_t samples_ = 0, positions_ = 0;
+};
+
+TEST_P(GradientTest, LossIsTheReferences) {
+  const double reference = reference_loss(parameters_);
+  EXPECT_NEAR(loss_, reference, 1e-6 * reference);
+}
+
+TEST_P(GradientTest, EveryTensorsGradientIsTheSlopeOfTheLoss) {
+  const ParameterTable table(model_);
+  for (const Parameter& parameter : table.all()) {
+    const auto first = static_cast<std::size_t>(parameter.offset);
+    const auto count = static_cast<std::size_t>(parameter.elements());
+    double largest = 0;
+    for (std::size_t i = first; i < first + count; ++i)
+      largest = std::max(largest, std::abs(gradients_[i]));
+    for (std::size_t i = first; i < first + count; i += 1 + count / 7) {
+      std::vector<double> direction(parameters_.size(), 0.0);
+      direction[i] = 1;
+      EXPECT_NEAR(gradients_[i], slope(direction), 1e-5 * largest + 1e-8)
+          << parameter.name << " element " << i - first;
+    }
+  }
+}
+
+TEST_P(GradientTest, AllGradientsTogetherAreTheSlopeAlongRandomDirections) {
+  for (std::uint64_t number = 0; number < 4; ++number) {
+    std::vector<double> direction(parameters_.size());
+    double expected = 0;
+    double square = 0;
+    for (std::size_t i = 0; i < direction.size(); ++i) {
+      direction[i] = kernels::counter_hash(99, number, i) % 2 == 0 ? 1 : -1;
+      expected += direction[i] * gradients_[i];
+      square += gradients_[i] * gradients_[i];
+    }
+    EXPECT_NEAR(expected, slope(direction), 1e-5 * std::sqrt(square));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, GradientTest,
+    testing::Values(Case{"gpt2", ModelFamily::gpt2, true, Recompute::none},
+                    Case{"gpt2_recompute", ModelFamily::gpt2, true, Recompute::block},
+                    Case{"gpt2_untied", ModelFamily::gpt2, false, Recompute::none},
+                    Case{"llama", ModelFamily::llama, false, Recompute::none},
+                    Case{"llama_recompute", ModelFamily::llama, false, Recompute::block},
+                    Case{"llama_tied", ModelFamily::llama, true, Recompute::none}),
+    [](const auto& test_case) { return test_case.param.name; });
+
+}  // namespace
+}  // namespace dstune

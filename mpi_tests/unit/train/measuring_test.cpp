@@ -1,0 +1,243 @@
+#include "dstune/train/measuring.hpp"
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "dstune/base/error.hpp"
+#include "thread_group.hpp"
+
+namespace dstune {
+namespace {
+
+using test::run_ranks;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Key;
+
+/// A workload of which a test says what happens on which rank.
+class ScriptedWorkload : public Workload {
+ public:
+  std::function<void()> on_build = [] {};
+  std::function<void()> on_initialize = [] {};
+  std::function<StepSample(std::int64_t)> on_step = [](std::int64_t step) {
+    return StepSample{.loss = 100.0 - static_cast<double>(step), .step_s = 0.25};
+  };
+  PeakMemory peak;
+  bool given_times = true;
+  bool talks = false;
+
+  void build() override { on_build(); }
+  void initialize() override { on_initialize(); }
+  StepSample step(std::int64_t step) override { return on_step(step); }
+  [[nodiscard]] PeakMemory peak_memory() const override { return peak; }
+  [[nodiscard]] double flops_per_step() const override { return 1e9; }
+  [[nodiscard]] std::int64_t micro_steps() const override { return 4; }
+  [[nodiscard]] bool has_given_times() const override { return given_times; }
+  [[nodiscard]] bool talks_to_peers() const override { return talks; }
+};
+
+/// What every rank measured; the body prepares a rank's workload and hooks.
+std::vector<Measurement> measure_on(
+    int ranks, const std::function<void(int, ScriptedWorkload&, MeasureHooks&)>& prepare) {
+  std::vector<Measurement> results(static_cast<std::size_t>(ranks));
+  const auto thrown = run_ranks(ranks, [&](ProcessGroup& group) {
+    ScriptedWorkload workload;
+    MeasureHooks hooks;
+    prepare(group.group_rank(), workload, hooks);
+    results[static_cast<std::size_t>(group.group_rank())] = measure(workload, group, {}, hooks);
+  });
+  for (const std::exception_ptr& error : thrown) EXPECT_EQ(error, nullptr);
+  return results;
+}
+
+TEST(MeasureTest, TimesAreTheSlowestRanks) {
+  const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.on_step = [rank](std::int64_t step) {
+      // Rank 1 is the slowest in even steps, rank 2 in odd ones.
+      const double step_s = rank == 1 + step % 2 ? 0.5 : 0.25;
+      return StepSample{1.0, step_s, 8.0 * step_s, 4.0 * step_s, step_s};
+    };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::ok);
+    EXPECT_EQ(result.reason, "");
+    EXPECT_EQ(result.warmup_steps, 3);
+    EXPECT_EQ(result.step_times_s, std::vector<double>(8, 0.5));
+    EXPECT_EQ(result.losses, std::vector<double>(8, 1.0));
+    EXPECT_DOUBLE_EQ(result.forward_s, 1.0);  // of one of four micro-steps
+    EXPECT_DOUBLE_EQ(result.backward_s, 0.5);
+    EXPECT_DOUBLE_EQ(result.update_s, 0.5);
+    EXPECT_EQ(result.flops_per_step, 1e9);
+    EXPECT_THAT(result.world_ranks, testing::ElementsAre(10, 11, 12));
+    EXPECT_THAT(result.overhead_s, Contains(Key("build")));
+    EXPECT_THAT(result.overhead_s, Contains(Key("initialize")));
+    EXPECT_THAT(result.overhead_s, Contains(Key("teardown")));
+  }
+}
+
+TEST(MeasureTest, WarmupIsNoPartOfThePhases) {
+  const auto results = measure_on(1, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.on_step = [](std::int64_t step) {
+      return StepSample{0, 1, step < 3 ? 1000.0 : 4.0, 0, 0};
+    };
+  });
+  EXPECT_DOUBLE_EQ(results[0].forward_s, 1.0);
+}
+
+TEST(MeasureTest, StepsWithoutALossLeaveNone) {
+  const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.on_step = [](std::int64_t) { return StepSample{std::nan(""), 0}; };
+  });
+  EXPECT_THAT(results[0].losses, testing::IsEmpty());
+  EXPECT_EQ(results[0].step_times_s.size(), 8U);
+}
+
+TEST(MeasureTest, WarmsUpUntilSteadyWhereTimesAreMeasured) {
+  const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.given_times = false;
+    workload.on_step = [](std::int64_t step) { return StepSample{1, step < 4 ? 0.1 : 0.01}; };
+  });
+  EXPECT_EQ(results[1].warmup_steps, 10);
+  EXPECT_EQ(results[1].step_times_s.size(), 15U);
+}
+
+TEST(MeasureTest, OutOfMemoryOnOneRankIsEveryRanksResult) {
+  std::atomic<int> readies = 0;
+  const auto results =
+      measure_on(3, [&](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
+        if (rank == 1) workload.on_build = [] { throw OutOfMemory(3 << 20, 1 << 20, "the arena"); };
+        hooks.ready = [&] { ++readies; };
+      });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::out_of_memory);
+    EXPECT_THAT(result.reason, HasSubstr("rank 11: the arena"));
+    EXPECT_THAT(result.reason, HasSubstr("3.00 MiB"));
+    EXPECT_THAT(result.reason, HasSubstr("1.00 MiB"));
+    EXPECT_THAT(result.step_times_s, testing::IsEmpty());
+  }
+  EXPECT_EQ(readies, 0);
+}
+
+TEST(MeasureTest, TheLowestFailingRankGivesTheReason) {
+  const std::string long_reason = "begin" + std::string(600, '.') + "end";
+  const auto results = measure_on(4, [&](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    if (rank >= 2)
+      workload.on_build = [&, rank] { throw Error(rank == 2 ? long_reason : "another"); };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::failed);
+    EXPECT_EQ(result.reason, "rank 12: " + long_reason);
+  }
+}
+
+TEST(MeasureTest, AFailureInAStepKeepsTheStepsBeforeIt) {
+  const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    if (rank == 2) {
+      workload.on_step = [](std::int64_t step) {
+        if (step == 2) throw Error("lost its way");
+        return StepSample{1, 0.25};
+      };
+    }
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::failed);
+    EXPECT_EQ(result.reason, "rank 12: lost its way");
+    EXPECT_EQ(result.step_times_s.size(), 2U);
+  }
+}
+
+TEST(MeasureTest, AFailureInInitializeIsAgreedOn) {
+  const auto results = measure_on(2, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    if (rank == 0) workload.on_initialize = [] { throw std::bad_alloc(); };
+  });
+  EXPECT_EQ(results[1].status, Status::out_of_memory);
+  EXPECT_THAT(results[1].reason, HasSubstr("rank 10"));
+}
+
+TEST(MeasureTest, NobodyIsLeftToAgreeWithInsideACollective) {
+  const auto thrown = run_ranks(2, [](ProcessGroup& group) {
+    ScriptedWorkload workload;
+    workload.talks = true;
+    if (group.group_rank() == 1) {
+      workload.on_step = [](std::int64_t) -> StepSample { throw Error("broken pipe"); };
+    }
+    measure(workload, group, {}, {});
+  });
+  ASSERT_NE(thrown[0], nullptr);
+  ASSERT_NE(thrown[1], nullptr);
+  try {
+    std::rethrow_exception(thrown[1]);
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+    EXPECT_THAT(error.what(), HasSubstr("broken pipe"));
+  }
+  EXPECT_THROW(std::rethrow_exception(thrown[0]), CollectiveError);
+}
+
+TEST(MeasureTest, AStopRidesOnTheNextAgreement) {
+  std::vector<double> seen;
+  const auto results = measure_on(3, [&](int rank, ScriptedWorkload&, MeasureHooks& hooks) {
+    hooks.stepped = [&, rank](double step_s) {
+      EXPECT_EQ(rank, 0);
+      seen.push_back(step_s);
+      return seen.size() == 4;
+    };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::raced_out);
+    EXPECT_EQ(result.step_times_s.size(), 5U);
+    EXPECT_THAT(result.reason, HasSubstr("5 steps"));
+  }
+  EXPECT_EQ(seen.size(), 5U);
+}
+
+TEST(MeasureTest, AStopTooLateChangesNothing) {
+  int steps = 0;
+  const auto results = measure_on(1, [&](int, ScriptedWorkload&, MeasureHooks& hooks) {
+    hooks.stepped = [&](double) { return ++steps >= 7; };
+  });
+  EXPECT_EQ(results[0].status, Status::ok);
+  EXPECT_EQ(results[0].step_times_s.size(), 8U);
+}
+
+TEST(MeasureTest, MemoryIsTheFullestRanks) {
+  const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    const bool fullest = rank == 1;
+    workload.peak = {
+        fullest ? 300 : 200, {{"a", fullest ? 100 : 150}, {"b", 50}}, 1000 * (3 - rank)};
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.peak_memory.total_bytes, 300);
+    EXPECT_EQ(result.peak_memory.category_bytes.at("a"), 100);
+    EXPECT_EQ(result.peak_memory.process_bytes, 3000);
+  }
+}
+
+TEST(MeasureTest, ReadyIsCalledOnEveryRankBeforeTheFirstStep) {
+  std::atomic<int> readies = 0;
+  measure_on(3, [&](int, ScriptedWorkload& workload, MeasureHooks& hooks) {
+    hooks.ready = [&] { ++readies; };
+    workload.on_step = [&](std::int64_t) {
+      EXPECT_GE(readies, 1);
+      return StepSample{1, 0.25};
+    };
+  });
+  EXPECT_EQ(readies, 3);
+}
+
+TEST(MeasureTest, AnAbortWhileWaitingForGoLeaves) {
+  const auto thrown = run_ranks(1, [](ProcessGroup& group) {
+    ScriptedWorkload workload;
+    MeasureHooks hooks;
+    hooks.ready = [] { throw CollectiveError(CollectiveError::Why::aborted, "aborted"); };
+    measure(workload, group, {}, hooks);
+  });
+  EXPECT_THROW(std::rethrow_exception(thrown[0]), CollectiveError);
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/train/executor.hpp"
+#include "micro_batch.hpp"
+
+namespace dstune {
+namespace {
+
+TEST(ReferenceTokenTest, IsTheDocumentedFormula) {
+  EXPECT_EQ(kernels::counter_hash(0, 0, 0), 0xE220A8397B1DCDAFU);
+  for (const std::int64_t vocabulary : {1LL, 257LL, 50257LL, 2147483647LL}) {
+    for (std::int64_t position = 0; position < 200; ++position) {
+      const auto index = (std::uint64_t{5} << 32) + static_cast<std::uint64_t>(position);
+      const auto stream = (std::uint64_t{1} << 32) + 3;
+      const auto u = static_cast<long double>(kernels::counter_hash(7, stream, index) >> 43);
+      // 73 bits: exact in a long double's 64 only as this quotient of exact factors.
+      const long double share = u * u / 4398046511104.0L;
+      const auto token = reference_token(7, 3, 5, position, vocabulary);
+      EXPECT_NEAR(static_cast<double>(token),
+                  static_cast<double>(share * static_cast<long double>(vocabulary)), 1.0);
+      EXPECT_LE(static_cast<long double>(token), share * static_cast<long double>(vocabulary));
+      EXPECT_LT(token, vocabulary);
+      EXPECT_GE(token, 0);
+    }
+  }
+}
+
+// From scripts/reference_step.py: tokens_of_step(7, 3, 2, 5, 50257).
+TEST(ReferenceTokenTest, AgreesWithTheScript) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t sample = 0; sample < 2; ++sample) {
+    for (std::int64_t position = 0; position < 6; ++position)
+      tokens.push_back(reference_token(7, 3, sample, position, 50257));
+  }
+  EXPECT_THAT(tokens, testing::ElementsAreArray({29281, 39763, 5321, 16192, 10533, 19685, 34666,
+                                                 173, 697, 49329, 6240, 32527}));
+}
+
+TEST(ReferenceTokenTest, SmallNumbersAreMoreFrequent) {
+  int below_a_quarter = 0;
+  for (std::int64_t position = 0; position < 10000; ++position)
+    below_a_quarter += reference_token(0, 0, 0, position, 1000) < 250 ? 1 : 0;
+  EXPECT_NEAR(below_a_quarter, 5000, 200);
+}
+
+StepPlan plan_of(int group_size, int group_rank, std::int64_t micro_batch) {
+  StepPlan plan;
+  plan.group_size = group_size;
+  plan.group_rank = group_rank;
+  plan.config.micro_batch = micro_batch;
+  plan.config.sequence_length = 5;
+  plan.model.vocab_size = 999;
+  return plan;
+}
+
+TEST(MicroBatchTest, RanksAndMicroStepsShareTheGlobalBatch) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t micro_step = 0; micro_step < 2; ++micro_step) {
+    for (int rank = 0; rank < 3; ++rank) {
+      train::MicroBatch batch(plan_of(3, rank, 2), 4);
+      batch.fill(9, micro_step);
+      tokens.insert(tokens.end(), batch.tokens(), batch.tokens() + 10);
+    }
+  }
+  train::MicroBatch whole(plan_of(1, 0, 12), 4);
+  whole.fill(9, 0);
+  EXPECT_THAT(tokens, testing::ElementsAreArray(whole.tokens(), 60));
+}
+
+TEST(MicroBatchTest, TargetsAreTheNextTokens) {
+  train::MicroBatch batch(plan_of(2, 1, 1), 0);
+  batch.fill(0, 1);
+  for (int position = 0; position < 4; ++position)
+    EXPECT_EQ(batch.targets()[position], batch.tokens()[position + 1]);
+  EXPECT_EQ(batch.targets()[4], reference_token(0, 0, 3, 5, 999));
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,38 @@
+#pragma once
+/// The model of docs/reference-step.md in double precision, as plainly as it can be written:
+/// nothing of it is shared with the kernels.
+
+#include <cstdint>
+#include <vector>
+
+#include "dstune/model/parameter_table.hpp"
+
+namespace dstune::test {
+
+class ReferenceModel {
+ public:
+  explicit ReferenceModel(const ModelSpec& model) : model_(model), table_(model) {}
+
+  /// Mean loss of a sequence; `parameters` flat in the table's order, `tokens` one more than
+  /// positions.
+  [[nodiscard]] double loss(const std::vector<double>& parameters,
+                            const std::vector<std::int32_t>& tokens) const;
+
+ private:
+  /// [positions][width]
+  using Rows = std::vector<std::vector<double>>;
+  struct Weights;
+
+  [[nodiscard]] Rows norm(const Weights& weights, int unit, ParameterRole weight,
+                          ParameterRole bias, const Rows& x) const;
+  [[nodiscard]] Rows linear(const Weights& weights, int unit, ParameterRole weight,
+                            ParameterRole bias, const Rows& x) const;
+  [[nodiscard]] Rows attention(Rows qkv) const;
+  void rotate(std::vector<double>& row, std::int64_t first, std::int64_t position) const;
+  [[nodiscard]] Rows activation(const Rows& x) const;
+
+  ModelSpec model_;
+  ParameterTable table_;
+};
+
+}  // namespace dstune::test

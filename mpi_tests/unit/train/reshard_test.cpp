@@ -1,0 +1,43 @@
+#include "reshard.hpp"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+
+namespace dstune::train {
+namespace {
+
+using testing::ElementsAreArray;
+
+// Parameters of 5 and 2 elements over 3 ranks: shards of 2 and 1, so 3 elements a rank.
+op::Reshard operation(bool to_shards) {
+  return {{}, {}, to_shards, 3, {{0, 5, 0, 2}, {5, 2, 2, 1}}};
+}
+
+TEST(ReshardTest, InterleavesShardsAndPadsThem) {
+  std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
+  std::vector<float> shards(9, -1);
+  reshard(operation(true), reinterpret_cast<std::byte*>(slab.data()),
+          reinterpret_cast<std::byte*>(shards.data()), sizeof(float), 3);
+  EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
+}
+
+TEST(ReshardTest, PutsParametersTogetherAgain) {
+  std::vector<float> slab(8, -1);
+  std::vector<float> shards{1, 2, 6, 3, 4, 7, 5, 0, 0};
+  reshard(operation(false), reinterpret_cast<std::byte*>(slab.data()),
+          reinterpret_cast<std::byte*>(shards.data()), sizeof(float), 3);
+  EXPECT_THAT(slab, ElementsAreArray({1, 2, 3, 4, 5, 6, 7, -1}));
+}
+
+TEST(ReshardTest, RanksBeyondTheLastElementHaveOnlyPadding) {
+  const op::Reshard operation{{}, {}, true, 2, {{0, 1, 0, 1}, {1, 1, 1, 1}}};
+  std::vector<float> slab{8, 9};
+  std::vector<float> shards(8, -1);
+  reshard(operation, reinterpret_cast<std::byte*>(slab.data()),
+          reinterpret_cast<std::byte*>(shards.data()), sizeof(float), 4);
+  EXPECT_THAT(shards, ElementsAreArray({8, 9, 0, 0, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace dstune::train

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Losses of the reference step (docs/reference-step.md), computed with PyTorch."""
+import argparse
+import json
+import math
+import sys
+
+import numpy
+import torch
+
+MASK = (1 << 64) - 1
+
+
+def counter_hash(seed, stream, index):
+    """Section 1, for an array of indices (uint64)."""
+    offset = (seed * 0xD1342543DE82EF95 + stream * 0xDB4F0B9175AE2165) & MASK
+    with numpy.errstate(over="ignore"):
+        z = numpy.uint64(offset) + (index + numpy.uint64(1)) * numpy.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    return z ^ (z >> numpy.uint64(31))
+
+
+def normal(seed, tensor, shape, deviation):
+    """Section 2: values in double precision, not rounded."""
+    h = counter_hash(seed, tensor, numpy.arange(math.prod(shape), dtype=numpy.uint64))
+    u = sum((h >> numpy.uint64(shift)) & numpy.uint64(0xFFFF) for shift in (0, 16, 32, 48))
+    scale = deviation / math.sqrt((65536**2 - 1) / 3)
+    return ((u.astype(numpy.int64) - 131070).astype(numpy.float64) * scale).reshape(shape)
+
+
+def tokens_of_step(seed, step, global_batch, sequence_length, vocabulary):
+    """Section 3: [global_batch, sequence_length + 1]."""
+    sample = numpy.arange(global_batch, dtype=numpy.uint64)[:, None]
+    position = numpy.arange(sequence_length + 1, dtype=numpy.uint64)[None, :]
+    h = counter_hash(seed, (1 << 32) + step, (sample << numpy.uint64(32)) + position)
+    square = (h >> numpy.uint64(43)) ** numpy.uint64(2)
+    v, bits, low = numpy.uint64(vocabulary), numpy.uint64(21), numpy.uint64((1 << 21) - 1)
+    token = (v * (square >> bits) + ((v * (square & low)) >> bits)) >> bits
+    return torch.from_numpy(token.astype(numpy.int64))
+
+
+class Model:
+    def __init__(self, spec, seed, dtype):
+        self.spec = spec
+        self.seed = seed
+        self.dtype = dtype
+        self.gpt2 = spec["family"] == "gpt2"
+        self.head_size = spec.get("head_size", spec["hidden_size"] // spec["num_heads"])
+        self.parameters = []
+        self.by_name = {}
+        width, sigma = spec["hidden_size"], spec.get("initializer_range", 0.02)
+        branch = sigma / math.sqrt(2 * spec["num_layers"]) if self.gpt2 else sigma
+        heads = spec["num_heads"] * self.head_size
+        qkv = heads + 2 * spec["num_kv_heads"] * self.head_size
+        inner = spec["intermediate_size"]
+        self.add("embedding", (spec["vocab_size"], width), sigma)
+        if self.gpt2:
+            self.add("positions", (spec["max_positions"], width), sigma)
+        for layer in range(spec["num_layers"]):
+            self.add_norm(f"{layer}.norm1")
+            self.add_linear(f"{layer}.qkv", qkv, width, sigma)
+            self.add_linear(f"{layer}.projection", width, heads, branch)
+            self.add_norm(f"{layer}.norm2")
+            self.add_linear(f"{layer}.fc", inner if self.gpt2 else 2 * inner, width, sigma)
+            self.add_linear(f"{layer}.fc_projection", width, inner, branch)
+        self.add_norm("final_norm")
+        if not spec.get("tie_embeddings", True):
+            self.add("head", (spec["vocab_size"], width), sigma)
+
+    def add(self, name, shape, deviation=None, constant=0.0):
+        number = len(self.parameters)
+        if deviation is None:
+            value = torch.full(shape, constant, dtype=self.dtype)
+        else:
+            value = torch.from_numpy(normal(self.seed, number, shape, deviation)).to(self.dtype)
+        self.parameters.append(value.requires_grad_())
+        self.by_name[name] = value
+
+    def add_norm(self, name):
+        self.add(name + ".weight", (self.spec["hidden_size"],), constant=1.0)
+        if self.gpt2:
+            self.add(name + ".bias", (self.spec["hidden_size"],))
+
+    def add_linear(self, name, rows, columns, deviation):
+        self.add(name + ".weight", (rows, columns), deviation)
+        if self.gpt2:
+            self.add(name + ".bias", (rows,))
+
+    def linear(self, name, x):
+        y = x @ self.by_name[name + ".weight"].T
+        return y + self.by_name[name + ".bias"] if self.gpt2 else y
+
+    def norm(self, name, x):
+        epsilon, weight = self.spec.get("norm_epsilon", 1e-5), self.by_name[name + ".weight"]
+        if not self.gpt2:
+            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
+        centred = x - x.mean(-1, keepdim=True)
+        variance = (centred * centred).mean(-1, keepdim=True)
+        return centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
+
+    def rotate(self, x):
+        """x: [batch, heads, positions, head_size]."""
+        half = self.head_size // 2
+        i = torch.arange(half, dtype=torch.float64)
+        frequency = self.spec.get("rope_theta", 10000.0) ** (-2 * i / self.head_size)
+        angle = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequency
+        cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        low, high = x[..., :half], x[..., half:]
+        return torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1)
+
+    def attention(self, qkv):
+        batch, length, _ = qkv.shape
+        heads, kv_heads = self.spec["num_heads"], self.spec["num_kv_heads"]
+        parts = qkv.view(batch, length, heads + 2 * kv_heads, self.head_size).transpose(1, 2)
+        q, k, v = parts.split((heads, kv_heads, kv_heads), 1)
+        if not self.gpt2:
+            q, k = self.rotate(q), self.rotate(k)
+        k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+        scores = q @ k.transpose(2, 3) / math.sqrt(self.head_size)
+        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        out = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        return out.transpose(1, 2).reshape(batch, length, heads * self.head_size)
+
+    def feed_forward(self, layer, x):
+        hidden = self.linear(f"{layer}.fc", x)
+        if self.gpt2:
+            inner = math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)
+            hidden = 0.5 * hidden * (1 + torch.tanh(inner))
+        else:
+            gate, up = hidden.chunk(2, -1)
+            hidden = gate * torch.sigmoid(gate) * up
+        return self.linear(f"{layer}.fc_projection", hidden)
+
+    def loss(self, tokens):
+        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        x = self.by_name["embedding"][inputs]
+        if self.gpt2:
+            x = x + self.by_name["positions"][: inputs.shape[1]]
+        for layer in range(self.spec["num_layers"]):
+            qkv = self.linear(f"{layer}.qkv", self.norm(f"{layer}.norm1", x))
+            x = x + self.linear(f"{layer}.projection", self.attention(qkv))
+            x = x + self.feed_forward(layer, self.norm(f"{layer}.norm2", x))
+        head = self.by_name.get("head", self.by_name["embedding"])
+        logits = self.norm("final_norm", x) @ head.T
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class Optimizer:
+    """Section 5, all of it."""
+
+    def __init__(self, parameters, training):
+        self.parameters = parameters
+        self.options = training["optimizer"]
+        self.clip = training.get("gradient_clipping", 1.0)
+        self.m = [torch.zeros_like(p) for p in parameters]
+        self.v = [torch.zeros_like(p) for p in parameters]
+        self.t = 0
+
+    @torch.no_grad()
+    def step(self):
+        o = self.options
+        beta1, beta2 = o.get("beta1", 0.9), o.get("beta2", 0.999)
+        rate, decay = o.get("learning_rate", 1e-3), o.get("weight_decay", 0.0)
+        self.t += 1
+        divisor = 1.0
+        if self.clip > 0:
+            norm = math.sqrt(sum(p.grad.double().square().sum().item() for p in self.parameters))
+            divisor = max(1.0, (norm + 1e-6) / self.clip)
+        for w, m, v in zip(self.parameters, self.m, self.v):
+            g = w.grad / divisor
+            w.grad = None
+            if o.get("kind", "adamw") == "adamw":
+                w -= rate * decay * w
+            else:
+                g = g + decay * w
+            m.mul_(beta1).add_((1 - beta1) * g)
+            v.mul_(beta2).add_((1 - beta2) * g * g)
+            m_hat, v_hat = m / (1 - beta1**self.t), v / (1 - beta2**self.t)
+            w -= rate * m_hat / (v_hat.sqrt() + o.get("epsilon", 1e-8))
+
+
+def losses_of(case, dtype):
+    spec, training = case["model"], case["training"]
+    seed = training.get("seed", 0)
+    model = Model(spec, seed, dtype)
+    optimizer = Optimizer(model.parameters, training)
+    losses = []
+    for step in range(training["steps"]):
+        tokens = tokens_of_step(seed, step, training["global_batch"], training["sequence_length"],
+                                spec["vocab_size"])
+        loss = model.loss(tokens)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def compare(ours, theirs, tolerance):
+    """The number of steps beyond the tolerance, each of them printed."""
+    if not theirs:
+        sys.exit("reference_step.py: no losses to compare with")
+    beyond = 0
+    for step, (reference, loss) in enumerate(zip(ours, theirs)):
+        error = abs(loss - reference) / abs(reference)
+        if not error <= tolerance:
+            print(f"step {step}: {loss!r} instead of {reference!r}, {error:.1e} relative")
+            beyond += 1
+    return beyond
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", help="JSON file with `model` and `training`")
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument("--write", metavar="FILE", help="write the case with its losses")
+    parser.add_argument("--check", metavar="FILE", help="compare with the `losses` of this JSON file")
+    parser.add_argument("--tolerance", type=float, default=1e-5, help="relative (default 1e-5)")
+    options = parser.parse_args()
+
+    with open(options.case, encoding="utf-8") as file:
+        case = json.load(file)
+    theirs = None
+    if options.check:
+        with open(options.check, encoding="utf-8") as file:
+            theirs = json.load(file)["losses"]
+        # Only what both have is compared.
+        case["training"]["steps"] = min(case["training"]["steps"], len(theirs))
+    losses = losses_of(case, getattr(torch, options.dtype))
+    if options.write:
+        case["losses"] = losses
+        with open(options.write, "w", encoding="utf-8") as file:
+            json.dump(case, file, indent=2)
+            file.write("\n")
+    if theirs is not None:
+        if compare(losses, theirs, options.tolerance):
+            sys.exit(1)
+        print(f"{len(losses)} losses agree within {options.tolerance:g}")
+    elif not options.write:
+        print("\n".join(repr(loss) for loss in losses))
+
+
+if __name__ == "__main__":
+    main()

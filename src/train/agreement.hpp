@@ -1,0 +1,38 @@
+#pragma once
+/// How a group agrees on a failure: the lowest group rank's that has one, with its reason.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "dstune/core/measurement.hpp"
+#include "dstune/group/process_group.hpp"
+
+namespace dstune::train {
+
+/// What went wrong on a rank, or on the group.
+struct Failure {
+  Status status = Status::ok;
+  std::string reason;
+  [[nodiscard]] explicit operator bool() const { return status != Status::ok; }
+};
+
+/// Does the work; what it throws becomes a failure, but a CollectiveError passes. Local.
+Failure attempt(const std::function<void()>& work);
+
+/// What a rank puts into an exchange about its failure, and reads out of it.
+struct FailureCode {
+  double status = 0;
+  double reason_bytes = 0;
+};
+FailureCode failure_code(const Failure& failure);
+
+/// The failure of `group_rank`, whose code everybody knows, with its reason on every rank:
+/// "rank 3: …" by its world rank. Collective over the group.
+Failure share_failure(ProcessGroup& group, int group_rank, const FailureCode& code,
+                      const Failure& mine);
+
+/// One agreement on nothing else. Collective over the group.
+Failure agree(ProcessGroup& group, const Failure& mine);
+
+}  // namespace dstune::train

@@ -1,0 +1,125 @@
+/// The operations that are kernels: addresses, types and the model's constants.
+
+#include "dispatch.hpp"
+#include "dstune/base/error.hpp"
+#include "reshard.hpp"
+
+namespace dstune::train {
+
+void Dispatch::operator()(const op::FillNormal& o) {
+  table_.fill_normal(type(o.out), at(o.out), seed_, static_cast<std::uint64_t>(o.parameter),
+                     o.first_index, o.count, o.standard_deviation);
+}
+
+void Dispatch::operator()(const op::Fill& o) {
+  table_.fill(type(o.out), at(o.out), o.value, o.count);
+}
+
+void Dispatch::operator()(const op::EmbeddingForward& o) {
+  table_.embedding_forward(type(o.out), at(o.out), at(o.token_table), at(o.position_table),
+                           micro_batch_.tokens(), o.rows, plan_.config.sequence_length,
+                           plan_.model.hidden_size);
+}
+
+void Dispatch::operator()(const op::EmbeddingBackward& o) {
+  table_.embedding_backward(type(o.d_out), at(o.d_token_table), at(o.d_position_table), at(o.d_out),
+                            micro_batch_.tokens(), o.rows, plan_.config.sequence_length,
+                            plan_.model.hidden_size, plan_.model.vocab_size, o.accumulate_tokens,
+                            o.accumulate_positions);
+}
+
+void Dispatch::operator()(const op::NormForward& o) {
+  const auto epsilon = static_cast<float>(plan_.model.norm_epsilon);
+  const std::int64_t width = plan_.model.hidden_size;
+  void* residual_out = at(o.x ? o.residual_out : o.residual);
+  if (o.rms) {
+    table_.rmsnorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.rstd), at(o.residual),
+                           at(o.x), at(o.weight), o.rows, width, epsilon);
+  } else {
+    table_.layernorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.mean),
+                             at<float>(o.rstd), at(o.residual), at(o.x), at(o.weight), at(o.bias),
+                             o.rows, width, epsilon);
+  }
+}
+
+void Dispatch::operator()(const op::NormBackward& o) {
+  const std::int64_t width = plan_.model.hidden_size;
+  if (o.rms) {
+    table_.rmsnorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_out), at(o.input),
+                            at<float>(o.rstd), at(o.weight), o.rows, width, o.accumulate_input,
+                            o.accumulate_weights, at(o.workspace));
+  } else {
+    table_.layernorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_bias), at(o.d_out),
+                              at(o.input), at<float>(o.mean), at<float>(o.rstd), at(o.weight),
+                              o.rows, width, o.accumulate_input, o.accumulate_weights,
+                              at(o.workspace));
+  }
+}
+
+void Dispatch::operator()(const op::Matmul& o) {
+  table_.matmul(matmul_shape(o, memory_.type(o.a), memory_.type(o.c)), at(o.a), at(o.b), at(o.bias),
+                at(o.c), at(o.workspace));
+}
+
+void Dispatch::operator()(const op::BiasBackward& o) {
+  table_.bias_backward(type(o.d_out), at(o.d_bias), at(o.d_out), o.rows, o.width, o.accumulate,
+                       at(o.workspace));
+}
+
+kernels::AttentionShape Dispatch::attention_shape(const View& qkv) const {
+  return train::attention_shape(plan_.config.micro_batch, plan_.config.sequence_length, plan_.model,
+                                memory_.type(qkv));
+}
+
+void Dispatch::operator()(const op::Rotary& o) {
+  table_.rotary(attention_shape(o.qkv), at(o.qkv), static_cast<float>(plan_.model.rope_theta),
+                o.inverse);
+}
+
+void Dispatch::operator()(const op::AttentionForward& o) {
+  table_.attention_forward(attention_shape(o.qkv), at(o.out), at<float>(o.log_sum_exp), at(o.qkv),
+                           at(o.workspace));
+}
+
+void Dispatch::operator()(const op::AttentionBackward& o) {
+  table_.attention_backward(attention_shape(o.qkv), at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
+                            at<float>(o.log_sum_exp), at(o.workspace));
+}
+
+void Dispatch::operator()(const op::ActivationForward& o) {
+  if (o.gated) {
+    table_.swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
+  } else {
+    table_.gelu_forward(type(o.x), at(o.out), at(o.x), o.rows * o.width);
+  }
+}
+
+void Dispatch::operator()(const op::ActivationBackward& o) {
+  if (o.gated) {
+    table_.swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
+  } else {
+    table_.gelu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
+  }
+}
+
+void Dispatch::operator()(const op::CrossEntropy& o) {
+  table_.cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
+                       micro_batch_.targets() + o.first_row, o.rows, plan_.model.vocab_size,
+                       o.scale);
+}
+
+void Dispatch::operator()(const op::Add& o) {
+  table_.add(type(o.y), at(o.y), at(o.x), o.count);
+}
+
+void Dispatch::operator()(const op::Convert& o) {
+  table_.convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+}
+
+void Dispatch::operator()(const op::Reshard& o) {
+  require(memory_.type(o.slab) == memory_.type(o.shards), "resharding does not convert");
+  reshard(o, memory_.address(o.slab), memory_.address(o.shards), size_bytes(memory_.type(o.slab)),
+          plan_.group_size);
+}
+
+}  // namespace dstune::train

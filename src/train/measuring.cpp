@@ -1,0 +1,207 @@
+#include "dstune/train/measuring.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agreement.hpp"
+#include "dstune/base/error.hpp"
+#include "stopping.hpp"
+
+namespace dstune {
+namespace {
+
+using train::Failure;
+using train::FailureCode;
+
+/// One measurement on its way, the same on every rank but for overhead_s.
+class Run {
+ public:
+  Run(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
+      const MeasureHooks& hooks)
+      : workload_(workload),
+        group_(group),
+        hooks_(hooks),
+        warmup_rule_(options, workload.has_given_times()),
+        timing_rule_(options) {
+    result_.world_ranks = group.world_ranks();
+  }
+
+  Measurement measure() {
+    result_.status = Status::ok;
+    if (!build()) return std::move(result_);
+    if (hooks_.ready) hooks_.ready();
+    if (!take_steps()) return std::move(result_);
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// What a step's agreement carries from each rank.
+  enum Slot : std::size_t { status, reason_bytes, stop, step_s, forward_s, backward_s, update_s };
+  static constexpr std::size_t num_slots = 7;
+
+  bool build() {
+    const Failure mine = timed("build", [&] { workload_.build(); });
+    return passed(train::agree(group_, mine));
+  }
+
+  bool take_steps() {
+    Failure mine = timed("initialize", [&] { together([&] { workload_.initialize(); }); });
+    bool warm = warmup_rule_.is_over({});
+    std::vector<double> timed_s;
+    for (std::int64_t step = 0;; ++step) {
+      StepSample sample;
+      if (!mine) {
+        mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
+      }
+      if (!agree_on_step(mine, sample)) return false;
+      const double slowest_s = result_.step_times_s.back();
+      if (hooks_.stepped && group_.group_rank() == 0)
+        stop_wanted_ = hooks_.stepped(slowest_s) || stop_wanted_;
+      if (warm) {
+        timed_s.push_back(slowest_s);
+        if (timing_rule_.is_over(timed_s)) return true;
+      } else {
+        ++result_.warmup_steps;
+        warm = warmup_rule_.is_over(result_.step_times_s);
+      }
+      if (stopped_) {
+        result_.status = Status::raced_out;
+        result_.reason = "stopped after " + std::to_string(step + 1) + " steps";
+        return true;
+      }
+    }
+  }
+
+  /// Puts the slowest rank's times, the loss and the leader's wish to stop into the result.
+  bool agree_on_step(const Failure& mine, const StepSample& sample) {
+    const FailureCode code = train::failure_code(mine);
+    std::array<double, num_slots> numbers{};
+    numbers[status] = code.status;
+    numbers[reason_bytes] = code.reason_bytes;
+    numbers[stop] = stop_wanted_ ? 1 : 0;
+    numbers[step_s] = sample.step_s;
+    numbers[forward_s] = sample.forward_s;
+    numbers[backward_s] = sample.backward_s;
+    numbers[update_s] = sample.update_s;
+    const std::vector<double> all = group_.exchange(numbers);
+    const auto of = [&](int rank, Slot slot) {
+      return all[static_cast<std::size_t>(rank) * num_slots + slot];
+    };
+
+    int slowest = 0;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      if (of(rank, status) != static_cast<double>(Status::ok)) {
+        const FailureCode theirs{of(rank, status), of(rank, reason_bytes)};
+        return passed(train::share_failure(group_, rank, theirs, mine));
+      }
+      if (of(rank, step_s) > of(slowest, step_s)) slowest = rank;
+    }
+    stopped_ = of(0, stop) != 0;
+    result_.step_times_s.push_back(of(slowest, step_s));
+    phases_.push_back({of(slowest, forward_s), of(slowest, backward_s), of(slowest, update_s)});
+    // A workload without a loss has none from its first step on.
+    if (!result_.losses.empty() || !std::isnan(sample.loss)) result_.losses.push_back(sample.loss);
+    return true;
+  }
+
+  void finish() {
+    const Clock::time_point began = Clock::now();
+    average_phases();
+    result_.flops_per_step = workload_.flops_per_step();
+    result_.peak_memory = fullest(workload_.peak_memory());
+    add_overhead("teardown", began);
+  }
+
+  /// Of one micro-step and one update, over the timed steps.
+  void average_phases() {
+    const auto first = static_cast<std::size_t>(result_.warmup_steps);
+    if (phases_.size() <= first) return;
+    std::array<double, 3> sum{};
+    for (std::size_t step = first; step < phases_.size(); ++step) {
+      for (std::size_t phase = 0; phase < sum.size(); ++phase) sum[phase] += phases_[step][phase];
+    }
+    const auto steps = static_cast<double>(phases_.size() - first);
+    const double micro_steps = steps * static_cast<double>(workload_.micro_steps());
+    result_.forward_s = sum[0] / micro_steps;
+    result_.backward_s = sum[1] / micro_steps;
+    result_.update_s = sum[2] / steps;
+  }
+
+  /// The figures of the rank that holds most in its arena; processes are looked at on their own.
+  PeakMemory fullest(PeakMemory mine) {
+    std::vector<double> numbers{static_cast<double>(mine.process_bytes),
+                                static_cast<double>(mine.total_bytes)};
+    // Every rank has the same categories: they are the workload's.
+    for (const auto& [name, bytes] : mine.category_bytes)
+      numbers.push_back(static_cast<double>(bytes));
+    const std::vector<double> all = group_.exchange(numbers);
+    const auto of = [&](int rank) {
+      return std::span(all).subspan(static_cast<std::size_t>(rank) * numbers.size());
+    };
+    int fullest_rank = 0;
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      mine.process_bytes = std::max(mine.process_bytes, static_cast<std::int64_t>(of(rank)[0]));
+      if (of(rank)[1] > of(fullest_rank)[1]) fullest_rank = rank;
+    }
+    mine.total_bytes = static_cast<std::int64_t>(of(fullest_rank)[1]);
+    std::size_t at = 2;
+    for (auto& [name, bytes] : mine.category_bytes)
+      bytes = static_cast<std::int64_t>(of(fullest_rank)[at++]);
+    return mine;
+  }
+
+  /// Work that peers take part in: what it throws here leaves them inside a collective, so there
+  /// is nobody to agree with.
+  template <class Work>
+  void together(Work&& work) {
+    if (!workload_.talks_to_peers() || group_.size() == 1) return work();
+    const Failure failure = train::attempt(work);
+    if (failure) throw CollectiveError(CollectiveError::Why::aborted, failure.reason);
+  }
+
+  template <class Work>
+  Failure timed(const char* phase, Work&& work) {
+    const Clock::time_point began = Clock::now();
+    Failure failure = train::attempt(work);
+    add_overhead(phase, began);
+    return failure;
+  }
+
+  void add_overhead(const char* phase, Clock::time_point began) {
+    result_.overhead_s[phase] = std::chrono::duration<double>(Clock::now() - began).count();
+  }
+
+  bool passed(Failure agreed) {
+    result_.status = agreed.status;
+    result_.reason = std::move(agreed.reason);
+    return agreed.status == Status::ok;
+  }
+
+  Workload& workload_;
+  ProcessGroup& group_;
+  const MeasureHooks& hooks_;
+  train::WarmupRule warmup_rule_;
+  train::TimingRule timing_rule_;
+  Measurement result_;
+  std::vector<std::array<double, 3>> phases_;  ///< forward, backward, update of every step
+  bool stop_wanted_ = false;                   ///< leader: what the hook has said
+  bool stopped_ = false;                       ///< the group: what the last agreement said
+};
+
+}  // namespace
+
+Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
+                    const MeasureHooks& hooks) {
+  return Run(workload, group, options, hooks).measure();
+}
+
+}  // namespace dstune

@@ -1,0 +1,49 @@
+#include "micro_batch.hpp"
+
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/train/executor.hpp"
+
+namespace dstune {
+
+std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                             std::int64_t position, std::int64_t vocabulary) {
+  // Streams below 2^32 are the weights'.
+  const std::uint64_t stream = (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(step);
+  const std::uint64_t index =
+      (static_cast<std::uint64_t>(sample) << 32) + static_cast<std::uint64_t>(position);
+  const std::uint64_t u = kernels::counter_hash(seed, stream, index) >> 43;
+  // floor(V·u² / 2^42) in halves, since V·u² may need more than 64 bits.
+  const std::uint64_t square = u * u;
+  const std::uint64_t low = square & ((std::uint64_t{1} << 21) - 1);
+  const auto v = static_cast<std::uint64_t>(vocabulary);
+  return static_cast<std::int32_t>((v * (square >> 21) + ((v * low) >> 21)) >> 21);
+}
+
+}  // namespace dstune
+
+namespace dstune::train {
+
+MicroBatch::MicroBatch(const StepPlan& plan, std::uint64_t seed)
+    : seed_(seed),
+      group_size_(plan.group_size),
+      group_rank_(plan.group_rank),
+      samples_(plan.config.micro_batch),
+      sequence_(plan.config.sequence_length),
+      vocabulary_(plan.model.vocab_size),
+      tokens_(static_cast<std::size_t>(samples_ * sequence_)),
+      targets_(tokens_.size()) {}
+
+void MicroBatch::fill(std::int64_t step, std::int64_t micro_step) {
+  const std::int64_t first = (micro_step * group_size_ + group_rank_) * samples_;
+  std::size_t row = 0;
+  for (std::int64_t i = 0; i < samples_; ++i) {
+    std::int32_t token = reference_token(seed_, step, first + i, 0, vocabulary_);
+    for (std::int64_t position = 0; position < sequence_; ++position, ++row) {
+      tokens_[row] = token;
+      token = reference_token(seed_, step, first + i, position + 1, vocabulary_);
+      targets_[row] = token;
+    }
+  }
+}
+
+}  // namespace dstune::train

@@ -1,0 +1,59 @@
+#include "stopping.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "dstune/core/measurement.hpp"
+
+namespace dstune::train {
+namespace {
+
+constexpr std::size_t steady_window = 3;
+constexpr double steady_change = 0.05;
+constexpr std::size_t most_extra_warmup_steps = 10;
+constexpr double warmup_share_of_budget = 0.5;
+constexpr std::size_t fewest_timed_steps = 5;
+constexpr double interval_half_width = 0.01;
+/// Where steps are so short that the budget would take millions of them.
+constexpr std::size_t most_timed_steps = 10'000;
+
+bool is_steady(const std::vector<double>& times_s) {
+  if (times_s.size() < 2 * steady_window) return false;
+  const auto middle = times_s.end() - steady_window;
+  const double last = std::accumulate(middle, times_s.end(), 0.0);
+  const double before = std::accumulate(middle - steady_window, middle, 0.0);
+  return std::abs(last - before) <= steady_change * before;
+}
+
+}  // namespace
+
+bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
+  const auto least = static_cast<std::size_t>(std::max(options_.start_profile_step, 0));
+  const std::size_t steps = step_times_s.size();
+  if (steps < least) return false;
+  if (given_times_ || steps >= least + most_extra_warmup_steps) return true;
+  const double spent_s = std::accumulate(step_times_s.begin(), step_times_s.end(), 0.0);
+  return spent_s >= warmup_share_of_budget * options_.trial_budget_s || is_steady(step_times_s);
+}
+
+TimingRule::TimingRule(const MeasureOptions& options)
+    : least_steps_(fewest_timed_steps), budget_s_(options.trial_budget_s) {
+  const int asked_for = options.end_profile_step - options.start_profile_step + 1;
+  least_steps_ = std::max(least_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
+  next_look_ = least_steps_;
+}
+
+bool TimingRule::is_over(const std::vector<double>& timed_s) {
+  const std::size_t steps = timed_s.size();
+  spent_s_ += timed_s.back();
+  if (steps < least_steps_) return false;
+  if (spent_s_ >= budget_s_ || steps >= std::max(most_timed_steps, least_steps_)) return true;
+  // Looks are few and far between: one at every step would stop at the first lucky streak.
+  if (steps < next_look_) return false;
+  next_look_ = std::max(steps + 1, steps * 5 / 4);
+  const Interval interval = mean_interval(timed_s);
+  return (interval.high - interval.low) / 2 <= interval_half_width * interval.mean;
+}
+
+}  // namespace dstune::train

@@ -1,0 +1,47 @@
+#include "transformer_workload.hpp"
+
+#include <chrono>
+#include <string>
+
+namespace dstune::train {
+
+void TransformerWorkload::build() {
+  executor_.reset();
+  const CpuWorkspaces workspaces(context_.device->kernels());
+  plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),
+                          context_.group->group_rank(), workspaces);
+  executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed);
+}
+
+StepSample TransformerWorkload::step(std::int64_t step) {
+  const auto began = std::chrono::steady_clock::now();
+  const StepOutcome outcome = executor_->step(step);
+  const auto phase_s = [&](Phase phase) {
+    return outcome.phase_s[static_cast<std::size_t>(phase)];
+  };
+  return {.loss = outcome.loss,
+          .step_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(),
+          .forward_s = phase_s(Phase::forward),
+          .backward_s = phase_s(Phase::backward),
+          .update_s = phase_s(Phase::update)};
+}
+
+PeakMemory TransformerWorkload::peak_memory() const {
+  const Arena::Account& account = context_.device->arena().account();
+  PeakMemory peak;
+  peak.total_bytes = account.high_water_bytes;
+  for (int category = 0; category < num_categories; ++category) {
+    peak.category_bytes[std::string(to_text(static_cast<Category>(category)))] =
+        account.categories_at_peak[static_cast<std::size_t>(category)];
+  }
+  peak.process_bytes = process_resident_bytes();
+  return peak;
+}
+
+double TransformerWorkload::flops_per_step() const {
+  const std::int64_t tokens =
+      global_batch(plan_.config, plan_.group_size) * plan_.config.sequence_length;
+  return flops_per_token(plan_.model, plan_.config.sequence_length) * static_cast<double>(tokens);
+}
+
+}  // namespace dstune::train
