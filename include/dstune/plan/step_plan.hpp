@@ -6,6 +6,14 @@
 /// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
 /// micro-step, then the update. A tensor has one place in the arena; what a segment acquires it
 /// releases, except persistent tensors, which live from before the first cycle on.
+///
+/// Lifetimes: Acquire and Release stand in program order on the compute stream. What the reduce
+/// stream uses is acquired before an event it waits for, and released after compute has waited for
+/// an event of it, so places may be reused in program order. At its end a segment has waited for
+/// the reduce stream; events are numbered anew in each segment and reached once in it.
+///
+/// In a group of one nothing is partitioned: every stage is then stage 0 without its all-reduce,
+/// and no buckets are used; gradients go where the update reads them.
 
 #include <array>
 #include <cstdint>
@@ -70,7 +78,8 @@ struct Acquire {
 struct Release {
   TensorId tensor;
 };
-/// From here on time belongs to this phase.
+/// From here on time belongs to this phase. The head goes to and fro between forward and backward,
+/// once for each chunk of its logits.
 struct Mark {
   Phase phase;
 };
@@ -164,7 +173,8 @@ struct Convert {
 };  ///< types are the tensors'
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
-/// travel: [rank][parameter's 1/N]. Padding of a shard is zero-filled on the way out.
+/// travel: [rank][parameter's 1/N]. Padding of a shard is zero-filled on the way out. Elements
+/// r·shard_elements … of a piece in the slab lie at r·rank_stride + shard_offset in `shards`.
 struct Reshard {
   struct Piece {
     std::int64_t slab_offset, elements, shard_offset, shard_elements;
@@ -180,15 +190,18 @@ struct AllReduceAverage {
   View data;
   std::int64_t count;
 };
+/// Only the root's data are the average after it, the others' are undefined.
 struct ReduceAverage {
   View data;
   std::int64_t count;
   int root;
 };
+/// `in` is [group_size][count_per_rank]; out is outside of it.
 struct ReduceScatterAverage {
   View out, in;
   std::int64_t count_per_rank;
 };
+/// `out` is [group_size][count_per_rank]; `in` may be its own slice of it.
 struct AllGather {
   View out, in;
   std::int64_t count_per_rank;

@@ -1,0 +1,53 @@
+#pragma once
+/// Small models and configurations that the tests of this folder share.
+
+#include "dstune/plan/step_plan.hpp"
+
+namespace dstune::test {
+
+/// Workspaces of sizes that differ by shape, so that a mistaken one shows.
+class SomeWorkspaces : public WorkspaceSizes {
+ public:
+  std::int64_t matmul(const op::Matmul& shape, DType, DType) const override {
+    return shape.transpose_a ? shape.k * 8 : 0;
+  }
+  std::int64_t norm(std::int64_t width) const override { return width * 12; }
+  std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec&,
+                         DType) const override {
+    return batch * sequence * 4;
+  }
+};
+
+/// Sizes with no common factors, so that shards and partitions need padding.
+inline ModelSpec tiny_gpt2(bool tied = true) {
+  return {.name = "tiny",
+          .family = ModelFamily::gpt2,
+          .hidden_size = 10,
+          .num_layers = 3,
+          .num_heads = 2,
+          .num_kv_heads = 2,
+          .head_size = 5,
+          .intermediate_size = 37,
+          .vocab_size = 101,
+          .max_positions = 19,
+          .tie_embeddings = tied};
+}
+
+inline ModelSpec tiny_llama(bool tied = false) {
+  ModelSpec model = tiny_gpt2(tied);
+  model.family = ModelFamily::llama;
+  model.num_heads = 4;
+  model.head_size = 6;
+  return model;
+}
+
+inline TrainingConfig tiny_config(int stage) {
+  TrainingConfig config;
+  config.zero_stage = stage;
+  config.micro_batch = 2;
+  config.sequence_length = 7;
+  config.reduce_bucket_size = 1000;
+  return config;
+}
+
+}  // namespace dstune::test

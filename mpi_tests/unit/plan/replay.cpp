@@ -1,0 +1,178 @@
+#include "replay.hpp"
+
+#include <algorithm>
+
+namespace dstune::test {
+
+void Intervals::add(std::int64_t begin, std::int64_t end) {
+  auto part = parts_.upper_bound(begin);
+  if (part != parts_.begin() && std::prev(part)->second >= begin) --part;
+  while (part != parts_.end() && part->first <= end) {
+    begin = std::min(begin, part->first);
+    end = std::max(end, part->second);
+    part = parts_.erase(part);
+  }
+  parts_[begin] = end;
+}
+
+void Intervals::remove(std::int64_t begin, std::int64_t end) {
+  if (begin >= end) return;
+  add(begin, end);  // so that one part holds it all
+  const auto part = std::prev(parts_.upper_bound(begin));
+  const auto [first, last] = *part;
+  parts_.erase(part);
+  if (first < begin) parts_[first] = begin;
+  if (end < last) parts_[end] = last;
+}
+
+bool Intervals::covers(std::int64_t begin, std::int64_t end) const {
+  const auto part = parts_.upper_bound(begin);
+  return begin >= end || (part != parts_.begin() && std::prev(part)->second >= end);
+}
+
+Replay::Replay(const StepPlan& plan) : plan_(plan), states_(plan.tensors.size()) {
+  for (std::size_t index = 0; index < plan.tensors.size(); ++index) {
+    if (plan.tensors[index].persistent) acquire(static_cast<TensorId>(index));
+  }
+  run(plan.initialize, "initialize");
+  for (int cycle = 0; cycle < 2; ++cycle) {
+    forget_gradients();
+    for (const Segment& segment : plan.cycle) {
+      const std::int64_t rounds = std::min<std::int64_t>(segment.repeat, 2);
+      for (std::int64_t round = 0; round < rounds; ++round)
+        run(segment.steps, "segment " + std::to_string(static_cast<int>(segment.kind)));
+    }
+  }
+}
+
+void Replay::forget_gradients() {
+  // Nothing of one optimizer step's gradients may reach the next, but for the zeros of padding.
+  const std::int64_t total = parameter_count(plan_.model);
+  for (std::size_t index = 0; index < plan_.tensors.size(); ++index) {
+    const PlannedTensor& tensor = plan_.tensors[index];
+    if (!tensor.persistent || tensor.category != Category::gradients) continue;
+    std::int64_t end = tensor.elements;
+    if (std::string_view(tensor.name) == "own gradients" && plan_.config.zero_stage < 3)
+      end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
+    states_[index].written.remove(0, end);
+  }
+}
+
+void Replay::run(const std::vector<Step>& steps, const std::string& where) {
+  where_ = where;
+  recorded_.clear();
+  const auto live_before = by_offset_.size();
+  for (const Step& each : steps) step(each);
+  if (by_offset_.size() != live_before) problem(no_tensor, "something is not released");
+  // Segments meet on the compute stream: it knows all that the other has done.
+  if (clocks_[0][1] != clocks_[1][1]) problem(no_tensor, "the reduce stream is not waited for");
+}
+
+void Replay::step(const Step& step) {
+  const int stream = static_cast<int>(step.stream);
+  auto& clock = clocks_[static_cast<std::size_t>(stream)];
+  if (const auto* record = std::get_if<op::Record>(&step.operation)) {
+    recorded_.insert(record->event);
+    events_[record->event] = clock;
+    if (record->event < 0 || record->event >= plan_.num_events)
+      problem(no_tensor, "event out of range");
+    return;
+  }
+  if (const auto* wait = std::get_if<op::Wait>(&step.operation)) {
+    if (!recorded_.contains(wait->event)) problem(no_tensor, "waits for an event of nobody");
+    for (std::size_t other = 0; other < 2; ++other)
+      clock[other] = std::max(clock[other], events_[wait->event][other]);
+    return;
+  }
+  ++clock[static_cast<std::size_t>(stream)];
+  if (const auto* acquired = std::get_if<op::Acquire>(&step.operation)) {
+    acquire(acquired->tensor);
+  } else if (const auto* released = std::get_if<op::Release>(&step.operation)) {
+    release(released->tensor);
+  } else {
+    for (const Access& each : accesses(step.operation, plan_)) access(each, stream);
+  }
+}
+
+void Replay::acquire(TensorId id) {
+  const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+  State& state = states_[static_cast<std::size_t>(id)];
+  if (state.live) problem(id, "acquired twice");
+  if (tensor.offset_bytes % tensor_alignment_bytes != 0 ||
+      tensor.booked_bytes < tensor.elements * size_bytes(tensor.dtype)) {
+    problem(id, "has a bad place");
+  }
+  const auto next = by_offset_.lower_bound(tensor.offset_bytes);
+  const std::int64_t end = tensor.offset_bytes + tensor.booked_bytes;
+  if (next != by_offset_.end() && next->first < end) problem(id, "overlaps the next tensor");
+  if (next != by_offset_.begin()) {
+    const PlannedTensor& previous =
+        plan_.tensors[static_cast<std::size_t>(std::prev(next)->second)];
+    if (previous.offset_bytes + previous.booked_bytes > tensor.offset_bytes)
+      problem(id, "overlaps the previous tensor");
+  }
+  by_offset_[tensor.offset_bytes] = id;
+  state.live = true;
+  state.written = {};
+  state.touches = {};
+  state.touches[0].push_back({0, tensor.elements, clocks_[0][0], true});
+  live_[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
+  live_bytes_ += tensor.booked_bytes;
+  highest_ = std::max(highest_, end);
+  if (live_bytes_ > peak_) {
+    peak_ = live_bytes_;
+    at_peak_ = live_;
+  }
+}
+
+void Replay::release(TensorId id) {
+  const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+  State& state = states_[static_cast<std::size_t>(id)];
+  if (!state.live || tensor.persistent) problem(id, "released though it is not to be");
+  check_order(id, {0, tensor.elements, clocks_[0][0], true}, 0);
+  state.live = false;
+  by_offset_.erase(tensor.offset_bytes);
+  live_[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
+  live_bytes_ -= tensor.booked_bytes;
+}
+
+void Replay::access(const Access& access, int stream) {
+  const auto index = static_cast<std::size_t>(access.view.tensor);
+  State& state = states_[index];
+  const std::int64_t begin = access.view.offset_elements;
+  const std::int64_t end = begin + access.elements;
+  if (!state.live) problem(access.view.tensor, "touched outside its lifetime");
+  if (begin < 0 || access.elements < 0 || end > plan_.tensors[index].elements)
+    problem(access.view.tensor, "touched beyond its end");
+  if (access.write) {
+    state.written.add(begin, end);
+  } else if (!state.written.covers(begin, end)) {
+    problem(access.view.tensor, "read before it is written");
+  }
+  const std::int64_t now =
+      clocks_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(stream)];
+  const Touch touch{begin, end, now, access.write};
+  check_order(access.view.tensor, touch, stream);
+  state.touches[static_cast<std::size_t>(stream)].push_back(touch);
+}
+
+void Replay::check_order(TensorId tensor, const Touch& touch, int stream) {
+  const auto other = static_cast<std::size_t>(1 - stream);
+  for (const Touch& earlier : states_[static_cast<std::size_t>(tensor)].touches[other]) {
+    const bool conflict =
+        (touch.write || earlier.write) && touch.begin < earlier.end && earlier.begin < touch.end;
+    if (conflict && earlier.time > clocks_[static_cast<std::size_t>(stream)][other]) {
+      problem(tensor, "touched by both streams without an event between");
+      return;
+    }
+  }
+}
+
+void Replay::problem(TensorId tensor, const std::string& what) {
+  if (problems_.size() >= 10) return;
+  const std::string name =
+      tensor == no_tensor ? "" : plan_.tensors[static_cast<std::size_t>(tensor)].name;
+  problems_.push_back(where_ + ": " + name + " " + what);
+}
+
+}  // namespace dstune::test

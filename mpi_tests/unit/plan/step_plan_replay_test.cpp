@@ -1,0 +1,66 @@
+#include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+#include "replay.hpp"
+
+namespace dstune {
+namespace {
+
+using test::Replay;
+
+void expect_sound(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+  StepPlan first;
+  for (int rank = 0; rank < group_size; ++rank) {
+    const StepPlan plan = build_step_plan(model, config, group_size, rank, test::SomeWorkspaces());
+    const Replay replay(plan);
+    for (const std::string& problem : replay.problems()) ADD_FAILURE() << problem;
+    EXPECT_EQ(plan.memory.arena_bytes, replay.highest_bytes());
+    EXPECT_EQ(plan.memory.peak_live_bytes, replay.peak_live_bytes());
+    EXPECT_EQ(plan.memory.categories_at_peak, replay.at_peak());
+    EXPECT_LE(plan.memory.peak_live_bytes, plan.memory.arena_bytes);
+    if (rank == 0) {
+      first = plan;
+      continue;
+    }
+    EXPECT_EQ(plan.memory.arena_bytes, first.memory.arena_bytes);
+    EXPECT_EQ(plan.memory.peak_live_bytes, first.memory.peak_live_bytes);
+    ASSERT_EQ(plan.tensors.size(), first.tensors.size());
+    for (std::size_t index = 0; index < plan.tensors.size(); ++index) {
+      EXPECT_EQ(plan.tensors[index].offset_bytes, first.tensors[index].offset_bytes);
+      EXPECT_EQ(plan.tensors[index].elements, first.tensors[index].elements);
+    }
+  }
+}
+
+class StepPlanReplayTest : public testing::TestWithParam<int> {};
+
+TEST_P(StepPlanReplayTest, IsSoundForEveryCombination) {
+  for (const ModelSpec& model :
+       {test::tiny_gpt2(), test::tiny_gpt2(false), test::tiny_llama(), test::tiny_llama(true)}) {
+    for (int bits = 0; bits < 64; ++bits) {
+      TrainingConfig config = test::tiny_config(GetParam());
+      config.recompute = (bits & 1) != 0 ? Recompute::block : Recompute::none;
+      config.overlap_comm = (bits & 2) != 0;
+      config.contiguous_gradients = (bits & 4) != 0;
+      config.reduce_scatter = (bits & 8) != 0;
+      config.use_multi_rank_bucket_allreduce = (bits & 16) != 0;
+      config.precision = (bits & 32) != 0 ? Precision::bf16 : Precision::fp32;
+      for (const std::int64_t bucket : {1, 100, 600, 1500, 500'000'000}) {
+        config.reduce_bucket_size = bucket;
+        for (int group_size = 1; group_size <= 4; ++group_size) {
+          config.accumulation_steps = 1 + (bits + group_size) % 4;
+          expect_sound(model, config, group_size);
+          ASSERT_FALSE(HasFailure())
+              << "stage " << GetParam() << ", bits " << bits << ", bucket " << bucket
+              << ", group of " << group_size << ", " << config.accumulation_steps
+              << " micro-steps, " << to_text(model.family);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, StepPlanReplayTest, testing::Range(0, 4));
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,104 @@
+#include "arithmetic.hpp"
+
+namespace dstune::plan {
+
+Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config) {
+  const bool gated = model.family == ModelFamily::llama;
+  return {.rows = config.micro_batch * config.sequence_length,
+          .hidden = model.hidden_size,
+          .heads_width = model.num_heads * model.head_size,
+          .qkv_width = (model.num_heads + 2 * model.num_kv_heads) * model.head_size,
+          .intermediate = model.intermediate_size,
+          .fc_width = (gated ? 2 : 1) * model.intermediate_size,
+          .vocab = model.vocab_size,
+          .gated = gated};
+}
+
+void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in) {
+  context.emitter.matmul({.a = at(in),
+                          .b = context.parameters.view(layer.unit, layer.weight),
+                          .bias = context.parameters.view(layer.unit, layer.bias),
+                          .c = at(out),
+                          .workspace = {},
+                          .m = context.sizes.rows,
+                          .n = layer.outputs,
+                          .k = layer.inputs,
+                          .transpose_a = false,
+                          .transpose_b = true,
+                          .accumulate = false});
+}
+
+void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
+                           TensorId d_out) {
+  context.emitter.matmul({.a = at(d_out),
+                          .b = context.parameters.view(layer.unit, layer.weight),
+                          .bias = {},
+                          .c = at(d_in),
+                          .workspace = {},
+                          .m = context.sizes.rows,
+                          .n = layer.inputs,
+                          .k = layer.outputs,
+                          .transpose_a = false,
+                          .transpose_b = false,
+                          .accumulate = false});
+}
+
+void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
+                             TensorId in) {
+  const bool accumulate = context.gradients.accumulate();
+  context.emitter.matmul({.a = at(d_out),
+                          .b = at(in),
+                          .bias = {},
+                          .c = context.gradients.view(layer.unit, layer.weight),
+                          .workspace = {},
+                          .m = layer.outputs,
+                          .n = layer.inputs,
+                          .k = context.sizes.rows,
+                          .transpose_a = true,
+                          .transpose_b = false,
+                          .accumulate = accumulate});
+  const View d_bias = context.gradients.view(layer.unit, layer.bias);
+  if (d_bias) {
+    context.emitter.bias_backward(
+        {d_bias, at(d_out), {}, context.sizes.rows, layer.outputs, accumulate});
+  }
+}
+
+void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorId x) {
+  const Sizes& sizes = context.sizes;
+  const int layer = norm.unit - 1;
+  if (!sizes.gated) norm.mean = context.statistics("mean", layer, sizes.rows);
+  norm.rstd = context.statistics("rstd", layer, sizes.rows);
+  norm.out = context.activation("norm", layer, sizes.rows * sizes.hidden);
+  context.emitter.emit(op::NormForward{.rms = sizes.gated,
+                                       .out = at(norm.out),
+                                       .residual_out = at(norm.input),
+                                       .mean = at(norm.mean),
+                                       .rstd = at(norm.rstd),
+                                       .residual = at(residual),
+                                       .x = at(x),
+                                       .weight = context.parameters.view(norm.unit, norm.weight),
+                                       .bias = context.parameters.view(norm.unit, norm.bias),
+                                       .rows = sizes.rows});
+}
+
+void norm_backward(const Context& context, const Norm& norm, TensorId d_residual, TensorId d_out,
+                   bool accumulate_input) {
+  context.emitter.norm_backward({.rms = context.sizes.gated,
+                                 .d_x = at(d_residual),
+                                 .d_weight = context.gradients.view(norm.unit, norm.weight),
+                                 .d_bias = context.gradients.view(norm.unit, norm.bias),
+                                 .d_out = at(d_out),
+                                 .input = at(norm.input),
+                                 .mean = at(norm.mean),
+                                 .rstd = at(norm.rstd),
+                                 .weight = context.parameters.view(norm.unit, norm.weight),
+                                 .workspace = {},
+                                 .rows = context.sizes.rows,
+                                 .accumulate_input = accumulate_input,
+                                 .accumulate_weights = context.gradients.accumulate()});
+  context.emitter.release(norm.mean);
+  context.emitter.release(norm.rstd);
+}
+
+}  // namespace dstune::plan

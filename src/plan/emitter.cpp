@@ -1,0 +1,152 @@
+#include "emitter.hpp"
+
+#include <algorithm>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::plan {
+namespace {
+
+bool same_shape(const op::Matmul& left, const op::Matmul& right) {
+  return left.m == right.m && left.n == right.n && left.k == right.k &&
+         left.transpose_a == right.transpose_a && left.transpose_b == right.transpose_b &&
+         left.accumulate == right.accumulate &&
+         static_cast<bool>(left.bias) == static_cast<bool>(right.bias);
+}
+
+}  // namespace
+
+Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
+    : plan_(plan),
+      workspaces_(workspaces),
+      type_(plan.config.precision == Precision::bf16 ? DType::bf16 : DType::f32),
+      attention_bytes_(workspaces.attention(plan.config.micro_batch, plan.config.sequence_length,
+                                            plan.model, type_)) {}
+
+void Emitter::book(const PlannedTensor& tensor) {
+  live_[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
+  live_bytes_ += tensor.booked_bytes;
+  if (live_bytes_ > plan_.memory.peak_live_bytes) {
+    plan_.memory.peak_live_bytes = live_bytes_;
+    plan_.memory.categories_at_peak = live_;
+  }
+}
+
+TensorId Emitter::place(const char* name, int layer, Category category, DType type,
+                        std::int64_t elements) {
+  require(elements > 0, "a tensor holds something");
+  const std::int64_t bytes = elements * size_bytes(type);
+  const std::int64_t booked =
+      (bytes + tensor_alignment_bytes - 1) / tensor_alignment_bytes * tensor_alignment_bytes;
+  plan_.tensors.push_back(
+      {name, layer, category, type, elements, booked, arena_.acquire(booked), false});
+  book(plan_.tensors.back());
+  return static_cast<TensorId>(plan_.tensors.size()) - 1;
+}
+
+TensorId Emitter::persistent(const char* name, Category category, DType type,
+                             std::int64_t elements) {
+  const TensorId tensor = place(name, -1, category, type, elements);
+  plan_.tensors.back().persistent = true;
+  persistent_bytes_ = arena_.top_bytes();
+  return tensor;
+}
+
+void Emitter::write_initialize() {
+  steps_ = &plan_.initialize;
+}
+
+void Emitter::begin_segment(Segment::Kind kind, std::int64_t repeat) {
+  const std::size_t expected = plan_.cycle.empty() ? 0 : plan_.cycle.back().steps.size();
+  plan_.cycle.push_back({kind, repeat, {}});
+  steps_ = &plan_.cycle.back().steps;
+  if (kind != Segment::Kind::update) steps_->reserve(expected + 64);
+  events_ = 0;
+}
+
+void Emitter::end_segment() {
+  require(arena_.top_bytes() == persistent_bytes_, "a segment releases what it acquires");
+  plan_.num_events = std::max(plan_.num_events, events_);
+}
+
+void Emitter::finish() {
+  plan_.memory.arena_bytes = arena_.highest_bytes();
+}
+
+TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,
+                          std::int64_t elements) {
+  const TensorId tensor = place(name, layer, category, type, elements);
+  emit(op::Acquire{tensor});
+  return tensor;
+}
+
+void Emitter::release(TensorId id) {
+  if (id == no_tensor) return;
+  const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+  arena_.release(tensor.offset_bytes, tensor.booked_bytes);
+  live_[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
+  live_bytes_ -= tensor.booked_bytes;
+  emit(op::Release{id});
+}
+
+TensorId Emitter::workspace(std::int64_t bytes) {
+  if (bytes == 0) return no_tensor;
+  return acquire("workspace", -1, Category::workspace, DType::f32, (bytes + 3) / 4);
+}
+
+std::int64_t Emitter::matmul_bytes(const op::Matmul& operation) {
+  for (const auto& [shape, bytes] : matmuls_) {
+    if (same_shape(shape, operation)) return bytes;
+  }
+  return matmuls_.emplace_back(operation, workspaces_.matmul(operation, type_, type_)).second;
+}
+
+std::int64_t Emitter::norm_bytes(std::int64_t width) {
+  for (const auto& [known, bytes] : norms_) {
+    if (known == width) return bytes;
+  }
+  return norms_.emplace_back(width, workspaces_.norm(width)).second;
+}
+
+void Emitter::matmul(op::Matmul operation) {
+  const TensorId scratch = workspace(matmul_bytes(operation));
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
+void Emitter::norm_backward(op::NormBackward operation) {
+  const TensorId scratch = workspace(norm_bytes(plan_.model.hidden_size));
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
+void Emitter::bias_backward(op::BiasBackward operation) {
+  const TensorId scratch = workspace(norm_bytes(operation.width));
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
+void Emitter::attention_forward(op::AttentionForward operation) {
+  const TensorId scratch = workspace(attention_bytes_);
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
+void Emitter::attention_backward(op::AttentionBackward operation) {
+  const TensorId scratch = workspace(attention_bytes_);
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
+int Emitter::record(Stream stream) {
+  const int event = events_++;
+  emit(op::Record{event}, stream);
+  return event;
+}
+
+}  // namespace dstune::plan

@@ -1,0 +1,76 @@
+#pragma once
+/// Writes a plan down: steps, tensors with their places, the memory figures, workspaces, events.
+
+#include <utility>
+#include <vector>
+
+#include "arena_simulation.hpp"
+#include "dstune/plan/step_plan.hpp"
+
+namespace dstune::plan {
+
+/// The element at `offset` of a tensor; no view of no tensor.
+[[nodiscard]] inline View at(TensorId tensor, std::int64_t offset = 0) {
+  return {tensor, offset};
+}
+[[nodiscard]] inline View moved(View view, std::int64_t elements) {
+  return {view.tensor, view.offset_elements + elements};
+}
+
+class Emitter {
+ public:
+  Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
+
+  /// Before the first segment only.
+  TensorId persistent(const char* name, Category category, DType type, std::int64_t elements);
+  void write_initialize();
+  void begin_segment(Segment::Kind kind, std::int64_t repeat);
+  void end_segment();
+  /// Writes the figures of the arena.
+  void finish();
+
+  TensorId acquire(const char* name, int layer, Category category, DType type,
+                   std::int64_t elements);
+  /// Nothing where there is no tensor.
+  void release(TensorId tensor);
+
+  template <class Op>
+  void emit(Op operation, Stream stream = Stream::compute) {
+    steps_->push_back(Step{stream, Operation{std::move(operation)}});
+  }
+  /// With the workspace that it needs, taken around it. (All on the compute stream.)
+  void matmul(op::Matmul operation);
+  void norm_backward(op::NormBackward operation);
+  void bias_backward(op::BiasBackward operation);
+  void attention_forward(op::AttentionForward operation);
+  void attention_backward(op::AttentionBackward operation);
+
+  /// A new event, reached when what the stream was given so far is done.
+  int record(Stream stream);
+  void wait(Stream stream, int event) { emit(op::Wait{event}, stream); }
+
+  [[nodiscard]] DType type() const { return type_; }
+
+ private:
+  TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements);
+  TensorId workspace(std::int64_t bytes);
+  std::int64_t matmul_bytes(const op::Matmul& operation);
+  std::int64_t norm_bytes(std::int64_t width);
+  void book(const PlannedTensor& tensor);
+
+  StepPlan& plan_;
+  const WorkspaceSizes& workspaces_;
+  DType type_;
+  std::int64_t attention_bytes_;
+  std::vector<std::pair<op::Matmul, std::int64_t>> matmuls_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> norms_;
+
+  std::vector<Step>* steps_ = nullptr;
+  ArenaSimulation arena_{0};
+  std::int64_t persistent_bytes_ = 0;
+  std::array<std::int64_t, num_categories> live_{};
+  std::int64_t live_bytes_ = 0;
+  int events_ = 0;
+};
+
+}  // namespace dstune::plan

@@ -1,0 +1,116 @@
+#include "layout.hpp"
+
+#include <algorithm>
+
+namespace dstune::plan {
+namespace {
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+void fill(Emitter& emitter, TensorId tensor, std::int64_t offset, std::int64_t count, float value) {
+  if (count > 0) emitter.emit(op::Fill{at(tensor, offset), value, count});
+}
+
+/// Elements [first, first + count) of a parameter to `offset` of the parameter tensor.
+void emit_initial_values(Emitter& emitter, TensorId tensor, std::int64_t offset,
+                         const Parameter& parameter, int index, std::int64_t first,
+                         std::int64_t count) {
+  if (count == 0) return;
+  if (parameter.initial == InitialValue::normal) {
+    emitter.emit(
+        op::FillNormal{at(tensor, offset), index, first, count, parameter.standard_deviation});
+  } else {
+    fill(emitter, tensor, offset, count, parameter.initial == InitialValue::one ? 1.0F : 0.0F);
+  }
+}
+
+}  // namespace
+
+Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank)
+    : table_(&table),
+      stage_(group_size == 1 ? 0 : zero_stage),
+      group_size_(group_size),
+      group_rank_(group_rank),
+      resident_(table.total_elements()),
+      own_(resident_) {
+  if (stage_ == 1 || stage_ == 2) {
+    // DeepSpeed aligns partitions of 16-bit parameters to 4 bytes.
+    resident_ = round_up(resident_, 2 * std::int64_t{group_size});
+    own_ = resident_ / group_size;
+  }
+  if (stage_ == 3) {
+    shard_offset_.reserve(table.all().size() + 1);
+    std::int64_t offset = 0;
+    for (const Parameter& parameter : table.all()) {
+      shard_offset_.push_back(offset);
+      offset += (parameter.elements() + group_size - 1) / group_size;
+    }
+    shard_offset_.push_back(offset);
+    resident_ = own_ = offset;
+  }
+}
+
+std::vector<op::Reshard::Piece> Layout::pieces(int first, int last, int slab_first,
+                                               int shards_first) const {
+  std::vector<op::Reshard::Piece> result;
+  result.reserve(static_cast<std::size_t>(last - first));
+  for (int index = first; index < last; ++index) {
+    const Parameter& whole = parameter(index);
+    result.push_back({whole.offset - parameter(slab_first).offset, whole.elements(),
+                      shard_offset(index) - shard_offset(shards_first), shard_elements(index)});
+  }
+  return result;
+}
+
+PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout) {
+  const DType type = emitter.type();
+  const std::int64_t own = layout.own_elements();
+  PersistentTensors tensors;
+  tensors.parameters =
+      emitter.persistent("parameters", Category::parameters, type, layout.resident_elements());
+  if (layout.stage() <= 1) {
+    tensors.gradients =
+        emitter.persistent("gradients", Category::gradients, type, layout.table().total_elements());
+  }
+  if (layout.stage() >= 1)
+    tensors.own_gradients = emitter.persistent("own gradients", Category::gradients, type, own);
+  if (type != DType::f32)
+    tensors.master = emitter.persistent("master", Category::optimizer, DType::f32, own);
+  tensors.m = emitter.persistent("m", Category::optimizer, DType::f32, own);
+  tensors.v = emitter.persistent("v", Category::optimizer, DType::f32, own);
+  return tensors;
+}
+
+void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors) {
+  emitter.write_initialize();
+  for (int index = 0; index < layout.num_parameters(); ++index) {
+    const Parameter& parameter = layout.parameter(index);
+    if (layout.stage() < 3) {
+      emit_initial_values(emitter, tensors.parameters, parameter.offset, parameter, index, 0,
+                          parameter.elements());
+      continue;
+    }
+    const std::int64_t shard = layout.shard_elements(index);
+    const std::int64_t first = std::min(shard * layout.group_rank(), parameter.elements());
+    const std::int64_t count = std::min(shard, parameter.elements() - first);
+    const std::int64_t offset = layout.shard_offset(index);
+    emit_initial_values(emitter, tensors.parameters, offset, parameter, index, first, count);
+    fill(emitter, tensors.parameters, offset + count, shard - count, 0.0F);
+  }
+  if (layout.stage() < 3) {
+    const std::int64_t total = layout.table().total_elements();
+    fill(emitter, tensors.parameters, total, layout.resident_elements() - total, 0.0F);
+  }
+  const std::int64_t own = layout.own_elements();
+  // No reduction writes the padding of the own gradients, but the update reads it.
+  if (tensors.own_gradients != no_tensor) fill(emitter, tensors.own_gradients, 0, own, 0.0F);
+  if (tensors.master != no_tensor) {
+    emitter.emit(op::Convert{at(tensors.master), at(tensors.parameters, layout.own_offset()), own});
+  }
+  fill(emitter, tensors.m, 0, own, 0.0F);
+  fill(emitter, tensors.v, 0, own, 0.0F);
+}
+
+}  // namespace dstune::plan

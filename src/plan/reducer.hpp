@@ -1,0 +1,65 @@
+#pragma once
+/// Averages gradients over the group in buckets and keeps the own part: stages 1 to 3.
+
+#include <vector>
+
+#include "bucket_ranges.hpp"
+
+namespace dstune::plan {
+
+class Reducer {
+ public:
+  Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+          TensorId own_gradients);
+
+  /// One pass over all gradients; `overwrite` the own part, or add to it.
+  void begin(bool overwrite);
+  /// A unit's gradients are computed: they begin at `source`, in flat order. Units arrive from the
+  /// last to the first. `slab` is released as soon as nothing reads it any more.
+  void arrive(int unit, View source, TensorId slab);
+  /// All units have arrived: compute goes on after the last reduction.
+  void finish();
+
+ private:
+  /// Arrived parameters [first, last) of the current bucket, in the slab that begins with
+  /// parameter `slab_first` at `source`.
+  struct Arrived {
+    int first, last, slab_first;
+    View source;
+    std::size_t slab;
+  };
+  struct Slab {
+    TensorId tensor;
+    int readers;
+  };
+
+  [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;
+  void copy(const Arrived& arrived, const BucketRange& range, TensorId bucket);
+  void flush(const BucketRange& range);
+  void reduce(const BucketRange& range, View data, TensorId scattered, Stream stream);
+  void reduce_scattered(const BucketRange& range, View data, TensorId scattered, Stream stream);
+  void take(View own, View averaged, std::int64_t count, Stream stream);
+  void drop(std::size_t slab);
+  void wait_for_reduction();
+
+  Emitter& emitter_;
+  const Layout& layout_;
+  const TrainingConfig& config_;
+  TensorId own_gradients_;
+  std::vector<BucketRange> ranges_;
+  std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
+  int num_buckets_ = 0;
+
+  bool overwrite_ = true;
+  std::size_t next_ = 0;  // the range that is filling
+  std::vector<TensorId> buckets_;
+  std::size_t filling_ = 0;
+  std::vector<Slab> slabs_;
+  std::vector<Arrived> uncopied_;
+  // What the reduction on the other stream still uses, and the event of its end.
+  int reduction_ = -1;
+  std::vector<TensorId> used_tensors_;
+  std::vector<std::size_t> used_slabs_;
+};
+
+}  // namespace dstune::plan

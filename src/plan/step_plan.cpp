@@ -1,0 +1,89 @@
+#include "dstune/plan/step_plan.hpp"
+
+#include "dstune/base/error.hpp"
+#include "micro_step.hpp"
+#include "update.hpp"
+
+namespace dstune {
+namespace {
+
+void check(const ModelSpec& model, const TrainingConfig& config, int group_size, int group_rank) {
+  require(group_size >= 1 && group_rank >= 0 && group_rank < group_size,
+          "the rank is one of the group's");
+  require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
+  require(config.micro_batch >= 1 && config.accumulation_steps >= 1 && config.sequence_length >= 1,
+          "batch sizes and sequence length are positive");
+  require(config.reduce_bucket_size >= 1, "a bucket holds something");
+  require(model.family != ModelFamily::gpt2 || config.sequence_length <= model.max_positions,
+          "the sequence is no longer than the model's table of positions");
+  require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
+}
+
+void emit_cycle(plan::Emitter& emitter, const plan::Context& context) {
+  using enum Segment::Kind;
+  const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
+    emitter.begin_segment(kind, repeat);
+    plan::emit_micro_step(context, micro);
+    emitter.end_segment();
+  };
+  const std::int64_t steps = context.config.accumulation_steps;
+  if (steps == 1) {
+    segment(only_micro, 1, {true, true});
+    return;
+  }
+  segment(first_micro, 1, {true, false});
+  if (steps > 2) segment(middle_micro, steps - 2, {false, false});
+  segment(last_micro, 1, {false, true});
+}
+
+}  // namespace
+
+std::string_view to_text(Category category) {
+  switch (category) {
+    case Category::parameters:
+      return "parameters";
+    case Category::gradients:
+      return "gradients";
+    case Category::optimizer:
+      return "optimizer";
+    case Category::activations:
+      return "activations";
+    case Category::buckets:
+      return "buckets";
+    case Category::gathered:
+      return "gathered";
+    case Category::workspace:
+      return "workspace";
+    case Category::staging:
+      return "staging";
+  }
+  throw LogicError("unknown category");
+}
+
+StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                         int group_rank, const WorkspaceSizes& workspaces) {
+  check(model, config, group_size, group_rank);
+  StepPlan result;
+  result.model = model;
+  result.config = config;
+  result.group_size = group_size;
+  result.group_rank = group_rank;
+
+  const ParameterTable table(model);
+  const plan::Layout layout(table, config.zero_stage, group_size, group_rank);
+  plan::Emitter emitter(result, workspaces);
+  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(emitter, layout);
+  plan::emit_initialize(emitter, layout, tensors);
+
+  plan::ParameterSource parameters(emitter, layout, tensors.parameters);
+  plan::GradientSink gradients(emitter, layout, config, tensors);
+  emit_cycle(emitter,
+             {emitter, parameters, gradients, model, config, plan::sizes_of(model, config)});
+  emitter.begin_segment(Segment::Kind::update, 1);
+  plan::emit_update(emitter, layout, tensors, config);
+  emitter.end_segment();
+  emitter.finish();
+  return result;
+}
+
+}  // namespace dstune

@@ -1,0 +1,44 @@
+#include "update.hpp"
+
+#include <algorithm>
+
+namespace dstune::plan {
+namespace {
+
+void emit_stage0_reduction(Emitter& emitter, TensorId gradients, std::int64_t elements) {
+  // DeepSpeed books it as the end of backward.
+  emitter.emit(op::Mark{Phase::backward});
+  for (std::int64_t first = 0; first < elements; first += stage0_chunk_elements) {
+    emitter.emit(op::AllReduceAverage{at(gradients, first),
+                                      std::min(stage0_chunk_elements, elements - first)});
+  }
+}
+
+}  // namespace
+
+void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                 const TrainingConfig& config) {
+  const std::int64_t own = layout.own_elements();
+  if (layout.stage() == 0 && layout.group_size() > 1)
+    emit_stage0_reduction(emitter, tensors.gradients, own);
+  emitter.emit(op::Mark{Phase::update});
+  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * config.sequence_length});
+
+  const View gradient = at(layout.stage() == 0 ? tensors.gradients : tensors.own_gradients);
+  if (config.gradient_clipping > 0) {
+    emitter.emit(op::AccumulateSquares{gradient, own});
+    emitter.emit(op::ClipFactor{config.gradient_clipping, layout.stage() > 0});
+  }
+  const View own_parameters = at(tensors.parameters, layout.own_offset());
+  const bool has_master = tensors.master != no_tensor;
+  emitter.emit(op::Adam{.master = has_master ? at(tensors.master) : own_parameters,
+                        .m = at(tensors.m),
+                        .v = at(tensors.v),
+                        .gradient = gradient,
+                        .model = has_master ? own_parameters : View{},
+                        .count = own});
+  if (layout.stage() == 1 || layout.stage() == 2)
+    emitter.emit(op::AllGather{at(tensors.parameters), own_parameters, own});
+}
+
+}  // namespace dstune::plan
