@@ -39,6 +39,7 @@ struct Machine {
 struct JobSpec {
   std::shared_ptr<const json::Document> document;  ///< space.json
   std::string folder;                              ///< its folder: relative paths start here
+  json::Value ds_config;  ///< DeepSpeed's part of it with its lists, $VARIABLES replaced
   ModelSpec model;
   TuningOptions tuning;
   WorkloadSpec workload;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
@@ -15,12 +16,29 @@
 
 namespace dstune {
 
-/// One dimension: a place in the DeepSpeed config and its candidates.
+/// One dimension: a place in the DeepSpeed config and its candidates, at least one.
 struct Dimension {
-  std::string
-      pointer;  ///< JSON pointer in the DeepSpeed config; "" for the group's shape and recompute
+  enum class Kind { knob, train_batch_size, micro_batch, accumulation_steps, shape, recompute };
+  Kind kind = Kind::knob;
+  /// JSON pointer in the DeepSpeed config; "" for the group's shape and recompute.
+  std::string pointer;
+  /// null for a batch size that is derived. Shapes are {num_gpus, num_nodes}, recompute is its
+  /// word.
   std::vector<json::Value> candidates;
+  std::vector<std::string> origins;  ///< JSON pointer of each candidate in the document
 };
+
+/// Dimensions of a job in the order in which they vary, slowest first.
+struct Expansion {
+  std::vector<Dimension> dimensions;
+  json::Value base;  ///< the DeepSpeed config with each dimension's first candidate
+  bool is_micro_batch_searched = false;  ///< its candidates are ours, not the user's
+};
+
+/// Finds the dimensions and checks every candidate by itself: a problem that a value has in every
+/// member tried with it is the input's; what DeepSpeed refuses only in combination is left to the
+/// members. Adds problems with the place of the candidate.
+Expansion expand(const JobSpec& job, json::Problems& problems);
 
 /// A member before anybody asked whether it fits.
 struct Member {
@@ -33,11 +51,11 @@ struct Member {
 
 class SearchSpace {
  public:
-  /// Throws InputError: every candidate of every knob that is not valid (with its place), spaces in
-  /// which no member satisfies train_batch_size, combinations that DeepSpeed refuses.
+  /// `job` outlives it. Throws InputError with what expand() finds; read_job() has thrown it
+  /// before.
   explicit SearchSpace(const JobSpec& job);
 
-  [[nodiscard]] const std::vector<Dimension>& dimensions() const { return dimensions_; }
+  [[nodiscard]] const std::vector<Dimension>& dimensions() const { return expansion_.dimensions; }
   /// How many members the product has. 0 never happens.
   [[nodiscard]] std::uint64_t size() const;
 
@@ -54,16 +72,38 @@ class SearchSpace {
   [[nodiscard]] std::vector<Member> members() const;
 
  private:
-  struct Seen {
-    std::unordered_map<std::string, std::string>
-        by_effect;  ///< what runs → the first member's name
-    std::unordered_map<std::string, int> chains;
-    std::unordered_map<std::string, int> names;
+  /// What the knobs of a member say, whatever its batch sizes, shape and recompute.
+  struct Knobs {
+    TrainingConfig config;
+    std::string refusal;  ///< why DeepSpeed refuses the combination
   };
+  struct Effect {
+    TrainingConfig config;
+    GroupShape shape;
+    std::string name;  ///< of the first member that runs so
+  };
+  struct Seen {
+    std::unordered_map<std::uint64_t, Knobs> knobs;                  ///< by the knobs' number
+    std::unordered_map<std::size_t, std::vector<Effect>> by_effect;  ///< what runs, hashed
+    std::unordered_map<std::uint64_t, int> chains;
+    std::unordered_set<std::string> names;
+  };
+  using Indices = std::vector<std::size_t>;
+
   [[nodiscard]] Member member(std::uint64_t number, Seen& seen) const;
+  [[nodiscard]] Indices decode(std::uint64_t number) const;
+  [[nodiscard]] const Knobs& knobs_of(const Indices& indices, const json::Value& ds_config,
+                                      Seen& seen) const;
+  void decide_batch(const Indices& indices, Member& member) const;
+  [[nodiscard]] std::string name_of(const Experiment& experiment, Seen& seen) const;
+  void prune_twin(Member& member, Seen& seen) const;
 
   const JobSpec* job_;
-  std::vector<Dimension> dimensions_;
+  Expansion expansion_;
+  std::vector<json::Value::json_pointer> places_;  ///< of the dimensions
+  std::vector<std::uint64_t> strides_;             ///< how far one step of a dimension goes
+  std::vector<std::string> name_keys_;  ///< last parts of what differs beside batch, stage
+  bool has_short_names_ = true;
 };
 
 /// DeepSpeed's canonical name of a configuration (facts in docs/space.md): walks `config` in
@@ -72,8 +112,8 @@ class SearchSpace {
 std::string canonical_name(const json::Value& config, const std::vector<std::string>& keys,
                            const std::string& prefix, bool omit_values);
 
-/// The batch triple by DeepSpeed's rules: absent values are derived. Throws InputError-free:
-/// returns nothing where DeepSpeed asserts, with its words in `why`.
+/// The batch triple by DeepSpeed's rules: absent values are derived. Nothing where DeepSpeed
+/// asserts, with the reason in `why`.
 struct BatchTriple {
   std::int64_t train_batch_size, micro_batch, accumulation_steps;
 };
