@@ -66,8 +66,8 @@ struct Reader {
   void operator()(const char* name, int& member) const {
     using Limits = std::numeric_limits<int>;
     if (const auto found = node.find(name))
-      member = static_cast<int>(
-          found->integer(problems, Limits::min(), Limits::max()).value_or(member));
+      member =
+          static_cast<int>(found->integer(problems, Limits::min(), Limits::max()).value_or(member));
   }
   void operator()(const char* name, double& member) const {
     if (const auto found = node.find(name)) member = found->number(problems).value_or(member);
