@@ -3,6 +3,8 @@
 #include <cctype>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "dstune/report/launch_line.hpp"
 
 namespace dstune {
@@ -94,15 +96,15 @@ std::string quoted_for(const std::string& value, Quote quote) {
       return escaped(value);
     case Quote::single_quotes:
       // Leaves the quotation, says the word, and takes the quotation up again.
-      return "'" + shell_quote(value) + "'";
+      return fmt::format("'{}'", shell_quote(value));
   }
   return value;
 }
 
 /// How many characters `$name` or `${name}` takes here, 0 where it is not here.
 std::size_t variable_length(std::string_view rest, const std::string& name) {
-  if (rest.starts_with("${" + name + "}")) return name.size() + 3;
-  if (!rest.starts_with("$" + name)) return 0;
+  if (rest.starts_with(fmt::format("${{{}}}", name))) return name.size() + 3;
+  if (!rest.starts_with(fmt::format("${}", name))) return 0;
   const std::size_t length = name.size() + 1;
   if (length < rest.size()) {
     const char next = rest[length];
