@@ -35,12 +35,8 @@ json::Value planned(const PlannedExperiment& planned) {
 json::Value started(const std::string& key, const std::string& name, int attempt,
                     const std::vector<int>& world_ranks,
                     std::chrono::system_clock::time_point time) {
-  return {{"kind", "started"},
-          {"time", format_time(time)},
-          {"key", key},
-          {"name", name},
-          {"attempt", attempt},
-          {"world_ranks", world_ranks}};
+  return {{"kind", "started"}, {"time", format_time(time)}, {"key", key},
+          {"name", name},      {"attempt", attempt},        {"world_ranks", world_ranks}};
 }
 
 json::Value finished(const std::string& key, const Record& record) {

@@ -64,7 +64,8 @@ InputError damaged(const std::string& path, int line, const std::string& what) {
 std::uint32_t crc32(std::string_view bytes) {
   std::uint32_t remainder = 0xFFFFFFFF;
   for (const char byte : bytes)
-    remainder = (remainder >> 8) ^ crc32_table[(remainder ^ static_cast<unsigned char>(byte)) & 0xFF];
+    remainder =
+        (remainder >> 8) ^ crc32_table[(remainder ^ static_cast<unsigned char>(byte)) & 0xFF];
   return ~remainder;
 }
 
@@ -99,8 +100,8 @@ void Journal::add(const json::Value& event) {
 
 void Journal::commit() {
   if (pending_.empty()) return;
-  // After a write or sync that failed nobody knows what is on the disk; another line behind it could
-  // turn a torn tail into damage.
+  // After a write or sync that failed nobody knows what is on the disk; another line behind it
+  // could turn a torn tail into damage.
   if (has_failed_) throw IoError("can not write " + path_ + ": an earlier write to it failed");
   has_failed_ = true;
   file_.append(pending_);

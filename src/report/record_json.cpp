@@ -1,5 +1,6 @@
 #include "record_json.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -66,8 +67,8 @@ struct Reader {
   void operator()(const char* name, int& member) const {
     using Limits = std::numeric_limits<int>;
     if (const auto found = node.find(name))
-      member = static_cast<int>(
-          found->integer(problems, Limits::min(), Limits::max()).value_or(member));
+      member =
+          static_cast<int>(found->integer(problems, Limits::min(), Limits::max()).value_or(member));
   }
   void operator()(const char* name, double& member) const {
     if (const auto found = node.find(name)) member = found->number(problems).value_or(member);
@@ -126,6 +127,23 @@ Prediction prediction_from_json(const json::Node& node, json::Problems& problems
   return predicted;
 }
 
+/// Whatever a clock said or a failure left half done, the journal must be readable: an amount that
+/// is negative or no number is 0.
+Measurement readable(Measurement measurement) {
+  const auto mend = [](double& amount) {
+    if (!std::isfinite(amount) || amount < 0) amount = 0;
+  };
+  for (double& seconds : measurement.step_times_s) mend(seconds);
+  for (auto& [phase, seconds] : measurement.overhead_s) mend(seconds);
+  mend(measurement.forward_s);
+  mend(measurement.backward_s);
+  mend(measurement.update_s);
+  mend(measurement.flops_per_step);
+  measurement.warmup_steps =
+      std::clamp(measurement.warmup_steps, 0, static_cast<int>(measurement.step_times_s.size()));
+  return measurement;
+}
+
 }  // namespace
 
 json::Value finite_or_null(double number) {
@@ -151,7 +169,7 @@ json::Value to_json(const Record& record) {
           {"ds_config", experiment.ds_config},
           {"config", std::move(config)},
           {"predicted", std::move(predicted)},
-          {"measurement", to_json(record.measurement)},
+          {"measurement", to_json(readable(record.measurement))},
           {"started_at", format_time(record.started_at)},
           {"finished_at", format_time(record.finished_at)}};
 }

@@ -23,14 +23,12 @@ std::string record_key(const json::Value& identity);
 /// What is written to the journal: an object with its `kind` (docs/files.md). Times are UTC.
 namespace event {
 /// `job`, an object: version, fingerprint, command, … beside kind and time.
-json::Value job_started(
-    const json::Value& job,
-    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+json::Value job_started(const json::Value& job, std::chrono::system_clock::time_point time =
+                                                    std::chrono::system_clock::now());
 json::Value planned(const PlannedExperiment& planned);  ///< for infeasible and pruned members
-json::Value started(
-    const std::string& key, const std::string& name, int attempt,
-    const std::vector<int>& world_ranks,
-    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+json::Value started(const std::string& key, const std::string& name, int attempt,
+                    const std::vector<int>& world_ranks,
+                    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 json::Value finished(const std::string& key, const Record& record);
 json::Value job_finished(
     int exit_code, const std::string& reason,

@@ -1,9 +1,14 @@
 #pragma once
-/// Every file of the results and experiments folders (design 2). All writing is here. Local.
-/// Throws IoError.
+/// Every file of the results and experiments folders; docs/files.md has each with its fields. All
+/// writing is here, and all of it is atomic: a reader, and a full disk, find the old file or the
+/// new one. Local. Throws IoError.
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/error.hpp"
@@ -39,25 +44,30 @@ class ResultsFolder {
   [[nodiscard]] std::string journal_path() const;
   [[nodiscard]] const std::string& path() const { return results_dir_; }
 
-  /// Deletes what a dstune-mpi wrote here before, and nothing else.
+  /// Deletes what a dstune-mpi wrote here before, and nothing else: its files, and the experiments
+  /// that the journal or a marked exp.json names. What else lies in an experiment's folder stays,
+  /// and so does the folder then. A damaged journal is no hindrance.
   void delete_previous();
 
   /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; at
-  /// dispatch.
+  /// dispatch. Renamed into place but not synced: what must survive a crash is in the journal.
   void write_experiment(const Experiment& experiment);
-  /// <name>/metrics.json; once, at the end of the experiment.
-  void write_metrics(const Record& record);
-  /// ds_config_optimal.json, optimal.json, cmd_optimal.txt; at each improvement.
+  /// <name>/metrics.json; once, at the end of the experiment. Not synced, likewise. `metric`: the
+  /// one that ci_low and ci_high belong to.
+  void write_metrics(const Record& record, Metric metric = Metric::throughput);
+  /// ds_config_optimal.json, optimal.json, cmd_optimal.txt; at each improvement. Synced.
   void write_optimal(const Record& best, const Report& report,
                      const std::optional<std::string>& training_command,
                      const std::vector<std::pair<std::string, std::string>>& arg_mappings);
-  /// summary.txt and results.csv.
+  /// summary.txt and results.csv. Synced.
   void write_summary(const Report& report);
   void write_environment(const json::Value& environment);
-  /// Last of all.
+  /// Last of all. Synced.
   void write_exit_status(ExitCode code, const std::string& reason);
 
  private:
+  [[nodiscard]] std::string file(std::string_view name) const;
+
   std::string results_dir_;
   std::string exps_dir_;
 };

@@ -1,0 +1,231 @@
+#include "dstune/report/history.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "dstune/report/hash128.hpp"
+#include "samples.hpp"
+
+namespace dstune {
+
+namespace {
+
+JournalContent journal_of(const std::vector<json::Value>& events) {
+  JournalContent content;
+  for (const json::Value& event : events)
+    content.events.push_back({static_cast<int>(content.events.size()) + 1, event});
+  return content;
+}
+
+History history_of(const std::vector<json::Value>& events) {
+  return understand(journal_of(events), "journal.jsonl");
+}
+
+const json::Value start_job = event::job_started({{"version", "1"}});
+const json::Value end_job = event::job_finished(0, "done");
+
+json::Value start(const std::string& key) {
+  return event::started(key, "name-" + key, 1, {0, 1});
+}
+json::Value finish(const std::string& key) {
+  return event::finished(key, test::sample_record("name-" + key));
+}
+
+TEST(Hash128Test, MatchesPublishedVectors) {
+  EXPECT_EQ(hash128(""), "00000000000000000000000000000000");
+  EXPECT_EQ(hash128("hello"), "cbd8a7b341bd9b025b1e906a48ae1d19");
+  EXPECT_EQ(hash128("hello, world"), "342fac623a5ebc8e4cdcbc079642414d");
+  EXPECT_EQ(hash128("19 Jan 2038 at 3:14:07 AM"), "b89e5988b737affc664fc2950231b2cb");
+  EXPECT_EQ(hash128("The quick brown fox jumps over the lazy dog."),
+            "cd99481f9ee902c9695da1a38987b6e7");
+}
+
+TEST(RecordKeyTest, EqualValuesHaveEqualKeys) {
+  const auto key = [](const char* text) { return record_key(json::Value::parse(text)); };
+  EXPECT_EQ(key(R"({"a": 1, "b": {"c": [1, 2], "d": null}})"),
+            key(R"({"b": {"d": null, "c": [1, 2]}, "a": 1})"));
+  EXPECT_EQ(key("5e8"), key("500000000"));
+  EXPECT_EQ(key("-0.0"), key("0"));
+  EXPECT_EQ(key("-3.0"), key("-3"));
+  EXPECT_EQ(key("1e19"), key("10000000000000000000"));
+  EXPECT_EQ(record_key(json::Value(std::uint64_t{7})), record_key(json::Value(std::int64_t{7})));
+  EXPECT_EQ(key("1").size(), 32U);
+}
+
+TEST(RecordKeyTest, DifferentValuesHaveDifferentKeys) {
+  const char* values[] = {"1",         "2",           "-1",          "1.5",        "\"1\"",
+                          "true",      "false",       "null",        "[]",         "{}",
+                          "[1, 2]",    "[2, 1]",      "[[1], 2]",    "[1, [2]]",   R"(["a", "b"])",
+                          R"(["ab"])", R"({"a": 1})", R"({"b": 1})", R"(["a,b"])", R"({"a": {}})",
+                          "0",         "\"\"",        "1e300",       "[null]",     "4.7"};
+  std::map<std::string, std::string> seen;
+  for (const char* text : values) {
+    const auto [found, is_new] = seen.emplace(record_key(json::Value::parse(text)), text);
+    EXPECT_TRUE(is_new) << text << " and " << found->second;
+  }
+}
+
+TEST(HistoryTest, EmptyJournalHasNone) {
+  const History history = history_of({});
+  EXPECT_EQ(history.num_jobs, 0);
+  EXPECT_TRUE(history.finished.empty());
+  EXPECT_TRUE(history.deaths.empty());
+}
+
+TEST(HistoryTest, RecordComesBackWhole) {
+  Record record = test::sample_record("z1_gas2_tmbspg4");
+  record.attempt = 2;
+  record.predicted.throughput = 33.25;
+  const History history = history_of({start_job, event::finished("k", record)});
+  ASSERT_TRUE(history.finished.contains("k"));
+  const Record& back = history.finished.at("k");
+  EXPECT_EQ(back.experiment.name, record.experiment.name);
+  EXPECT_EQ(back.experiment.ds_config, record.experiment.ds_config);
+  EXPECT_EQ(back.experiment.shape, record.experiment.shape);
+  EXPECT_EQ(back.experiment.config, record.experiment.config);
+  EXPECT_EQ(back.predicted.throughput, record.predicted.throughput);
+  EXPECT_EQ(back.predicted.peak_memory_bytes, record.predicted.peak_memory_bytes);
+  EXPECT_EQ(back.predicted.target_memory_bytes, record.predicted.target_memory_bytes);
+  EXPECT_EQ(back.predicted.categories, record.predicted.categories);
+  EXPECT_EQ(back.attempt, 2);
+  EXPECT_EQ(back.started_at, record.started_at);
+  EXPECT_EQ(back.finished_at, record.finished_at);
+  EXPECT_EQ(metrics_json(back, Metric::throughput), metrics_json(record, Metric::throughput));
+}
+
+TEST(HistoryTest, WhatIsNoNumberDoesNotMakeTheJournalUnreadable) {
+  Record record = test::sample_record("a");
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  record.measurement.status = Status::failed;
+  record.measurement.losses = {10, nan, std::numeric_limits<double>::infinity()};
+  record.measurement.step_times_s = {1, nan};
+  record.measurement.warmup_steps = 3;
+  record.measurement.overhead_s = {{"build", -1e-9}, {"wait", nan}};
+  record.measurement.reason = "not UTF-8: \xff";
+  record.predicted.throughput = nan;
+  const std::string text =
+      event::finished("k", record).dump(-1, ' ', false, json::Value::error_handler_t::replace);
+  const History history = history_of({json::Value::parse(text)});
+  const Record& back = history.finished.at("k");
+  EXPECT_EQ(back.measurement.status, Status::failed);
+  ASSERT_EQ(back.measurement.losses.size(), 3U);
+  EXPECT_TRUE(std::isnan(back.measurement.losses[1]));
+  EXPECT_FALSE(back.predicted.throughput.has_value());
+}
+
+TEST(HistoryTest, LastFinishCounts) {
+  Record slow = test::sample_record("a", 2.0);
+  const History history =
+      history_of({start_job, finish("k"), event::finished("k", slow), finish("l")});
+  EXPECT_EQ(history.finished.size(), 2U);
+  EXPECT_DOUBLE_EQ(history.finished.at("k").measurement.step_times_s.back(), 2.0);
+}
+
+TEST(HistoryTest, RunningAtTheEndIsADeath) {
+  const History history = history_of({start_job, start("k"), start("l"), finish("l")});
+  EXPECT_EQ(history.num_jobs, 1);
+  EXPECT_EQ(history.deaths, (std::map<std::string, int>{{"k", 1}}));
+}
+
+TEST(HistoryTest, DeathsAddUpOverJobs) {
+  const History history = history_of({start_job, start("k"), start_job, start("k")});
+  EXPECT_EQ(history.num_jobs, 2);
+  EXPECT_EQ(history.deaths.at("k"), 2);
+}
+
+TEST(HistoryTest, TriedTwiceInOneJobIsOneDeath) {
+  const History history = history_of({start_job, start("k"), start("k")});
+  EXPECT_EQ(history.deaths.at("k"), 1);
+}
+
+TEST(HistoryTest, FinishClearsDeaths) {
+  const History history = history_of({start_job, start("k"), start_job, start("k"), finish("k")});
+  EXPECT_TRUE(history.deaths.empty());
+  EXPECT_TRUE(history.finished.contains("k"));
+}
+
+TEST(HistoryTest, StoppedOnPurposeIsNoDeath) {
+  const History history = history_of(
+      {start_job, start("k"), event::job_finished(75, "time limit"), start_job, end_job});
+  EXPECT_TRUE(history.deaths.empty());
+  EXPECT_EQ(history.num_jobs, 2);
+}
+
+TEST(HistoryTest, PlannedMembersAreNoResults) {
+  PlannedExperiment planned;
+  planned.experiment = test::sample_experiment("a");
+  planned.status = PlanStatus::infeasible;
+  planned.reason = "too large";
+  const json::Value value = event::planned(planned);
+  EXPECT_EQ(value["status"], "infeasible");
+  EXPECT_EQ(value["reason"], "too large");
+  EXPECT_EQ(value["ds_config"], planned.experiment.ds_config);
+  EXPECT_TRUE(history_of({start_job, value}).finished.empty());
+}
+
+TEST(HistoryTest, UnknownMembersOfAnEventAreIgnored) {
+  json::Value later = finish("k");
+  later["mood"] = "good";
+  later["config"]["new_knob"] = 7;
+  json::Value later_start = start("l");
+  later_start["node"] = 3;
+  EXPECT_TRUE(history_of({start_job, later, later_start}).finished.contains("k"));
+}
+
+TEST(HistoryTest, MembersThatEarlierReleasesLackKeepTheirDefault) {
+  json::Value earlier = finish("k");
+  earlier["config"].erase("gradient_clipping");
+  earlier.erase("predicted");
+  const History history = history_of({earlier});
+  EXPECT_DOUBLE_EQ(history.finished.at("k").experiment.config.gradient_clipping,
+                   TrainingConfig{}.gradient_clipping);
+}
+
+/// The problem that a bad second event is refused with.
+Problem refusal(const json::Value& bad) {
+  try {
+    history_of({start_job, bad, end_job});
+  } catch (const InputError& error) {
+    return error.problems().front();
+  }
+  return {};
+}
+
+TEST(HistoryTest, WhatIsNoneOfOursIsRefusedWithItsLine) {
+  json::Value wrong_type = finish("k");
+  wrong_type["attempt"] = "two";
+  json::Value wrong_measurement = finish("k");
+  wrong_measurement["measurement"]["status"] = "splendid";
+  json::Value wrong_word = finish("k");
+  wrong_word["config"]["recompute"] = "sometimes";
+  json::Value wrong_time = finish("k");
+  wrong_time["started_at"] = "yesterday";
+  json::Value no_measurement = finish("k");
+  no_measurement.erase("measurement");
+  const json::Value bad_events[] = {{{"kind", "raced"}}, json::Value::object(),
+                                    {{"kind", 3}},       {{"kind", "started"}, {"name", "a"}},
+                                    json::Value(7),      wrong_type,
+                                    wrong_measurement,   wrong_word,
+                                    wrong_time,          no_measurement};
+  for (const json::Value& bad : bad_events) {
+    const Problem problem = refusal(bad);
+    EXPECT_EQ(problem.file, "journal.jsonl") << bad;
+    EXPECT_EQ(problem.line, 2) << bad;
+    EXPECT_FALSE(problem.message.empty()) << bad;
+  }
+  EXPECT_EQ(refusal(wrong_type).pointer, "/attempt");
+  EXPECT_NE(refusal({{"kind", "raced"}}).message.find("\"raced\""), std::string::npos);
+}
+
+TEST(EventTest, JobsMembersStandBesideKindAndTime) {
+  const json::Value value =
+      event::job_started({{"version", "1.2"}}, *parse_time("2026-01-02T03:04:05.000006Z"));
+  EXPECT_EQ(value.dump(),
+            R"({"kind":"job_started","time":"2026-01-02T03:04:05.000006Z","version":"1.2"})");
+}
+
+}  // namespace
+
+}  // namespace dstune

@@ -1,0 +1,133 @@
+#include "dstune/report/launch_line.hpp"
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+
+namespace {
+
+const json::Value config = {
+    {"train_micro_batch_size_per_gpu", 4},
+    {"gradient_accumulation_steps", "auto"},
+    {"fp16", {{"enabled", false}}},
+    {"bf16", {{"enabled", true}}},
+    {"gradient_clipping", 0},
+    {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", nullptr}}}}},
+    {"zero_optimization", {{"stage", 2}, {"reduce_bucket_size", 5e8}}},
+    {"autotuning", {{"arg_mappings", {{"stage", "--nothing"}}}}}};
+
+using Mappings = std::vector<std::pair<std::string, std::string>>;
+
+std::string line(const std::string& command, const Mappings& mappings = {},
+                 const std::string& path = "/r/c.json") {
+  return launch_line(command, path, config, {4, 2}, mappings);
+}
+
+TEST(LaunchLineTest, PutsTheConfigurationInPlaceOfTheVariable) {
+  EXPECT_EQ(line("srun python t.py --deepspeed_config $CONFIG --x 1"),
+            "srun python t.py --deepspeed_config /r/c.json --x 1");
+  EXPECT_EQ(line("srun t --c=${CONFIG}"), "srun t --c=/r/c.json");
+  EXPECT_EQ(line("srun t $CONFIGURATION $CONFIG"), "srun t $CONFIGURATION /r/c.json");
+  EXPECT_EQ(line("srun t \\$CONFIG $CONFIG"), "srun t \\$CONFIG /r/c.json");
+}
+
+TEST(LaunchLineTest, QuotesThePathAsThePlaceNeedsIt) {
+  const std::string path = "/my $dir/it's \"c\".json";
+  EXPECT_EQ(line("srun t $CONFIG", {}, path), R"(srun t '/my $dir/it'\''s "c".json')");
+  EXPECT_EQ(line("srun t \"$CONFIG\"", {}, path), R"(srun t "/my \$dir/it's \"c\".json")");
+  EXPECT_EQ(line("srun t '$CONFIG'", {}, path), R"(srun t '''/my $dir/it'\''s "c".json''')");
+}
+
+TEST(LaunchLineTest, FindsTheConfigurationWithoutVariable) {
+  EXPECT_EQ(line("srun t --deepspeed_config old.json -x"),
+            "srun t --deepspeed_config /r/c.json -x");
+  EXPECT_EQ(line("srun t --deepspeed_config=old.json"), "srun t --deepspeed_config=/r/c.json");
+  EXPECT_EQ(line("srun t --deepspeed old.json"), "srun t --deepspeed /r/c.json");
+  EXPECT_EQ(line("srun t --deepspeed --x 1"),
+            "srun t --deepspeed --x 1 --deepspeed_config /r/c.json");
+  EXPECT_EQ(line("srun t"), "srun t --deepspeed_config /r/c.json");
+}
+
+TEST(LaunchLineTest, StartsAScriptWithDeepSpeedOnTheGroupsShape) {
+  EXPECT_EQ(line("train.py --data /data --deepspeed_config $CONFIG"),
+            "deepspeed --num_nodes 2 --num_gpus 4 train.py --data /data --deepspeed_config "
+            "/r/c.json");
+  EXPECT_EQ(line("A=1 train.py $CONFIG"),
+            "A=1 deepspeed --num_nodes 2 --num_gpus 4 train.py /r/c.json");
+  EXPECT_EQ(line("/opt/bin/deepspeed --hostfile h train.py $CONFIG"),
+            "/opt/bin/deepspeed --num_nodes 2 --num_gpus 4 --hostfile h train.py /r/c.json");
+  EXPECT_EQ(line("deepspeed --num_gpus=8 train.py $CONFIG"),
+            "deepspeed --num_gpus=8 train.py /r/c.json");
+  EXPECT_EQ(line("deepspeed --include a:0 train.py $CONFIG"),
+            "deepspeed --include a:0 train.py /r/c.json");
+}
+
+TEST(LaunchLineTest, LeavesNoTuningOn) {
+  EXPECT_EQ(line("deepspeed --autotuning run --num_gpus 2 t.py $CONFIG"),
+            "deepspeed --num_gpus 2 t.py /r/c.json");
+  EXPECT_EQ(line("srun t $CONFIG --autotuning=tune"), "srun t /r/c.json");
+}
+
+TEST(LaunchLineTest, AppliesMappings) {
+  const Mappings micro = {{"train_micro_batch_size_per_gpu", "--bs"}};
+  EXPECT_EQ(line("srun t $CONFIG --bs 1 -x", micro), "srun t /r/c.json --bs 4 -x");
+  EXPECT_EQ(line("srun t $CONFIG --bs=1", micro), "srun t /r/c.json --bs=4");
+  EXPECT_EQ(line("srun t $CONFIG", micro), "srun t /r/c.json --bs 4");
+  EXPECT_EQ(line("srun t $CONFIG --bs", micro), "srun t /r/c.json --bs --bs 4");
+  EXPECT_EQ(line("srun t $CONFIG", {{" lr ", " --lr\t"}}), "srun t /r/c.json --lr 0.0001");
+  EXPECT_EQ(line("srun t $CONFIG", {{"stage", "--z"}}), "srun t /r/c.json --z 2");
+  EXPECT_EQ(line("srun t $CONFIG", {{"reduce_bucket_size", "--rbs"}}),
+            "srun t /r/c.json --rbs 500000000");
+  EXPECT_EQ(line("srun t $CONFIG", {{"gradient_clipping", "--clip"}}), "srun t /r/c.json --clip 0");
+  EXPECT_EQ(line("srun t $CONFIG", {{"type", "--o"}}), "srun t /r/c.json --o AdamW");
+}
+
+TEST(LaunchLineTest, LeavesTheScriptAloneWhereThereIsNoValue) {
+  EXPECT_EQ(line("srun t $CONFIG --gas 2", {{"gradient_accumulation_steps", "--gas"},
+                                            {"weight_decay", "--wd"},
+                                            {"no_such_key", "--no"},
+                                            {"nothing", "--nothing"}}),
+            "srun t /r/c.json --gas 2");
+  // Depth-first: fp16's switch comes before bf16's, and it is off.
+  EXPECT_EQ(line("srun t $CONFIG", {{"enabled", "--on"}}), "srun t /r/c.json");
+}
+
+TEST(LaunchLineTest, KeepsTheRestAsItWasWritten) {
+  const Mappings micro = {{"train_micro_batch_size_per_gpu", "--bs"}};
+  EXPECT_EQ(line("cd '/a b' && srun t \"$HOME\"/x  $CONFIG 2>&1 | tee log", micro),
+            "cd '/a b' && srun t \"$HOME\"/x  /r/c.json 2>&1 --bs 4 | tee log");
+  EXPECT_EQ(line("srun t \\\n  --name 'a;b' $CONFIG; echo done", micro),
+            "srun t \\\n  --name 'a;b' /r/c.json --bs 4; echo done");
+  EXPECT_EQ(line("cd x\nt.py $CONFIG\n", micro),
+            "cd x\ndeepspeed --num_nodes 2 --num_gpus 4 t.py /r/c.json --bs 4");
+}
+
+TEST(LaunchLineTest, NamesThePlaceholder) {
+  EXPECT_EQ(placeholder_launch_line("/my dir/c.json", {8, 1}),
+            "deepspeed --num_nodes 1 --num_gpus 8 your_training_script.py --deepspeed_config "
+            "'/my dir/c.json'");
+}
+
+/// What a shell makes of a command that only prints its arguments, one a line.
+std::string shell_output(const std::string& command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(::popen(command.c_str(), "r"),
+                                                             ::pclose);
+  std::string out;
+  std::array<char, 256> chunk;
+  while (pipe && std::fgets(chunk.data(), chunk.size(), pipe.get()) != nullptr) out += chunk.data();
+  return out;
+}
+
+TEST(LaunchLineTest, ShellReadsThePathBack) {
+  const std::string path = "/my $HOME/`x`/it's \\ \"c\" *.json";
+  for (const std::string place : {"$CONFIG", "\"$CONFIG\"", "'$CONFIG'", "\"${CONFIG}\""})
+    EXPECT_EQ(shell_output(line("printf '%s\\n' " + place, {}, path)), path + "\n") << place;
+}
+
+}  // namespace
+
+}  // namespace dstune

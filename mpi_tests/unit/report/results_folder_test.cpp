@@ -1,0 +1,255 @@
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "dstune/base/file.hpp"
+#include "dstune/report/history.hpp"
+#include "dstune/report/results.hpp"
+#include "samples.hpp"
+
+namespace dstune {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class ResultsFolderTest : public testing::Test {
+ protected:
+  [[nodiscard]] std::string results(const std::string& name) const {
+    return (temporary_ / "results/") + name;
+  }
+  [[nodiscard]] std::string exps(const std::string& name) const {
+    return (temporary_ / "exps/") + name;
+  }
+  [[nodiscard]] json::Value results_json(const std::string& name) const {
+    return json::Value::parse(read_file(results(name)));
+  }
+  /// All paths below the temporary folder.
+  [[nodiscard]] std::set<std::string> everything() const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(temporary_.path()))
+      found.insert(fs::relative(entry.path(), temporary_.path()).string());
+    return found;
+  }
+
+  test::TemporaryFolder temporary_;
+  ResultsFolder folder_{temporary_ / "results", temporary_ / "exps"};
+};
+
+TEST_F(ResultsFolderTest, MakesItsFoldersAndLeavesNoProbe) {
+  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
+  EXPECT_EQ(folder_.journal_path(), results("journal.jsonl"));
+  EXPECT_EQ(folder_.path(), temporary_ / "results");
+}
+
+TEST_F(ResultsFolderTest, UnwritableFolderIsAnError) {
+  EXPECT_THROW(ResultsFolder("/proc/nowhere", exps("")), IoError);
+  EXPECT_THROW(ResultsFolder("/proc", exps("")), IoError);
+  std::ofstream(temporary_ / "file") << "x";
+  EXPECT_THROW(ResultsFolder(temporary_ / "file", exps("")), IoError);
+  EXPECT_THROW(ResultsFolder(results(""), temporary_ / "file"), IoError);
+}
+
+TEST_F(ResultsFolderTest, WritesAnExperimentAsDeepSpeedDoes) {
+  const Experiment experiment = test::sample_experiment("z1_gas2_tmbspg4");
+  folder_.write_experiment(experiment);
+  const std::string text = read_file(exps("z1_gas2_tmbspg4.json"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  const json::Value description = json::Value::parse(text);
+  EXPECT_EQ(description["name"], "z1_gas2_tmbspg4");
+  EXPECT_EQ(description["ds_config"], experiment.ds_config);
+  EXPECT_EQ(description["num_gpus"], 2);
+  EXPECT_EQ(description["num_nodes"], 1);
+  EXPECT_TRUE(description["hostfile"].is_null());
+  EXPECT_EQ(description.size(), 5U);
+
+  const json::Value exp = results_json("z1_gas2_tmbspg4/exp.json");
+  EXPECT_EQ(exp["ds_config"], experiment.ds_config);
+  EXPECT_EQ(exp["result_dir"], results("z1_gas2_tmbspg4"));
+  EXPECT_EQ(exp["ds_config_path"], results("z1_gas2_tmbspg4/ds_config.json"));
+  EXPECT_EQ(exp["recompute"], "block");
+  EXPECT_EQ(exp["written_by"], "dstune-mpi");
+  EXPECT_EQ(results_json("z1_gas2_tmbspg4/ds_config.json"), experiment.ds_config);
+}
+
+TEST_F(ResultsFolderTest, WritesAnExperimentAgainAndItsMetrics) {
+  const Record record = test::sample_record("a");
+  folder_.write_experiment(record.experiment);
+  folder_.write_experiment(record.experiment);
+  folder_.write_metrics(record, Metric::latency);
+  EXPECT_EQ(results_json("a/metrics.json"), metrics_json(record, Metric::latency));
+  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps", "exps/a.json", "results/a",
+                                                 "results/a/exp.json", "results/a/ds_config.json",
+                                                 "results/a/metrics.json"}));
+}
+
+TEST_F(ResultsFolderTest, RefusesNamesThatLeaveTheFolder) {
+  for (const char* name : {"", ".", "..", "../a", "a/b", ".hidden"})
+    EXPECT_THROW(folder_.write_experiment(test::sample_experiment(name)), LogicError) << name;
+}
+
+TEST_F(ResultsFolderTest, WritesTheOptimum) {
+  Record best = test::sample_record("z1_gas2_tmbspg4");
+  best.experiment.ds_config["autotuning"] = {{"enabled", true}};
+  best.experiment.ds_config["dstune"] = json::Value::object();
+  best.experiment.ds_config["optimizer"] = {{"params", {{"lr", "auto"}}}};
+  Report report;
+  report.label = "calibrated";
+  folder_.write_optimal(best, report, "t.py --bs 1 --ds $CONFIG",
+                        {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
+  const json::Value config = results_json("ds_config_optimal.json");
+  EXPECT_FALSE(config.contains("autotuning"));
+  EXPECT_FALSE(config.contains("dstune"));
+  EXPECT_EQ(config["optimizer"]["params"]["lr"], "auto");
+  EXPECT_EQ(config["train_micro_batch_size_per_gpu"], 4);
+
+  const std::string command = "deepspeed --num_nodes 1 --num_gpus 2 t.py --bs 4 --ds " +
+                              fs::absolute(results("ds_config_optimal.json")).string();
+  EXPECT_EQ(read_file(results("cmd_optimal.txt")), command + "\n");
+  const json::Value optimal = results_json("optimal.json");
+  EXPECT_EQ(optimal["name"], "z1_gas2_tmbspg4");
+  EXPECT_EQ(optimal["metric"], "throughput");
+  EXPECT_DOUBLE_EQ(optimal["value"], 32.0);
+  EXPECT_DOUBLE_EQ(optimal["ci_low"], 32.0);
+  EXPECT_DOUBLE_EQ(optimal["ci_high"], 32.0);
+  EXPECT_EQ(optimal["num_gpus"], 2);
+  EXPECT_EQ(optimal["num_gpus_per_node"], 2);
+  EXPECT_EQ(optimal["num_nodes"], 1);
+  EXPECT_EQ(optimal["sequence_length"], 1024);
+  EXPECT_EQ(optimal["recompute"], "block");
+  EXPECT_EQ(optimal["label"], "calibrated");
+  EXPECT_EQ(optimal["command"], command);
+}
+
+TEST_F(ResultsFolderTest, NamesAPlaceholderWithoutTrainingCommand) {
+  folder_.write_optimal(test::sample_record("a"), {}, std::nullopt, {{"stage", "--z"}});
+  EXPECT_EQ(read_file(results("cmd_optimal.txt")),
+            "deepspeed --num_nodes 1 --num_gpus 2 your_training_script.py --deepspeed_config " +
+                results("ds_config_optimal.json") + "\n");
+}
+
+TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
+  Report report;
+  report.rows = {test::row_of(test::sample_record("a")),
+                 test::row_of(test::failed_record("b", Status::failed, "said \"no\", twice")),
+                 test::planned_row("c", PlanStatus::infeasible, "too\nlarge"),
+                 test::planned_row("d", PlanStatus::pruned, "twin")};
+  folder_.write_summary(report);
+  EXPECT_EQ(read_file(results("summary.txt")), summary_text(report));
+  EXPECT_EQ(
+      read_file(results("results.csv")),
+      "name,status,reason,num_gpus,num_nodes,zero_stage,micro_batch,accumulation_steps,"
+      "train_batch_size,recompute,metric,value,ci_low,ci_high,throughput,latency_s,flops_per_gpu,"
+      "steps,warmup_steps,peak_memory_bytes,process_memory_bytes,overhead_s,attempt,world_ranks,"
+      "started_at,finished_at,predicted_throughput,predicted_peak_memory_bytes,"
+      "predicted_target_memory_bytes\r\n"
+      "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,0.5,1000000000000,5,2,1000,5000,0.25,1,2 3,"
+      "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,1000,2000\r\n"
+      "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,0.25,"
+      "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,1000,2000\r\n"
+      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,0,0\r\n"
+      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,\r\n");
+}
+
+TEST_F(ResultsFolderTest, WritesEnvironmentAndExitStatus) {
+  folder_.write_environment({{"hosts", {"a", "b"}}});
+  EXPECT_EQ(results_json("environment.json")["hosts"][1], "b");
+  folder_.write_exit_status(ExitCode::stopped_early, "time limit");
+  const json::Value status = results_json("exit_status.json");
+  EXPECT_EQ(status["exit_code"], 75);
+  EXPECT_EQ(status["reason"], "time limit");
+  EXPECT_TRUE(parse_time(status["finished_at"].get<std::string>()).has_value());
+}
+
+/// Everything that a run writes, with one experiment.
+void write_all(ResultsFolder& folder) {
+  const Record record = test::sample_record("a");
+  Journal journal(folder.journal_path(), 0);
+  journal.add(event::job_started({{"version", "1"}}));
+  journal.add(event::started("k", "a", 1, {0}));
+  journal.commit();
+  folder.write_environment({});
+  folder.write_experiment(record.experiment);
+  folder.write_metrics(record);
+  folder.write_optimal(record, {}, std::nullopt, {});
+  folder.write_summary({});
+  folder.write_exit_status(ExitCode::ok, "");
+}
+
+TEST_F(ResultsFolderTest, DeletesAllThatItWrote) {
+  write_all(folder_);
+  std::ofstream(results(".dstune-123-4.tmp")) << "left by a killed process";
+  std::ofstream(results("a/.dstune-123-5.tmp")) << "left by a killed process";
+  folder_.delete_previous();
+  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
+  folder_.delete_previous();
+}
+
+TEST_F(ResultsFolderTest, DeletesNothingElse) {
+  write_all(folder_);
+  fs::create_directories(results("notes/deep"));
+  fs::create_directories(results("theirs"));
+  fs::create_directories(results("posing"));
+  fs::create_directories(results("optimal.json.d"));
+  std::ofstream(results("a/mine.txt")) << "x";
+  std::ofstream(results("notes/deep/exp.json")) << "x";
+  std::ofstream(results("theirs/exp.json")) << R"({"name": "theirs", "ds_config": {}})";
+  std::ofstream(results("theirs/metrics.json")) << "{}";
+  std::ofstream(results("posing/exp.json")) << R"({"name": "a", "written_by": "dstune-mpi"})";
+  std::ofstream(results("other.json")) << "x";
+  std::ofstream(exps("theirs.json")) << "x";
+  folder_.delete_previous();
+  EXPECT_EQ(
+      everything(),
+      (std::set<std::string>{
+          "results", "exps", "exps/theirs.json", "results/a", "results/a/mine.txt", "results/notes",
+          "results/notes/deep", "results/notes/deep/exp.json", "results/theirs",
+          "results/theirs/exp.json", "results/theirs/metrics.json", "results/posing",
+          "results/posing/exp.json", "results/optimal.json.d", "results/other.json"}));
+}
+
+TEST_F(ResultsFolderTest, DeletesWithADamagedJournalToo) {
+  write_all(folder_);
+  std::ofstream(folder_.journal_path(), std::ios::app) << "damage\n";
+  folder_.delete_previous();
+  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
+}
+
+TEST_F(ResultsFolderTest, FollowsNoLinkWhenDeleting) {
+  const test::TemporaryFolder elsewhere;
+  std::ofstream(elsewhere / "exp.json") << R"({"name": "linked", "written_by": "dstune-mpi"})";
+  fs::create_directory_symlink(elsewhere.path(), results("linked"));
+  folder_.delete_previous();
+  EXPECT_TRUE(fs::exists(elsewhere / "exp.json"));
+}
+
+TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
+  write_all(folder_);
+  const std::string config = read_file(results("ds_config_optimal.json"));
+  const std::string metrics = read_file(results("a/metrics.json"));
+  const std::set<std::string> before = everything();
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit tiny{16, limit.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &tiny);
+  const Record slower = test::sample_record("a", 1.5, 2);
+  EXPECT_THROW(folder_.write_optimal(slower, {}, std::nullopt, {}), IoError);
+  EXPECT_THROW(folder_.write_metrics(slower), IoError);
+  EXPECT_THROW(folder_.write_experiment(slower.experiment), IoError);
+  EXPECT_THROW(folder_.write_summary({}), IoError);
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(read_file(results("ds_config_optimal.json")), config);
+  EXPECT_EQ(read_file(results("a/metrics.json")), metrics);
+  EXPECT_EQ(everything(), before);
+}
+
+}  // namespace
+
+}  // namespace dstune

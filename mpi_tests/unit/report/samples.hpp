@@ -1,0 +1,103 @@
+#pragma once
+/// Records, rows and folders that the tests of the reports share.
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "dstune/base/units.hpp"
+#include "dstune/report/results.hpp"
+
+namespace dstune::test {
+
+/// A folder of its own that is gone after the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "dstune-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path_ = pattern;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline Experiment sample_experiment(const std::string& name, int stage = 1) {
+  Experiment experiment;
+  experiment.name = name;
+  experiment.shape = {2, 1};
+  experiment.config.zero_stage = stage;
+  experiment.config.micro_batch = 4;
+  experiment.config.accumulation_steps = 2;
+  experiment.config.recompute = Recompute::block;
+  experiment.config.precision = Precision::bf16;
+  experiment.config.reduce_bucket_size = 50'000'000;
+  experiment.config.optimizer.kind = OptimizerKind::adam;
+  experiment.config.optimizer.learning_rate = 1e-4;
+  experiment.ds_config = {{"train_batch_size", 16},
+                          {"train_micro_batch_size_per_gpu", 4},
+                          {"gradient_accumulation_steps", 2},
+                          {"zero_optimization", {{"stage", stage}, {"reduce_bucket_size", 5e7}}}};
+  return experiment;
+}
+
+/// Steps of `step_s` seconds, two of warm-up among them; a global batch of 16 samples.
+inline Record sample_record(const std::string& name, double step_s = 0.5, int stage = 1) {
+  Record record;
+  record.experiment = sample_experiment(name, stage);
+  record.predicted.peak_memory_bytes = 1000;
+  record.predicted.target_memory_bytes = 2000;
+  record.predicted.categories = {{"parameters", 600}, {"activations", 400}};
+  Measurement& measurement = record.measurement;
+  measurement.status = Status::ok;
+  measurement.step_times_s = {9 * step_s, 2 * step_s, step_s, step_s, step_s};
+  measurement.warmup_steps = 2;
+  measurement.losses = {10.5, 10.25, 10.125, 10, 9.875};
+  measurement.forward_s = step_s / 8;
+  measurement.backward_s = step_s / 4;
+  measurement.update_s = step_s / 16;
+  measurement.flops_per_step = 1e12;
+  measurement.peak_memory = {1000, {{"parameters", 600}, {"activations", 400}}, 5000};
+  measurement.world_ranks = {2, 3};
+  measurement.hosts = {"one"};
+  measurement.overhead_s = {{"build", 0.25}};
+  record.started_at = *parse_time("2026-01-02T03:04:05.678901Z");
+  record.finished_at = *parse_time("2026-01-02T03:04:15.000002Z");
+  return record;
+}
+
+inline Record failed_record(const std::string& name, Status status, const std::string& reason,
+                            int stage = 1) {
+  Record record = sample_record(name, 0.5, stage);
+  record.measurement.status = status;
+  record.measurement.reason = reason;
+  return record;
+}
+
+inline Row row_of(const Record& record) {
+  Row row;
+  row.planned.experiment = record.experiment;
+  row.planned.predicted = record.predicted;
+  row.record = record;
+  return row;
+}
+
+inline Row planned_row(const std::string& name, PlanStatus status, const std::string& reason) {
+  Row row;
+  row.planned.experiment = sample_experiment(name);
+  row.planned.status = status;
+  row.planned.reason = reason;
+  return row;
+}
+
+}  // namespace dstune::test

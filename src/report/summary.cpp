@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "dstune/base/units.hpp"
+#include "dstune/report/results.hpp"
+#include "record_json.hpp"
+#include "row.hpp"
+#include "table.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// A tuning space: the experiments of one ZeRO stage that were dispatched.
+struct Space {
+  std::string name;
+  std::vector<const Row*> rows;
+};
+
+/// In the order of their first experiment; `global`, which has all of them, last.
+std::vector<Space> recorded_spaces(const Report& report) {
+  std::vector<Space> spaces;
+  Space global{"global", {}};
+  for (const Row& row : report.rows) {
+    if (!row.record) continue;
+    const std::string name = fmt::format("z{}", row.record->experiment.config.zero_stage);
+    auto space = std::find_if(spaces.begin(), spaces.end(),
+                              [&](const Space& one) { return one.name == name; });
+    if (space == spaces.end()) space = spaces.insert(spaces.end(), {name, {}});
+    space->rows.push_back(&row);
+    global.rows.push_back(&row);
+  }
+  if (!global.rows.empty()) spaces.push_back(std::move(global));
+  return spaces;
+}
+
+std::string spaces_table(const Report& report) {
+  const std::vector<Space> spaces = recorded_spaces(report);
+  if (spaces.empty()) return "No experiment was run.\n";
+  std::vector<Column> columns = {{"tuning_space", ColumnType::text, {}},
+                                 {"num_experiments", ColumnType::number, {}},
+                                 {"best_metric_val", ColumnType::number, {}},
+                                 {"best_exp_name", ColumnType::text, {}}};
+  for (const Space& space : spaces) {
+    // Like DeepSpeed, a space without a result shows 0 and its first experiment.
+    const auto best = best_of(space.rows, report.metric);
+    const Record& shown = *space.rows[best.value_or(0)]->record;
+    columns[0].cells.push_back(space.name);
+    columns[1].cells.push_back(std::to_string(space.rows.size()));
+    columns[2].cells.push_back(format_number(best ? value_in(shown, report.metric)->value : 0));
+    columns[3].cells.push_back(shown.experiment.name);
+  }
+  return pipe_table(columns);
+}
+
+std::string_view unit(Metric metric) {
+  switch (metric) {
+    case Metric::throughput:
+      return "samples/s";
+    case Metric::throughput_per_gpu:
+      return "samples/s per GPU";
+    case Metric::latency:
+      return "s per optimizer step";
+    case Metric::flops:
+      return "FLOP/s per GPU";
+  }
+  return "";
+}
+
+std::string winner_text(const Report& report) {
+  const auto best = best_row(report);
+  if (!best) return "There is no winner: no experiment gave a result.\n";
+  const Record& record = *report.rows[*best].record;
+  const MetricValue value = *value_in(record, report.metric);
+  const GroupShape& shape = record.experiment.shape;
+  return fmt::format(
+      "Best: {}\n"
+      "  {}: {} {} (95 % interval {} to {})\n"
+      "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
+      "  label: {}\n",
+      record.experiment.name, to_text(report.metric), format_number(value.value),
+      unit(report.metric), format_number(value.ci_low), format_number(value.ci_high), shape.size(),
+      shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
+      to_text(record.experiment.config.recompute), report.label);
+}
+
+std::string counts_text(const Report& report) {
+  std::vector<std::string> parts;
+  for (const StatusCount& one : count_statuses(report))
+    if (one.count > 0) parts.push_back(fmt::format("{} {}", one.count, one.status));
+  return fmt::format("Members of the space: {}{}{}.\n", report.rows.size(),
+                     parts.empty() ? "" : ": ", fmt::join(parts, ", "));
+}
+
+/// The reason with every number replaced: members that fail for the same cause with other figures
+/// belong together.
+std::string without_numbers(const std::string& reason) {
+  std::string out;
+  for (const char letter : reason) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!is_digit)
+      out += letter;
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  }
+  return out;
+}
+
+struct ReasonGroup {
+  std::string status;
+  std::string first_reason;
+  std::size_t count = 0;
+  std::vector<std::string> first_names;
+};
+
+/// Groups of one status, in the order of their first member.
+std::vector<ReasonGroup> group_reasons(const Report& report, const std::string& status) {
+  std::vector<ReasonGroup> groups;
+  std::map<std::string, std::size_t> index_of;
+  constexpr std::size_t most_names = 3;
+  for (const Row& row : report.rows) {
+    if (status_text(row) != status) continue;
+    const auto [found, is_new] = index_of.emplace(without_numbers(reason_text(row)), groups.size());
+    if (is_new) groups.push_back({status, reason_text(row), 0, {}});
+    ReasonGroup& group = groups[found->second];
+    ++group.count;
+    if (group.first_names.size() < most_names)
+      group.first_names.push_back(row.planned.experiment.name);
+  }
+  return groups;
+}
+
+std::string reasons_text(const Report& report) {
+  std::vector<ReasonGroup> groups;
+  for (const StatusCount& one : count_statuses(report)) {
+    if (one.status == to_text(Status::ok) || one.count == 0) continue;
+    for (ReasonGroup& group : group_reasons(report, one.status)) groups.push_back(std::move(group));
+  }
+  if (groups.empty()) return "";
+  constexpr std::size_t most_groups = 30;
+  std::string out = "\nWhat failed or did not run:\n";
+  for (std::size_t i = 0; i < std::min(groups.size(), most_groups); ++i) {
+    const ReasonGroup& group = groups[i];
+    out += fmt::format("  {} {} ({}{}): {}\n", group.count, group.status,
+                       fmt::join(group.first_names, ", "),
+                       group.count > group.first_names.size() ? ", ..." : "",
+                       group.first_reason.empty() ? "no reason given" : group.first_reason);
+  }
+  if (groups.size() > most_groups)
+    out += fmt::format("  and {} further reasons, in results.csv\n", groups.size() - most_groups);
+  return out;
+}
+
+/// As Python prints a timedelta, hours going on after 23.
+std::string elapsed_text(double seconds) {
+  const auto us = static_cast<std::int64_t>(std::llround(seconds * 1e6));
+  const std::int64_t whole_s = us / 1'000'000;
+  return fmt::format("{}:{:02}:{:02}.{:06}", whole_s / 3600, whole_s / 60 % 60, whole_s % 60,
+                     us % 1'000'000);
+}
+
+}  // namespace
+
+std::string summary_text(const Report& report) {
+  const auto num_experiments = std::count_if(report.rows.begin(), report.rows.end(),
+                                             [](const Row& row) { return row.record.has_value(); });
+  return spaces_table(report) + "\n" + winner_text(report) + counts_text(report) +
+         reasons_text(report) +
+         fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
+                     elapsed_text(report.elapsed_s), num_experiments);
+}
+
+json::Value summary_json(const Report& report, int exit_code) {
+  json::Value best;
+  if (const auto index = best_row(report)) {
+    const Record& record = *report.rows[*index].record;
+    const MetricValue value = *value_in(record, report.metric);
+    best = {{"name", record.experiment.name},
+            {"metric", to_text(report.metric)},
+            {"value", finite_or_null(value.value)},
+            {"ci_low", finite_or_null(value.ci_low)},
+            {"ci_high", finite_or_null(value.ci_high)},
+            {"num_gpus", record.experiment.shape.size()},
+            {"label", report.label}};
+  }
+  json::Value counts = json::Value::object();
+  for (const StatusCount& one : count_statuses(report)) counts[one.status] = one.count;
+  return {{"best", std::move(best)}, {"counts", std::move(counts)}, {"exit_code", exit_code}};
+}
+
+}  // namespace dstune
