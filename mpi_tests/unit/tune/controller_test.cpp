@@ -21,7 +21,7 @@ class FakeWorkers : public Mailbox {
       : behaviours_(std::move(behaviours)) {}
 
   void send(int world_rank, Bytes data) override {
-    const Message message = decode(data);
+    const dstune::Message message = decode(data);
     if (dead_.contains(world_rank)) return;
     if (const auto* assign = std::get_if<message::Assign>(&message)) {
       assigned(world_rank, *assign);
