@@ -11,7 +11,7 @@ using test::Replay;
 void expect_sound(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   StepPlan first;
   for (int rank = 0; rank < group_size; ++rank) {
-    const StepPlan plan = build_step_plan(model, config, group_size, rank, test::SomeWorkspaces());
+    const StepPlan plan = test::build(model, config, group_size, rank);
     const Replay replay(plan);
     for (const std::string& problem : replay.problems()) ADD_FAILURE() << problem;
     EXPECT_EQ(plan.memory.arena_bytes, replay.highest_bytes());

@@ -6,133 +6,21 @@
 
 #include "dstune/base/error.hpp"
 #include "plan_fixtures.hpp"
+#include "traffic.hpp"
 
 namespace dstune {
 namespace {
 
-/// Elements that one optimizer step hands to each collective, and the number of calls.
-struct Traffic {
-  std::int64_t all_reduce = 0, reduce = 0, reduce_scatter = 0, all_gather = 0;
-  std::int64_t calls = 0;
-};
-
-Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
-  Traffic traffic;
-  for (const Step& step : steps) {
-    const auto before =
-        traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
-    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-      traffic.all_reduce += o->count;
-    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation)) traffic.reduce += o->count;
-    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      traffic.reduce_scatter += o->count_per_rank * group_size;
-    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      traffic.all_gather += o->count_per_rank * group_size;
-    const auto after =
-        traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
-    if (after != before) ++traffic.calls;
-  }
-  return traffic;
-}
-
-Traffic traffic_of(const StepPlan& plan) {
-  Traffic sum;
-  for (const Segment& segment : plan.cycle) {
-    const Traffic one = traffic_of(segment.steps, plan.group_size);
-    sum.all_reduce += one.all_reduce * segment.repeat;
-    sum.reduce += one.reduce * segment.repeat;
-    sum.reduce_scatter += one.reduce_scatter * segment.repeat;
-    sum.all_gather += one.all_gather * segment.repeat;
-    sum.calls += one.calls * segment.repeat;
-  }
-  return sum;
-}
+using test::build;
+using test::padded_elements;
+using test::round_up;
+using test::traffic_of;
 
 template <class Op>
 std::int64_t count_of(const std::vector<Step>& steps) {
   return std::count_if(steps.begin(), steps.end(),
                        [](const Step& step) { return std::holds_alternative<Op>(step.operation); });
 }
-
-StepPlan build(const ModelSpec& model, const TrainingConfig& config, int group_size, int rank = 0) {
-  return build_step_plan(model, config, group_size, rank, test::SomeWorkspaces());
-}
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-/// Of all ranks' shards of a unit.
-std::int64_t padded_elements(const ParameterTable& table, int unit, int group_size) {
-  std::int64_t sum = 0;
-  const auto [first, last] = table.unit_range(unit);
-  for (int index = first; index < last; ++index)
-    sum += round_up(table.all()[static_cast<std::size_t>(index)].elements(), group_size);
-  return sum;
-}
-
-class TrafficTest : public testing::TestWithParam<std::tuple<int, int>> {
- protected:
-  [[nodiscard]] int group_size() const { return std::get<0>(GetParam()); }
-  [[nodiscard]] std::int64_t accumulation() const { return std::get<1>(GetParam()); }
-  [[nodiscard]] TrainingConfig config(int stage) const {
-    TrainingConfig result = test::tiny_config(stage);
-    result.accumulation_steps = accumulation();
-    return result;
-  }
-  const std::int64_t parameters_ = parameter_count(test::tiny_gpt2());
-};
-
-TEST_P(TrafficTest, Stage0ReducesEachGradientOnce) {
-  const Traffic traffic = traffic_of(build(test::tiny_gpt2(), config(0), group_size()));
-  EXPECT_EQ(traffic.all_reduce, parameters_);
-  EXPECT_EQ(traffic.all_gather + traffic.reduce + traffic.reduce_scatter, 0);
-}
-
-TEST_P(TrafficTest, Stage1ReducesOnceAndGathersTheParameters) {
-  for (const bool overlap : {false, true}) {
-    TrainingConfig stage1 = config(1);
-    stage1.overlap_comm = overlap;
-    const Traffic traffic = traffic_of(build(test::tiny_gpt2(), stage1, group_size()));
-    EXPECT_EQ(traffic.all_reduce, parameters_);
-    EXPECT_EQ(traffic.all_gather, round_up(parameters_, 2 * group_size()));
-    stage1.use_multi_rank_bucket_allreduce = false;
-    const Traffic owners = traffic_of(build(test::tiny_gpt2(), stage1, group_size()));
-    EXPECT_EQ(owners.all_reduce, 0);
-    EXPECT_EQ(owners.reduce, parameters_);
-    stage1.reduce_scatter = false;
-    EXPECT_EQ(traffic_of(build(test::tiny_gpt2(), stage1, group_size())).all_reduce, parameters_);
-  }
-}
-
-TEST_P(TrafficTest, Stage2ReducesInEveryMicroStep) {
-  const Traffic traffic = traffic_of(build(test::tiny_gpt2(), config(2), group_size()));
-  EXPECT_EQ(traffic.all_reduce, accumulation() * parameters_);
-  EXPECT_EQ(traffic.all_gather, round_up(parameters_, 2 * group_size()));
-}
-
-TEST_P(TrafficTest, Stage3GathersTwiceAndScattersInEveryMicroStep) {
-  for (const bool tied : {true, false}) {
-    const ModelSpec model = test::tiny_llama(tied);
-    const ParameterTable table(model);
-    const int last = table.num_units() - 1;
-    std::int64_t once = 0;
-    for (int unit = 0; unit <= last; ++unit) once += padded_elements(table, unit, group_size());
-    // Blocks twice; the head once, for forward and backward together; a tied table in the head too.
-    std::int64_t gathered = 2 * once - padded_elements(table, last, group_size());
-    if (!tied) gathered -= padded_elements(table, 0, group_size());
-    const Traffic traffic = traffic_of(build(model, config(3), group_size()));
-    EXPECT_EQ(traffic.all_gather, accumulation() * gathered);
-    EXPECT_EQ(traffic.reduce_scatter, accumulation() * once);
-    EXPECT_EQ(traffic.all_reduce, 0);
-    TrainingConfig reduce = config(3);
-    reduce.reduce_scatter = false;
-    EXPECT_EQ(traffic_of(build(model, reduce, group_size())).all_reduce, accumulation() * once);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Groups, TrafficTest,
-                         testing::Combine(testing::Values(2, 3, 4), testing::Values(1, 2, 3, 7)));
 
 TEST(StepPlanTest, AGroupOfOneCommunicatesNothing) {
   for (int stage = 0; stage <= 3; ++stage) {
