@@ -140,7 +140,7 @@ std::vector<int> random_group_of(int world_rank, int world_size, std::mt19937& g
 TEST_P(GroupTableTest, RandomDisjointGroupsStayFlat) {
   GroupTable::Options options;
   options.max_on_demand = 3;
-  options.staging_bytes = std::size_t{256} << 10;
+  options.mpi_staging_bytes = std::size_t{256} << 10;
   Job job(GetParam(), {}, options);
   std::mt19937 generator(7);
   constexpr int rounds = 2000;
