@@ -7,7 +7,8 @@
 /// No function allocates from the heap inside a step except a matrix product's first call for a
 /// new shape (it builds and caches its primitive). All results are deterministic: for the same
 /// arguments they do not depend on the number of threads, but for matrix products, which are
-/// deterministic at an equal number of threads. All functions: Local.
+/// deterministic at an equal number of threads. Tables differ from each other in the last bits
+/// (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -134,25 +135,31 @@ struct Table {
                const void* gradient, DType model_type, void* model, std::int64_t count);
 
   /// Initial weights, docs/reference-step.md: element first_index + i of tensor `tensor` gets
-  /// (u0+u1+u2+u3 − 131070)·(standard_deviation / 37837.22746…), u the four 16-bit parts of a
-  /// 64-bit hash. Exact in double, rounded once to `type`.
+  /// (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit parts
+  /// of counter_hash(seed, tensor, first_index + i): a near-normal number, since the divisor,
+  /// sqrt((2^32 − 1)/3), is the standard deviation of the sum. Quotient and product are doubles,
+  /// rounded to float and, for bf16, on from there: the bf16 tensor is convert() of the f32 one.
   void (*fill_normal)(DType, void* y, std::uint64_t seed, std::uint64_t tensor,
                       std::int64_t first_index, std::int64_t count, double standard_deviation);
   void (*fill)(DType, void* y, float value, std::int64_t count);
 };
 
 /// The best table for the processor this runs on; looks once. DSTUNE_CPU_KERNELS in the environment
-/// (a table's name) chooses a lower one, for tests.
+/// (a table's name) chooses a lower one, for tests; std::invalid_argument where it is unknown here.
 const Table& cpu_table();
 /// A table by name, or null where this processor or build lacks it.
 const Table* cpu_table(const char* name);
 
-/// Threads that the calling process's kernels use from now on (at least 1).
+/// Threads that the calling process's kernels use from now on (at least 1), whichever thread calls
+/// them. Sizes of workspaces hold for the number at which they were asked.
 void set_cpu_threads(int threads);
 int cpu_threads();
 
-/// The 64-bit hash of the counter-based generator: splitmix64's finaliser over a combination of the
-/// arguments. docs/reference-step.md gives it in full; also used for the tokens.
+/// The 64-bit hash of the counter-based generator, also used for the tokens. Modulo 2^64:
+///   z = seed·0xD1342543DE82EF95 + stream·0xDB4F0B9175AE2165 + (index + 1)·0x9E3779B97F4A7C15
+///   z = (z xor z>>30)·0xBF58476D1CE4E5B9;  z = (z xor z>>27)·0x94D049BB133111EB;  z xor z>>31
+/// which for seed and stream 0 is the sequence of splitmix64 (Steele, Lea and Flood, 2014) from
+/// state 0.
 std::uint64_t counter_hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t index);
 
 }  // namespace dstune::kernels

@@ -1,0 +1,112 @@
+#pragma once
+/// The geometry of tiled attention, and the copies of q, k and v that its loops read: fp32, packed,
+/// padded with zeros to whole vectors.
+
+#include <cstdint>
+
+#include "isa/parallel.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+constexpr std::int64_t query_tile = 32;
+constexpr std::int64_t key_tile = 64;
+/// Padding does not depend on the instruction set, so neither does the size of the workspace.
+constexpr std::int64_t padding = 16;
+
+inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+struct AttentionGeometry {
+  explicit AttentionGeometry(const AttentionShape& shape_in)
+      : shape(shape_in),
+        depth(round_up(shape.head_size, padding)),
+        key_tiles((shape.sequence + key_tile - 1) / key_tile),
+        query_tiles((shape.sequence + query_tile - 1) / query_tile),
+        group(shape.heads / shape.kv_heads),
+        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size),
+        out_width(shape.heads * shape.head_size),
+        softmax_scale(1.0F / __builtin_sqrtf(static_cast<float>(shape.head_size))) {}
+
+  std::int64_t first_row(std::int64_t batch) const { return batch * shape.sequence; }
+  std::int64_t key_column(std::int64_t kv_head) const {
+    return (shape.heads + kv_head) * shape.head_size;
+  }
+  std::int64_t value_column(std::int64_t kv_head) const {
+    return (shape.heads + shape.kv_heads + kv_head) * shape.head_size;
+  }
+  std::int64_t queries(std::int64_t first_query) const {
+    const std::int64_t left = shape.sequence - first_query;
+    return left < query_tile ? left : query_tile;
+  }
+  /// Keys of the tile at `first_key` that any of the queries attends to; none: ≤ 0.
+  std::int64_t keys(std::int64_t first_key, std::int64_t first_query) const {
+    const std::int64_t end = shape.causal ? first_query + queries(first_query) : shape.sequence;
+    const std::int64_t left = end - first_key;
+    return left < key_tile ? left : key_tile;
+  }
+  /// Of `keys` keys, those that this query attends to.
+  std::int64_t keys_of(std::int64_t query, std::int64_t first_key, std::int64_t keys) const {
+    const std::int64_t visible = query + 1 - first_key;
+    return shape.causal && visible < keys ? visible : keys;
+  }
+
+  AttentionShape shape;
+  std::int64_t depth;  ///< head_size, padded
+  std::int64_t key_tiles;
+  std::int64_t query_tiles;
+  std::int64_t group;  ///< query heads that share a key head
+  std::int64_t row_width;
+  std::int64_t out_width;
+  float softmax_scale;
+};
+
+/// to[row, 0 … depth) = from[row, 0 … head_size)·factor, the rest zero.
+template <class T>
+void pack_rows(float* to, const T* from, std::int64_t from_stride, std::int64_t rows,
+               std::int64_t head_size, std::int64_t depth, float factor) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for_vectors(0, head_size, [&](std::int64_t i, auto extent) {
+      store(to + row * depth + i, load(from + row * from_stride + i, extent) * factor, extent);
+    });
+    for (std::int64_t i = head_size; i < depth; ++i) to[row * depth + i] = 0.0F;
+  }
+}
+
+/// to[i, row] = packed[row, i] for a tile of key_tile columns; rows past `rows` become zero.
+inline void transpose_tile(float* to, const float* packed, std::int64_t rows, std::int64_t depth) {
+  for (std::int64_t i = 0; i < depth; ++i) {
+    for (std::int64_t row = 0; row < rows; ++row) to[i * key_tile + row] = packed[row * depth + i];
+    for (std::int64_t row = rows; row < key_tile; ++row) to[i * key_tile + row] = 0.0F;
+  }
+}
+
+template <class T>
+void unpack_rows(T* to, std::int64_t to_stride, const float* from, std::int64_t rows,
+                 std::int64_t head_size, std::int64_t depth, float factor) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for_vectors(0, head_size, [&](std::int64_t i, auto extent) {
+      store(to + row * to_stride + i, load(from + row * depth + i, extent) * factor, extent);
+    });
+  }
+}
+
+/// Hands out pieces of one thread's scratch, each on a cache line; without a base it only counts.
+class Scratch {
+ public:
+  explicit Scratch(float* base) : base_(base) {}
+  float* take(std::int64_t floats) {
+    float* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += round_up(floats, 16);
+    return piece;
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  float* base_;
+  std::int64_t used_ = 0;
+};
+
+}  // namespace
+}  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,0 +1,72 @@
+// Copies, sums of two, fills: one pass over memory each.
+#include "isa/functions.hpp"
+#include "isa/parallel.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+
+void add(DType type, void* y, const void* x, std::int64_t count) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    T* to = static_cast<T*>(y);
+    const T* from = static_cast<const T*>(x);
+    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
+        store(to + i, load(to + i, extent) + load(from + i, extent), extent);
+      });
+    });
+  });
+}
+
+void scale(DType type, void* y, float factor, std::int64_t count) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    T* values = static_cast<T*>(y);
+    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
+        store(values + i, load(values + i, extent) * factor, extent);
+      });
+    });
+  });
+}
+
+void convert(DType to, void* y, DType from, const void* x, std::int64_t count) {
+  if (to == from) {
+    const std::int64_t size = to == DType::f32 ? 4 : 2;
+    for_pieces(count * size, [&](std::int64_t begin, std::int64_t end) {
+      __builtin_memcpy(static_cast<char*>(y) + begin, static_cast<const char*>(x) + begin,
+                       static_cast<std::size_t>(end - begin));
+    });
+    return;
+  }
+  const auto copy = [&](auto* target, const auto* source) {
+    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
+        store(target + i, load(source + i, extent), extent);
+      });
+    });
+  };
+  if (to == DType::f32) {
+    copy(static_cast<float*>(y), static_cast<const Bfloat16*>(x));
+  } else {
+    copy(static_cast<Bfloat16*>(y), static_cast<const float*>(x));
+  }
+}
+
+void zero(void* y, std::size_t bytes) {
+  for_pieces(static_cast<std::int64_t>(bytes), [&](std::int64_t begin, std::int64_t end) {
+    __builtin_memset(static_cast<char*>(y) + begin, 0, static_cast<std::size_t>(end - begin));
+  });
+}
+
+void fill(DType type, void* y, float value, std::int64_t count) {
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    T* values = static_cast<T*>(y);
+    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+      for_vectors(begin, end,
+                  [&](std::int64_t i, auto extent) { store(values + i, splat(value), extent); });
+    });
+  });
+}
+
+}  // namespace dstune::kernels::DSTUNE_ISA

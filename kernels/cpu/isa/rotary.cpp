@@ -1,0 +1,58 @@
+// Rotary position embedding, angles in double.
+#include "isa/functions.hpp"
+#include "isa/parallel.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+/// Pairs whose cosines and sines are kept at a time.
+constexpr std::int64_t chunk = 64;
+
+template <class T>
+void rotate(T* head, const float* cosines, const float* sines, std::int64_t first,
+            std::int64_t count, std::int64_t half) {
+  for_vectors(0, count, [&](std::int64_t i, auto extent) {
+    T* low = head + first + i;
+    T* high = low + half;
+    const Vector x = load(low, extent);
+    const Vector y = load(high, extent);
+    const Vector cosine = load(cosines + i, extent);
+    const Vector sine = load(sines + i, extent);
+    store(low, multiply_add(x, cosine, -(y * sine)), extent);
+    store(high, multiply_add(y, cosine, x * sine), extent);
+  });
+}
+
+}  // namespace
+
+void rotary(const AttentionShape& shape, void* qkv, float theta, bool inverse) {
+  const std::int64_t half = shape.head_size / 2;
+  const std::int64_t rotated_heads = shape.heads + shape.kv_heads;
+  const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  with_type(shape.type, [&](auto tag) {
+    using T = decltype(tag);
+    for_items(shape.sequence, shape.batch * row_width, [&](std::int64_t position) {
+      for (std::int64_t first = 0; first < half; first += chunk) {
+        const std::int64_t count = half - first < chunk ? half - first : chunk;
+        float cosines[chunk];
+        float sines[chunk];
+        for (std::int64_t i = 0; i < count; ++i) {
+          const double exponent =
+              -2.0 * static_cast<double>(first + i) / static_cast<double>(shape.head_size);
+          const double angle =
+              static_cast<double>(position) * __builtin_pow(static_cast<double>(theta), exponent);
+          cosines[i] = static_cast<float>(__builtin_cos(angle));
+          sines[i] = static_cast<float>(inverse ? -__builtin_sin(angle) : __builtin_sin(angle));
+        }
+        for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
+          T* row = static_cast<T*>(qkv) + (batch * shape.sequence + position) * row_width;
+          for (std::int64_t head = 0; head < rotated_heads; ++head) {
+            rotate(row + head * shape.head_size, cosines, sines, first, count, half);
+          }
+        }
+      }
+    });
+  });
+}
+
+}  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,0 +1,111 @@
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "kernel_test.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+double gelu(double x) {
+  const double inner = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return 0.5 * x * (1.0 + std::tanh(inner));
+}
+
+double silu(double x) {
+  return x / (1.0 + std::exp(-x));
+}
+
+template <class Function>
+double slope(Function f, double x) {
+  constexpr double step = 1e-5;
+  return (f(x + step) - f(x - step)) / (2.0 * step);
+}
+
+class ActivationTest : public KernelTest {};
+
+TEST_P(ActivationTest, GeluEqualsTheFormulaAndItsSlope) {
+  for (const std::int64_t count : {1, 7, 65, 1027}) {
+    const Values x = random_values(count, 1, 8.0);
+    const Values d_out = random_values(count, 2);
+    Values expected;
+    Values expected_slope;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      expected.push_back(gelu(x[i]));
+      expected_slope.push_back(d_out[i] * slope(gelu, x[i]));
+    }
+    Buffer out = poisoned(count);
+    Buffer d_x = poisoned(count);
+    table().gelu_forward(type(), out.data(), typed(x).data(), count);
+    table().gelu_backward(type(), d_x.data(), typed(d_out).data(), typed(x).data(), count);
+    expect_close(out.values(), expected, tolerance(), "out");
+    expect_close(d_x.values(), expected_slope, tolerance(), "d_x");
+
+    Buffer in_place = typed(x);
+    table().gelu_forward(type(), in_place.data(), in_place.data(), count);
+    EXPECT_TRUE(in_place == out);
+    Buffer d_in_place = typed(d_out);
+    table().gelu_backward(type(), d_in_place.data(), d_in_place.data(), typed(x).data(), count);
+    EXPECT_TRUE(d_in_place == d_x);
+  }
+}
+
+TEST_P(ActivationTest, GeluIsRightFarFromZero) {
+  const Values x = {-1e30, -1e4, -50.0, -1e-6, 0.0, 1e-6, 50.0, 1e4, 1e30};
+  const Buffer typed_x = typed(x);
+  const auto count = static_cast<std::int64_t>(x.size());
+  Buffer out = poisoned(count);
+  Buffer d_x = poisoned(count);
+  const Buffer ones = typed(Values(x.size(), 1.0));
+  table().gelu_forward(type(), out.data(), typed_x.data(), count);
+  table().gelu_backward(type(), d_x.data(), ones.data(), typed_x.data(), count);
+  const Values rounded = typed_x.values();
+  const Values values = out.values();
+  const Values slopes = d_x.values();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(values[i], gelu(rounded[i]), tolerance() * std::abs(gelu(rounded[i])) + 1e-7);
+    const double expected = std::abs(rounded[i]) < 1.0 ? 0.5 : (rounded[i] > 0.0 ? 1.0 : 0.0);
+    EXPECT_NEAR(slopes[i], expected, 1e-5);
+  }
+}
+
+TEST_P(ActivationTest, PassesNotANumberOn) {
+  Buffer x = typed(Values(33, std::numeric_limits<double>::quiet_NaN()));
+  table().gelu_forward(type(), x.data(), x.data(), 33);
+  for (const double value : x.values()) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_P(ActivationTest, SwigluEqualsTheFormulaAndItsSlopes) {
+  for (const std::int64_t rows : {1, 7}) {
+    for (const std::int64_t width : {48, 65, 3}) {
+      const Values gate_up = random_values(rows * 2 * width, 1, 5.0);
+      const Values d_out = random_values(rows * width, 2);
+      Values expected(d_out.size());
+      Values expected_slopes(gate_up.size());
+      for (std::size_t i = 0; i < d_out.size(); ++i) {
+        const std::size_t gate =
+            i / static_cast<std::size_t>(width) * static_cast<std::size_t>(width) + i;
+        const std::size_t up = gate + static_cast<std::size_t>(width);
+        expected[i] = silu(gate_up[gate]) * gate_up[up];
+        expected_slopes[gate] = d_out[i] * gate_up[up] * slope(silu, gate_up[gate]);
+        expected_slopes[up] = d_out[i] * silu(gate_up[gate]);
+      }
+      Buffer out = poisoned(rows * width);
+      Buffer d_gate_up = poisoned(rows * 2 * width);
+      table().swiglu_forward(type(), out.data(), typed(gate_up).data(), rows, width);
+      table().swiglu_backward(type(), d_gate_up.data(), typed(d_out).data(), typed(gate_up).data(),
+                              rows, width);
+      expect_close(out.values(), expected, tolerance(), "out");
+      expect_close(d_gate_up.values(), expected_slopes, tolerance(), "d_gate_up");
+      Buffer in_place = typed(gate_up);
+      table().swiglu_backward(type(), in_place.data(), typed(d_out).data(), in_place.data(), rows,
+                              width);
+      EXPECT_TRUE(in_place == d_gate_up);
+    }
+  }
+}
+
+DSTUNE_FOR_TABLES(ActivationTest);
+
+}  // namespace
+}  // namespace dstune::kernels::test

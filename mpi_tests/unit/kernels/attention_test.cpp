@@ -1,0 +1,206 @@
+#include <cmath>
+
+#include "kernel_test.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+/// Attention in double with every score kept.
+class Reference {
+ public:
+  Reference(const AttentionShape& shape, const Values& qkv) : s_(shape), qkv_(qkv) {
+    const std::int64_t rows = s_.batch * s_.sequence;
+    out_.resize(static_cast<std::size_t>(rows * s_.heads * s_.head_size));
+    log_sum_exp_.resize(static_cast<std::size_t>(s_.batch * s_.heads * s_.sequence));
+    for_queries([&](std::int64_t batch, std::int64_t head, std::int64_t query) {
+      const Values p = probabilities(batch, head, query);
+      for (std::int64_t i = 0; i < s_.head_size; ++i) {
+        double sum = 0.0;
+        for (std::int64_t key = 0; key < keys(query); ++key) {
+          sum += p[static_cast<std::size_t>(key)] * qkv_[value_at(batch, head, key, i)];
+        }
+        out_[out_at(batch, head, query, i)] = sum;
+      }
+    });
+  }
+
+  const Values& out() const { return out_; }
+  const Values& log_sum_exp() const { return log_sum_exp_; }
+
+  Values gradient(const Values& d_out) {
+    Values d_qkv(qkv_.size());
+    for_queries([&](std::int64_t batch, std::int64_t head, std::int64_t query) {
+      const Values p = probabilities(batch, head, query);
+      Values d_p(p.size());
+      double delta = 0.0;
+      for (std::int64_t key = 0; key < keys(query); ++key) {
+        const auto at = static_cast<std::size_t>(key);
+        for (std::int64_t i = 0; i < s_.head_size; ++i) {
+          const double d = d_out[out_at(batch, head, query, i)];
+          d_p[at] += d * qkv_[value_at(batch, head, key, i)];
+          d_qkv[value_at(batch, head, key, i)] += p[at] * d;
+        }
+        delta += p[at] * d_p[at];
+      }
+      for (std::int64_t key = 0; key < keys(query); ++key) {
+        const auto at = static_cast<std::size_t>(key);
+        const double d_score = p[at] * (d_p[at] - delta) * scale();
+        for (std::int64_t i = 0; i < s_.head_size; ++i) {
+          d_qkv[query_at(batch, head, query, i)] += d_score * qkv_[key_at(batch, head, key, i)];
+          d_qkv[key_at(batch, head, key, i)] += d_score * qkv_[query_at(batch, head, query, i)];
+        }
+      }
+    });
+    return d_qkv;
+  }
+
+ private:
+  template <class Body>
+  void for_queries(Body body) const {
+    for (std::int64_t batch = 0; batch < s_.batch; ++batch) {
+      for (std::int64_t head = 0; head < s_.heads; ++head) {
+        for (std::int64_t query = 0; query < s_.sequence; ++query) body(batch, head, query);
+      }
+    }
+  }
+
+  Values probabilities(std::int64_t batch, std::int64_t head, std::int64_t query) {
+    Values p;
+    double sum = 0.0;
+    for (std::int64_t key = 0; key < keys(query); ++key) {
+      double score = 0.0;
+      for (std::int64_t i = 0; i < s_.head_size; ++i) {
+        score += qkv_[query_at(batch, head, query, i)] * qkv_[key_at(batch, head, key, i)];
+      }
+      p.push_back(std::exp(score * scale()));
+      sum += p.back();
+    }
+    for (double& value : p) value /= sum;
+    log_sum_exp_[static_cast<std::size_t>((batch * s_.heads + head) * s_.sequence + query)] =
+        std::log(sum);
+    return p;
+  }
+
+  double scale() const { return 1.0 / std::sqrt(static_cast<double>(s_.head_size)); }
+  std::int64_t keys(std::int64_t query) const { return s_.causal ? query + 1 : s_.sequence; }
+  std::int64_t kv_head(std::int64_t head) const { return head * s_.kv_heads / s_.heads; }
+  std::size_t qkv_at(std::int64_t batch, std::int64_t row, std::int64_t head,
+                     std::int64_t i) const {
+    const std::int64_t all_heads = s_.heads + 2 * s_.kv_heads;
+    return static_cast<std::size_t>(
+        ((batch * s_.sequence + row) * all_heads + head) * s_.head_size + i);
+  }
+  std::size_t query_at(std::int64_t batch, std::int64_t head, std::int64_t row,
+                       std::int64_t i) const {
+    return qkv_at(batch, row, head, i);
+  }
+  std::size_t key_at(std::int64_t batch, std::int64_t head, std::int64_t row,
+                     std::int64_t i) const {
+    return qkv_at(batch, row, s_.heads + kv_head(head), i);
+  }
+  std::size_t value_at(std::int64_t batch, std::int64_t head, std::int64_t row,
+                       std::int64_t i) const {
+    return qkv_at(batch, row, s_.heads + s_.kv_heads + kv_head(head), i);
+  }
+  std::size_t out_at(std::int64_t batch, std::int64_t head, std::int64_t row,
+                     std::int64_t i) const {
+    return static_cast<std::size_t>(((batch * s_.sequence + row) * s_.heads + head) * s_.head_size +
+                                    i);
+  }
+
+  AttentionShape s_;
+  const Values& qkv_;
+  Values out_;
+  Values log_sum_exp_;
+};
+
+std::int64_t qkv_count(const AttentionShape& s) {
+  return s.batch * s.sequence * (s.heads + 2 * s.kv_heads) * s.head_size;
+}
+std::int64_t out_count(const AttentionShape& s) {
+  return s.batch * s.sequence * s.heads * s.head_size;
+}
+
+const AttentionShape shapes[] = {
+    {.batch = 2, .sequence = 1, .heads = 2, .kv_heads = 2, .head_size = 8},
+    {.batch = 2, .sequence = 7, .heads = 4, .kv_heads = 2, .head_size = 12},
+    {.batch = 1, .sequence = 64, .heads = 3, .kv_heads = 3, .head_size = 64},
+    {.batch = 1, .sequence = 65, .heads = 6, .kv_heads = 2, .head_size = 48},
+    {.batch = 2, .sequence = 131, .heads = 4, .kv_heads = 1, .head_size = 33},
+    {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 2, .head_size = 80},
+};
+
+class AttentionTest : public KernelTest {
+ protected:
+  struct Results {
+    Buffer out, log_sum_exp, d_qkv;
+    bool operator==(const Results&) const = default;
+  };
+
+  Results run(AttentionShape shape, const Values& qkv, const Values& d_out) {
+    shape.type = type();
+    Results r{poisoned(out_count(shape)),
+              Buffer(DType::f32, shape.batch * shape.heads * shape.sequence),
+              poisoned(qkv_count(shape))};
+    Buffer workspace(DType::f32,
+                     static_cast<std::int64_t>(table().attention_workspace_bytes(shape) / 4));
+    table().attention_forward(shape, r.out.data(), r.log_sum_exp.floats(), typed(qkv).data(),
+                              workspace.data());
+    table().attention_backward(shape, r.d_qkv.data(), typed(d_out).data(), typed(qkv).data(),
+                               r.out.data(), r.log_sum_exp.floats(), workspace.data());
+    workspace.values();
+    return r;
+  }
+};
+
+TEST_P(AttentionTest, EqualsTheFormula) {
+  for (AttentionShape shape : shapes) {
+    for (const bool causal : {true, false}) {
+      shape.causal = causal;
+      const Values qkv = random_values(qkv_count(shape), 1, 2.0);
+      const Values d_out = random_values(out_count(shape), 2);
+      const Results results = run(shape, qkv, d_out);
+      Reference reference(shape, qkv);
+      const std::string what = "sequence " + std::to_string(shape.sequence);
+      expect_close(results.out.values(), reference.out(), tolerance(), what + " out");
+      expect_close(results.log_sum_exp.values(), reference.log_sum_exp(), 1e-5, what + " lse");
+      expect_close(results.d_qkv.values(), reference.gradient(d_out), tolerance(), what + " d_qkv");
+    }
+  }
+}
+
+TEST_P(AttentionTest, StaysFiniteWithLargeScores) {
+  const AttentionShape shape{
+      .batch = 1, .sequence = 70, .heads = 1, .kv_heads = 1, .head_size = 16};
+  const Values qkv = random_values(qkv_count(shape), 1, 16.0);
+  const Values d_out = random_values(out_count(shape), 2);
+  const Results results = run(shape, qkv, d_out);
+  // exp() of the plain scores overflows fp32 here, not double.
+  Reference reference(shape, qkv);
+  expect_close(results.out.values(), reference.out(), 10 * tolerance(), "out");
+}
+
+TEST_P(AttentionTest, DoesNotDependOnThreads) {
+  const AttentionShape shape{
+      .batch = 3, .sequence = 131, .heads = 4, .kv_heads = 2, .head_size = 48};
+  const Values qkv = random_values(qkv_count(shape), 1);
+  const Values d_out = random_values(out_count(shape), 2);
+  expect_same_for_any_threads([&] { return run(shape, qkv, d_out); });
+}
+
+DSTUNE_FOR_TABLES(AttentionTest);
+
+TEST(AttentionReferenceTest, GradientEqualsFiniteDifferences) {
+  for (const bool causal : {true, false}) {
+    const AttentionShape shape{
+        .batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 6, .causal = causal};
+    const Values qkv = random_values(qkv_count(shape), 1, 2.0);
+    const Values d_out = random_values(out_count(shape), 2);
+    const Values numeric = numeric_gradient(
+        [&](const Values& v) { return dot(Reference(shape, v).out(), d_out); }, qkv);
+    expect_close(Reference(shape, qkv).gradient(d_out), numeric, 1e-8, "gradient");
+  }
+}
+
+}  // namespace
+}  // namespace dstune::kernels::test

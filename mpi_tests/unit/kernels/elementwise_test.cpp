@@ -1,0 +1,111 @@
+#include <cmath>
+#include <limits>
+
+#include "kernel_test.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+const std::int64_t counts[] = {1, 7, 65, 4096, 40001};
+
+class ElementwiseTest : public KernelTest {};
+
+TEST_P(ElementwiseTest, AddScaleFillAndZero) {
+  set_cpu_threads(2);
+  for (const std::int64_t count : counts) {
+    const Values x = random_values(count, 1);
+    const Values y = random_values(count, 2);
+    Values sum = x;
+    Values scaled = x;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      sum[i] += y[i];
+      scaled[i] *= 0.75;
+    }
+    Buffer result = typed(x);
+    table().add(type(), result.data(), typed(y).data(), count);
+    EXPECT_TRUE(result == typed(sum));
+    result = typed(x);
+    table().scale(type(), result.data(), 0.75F, count);
+    EXPECT_TRUE(result == typed(scaled));
+    result = poisoned(count);
+    table().fill(type(), result.data(), -1.5F, count);
+    EXPECT_TRUE(result == typed(Values(x.size(), -1.5)));
+    result = poisoned(count);
+    table().zero(result.data(), static_cast<std::size_t>(count) * (type() == DType::f32 ? 4 : 2));
+    EXPECT_TRUE(result == typed(Values(x.size(), 0.0)));
+  }
+}
+
+TEST_P(ElementwiseTest, ConvertsBothWays) {
+  set_cpu_threads(2);
+  for (const std::int64_t count : counts) {
+    Values fine;
+    for (const double value : random_values(count, 1)) {
+      fine.push_back(static_cast<float>(value * 1.01));
+    }
+    const Buffer from(DType::f32, fine);
+    Buffer to = poisoned(count);
+    table().convert(type(), to.data(), DType::f32, from.data(), count);
+    EXPECT_TRUE(to == typed(fine));
+    Buffer back(DType::f32, count);
+    table().convert(DType::f32, back.data(), type(), to.data(), count);
+    EXPECT_TRUE(back == Buffer(DType::f32, to.values()));
+    Buffer same = poisoned(count);
+    table().convert(type(), same.data(), type(), to.data(), count);
+    EXPECT_TRUE(same == to);
+  }
+}
+
+TEST_P(ElementwiseTest, RoundsTiesToEvenAndKeepsSpecialValues) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Values values = {1.0,       1.00390625, 1.01171875, -1.00390625, 1.00390637,  3.4e38,
+                         -infinity, infinity,   0.0,        1e-30,       65504.00001, -0.0};
+  const auto count = static_cast<std::int64_t>(values.size());
+  Buffer to = poisoned(count);
+  table().convert(type(), to.data(), DType::f32, Buffer(DType::f32, values).data(), count);
+  EXPECT_TRUE(to == typed(values));
+  const float broken = std::numeric_limits<float>::quiet_NaN();
+  Buffer kept = typed({1.0});
+  table().convert(type(), kept.data(), DType::f32, &broken, 1);
+  EXPECT_TRUE(std::isnan(kept.values()[0]));
+}
+
+TEST_P(ElementwiseTest, SumsAreExactAndDoNotDependOnThreads) {
+  for (const std::int64_t count : {1, 7, 65, 4097, 300001}) {
+    const Values x = random_values(count, 1);
+    double sum = 0.0;
+    for (const double value : x) sum += value;
+    const Buffer typed_x = typed(x);
+    const Buffer floats(DType::f32, x);
+    EXPECT_NEAR(table().sum_of_squares(type(), typed_x.data(), count), dot(x, x),
+                1e-12 * dot(x, x));
+    EXPECT_NEAR(table().sum_f32(static_cast<const float*>(floats.data()), count), sum,
+                1e-12 * dot(x, x));
+    expect_same_for_any_threads(
+        [&] { return table().sum_of_squares(type(), typed_x.data(), count); });
+  }
+}
+
+TEST_P(ElementwiseTest, FillNormalFollowsTheFormula) {
+  set_cpu_threads(2);
+  const std::int64_t count = 40001;
+  const std::int64_t first = 12345678901;
+  const double deviation = 0.02;
+  Values expected;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t hash = counter_hash(42, 3, static_cast<std::uint64_t>(first + i));
+    const double sum = static_cast<double>((hash & 0xffff) + ((hash >> 16) & 0xffff) +
+                                           ((hash >> 32) & 0xffff) + (hash >> 48));
+    expected.push_back((sum - 131070.0) * (deviation / std::sqrt((0x1p32 - 1.0) / 3.0)));
+  }
+  Buffer drawn = poisoned(count);
+  table().fill_normal(type(), drawn.data(), 42, 3, first, count, deviation);
+  EXPECT_TRUE(drawn == typed(expected));
+  const double variance = dot(expected, expected) / static_cast<double>(count);
+  EXPECT_NEAR(std::sqrt(variance), deviation, 0.02 * deviation);
+}
+
+DSTUNE_FOR_TABLES(ElementwiseTest);
+
+}  // namespace
+}  // namespace dstune::kernels::test

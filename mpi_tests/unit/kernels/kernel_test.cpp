@@ -1,0 +1,145 @@
+#include "kernel_test.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace dstune::kernels::test {
+namespace {
+
+constexpr std::int64_t guard_elements = 16;
+
+std::uint16_t to_bfloat16(double value) {
+  const float narrow = static_cast<float>(value);
+  const auto bits = std::bit_cast<std::uint32_t>(narrow);
+  if (std::isnan(narrow)) return static_cast<std::uint16_t>((bits >> 16) | 0x40);
+  const std::uint32_t half = 0x8000;
+  std::uint32_t upper = bits >> 16;
+  const std::uint32_t rest = bits & 0xffff;
+  if (rest > half || (rest == half && (upper & 1) != 0)) ++upper;
+  return static_cast<std::uint16_t>(upper);
+}
+
+}  // namespace
+
+Buffer::Buffer(DType type, std::int64_t count)
+    : type_(type),
+      count_(count),
+      bytes_(element_bytes() * static_cast<std::size_t>(count + guard_elements)) {
+  for (std::int64_t i = 0; i < count_ + guard_elements; ++i) {
+    set(i, std::numeric_limits<double>::quiet_NaN());
+  }
+}
+
+Buffer::Buffer(DType type, const Values& values)
+    : Buffer(type, static_cast<std::int64_t>(values.size())) {
+  for (std::int64_t i = 0; i < count_; ++i) set(i, values[static_cast<std::size_t>(i)]);
+}
+
+Values Buffer::values() const {
+  for (std::int64_t i = count_; i < count_ + guard_elements; ++i) {
+    EXPECT_TRUE(std::isnan(get(i))) << "written " << i - count_ + 1 << " past the end";
+  }
+  Values values;
+  values.reserve(static_cast<std::size_t>(count_));
+  for (std::int64_t i = 0; i < count_; ++i) values.push_back(get(i));
+  return values;
+}
+
+void Buffer::set(std::int64_t index, double value) {
+  std::byte* to = bytes_.data() + element_bytes() * static_cast<std::size_t>(index);
+  if (type_ == DType::f32) {
+    const float narrow = static_cast<float>(value);
+    std::memcpy(to, &narrow, sizeof(narrow));
+  } else {
+    const std::uint16_t narrow = to_bfloat16(value);
+    std::memcpy(to, &narrow, sizeof(narrow));
+  }
+}
+
+double Buffer::get(std::int64_t index) const {
+  const std::byte* from = bytes_.data() + element_bytes() * static_cast<std::size_t>(index);
+  if (type_ == DType::f32) {
+    float narrow = 0.0F;
+    std::memcpy(&narrow, from, sizeof(narrow));
+    return narrow;
+  }
+  std::uint16_t narrow = 0;
+  std::memcpy(&narrow, from, sizeof(narrow));
+  return std::bit_cast<float>(static_cast<std::uint32_t>(narrow) << 16);
+}
+
+Values random_values(std::int64_t count, std::uint64_t seed, double scale) {
+  Values values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t hash = counter_hash(seed, 7, static_cast<std::uint64_t>(i));
+    const double uniform = static_cast<double>(hash >> 11) * 0x1p-53 * 2.0 - 1.0;
+    values.push_back(
+        std::bit_cast<float>(static_cast<std::uint32_t>(to_bfloat16(uniform * scale)) << 16));
+  }
+  return values;
+}
+
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int32_t vocabulary,
+                                        std::uint64_t seed) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t hash = counter_hash(seed, 8, static_cast<std::uint64_t>(i));
+    tokens.push_back(static_cast<std::int32_t>(hash % static_cast<std::uint64_t>(vocabulary)));
+  }
+  return tokens;
+}
+
+void expect_close(const Values& actual, const Values& expected, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  double largest = 0.0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    // Written so that a NaN fails.
+    if (!(std::abs(actual[i] - expected[i]) <= tolerance * largest)) {
+      ADD_FAILURE() << what << "[" << i << "] is " << actual[i] << ", expected " << expected[i]
+                    << "; the largest is " << largest;
+      return;
+    }
+  }
+}
+
+double dot(const Values& a, const Values& b) {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+Values numeric_gradient(const std::function<double(const Values&)>& f, Values x) {
+  constexpr double step = 1e-5;
+  Values gradient;
+  for (double& coordinate : x) {
+    const double middle = coordinate;
+    coordinate = middle + step;
+    const double above = f(x);
+    coordinate = middle - step;
+    const double below = f(x);
+    coordinate = middle;
+    gradient.push_back((above - below) / (2.0 * step));
+  }
+  return gradient;
+}
+
+void KernelTest::SetUp() {
+  const std::string& name = std::get<0>(GetParam());
+  table_ = cpu_table(name.c_str());
+  if (table_ == nullptr) GTEST_SKIP() << "this processor has no " << name;
+}
+
+std::vector<std::string> table_names() {
+  return {"portable", "avx2", "avx512", "avx512_bf16"};
+}
+
+std::string parameter_name(const testing::TestParamInfo<std::tuple<std::string, DType>>& info) {
+  return std::get<0>(info.param) + (std::get<1>(info.param) == DType::f32 ? "_in_f32" : "_in_bf16");
+}
+
+}  // namespace dstune::kernels::test

@@ -1,0 +1,95 @@
+#pragma once
+/// What the kernels' tests share: typed buffers with poison and a guard, comparison with references
+/// in double, and the fixture that runs a test for every table and storage type.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/kernels/kernels.hpp"
+
+namespace dstune::kernels::test {
+
+using Values = std::vector<double>;
+
+/// Elements of a storage type. Starts as NaN everywhere; the elements past the end must stay so.
+class Buffer {
+ public:
+  Buffer(DType type, std::int64_t count);
+  /// The values rounded to the type.
+  Buffer(DType type, const Values& values);
+
+  void* data() { return bytes_.data(); }
+  const void* data() const { return bytes_.data(); }
+  float* floats() { return static_cast<float*>(data()); }
+  /// The elements; fails the test where something wrote past the end.
+  Values values() const;
+  bool operator==(const Buffer& other) const { return bytes_ == other.bytes_; }
+
+ private:
+  std::size_t element_bytes() const { return type_ == DType::f32 ? 4 : 2; }
+  void set(std::int64_t index, double value);
+  double get(std::int64_t index) const;
+
+  DType type_;
+  std::int64_t count_;
+  std::vector<std::byte> bytes_;
+};
+
+/// Uniform in [−scale, scale), the same for equal seeds, exactly representable in bf16.
+Values random_values(std::int64_t count, std::uint64_t seed, double scale = 1.0);
+std::vector<std::int32_t> random_tokens(std::int64_t count, std::int32_t vocabulary,
+                                        std::uint64_t seed);
+
+/// Every difference at most `tolerance` × the largest expected magnitude.
+void expect_close(const Values& actual, const Values& expected, double tolerance,
+                  const std::string& what);
+
+double dot(const Values& a, const Values& b);
+/// Central differences of f at x, in every coordinate.
+Values numeric_gradient(const std::function<double(const Values&)>& f, Values x);
+
+/// A test for one table and one storage type.
+class KernelTest : public testing::TestWithParam<std::tuple<std::string, DType>> {
+ protected:
+  void SetUp() override;
+  void TearDown() override { set_cpu_threads(1); }
+
+  const Table& table() const { return *table_; }
+  DType type() const { return std::get<1>(GetParam()); }
+  double tolerance() const { return type() == DType::f32 ? 1e-5 : 1e-2; }
+  Buffer typed(const Values& values) const { return {type(), values}; }
+  Buffer poisoned(std::int64_t count) const { return {type(), count}; }
+
+ private:
+  const Table* table_ = nullptr;
+};
+
+/// The names of all tables of this build; those the processor lacks are skipped by the fixture.
+std::vector<std::string> table_names();
+std::string parameter_name(const testing::TestParamInfo<std::tuple<std::string, DType>>& info);
+
+#define DSTUNE_FOR_TABLES(fixture)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Tables, fixture,                                            \
+                           testing::Combine(testing::ValuesIn(table_names()),          \
+                                            testing::Values(DType::f32, DType::bf16)), \
+                           parameter_name)
+
+/// What `run` returns must be equal, bit for bit, with 1, 2 and 3 threads.
+template <class Run>
+void expect_same_for_any_threads(Run run) {
+  set_cpu_threads(1);
+  const auto alone = run();
+  for (const int threads : {2, 3}) {
+    set_cpu_threads(threads);
+    EXPECT_TRUE(run() == alone) << "differs with " << threads << " threads";
+  }
+  set_cpu_threads(1);
+}
+
+}  // namespace dstune::kernels::test

@@ -1,0 +1,79 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernel_test.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+double loss_of(const double* logits, std::int64_t vocabulary, std::int32_t target) {
+  double largest = logits[0];
+  for (std::int64_t i = 1; i < vocabulary; ++i) largest = std::max(largest, logits[i]);
+  double sum = 0.0;
+  for (std::int64_t i = 0; i < vocabulary; ++i) sum += std::exp(logits[i] - largest);
+  return std::log(sum) + largest - logits[target];
+}
+
+class CrossEntropyTest : public KernelTest {};
+
+TEST_P(CrossEntropyTest, GivesLossesAndFiniteDifferences) {
+  for (const std::int64_t rows : {1, 7}) {
+    for (const std::int64_t vocabulary : {3, 48, 257}) {
+      const float scale = 0.25F;
+      const Values logits = random_values(rows * vocabulary, 1, 6.0);
+      const auto targets = random_tokens(rows, static_cast<std::int32_t>(vocabulary), 2);
+      Buffer gradient = typed(logits);
+      Buffer losses(DType::f32, rows);
+      table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), rows,
+                            vocabulary, scale);
+      Values expected_losses;
+      Values expected;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int32_t target = targets[static_cast<std::size_t>(row)];
+        const Values own(logits.begin() + row * vocabulary,
+                         logits.begin() + (row + 1) * vocabulary);
+        expected_losses.push_back(loss_of(own.data(), vocabulary, target));
+        for (const double slope : numeric_gradient(
+                 [&](const Values& v) { return loss_of(v.data(), vocabulary, target); }, own)) {
+          expected.push_back(slope * scale);
+        }
+      }
+      expect_close(losses.values(), expected_losses, 1e-5, "losses");
+      expect_close(gradient.values(), expected, tolerance(), "gradient");
+    }
+  }
+}
+
+TEST_P(CrossEntropyTest, StandsLargeLogitsAndReportsNotANumber) {
+  const std::int32_t target = 1;
+  Buffer logits = typed({-60000.0, 50000.0, 49998.0});
+  const Values rounded = logits.values();
+  Buffer loss(DType::f32, 1);
+  table().cross_entropy(type(), loss.floats(), logits.data(), &target, 1, 3, 1.0F);
+  EXPECT_NEAR(loss.values()[0], loss_of(rounded.data(), 3, target), 1e-5);
+
+  Values broken(40, 1.0);
+  broken[17] = std::numeric_limits<double>::quiet_NaN();
+  Buffer bad = typed(broken);
+  table().cross_entropy(type(), loss.floats(), bad.data(), &target, 1, 40, 1.0F);
+  EXPECT_TRUE(std::isnan(loss.values()[0]));
+}
+
+TEST_P(CrossEntropyTest, DoesNotDependOnThreads) {
+  const std::int64_t rows = 131;
+  const std::int64_t vocabulary = 257;
+  const auto targets = random_tokens(rows, vocabulary, 2);
+  expect_same_for_any_threads([&] {
+    std::vector<Buffer> results{Buffer(DType::f32, rows),
+                                typed(random_values(rows * vocabulary, 1, 6.0))};
+    table().cross_entropy(type(), results[0].floats(), results[1].data(), targets.data(), rows,
+                          vocabulary, 1.0F);
+    return results;
+  });
+}
+
+DSTUNE_FOR_TABLES(CrossEntropyTest);
+
+}  // namespace
+}  // namespace dstune::kernels::test

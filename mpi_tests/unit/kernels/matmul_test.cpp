@@ -1,0 +1,87 @@
+#include "kernel_test.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+/// The product in double, of the values as they were rounded.
+Values product(const MatmulShape& s, const Values& a, const Values& b, const Values& bias,
+               const Values& before) {
+  Values c(static_cast<std::size_t>(s.m * s.n));
+  for (std::int64_t i = 0; i < s.m; ++i) {
+    for (std::int64_t j = 0; j < s.n; ++j) {
+      const auto at = static_cast<std::size_t>(i * s.n + j);
+      double sum = s.accumulate ? before[at] : 0.0;
+      if (s.has_bias) sum += bias[static_cast<std::size_t>(j)];
+      for (std::int64_t k = 0; k < s.k; ++k) {
+        sum += a[static_cast<std::size_t>(s.transpose_a ? k * s.m + i : i * s.k + k)] *
+               b[static_cast<std::size_t>(s.transpose_b ? j * s.k + k : k * s.n + j)];
+      }
+      c[at] = sum;
+    }
+  }
+  return c;
+}
+
+class MatmulTest : public KernelTest {
+ protected:
+  void check(const MatmulShape& shape) {
+    const Values a = random_values(shape.m * shape.k, 1);
+    const Values b = random_values(shape.k * shape.n, 2);
+    const Values bias = random_values(shape.n, 3);
+    const Values before = random_values(shape.m * shape.n, 4);
+    const Buffer a_typed(shape.type, a);
+    const Buffer b_typed(shape.type, b);
+    const Buffer bias_typed(shape.type, bias);
+    Buffer c = shape.accumulate ? Buffer(shape.out_type, before)
+                                : Buffer(shape.out_type, shape.m * shape.n);
+    Buffer workspace(DType::f32,
+                     static_cast<std::int64_t>(table().matmul_workspace_bytes(shape) + 3) / 4);
+    table().matmul(shape, a_typed.data(), b_typed.data(),
+                   shape.has_bias ? bias_typed.data() : nullptr, c.data(), workspace.data());
+    workspace.values();
+    expect_close(
+        c.values(), product(shape, a, b, bias, before), shape.out_type == DType::f32 ? 1e-5 : 1e-2,
+        std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
+  }
+};
+
+TEST_P(MatmulTest, EqualsTheSumInDouble) {
+  for (const std::int64_t m : {1, 7, 65}) {
+    for (const std::int64_t n : {48, 257}) {
+      for (int flags = 0; flags < 32; ++flags) {
+        MatmulShape shape{.m = m, .n = n, .k = 33};
+        shape.transpose_a = (flags & 1) != 0;
+        shape.transpose_b = (flags & 2) != 0;
+        shape.accumulate = (flags & 4) != 0;
+        shape.has_bias = (flags & 8) != 0;
+        shape.type = type();
+        shape.out_type = (flags & 16) != 0 ? DType::f32 : type();
+        check(shape);
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, AddsUpLongSumsOnce) {
+  for (const bool accumulate : {false, true}) {
+    check({.m = 3,
+           .n = 5,
+           .k = 7001,
+           .accumulate = accumulate,
+           .has_bias = true,
+           .type = type(),
+           .out_type = DType::f32});
+  }
+}
+
+TEST_P(MatmulTest, ServesSeveralThreadCounts) {
+  for (const int threads : {2, 1, 3}) {
+    set_cpu_threads(threads);
+    check({.m = 64, .n = 257, .k = 96, .transpose_b = true, .type = type(), .out_type = type()});
+  }
+}
+
+DSTUNE_FOR_TABLES(MatmulTest);
+
+}  // namespace
+}  // namespace dstune::kernels::test
