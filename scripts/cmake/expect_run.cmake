@@ -3,6 +3,8 @@
 # Runs a program and fails unless it ends in time, with that code, and its output (both streams)
 # matches every regex of MATCH and none of NO_MATCH. Stricter than CTest's PASS_REGULAR_EXPRESSION,
 # which does not look at the code.
+cmake_minimum_required(VERSION 3.25)
+
 if(NOT DEFINED WITHIN_S)
   set(WITHIN_S 60)
 endif()

@@ -1,0 +1,46 @@
+#pragma once
+/// What is known of every member before anything runs: its memory, here and in the target, and
+/// therefore whether it is run. Local.
+
+#include <cstdint>
+#include <vector>
+
+#include "dstune/core/experiment.hpp"
+#include "dstune/plan/step_plan.hpp"
+#include "dstune/space/search_space.hpp"
+
+namespace dstune {
+
+struct PlannedMember {
+  PlannedExperiment planned;
+  int micro_batch_chain = -1;
+};
+
+struct PlannerOptions {
+  std::int64_t device_memory_bytes = 0;  ///< of one rank
+  std::uint64_t most_members = 100'000;  ///< above: only the first `listed` are looked at
+  std::uint64_t listed = 1'000;
+};
+
+struct PlannedSpace {
+  std::vector<PlannedMember> members;                     ///< in the order they would run
+  std::uint64_t total = 0;                                ///< members of the product
+  std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
+};
+
+/// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
+/// `infeasible`, with the numbers in the reason, where they fit the device or the target's memory
+/// not. For synthetic and replay workloads nothing is infeasible. `num_trials` of the job, where
+/// given, prunes what lies past the cap.
+PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
+                        const WorkspaceSizes& workspaces, const PlannerOptions& options);
+
+/// Predicted memory of one experiment, fullest rank.
+Prediction predict_memory(const JobSpec& job, const Experiment& experiment,
+                          const WorkspaceSizes& workspaces);
+
+/// Experiments given by --experiments files instead of the space.
+PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspaces,
+                              const PlannerOptions& options);
+
+}  // namespace dstune

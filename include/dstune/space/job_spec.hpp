@@ -1,0 +1,60 @@
+#pragma once
+/// The user's input, read and checked: space.json (or what it refers to) and the command line's
+/// overrides. Rank 0 alone reads. All functions: Local. Errors: InputError with every problem
+/// found.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/job.hpp"
+#include "dstune/model/model_spec.hpp"
+
+namespace dstune {
+
+/// What the command line says over the document; absent: the document, then the default.
+struct Overrides {
+  std::optional<std::string> model;  ///< a file or a preset
+  std::optional<std::string> tuner_type;
+  std::optional<Metric> metric;
+  std::optional<int> num_trials;
+  std::optional<int> early_stopping;
+  std::optional<std::int64_t> seed;
+  std::optional<std::string> results_dir;
+  std::optional<std::string> exps_dir;
+  bool overwrite = false;
+  bool full = false;
+  std::vector<std::string> experiment_files;  ///< --experiments
+};
+
+/// What the job has: known before the input is checked against it.
+struct Machine {
+  std::vector<int> ranks_of_node;  ///< how many ranks each node has
+  [[nodiscard]] int num_ranks() const;
+};
+
+struct JobSpec {
+  std::shared_ptr<const json::Document> document;  ///< space.json
+  std::string folder;                              ///< its folder: relative paths start here
+  ModelSpec model;
+  TuningOptions tuning;
+  WorkloadSpec workload;
+  TargetSpec target;
+  std::int64_t sequence_length = 1024;
+  std::vector<GroupShape> shapes;  ///< from `resources`, in its order
+  std::vector<Recompute> recompute;
+  std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
+  std::optional<std::string> training_command;
+  std::vector<std::string> experiment_files;
+  std::vector<std::string> warnings;  ///< for the user, already in words
+};
+
+/// Reads the document and everything it refers to. `machine`: groups larger than it are bad input;
+/// absent (--dry-run): groups may be larger, and "every rank" is `default_ranks` on one node.
+JobSpec read_job(const std::string& path, const Overrides& overrides,
+                 const std::optional<Machine>& machine, int default_ranks);
+
+}  // namespace dstune

@@ -1,0 +1,63 @@
+# cmake -D CHECK=check_layers.cmake -D SCRATCH=folder -P check_layers_test.cmake
+# Plants one include a case into a tree of its own and looks at what the check says.
+cmake_minimum_required(VERSION 3.25)
+
+set(failures 0)
+
+# The check's exit code and output on a tree of one file beside an innocent one.
+function(check_tree file content)
+  file(REMOVE_RECURSE "${SCRATCH}")
+  file(WRITE "${SCRATCH}/include/dstune/base/error.hpp" "#pragma once\n#include <string>\n")
+  file(WRITE "${SCRATCH}/${file}" "${content}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -D "ROOT=${SCRATCH}" -P "${CHECK}"
+    RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  set(code "${code}" PARENT_SCOPE)
+  set(out "${out}" PARENT_SCOPE)
+endfunction()
+
+function(refused file line content)
+  check_tree("${file}" "${content}")
+  if(code EQUAL 0 OR NOT out MATCHES "${file}:${line}: ")
+    message(NOTICE "not refused at ${file}:${line}:\n${content}\n${out}")
+    math(EXPR failures "${failures} + 1")
+    set(failures ${failures} PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(accepted file content)
+  check_tree("${file}" "${content}")
+  if(NOT code EQUAL 0)
+    message(NOTICE "wrongly refused in ${file}:\n${content}\n${out}")
+    math(EXPR failures "${failures} + 1")
+    set(failures ${failures} PARENT_SCOPE)
+  endif()
+endfunction()
+
+refused(src/plan/plan.cpp 3 "// a plan; [it\n#include <vector>\n#include \"dstune/space/space.hpp\"\n")
+refused(include/dstune/base/a.hpp 1 "#include \"dstune/core/record.hpp\"\n")
+refused(kernels/cpu/gemm.cpp 2 "\n  #  include <dstune/base/error.hpp>\n")
+refused(src/search/a.cpp 1 "#include \"dstune/tune/a.hpp\"\n")
+refused(src/tune/a.cpp 1 "#include \"dstune/app/options.hpp\"\n")
+refused(src/space/a.cpp 1 "#include \"../plan/a.hpp\"\n")
+refused(src/group/a.cpp 1 "#include <mpi.h>\n")
+refused(src/train/a.cpp 1 "#include <oneapi/dnnl/dnnl.hpp>\n")
+refused(src/train/a.cpp 1 "#include <dnnl.h>\n")
+refused(include/dstune/plan/a.hpp 1 "#include <nlohmann/json.hpp>\n")
+refused(src/comm/a.cpp 1 "#include <nlohmann/json_fwd.hpp>\n")
+refused(src/tune/a.cpp 1 "#include <boost/program_options.hpp>\n")
+refused(src/train/a.cpp 1 "#include <cuda_runtime.h>\n")
+refused(src/device/a.cpp 1 "#include <nccl.h>\n")
+refused(src/base/a.cpp 1 "#include HEADER\n")
+refused(src/misc/a.cpp 1 "#include <vector>\n")
+refused(src/plan/a.cpp 2 "#define X \\\n#include \"dstune/comm/world.hpp\"\n")
+
+accepted(src/plan/a.cpp "#include \"a.hpp\"\n#include <vector>\n#include \"dstune/model/spec.hpp\"\n#include \"dstune/plan/a.hpp\"\n")
+accepted(src/plan/a.cpp "// #include \"dstune/tune/a.hpp\"\nconst char* s = \"#include <mpi.h>\";\n")
+accepted(src/comm/a.cpp "#include <mpi.h>\n")
+accepted(kernels/cpu/a.cpp "#include <dnnl.hpp>\n#include \"dstune/kernels/kernels.hpp\"\n")
+accepted(src/app/a.cpp "#include <boost/program_options.hpp>\n#include \"dstune/tune/a.hpp\"\n")
+accepted(src/report/a.cpp "#include <nlohmann/json.hpp>\n")
+
+if(failures GREATER 0)
+  message(FATAL_ERROR "${failures} cases went wrong")
+endif()
