@@ -4,9 +4,9 @@
 /// what it does, in `plan`).
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
@@ -39,11 +39,14 @@ struct Knob {
   std::string_view help;
   void (*apply)(TrainingConfig&, const KnobValue&) = nullptr;  ///< only where it is measured
   std::string_view choices = {};  ///< text: the accepted words, separated by '|' (any case)
+  bool closed = false;            ///< object: DeepSpeed refuses keys without a row
+  std::string_view mend = {};     ///< refused: what to write instead, where that is not the default
 
   [[nodiscard]] bool acts_at(int stage) const { return (stages >> stage & 1U) != 0; }
 };
 
-/// All rows, sections before their members.
+/// All rows, sections before their members. A list of fixed length has a row for each element
+/// ("/optimizer/params/betas/0").
 [[nodiscard]] std::span<const Knob> knobs();
 /// The row of a pointer, or null.
 [[nodiscard]] const Knob* find_knob(std::string_view pointer);

@@ -1,0 +1,45 @@
+#pragma once
+/// Reading a config from its text, for tests.
+
+#include <string>
+
+#include "dstune/core/knobs.hpp"
+
+namespace dstune {
+
+struct ReadConfig {
+  TrainingConfig config;
+  std::vector<Problem> problems;
+};
+
+inline ReadConfig read_config(const std::string& text) {
+  const json::Document document = json::Document::parse(text, "space.json");
+  json::Problems problems;
+  ReadConfig read;
+  read.config = read_training_config(document.node(), problems);
+  read.problems = problems.all();
+  return read;
+}
+
+/// The config of a text without problems.
+inline TrainingConfig accepted(const std::string& text) {
+  const ReadConfig read = read_config(text);
+  if (!read.problems.empty()) throw InputError(read.problems);
+  return read.config;
+}
+
+/// "pointer: message" of the only problem.
+inline std::string refusal(const std::string& text) {
+  const ReadConfig read = read_config(text);
+  if (read.problems.size() != 1)
+    return std::to_string(read.problems.size()) + " problems" +
+           (read.problems.empty() ? std::string()
+                                  : ": " + std::string(InputError(read.problems).what()));
+  return read.problems[0].pointer + ": " + read.problems[0].message;
+}
+
+inline std::string zero_with(const std::string& members) {
+  return R"({"zero_optimization": {)" + members + "}}";
+}
+
+}  // namespace dstune

@@ -1,0 +1,108 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config_cases.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ConfigRulesTest, BothPrecisionsAreRefused) {
+  const ReadConfig read = read_config(R"({"bf16": {"enabled": true}, "fp16": {"enabled": true}})");
+  ASSERT_EQ(read.problems.size(), 2U);
+  EXPECT_THAT(read.problems[0].message, HasSubstr("not built"));
+  EXPECT_THAT(read.problems[1].message, HasSubstr("can not both be enabled"));
+  EXPECT_THAT(refusal(R"({"bf16": {}, "bfloat16": {"enabled": true}})"), HasSubstr("same section"));
+  EXPECT_EQ(accepted(R"({"bfloat16": {"enabled": true}, "fp16": {"enabled": false}})").precision,
+            Precision::bf16);
+}
+
+TEST(ConfigRulesTest, AllgatherBucketsAreEvenAndOtherwiseKept) {
+  EXPECT_EQ(refusal(zero_with(R"("allgather_bucket_size": 5)")),
+            "/zero_optimization/allgather_bucket_size: must be even: DeepSpeed refuses odd sizes");
+  EXPECT_EQ(accepted(zero_with(R"("allgather_bucket_size": 6)")), TrainingConfig());
+}
+
+TEST(ConfigRulesTest, OffloadIsRefusedByNameUnlessItsDeviceIsNone) {
+  EXPECT_THAT(refusal(zero_with(R"("offload_optimizer": {"device": "cpu"})")),
+              testing::AllOf(HasSubstr("/offload_optimizer/device: "), HasSubstr("\"cpu\""),
+                             HasSubstr("write \"none\"")));
+  EXPECT_THAT(refusal(zero_with(R"("stage": 3, "offload_param": {"device": "nvme"})")),
+              HasSubstr("not built"));
+  EXPECT_THAT(refusal(zero_with(R"("offload_param": {"device": "gpu"})")),
+              HasSubstr("expected one of none, cpu, nvme, got \"gpu\""));
+  EXPECT_EQ(accepted(zero_with(R"("offload_optimizer": {"device": "none", "pin_memory": true},
+                                  "offload_param": null)")),
+            TrainingConfig());
+  EXPECT_THAT(refusal(zero_with(R"("stage": 2, "offload_optimizer": {"ratio": 0.5})")),
+              HasSubstr("only stage 3"));
+}
+
+TEST(ConfigRulesTest, DeprecatedKeysNameTheirMend) {
+  EXPECT_THAT(refusal(zero_with(R"("cpu_offload": true)")),
+              HasSubstr("write offload_optimizer {\"device\": \"cpu\"} instead"));
+  EXPECT_THAT(refusal(zero_with(R"("cpu_offload": false, "offload_optimizer": {})")),
+              HasSubstr("deprecated name of offload_optimizer"));
+  EXPECT_THAT(refusal(zero_with(R"("legacy_stage1": true)")), HasSubstr("removed this path"));
+}
+
+TEST(ConfigRulesTest, TwoNamesOfOneFieldAreRefused) {
+  EXPECT_THAT(refusal(zero_with(R"("prefetch_bucket_size": 1, "stage3_prefetch_bucket_size": 1)")),
+              HasSubstr("/prefetch_bucket_size: is another name of stage3_prefetch_bucket_size"));
+  EXPECT_EQ(accepted(zero_with(R"("prefetch_bucket_size": 1)")), TrainingConfig());
+}
+
+TEST(ConfigRulesTest, ReduceScatterForbidsScaledReductionsFromStage2On) {
+  const auto config = [](int stage, const std::string& scatter) {
+    return R"({"prescale_gradients": true, "gradient_predivide_factor": 2,
+               "zero_optimization": {"stage": )" +
+           std::to_string(stage) + R"(, "reduce_scatter": )" + scatter + "}}";
+  };
+  EXPECT_EQ(read_config(config(1, "true")).problems.size(), 0U);
+  EXPECT_EQ(read_config(config(2, "true")).problems.size(), 2U);
+  EXPECT_EQ(read_config(config(3, "true")).problems.size(), 2U);
+  EXPECT_EQ(read_config(config(3, "false")).problems.size(), 0U);
+}
+
+TEST(ConfigRulesTest, OtherOptimizersAreRefusedByName) {
+  EXPECT_EQ(refusal(R"({"optimizer": {"type": "Lamb"}})"),
+            "/optimizer/type: \"Lamb\" is not built in dstune-mpi yet: write Adam or AdamW");
+  EXPECT_THAT(refusal(R"({"optimizer": {"params": {"max_grad_norm": 1.0}}})"),
+              HasSubstr("write gradient_clipping"));
+  EXPECT_THAT(refusal(R"({"optimizer": {"params": {"bias_correction": false}}})"),
+              HasSubstr("not built"));
+  EXPECT_THAT(refusal(R"({"optimizer": {"type": 5}})"), HasSubstr("expected a text"));
+}
+
+TEST(ConfigRulesTest, MicsIsRefusedFromOneOn) {
+  EXPECT_THAT(refusal(zero_with(R"("mics_shard_size": 4)")), HasSubstr("MiCS is not built"));
+  EXPECT_EQ(accepted(zero_with(R"("mics_shard_size": 0)")), TrainingConfig());
+}
+
+TEST(ConfigRulesTest, SchedulersNeedTheirParameters) {
+  const auto config = [](const std::string& type, const std::string& params) {
+    return R"({"scheduler": {"type": ")" + type + R"(", "params": {)" + params + "}}}";
+  };
+  EXPECT_THAT(refusal(config("WarmupDecayLR", "")), HasSubstr("needs total_num_steps"));
+  EXPECT_EQ(accepted(config("WarmupDecayLR", R"("total_num_steps": "auto")")), TrainingConfig());
+  EXPECT_EQ(read_config(config("OneCycle", "")).problems.size(), 2U);
+  EXPECT_EQ(accepted(config("WarmupLR", R"("warmup_num_steps": 10)")), TrainingConfig());
+  EXPECT_EQ(accepted(config("StepLR", R"("step_size": 10)")), TrainingConfig());
+}
+
+TEST(ConfigRulesTest, ContiguousCheckpointsNeedTheirPartners) {
+  EXPECT_THAT(refusal(R"({"activation_checkpointing": {"contiguous_memory_optimization": true}})"),
+              HasSubstr("needs partition_activations and number_checkpoints"));
+  EXPECT_EQ(accepted(R"({"activation_checkpointing": {"contiguous_memory_optimization": true,
+                         "partition_activations": true, "number_checkpoints": 4}})"),
+            TrainingConfig());
+}
+
+TEST(ConfigRulesTest, DynamicLossScalesNeedAWindow) {
+  EXPECT_THAT(refusal(R"({"fp16": {"loss_scale_window": 0}})"), HasSubstr("must be above 0"));
+  EXPECT_EQ(accepted(R"({"fp16": {"loss_scale_window": 0, "loss_scale": 128}})"), TrainingConfig());
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,128 @@
+#include "dstune/core/knobs.hpp"
+
+#include <cmath>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "config_cases.hpp"
+
+namespace dstune {
+namespace {
+
+std::string_view parent_of(std::string_view pointer) {
+  return pointer.substr(0, pointer.rfind('/'));
+}
+
+/// {"a": {"b": value}} for "/a/b".
+json::Value config_with(std::string_view pointer, const json::Value& value) {
+  json::Value config = json::Value::object();
+  config[json::Value::json_pointer(std::string(pointer))] = value;
+  return config;
+}
+
+bool is_element(const Knob& knob) {
+  const Knob* const parent = find_knob(parent_of(knob.pointer));
+  return parent != nullptr && parent->type == KnobType::list;
+}
+
+TEST(KnobsTest, RowsAreFoundByTheirPointer) {
+  std::set<std::string_view> seen;
+  for (const Knob& knob : knobs()) {
+    EXPECT_TRUE(seen.insert(knob.pointer).second) << knob.pointer << " has two rows";
+    EXPECT_EQ(find_knob(knob.pointer), &knob);
+    EXPECT_FALSE(knob.help.empty()) << knob.pointer;
+    EXPECT_NE(knob.stages, 0U) << knob.pointer;
+  }
+  EXPECT_EQ(find_knob("/zero_optimization/grad_hooks"), nullptr);
+  EXPECT_GT(knobs().size(), 150U);
+}
+
+TEST(KnobsTest, SectionsStandBeforeTheirMembers) {
+  std::set<std::string_view> seen = {""};
+  for (const Knob& knob : knobs()) {
+    EXPECT_TRUE(seen.contains(parent_of(knob.pointer))) << knob.pointer;
+    seen.insert(knob.pointer);
+  }
+}
+
+TEST(KnobsTest, DefaultsAreAcceptedAndChangeNothing) {
+  for (const Knob& knob : knobs()) {
+    ASSERT_TRUE(json::Value::accept(knob.fallback)) << knob.pointer;
+    if (is_element(knob)) continue;
+    const json::Value config = config_with(knob.pointer, json::Value::parse(knob.fallback));
+    const ReadConfig read = read_config(config.dump());
+    EXPECT_TRUE(read.problems.empty()) << config << InputError(read.problems).what();
+    EXPECT_EQ(read.config, TrainingConfig()) << config;
+  }
+}
+
+TEST(KnobsTest, NullAndAutoStandForTheDefaultEverywhere) {
+  for (const Knob& knob : knobs()) {
+    if (is_element(knob)) continue;
+    for (const json::Value& value : {json::Value(nullptr), json::Value("auto")}) {
+      const json::Value config = config_with(knob.pointer, value);
+      EXPECT_EQ(accepted(config.dump()), TrainingConfig()) << config;
+    }
+  }
+}
+
+TEST(KnobsTest, WrongTypesAreRefusedWithTheirPlace) {
+  for (const Knob& knob : knobs()) {
+    if (is_element(knob) || parent_of(knob.pointer).empty()) continue;
+    const json::Value wrong =
+        knob.type == KnobType::list ? json::Value("x") : json::Value::array({1, 2, 3});
+    const ReadConfig read = read_config(config_with(knob.pointer, wrong).dump());
+    ASSERT_EQ(read.problems.size(), 1U) << knob.pointer;
+    EXPECT_EQ(read.problems[0].pointer, knob.pointer);
+    EXPECT_EQ(read.problems[0].line, 1);
+    EXPECT_NE(read.problems[0].message.find("expected"), std::string::npos);
+  }
+}
+
+TEST(KnobsTest, ValuesBelowTheRangeAreRefused) {
+  int checked = 0;
+  for (const Knob& knob : knobs()) {
+    if (is_element(knob) || std::isinf(knob.low) || parent_of(knob.pointer).empty()) continue;
+    ++checked;
+    const json::Value below = static_cast<std::int64_t>(knob.low) - 1;
+    const std::string said = refusal(config_with(knob.pointer, below).dump());
+    EXPECT_EQ(said.find(std::string(knob.pointer) + ": expected"), 0U) << said;
+  }
+  EXPECT_GT(checked, 40);
+}
+
+TEST(KnobsTest, EveryRefusedRowIsRefusedByName) {
+  int checked = 0;
+  for (const Knob& knob : knobs()) {
+    if (knob.effect != KnobEffect::refused) continue;
+    json::Value other = json::Value::object();
+    const json::Value usual = json::Value::parse(knob.fallback);
+    if (knob.type == KnobType::boolean) other = !usual.get<bool>();
+    if (knob.type == KnobType::integer) other = usual.get<std::int64_t>() + 1;
+    if (knob.type == KnobType::number) other = 1.0;
+    if (knob.type == KnobType::text)
+      other = std::string(knob.choices.substr(knob.choices.rfind('|') + 1));
+    const std::string said = refusal(config_with(knob.pointer, other).dump());
+    EXPECT_EQ(said.find(std::string(knob.pointer) + ": "), 0U) << said;
+    EXPECT_TRUE(said.find("not built") != std::string::npos ||
+                (!knob.mend.empty() && said.find(knob.mend) != std::string::npos))
+        << said;
+    ++checked;
+  }
+  EXPECT_GT(checked, 25);
+}
+
+TEST(KnobsTest, KnowsWhereAKnobActs) {
+  const Knob* const prefetch = find_knob("/zero_optimization/stage3_prefetch_bucket_size");
+  EXPECT_TRUE(prefetch->acts_at(3));
+  EXPECT_FALSE(prefetch->acts_at(2));
+  const Knob* const multi_rank = find_knob("/zero_optimization/use_multi_rank_bucket_allreduce");
+  EXPECT_FALSE(multi_rank->acts_at(0));
+  EXPECT_TRUE(multi_rank->acts_at(1));
+  EXPECT_FALSE(multi_rank->acts_at(3));
+  EXPECT_EQ(find_knob("/zero_optimization/allgather_bucket_size")->effect, KnobEffect::inert);
+}
+
+}  // namespace
+}  // namespace dstune

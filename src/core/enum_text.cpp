@@ -1,0 +1,72 @@
+#include <array>
+#include <utility>
+
+#include "dstune/base/error.hpp"
+#include "dstune/core/measurement.hpp"
+
+namespace dstune {
+
+namespace {
+
+template <class Enum, std::size_t size>
+using Names = std::array<std::pair<Enum, std::string_view>, size>;
+
+constexpr Names<Precision, 2> precisions = {{{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}}};
+constexpr Names<Recompute, 2> recomputes = {
+    {{Recompute::none, "none"}, {Recompute::block, "block"}}};
+constexpr Names<PlanStatus, 3> plan_statuses = {{{PlanStatus::planned, "planned"},
+                                                 {PlanStatus::infeasible, "infeasible"},
+                                                 {PlanStatus::pruned, "pruned"}}};
+constexpr Names<Status, 5> statuses = {{{Status::ok, "ok"},
+                                        {Status::raced_out, "raced_out"},
+                                        {Status::out_of_memory, "out_of_memory"},
+                                        {Status::timed_out, "timed_out"},
+                                        {Status::failed, "failed"}}};
+constexpr Names<Metric, 4> metrics = {{{Metric::throughput, "throughput"},
+                                       {Metric::throughput_per_gpu, "throughput_per_gpu"},
+                                       {Metric::latency, "latency"},
+                                       {Metric::flops, "flops"}}};
+
+template <class Enum, std::size_t size>
+std::string_view text_of(const Names<Enum, size>& names, Enum value) {
+  for (const auto& [each, text] : names)
+    if (each == value) return text;
+  throw LogicError("an enumerator without a name");
+}
+
+template <class Enum, std::size_t size>
+std::optional<Enum> value_of(const Names<Enum, size>& names, std::string_view text) {
+  for (const auto& [value, each] : names)
+    if (each == text) return value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_text(Precision precision) {
+  return text_of(precisions, precision);
+}
+std::string_view to_text(Recompute recompute) {
+  return text_of(recomputes, recompute);
+}
+std::string_view to_text(PlanStatus status) {
+  return text_of(plan_statuses, status);
+}
+std::string_view to_text(Status status) {
+  return text_of(statuses, status);
+}
+std::string_view to_text(Metric metric) {
+  return text_of(metrics, metric);
+}
+std::optional<Status> parse_status(std::string_view text) {
+  return value_of(statuses, text);
+}
+std::optional<Metric> parse_metric(std::string_view text) {
+  return value_of(metrics, text);
+}
+
+bool is_minimised(Metric metric) {
+  return metric == Metric::latency;
+}
+
+}  // namespace dstune

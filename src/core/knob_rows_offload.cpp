@@ -1,0 +1,63 @@
+#include <array>
+
+#include "knob_rows.hpp"
+
+namespace dstune::rows {
+
+namespace {
+
+// With device "none" the other members do nothing, and any other device is refused.
+constexpr std::array table = {
+    at(stage_3, closed(section("/zero_optimization/offload_param", inert,
+                               "where partitioned parameters live"))),
+    at(stage_3, text("/zero_optimization/offload_param/device", "\"none\"", "none|cpu|nvme",
+                     refused, "none, cpu or nvme")),
+    at(stage_3,
+       text("/zero_optimization/offload_param/nvme_path", "null", "", inert, "folder on the disk")),
+    at(stage_3, integer("/zero_optimization/offload_param/buffer_count", "5", 0, inert,
+                        "buffers for reading from the disk")),
+    at(stage_3, integer("/zero_optimization/offload_param/buffer_size", "100000000", 0, inert,
+                        "elements of a buffer")),
+    at(stage_3, integer("/zero_optimization/offload_param/max_in_cpu", "1000000000", 0, inert,
+                        "elements kept in host memory")),
+    at(stage_3, flag("/zero_optimization/offload_param/pin_memory", "true", inert,
+                     "page-locked host memory")),
+
+    at(stages_1_2_3, closed(section("/zero_optimization/offload_optimizer", inert,
+                                    "where optimizer states live and are updated"))),
+    at(stages_1_2_3, text("/zero_optimization/offload_optimizer/device", "\"none\"",
+                          "none|cpu|nvme", refused, "none, cpu or nvme")),
+    at(stage_3, text("/zero_optimization/offload_optimizer/nvme_path", "null", "", inert,
+                     "folder on the disk")),
+    at(stage_3, integer("/zero_optimization/offload_optimizer/buffer_count", "4", 0, inert,
+                        "buffers for the disk")),
+    at(stages_1_2_3, flag("/zero_optimization/offload_optimizer/pin_memory", "true", inert,
+                          "page-locked host memory")),
+    at(stage_3, flag("/zero_optimization/offload_optimizer/pipeline_read", "false", inert,
+                     "read ahead from the disk")),
+    at(stage_3, flag("/zero_optimization/offload_optimizer/pipeline_write", "false", inert,
+                     "write behind to the disk")),
+    at(stages_1_2_3, flag("/zero_optimization/offload_optimizer/fast_init", "false", inert,
+                          "faster start on a disk")),
+    at(stage_3, number("/zero_optimization/offload_optimizer/ratio", "1.0", 0, 1, inert,
+                       "share of the states that is offloaded")),
+    at(stage_3, flag("/zero_optimization/offload_optimizer/super_offload", "false", refused,
+                     "speculative updates on the host")),
+    at(stage_3, number("/zero_optimization/offload_optimizer/cpuadam_cores_perc", "0.8", 0, 1,
+                       inert, "share of the cores for the update")),
+
+    instead("write offload_optimizer {\"device\": \"cpu\"} instead: this name is deprecated",
+            flag("/zero_optimization/cpu_offload", "false", refused, "deprecated")),
+    instead("write offload_param {\"device\": \"cpu\"} instead: this name is deprecated",
+            flag("/zero_optimization/cpu_offload_param", "false", refused, "deprecated")),
+    instead("write pin_memory in the offload section instead: this name is deprecated",
+            flag("/zero_optimization/cpu_offload_use_pin_memory", "false", refused, "deprecated")),
+};
+
+}  // namespace
+
+std::span<const Knob> zero_offload() {
+  return table;
+}
+
+}  // namespace dstune::rows

@@ -1,0 +1,134 @@
+#include <array>
+
+#include "knob_rows.hpp"
+
+namespace dstune::rows {
+
+namespace {
+
+template <auto member>
+void set(TrainingConfig& config, const KnobValue& value) {
+  auto& target = config.*member;
+  target = std::get<std::remove_reference_t<decltype(target)>>(value);
+}
+
+void set_stage(TrainingConfig& config, const KnobValue& value) {
+  config.zero_stage = static_cast<int>(std::get<std::int64_t>(value));
+}
+
+constexpr std::array table = {
+    closed(section("/zero_optimization", measured, "partitioning of the model's states")),
+    up_to(3, acting(integer("/zero_optimization/stage", "0", 0, measured,
+                            "what is partitioned: 1 optimizer states, 2 and gradients, 3 and "
+                            "parameters"),
+                    set_stage)),
+    at(stages_1_2, flag("/zero_optimization/allgather_partitions", "true", inert,
+                        "gather updated parameters by all-gather")),
+    at(stages_1_2, integer("/zero_optimization/allgather_bucket_size", "500000000", 0, inert,
+                           "elements of an all-gather; read on a legacy path only; even")),
+    at(stages_1_2_3, acting(flag("/zero_optimization/overlap_comm", "null", measured,
+                                 "reduce gradients beside backward; unset: at stage 3 only"),
+                            set<&TrainingConfig::overlap_comm>)),
+    at(stages_1_2_3, acting(flag("/zero_optimization/reduce_scatter", "true", measured,
+                                 "reduce to the owner instead of to all"),
+                            set<&TrainingConfig::reduce_scatter>)),
+    at(stages_1_2_3, acting(integer("/zero_optimization/reduce_bucket_size", "500000000", 0,
+                                    measured, "elements of gradients reduced together"),
+                            set<&TrainingConfig::reduce_bucket_size>)),
+    at(stages_1_2, acting(flag("/zero_optimization/use_multi_rank_bucket_allreduce", "true",
+                               measured, "all-reduce buckets of several owners as one"),
+                          set<&TrainingConfig::use_multi_rank_bucket_allreduce>)),
+    at(stages_1_2_3, acting(flag("/zero_optimization/contiguous_gradients", "true", measured,
+                                 "copy gradients into one buffer as they come"),
+                            set<&TrainingConfig::contiguous_gradients>)),
+    at(stages_1_2, flag("/zero_optimization/round_robin_gradients", "false", not_built,
+                        "spread gradients over owners in turn")),
+    at(stage_2, flag("/zero_optimization/ignore_unused_parameters", "true", inert,
+                     "allow parameters without a gradient")),
+    flag("/zero_optimization/load_from_fp32_weights", "true", inert, "checkpoints"),
+    flag("/zero_optimization/elastic_checkpoint", "false", inert, "checkpoints, legacy"),
+    instead("remove it: DeepSpeed removed this path",
+            flag("/zero_optimization/legacy_stage1", "false", refused, "removed by DeepSpeed")),
+
+    at(stage_3, integer("/zero_optimization/sub_group_size", "1000000000", 0, not_built,
+                        "elements updated together")),
+    at(stage_3, integer("/zero_optimization/stage3_prefetch_bucket_size", "50000000", 0, not_built,
+                        "elements gathered ahead")),
+    at(stage_3, integer("/zero_optimization/prefetch_bucket_size", "50000000", 0, not_built,
+                        "another name of stage3_prefetch_bucket_size")),
+    at(stage_3, integer("/zero_optimization/stage3_param_persistence_threshold", "100000", 0,
+                        not_built, "parameters with fewer elements are kept whole")),
+    at(stage_3, integer("/zero_optimization/param_persistence_threshold", "100000", 0, not_built,
+                        "another name of stage3_param_persistence_threshold")),
+    at(stage_3, integer("/zero_optimization/stage3_model_persistence_threshold",
+                        "9223372036854775807", 0, not_built, "elements kept whole in all")),
+    at(stage_3, integer("/zero_optimization/model_persistence_threshold", "9223372036854775807", 0,
+                        not_built, "another name of stage3_model_persistence_threshold")),
+    at(stage_3, integer("/zero_optimization/stage3_max_live_parameters", "1000000000", 0, not_built,
+                        "gathered elements beyond which nothing is gathered ahead")),
+    at(stage_3, integer("/zero_optimization/max_live_parameters", "1000000000", 0, not_built,
+                        "another name of stage3_max_live_parameters")),
+    at(stage_3, integer("/zero_optimization/stage3_max_reuse_distance", "1000000000", 0, not_built,
+                        "a parameter used again within so many elements is kept")),
+    at(stage_3, integer("/zero_optimization/max_reuse_distance", "1000000000", 0, not_built,
+                        "another name of stage3_max_reuse_distance")),
+    at(stage_3, flag("/zero_optimization/stage3_gather_16bit_weights_on_model_save", "false", inert,
+                     "checkpoints")),
+    at(stage_3, flag("/zero_optimization/gather_16bit_weights_on_model_save", "false", inert,
+                     "another name of stage3_gather_16bit_weights_on_model_save")),
+    instead("write stage3_gather_16bit_weights_on_model_save instead: this name is deprecated",
+            at(stage_3, flag("/zero_optimization/stage3_gather_fp16_weights_on_model_save", "false",
+                             refused, "deprecated"))),
+    at(stage_3, integer("/zero_optimization/stage3_module_granularity_threshold", "0", 0, not_built,
+                        "modules with fewer elements a parameter are gathered whole")),
+    at(stage_3, integer("/zero_optimization/module_granularity_threshold", "0", 0, not_built,
+                        "another name of stage3_module_granularity_threshold")),
+    at(stage_3, flag("/zero_optimization/stage3_use_all_reduce_for_fetch_params", "false",
+                     not_built, "gather parameters by all-reduce")),
+    at(stage_3, flag("/zero_optimization/use_all_reduce_for_fetch_params", "false", not_built,
+                     "another name of stage3_use_all_reduce_for_fetch_params")),
+    at(stage_3, flag("/zero_optimization/stage3_allgather_sequential", "false", not_built,
+                     "one all-gather a parameter")),
+    at(stage_3, flag("/zero_optimization/allgather_sequential", "false", not_built,
+                     "another name of stage3_allgather_sequential")),
+    at(stage_3, flag("/zero_optimization/memory_efficient_linear", "true", not_built,
+                     "linear layers that keep no gathered weight")),
+    at(stage_3, flag("/zero_optimization/override_module_apply", "true", inert, "initialisation")),
+    at(stage_3,
+       flag("/zero_optimization/pipeline_loading_checkpoint", "false", inert, "checkpoints")),
+
+    at(stage_3, integer("/zero_optimization/zero_hpz_partition_size", "1", 0, refused,
+                        "ZeRO++: a second partition inside so many ranks")),
+    at(stage_3, flag("/zero_optimization/zero_quantized_weights", "false", refused,
+                     "ZeRO++: quantized gathers")),
+    at(stage_3, flag("/zero_optimization/zero_quantized_nontrainable_weights", "false", refused,
+                     "ZeRO++: quantized gathers of frozen weights")),
+    at(stage_3, flag("/zero_optimization/zero_quantized_gradients", "false", refused,
+                     "ZeRO++: quantized reductions")),
+    at(stage_3, section("/zero_optimization/zeropp_loco_param", refused,
+                        "ZeRO++: error feedback of quantized reductions")),
+    // On from 1, which the rules refuse; 0 and below are off.
+    at(stage_3, integer("/zero_optimization/mics_shard_size", "-1", -unbounded, inert,
+                        "MiCS: ranks that share a copy of the states")),
+    at(stage_3, flag("/zero_optimization/mics_hierarchical_params_gather", "false", refused,
+                     "MiCS: gathers in two levels")),
+    section("/zero_optimization/zenflow", refused, "ZenFlow: asynchronous offloaded updates"),
+    at(stage_3, closed(section("/zero_optimization/leaf_module", not_built,
+                               "modules whose parameters are gathered at once"))),
+    at(stage_3, list("/zero_optimization/leaf_module/classes", "null", not_built, "by class")),
+    at(stage_3, list("/zero_optimization/leaf_module/names", "[]", not_built, "by name")),
+    at(stage_3,
+       list("/zero_optimization/leaf_module/name_suffixes", "[]", not_built, "by end of name")),
+    flag("/zero_optimization/log_trace_cache_warnings", "false", inert, "logging"),
+    flag("/zero_optimization/enable_sanity_checks", "false", inert, "checks of gradients"),
+    flag("/zero_optimization/save_muon_momentum_buffer_in_memory", "false", inert,
+         "Muon optimizer only"),
+};
+
+}  // namespace
+
+std::span<const Knob> zero_stage() {
+  return table;
+}
+
+}  // namespace dstune::rows

@@ -1,0 +1,26 @@
+#pragma once
+/// One value of a config, read by its row of the table.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "dstune/core/knobs.hpp"
+
+namespace dstune {
+
+/// Null and "auto" stand for the default.
+[[nodiscard]] bool stands_for_default(const json::Node& node);
+
+/// The value at `node` as the row wants it, or nothing after adding a problem. Objects and lists
+/// give monostate. Sections that DeepSpeed reads by pydantic are read as leniently: "yes" for true,
+/// "5" for 5.
+std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
+                                   json::Problems& problems);
+
+/// A row's default; monostate where it is null, an object or a list.
+[[nodiscard]] KnobValue default_of(const Knob& knob);
+
+[[nodiscard]] std::string lower_case(std::string_view text);
+
+}  // namespace dstune
