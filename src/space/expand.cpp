@@ -206,7 +206,7 @@ class Expander {
     }
     // A size that could not be read is complained about; the rest is checked beside it.
     if (dimension.candidates.empty())
-      add_candidate(dimension, is_micro ? 1 : json::Value(), pointer);
+      add_candidate(dimension, is_micro ? json::Value(1) : json::Value(), pointer);
   }
 
   void add_size(Dimension& dimension, const json::Node& node, bool may_be_derived) {

@@ -1,0 +1,241 @@
+#include "dstune/space/job_spec.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "space_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class ReadJobTest : public SpaceTest {};
+
+TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
+  default_ranks_ = 4;
+  const auto read = job("{}");
+  EXPECT_EQ(read.tuning.tuner_type, "");
+  EXPECT_EQ(read.tuning.metric, Metric::throughput);
+  EXPECT_FALSE(read.tuning.overwrite);
+  EXPECT_EQ(read.tuning.results_dir, "autotuning_results");
+  EXPECT_EQ(read.tuning.exps_dir, "autotuning_exps");
+  EXPECT_FALSE(read.tuning.num_trials || read.tuning.early_stopping);
+  EXPECT_EQ(read.workload.kind, WorkloadKind::transformer);
+  EXPECT_EQ(read.sequence_length, 1024);
+  EXPECT_THAT(read.shapes, ElementsAre(GroupShape{4, 1}));
+  EXPECT_THAT(read.recompute, ElementsAre(Recompute::none));
+  EXPECT_FALSE(read.device_memory_bytes);
+  EXPECT_THAT(read.warnings, ElementsAre(HasSubstr("gridsearch")));
+}
+
+TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
+  const auto read = job(R"({
+    "dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 2,
+                         "vocab_size": 512, "max_positions": 128},
+      "sequence_length": 32, "resources": {"num_nodes": [1, 2], "num_gpus": [2, 4]},
+      "activation_recompute": ["block", "none"], "device_memory": "2GiB",
+      "target": {"framework": "huggingface", "attention": "flash"}, "trial_budget_s": 2.5,
+      "training_command": "train.py $CONFIG", "workload": {"type": "synthetic", "step_time_s": 0.5}},
+    "autotuning": {"enabled": true, "fast": true, "results_dir": "out", "exps_dir": "/abs/exps",
+      "overwrite": true, "metric": "FLOPS_per_gpu", "metric_path": null, "start_profile_step": 2,
+      "end_profile_step": 7, "tuner_type": "random", "tuner_early_stopping": 0,
+      "tuner_num_trials": 12, "arg_mappings": {"gradient_accumulation_steps ": " --gas"},
+      "max_train_batch_size": 64, "min_train_batch_size": 2,
+      "max_train_micro_batch_size_per_gpu": 16, "min_train_micro_batch_size_per_gpu": 1,
+      "num_tuning_micro_batch_sizes": 4, "mp_size": 1,
+      "model_info": {"profile": true, "num_params": 5}, "model_info_path": "x"}})");
+  EXPECT_EQ(read.model.hidden_size, 64);
+  EXPECT_EQ(read.sequence_length, 32);
+  EXPECT_THAT(read.shapes,
+              ElementsAre(GroupShape{2, 1}, GroupShape{4, 1}, GroupShape{2, 2}, GroupShape{4, 2}));
+  EXPECT_THAT(read.recompute, ElementsAre(Recompute::block, Recompute::none));
+  EXPECT_EQ(read.device_memory_bytes, std::int64_t{2} << 30);
+  EXPECT_EQ(read.target.attention, TargetAttention::flash);
+  EXPECT_EQ(read.tuning.measure.trial_budget_s, 2.5);
+  EXPECT_EQ(read.tuning.measure.start_profile_step, 2);
+  EXPECT_EQ(read.tuning.measure.end_profile_step, 7);
+  EXPECT_EQ(read.training_command, "train.py $CONFIG");
+  EXPECT_EQ(read.workload.kind, WorkloadKind::synthetic);
+  EXPECT_EQ(read.workload.step_time_s, 0.5);
+  EXPECT_EQ(read.tuning.results_dir, (folder_ / "out").string());
+  EXPECT_EQ(read.tuning.exps_dir, "/abs/exps");
+  EXPECT_TRUE(read.tuning.overwrite);
+  EXPECT_EQ(read.tuning.metric, Metric::flops);
+  EXPECT_EQ(read.tuning.tuner_type, "random");
+  EXPECT_EQ(read.tuning.early_stopping, 0);
+  EXPECT_EQ(read.tuning.num_trials, 12);
+  EXPECT_THAT(read.tuning.arg_mappings, ElementsAre(std::pair<std::string, std::string>(
+                                            "gradient_accumulation_steps", "--gas")));
+  EXPECT_EQ(read.tuning.max_train_batch_size, 64);
+  EXPECT_EQ(read.tuning.num_tuning_micro_batch_sizes, 4);
+  EXPECT_THAT(read.warnings, IsEmpty());
+}
+
+TEST_F(ReadJobTest, TheCommandLineWins) {
+  overrides_.tuner_type = "random";
+  overrides_.metric = Metric::latency;
+  overrides_.num_trials = 3;
+  overrides_.early_stopping = 4;
+  overrides_.seed = 9;
+  overrides_.results_dir = "r";
+  overrides_.exps_dir = "e";
+  overrides_.overwrite = true;
+  overrides_.model = "gpt2-medium";
+  const auto read = job(R"({"dstune": {"model": "gpt2"}, "autotuning": {"tuner_type": "gridsearch",
+      "metric": "flops", "tuner_num_trials": 50, "results_dir": "x"}})");
+  EXPECT_EQ(read.tuning.tuner_type, "random");
+  EXPECT_EQ(read.tuning.metric, Metric::latency);
+  EXPECT_EQ(read.tuning.num_trials, 3);
+  EXPECT_EQ(read.tuning.early_stopping, 4);
+  EXPECT_EQ(read.tuning.seed, 9);
+  EXPECT_EQ(read.tuning.results_dir, "r");
+  EXPECT_EQ(read.tuning.exps_dir, "e");
+  EXPECT_TRUE(read.tuning.overwrite);
+  EXPECT_EQ(read.model.hidden_size, 1024);
+  overrides_.tuner_type = "race";
+  EXPECT_THROW(job("{}"), UsageError);
+  overrides_.tuner_type.reset();
+  overrides_.full = true;
+  EXPECT_THROW(job("{}"), UsageError);
+}
+
+TEST_F(ReadJobTest, EveryProblemIsFoundAtOnce) {
+  EXPECT_THAT(
+      places("{\n\"dstune\": {\"sequence_length\": -1,\n\"modle\": 1,\n"
+             "\"activation_recompute\": [\"none\",\n\"selective\"],\n"
+             "\"device_memory\": \"lots\",\n\"target\": {\"attention\": \"x\"},\n"
+             "\"trial_budget_s\": 0},\n"
+             "\"autotuning\": {\"fast\": false,\n\"tuner_type\": \"race\",\n"
+             "\"mp_size\": 2,\n\"metric\": \"speed\",\n\"tuner_num_trials\": 4.7,\n"
+             "\"results_dir\": \"\"},\n\"zero_optimization\": {\"stage\": 4}}"),
+      testing::UnorderedElementsAre(
+          "2 /dstune/sequence_length", "3 /dstune/modle", "5 /dstune/activation_recompute/1",
+          "6 /dstune/device_memory", "7 /dstune/target/attention", "8 /dstune/trial_budget_s",
+          "9 /autotuning/fast", "10 /autotuning/tuner_type", "11 /autotuning/mp_size",
+          "12 /autotuning/metric", "13 /autotuning/tuner_num_trials", "14 /autotuning/results_dir",
+          "15 /zero_optimization/stage"));
+}
+
+TEST_F(ReadJobTest, WhatIsNotBuiltIsRefusedByName) {
+  const auto message_of = [&](const std::string& text) {
+    const auto found = problems(text);
+    return found.size() == 1 ? found[0].message : std::to_string(found.size()) + " problems";
+  };
+  EXPECT_THAT(message_of(R"({"autotuning": {"tuner_type": "race"}})"), HasSubstr("race"));
+  EXPECT_THAT(message_of(R"({"autotuning": {"tuner_type": "model_based"}})"),
+              HasSubstr("model_based is not built"));
+  EXPECT_THAT(message_of(R"({"autotuning": {"mp_size": 4}})"), HasSubstr("mp_size 4"));
+  EXPECT_THAT(message_of(R"({"autotuning": {"fast": false}})"), HasSubstr("\"fast\": false"));
+  EXPECT_THAT(message_of(R"({"dstune": {"workload": {"type": "plugin", "library": "x.so"}}})"),
+              HasSubstr("plugin is not built"));
+  EXPECT_THAT(message_of(R"({"fp16": {"enabled": true}})"), HasSubstr("fp16"));
+}
+
+TEST_F(ReadJobTest, HjsonIsRefusedByName) {
+  const auto path = write("space.hjson", "{}");
+  try {
+    read_job(path, {}, std::nullopt, 1);
+    FAIL() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Hjson"));
+  }
+}
+
+TEST_F(ReadJobTest, GroupsMustFitTheMachine) {
+  machine_ = Machine{{4, 2}};
+  EXPECT_THAT(places("{\"dstune\": {\"resources\": {\"num_gpus\": [2,\n8,\n4],\n"
+                     "\"num_nodes\": 1}}}"),
+              ElementsAre("2 /dstune/resources/num_gpus/1"));
+  const auto found = problems(R"({"dstune": {"resources": {"num_gpus": 4, "num_nodes": 2}}})");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].message, HasSubstr("mpirun -np 8"));
+  EXPECT_THAT(
+      places(R"({"dstune": {"resources": {"num_gpus": 0, "nodes": 1}}})"),
+      testing::UnorderedElementsAre("1 /dstune/resources/nodes", "1 /dstune/resources/num_gpus"));
+  machine_.reset();
+  EXPECT_THAT(places(R"({"dstune": {"resources": {"num_gpus": 64, "num_nodes": 8}}})"), IsEmpty());
+}
+
+TEST_F(ReadJobTest, EveryRankWhereResourcesAreAbsent) {
+  machine_ = Machine{{4, 4}};
+  EXPECT_THAT(job("{}").shapes, ElementsAre(GroupShape{4, 2}));
+  EXPECT_THAT(job(R"({"dstune": {"resources": {"num_gpus": 2}}})").shapes,
+              ElementsAre(GroupShape{2, 1}));
+  EXPECT_THAT(job(R"({"dstune": {"resources": {"num_nodes": 1}}})").shapes,
+              ElementsAre(GroupShape{4, 1}));
+  machine_ = Machine{{4, 3}};
+  const auto uneven = job("{}");
+  EXPECT_THAT(uneven.shapes, ElementsAre(GroupShape{3, 2}));
+  EXPECT_THAT(uneven.warnings, testing::Contains(HasSubstr("6 of 7 ranks")));
+}
+
+TEST_F(ReadJobTest, ModelsComeFromFilesPresetsOrTheDocument) {
+  write("tiny.json", R"({"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2,
+                         "n_positions": 64, "vocab_size": 100})");
+  const auto from_file = job(R"({"dstune": {"model": {"hf_config": "tiny.json"}}})");
+  EXPECT_EQ(from_file.model.hidden_size, 32);
+  EXPECT_EQ(from_file.sequence_length, 64);
+  EXPECT_EQ(job(R"({"dstune": {"model": "tiny.json"}})").model.hidden_size, 32);
+  EXPECT_EQ(job(R"({"dstune": {"model": "gpt2-medium"}})").model.hidden_size, 1024);
+  overrides_.model = (folder_ / "tiny.json").string();
+  EXPECT_EQ(job(R"({"dstune": {"model": "gpt2"}})").model.hidden_size, 32);
+  overrides_.model.reset();
+
+  EXPECT_THAT(places("{\"dstune\": {\n\"model\": \"gpt9\"}}"), ElementsAre("2 /dstune/model"));
+  const auto missing = problems(R"({"dstune": {"model": {"hf_config": "none.json"}}})");
+  ASSERT_EQ(missing.size(), 1U);
+  EXPECT_EQ(missing[0].file, (folder_ / "none.json").string());
+  EXPECT_THAT(places(R"({"dstune": {"model": "tiny.json", "sequence_length": 65}})"),
+              ElementsAre("1 /dstune/sequence_length"));
+}
+
+TEST_F(ReadJobTest, AModelIsNeededOnlyWhereSomethingIsTrained) {
+  const auto path = write("space.json", "{\"dstune\": {}}");
+  try {
+    read_job(path, {}, std::nullopt, 1);
+    FAIL() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--model"));
+  }
+  write("space.json", R"({"dstune": {"workload": {"type": "synthetic"}}})");
+  EXPECT_EQ(read_job(path, {}, std::nullopt, 1).model, preset("gpt2"));
+}
+
+TEST_F(ReadJobTest, ReplayTablesAreRead) {
+  write("table.json", R"({"z0_gas1_tmbspg1": {"step_time_s": 0.5, "peak_memory_bytes": 100},
+                          "b": {"step_times_s": [1, 2], "status": "ok"},
+                          "c": {"status": "out_of_memory"}})");
+  const auto read = job(
+      R"({"dstune": {"workload": {"type": "replay", "table": "table.json", "time_scale": 1}}})");
+  EXPECT_EQ(read.workload.kind, WorkloadKind::replay);
+  EXPECT_EQ(read.workload.time_scale, 1);
+  EXPECT_EQ(read.workload.table["b"]["step_times_s"][1], 2);
+  EXPECT_EQ(read.workload.table_path, (folder_ / "table.json").string());
+
+  write("table.json",
+        "{\"a\": {\"step_time_s\": -1},\n\"b\": {\"status\": \"odd\"},\n\"c\": {\"time\": 1},\n"
+        "\"d\": 4, \"e\": {\"step_times_s\": []}}");
+  EXPECT_THAT(places(R"({"dstune": {"workload": {"type": "replay", "table": "table.json"}}})"),
+              testing::UnorderedElementsAre("1 /a/step_time_s", "2 /b/status", "3 /c", "3 /c/time",
+                                            "4 /d", "4 /e/step_times_s"));
+  EXPECT_THAT(places(R"({"dstune": {"workload": {"type": "replay"}}})"),
+              ElementsAre("1 /dstune/workload"));
+}
+
+TEST_F(ReadJobTest, UnknownTopLevelKeysPassWithAWarning) {
+  const auto read = job(R"({"my_script": {"a": [1, 2]}, "autotuning": {"tuner_type": "random"}})");
+  EXPECT_THAT(read.warnings, ElementsAre(HasSubstr("/my_script")));
+  EXPECT_EQ(read.ds_config.dump(), R"({"my_script":{"a":[1,2]}})");
+}
+
+TEST_F(ReadJobTest, ExperimentsNeedNoSpace) {
+  overrides_.experiment_files = {"a.json"};
+  const auto read = job(R"({"zero_optimization": {"stage": [7]}})");
+  EXPECT_THAT(read.experiment_files, ElementsAre("a.json"));
+}
+
+}  // namespace
+}  // namespace dstune

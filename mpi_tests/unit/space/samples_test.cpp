@@ -1,0 +1,53 @@
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/space/search_space.hpp"
+
+namespace dstune {
+namespace {
+
+JobSpec sample(const std::string& name, const std::optional<std::string>& model = {}) {
+  Overrides overrides;
+  overrides.model = model;
+  return read_job(std::string(DSTUNE_SPACES) + "/" + name, overrides, Machine{{4}}, 4);
+}
+
+TEST(SamplesTest, QuickstartHasEveryStageAndGroup) {
+  const auto job = sample("quickstart.json");
+  EXPECT_EQ(job.model.hidden_size, 128);
+  EXPECT_EQ(job.model.vocab_size, 8192);
+  EXPECT_TRUE(job.warnings.empty());
+  std::set<int> stages, groups;
+  for (const auto& member : SearchSpace(job).members()) {
+    EXPECT_FALSE(member.is_pruned) << member.reason;
+    stages.insert(member.experiment.config.zero_stage);
+    groups.insert(member.experiment.shape.size());
+  }
+  EXPECT_THAT(stages, testing::ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(groups, testing::ElementsAre(1, 2, 4));
+  EXPECT_EQ(SearchSpace(job).size(), 36U);
+}
+
+TEST(SamplesTest, LlamaVariesTheReductions) {
+  const auto job = sample("llama.json");
+  EXPECT_EQ(job.model.family, ModelFamily::llama);
+  const auto members = SearchSpace(job).members();
+  EXPECT_EQ(members.size(), 144U);
+  for (const auto& member : members) EXPECT_FALSE(member.is_pruned) << member.reason;
+}
+
+TEST(SamplesTest, AnExistingConfigWorksAsItIs) {
+  const auto job = sample("deepspeed-existing.json", "gpt2");
+  const auto members = SearchSpace(job).members();
+  EXPECT_EQ(members.size(), 11U) << "micro-batches from 1 to 1024";
+  for (const auto& member : members) {
+    EXPECT_FALSE(member.is_pruned) << member.reason;
+    EXPECT_EQ(member.experiment.ds_config["optimizer"]["params"]["lr"], "auto");
+    EXPECT_FALSE(member.experiment.ds_config.contains("autotuning"));
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,290 @@
+#include "dstune/space/search_space.hpp"
+
+#include <chrono>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "space_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class SearchSpaceTest : public SpaceTest {};
+
+TEST_F(SearchSpaceTest, TheLastKeyVariesFastest) {
+  EXPECT_THAT(
+      names(R"({"zero_optimization": {"stage": [1, 2]},
+                        "train_micro_batch_size_per_gpu": [2, 4],
+                        "gradient_accumulation_steps": [1, 3]})"),
+      ElementsAre("z1_gas1_tmbspg2", "z1_gas3_tmbspg2", "z1_gas1_tmbspg4", "z1_gas3_tmbspg4",
+                  "z2_gas1_tmbspg2", "z2_gas3_tmbspg2", "z2_gas1_tmbspg4", "z2_gas3_tmbspg4"));
+  EXPECT_THAT(
+      names(R"({"gradient_accumulation_steps": [1, 2],
+                        "train_micro_batch_size_per_gpu": [4],
+                        "zero_optimization": {"stage": [3, 0]}})"),
+      ElementsAre("z3_gas1_tmbspg4", "z0_gas1_tmbspg4", "z3_gas2_tmbspg4", "z0_gas2_tmbspg4"));
+}
+
+TEST_F(SearchSpaceTest, GroupsAreSlowestAndRecomputeIsFastest) {
+  EXPECT_THAT(names(R"({"dstune": {"resources": {"num_gpus": [2, 1]},
+                           "activation_recompute": ["none", "block"]},
+                "zero_optimization": {"stage": [1, 2]}, "train_micro_batch_size_per_gpu": [4]})"),
+              ElementsAre("z1_gas1_tmbspg4_ng2_arnone", "z1_gas1_tmbspg4_ng2_arblock",
+                          "z2_gas1_tmbspg4_ng2_arnone", "z2_gas1_tmbspg4_ng2_arblock",
+                          "z1_gas1_tmbspg4_ng1_arnone", "z1_gas1_tmbspg4_ng1_arblock",
+                          "z2_gas1_tmbspg4_ng1_arnone", "z2_gas1_tmbspg4_ng1_arblock"));
+}
+
+TEST_F(SearchSpaceTest, EveryStageWhereNoneIsWritten) {
+  const auto all = {"z0_gas1_tmbspg4", "z1_gas1_tmbspg4", "z2_gas1_tmbspg4", "z3_gas1_tmbspg4"};
+  EXPECT_THAT(names(R"({"train_micro_batch_size_per_gpu": [4]})"), testing::ElementsAreArray(all));
+  EXPECT_THAT(names(R"({"train_micro_batch_size_per_gpu": [4],
+                        "zero_optimization": {"stage": "all"}})"),
+              testing::ElementsAreArray(all));
+  EXPECT_THAT(names(R"({"train_micro_batch_size_per_gpu": [4], "zero_optimization": {}})"),
+              ElementsAre("z0_gas1_tmbspg4"));
+}
+
+TEST_F(SearchSpaceTest, ConfigsAreTheUsersWithAllBatchKeys) {
+  const auto found = members(R"({"dstune": {"resources": {"num_gpus": 2}}, "autotuning": {},
+      "steps_per_print": "auto", "train_micro_batch_size_per_gpu": [4],
+      "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.95]}},
+      "zero_optimization": {"stage": [1], "overlap_comm": "auto"}, "my_own": [1, 2]})");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].experiment.ds_config.dump(),
+            R"({"steps_per_print":"auto","train_micro_batch_size_per_gpu":4,)"
+            R"("optimizer":{"type":"AdamW","params":{"lr":"auto","betas":[0.9,0.95]}},)"
+            R"("zero_optimization":{"stage":1,"overlap_comm":"auto"},"my_own":[1,2],)"
+            R"("train_batch_size":8,"gradient_accumulation_steps":1})");
+  EXPECT_EQ(found[0].experiment.config.optimizer.beta2, 0.95);
+  EXPECT_EQ(found[0].experiment.shape, (GroupShape{2, 1}));
+  EXPECT_EQ(found[0].experiment.config.sequence_length, 1024);
+}
+
+TEST_F(SearchSpaceTest, OtherKnobsMakeCanonicalNames) {
+  const auto found = names(R"({"dstune": {"variables": {"RBS": [5e7, 5e8]}},
+      "zero_optimization": {"stage": 2, "reduce_bucket_size": "$RBS",
+                            "overlap_comm": [true, false]},
+      "train_micro_batch_size_per_gpu": [8]})");
+  EXPECT_THAT(found,
+              ElementsAre("z2_rbs5.0e+07_ocT_tmbspg8_gas1", "z2_rbs5.0e+07_ocF_tmbspg8_gas1",
+                          "z2_rbs5.0e+08_ocT_tmbspg8_gas1", "z2_rbs5.0e+08_ocF_tmbspg8_gas1"));
+}
+
+TEST_F(SearchSpaceTest, AListOfListsIsCandidatesWhereTheSchemaHasAList) {
+  const auto found = members(R"({"zero_optimization": {"stage": 1},
+      "train_micro_batch_size_per_gpu": [8],
+      "optimizer": {"type": "AdamW", "params": {"betas": [[0.9, 0.95], [0.9, 0.999]]}}})");
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].experiment.config.optimizer.beta2, 0.95);
+  EXPECT_EQ(found[1].experiment.config.optimizer.beta2, 0.999);
+  EXPECT_EQ(found[0].experiment.name, "z1_b-0.9--0.95-_tmbspg8_gas1");
+}
+
+TEST_F(SearchSpaceTest, ListsInsideCandidatesExpandToo) {
+  const auto found = members(R"({"train_micro_batch_size_per_gpu": [8],
+      "zero_optimization": [{"stage": [0, 1]}, {"stage": 2, "overlap_comm": [true, false]}]})");
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[1].experiment.ds_config["zero_optimization"].dump(), R"({"stage":1})");
+  EXPECT_EQ(found[3].experiment.ds_config["zero_optimization"].dump(),
+            R"({"stage":2,"overlap_comm":false})");
+}
+
+TEST_F(SearchSpaceTest, NamesAreUnique) {
+  EXPECT_THAT(names(R"({"dstune": {"resources": {"num_gpus": [2, 1], "num_nodes": [1, 2]}},
+                        "zero_optimization": {"stage": 1},
+                        "train_micro_batch_size_per_gpu": [4]})"),
+              ElementsAre("z1_gas1_tmbspg4_ng2", "z1_gas1_tmbspg4_ng4", "z1_gas1_tmbspg4_ng1",
+                          "z1_gas1_tmbspg4_ng2_2"));
+}
+
+TEST_F(SearchSpaceTest, DuplicatesAndTwinsArePruned) {
+  EXPECT_THAT(names(R"({"zero_optimization": {"stage": 1},
+                        "train_micro_batch_size_per_gpu": [4, 8, 4]})"),
+              ElementsAre("z1_gas1_tmbspg4", "z1_gas1_tmbspg8",
+                          "z1_gas1_tmbspg4_2: runs exactly as z1_gas1_tmbspg4"));
+  // Stage 0 reduces without ZeRO's overlap; logging changes nothing that is measured.
+  EXPECT_THAT(
+      names(R"({"zero_optimization": {"stage": [0, 1], "overlap_comm": [true, false]},
+                "train_micro_batch_size_per_gpu": [4]})"),
+      ElementsAre("z0_ocT_tmbspg4_gas1", "z0_ocF_tmbspg4_gas1: runs exactly as z0_ocT_tmbspg4_gas1",
+                  "z1_ocT_tmbspg4_gas1", "z1_ocF_tmbspg4_gas1"));
+  EXPECT_THAT(names(R"({"zero_optimization": {"stage": 1}, "steps_per_print": [10, 100],
+                        "train_micro_batch_size_per_gpu": [4]})"),
+              ElementsAre("z1_spp10_tmbspg4_gas1",
+                          "z1_spp100_tmbspg4_gas1: runs exactly as z1_spp10_tmbspg4_gas1"));
+}
+
+TEST_F(SearchSpaceTest, SearchedSizesDouble) {
+  EXPECT_THAT(
+      names(R"({"autotuning": {"max_train_micro_batch_size_per_gpu": 9},
+                        "zero_optimization": {"stage": 1}})"),
+      ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2", "z1_gas1_tmbspg4", "z1_gas1_tmbspg8"));
+  EXPECT_THAT(names(R"({"autotuning": {"max_train_batch_size": 48},
+                        "dstune": {"resources": {"num_gpus": 2}},
+                        "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2,
+                        "zero_optimization": {"stage": 1}})"),
+              ElementsAre("z1_gas2_tmbspg3", "z1_gas2_tmbspg6", "z1_gas2_tmbspg12"));
+  EXPECT_EQ(names(R"({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {}})").size(),
+            11U);
+}
+
+TEST_F(SearchSpaceTest, SearchedSizesAreChains) {
+  const auto found = members(R"({"autotuning": {"max_train_micro_batch_size_per_gpu": 2},
+      "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": [1, 2]}})");
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[0].micro_batch_chain, found[1].micro_batch_chain);
+  EXPECT_EQ(found[2].micro_batch_chain, found[3].micro_batch_chain);
+  EXPECT_NE(found[0].micro_batch_chain, found[2].micro_batch_chain);
+  for (const auto& member : members(R"({"train_micro_batch_size_per_gpu": [1, 2]})")) {
+    EXPECT_EQ(member.micro_batch_chain, -1);
+  }
+}
+
+TEST_F(SearchSpaceTest, BatchLimitsPrune) {
+  EXPECT_THAT(names(R"({"autotuning": {"max_train_batch_size": 8, "min_train_batch_size": 3},
+                        "zero_optimization": {"stage": 1},
+                        "train_micro_batch_size_per_gpu": [2, 4, 16]})"),
+              ElementsAre("z1_gas1_tmbspg2: train_batch_size 2 is below min_train_batch_size 3",
+                          "z1_gas1_tmbspg4",
+                          "z1_gas1_tmbspg16: train_batch_size 16 is above max_train_batch_size 8"));
+}
+
+TEST_F(SearchSpaceTest, AnIntegerTrainBatchSizeIsKept) {
+  const auto found = members(R"({"dstune": {"resources": {"num_gpus": 2}}, "train_batch_size": 32,
+      "train_micro_batch_size_per_gpu": [4, 5, 16], "gradient_accumulation_steps": "auto",
+      "zero_optimization": {"stage": 1}})");
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].experiment.name, "z1_gas4_tmbspg4");
+  EXPECT_EQ(found[0].experiment.ds_config["gradient_accumulation_steps"], 4);
+  EXPECT_TRUE(found[1].is_pruned);
+  EXPECT_EQ(found[1].reason,
+            "train_batch_size 32 is not train_micro_batch_size_per_gpu 5 x "
+            "gradient_accumulation_steps 3 x group size 2");
+  EXPECT_EQ(found[2].experiment.config.accumulation_steps, 1);
+  for (const auto& member : found) {
+    EXPECT_EQ(member.experiment.ds_config["train_batch_size"], 32);
+  }
+}
+
+TEST_F(SearchSpaceTest, ABatchSizeThatNothingGivesIsBadInput) {
+  const auto found = problems(
+      "{\"dstune\": {\"resources\": {\"num_gpus\": 2}},\n"
+      "\"train_batch_size\": 33, \"train_micro_batch_size_per_gpu\": [4]}");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pointer, "/train_batch_size");
+  EXPECT_EQ(found[0].line, 2);
+  EXPECT_THAT(problems(R"({"autotuning": {"max_train_batch_size": 1},
+                           "train_micro_batch_size_per_gpu": [4]})"),
+              ElementsAre(testing::Field(&Problem::pointer, "/autotuning/max_train_batch_size")));
+}
+
+TEST_F(SearchSpaceTest, EveryBadCandidateIsNamedWithItsPlace) {
+  EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": [0,\n4],\n\"reduce_bucket_size\":\n"
+                     "[5e8, 4.7, -1]},\n\"train_micro_batch_size_per_gpu\": [2,\n0,\n\"x\"]}"),
+              testing::UnorderedElementsAre(
+                  "2 /zero_optimization/stage/1", "4 /zero_optimization/reduce_bucket_size/1",
+                  "4 /zero_optimization/reduce_bucket_size/2",
+                  "6 /train_micro_batch_size_per_gpu/1", "7 /train_micro_batch_size_per_gpu/2"));
+}
+
+TEST_F(SearchSpaceTest, BadFixedValuesAreNamedOnce) {
+  EXPECT_THAT(places("{\"zero_optimization\": {\n\"overlap_com\": true,\n\"reduce_scatter\": 7},\n"
+                     "\"gradient_accumulation_steps\": [1, 2]}"),
+              testing::UnorderedElementsAre("2 /zero_optimization/overlap_com",
+                                            "3 /zero_optimization/reduce_scatter"));
+  EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": []}}"),
+              ElementsAre("1 /zero_optimization/stage"));
+}
+
+TEST_F(SearchSpaceTest, ACombinationThatDeepSpeedRefusesIsPruned) {
+  const auto found = names(R"({"bf16": {"enabled": [false, true]}, "prescale_gradients": true,
+      "train_micro_batch_size_per_gpu": [4], "zero_optimization": {"stage": [1, 2]}})");
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[0], "z1_eF_tmbspg4_gas1");
+  EXPECT_THAT(found[1], StartsWith("z2_eF_tmbspg4_gas1: /prescale_gradients: "));
+}
+
+TEST_F(SearchSpaceTest, ACombinationWithoutAlternativeIsBadInput) {
+  EXPECT_THAT(places(R"({"prescale_gradients": true, "zero_optimization": {"stage": [2, 2]}})"),
+              ElementsAre("1 /prescale_gradients"));
+}
+
+TEST_F(SearchSpaceTest, KnobsThatAreNotMeasuredAreNoDimension) {
+  const auto found =
+      problems(R"({"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": [1e7, 5e7]}})");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pointer, "/zero_optimization/stage3_prefetch_bucket_size");
+  EXPECT_THAT(found[0].message, StartsWith("stage3_prefetch_bucket_size is not part of the step"));
+  const auto one = job(R"({"autotuning": {"tuner_type": "gridsearch"}, "zero_optimization":
+      {"stage": 3, "stage3_prefetch_bucket_size": [1e7]}})");
+  ASSERT_EQ(one.warnings.size(), 1U);
+  EXPECT_THAT(one.warnings[0], HasSubstr("/zero_optimization/stage3_prefetch_bucket_size"));
+}
+
+TEST_F(SearchSpaceTest, OffloadIsRefusedAtItsCandidate) {
+  EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": [1, 2],\n\"offload_optimizer\": [null,\n"
+                     "{\"device\": \"cpu\"}]}}"),
+              ElementsAre(StartsWith("3 /zero_optimization/offload_optimizer/1")));
+}
+
+TEST_F(SearchSpaceTest, VisitsStopWhereTheVisitorOrTheLimitSays) {
+  const auto read = job(R"({"train_micro_batch_size_per_gpu": [1, 2, 3, 4]})");
+  const SearchSpace space(read);
+  EXPECT_EQ(space.size(), 16U);
+  int visited = 0;
+  space.visit(5, [&](Member&&) { return ++visited > 0; });
+  EXPECT_EQ(visited, 5);
+  visited = 0;
+  space.visit(space.size(), [&](Member&&) { return ++visited < 3; });
+  EXPECT_EQ(visited, 3);
+}
+
+TEST_F(SearchSpaceTest, LargeSpacesCostNothingBeforeTheyAreLookedAt) {
+  std::string sizes;
+  for (int size = 1; size <= 1000; ++size) {
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+  }
+  const auto read = job("{\"train_micro_batch_size_per_gpu\": [" + sizes +
+                        "], \"gradient_accumulation_steps\": [" + sizes + "]}");
+  const SearchSpace space(read);
+  EXPECT_EQ(space.size(), 4'000'000U);
+  std::set<std::string> names;
+  space.visit(100, [&](Member&& member) { return names.insert(member.experiment.name).second; });
+  EXPECT_EQ(names.size(), 100U);
+}
+
+TEST(ResolveBatchTest, FollowsDeepSpeed) {
+  const auto resolved = [](std::optional<std::int64_t> total, std::optional<std::int64_t> micro,
+                           std::optional<std::int64_t> steps, int group) {
+    std::string why;
+    const auto triple = resolve_batch(total, micro, steps, group, why);
+    EXPECT_EQ(why.empty(), triple.has_value());
+    return triple ? std::vector{triple->train_batch_size, triple->micro_batch,
+                                triple->accumulation_steps}
+                  : std::vector<std::int64_t>{};
+  };
+  constexpr auto none = std::nullopt;
+  EXPECT_THAT(resolved(32, 4, none, 4), ElementsAre(32, 4, 2));
+  EXPECT_THAT(resolved(32, none, 2, 4), ElementsAre(32, 4, 2));
+  EXPECT_THAT(resolved(none, 4, 2, 4), ElementsAre(32, 4, 2));
+  EXPECT_THAT(resolved(32, none, none, 4), ElementsAre(32, 8, 1));
+  EXPECT_THAT(resolved(none, 4, none, 4), ElementsAre(16, 4, 1));
+  EXPECT_THAT(resolved(none, none, 2, 4), ElementsAre());
+  EXPECT_THAT(resolved(33, 17, 2, 2), ElementsAre());
+  EXPECT_THAT(resolved(10, 3, none, 2), ElementsAre());
+  EXPECT_THAT(resolved(33, none, none, 2), ElementsAre());
+  EXPECT_THAT(resolved(30, none, 4, 4), ElementsAre());
+  EXPECT_THAT(resolved(2, none, none, 4), ElementsAre());
+  EXPECT_THAT(resolved(32, 16, none, 4), ElementsAre());
+  EXPECT_THAT(resolved(32, 0, none, 4), ElementsAre());
+}
+
+}  // namespace
+}  // namespace dstune

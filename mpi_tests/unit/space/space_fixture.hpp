@@ -1,0 +1,79 @@
+#pragma once
+/// Documents in a folder of the test's own, and what is wrong with them.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/space/search_space.hpp"
+
+namespace dstune {
+
+class SpaceTest : public testing::Test {
+ protected:
+  SpaceTest() {
+    auto path = (std::filesystem::temp_directory_path() / "dstune_space_XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) std::abort();
+    folder_ = path;
+  }
+  ~SpaceTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const auto path = (folder_ / name).string();
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  /// The job of a document; a model is given unless the document has one.
+  JobSpec job(const std::string& text) {
+    Overrides overrides = overrides_;
+    if (!overrides.model && text.find("\"model\"") == std::string::npos) overrides.model = "gpt2";
+    return read_job(write("space.json", text), overrides, machine_, default_ranks_);
+  }
+
+  /// All members, as "name" or "name: reason".
+  std::vector<std::string> names(const std::string& text) {
+    const auto read = job(text);
+    std::vector<std::string> found;
+    for (const auto& member : SearchSpace(read).members()) {
+      found.push_back(member.experiment.name + (member.is_pruned ? ": " + member.reason : ""));
+    }
+    return found;
+  }
+  std::vector<Member> members(const std::string& text) {
+    const auto read = job(text);
+    return SearchSpace(read).members();
+  }
+
+  /// "line pointer" of each problem.
+  std::vector<std::string> places(const std::string& text) {
+    std::vector<std::string> found;
+    for (const auto& problem : problems(text)) {
+      found.push_back(std::to_string(problem.line) + " " + problem.pointer);
+    }
+    return found;
+  }
+  std::vector<Problem> problems(const std::string& text) {
+    try {
+      job(text);
+    } catch (const InputError& error) {
+      return error.problems();
+    }
+    return {};
+  }
+
+  std::filesystem::path folder_;
+  Overrides overrides_;
+  std::optional<Machine> machine_;
+  int default_ranks_ = 1;
+};
+
+}  // namespace dstune
