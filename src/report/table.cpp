@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <fmt/format.h>
+
 namespace dstune {
 
 namespace {
@@ -38,8 +40,8 @@ std::vector<std::string> padded(const Column& column) {
 }
 
 std::string rule(ColumnType type, std::size_t width) {
-  return type == ColumnType::number ? std::string(width + 1, '-') + ":"
-                                    : ":" + std::string(width + 1, '-');
+  const std::string dashes(width + 1, '-');
+  return type == ColumnType::number ? dashes + ':' : ':' + dashes;
 }
 
 }  // namespace
@@ -50,11 +52,11 @@ std::string pipe_table(const std::vector<Column>& columns) {
   std::string out;
   const std::size_t num_lines = cells.empty() ? 0 : cells.front().size();
   for (std::size_t line = 0; line < num_lines; ++line) {
-    for (const auto& column : cells) out += "| " + column[line] + " ";
+    for (const auto& column : cells) out += fmt::format("| {} ", column[line]);
     out += "|\n";
     if (line > 0) continue;
     for (std::size_t i = 0; i < columns.size(); ++i)
-      out += "|" + rule(columns[i].type, cells[i].front().size());
+      out += fmt::format("|{}", rule(columns[i].type, cells[i].front().size()));
     out += "|\n";
   }
   return out;

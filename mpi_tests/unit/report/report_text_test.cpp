@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +95,7 @@ TEST(SummaryTextTest, SaysWinnerCountsReasonsAndTime) {
 TEST(SummaryTextTest, ReasonsStayWithinSomeDozensOfLines) {
   Report report;
   for (int i = 0; i < 200; ++i)
-    report.rows.push_back(test::planned_row("m" + std::to_string(i), PlanStatus::infeasible,
+    report.rows.push_back(test::planned_row(fmt::format("m{}", i), PlanStatus::infeasible,
                                             std::string(static_cast<std::size_t>(i + 1), 'x')));
   const std::string text = summary_text(report);
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 45);
