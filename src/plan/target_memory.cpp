@@ -146,8 +146,10 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   }
   std::int64_t allocated = 0;
   for (const auto& [part, bytes] : memory.parts) allocated += bytes;
-  memory.parts["framework"] = context_bytes + cublas_bytes + (group_size > 1 ? nccl_bytes : 0) +
-                              allocated / rounding_divisor;
+  if (target.on_gpu) {
+    memory.parts["framework"] = context_bytes + cublas_bytes + (group_size > 1 ? nccl_bytes : 0) +
+                                allocated / rounding_divisor;
+  }
   memory.total_bytes = allocated + memory.parts["framework"];
   return memory;
 }

@@ -2,31 +2,35 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace dstune {
 
 namespace {
 
-/// Is `value` better than `best`, at equal values by memory?
-bool is_better(const Row& row, double value, const Row& best, double best_value, Metric metric) {
-  if (value != best_value) return is_minimised(metric) ? value < best_value : value > best_value;
-  return row.record->measurement.peak_memory.total_bytes <
-         best.record->measurement.peak_memory.total_bytes;
+std::optional<double> finite_value(const Row& row, Metric metric) {
+  if (!row.record) return std::nullopt;
+  const auto result = value_in(*row.record, metric);
+  if (!result || !std::isfinite(result->value)) return std::nullopt;
+  return result->value;
 }
 
 }  // namespace
 
+bool is_better(const Row& row, const Row& other, Metric metric) {
+  const std::optional<double> mine = finite_value(row, metric);
+  const std::optional<double> theirs = finite_value(other, metric);
+  if (!mine || !theirs) return mine.has_value();
+  if (*mine != *theirs) return is_minimised(metric) ? *mine < *theirs : *mine > *theirs;
+  return row.record->measurement.peak_memory.total_bytes <
+         other.record->measurement.peak_memory.total_bytes;
+}
+
 std::optional<std::size_t> best_of(const std::vector<const Row*>& rows, Metric metric) {
+  const Row none;
   std::optional<std::size_t> best;
-  double best_value = 0;
   for (std::size_t index = 0; index < rows.size(); ++index) {
-    const Row& row = *rows[index];
-    if (!row.record) continue;
-    const auto result = value_in(*row.record, metric);
-    if (!result || !std::isfinite(result->value)) continue;
-    if (best && !is_better(row, result->value, *rows[*best], best_value, metric)) continue;
-    best = index;
-    best_value = result->value;
+    if (is_better(*rows[index], best ? *rows[*best] : none, metric)) best = index;
   }
   return best;
 }

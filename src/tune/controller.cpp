@@ -18,6 +18,8 @@ constexpr double steps_of_patience = 20;
 /// Jobs in a row that died while an experiment was running, after which it is not tried again.
 constexpr int deaths_until_failed = 2;
 constexpr int tries_after_loss = 2;
+/// The answer is synced to disk, which may take long: in a burst of improvements not each of them.
+constexpr std::chrono::milliseconds best_interval{500};
 
 double seconds(ControllerOptions::Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -101,14 +103,21 @@ bool Controller::publish() {
     results_.write_experiment(space_.members[index].planned.experiment);
   }
   dispatched_.clear();
-  for (const std::size_t index : ended_) results_.write_metrics(*report_.rows[index].record);
+  for (const std::size_t index : ended_)
+    results_.write_metrics(*report_.rows[index].record, options_.metric);
   ended_.clear();
-  if (best_ != written_best_) {
-    results_.write_optimal(*report_.rows[*best_].record, report_, options_.training_command,
-                           options_.arg_mappings);
-    written_best_ = best_;
+  if (best_ != written_best_ && (!said || Clock::now() - best_written_at_ > best_interval)) {
+    write_best();
   }
   return said;
+}
+
+void Controller::write_best() {
+  if (best_ == written_best_) return;
+  results_.write_optimal(*report_.rows[*best_].record, report_, options_.training_command,
+                         options_.arg_mappings);
+  written_best_ = best_;
+  best_written_at_ = Clock::now();
 }
 
 bool Controller::receive() {
@@ -353,9 +362,14 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
   tuner_.observe(index, record.measurement.status,
                  value ? std::optional(value->value) : std::nullopt);
   report_.rows[index].record = std::move(record);
-  const std::optional<std::size_t> best = best_row(report_);
-  const bool is_best = best == index && best != best_;
-  best_ = best;
+  const Row none;
+  const Row& row = report_.rows[index];
+  const Row& other = best_ ? report_.rows[*best_] : none;
+  // As best_row() does over all: of equal ones the earlier in the space.
+  const bool is_best = is_better(row, other, options_.metric) ||
+                       (best_ && index < *best_ && row.record->measurement.status == Status::ok &&
+                        !is_better(other, row, options_.metric));
+  if (is_best) best_ = index;
   progress_.ended(*report_.rows[index].record, options_.metric, is_known, is_best);
 }
 
@@ -385,6 +399,7 @@ void Controller::finish() {
     report_.rows[index].planned.reason = reason;
   }
   report_.elapsed_s = seconds(Clock::now() - began_);
+  write_best();
   results_.write_summary(report_);
   progress_.end();
 }

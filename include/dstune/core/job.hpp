@@ -36,6 +36,8 @@ enum class TargetAttention { eager, sdpa, flash };
 struct TargetSpec {
   TargetFramework framework = TargetFramework::huggingface;
   TargetAttention attention = TargetAttention::sdpa;
+  /// Trains on a GPU: its context, its libraries and its caching allocator count too.
+  bool on_gpu = false;
 };
 
 /// The autotuning section with DeepSpeed's documented defaults.

@@ -73,6 +73,7 @@ class Controller {
 
   bool receive();
   bool publish();
+  void write_best();
   void handle(int source, const Message& message);
   void outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement);
   void feed();
@@ -110,6 +111,7 @@ class Controller {
   std::vector<std::size_t> dispatched_;
   std::vector<std::size_t> ended_;
   std::optional<std::size_t> written_best_;
+  Clock::time_point best_written_at_{};
   Clock::time_point began_;
   std::optional<Clock::time_point> stopping_since_;
   std::string reason_;

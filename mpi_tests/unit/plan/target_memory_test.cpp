@@ -21,7 +21,7 @@ TrainingConfig mixed(int stage, std::int64_t micro_batch = 1) {
 
 TargetMemory of(const ModelSpec& model, const TrainingConfig& config, int group_size,
                 TargetAttention attention = TargetAttention::eager) {
-  return target_memory(model, config, group_size, {TargetFramework::huggingface, attention});
+  return target_memory(model, config, group_size, {TargetFramework::huggingface, attention, true});
 }
 
 std::int64_t largest_micro_batch(const ModelSpec& model, TrainingConfig config, int group_size,
@@ -46,6 +46,15 @@ TEST(TargetMemoryTest, PartsAddUpToTheTotal) {
         std::accumulate(memory.parts.begin(), memory.parts.end(), std::int64_t{0},
                         [](std::int64_t sum, const auto& part) { return sum + part.second; }));
   }
+}
+
+TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
+  const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
+
+  const TargetMemory memory = target_memory(preset("gpt2"), mixed(1), 4, on_cpu);
+
+  EXPECT_EQ(memory.parts.at("framework"), 0);
+  EXPECT_LT(memory.total_bytes, of(preset("gpt2"), mixed(1), 4, TargetAttention::sdpa).total_bytes);
 }
 
 TEST(TargetMemoryTest, HoldsGpt2MediumAsPublishedOn32GiB) {
