@@ -50,12 +50,15 @@ struct Golden {
     document.root().at("losses").get_to(losses);
   }
 
-  /// The case's global batch on so many ranks: the micro-batch is what accumulation leaves.
+  /// The case's global batch on so many ranks, in the least number of micro-steps from
+  /// `accumulation_steps` on that divides it.
   [[nodiscard]] TrainingConfig on(int ranks, int stage, std::int64_t accumulation_steps) const {
+    const std::int64_t samples_of_rank = global_batch / ranks;
     TrainingConfig result = config;
     result.zero_stage = stage;
     result.accumulation_steps = accumulation_steps;
-    result.micro_batch = global_batch / ranks / accumulation_steps;
+    while (samples_of_rank % result.accumulation_steps != 0) ++result.accumulation_steps;
+    result.micro_batch = samples_of_rank / result.accumulation_steps;
     return result;
   }
 };
