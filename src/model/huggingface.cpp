@@ -43,7 +43,7 @@ class Config {
     refuse(*find({name}), fmt::format("{} {} is not built; only {} is", name, !built, built));
   }
   /// Likewise for a word.
-  void only(const char* name, std::initializer_list<std::string_view> built) const {
+  void only_words(const char* name, std::initializer_list<std::string_view> built) const {
     const auto found = find({name});
     if (!found) return;
     const auto word = found->string(problems_);
@@ -80,7 +80,7 @@ ModelSpec import_gpt2(const Config& config) {
   spec.dropout = 0.0;
   for (const char* name : {"resid_pdrop", "embd_pdrop", "attn_pdrop"})
     spec.dropout = std::max(spec.dropout, config.number(name, 0.1, 0.0, 1.0));
-  config.only("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
+  config.only_words("activation_function", {"gelu_new", "gelu_pytorch_tanh"});
   config.only("scale_attn_weights", true);
   config.only("scale_attn_by_inverse_layer_idx", false);
   config.only("add_cross_attention", false);
@@ -123,7 +123,7 @@ ModelSpec import_llama(const Config& config) {
   spec.norm_epsilon = config.number("rms_norm_eps", 1e-6, 0.0, 1.0);
   spec.initializer_range = config.number("initializer_range", 0.02, 0.0, 1e3);
   spec.dropout = config.number("attention_dropout", 0.0, 0.0, 1.0);
-  config.only("hidden_act", {"silu"});
+  config.only_words("hidden_act", {"silu"});
   config.only("attention_bias", false);
   config.only("mlp_bias", false);
   read_rope(config, spec);

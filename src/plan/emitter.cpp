@@ -7,6 +7,10 @@
 namespace dstune::plan {
 namespace {
 
+/// More than a layer of a micro-step takes, recompute, gathering and buckets included.
+constexpr std::size_t steps_a_layer = 192;
+constexpr std::size_t tensors_a_layer = 64;
+
 bool same_shape(const op::Matmul& left, const op::Matmul& right) {
   return left.m == right.m && left.n == right.n && left.k == right.k &&
          left.transpose_a == right.transpose_a && left.transpose_b == right.transpose_b &&
@@ -57,10 +61,14 @@ void Emitter::write_initialize() {
 }
 
 void Emitter::begin_segment(Segment::Kind kind, std::int64_t repeat) {
-  const std::size_t expected = plan_.cycle.empty() ? 0 : plan_.cycle.back().steps.size();
   plan_.cycle.push_back({kind, repeat, {}});
   steps_ = &plan_.cycle.back().steps;
-  if (kind != Segment::Kind::update) steps_->reserve(expected + 64);
+  if (kind != Segment::Kind::update) {
+    // Growing by copies would take most of the time of building a plan.
+    const auto layers = static_cast<std::size_t>(plan_.model.num_layers);
+    steps_->reserve(layers * steps_a_layer);
+    plan_.tensors.reserve(plan_.tensors.size() + layers * tensors_a_layer);
+  }
   events_ = 0;
 }
 

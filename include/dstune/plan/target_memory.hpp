@@ -15,8 +15,10 @@ namespace dstune {
 
 struct TargetMemory {
   std::int64_t total_bytes = 0;  ///< of one rank, at its fullest instant
-  std::map<std::string, std::int64_t>
-      parts;  ///< parameters, gradients, optimizer, buckets, activations, logits, framework
+  /// Of the total, adding up to it: parameters, gradients, optimizer, buckets, activations, logits,
+  /// step (temporary copies of the update), framework (context, libraries, the allocator's
+  /// rounding).
+  std::map<std::string, std::int64_t> parts;
 };
 
 /// Local. All zero for TargetFramework::self.

@@ -1,1 +1,70 @@
+#include "bucket_ranges.hpp"
+
 #include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+
+namespace dstune::plan {
+namespace {
+
+class BucketRangesTest : public testing::TestWithParam<std::int64_t> {};
+
+TEST_P(BucketRangesTest, CutWholeParametersInOrderOfArrival) {
+  const ParameterTable table(test::tiny_gpt2());
+  const Layout layout(table, 2, 2, 0);
+  const std::int64_t size = GetParam();
+  int last = static_cast<int>(table.all().size());
+  for (const BucketRange& range : cut_into_buckets(layout, size)) {
+    EXPECT_EQ(range.last, last);
+    last = range.first;
+    const std::int64_t elements = range.end - range.begin;
+    if (range.alone) {
+      EXPECT_EQ(range.last - range.first, 1);
+      EXPECT_GT(elements, size);
+    } else {
+      EXPECT_LE(elements, size);
+    }
+    // Greedy: the parameter before it would not have fitted.
+    if (range.first > 0) {
+      EXPECT_GT(elements + table.all()[static_cast<std::size_t>(range.first) - 1].elements(), size);
+    }
+  }
+  EXPECT_EQ(last, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, BucketRangesTest, testing::Values(1, 10, 99, 370, 1000, 5000));
+
+TEST(BucketRangesTest, OneBucketHoldsEverythingWhereItIsLargeEnough) {
+  const ParameterTable table(test::tiny_gpt2());
+  const Layout layout(table, 2, 2, 0);
+  const auto ranges = cut_into_buckets(layout, table.total_elements());
+  ASSERT_EQ(ranges.size(), 1U);
+  EXPECT_FALSE(ranges[0].alone);
+  EXPECT_EQ(cut_into_buckets(layout, table.total_elements() - 1).size(), 2U);
+}
+
+TEST(LayoutTest, PadsPartitionsToTwoElementsARank) {
+  const ParameterTable table(test::tiny_gpt2());
+  const std::int64_t total = table.total_elements();
+  for (int group_size = 2; group_size <= 4; ++group_size) {
+    const Layout layout(table, 1, group_size, group_size - 1);
+    EXPECT_EQ(layout.resident_elements() % (2 * group_size), 0);
+    EXPECT_LT(layout.resident_elements() - total, 2 * group_size);
+    EXPECT_EQ(layout.own_offset() + layout.own_elements(), layout.resident_elements());
+  }
+}
+
+TEST(LayoutTest, ShardsEveryParameterByItself) {
+  const ParameterTable table(test::tiny_gpt2());
+  const Layout layout(table, 3, 4, 1);
+  std::int64_t offset = 0;
+  for (int index = 0; index < layout.num_parameters(); ++index) {
+    EXPECT_EQ(layout.shard_offset(index), offset);
+    EXPECT_EQ(layout.shard_elements(index), (layout.parameter(index).elements() + 3) / 4);
+    offset += layout.shard_elements(index);
+  }
+  EXPECT_EQ(layout.resident_elements(), offset);
+}
+
+}  // namespace
+}  // namespace dstune::plan

@@ -50,4 +50,9 @@ inline TrainingConfig tiny_config(int stage) {
   return config;
 }
 
+inline StepPlan build(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                      int group_rank = 0) {
+  return build_step_plan(model, config, group_size, group_rank, SomeWorkspaces());
+}
+
 }  // namespace dstune::test

@@ -61,9 +61,9 @@ void Replay::forget_gradients() {
 void Replay::run(const std::vector<Step>& steps, const std::string& where) {
   where_ = where;
   recorded_.clear();
-  const auto live_before = by_offset_.size();
+  const int live_before = num_live_;
   for (const Step& each : steps) step(each);
-  if (by_offset_.size() != live_before) problem(no_tensor, "something is not released");
+  if (num_live_ != live_before) problem(no_tensor, "something is not released");
   // Segments meet on the compute stream: it knows all that the other has done.
   if (clocks_[0][1] != clocks_[1][1]) problem(no_tensor, "the reduce stream is not waited for");
 }
@@ -113,6 +113,7 @@ void Replay::acquire(TensorId id) {
   }
   by_offset_[tensor.offset_bytes] = id;
   state.live = true;
+  ++num_live_;
   state.written = {};
   state.touches = {};
   state.touches[0].push_back({0, tensor.elements, clocks_[0][0], true});
@@ -131,6 +132,7 @@ void Replay::release(TensorId id) {
   if (!state.live || tensor.persistent) problem(id, "released though it is not to be");
   check_order(id, {0, tensor.elements, clocks_[0][0], true}, 0);
   state.live = false;
+  --num_live_;
   by_offset_.erase(tensor.offset_bytes);
   live_[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
   live_bytes_ -= tensor.booked_bytes;

@@ -57,6 +57,7 @@ class Replay {
   const StepPlan& plan_;
   std::vector<State> states_;
   std::map<std::int64_t, TensorId> by_offset_;  // live tensors
+  int num_live_ = 0;
   std::set<int> recorded_;
   std::map<int, std::array<std::int64_t, 2>> events_;
   std::array<std::array<std::int64_t, 2>, 2> clocks_{};  // what a stream knows of the two

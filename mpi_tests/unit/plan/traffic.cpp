@@ -1,0 +1,45 @@
+#include "traffic.hpp"
+
+namespace dstune::test {
+
+Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
+  Traffic traffic;
+  for (const Step& step : steps) {
+    const auto before =
+        traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
+    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
+      traffic.all_reduce += o->count;
+    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation)) traffic.reduce += o->count;
+    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
+      traffic.reduce_scatter += o->count_per_rank * group_size;
+    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
+      traffic.all_gather += o->count_per_rank * group_size;
+    const auto after =
+        traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
+    if (after != before) ++traffic.calls;
+  }
+  return traffic;
+}
+
+Traffic traffic_of(const StepPlan& plan) {
+  Traffic sum;
+  for (const Segment& segment : plan.cycle) {
+    const Traffic one = traffic_of(segment.steps, plan.group_size);
+    sum.all_reduce += one.all_reduce * segment.repeat;
+    sum.reduce += one.reduce * segment.repeat;
+    sum.reduce_scatter += one.reduce_scatter * segment.repeat;
+    sum.all_gather += one.all_gather * segment.repeat;
+    sum.calls += one.calls * segment.repeat;
+  }
+  return sum;
+}
+
+std::int64_t padded_elements(const ParameterTable& table, int unit, int group_size) {
+  std::int64_t sum = 0;
+  const auto [first, last] = table.unit_range(unit);
+  for (int index = first; index < last; ++index)
+    sum += round_up(table.all()[static_cast<std::size_t>(index)].elements(), group_size);
+  return sum;
+}
+
+}  // namespace dstune::test

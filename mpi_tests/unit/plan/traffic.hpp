@@ -1,0 +1,26 @@
+#pragma once
+/// What a plan communicates, added up.
+
+#include <vector>
+
+#include "dstune/plan/step_plan.hpp"
+
+namespace dstune::test {
+
+/// Elements that each collective is handed, and the number of calls.
+struct Traffic {
+  std::int64_t all_reduce = 0, reduce = 0, reduce_scatter = 0, all_gather = 0;
+  std::int64_t calls = 0;
+};
+
+Traffic traffic_of(const std::vector<Step>& steps, int group_size);
+/// Of one optimizer step.
+Traffic traffic_of(const StepPlan& plan);
+
+inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+/// Of all ranks' shards of a unit.
+std::int64_t padded_elements(const ParameterTable& table, int unit, int group_size);
+
+}  // namespace dstune::test

@@ -1,0 +1,80 @@
+#include "traffic.hpp"
+
+#include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+
+namespace dstune {
+namespace {
+
+using test::build;
+using test::padded_elements;
+using test::round_up;
+using test::Traffic;
+using test::traffic_of;
+
+class TrafficTest : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  [[nodiscard]] int group_size() const { return std::get<0>(GetParam()); }
+  [[nodiscard]] std::int64_t accumulation() const { return std::get<1>(GetParam()); }
+  [[nodiscard]] TrainingConfig config(int stage) const {
+    TrainingConfig result = test::tiny_config(stage);
+    result.accumulation_steps = accumulation();
+    return result;
+  }
+  const std::int64_t parameters_ = parameter_count(test::tiny_gpt2());
+};
+
+TEST_P(TrafficTest, Stage0ReducesEachGradientOnce) {
+  const Traffic traffic = traffic_of(build(test::tiny_gpt2(), config(0), group_size()));
+  EXPECT_EQ(traffic.all_reduce, parameters_);
+  EXPECT_EQ(traffic.all_gather + traffic.reduce + traffic.reduce_scatter, 0);
+}
+
+TEST_P(TrafficTest, Stage1ReducesOnceAndGathersTheParameters) {
+  for (const bool overlap : {false, true}) {
+    TrainingConfig stage1 = config(1);
+    stage1.overlap_comm = overlap;
+    const Traffic traffic = traffic_of(build(test::tiny_gpt2(), stage1, group_size()));
+    EXPECT_EQ(traffic.all_reduce, parameters_);
+    EXPECT_EQ(traffic.all_gather, round_up(parameters_, 2 * group_size()));
+    stage1.use_multi_rank_bucket_allreduce = false;
+    const Traffic owners = traffic_of(build(test::tiny_gpt2(), stage1, group_size()));
+    EXPECT_EQ(owners.all_reduce, 0);
+    EXPECT_EQ(owners.reduce, parameters_);
+    stage1.reduce_scatter = false;
+    EXPECT_EQ(traffic_of(build(test::tiny_gpt2(), stage1, group_size())).all_reduce, parameters_);
+  }
+}
+
+TEST_P(TrafficTest, Stage2ReducesInEveryMicroStep) {
+  const Traffic traffic = traffic_of(build(test::tiny_gpt2(), config(2), group_size()));
+  EXPECT_EQ(traffic.all_reduce, accumulation() * parameters_);
+  EXPECT_EQ(traffic.all_gather, round_up(parameters_, 2 * group_size()));
+}
+
+TEST_P(TrafficTest, Stage3GathersTwiceAndScattersInEveryMicroStep) {
+  for (const bool tied : {true, false}) {
+    const ModelSpec model = test::tiny_llama(tied);
+    const ParameterTable table(model);
+    const int last = table.num_units() - 1;
+    std::int64_t once = 0;
+    for (int unit = 0; unit <= last; ++unit) once += padded_elements(table, unit, group_size());
+    // Blocks twice; the head once, for forward and backward together; a tied table in the head too.
+    std::int64_t gathered = 2 * once - padded_elements(table, last, group_size());
+    if (!tied) gathered -= padded_elements(table, 0, group_size());
+    const Traffic traffic = traffic_of(build(model, config(3), group_size()));
+    EXPECT_EQ(traffic.all_gather, accumulation() * gathered);
+    EXPECT_EQ(traffic.reduce_scatter, accumulation() * once);
+    EXPECT_EQ(traffic.all_reduce, 0);
+    TrainingConfig reduce = config(3);
+    reduce.reduce_scatter = false;
+    EXPECT_EQ(traffic_of(build(model, reduce, group_size())).all_reduce, accumulation() * once);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Groups, TrafficTest,
+                         testing::Combine(testing::Values(2, 3, 4), testing::Values(1, 2, 3, 7)));
+
+}  // namespace
+}  // namespace dstune
