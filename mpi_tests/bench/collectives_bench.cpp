@@ -16,8 +16,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The median over many rounds of the slowest rank's time.
-double median_us(ProcessGroup& group, int rounds, const std::function<void()>& run) {
+struct Times {
+  double median_us;
+  double best_us;  ///< what the machine can do where others disturb the median
+};
+
+/// Over many rounds, each as long as its slowest rank.
+Times measure(ProcessGroup& group, int rounds, const std::function<void()>& run) {
   std::vector<double> times_us;
   for (int round = 0; round < rounds; ++round) {
     group.exchange(std::vector<double>{0});
@@ -27,40 +32,41 @@ double median_us(ProcessGroup& group, int rounds, const std::function<void()>& r
     const std::vector<double> all = group.exchange(std::vector<double>{mine.count()});
     times_us.push_back(*std::max_element(all.begin(), all.end()));
   }
-  std::nth_element(times_us.begin(), times_us.begin() + rounds / 2, times_us.end());
-  return times_us[static_cast<std::size_t>(rounds / 2)];
+  std::sort(times_us.begin(), times_us.end());
+  return {times_us[times_us.size() / 2], times_us.front()};
 }
 
-/// The mean over a row of exchanges: one alone is shorter than a look at the clock.
-double exchange_us(ProcessGroup& group) {
+void print(const ProcessGroup& group, const char* what, std::int64_t bytes, Times times) {
+  if (group.group_rank() != 0) return;
+  std::printf("%-15s %10lld bytes  median %10.2f us  best %10.2f us\n", what,
+              static_cast<long long>(bytes), times.median_us, times.best_us);
+}
+
+void measure_exchange(ProcessGroup& group) {
+  // One alone is shorter than a look at the clock.
   constexpr int row = 1000;
-  return median_us(group, 20,
-                   [&] {
-                     for (int i = 0; i < row; ++i) group.exchange(std::vector<double>{1, 2, 3});
-                   }) /
-         row;
+  Times times = measure(group, 20, [&] {
+    for (int i = 0; i < row; ++i) group.exchange(std::vector<double>{1, 2, 3});
+  });
+  print(group, "exchange", 24, {times.median_us / row, times.best_us / row});
 }
 
-void measure(ProcessGroup& group, std::int64_t bytes) {
+void measure_size(ProcessGroup& group, std::int64_t bytes) {
   const std::int64_t count = bytes / 4;
   const std::int64_t part = count / group.size();
   std::vector<float> whole(static_cast<std::size_t>(count), 1);
   std::vector<float> other(static_cast<std::size_t>(count), 1);
-  const int rounds =
-      static_cast<int>(std::clamp<std::int64_t>((std::int64_t{1} << 30) / bytes, 10, 500));
   const auto own_part = group.group_rank() * part;
-  const double all_reduce =
-      median_us(group, rounds, [&] { group.all_reduce_average(whole.data(), count, DType::f32); });
-  const double reduce_scatter = median_us(group, rounds, [&] {
-    group.reduce_scatter_average(other.data(), whole.data(), part, DType::f32);
-  });
-  const double all_gather = median_us(group, rounds, [&] {
-    group.all_gather(whole.data(), whole.data() + own_part, part, DType::f32);
-  });
-  if (group.group_rank() == 0) {
-    std::printf("%10lld bytes  all_reduce %9.1f  reduce_scatter %9.1f  all_gather %9.1f us\n",
-                static_cast<long long>(bytes), all_reduce, reduce_scatter, all_gather);
-  }
+  const auto rounds =
+      static_cast<int>(std::clamp<std::int64_t>((std::int64_t{1} << 30) / bytes, 10, 500));
+  print(group, "all_reduce", bytes,
+        measure(group, rounds, [&] { group.all_reduce_average(whole.data(), count, DType::f32); }));
+  print(group, "reduce_scatter", bytes, measure(group, rounds, [&] {
+          group.reduce_scatter_average(other.data(), whole.data(), part, DType::f32);
+        }));
+  print(group, "all_gather", bytes, measure(group, rounds, [&] {
+          group.all_gather(whole.data(), whole.data() + own_part, part, DType::f32);
+        }));
 }
 
 void measure_all(bool use_shared_memory) {
@@ -77,9 +83,8 @@ void measure_all(bool use_shared_memory) {
   if (topology.world_rank == 0) {
     std::printf("%d ranks, %s\n", group->size(), use_shared_memory ? "shared memory" : "MPI");
   }
-  for (const int shift : {18, 22, 26}) measure(*group, std::int64_t{1} << shift);
-  const double exchange = exchange_us(*group);
-  if (topology.world_rank == 0) std::printf("exchange %.2f us\n", exchange);
+  for (const int shift : {18, 22, 26}) measure_size(*group, std::int64_t{1} << shift);
+  measure_exchange(*group);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ CommunicatorCache::CommunicatorCache(const Communicator& world,
     }
     entries_[ranks] = {
         std::make_shared<MpiContext>(world.create_group(ranks, static_cast<int>(i % tags)),
-                                     options.staging_bytes, known_id),
+                                     options.mpi_staging_bytes, known_id),
         true};
   }
 }
@@ -76,7 +76,8 @@ std::shared_ptr<MpiContext> CommunicatorCache::create(const Ranks& ranks, std::u
   try {
     Communicator made =
         create_group_until(duplicates_[index], ranks, static_cast<int>(attempt % tags), waiter);
-    auto context = std::make_shared<MpiContext>(std::move(made), options_.staging_bytes, attempt);
+    auto context =
+        std::make_shared<MpiContext>(std::move(made), options_.mpi_staging_bytes, attempt);
     entries_[ranks] = {context, false, attempt};
     gave_up_.erase(ranks);
     ++created_on_demand_;

@@ -22,7 +22,8 @@ std::vector<std::vector<int>> aligned_groups(const Topology& topology, int num_g
 class GroupTable {
  public:
   struct Options {
-    std::size_t staging_bytes = std::size_t{4} << 20;  ///< shared memory a rank, where it fits
+    std::size_t staging_bytes = std::size_t{2} << 20;      ///< shared memory a rank, where it fits
+    std::size_t mpi_staging_bytes = std::size_t{8} << 20;  ///< a communicator's, in each rank
     int max_on_demand = 8;
     int spare_duplicates = 4;       ///< of the world, for creation on demand
     bool use_shared_memory = true;  ///< false: MPI inside nodes too, for tests

@@ -155,6 +155,7 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
   constexpr std::int64_t count = 100003;
   GroupTable::Options small;
   small.staging_bytes = std::size_t{64} << 10;
+  small.mpi_staging_bytes = 1000;
   for (const DType type : types) {
     std::vector<std::vector<std::byte>> results;
     for (const Way way : {Way::shared_memory, Way::mpi}) {
@@ -172,8 +173,8 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
     for (int rank = 0; rank < job.size(); ++rank) {
       const Elements part = random_elements(rank, count, type);
       for (std::size_t i = 0; i < sums.size(); ++i) {
-        sums[i] = rank == 0 ? part.get(0 + static_cast<std::int64_t>(i))
-                            : sums[i] + part.get(static_cast<std::int64_t>(i));
+        const float value = part.get(static_cast<std::int64_t>(i));
+        sums[i] = rank == 0 ? value : sums[i] + value;
       }
     }
     if (type == DType::f32) {

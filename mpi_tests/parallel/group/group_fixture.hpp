@@ -25,14 +25,16 @@ inline std::string way_name(const testing::TestParamInfo<Way>& info) {
 
 class Job {
  public:
+  /// `ranks_per_node` other than 0 makes nodes of that size out of one.
   explicit Job(Way way, const std::vector<std::vector<int>>& known = {},
-               GroupTable::Options options = {})
+               GroupTable::Options options = {}, int ranks_per_node = 0)
       : world_(Communicator::world().duplicate()),
-        node_(world_.split_shared()),
+        node_(ranks_per_node == 0 ? world_.split_shared() : pretend_node(world_, ranks_per_node)),
         topology_(find_topology(world_, node_)),
         table_(world_, node_, topology_, known, with(options, way)) {}
 
   [[nodiscard]] const Communicator& world() const { return world_; }
+  [[nodiscard]] const Topology& topology() const { return topology_; }
   [[nodiscard]] int rank() const { return topology_.world_rank; }
   [[nodiscard]] int size() const { return topology_.world_size; }
   [[nodiscard]] GroupTable& table() { return table_; }
@@ -53,6 +55,14 @@ class Job {
   std::uint64_t next_attempt() { return ++attempt_; }
 
  private:
+  static Communicator pretend_node(const Communicator& world, int ranks_per_node) {
+    std::vector<int> ranks;
+    const int node = world.rank() / ranks_per_node;
+    for (int rank = 0; rank < world.size(); ++rank) {
+      if (rank / ranks_per_node == node) ranks.push_back(rank);
+    }
+    return world.create_group(ranks, node);
+  }
   static GroupTable::Options with(GroupTable::Options options, Way way) {
     options.use_shared_memory = way == Way::shared_memory;
     return options;

@@ -140,7 +140,7 @@ std::vector<int> random_group_of(int world_rank, int world_size, std::mt19937& g
 TEST_P(GroupTableTest, RandomDisjointGroupsStayFlat) {
   GroupTable::Options options;
   options.max_on_demand = 3;
-  options.staging_bytes = std::size_t{256} << 10;
+  options.mpi_staging_bytes = std::size_t{256} << 10;
   Job job(GetParam(), {}, options);
   std::mt19937 generator(7);
   constexpr int rounds = 2000;
@@ -190,6 +190,24 @@ TEST(GroupTableTest, WithoutThreadsOnlyKnownGroupsAreGiven) {
   }
   if (job.rank() == 0 || job.rank() == 2) {
     EXPECT_THROW(job.table().join(std::vector<int>{0, 2}, second, job.waiter()), CollectiveError);
+  }
+}
+
+TEST(GroupTableTest, SharesMemoryInsideNodesAndUsesMpiAcross) {
+  if (Communicator::world().size() < 3) GTEST_SKIP() << "needs two nodes, one of them with two";
+  const std::vector<std::vector<int>> known{{0, 1}, {0, 2}};
+  Job job(Way::shared_memory, known, {}, 2);
+  ASSERT_EQ(job.topology().num_nodes(), (job.size() + 1) / 2);
+  std::vector<int> node = job.topology().ranks_of_node[static_cast<std::size_t>(
+      job.topology().node_of_rank[static_cast<std::size_t>(job.rank())])];
+  for (int round = 0; round < 30; ++round) {
+    expect_sum_of_members(*job.join(node), 1000);
+    const std::uint64_t across = job.next_attempt();
+    if (job.rank() == 0 || job.rank() == 2) {
+      expect_sum_of_members(*job.table().join(known[1], across, job.waiter()), 1000);
+    }
+    EXPECT_EQ(job.table().created_on_demand(), round == 0 ? 0 : 1);
+    expect_sum_of_members(*job.join(job.everyone()), 1000);
   }
 }
 

@@ -1,5 +1,3 @@
-#include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,7 +9,6 @@
 
 #include "dstune/base/cgroup.hpp"
 #include "dstune/base/error.hpp"
-#include "dstune/base/wait.hpp"
 #include "dstune/device/device.hpp"
 
 namespace dstune {
@@ -88,53 +85,18 @@ TEST(HostTest, TheProcessorHasAName) {
   EXPECT_FALSE(processor_name().empty());
 }
 
-using namespace std::chrono_literals;
-
-double seconds_since(Waiter::Clock::time_point begin) {
-  return std::chrono::duration<double>(Waiter::Clock::now() - begin).count();
+TEST(CpuDeviceTest, IsMemoryKernelsAndThreads) {
+  CpuDevice device(std::int64_t{1} << 20, 2);
+  EXPECT_EQ(device.threads(), 2);
+  EXPECT_EQ(kernels::cpu_threads(), 2);
+  EXPECT_EQ(&device.kernels(), &kernels::cpu_table());
+  device.arena().prepare(1 << 20);
+  EXPECT_EQ(device.budget().held_bytes(), 1 << 20);
+  EXPECT_THROW(device.arena().prepare((1 << 20) + 1), OutOfMemory);
+  EXPECT_THAT(device.description(), testing::HasSubstr(device.kernels().name));
+  EXPECT_THAT(device.description(), testing::EndsWith("2 threads)"));
+  EXPECT_THROW(CpuDevice(1, 0), LogicError);
 }
-
-class WaiterTest : public testing::TestWithParam<bool> {};
-
-TEST_P(WaiterTest, EndsOnCompletion) {
-  int rounds = 0;
-  int asked = 0;
-  const Waiter waiter(
-      Waiter::Clock::time_point::max(), [&] { return ++asked > 1000; }, GetParam());
-  waiter.until([&] { return ++rounds == 3000; }, "counting");
-  EXPECT_EQ(rounds, 3000);
-}
-
-TEST_P(WaiterTest, EndsAtTheDeadline) {
-  const auto begin = Waiter::Clock::now();
-  const Waiter waiter(begin + 60ms, nullptr, GetParam());
-  try {
-    waiter.until([] { return false; }, "waiting for a dead peer");
-    FAIL();
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
-    EXPECT_THAT(error.what(), testing::HasSubstr("a dead peer"));
-  }
-  EXPECT_GE(seconds_since(begin), 0.06);
-  EXPECT_LT(seconds_since(begin), 2.0);
-}
-
-TEST_P(WaiterTest, AsksAboutOnceAMillisecondWhetherItIsAborted) {
-  int asked = 0;
-  const auto begin = Waiter::Clock::now();
-  const Waiter waiter(
-      begin + 30s, [&] { return ++asked == 20; }, GetParam());
-  try {
-    waiter.until([] { return false; }, "waiting");
-    FAIL();
-  } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
-  }
-  EXPECT_GE(seconds_since(begin), 0.020);
-  EXPECT_LT(seconds_since(begin), 5.0);
-}
-
-INSTANTIATE_TEST_SUITE_P(OwnAndSharedCore, WaiterTest, testing::Bool());
 
 }  // namespace
 }  // namespace dstune
