@@ -1,0 +1,66 @@
+#pragma once
+/// The cases of scripts/reference_step.py and their losses in double precision.
+
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/model_spec.hpp"
+
+namespace dstune::test {
+
+struct Golden {
+  ModelSpec model;
+  TrainingConfig config;  ///< micro-batch and accumulation are to be chosen
+  std::int64_t seed = 0;
+  std::int64_t global_batch = 0;
+  std::vector<double> losses;
+
+  explicit Golden(const std::string& name) {
+    const json::Document document =
+        json::Document::read(std::string(DSTUNE_GOLDEN_FOLDER) + "/" + name + ".json");
+    const json::Value& spec = document.root().at("model");
+    model.family = spec.at("family") == "gpt2" ? ModelFamily::gpt2 : ModelFamily::llama;
+    spec.at("hidden_size").get_to(model.hidden_size);
+    spec.at("num_layers").get_to(model.num_layers);
+    spec.at("num_heads").get_to(model.num_heads);
+    spec.at("num_kv_heads").get_to(model.num_kv_heads);
+    spec.at("head_size").get_to(model.head_size);
+    spec.at("intermediate_size").get_to(model.intermediate_size);
+    spec.at("vocab_size").get_to(model.vocab_size);
+    spec.at("max_positions").get_to(model.max_positions);
+    spec.at("tie_embeddings").get_to(model.tie_embeddings);
+    spec.at("norm_epsilon").get_to(model.norm_epsilon);
+    spec.at("rope_theta").get_to(model.rope_theta);
+    spec.at("initializer_range").get_to(model.initializer_range);
+    const json::Value& training = document.root().at("training");
+    training.at("seed").get_to(seed);
+    training.at("global_batch").get_to(global_batch);
+    training.at("sequence_length").get_to(config.sequence_length);
+    training.at("gradient_clipping").get_to(config.gradient_clipping);
+    const json::Value& optimizer = training.at("optimizer");
+    config.optimizer.kind =
+        optimizer.at("kind") == "adamw" ? OptimizerKind::adamw : OptimizerKind::adam;
+    optimizer.at("learning_rate").get_to(config.optimizer.learning_rate);
+    optimizer.at("beta1").get_to(config.optimizer.beta1);
+    optimizer.at("beta2").get_to(config.optimizer.beta2);
+    optimizer.at("epsilon").get_to(config.optimizer.epsilon);
+    optimizer.at("weight_decay").get_to(config.optimizer.weight_decay);
+    document.root().at("losses").get_to(losses);
+  }
+
+  /// The case's global batch on so many ranks, in the least number of micro-steps from
+  /// `accumulation_steps` on that divides it.
+  [[nodiscard]] TrainingConfig on(int ranks, int stage, std::int64_t accumulation_steps) const {
+    const std::int64_t samples_of_rank = global_batch / ranks;
+    TrainingConfig result = config;
+    result.zero_stage = stage;
+    result.accumulation_steps = accumulation_steps;
+    while (samples_of_rank % result.accumulation_steps != 0) ++result.accumulation_steps;
+    result.micro_batch = samples_of_rank / result.accumulation_steps;
+    return result;
+  }
+};
+
+}  // namespace dstune::test

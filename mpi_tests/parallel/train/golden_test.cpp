@@ -1,0 +1,50 @@
+/// Losses against an independent program's, in double precision.
+
+#include "golden.hpp"
+
+#include "training.hpp"
+
+namespace dstune {
+namespace {
+
+using test::Golden;
+using test::largest_difference;
+
+struct Case {
+  const char* model;
+  int stage;
+};
+
+class GoldenTest : public test::TrainingTest, public testing::WithParamInterface<Case> {
+ protected:
+  [[nodiscard]] double difference(Precision precision, std::int64_t accumulation_steps) const {
+    const Golden golden(GetParam().model);
+    TrainingConfig config = golden.on(job().size(), GetParam().stage, accumulation_steps);
+    config.precision = precision;
+    const int steps = static_cast<int>(golden.losses.size());
+    return largest_difference(train(golden.model, config, steps, golden.seed), golden.losses);
+  }
+};
+
+// So that any two ways to train differ by less than 1e-5.
+TEST_P(GoldenTest, LossesInFp32AreDoublePrecisions) {
+  EXPECT_LT(difference(Precision::fp32, 3), 2e-6);
+  EXPECT_LT(difference(Precision::fp32, 1), 2e-6);
+}
+
+// docs/reference-step.md, section 7, states this tolerance.
+TEST_P(GoldenTest, LossesInBf16AreWithinTheTolerance) {
+  EXPECT_LT(difference(Precision::bf16, 3), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
+                         testing::Values(Case{"gpt2", 0}, Case{"gpt2", 1}, Case{"gpt2", 2},
+                                         Case{"gpt2", 3}, Case{"llama", 0}, Case{"llama", 1},
+                                         Case{"llama", 2}, Case{"llama", 3}),
+                         [](const auto& test_case) {
+                           return std::string(test_case.param.model) + "_stage" +
+                                  std::to_string(test_case.param.stage);
+                         });
+
+}  // namespace
+}  // namespace dstune

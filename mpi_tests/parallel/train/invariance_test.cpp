@@ -1,0 +1,110 @@
+/// What must not change the losses: docs/reference-step.md, section 7.
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "golden.hpp"
+#include "training.hpp"
+
+namespace dstune {
+namespace {
+
+using test::Golden;
+using test::largest_difference;
+
+constexpr int steps = 10;
+
+struct Case {
+  const char* model;
+  int stage;
+  Precision precision;
+};
+
+class InvarianceTest : public test::TrainingTest, public testing::WithParamInterface<Case> {
+ protected:
+  [[nodiscard]] TrainingConfig config(std::int64_t accumulation_steps) const {
+    TrainingConfig result = golden_.on(job().size(), GetParam().stage, accumulation_steps);
+    result.precision = GetParam().precision;
+    return result;
+  }
+  [[nodiscard]] std::vector<double> losses(const TrainingConfig& config) const {
+    return train(golden_.model, config, steps, golden_.seed);
+  }
+
+  Golden golden_{GetParam().model};
+};
+
+TEST_P(InvarianceTest, BucketsAndOverlapChangeNoBit) {
+  const TrainingConfig base = config(2);
+  const std::vector<double> expected = losses(base);
+  // Of 100,000 parameters and more: one each, several, a bucket larger than the model.
+  for (const std::int64_t bucket : {1, 5'000, 40'000, 500'000'000}) {
+    for (const bool overlap : {false, true}) {
+      TrainingConfig variant = base;
+      variant.reduce_bucket_size = bucket;
+      variant.overlap_comm = overlap;
+      EXPECT_EQ(losses(variant), expected) << "bucket " << bucket << ", overlap " << overlap;
+    }
+  }
+}
+
+TEST_P(InvarianceTest, WaysToReduceChangeNoBit) {
+  const TrainingConfig base = config(3);
+  const std::vector<double> expected = losses(base);
+  const std::vector<std::pair<std::string, bool TrainingConfig::*>> switches{
+      {"reduce_scatter", &TrainingConfig::reduce_scatter},
+      {"contiguous_gradients", &TrainingConfig::contiguous_gradients},
+      {"use_multi_rank_bucket_allreduce", &TrainingConfig::use_multi_rank_bucket_allreduce}};
+  for (const auto& [name, member] : switches) {
+    for (const bool overlap : {false, true}) {
+      TrainingConfig variant = base;
+      variant.reduce_bucket_size = 20'000;
+      variant.overlap_comm = overlap;
+      variant.*member = false;
+      EXPECT_EQ(losses(variant), expected) << name << ", overlap " << overlap;
+    }
+  }
+}
+
+TEST_P(InvarianceTest, RecomputationChangesNoBit) {
+  TrainingConfig variant = config(2);
+  const std::vector<double> expected = losses(variant);
+  variant.recompute = Recompute::block;
+  EXPECT_EQ(losses(variant), expected);
+}
+
+TEST_P(InvarianceTest, EqualRunsAreEqual) {
+  EXPECT_EQ(losses(config(1)), losses(config(1)));
+}
+
+TEST_P(InvarianceTest, StagesAndSplitsOfTheBatchAgree) {
+  const double tolerance = GetParam().precision == Precision::fp32 ? 1e-5 : 1e-3;
+  TrainingConfig base = config(1);
+  base.zero_stage = 0;
+  const std::vector<double> expected = losses(base);
+  for (const std::int64_t accumulation_steps : {1, 2, 3, 4, 6, 12}) {
+    if (golden_.global_batch / job().size() % accumulation_steps != 0) continue;
+    EXPECT_LT(largest_difference(losses(config(accumulation_steps)), expected), tolerance)
+        << accumulation_steps << " micro-steps";
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> result;
+  for (const int stage : {0, 1, 2, 3}) {
+    result.push_back({"gpt2", stage, Precision::fp32});
+    result.push_back({"llama", stage, Precision::bf16});
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, InvarianceTest, testing::ValuesIn(cases()),
+                         [](const auto& test_case) {
+                           const bool fp32 = test_case.param.precision == Precision::fp32;
+                           return std::string(test_case.param.model) + (fp32 ? "_fp32" : "_bf16") +
+                                  "_stage" + std::to_string(test_case.param.stage);
+                         });
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,104 @@
+#pragma once
+/// A training on all ranks of the job, with what it did to memory.
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/comm/communicator.hpp"
+#include "dstune/comm/topology.hpp"
+#include "dstune/device/device.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/train/executor.hpp"
+
+namespace dstune::test {
+
+/// Groups over the whole job.
+class Job {
+ public:
+  Job()
+      : world_(Communicator::world().duplicate()),
+        node_(world_.split_shared()),
+        topology_(find_topology(world_, node_)),
+        table_(world_, node_, topology_, {everyone()}, {}) {}
+
+  [[nodiscard]] int rank() const { return topology_.world_rank; }
+  [[nodiscard]] int size() const { return topology_.world_size; }
+  std::unique_ptr<ProcessGroup> join() {
+    const auto deadline = Waiter::Clock::now() + std::chrono::seconds(40);
+    return table_.join(everyone(), ++attempt_, {deadline, nullptr, topology_.share_core});
+  }
+
+ private:
+  [[nodiscard]] std::vector<int> everyone() const {
+    std::vector<int> ranks(static_cast<std::size_t>(topology_.world_size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+
+  Communicator world_;
+  Communicator node_;
+  Topology topology_;
+  GroupTable table_;
+  std::uint64_t attempt_ = 0;
+};
+
+class TrainingTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { job_ = new Job; }
+  static void TearDownTestSuite() {
+    delete job_;
+    job_ = nullptr;
+  }
+  static Job& job() { return *job_; }
+
+  /// The losses of so many steps. Expects of memory: the arena's own account is the plan's, and
+  /// nothing beyond the plan's bytes is written. Collective over the job.
+  static std::vector<double> train(const ModelSpec& model, const TrainingConfig& config, int steps,
+                                   std::int64_t seed) {
+    const std::unique_ptr<ProcessGroup> group = job().join();
+    CpuDevice device(256 << 20, 1);
+    const StepPlan plan = build_step_plan(model, config, group->size(), group->group_rank(),
+                                          CpuWorkspaces(device.kernels()));
+    const std::int64_t planned_bytes = plan.memory.arena_bytes;
+    device.arena().prepare(planned_bytes + guard_bytes);
+    std::byte* const guard = device.arena().base() + planned_bytes;
+    std::fill(guard, guard + guard_bytes, guard_value);
+
+    Executor executor(plan, device, *group, seed);
+    executor.initialize();
+    std::vector<double> losses;
+    for (int step = 0; step < steps; ++step) losses.push_back(executor.step(step).loss);
+
+    const Arena::Account& account = device.arena().account();
+    EXPECT_EQ(account.high_water_bytes, planned_bytes);
+    EXPECT_EQ(account.peak_live_bytes, plan.memory.peak_live_bytes);
+    for (std::size_t category = 0; category < num_categories; ++category)
+      EXPECT_EQ(account.categories_at_peak[category], plan.memory.categories_at_peak[category]);
+    EXPECT_TRUE(std::all_of(guard, guard + guard_bytes,
+                            [](std::byte value) { return value == guard_value; }));
+    return losses;
+  }
+
+ private:
+  static constexpr std::int64_t guard_bytes = 1 << 16;
+  static constexpr std::byte guard_value{0xA5};
+  static inline Job* job_ = nullptr;
+};
+
+/// The largest relative difference of two series.
+inline double largest_difference(const std::vector<double>& losses,
+                                 const std::vector<double>& reference) {
+  EXPECT_EQ(losses.size(), reference.size());
+  double largest = 0;
+  for (std::size_t step = 0; step < losses.size(); ++step)
+    largest = std::max(largest, std::abs(losses[step] - reference[step]) / reference[step]);
+  return largest;
+}
+
+}  // namespace dstune::test
