@@ -260,6 +260,21 @@ TEST_F(SearchSpaceTest, LargeSpacesCostNothingBeforeTheyAreLookedAt) {
   EXPECT_EQ(names.size(), 100U);
 }
 
+TEST_F(SearchSpaceTest, SpacesThatCanNotBeNumberedAreBadInput) {
+  std::string sizes = "[1";
+  for (int size = 2; size <= 2000; ++size) sizes += ", " + std::to_string(size);
+  sizes += "]";
+  std::string text = "{\"train_micro_batch_size_per_gpu\": " + sizes +
+                     ", \"gradient_accumulation_steps\": " + sizes +
+                     ", \"steps_per_print\": " + sizes + ", \"gradient_clipping\": " + sizes +
+                     ", \"zero_optimization\": {\"reduce_bucket_size\": " + sizes +
+                     ", \"allgather_bucket_size\": [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]" +
+                     "}, \"aio\": {\"block_size\": " + sizes + "}}";
+  const auto found = problems(text);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].message, HasSubstr("more than can be numbered"));
+}
+
 TEST(ResolveBatchTest, FollowsDeepSpeed) {
   const auto resolved = [](std::optional<std::int64_t> total, std::optional<std::int64_t> micro,
                            std::optional<std::int64_t> steps, int group) {
