@@ -32,6 +32,7 @@ class Expander {
     if (!zero || zero->is_null()) add_default_stages();
     if (zero && zero->value() == "all") {
       problems_->add(zero->problem("write {\"stage\": \"all\"} for all stages"));
+      set_base("/zero_optimization", nullptr);
     }
     for (const auto& key : root_.keys()) find_top_level(key, *root_.find(key));
     for (const char* key :
@@ -117,12 +118,13 @@ class Expander {
     }
     auto& dimension = add(Kind::knob, node.pointer());
     for (const auto& element : node.elements()) {
-      for (auto& value : product_of(element, node.pointer())) {
-        add_candidate(dimension, std::move(value), element.pointer());
+      auto values = product_of(element, node.pointer());
+      if (values.empty()) {
+        problems_->add(element.problem("an empty list inside leaves nothing to try"));
       }
+      for (auto& value : values) add_candidate(dimension, std::move(value), element.pointer());
     }
     if (dimension.candidates.empty()) {
-      problems_->add(node.problem("an empty list inside leaves nothing to try"));
       set_base(node.pointer(), nullptr);
       expansion_.dimensions.pop_back();
       return;

@@ -199,6 +199,9 @@ TEST_F(SearchSpaceTest, BadFixedValuesAreNamedOnce) {
                      "\"gradient_accumulation_steps\": [1, 2]}"),
               testing::UnorderedElementsAre("2 /zero_optimization/overlap_com",
                                             "3 /zero_optimization/reduce_scatter"));
+  EXPECT_THAT(places("{\"zero_optimization\": [{\"stage\": 1},\n{\"stage\": []}]}"),
+              ElementsAre("2 /zero_optimization/1"));
+  EXPECT_THAT(places("{\"zero_optimization\": \"all\"}"), ElementsAre("1 /zero_optimization"));
   EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": []}}"),
               ElementsAre("1 /zero_optimization/stage"));
 }
