@@ -24,6 +24,11 @@ function(dstune_unit_test name)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME unit.${name} COMMAND ${target})
   set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT ${timeout_s} SKIP_RETURN_CODE 77)
+  # Leaks are looked for here only: MPI leaves some behind, in libraries it has unloaded, which no
+  # suppression can name.
+  if(DSTUNE_SANITIZE MATCHES "address")
+    set_tests_properties(unit.${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:abort_on_error=1")
+  endif()
 endfunction()
 
 # The words before a program that start it on N ranks, whatever the number of cores.

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# From a fresh checkout to an optimal DeepSpeed configuration: installs what is missing (setup.sh),
+# builds, and tunes the example on 4 ranks. The answer stands in autotuning_results/ of the checkout.
+# Further arguments go to dstune-mpi; the exit code is its own. A second run resumes: it repeats
+# nothing. RANKS changes the number of ranks.
+set -euo pipefail
+# shellcheck source=scripts/setup.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
+
+build_release dstune-mpi
+cd "$checkout"
+ranks=${RANKS:-4}
+if [[ -z ${OMP_NUM_THREADS:-} ]]; then
+  threads=$(($(nproc) / ranks))
+  export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
+fi
+say "mpirun -np $ranks build/release/dstune-mpi scripts/spaces/quickstart.json${*:+ $*}"
+exec mpirun -np "$ranks" build/release/dstune-mpi scripts/spaces/quickstart.json "$@"
