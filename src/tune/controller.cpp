@@ -181,7 +181,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   const bool went = attempt.state != Attempt::State::building;
   done.started_at = went ? attempt.started_at : done.finished_at;
   const bool was_cut_short =
-      attempt.state == Attempt::State::stopping && measurement.status == Status::timed_out;
+      attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
   attempt.reservation.give_back();
   running_.erase(number);
   if (was_cut_short) return;  // the same command runs it again
