@@ -18,16 +18,18 @@ namespace {
 /// PROGRESS is for people and for patience: no more often than this.
 constexpr std::chrono::milliseconds progress_interval{100};
 
-/// Sets the memory budget for one experiment and puts the old one back.
-class BudgetOverride {
+/// Takes the memory away for one experiment where that is asked for, and gives it back.
+class MemoryFault {
  public:
-  BudgetOverride(MemoryBudget& budget, bool to_nothing)
-      : budget_(budget), old_limit_bytes_(budget.limit_bytes()) {
-    if (to_nothing) budget_.set_limit_bytes(0);
+  MemoryFault(CpuDevice& device, bool is_wanted)
+      : budget_(device.budget()), old_limit_bytes_(budget_.limit_bytes()) {
+    if (!is_wanted) return;
+    device.arena().free();  // what an earlier experiment left would do for this one
+    budget_.set_limit_bytes(0);
   }
-  ~BudgetOverride() { budget_.set_limit_bytes(old_limit_bytes_); }
-  BudgetOverride(const BudgetOverride&) = delete;
-  BudgetOverride& operator=(const BudgetOverride&) = delete;
+  ~MemoryFault() { budget_.set_limit_bytes(old_limit_bytes_); }
+  MemoryFault(const MemoryFault&) = delete;
+  MemoryFault& operator=(const MemoryFault&) = delete;
 
  private:
   MemoryBudget& budget_;
@@ -115,7 +117,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   const Fault fault = injected_fault(world_rank, assign.experiment);
   try {
     const auto group = context_.groups->join(assign.world_ranks, assign.attempt, waiter);
-    const BudgetOverride budget(context_.device->budget(), fault == Fault::oom);
+    const MemoryFault memory(*context_.device, fault == Fault::oom);
     const auto workload = make_workload({.spec = context_.workload,
                                          .model = context_.model,
                                          .config = &assign.config,
