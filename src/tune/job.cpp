@@ -24,6 +24,7 @@
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
 #include "preparation.hpp"
+#include "steady_time.hpp"
 
 namespace dstune {
 namespace {
@@ -141,9 +142,7 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
   reserve_s = options.reserve_s.value_or(std::min(default_reserve_s, limit->left_s / 10));
   log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
             format_duration(reserve_s) + " of it for a clean end");
-  return ControllerOptions::Clock::now() +
-         std::chrono::duration_cast<ControllerOptions::Clock::duration>(
-             std::chrono::duration<double>(std::max(0.0, limit->left_s - reserve_s)));
+  return ControllerOptions::Clock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s));
 }
 
 /// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.

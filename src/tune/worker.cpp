@@ -11,6 +11,7 @@
 #include "dstune/train/workload.hpp"
 #include "dstune/tune/idle.hpp"
 #include "dstune/tune/injection.hpp"
+#include "steady_time.hpp"
 
 namespace dstune {
 namespace {
