@@ -95,12 +95,6 @@ void read_target(const json::Node& node, TargetSpec& target, json::Problems& pro
             target.attention, problems);
 }
 
-/// Whether enough nodes have enough ranks.
-bool fits(const GroupShape& shape, const Machine& machine) {
-  return std::count_if(machine.ranks_of_node.begin(), machine.ranks_of_node.end(),
-                       [&](int ranks) { return ranks >= shape.num_gpus; }) >= shape.num_nodes;
-}
-
 /// Values of `num_gpus` or `num_nodes`, each with its place.
 struct Count {
   int value;
@@ -126,6 +120,18 @@ int Machine::num_ranks() const {
   int total = 0;
   for (const int ranks : ranks_of_node) total += ranks;
   return total;
+}
+
+bool Machine::holds(const GroupShape& shape) const {
+  return std::count_if(ranks_of_node.begin(), ranks_of_node.end(),
+                       [&](int ranks) { return ranks >= shape.num_gpus; }) >= shape.num_nodes;
+}
+
+std::string Machine::refusal(const GroupShape& shape) const {
+  return fmt::format(
+      "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
+      "node(s): start it with mpirun -np {}, or take smaller groups",
+      shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size(), shape.size());
 }
 
 void read_dstune(const json::Node& section, JobSpec& job, json::Problems& problems) {
@@ -170,13 +176,9 @@ void read_resources(const json::Node* section, const std::optional<Machine>& mac
   const auto add = [&](const Count& num_gpus, const Count& num_nodes) {
     const GroupShape shape{num_gpus.value, num_nodes.value};
     job.shapes.push_back(shape);
-    if (!machine || fits(shape, *machine)) return;
+    if (!machine || machine->holds(shape)) return;
     const auto& place = num_gpus.node ? num_gpus.node : num_nodes.node;
-    problems.add(place->problem(fmt::format(
-        "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
-        "node(s): start it with mpirun -np {}, or take smaller groups",
-        shape.num_gpus, shape.num_nodes, machine->num_ranks(), machine->ranks_of_node.size(),
-        shape.size())));
+    problems.add(place->problem(machine->refusal(shape)));
   };
   // The last key varies fastest, as everywhere in the document.
   const auto keys = resources ? resources->keys() : std::vector<std::string>{};

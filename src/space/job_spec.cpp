@@ -81,6 +81,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   job.document = read_document(path);
   job.folder = std::filesystem::path(path).parent_path().string();
   job.recompute = {Recompute::none};
+  job.machine = machine;
   job.experiment_files = overrides.experiment_files;
 
   json::Problems problems;

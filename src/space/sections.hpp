@@ -12,9 +12,6 @@ namespace dstune {
 /// `path` as it is seen from the document's folder.
 std::string path_from(const std::string& folder, const std::string& path);
 
-/// The tuners that are built, and whether `type` is one; else `why` says what is wrong with it.
-bool is_built_tuner(const std::string& type, std::string& why);
-
 /// The `autotuning` section; `fast: false` is refused until the default grids are built.
 void read_autotuning(const json::Node& section, const std::string& folder, TuningOptions& options,
                      json::Problems& problems);

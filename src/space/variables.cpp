@@ -32,7 +32,7 @@ class Replacer {
       } else if (!values_.emplace(lower_case(name), node.value()).second) {
         problems.add(node.problem("this variable is there twice: names do not differ by case"));
       }
-      names_.push_back(name);
+      written_.emplace(lower_case(name), name);
     }
   }
 
@@ -91,11 +91,12 @@ class Replacer {
   const json::Value* find(const std::string& name, const json::Node& node) {
     const auto found = values_.find(name);
     if (found != values_.end()) return &found->second;
-    std::vector<std::string_view> known(names_.begin(), names_.end());
+    std::vector<std::string_view> known;
+    for (const auto& [lower, as_written] : written_) known.push_back(lower);
     const auto meant = json::nearest(name, known);
-    problems_->add(
-        node.problem("the variable $" + name + " is unknown: " +
-                     (meant ? "did you mean $" + *meant + "?" : "define it in dstune.variables")));
+    problems_->add(node.problem(
+        "the variable $" + name + " is unknown: " +
+        (meant ? "did you mean $" + written_.at(*meant) + "?" : "define it in dstune.variables")));
     return nullptr;
   }
 
@@ -110,7 +111,7 @@ class Replacer {
 
   json::Problems* problems_;
   std::map<std::string, json::Value> values_;
-  std::vector<std::string> names_;
+  std::map<std::string, std::string> written_;  ///< names in lower case → as written
 };
 
 }  // namespace

@@ -30,8 +30,11 @@ struct PlannedSpace {
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
 /// `infeasible`, with the numbers in the reason, where they fit the device or the target's memory
-/// not. For synthetic and replay workloads nothing is infeasible. `num_trials` of the job, where
-/// given, prunes what lies past the cap.
+/// not. For synthetic and replay workloads nothing is infeasible. The order is the space's; for the
+/// tuner `random` it is drawn from the seed, sizes of a micro-batch chain staying in order.
+/// `num_trials` of the job, where given, prunes what lies past the cap. Above `most_members` only
+/// the `listed` first are planned; of the others the first million are looked at for pruned ones,
+/// all that are not pruned count as planned.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 
@@ -39,7 +42,9 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
 Prediction predict_memory(const JobSpec& job, const Experiment& experiment,
                           const WorkspaceSizes& workspaces);
 
-/// Experiments given by --experiments files instead of the space.
+/// Experiments given by --experiments files instead of the space: {name, ds_config, num_gpus,
+/// num_nodes}, other keys are not looked at. Without num_gpus and num_nodes: the job's first shape.
+/// Throws InputError.
 PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspaces,
                               const PlannerOptions& options);
 

@@ -34,6 +34,10 @@ struct Overrides {
 struct Machine {
   std::vector<int> ranks_of_node;  ///< how many ranks each node has
   [[nodiscard]] int num_ranks() const;
+  /// Whether enough nodes have enough ranks for a group.
+  [[nodiscard]] bool holds(const GroupShape& shape) const;
+  /// What to say where it does not, with the mend.
+  [[nodiscard]] std::string refusal(const GroupShape& shape) const;
 };
 
 struct JobSpec {
@@ -45,6 +49,7 @@ struct JobSpec {
   WorkloadSpec workload;
   TargetSpec target;
   std::int64_t sequence_length = 1024;
+  std::optional<Machine> machine;  ///< what groups were checked against
   std::vector<GroupShape> shapes;  ///< from `resources`, in its order
   std::vector<Recompute> recompute;
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
@@ -52,6 +57,9 @@ struct JobSpec {
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
 };
+
+/// Whether a tuner of this name is built; else `why` says so, with the mend.
+bool is_built_tuner(const std::string& type, std::string& why);
 
 /// Reads the document and everything it refers to. `machine`: groups larger than it are bad input;
 /// absent (--dry-run): groups may be larger, and "every rank" is `default_ranks` on one node.

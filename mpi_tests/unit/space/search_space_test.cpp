@@ -84,7 +84,7 @@ TEST_F(SearchSpaceTest, AListOfListsIsCandidatesWhereTheSchemaHasAList) {
   ASSERT_EQ(found.size(), 2U);
   EXPECT_EQ(found[0].experiment.config.optimizer.beta2, 0.95);
   EXPECT_EQ(found[1].experiment.config.optimizer.beta2, 0.999);
-  EXPECT_EQ(found[0].experiment.name, "z1_b-0.9--0.95-_tmbspg8_gas1");
+  EXPECT_EQ(found[0].experiment.name, "z1_tmbspg8_b-0.9--0.95-_gas1");
 }
 
 TEST_F(SearchSpaceTest, ListsInsideCandidatesExpandToo) {
@@ -137,7 +137,7 @@ TEST_F(SearchSpaceTest, SearchedSizesDouble) {
 
 TEST_F(SearchSpaceTest, SearchedSizesAreChains) {
   const auto found = members(R"({"autotuning": {"max_train_micro_batch_size_per_gpu": 2},
-      "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": [1, 2]}})");
+      "zero_optimization": {"stage": [1, 2]}, "train_micro_batch_size_per_gpu": "auto"})");
   ASSERT_EQ(found.size(), 4U);
   EXPECT_EQ(found[0].micro_batch_chain, found[1].micro_batch_chain);
   EXPECT_EQ(found[2].micro_batch_chain, found[3].micro_batch_chain);

@@ -1,0 +1,153 @@
+#include "dstune/search/planner.hpp"
+
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/plan/target_memory.hpp"
+#include "search_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class PlannerTest : public SearchTest {};
+
+std::vector<std::string> names(const PlannedSpace& space, PlanStatus status) {
+  std::vector<std::string> found;
+  for (const auto& [planned, chain] : space.members) {
+    if (planned.status == status) found.push_back(planned.experiment.name);
+  }
+  return found;
+}
+
+TEST_F(PlannerTest, PredictsWhatThePlanSays) {
+  const auto read = job(R"("zero_optimization": {"stage": [0, 3]},
+                           "train_micro_batch_size_per_gpu": [1, 4])",
+                        R"("resources": {"num_gpus": 2})");
+  const auto space = plan(read);
+  EXPECT_EQ(space.total, 4U);
+  EXPECT_EQ(space.planned, 4U);
+  for (const auto& [planned, chain] : space.members) {
+    const auto& experiment = planned.experiment;
+    const auto expected = build_step_plan(read.model, experiment.config, 2, 0, workspaces_).memory;
+    EXPECT_EQ(planned.predicted.peak_memory_bytes, expected.arena_bytes);
+    EXPECT_EQ(planned.predicted.target_memory_bytes,
+              target_memory(read.model, experiment.config, 2, read.target).total_bytes);
+    std::int64_t sum = 0;
+    for (const auto& [name, bytes] : planned.predicted.categories) sum += bytes;
+    EXPECT_EQ(sum, expected.peak_live_bytes);
+    EXPECT_EQ(predict_memory(read, experiment, workspaces_).peak_memory_bytes,
+              expected.arena_bytes);
+    EXPECT_EQ(chain, -1);
+  }
+}
+
+TEST_F(PlannerTest, WhatDoesNotFitIsInfeasibleWithTheNumbers) {
+  const auto read = job(R"("zero_optimization": {"stage": 0},
+                           "train_micro_batch_size_per_gpu": [1, 64])",
+                        R"("target": "self")");
+  const auto roomy = plan(read);
+  const auto small = roomy.members[0].planned.predicted.peak_memory_bytes;
+  ASSERT_LT(small, roomy.members[1].planned.predicted.peak_memory_bytes);
+  const auto tight = plan(read, small);
+  EXPECT_EQ(tight.planned, 1U);
+  EXPECT_EQ(tight.infeasible, 1U);
+  EXPECT_EQ(tight.members[0].planned.status, PlanStatus::planned);
+  const auto& refused = tight.members[1].planned;
+  EXPECT_EQ(refused.status, PlanStatus::infeasible);
+  EXPECT_THAT(refused.reason, StartsWith("needs "));
+  EXPECT_THAT(refused.reason, HasSubstr(" on the device ("));
+  EXPECT_THAT(refused.reason, HasSubstr("activations "));
+}
+
+TEST_F(PlannerTest, WhatDoesNotFitTheTargetIsInfeasibleToo) {
+  const auto read = job(R"("zero_optimization": {"stage": 0},
+                           "train_micro_batch_size_per_gpu": [4])",
+                        R"("target": {"attention": "eager"})");
+  const auto roomy = plan(read);
+  const auto& predicted = roomy.members[0].planned.predicted;
+  ASSERT_GT(predicted.target_memory_bytes, predicted.peak_memory_bytes);
+  const auto tight = plan(read, predicted.peak_memory_bytes);
+  EXPECT_EQ(tight.infeasible, 1U);
+  EXPECT_THAT(tight.members[0].planned.reason, HasSubstr("in the training that it is for"));
+}
+
+TEST_F(PlannerTest, NothingIsInfeasibleWhereNothingIsTrained) {
+  const auto read =
+      job(R"("train_micro_batch_size_per_gpu": [1])", R"("workload": {"type": "synthetic"})");
+  const auto space = plan(read, 1);
+  EXPECT_EQ(space.planned, 4U);
+  EXPECT_GT(space.members[0].planned.predicted.peak_memory_bytes, 1);
+}
+
+TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
+  const auto read = job(R"("autotuning": {"tuner_num_trials": 2},
+                           "zero_optimization": {"stage": 1},
+                           "train_micro_batch_size_per_gpu": [1, 1, 2, 3])");
+  const auto space = plan(read);
+  EXPECT_THAT(names(space, PlanStatus::planned),
+              testing::ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2"));
+  EXPECT_EQ(space.pruned, 2U);
+  EXPECT_EQ(space.members[3].planned.reason, "past the cap of 2 trials");
+}
+
+TEST_F(PlannerTest, RandomDrawsAnOrderFromTheSeed) {
+  const auto order = [&](std::int64_t seed) {
+    overrides_.seed = seed;
+    overrides_.tuner_type = "random";
+    return names(plan(job(R"("train_micro_batch_size_per_gpu": [1, 2, 3, 4, 5])")),
+                 PlanStatus::planned);
+  };
+  const auto first = order(1);
+  EXPECT_EQ(order(1), first);
+  EXPECT_NE(order(2), first);
+  const auto other = order(2);
+  EXPECT_EQ(std::set<std::string>(first.begin(), first.end()),
+            std::set<std::string>(other.begin(), other.end()));
+  EXPECT_EQ(first.size(), 20U);
+}
+
+TEST_F(PlannerTest, RandomKeepsTheOrderWithinAChain) {
+  overrides_.tuner_type = "random";
+  overrides_.seed = 5;
+  const auto space = plan(job(R"("autotuning": {"max_train_micro_batch_size_per_gpu": 32})"));
+  std::map<int, std::int64_t> largest;
+  int switches = 0;
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    const auto& [planned, chain] = space.members[index];
+    EXPECT_GT(planned.experiment.config.micro_batch, largest[chain]);
+    largest[chain] = planned.experiment.config.micro_batch;
+    if (index > 0 && space.members[index - 1].micro_batch_chain != chain) ++switches;
+  }
+  EXPECT_EQ(largest.size(), 4U);
+  EXPECT_GT(switches, 3) << "chains are mixed";
+}
+
+TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
+  const auto read = job(R"("train_batch_size": 12, "zero_optimization": {"stage": [1, 2]},
+      "train_micro_batch_size_per_gpu": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+      "gradient_accumulation_steps": [1, 2, 3, 4, 6, 12])");
+  PlannerOptions options;
+  options.device_memory_bytes = plenty_bytes;
+  options.most_members = 100;
+  options.listed = 10;
+  const auto space = plan_space(read, SearchSpace(read), workspaces_, options);
+  EXPECT_EQ(space.total, 144U);
+  EXPECT_EQ(space.members.size(), 10U);
+  EXPECT_EQ(space.planned, 12U) << "six divisions of 12 at two stages";
+  EXPECT_EQ(space.pruned, 132U);
+
+  auto capped = read;
+  capped.tuning.num_trials = 1;
+  const auto few = plan_space(capped, SearchSpace(capped), workspaces_, options);
+  EXPECT_EQ(few.planned, 1U);
+  EXPECT_EQ(few.pruned, 143U);
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,67 @@
+#pragma once
+/// Jobs from documents in a folder of the test's own.
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "dstune/search/planner.hpp"
+
+namespace dstune {
+
+/// Libraries that need no scratch.
+class NoWorkspaces : public WorkspaceSizes {
+ public:
+  std::int64_t matmul(const op::Matmul&, DType, DType) const override { return 0; }
+  std::int64_t norm(std::int64_t) const override { return 0; }
+  std::int64_t attention(std::int64_t, std::int64_t, const ModelSpec&, DType) const override {
+    return 0;
+  }
+};
+
+inline constexpr std::int64_t plenty_bytes = std::int64_t{1} << 50;
+
+class SearchTest : public testing::Test {
+ protected:
+  SearchTest() {
+    auto path = (std::filesystem::temp_directory_path() / "dstune_search_XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) std::abort();
+    folder_ = path;
+  }
+  ~SearchTest() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const auto path = (folder_ / name).string();
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  /// A job with a tiny model; `dstune` and `rest` are members of the section and of the document.
+  JobSpec job(const std::string& rest, const std::string& dstune = "") {
+    const std::string model = R"({"family": "gpt2", "hidden_size": 64, "num_layers": 2,
+        "num_heads": 2, "vocab_size": 512, "max_positions": 128})";
+    const auto path = write("space.json", "{\"dstune\": {\"model\": " + model + ", " + dstune +
+                                              (dstune.empty() ? "" : ", ") +
+                                              "\"sequence_length\": 32}, " + rest + "}");
+    return read_job(path, overrides_, machine_, 1);
+  }
+
+  PlannedSpace plan(const JobSpec& read, std::int64_t device_memory_bytes = plenty_bytes) {
+    PlannerOptions options;
+    options.device_memory_bytes = device_memory_bytes;
+    return plan_space(read, SearchSpace(read), workspaces_, options);
+  }
+
+  std::filesystem::path folder_;
+  Overrides overrides_;
+  std::optional<Machine> machine_;
+  NoWorkspaces workspaces_;
+};
+
+}  // namespace dstune
