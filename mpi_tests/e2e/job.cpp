@@ -81,7 +81,7 @@ Ended Job::run(const Command& command) {
   return ended;
 }
 
-void Job::write(const std::string& name, const std::string& text) const {
+void Job::write_text(const std::string& name, const std::string& text) const {
   const fs::path path = folder_ / name;
   fs::create_directories(path.parent_path());
   std::ofstream file(path, std::ios::binary);
@@ -89,7 +89,7 @@ void Job::write(const std::string& name, const std::string& text) const {
 }
 
 void Job::write(const std::string& name, const Json& value) const {
-  write(name, value.dump(2) + "\n");
+  write_text(name, value.dump(2) + "\n");
 }
 
 bool Job::exists(const std::string& name) const {

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 /// `mpirun -np ranks launcher... dstune-mpi args...`
 struct Command {
   int ranks = 1;  ///< 0: without mpirun
-  std::vector<std::string> args;
+  std::vector<std::string> args{};
   std::map<std::string, std::string> environment{};
   std::vector<std::string> launcher{};  ///< words before the binary, on every rank
   double limit_s = 60;                  ///< of a release build on a busy machine
@@ -39,7 +39,7 @@ class Job {
 
   /// The working directory of the job; all names are relative to it.
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
-  void write(const std::string& name, const std::string& text) const;
+  void write_text(const std::string& name, const std::string& text) const;
   void write(const std::string& name, const Json& value) const;
   [[nodiscard]] bool exists(const std::string& name) const;
   [[nodiscard]] std::string read(const std::string& name) const;

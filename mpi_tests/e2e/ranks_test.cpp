@@ -54,7 +54,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest,
                                          Case{4, {1, 3, 4}, {1}, true},
                                          Case{8, {1, 3, 5, 8}, {1, 2, 3}, true},
                                          Case{64, {8, 24, 32, 64}, {1, 2, 3}, true}),
-                         [](const auto& info) { return "np" + std::to_string(info.param.ranks); });
+                         [](const auto& one) { return "np" + std::to_string(one.param.ranks); });
 
 TEST(ManyRanksTest, TrainATinyTransformer) {
   Job job;

@@ -46,7 +46,7 @@ class RefusalTest : public testing::Test {
     EXPECT_EQ(job_.contents(), before) << "bad input writes nothing";
   }
   void expect_bad_space(const std::string& text, const std::vector<std::string>& parts) {
-    job_.write("space.json", text);
+    job_.write_text("space.json", text);
     expect_refused({.ranks = 3, .args = {"space.json"}}, bad_input, parts);
   }
   [[nodiscard]] static std::string good_text() { return synthetic_space({1, 2}, {1, 2}).dump(2); }
@@ -140,7 +140,7 @@ TEST_F(RefusalTest, NamesTheTunerThatIsNotBuilt) {
 
 TEST_F(RefusalTest, NamesTheFolderThatCanNotBeWritten) {
   job_.write("space.json", synthetic_space({1}, {1}));
-  job_.write("file", "not a folder\n");
+  job_.write_text("file", "not a folder\n");
   expect_refused({.ranks = 3, .args = {"--results-dir", "file/results", "space.json"}},
                  not_writable, {"file/results"});
 }
@@ -156,7 +156,7 @@ TEST_F(RefusalTest, LeavesEarlierResultsAloneEvenWhereTheyAreToBeOverwritten) {
 }
 
 TEST_F(RefusalTest, LetsEveryRankLeaveWithTheSameCode) {
-  job_.write("leave.sh", "\"$@\"\necho $? > code.$OMPI_COMM_WORLD_RANK\n");
+  job_.write_text("leave.sh", "\"$@\"\necho $? > code.$OMPI_COMM_WORLD_RANK\n");
   job_.write("space.json", synthetic_space({9}, {1}));
   const Ended ended = job_.run({.ranks = 4,
                                 .args = {"space.json"},

@@ -81,7 +81,7 @@ TEST_F(ResumeTest, RunsWhatWasFinishedBeforeKillNineNotAgain) {
 TEST_F(ResumeTest, DropsATornTail) {
   expect_answer(run());
   const std::string whole = job_.read(journal_);
-  job_.write(journal_, whole + R"({"bytes":431,"crc32":"0badf00d","event":{"kind":"fin)");
+  job_.write_text(journal_, whole + R"({"bytes":431,"crc32":"0badf00d","event":{"kind":"fin)");
   const std::size_t before = static_cast<std::size_t>(count_of(whole, "\n"));
   expect_answer(run());
   expect_nothing_started(before);
@@ -94,7 +94,7 @@ TEST_F(ResumeTest, RunsAgainWhatTheTornTailTook) {
   const std::size_t last_finished = text.rfind("\"kind\":\"finished\"");
   ASSERT_NE(last_finished, std::string::npos);
   // Within the line of the last result.
-  job_.write(journal_, text.substr(0, last_finished + 40));
+  job_.write_text(journal_, text.substr(0, last_finished + 40));
   const std::size_t before =
       static_cast<std::size_t>(count_of(text.substr(0, last_finished), "\n"));
   expect_answer(run());
@@ -109,7 +109,7 @@ TEST_F(ResumeTest, RefusesAJournalThatIsDamagedInTheMiddle) {
   letter = '2';
   const int line =
       1 + count_of(text.substr(0, static_cast<std::size_t>(&letter - text.data())), "\n");
-  job_.write(journal_, text);
+  job_.write_text(journal_, text);
   const auto before = job_.contents();
   const Ended ended = run();
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
@@ -125,7 +125,7 @@ TEST_F(ResumeTest, OverwritesItsOwnFilesAlone) {
   const std::vector<std::string> foreign{results + "notes.txt", own_folder + "profile.txt",
                                          results + "z9_theirs/exp.json",
                                          "autotuning_exps/mine.json"};
-  for (const std::string& name : foreign) job_.write(name, std::string("keep me\n"));
+  for (const std::string& name : foreign) job_.write_text(name, "keep me\n");
 
   Json smaller = space_;
   smaller["train_micro_batch_size_per_gpu"] = {4};
