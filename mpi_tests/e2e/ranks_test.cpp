@@ -60,6 +60,8 @@ TEST(ManyRanksTest, TrainATinyTransformer) {
   Job job;
   Json space = transformer_space({8, 32});
   space["zero_optimization"]["stage"] = {0, 3};
+  // With DeepSpeed's buckets of half a gigabyte 64 ranks of the target would not fit a small host.
+  space["dstune"]["target"] = "self";
   job.write("config.json", tiny_gpt2_config());
   job.write("space.json", space);
   const Ended ended = job.run({.ranks = 64, .args = {"space.json"}, .limit_s = 180});

@@ -55,7 +55,8 @@ class RefusalTest : public testing::Test {
 };
 
 TEST_F(RefusalTest, NamesTheMissingFile) {
-  expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input, {"absent.json"});
+  expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input,
+                 {"can not read absent.json"});
 }
 
 TEST_F(RefusalTest, NamesTheLineOfMalformedJson) {
@@ -146,7 +147,7 @@ TEST_F(RefusalTest, NamesTheFolderThatCanNotBeWritten) {
 }
 
 TEST_F(RefusalTest, LeavesEarlierResultsAloneEvenWhereTheyAreToBeOverwritten) {
-  job_.write("space.json", synthetic_space({1, 2}, {1}));
+  job_.write("space.json", synthetic_space({1, 2}, {1}, 0.001));
   expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
   Json space = synthetic_space({1, 2}, {1});
   space["zero_optimization"]["stage"] = 4;

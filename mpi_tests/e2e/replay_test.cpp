@@ -69,7 +69,7 @@ TEST_F(ReplayTest, RefusesATableWithAWrongRow) {
 TEST_F(ReplayTest, NamesTheTableThatIsMissing) {
   const Ended ended = run();
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
-  EXPECT_EQ(count_of(ended.err, "table.json"), 1) << ended;
+  EXPECT_EQ(count_of(ended.err, "can not read table.json"), 1) << ended;
 }
 
 }  // namespace
