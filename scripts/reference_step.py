@@ -5,8 +5,11 @@ import json
 import math
 import sys
 
-import numpy
-import torch
+try:
+    import numpy
+    import torch
+except ImportError as error:
+    sys.exit(f"reference_step.py needs PyTorch and NumPy: {error}")
 
 MASK = (1 << 64) - 1
 

@@ -92,9 +92,9 @@ int run(int argc, char** argv, const CommandLine& line) {
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
-  const JobEnd end = run_job(line.job, environment.thread_multiple());
-  finalize_within_limit(environment, code(end.exit_code));
-  return code(end.exit_code);
+  const int exit_code = code(run_job(line.job, environment.thread_multiple()));
+  finalize_within_limit(environment, exit_code);
+  return exit_code;
 }
 
 }  // namespace

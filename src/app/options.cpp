@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include <array>
 #include <sstream>
 #include <vector>
 
@@ -63,14 +64,8 @@ po::options_description visible_options() {
 }
 
 /// Options of the documented command line that this release does not have yet.
-po::options_description absent_options() {
-  po::options_description all;
-  for (const char* name :
-       {"hostfile", "include", "exclude", "calibrate", "import", "profile-out"}) {
-    all.add_options()(name, po::value<Strings>());
-  }
-  return all;
-}
+constexpr std::array absent_options{"hostfile",  "include", "exclude",
+                                    "calibrate", "import",  "profile-out"};
 
 template <class T>
 T one_of(const std::string& option, const std::string& word,
@@ -197,7 +192,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     line.job.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
   }
   po::options_description all;
-  all.add(visible_options()).add(absent_options());
+  all.add(visible_options());
+  for (const char* name : absent_options) all.add_options()(name, po::value<Strings>());
   all.add_options()("space", po::value<Strings>());
   po::positional_options_description positional;
   positional.add("space", -1);
@@ -216,9 +212,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
-  for (const auto& option : absent_options().options()) {
-    if (map.count(option->long_name()) > 0) {
-      throw UsageError("--" + option->long_name() + " is not built in this release: leave it out");
+  for (const char* name : absent_options) {
+    if (map.count(name) > 0) {
+      throw UsageError("--" + std::string(name) + " is not built in this release: leave it out");
     }
   }
   fill(Given(map), line);

@@ -60,6 +60,7 @@ struct GroupTable::State {
   int world_rank;
   int node_size;
   std::optional<SharedNode> shared;
+  std::vector<int> last_shared;  // world ranks of the last group that shared memory
   std::optional<CommunicatorCache> communicators;
 };
 
@@ -101,6 +102,7 @@ std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
   if (ranks.size() == 1) return std::make_unique<SelfGroup>(state_->world_rank);
   if (state_->shared && state_->on_one_node(ranks)) {
     const std::vector<int> local = state_->local_ranks(ranks);
+    state_->last_shared = ranks;
     return std::make_unique<SharedMemoryGroup>(*state_->shared, local, std::move(ranks), group_rank,
                                                attempt, waiter);
   }
@@ -110,7 +112,9 @@ std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
 }
 
 void GroupTable::abandon(std::span<const int> world_ranks) {
-  if (state_->shared && state_->on_one_node(world_ranks)) state_->shared->leave();
+  const bool is_last = std::equal(world_ranks.begin(), world_ranks.end(),
+                                  state_->last_shared.begin(), state_->last_shared.end());
+  if (state_->shared && is_last) state_->shared->leave();
   if (state_->communicators) state_->communicators->abandon(world_ranks);
 }
 

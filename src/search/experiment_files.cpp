@@ -80,6 +80,7 @@ class ExperimentFile {
   void read_config(const json::Node& config, Experiment& experiment) {
     auto& value = experiment.ds_config = config.value();
     value.erase("autotuning");
+    value.erase("dstune");
     json::Problems found;
     // The table's pointers start at the config's own root.
     experiment.config = read_training_config(json::Node(config.document(), value, ""), found);

@@ -15,7 +15,7 @@ namespace dstune {
 
 namespace {
 
-constexpr std::uint64_t most_looked_at = 1'000'000;
+constexpr std::uint64_t most_looked_at = 300'000;
 
 /// The largest first.
 std::string parts_text(const std::map<std::string, std::int64_t>& parts) {
@@ -142,7 +142,13 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   });
   if (job.tuning.tuner_type == "random") shuffle(planned.members, job.tuning.seed);
   const auto trials_left = apply_cap(job.tuning.num_trials, planned);
-  if (listed < planned.total) count_rest(space, listed, trials_left, planned);
+  if (listed < planned.total) {
+    count_rest(space, listed, trials_left, planned);
+    planned.warnings.push_back(
+        fmt::format("the space has {} members: only the first {} are planned and can run; shorten "
+                    "its lists to reach the others",
+                    planned.total, listed));
+  }
   return planned;
 }
 

@@ -33,12 +33,17 @@ void read_metric(const json::Node& section, Metric& metric, json::Problems& prob
   }
 }
 
+bool is_known_tuner(const std::string& type) {
+  return type == "gridsearch" || type == "random" || type == "race" || type == "model_based";
+}
+
 void read_tuner(const json::Node& section, TuningOptions& options, json::Problems& problems) {
   if (const auto type = read_text(section, "tuner_type", problems)) {
     std::string why;
+    const bool is_overridden = !options.tuner_type.empty();
     if (is_built_tuner(*type, why)) {
       options.tuner_type = *type;
-    } else {
+    } else if (!is_overridden || !is_known_tuner(*type)) {
       problems.add(section.find("tuner_type")->problem(why));
     }
   }
@@ -124,7 +129,7 @@ std::string path_from(const std::string& folder, const std::string& path) {
 
 bool is_built_tuner(const std::string& type, std::string& why) {
   if (type == "gridsearch" || type == "random") return true;
-  if (type == "race" || type == "model_based") {
+  if (is_known_tuner(type)) {
     why = "the tuner " + type + " is not built yet: take gridsearch or random";
   } else {
     why = "\"" + type + "\" is no tuner: take gridsearch or random";

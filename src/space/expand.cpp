@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "candidate_check.hpp"
+#include "candidate_lists.hpp"
 #include "dstune/core/knobs.hpp"
 #include "dstune/space/search_space.hpp"
-#include "sections.hpp"
 
 namespace dstune {
 
@@ -20,50 +20,6 @@ json::Value shape_value(const GroupShape& shape) {
   return {{"num_gpus", shape.num_gpus}, {"num_nodes", shape.num_nodes}};
 }
 
-bool is_list_knob(const std::string& pointer) {
-  const Knob* const knob = find_knob(pointer);
-  return knob != nullptr && knob->type == KnobType::list;
-}
-
-/// DeepSpeed's schema may know nothing of what stands under these, so that a list may be a value.
-bool is_open_optimizer_member(const std::string& pointer) {
-  return pointer.starts_with("/optimizer/") && find_knob(pointer) == nullptr;
-}
-
-/// A list that is a set of candidates, given what the table says about its place.
-bool is_candidate_list(const json::Node& node) {
-  if (!node.is_array() || is_open_optimizer_member(node.pointer())) return false;
-  if (!is_list_knob(node.pointer())) return true;
-  return !node.value().empty() && node.value().front().is_array();
-}
-
-/// An object with lists of candidates inside as the objects that it stands for.
-std::vector<json::Value> product_of(const json::Node& node, const std::string& knob_pointer) {
-  if (!node.is_object()) return {node.value()};
-  std::vector<json::Value> objects = {json::Value::object()};
-  for (const auto& key : node.keys()) {
-    const json::Node member = *node.find(key);
-    const auto pointer = json::append_pointer(knob_pointer, key);
-    std::vector<json::Value> candidates;
-    if (is_candidate_list(json::Node(node.document(), member.value(), pointer))) {
-      for (const auto& element : member.elements()) {
-        for (auto& value : product_of(element, pointer)) candidates.push_back(std::move(value));
-      }
-    } else {
-      candidates = product_of(member, pointer);
-    }
-    std::vector<json::Value> longer;
-    for (const auto& object : objects) {
-      for (const auto& candidate : candidates) {
-        longer.push_back(object);
-        longer.back()[key] = candidate;
-      }
-    }
-    objects = std::move(longer);
-  }
-  return objects;
-}
-
 class Expander {
  public:
   Expander(const JobSpec& job, json::Problems& problems)
@@ -76,6 +32,7 @@ class Expander {
     if (!zero || zero->is_null()) add_default_stages();
     if (zero && zero->value() == "all") {
       problems_->add(zero->problem("write {\"stage\": \"all\"} for all stages"));
+      set_base("/zero_optimization", nullptr);
     }
     for (const auto& key : root_.keys()) find_top_level(key, *root_.find(key));
     for (const char* key :
@@ -84,6 +41,7 @@ class Expander {
     }
     fill_searched_micro_batches();
     add_recompute();
+    check_size();
     check_batches();
     check_candidates(*job_, expansion_, *problems_);
     return std::move(expansion_);
@@ -160,12 +118,13 @@ class Expander {
     }
     auto& dimension = add(Kind::knob, node.pointer());
     for (const auto& element : node.elements()) {
-      for (auto& value : product_of(element, node.pointer())) {
-        add_candidate(dimension, std::move(value), element.pointer());
+      auto values = product_of(element, node.pointer());
+      if (values.empty()) {
+        problems_->add(element.problem("an empty list inside leaves nothing to try"));
       }
+      for (auto& value : values) add_candidate(dimension, std::move(value), element.pointer());
     }
     if (dimension.candidates.empty()) {
-      problems_->add(node.problem("an empty list inside leaves nothing to try"));
       set_base(node.pointer(), nullptr);
       expansion_.dimensions.pop_back();
       return;
@@ -252,6 +211,17 @@ class Expander {
     }
   }
 
+  /// Members are numbered with 64 bits.
+  void check_size() {
+    double size = 1;
+    for (const auto& dimension : expansion_.dimensions) {
+      size *= static_cast<double>(dimension.candidates.size());
+    }
+    if (size < 1e18) return;
+    problems_->add(root_.problem(fmt::format(
+        "the lists make {:.0e} members, more than can be numbered: shorten them", size)));
+  }
+
   /// At least one combination of sizes must be possible.
   void check_batches() {
     if (!problems_->empty()) return;
@@ -287,39 +257,10 @@ class Expander {
   Expansion expansion_;
 };
 
-void warn_of_unmeasured(const json::Node& node, std::vector<std::string>& warnings) {
-  if (node.is_object()) {
-    for (const auto& key : node.keys()) warn_of_unmeasured(*node.find(key), warnings);
-    return;
-  }
-  const Knob* const knob = find_knob(node.pointer());
-  if (knob == nullptr || knob->effect != KnobEffect::not_built) return;
-  const bool is_only_one = node.is_array() && node.value().size() == 1;
-  const json::Value& value = is_only_one ? node.value().front() : node.value();
-  if (value.is_null() || value == "auto" || value == json::Value::parse(knob->fallback)) return;
-  warnings.push_back(fmt::format(
-      "{} acts in DeepSpeed but is not part of the step measured here yet: it stays in the answer",
-      node.pointer()));
-}
-
 }  // namespace
 
 Expansion expand(const JobSpec& job, json::Problems& problems) {
   return Expander(job, problems).run();
-}
-
-std::vector<std::string> find_warnings(const json::Node& ds_config) {
-  std::vector<std::string> warnings;
-  for (const auto& key : ds_config.keys()) {
-    const auto node = *ds_config.find(key);
-    if (find_knob(node.pointer()) == nullptr) {
-      warnings.push_back(node.pointer() +
-                         " is no key that DeepSpeed 0.19.6 knows: it passes through unchecked");
-    } else {
-      warn_of_unmeasured(node, warnings);
-    }
-  }
-  return warnings;
 }
 
 }  // namespace dstune

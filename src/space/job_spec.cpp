@@ -92,6 +92,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const auto replaced = replace_variables(written, variables ? &*variables : nullptr, problems);
   const json::Node root(*job.document, replaced, "");
 
+  job.tuning.tuner_type = overrides.tuner_type.value_or("");
   if (const auto section = given(root, "autotuning")) {
     read_autotuning(*section, job.folder, job.tuning, problems);
   }

@@ -12,7 +12,8 @@ namespace dstune {
 /// `path` as it is seen from the document's folder.
 std::string path_from(const std::string& folder, const std::string& path);
 
-/// The `autotuning` section; `fast: false` is refused until the default grids are built.
+/// The `autotuning` section; `fast: false` is refused until the default grids are built. A tuner
+/// that `options` name already is the command line's: the section's then need not be built.
 void read_autotuning(const json::Node& section, const std::string& folder, TuningOptions& options,
                      json::Problems& problems);
 

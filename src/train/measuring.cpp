@@ -63,11 +63,8 @@ class Run {
         mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
       }
       if (!agree_on_step(mine, sample)) return false;
-      const double slowest_s = result_.step_times_s.back();
-      if (hooks_.stepped && group_.group_rank() == 0)
-        stop_wanted_ = hooks_.stepped(slowest_s) || stop_wanted_;
       if (warm) {
-        timed_s.push_back(slowest_s);
+        timed_s.push_back(result_.step_times_s.back());
         if (timing_rule_.is_over(timed_s)) return true;
       } else {
         ++result_.warmup_steps;
@@ -83,6 +80,7 @@ class Run {
 
   /// Puts the slowest rank's times, the loss and the leader's wish to stop into the result.
   bool agree_on_step(const Failure& mine, const StepSample& sample) {
+    report_last_step();
     const FailureCode code = train::failure_code(mine);
     std::array<double, num_slots> numbers{};
     numbers[status] = code.status;
@@ -113,8 +111,16 @@ class Run {
     return true;
   }
 
+  /// Not right after the step: the leader would be late for the next one, and its peers' clocks
+  /// would run while they wait for it.
+  void report_last_step() {
+    if (!hooks_.stepped || group_.group_rank() != 0 || result_.step_times_s.empty()) return;
+    stop_wanted_ = hooks_.stepped(result_.step_times_s.back()) || stop_wanted_;
+  }
+
   void finish() {
     const Clock::time_point began = Clock::now();
+    report_last_step();
     average_phases();
     result_.flops_per_step = workload_.flops_per_step();
     result_.peak_memory = fullest(workload_.peak_memory());

@@ -294,6 +294,8 @@ void Controller::watch() {
 
 void Controller::abort(std::uint64_t number, Attempt& attempt, Status status,
                        const std::string& reason) {
+  const GroupShape& shape = space_.members[attempt.index].planned.experiment.shape;
+  abandoned_communicator_ = abandoned_communicator_ || shape.num_nodes > 1;
   attempt.state = Attempt::State::aborting;
   attempt.status = status;
   attempt.reason = reason;

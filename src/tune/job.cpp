@@ -117,9 +117,9 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
              std::chrono::duration<double>(std::max(0.0, limit->left_s - reserve_s)));
 }
 
-/// Rank 0's search: everything but the worker.
-JobEnd control(const JobOptions& options, Preparation& ready, const Topology& topology,
-               Mailbox& mailbox) {
+/// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.
+void control(const JobOptions& options, Preparation& ready, const Topology& topology,
+             Mailbox& mailbox) {
   std::vector<std::vector<int>> slot_ranks = topology.ranks_of_node;
   if (options.dedicated_coordinator) std::erase(slot_ranks.front(), 0);
   SlotPool slots(slot_ranks);
@@ -138,14 +138,14 @@ JobEnd control(const JobOptions& options, Preparation& ready, const Topology& to
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
   control_options.signals = stop_signals;
 
-  JobEnd end;
+  bool can_finalize = true;
   std::string reason;
-  end.exit_code = guarded([&] {
+  ExitCode exit_code = guarded([&] {
     Controller controller(ready.space, ready.keys, ready.history, *ready.tuner, slots, mailbox,
                           *ready.journal, *ready.results, progress, control_options);
     const ExitCode code = controller.run();
     reason = controller.reason();
-    end.finalize = controller.lost_ranks().empty();
+    can_finalize = controller.can_finalize();
     if (options.json_output) {
       std::cout << summary_json(controller.report(), static_cast<int>(code)).dump() << std::endl;
     } else {
@@ -153,31 +153,25 @@ JobEnd control(const JobOptions& options, Preparation& ready, const Topology& to
     }
     return code;
   });
-  if (end.exit_code == ExitCode::not_writable) {
+  if (exit_code == ExitCode::not_writable) {
     // Members may still be in an experiment: only the process's end gets them out.
-    end.finalize = false;
+    can_finalize = false;
     reason = "results can not be written";
   }
-  const ExitCode written = guarded([&] {
-    ready.journal->add(event::job_finished(static_cast<int>(end.exit_code), reason));
+  exit_code = guarded([&] {
+    ready.journal->add(event::job_finished(static_cast<int>(exit_code), reason));
     ready.journal->commit();
-    ready.results->write_exit_status(end.exit_code, reason);
-    return end.exit_code;
+    ready.results->write_exit_status(exit_code, reason);
+    return exit_code;
   });
-  end.exit_code = written;
-  for (const auto& ranks : topology.ranks_of_node) {
-    for (const int rank : ranks) {
-      mailbox.send(rank,
-                   encode(Message(message::Quit{static_cast<int>(end.exit_code), end.finalize})));
-    }
-  }
+  const message::Quit quit{static_cast<int>(exit_code), can_finalize};
+  for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
   mailbox.flush(5);
-  return end;
 }
 
 }  // namespace
 
-JobEnd run_job(const JobOptions& options, bool thread_multiple) {
+ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator world = Communicator::world();
   const Communicator node = world.split_shared();
   const Topology topology = find_topology(world, node);
@@ -219,7 +213,7 @@ JobEnd run_job(const JobOptions& options, bool thread_multiple) {
   Bytes bytes = encode(input);
   world.broadcast(bytes, 0);
   input = decode_job_input(bytes);
-  if (!input.run) return {static_cast<ExitCode>(input.exit_code), true};
+  if (!input.run) return static_cast<ExitCode>(input.exit_code);
 
   count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);
@@ -256,10 +250,8 @@ JobEnd run_job(const JobOptions& options, bool thread_multiple) {
   }
   const message::Quit quit = worker.run();
   if (controller_thread.joinable()) controller_thread.join();
-  const bool is_clean = quit.finalize && !groups.has_abandoned();
-  const JobEnd end{static_cast<ExitCode>(quit.exit_code), is_clean};
-  if (!end.finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
-  return end;
+  if (!quit.finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
+  return static_cast<ExitCode>(quit.exit_code);
 }
 
 }  // namespace dstune

@@ -26,6 +26,7 @@ struct PlannedSpace {
   std::vector<PlannedMember> members;                     ///< in the order they would run
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
+  std::vector<std::string> warnings;                      ///< for the user, in words
 };
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
@@ -33,7 +34,7 @@ struct PlannedSpace {
 /// not. For synthetic and replay workloads nothing is infeasible. The order is the space's; for the
 /// tuner `random` it is drawn from the seed, sizes of a micro-batch chain staying in order.
 /// `num_trials` of the job, where given, prunes what lies past the cap. Above `most_members` only
-/// the `listed` first are planned; of the others the first million are looked at for pruned ones,
+/// the `listed` first are planned; the first 300,000 are looked at for pruned ones,
 /// all that are not pruned count as planned.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);

@@ -15,8 +15,9 @@ struct MeasureHooks {
   /// Called on every rank once all have built; returns when the experiment may start (GO). May
   /// throw CollectiveError (aborted).
   std::function<void()> ready;
-  /// Leader only, after each step: the slowest rank's time. Returns true to stop: it rides on the
-  /// agreement of the step that follows, after which all leave.
+  /// Leader only, once for each step: the slowest rank's time. Called right before the agreement on
+  /// the step that follows, so that what it takes is in no step's time. Returns true to stop: that
+  /// rides on this agreement, after which all leave.
   std::function<bool(double step_s)> stepped;
 };
 

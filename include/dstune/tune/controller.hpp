@@ -54,6 +54,9 @@ class Controller {
   [[nodiscard]] const Report& report() const { return report_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
   [[nodiscard]] const std::set<int>& lost_ranks() const { return lost_; }
+  /// Whether MPI can be ended in the ordinary way: nobody is lost, and no communicator between
+  /// nodes was abandoned, whose peers could still be inside.
+  [[nodiscard]] bool can_finalize() const { return lost_.empty() && !abandoned_communicator_; }
 
  private:
   using Clock = ControllerOptions::Clock;
@@ -116,6 +119,7 @@ class Controller {
   std::optional<Clock::time_point> stopping_since_;
   std::string reason_;
   bool short_of_ranks_ = false;
+  bool abandoned_communicator_ = false;
 };
 
 }  // namespace dstune

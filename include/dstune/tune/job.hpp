@@ -25,15 +25,10 @@ struct JobOptions {
   std::string version;
 };
 
-/// How all ranks leave.
-struct JobEnd {
-  ExitCode exit_code = ExitCode::ok;
-  bool finalize = true;  ///< false: a rank is lost, MPI_Finalize would wait for it
-};
-
 /// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every
-/// rank returns the same. `thread_multiple`: what MPI granted. Collective over the world.
+/// rank returns the same. After a loss it does not return: MPI_Finalize would wait for the dead.
+/// `thread_multiple`: what MPI granted. Collective over the world.
 /// Throws MpiError and LogicError; everything else becomes an exit code and a message on rank 0.
-JobEnd run_job(const JobOptions& options, bool thread_multiple);
+ExitCode run_job(const JobOptions& options, bool thread_multiple);
 
 }  // namespace dstune

@@ -211,6 +211,28 @@ TEST(GroupTableTest, SharesMemoryInsideNodesAndUsesMpiAcross) {
   }
 }
 
+TEST(GroupTableTest, AbandoningInsideEndsTheWaitsOfTheOthersAtOnce) {
+  Job job(Way::shared_memory);
+  if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
+  {
+    const auto group = job.join(job.everyone());
+    expect_sum_of_members(*group);
+    // Nobody is inside a collective any more when the group is given up.
+    job.world().barrier();
+    if (job.rank() == 0) {
+      job.table().abandon(job.everyone());
+    } else {
+      try {
+        group->exchange(std::vector<double>{1});
+        ADD_FAILURE() << "the exchange was complete without rank 0";
+      } catch (const CollectiveError& error) {
+        EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+      }
+    }
+  }
+  expect_sum_of_members(*job.join(job.everyone()));
+}
+
 TEST(GroupTableTest, RefusesGroupsThatAreNone) {
   Job job(Way::shared_memory);
   const std::vector<int> others{job.rank() + 1};

@@ -141,6 +141,8 @@ TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
   EXPECT_EQ(space.members.size(), 10U);
   EXPECT_EQ(space.planned, 12U) << "six divisions of 12 at two stages";
   EXPECT_EQ(space.pruned, 132U);
+  ASSERT_EQ(space.warnings.size(), 1U);
+  EXPECT_THAT(space.warnings[0], HasSubstr("144 members: only the first 10"));
 
   auto capped = read;
   capped.tuning.num_trials = 1;

@@ -95,6 +95,8 @@ TEST_F(ReadJobTest, TheCommandLineWins) {
   EXPECT_EQ(read.tuning.exps_dir, "e");
   EXPECT_TRUE(read.tuning.overwrite);
   EXPECT_EQ(read.model.hidden_size, 1024);
+  EXPECT_EQ(job(R"({"autotuning": {"tuner_type": "race"}})").tuning.tuner_type, "random");
+  EXPECT_EQ(problems(R"({"autotuning": {"tuner_type": "rice"}})").size(), 1U);
   overrides_.tuner_type = "race";
   EXPECT_THROW(job("{}"), UsageError);
   overrides_.tuner_type.reset();

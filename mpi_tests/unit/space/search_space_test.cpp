@@ -199,6 +199,9 @@ TEST_F(SearchSpaceTest, BadFixedValuesAreNamedOnce) {
                      "\"gradient_accumulation_steps\": [1, 2]}"),
               testing::UnorderedElementsAre("2 /zero_optimization/overlap_com",
                                             "3 /zero_optimization/reduce_scatter"));
+  EXPECT_THAT(places("{\"zero_optimization\": [{\"stage\": 1},\n{\"stage\": []}]}"),
+              ElementsAre("2 /zero_optimization/1"));
+  EXPECT_THAT(places("{\"zero_optimization\": \"all\"}"), ElementsAre("1 /zero_optimization"));
   EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": []}}"),
               ElementsAre("1 /zero_optimization/stage"));
 }
@@ -258,6 +261,21 @@ TEST_F(SearchSpaceTest, LargeSpacesCostNothingBeforeTheyAreLookedAt) {
   std::set<std::string> names;
   space.visit(100, [&](Member&& member) { return names.insert(member.experiment.name).second; });
   EXPECT_EQ(names.size(), 100U);
+}
+
+TEST_F(SearchSpaceTest, SpacesThatCanNotBeNumberedAreBadInput) {
+  std::string sizes = "[1";
+  for (int size = 2; size <= 2000; ++size) sizes += ", " + std::to_string(size);
+  sizes += "]";
+  std::string text = "{\"train_micro_batch_size_per_gpu\": " + sizes +
+                     ", \"gradient_accumulation_steps\": " + sizes +
+                     ", \"steps_per_print\": " + sizes + ", \"gradient_clipping\": " + sizes +
+                     ", \"zero_optimization\": {\"reduce_bucket_size\": " + sizes +
+                     ", \"allgather_bucket_size\": [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]" +
+                     "}, \"aio\": {\"block_size\": " + sizes + "}}";
+  const auto found = problems(text);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(found[0].message, HasSubstr("more than can be numbered"));
 }
 
 TEST(ResolveBatchTest, FollowsDeepSpeed) {

@@ -195,6 +195,22 @@ TEST(MeasureTest, AStopRidesOnTheNextAgreement) {
   EXPECT_EQ(seen.size(), 5U);
 }
 
+// Else the leader would be late for the step, and its peers would count that as theirs.
+TEST(MeasureTest, AStepIsReportedBeforeTheNextAgreementNotBeforeTheNextStep) {
+  std::string events;
+  measure_on(1, [&](int, ScriptedWorkload& workload, MeasureHooks& hooks) {
+    workload.on_step = [&](std::int64_t) {
+      events += 's';
+      return StepSample{1, 0.25};
+    };
+    hooks.stepped = [&](double) {
+      events += 'r';
+      return false;
+    };
+  });
+  EXPECT_EQ(events, "ssrsrsrsrsrsrsrr");
+}
+
 TEST(MeasureTest, AStopTooLateChangesNothing) {
   int steps = 0;
   const auto results = measure_on(1, [&](int, ScriptedWorkload&, MeasureHooks& hooks) {
