@@ -25,6 +25,7 @@ TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
   Job job;
   job.write("space.json", synthetic_space(one.sizes, one.micro_batches, 0.03));
   const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}});
+  ASSERT_EQ(ended.exit_code, 0) << ended;
   expect_exit(job, ended, 0);
 
   const auto metrics = all_metrics(job);

@@ -55,8 +55,7 @@ class RefusalTest : public testing::Test {
 };
 
 TEST_F(RefusalTest, NamesTheMissingFile) {
-  expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input,
-                 {"can not read absent.json"});
+  expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input, {"can not read absent.json"});
 }
 
 TEST_F(RefusalTest, NamesTheLineOfMalformedJson) {

@@ -217,6 +217,14 @@ TEST(FormatTest, PrintsExactlyOneObject) {
   EXPECT_EQ(shown["exit_code"], 0);
 }
 
+TEST(SyntheticTest, HasAWinnerWhereStepsTakeNoTime) {
+  Job job;
+  job.write("space.json", synthetic_space({1, 2}, {1, 2}, 0.0));
+  const Ended ended = job.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job, ended, 0);
+  EXPECT_TRUE(job.exists(results + "ds_config_optimal.json"));
+}
+
 TEST(FormatTest, IsQuietWhereAsked) {
   Job job;
   job.write("space.json", synthetic_space({1}, {1, 2}, 0.001));
