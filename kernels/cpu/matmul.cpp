@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -242,6 +243,15 @@ void matmul(const MatmulShape& shape, const void* a, const void* b, const void* 
             void* workspace) {
   const std::lock_guard lock(products_mutex);
   product_of(shape).run(a, b, bias, c, workspace);
+}
+
+const char* matmul_library() {
+  static const std::string text = [] {
+    const dnnl_version_t& version = *dnnl::version();
+    return "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+           std::to_string(version.patch);
+  }();
+  return text.c_str();
 }
 
 }  // namespace dstune::kernels

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <thread>
 
-#include <dnnl_version.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -52,10 +51,10 @@ bool is_launched_alone_by_mistake() {
 
 std::string version_text() {
   return fmt::format(
-      "dstune-mpi {}\nMPI: {}\noneDNN: {}.{}.{}\nCPU kernels: {}\nCUDA: not built\nNCCL: not "
+      "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: not built\nNCCL: not "
       "built\n",
-      DSTUNE_VERSION, MpiEnvironment::library_version(), DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR,
-      DNNL_VERSION_PATCH, kernels::cpu_table().name);
+      DSTUNE_VERSION, MpiEnvironment::library_version(), kernels::matmul_library(),
+      kernels::cpu_table().name);
 }
 
 void finalize_within_limit(MpiEnvironment& environment, int exit_code) {

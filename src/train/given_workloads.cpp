@@ -1,5 +1,7 @@
 #include "given_workloads.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <limits>
 #include <thread>
 
@@ -8,6 +10,9 @@
 
 namespace dstune::train {
 namespace {
+
+/// The clock's resolution. A step of no time at all would have no throughput.
+constexpr double shortest_step_s = 1e-9;
 
 double model_flops_per_step(const WorkloadContext& context) {
   const std::int64_t tokens =
@@ -26,7 +31,8 @@ StepSample GivenTimes::step(std::int64_t step) {
   // The time said is the time reported: what the clock adds is not the experiment's.
   const double wait_s = step_s * time_scale_;
   if (wait_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
-  return {.loss = std::numeric_limits<double>::quiet_NaN(), .step_s = step_s};
+  return {.loss = std::numeric_limits<double>::quiet_NaN(),
+          .step_s = std::max(step_s, shortest_step_s)};
 }
 
 SyntheticWorkload::SyntheticWorkload(const WorkloadContext& context) : GivenTimes(context, 1.0) {

@@ -18,6 +18,7 @@ constexpr double steps_of_patience = 20;
 /// Jobs in a row that died while an experiment was running, after which it is not tried again.
 constexpr int deaths_until_failed = 2;
 constexpr int tries_after_loss = 2;
+constexpr std::chrono::milliseconds dead_interval{200};
 /// The answer is synced to disk, which may take long: in a burst of improvements not each of them.
 constexpr std::chrono::milliseconds best_interval{500};
 
@@ -181,7 +182,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   const bool went = attempt.state != Attempt::State::building;
   done.started_at = went ? attempt.started_at : done.finished_at;
   const bool was_cut_short =
-      attempt.state == Attempt::State::stopping && measurement.status == Status::timed_out;
+      attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
   attempt.reservation.give_back();
   running_.erase(number);
   if (was_cut_short) return;  // the same command runs it again
@@ -199,6 +200,7 @@ void Controller::feed() {
   }
   for (const std::size_t index : scheduler_.take_impossible()) {
     short_of_ranks_ = true;
+    report_.rows[index].planned.reason = "too many ranks were lost for its group size";
     tuner_.observe(index, Status::failed, std::nullopt);
   }
 }
@@ -266,6 +268,15 @@ double Controller::overdue_after_s(const Attempt& attempt) const {
   return std::max(patience_s, steps_of_patience * attempt.slowest_step_s);
 }
 
+/// A member that is known to be gone without having said so.
+std::optional<int> Controller::dead_member(const Attempt& attempt) const {
+  if (!options_.is_dead) return std::nullopt;
+  for (const int member : attempt.reservation.world_ranks()) {
+    if (!attempt.left.contains(member) && options_.is_dead(member)) return member;
+  }
+  return std::nullopt;
+}
+
 /// Looks at signals, the time limit and every running attempt's deadlines.
 void Controller::watch() {
   const Clock::time_point now = Clock::now();
@@ -275,10 +286,16 @@ void Controller::watch() {
   const bool must_leave =
       stopping_since_ && (signals > 1 || now - *stopping_since_ > duration(options_.stop_grace_s));
 
+  const bool look_for_dead = now - looked_for_dead_at_ > dead_interval;
+  if (look_for_dead) looked_for_dead_at_ = now;
+
   std::vector<std::uint64_t> aborted;
   for (auto& [number, attempt] : running_) {
+    const std::optional<int> dead = look_for_dead ? dead_member(attempt) : std::nullopt;
     if (attempt.state == Attempt::State::aborting) {
       aborted.push_back(number);
+    } else if (dead) {
+      abort(number, attempt, Status::failed, "rank " + std::to_string(*dead) + " died");
     } else if (must_leave) {
       abort(number, attempt, Status::timed_out, "stopped");
     } else if (now > attempt.give_up_at) {
@@ -312,8 +329,11 @@ void Controller::conclude_aborted(std::uint64_t number) {
   if (found == running_.end()) return;
   Attempt& attempt = found->second;
   const std::vector<int> members = attempt.reservation.world_ranks();
-  const bool all_left = attempt.left.size() == members.size();
-  if (!all_left && Clock::now() < attempt.give_up_at) return;
+  // Nobody waits for an answer of the dead.
+  const bool all_answered = std::all_of(members.begin(), members.end(), [&](int member) {
+    return attempt.left.contains(member) || (options_.is_dead && options_.is_dead(member));
+  });
+  if (!all_answered && Clock::now() < attempt.give_up_at) return;
 
   std::string silent;
   for (const int member : members) {

@@ -14,11 +14,13 @@ namespace {
 
 using json::Value;
 
-/// Prefixes of the variables that may go into a file that people share: nothing that holds secrets.
-constexpr std::array<std::string_view, 13> allowed_prefixes{
-    "OMPI_MCA_",    "OMP_",         "NCCL_",       "UCX_",         "FI_",
-    "CUDA_VISIBLE", "SLURM_JOB_ID", "SLURM_JOB_N", "SLURM_NTASKS", "SLURM_CPUS",
-    "PBS_JOBID",    "PBS_NODEFILE", "DSTUNE_"};
+/// Prefixes of the variables that may go into a file that people share: nothing that holds secrets
+/// (of OMPI_MCA_orte_ some do).
+constexpr std::array<std::string_view, 20> allowed_prefixes{
+    "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_hwloc", "OMPI_MCA_mpi_", "OMPI_MCA_mtl",
+    "OMPI_MCA_osc", "OMPI_MCA_pml",  "OMPI_MCA_rmaps", "OMP_",          "NCCL_",
+    "UCX_",         "FI_",           "CUDA_VISIBLE",   "SLURM_JOB_ID",  "SLURM_JOB_N",
+    "SLURM_NTASKS", "SLURM_CPUS",    "PBS_JOBID",      "PBS_NODEFILE",  "DSTUNE_"};
 
 Value allowed_variables() {
   Value variables = Value::object();

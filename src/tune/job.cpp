@@ -1,9 +1,13 @@
 #include "dstune/tune/job.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
+#include <map>
 #include <thread>
 
 #include <unistd.h>
@@ -37,21 +41,26 @@ RankDevice describe(const Topology& topology, CpuDevice& device) {
   const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
       topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
   return {
-      device.description(), topology.threads_of_rank,
+      device.description(), topology.threads_of_rank, getpid(),
       static_cast<std::int64_t>(share_of_host_memory * static_cast<double>(host_memory_bytes()) /
                                 static_cast<double>(neighbours.size()))};
 }
 
 /// Every rank's device, on every rank. Collective over the world.
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine) {
-  const std::string text =
-      Value{{"d", mine.description}, {"t", mine.threads}, {"m", mine.memory_bytes}}.dump();
+  const std::string text = Value{
+      {"description", mine.description},
+      {"threads", mine.threads},
+      {"process_id", mine.process_id},
+      {"memory_bytes",
+       mine.memory_bytes}}.dump();
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   std::vector<RankDevice> devices;
   for (const Bytes& bytes : world.all_gather({begin, text.size()})) {
     const auto* first = reinterpret_cast<const char*>(bytes.data());
     const Value value = Value::parse(first, first + bytes.size());
-    devices.push_back({value.at("d"), value.at("t"), value.at("m")});
+    devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
+                       value.at("memory_bytes")});
   }
   return devices;
 }
@@ -65,6 +74,26 @@ double patience_s(const JobSpec& job, const Experiment& experiment) {
                                           job.sequence_length);
   return least_patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
                                 (least_flops_per_rank * experiment.shape.size());
+}
+
+bool is_process(int process_id) {
+  return kill(process_id, 0) == 0 || errno != ESRCH;
+}
+
+/// Tells which ranks are known to be gone: those of this node whose process was to be seen at the
+/// start (containers may hide them) and is not any more. Others are given their patience.
+std::function<bool(int)> death_watch(const Topology& topology,
+                                     const std::vector<RankDevice>& devices) {
+  std::map<int, int> watched;
+  const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {
+    const int process_id = devices[static_cast<std::size_t>(rank)].process_id;
+    if (is_process(process_id)) watched[rank] = process_id;
+  }
+  return [watched](int rank) {
+    const auto found = watched.find(rank);
+    return found != watched.end() && !is_process(found->second);
+  };
 }
 
 DryRun dry_run_of(const PlannedSpace& space) {
@@ -119,7 +148,7 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
 
 /// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
-             Mailbox& mailbox) {
+             const std::vector<RankDevice>& devices, Mailbox& mailbox) {
   std::vector<std::vector<int>> slot_ranks = topology.ranks_of_node;
   if (options.dedicated_coordinator) std::erase(slot_ranks.front(), 0);
   SlotPool slots(slot_ranks);
@@ -136,6 +165,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   };
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
+  control_options.is_dead = death_watch(topology, devices);
   control_options.signals = stop_signals;
 
   bool can_finalize = true;
@@ -234,7 +264,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
     const auto work = [&] {
       try {
         MpiMailbox mailbox(control_comm, MpiMailbox::Side::controller);
-        control(decided, ready, topology, mailbox);
+        control(decided, ready, topology, devices, mailbox);
       } catch (const std::exception& error) {
         log::error(std::string("internal error in the controller: ") + error.what());
         MpiEnvironment::abort(static_cast<int>(ExitCode::internal));

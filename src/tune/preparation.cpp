@@ -78,6 +78,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   } else {
     ready.space = plan_experiments(ready.job, workspaces, planner);
   }
+  for (const std::string& warning : ready.space.warnings) log::warning(warning);
   ready.tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
   return ready;
 }

@@ -150,6 +150,9 @@ const Table& cpu_table();
 /// A table by name, or null where this processor or build lacks it.
 const Table* cpu_table(const char* name);
 
+/// Name and version of the library behind the matrix products, "oneDNN 2.6.3".
+const char* matmul_library();
+
 /// Threads that the calling process's kernels use from now on (at least 1), whichever thread calls
 /// them. Sizes of workspaces hold for the number at which they were asked.
 void set_cpu_threads(int threads);

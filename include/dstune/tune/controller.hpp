@@ -37,6 +37,8 @@ struct ControllerOptions {
   double stop_grace_s = 20;   ///< for experiments to end after STOP
   std::optional<std::string> training_command;
   std::vector<std::pair<std::string, std::string>> arg_mappings;
+  /// Whether a rank's process is known to be gone; where nobody can tell, patience decides.
+  std::function<bool(int world_rank)> is_dead;
   /// How many signals to stop have arrived so far.
   std::function<int()> signals;
 };
@@ -90,6 +92,7 @@ class Controller {
   void finish();
   void send(int world_rank, const Message& message);
   double overdue_after_s(const Attempt& attempt) const;
+  std::optional<int> dead_member(const Attempt& attempt) const;
 
   const PlannedSpace& space_;
   std::vector<std::string> keys_;
@@ -116,6 +119,7 @@ class Controller {
   std::optional<std::size_t> written_best_;
   Clock::time_point best_written_at_{};
   Clock::time_point began_;
+  Clock::time_point looked_for_dead_at_{};
   std::optional<Clock::time_point> stopping_since_;
   std::string reason_;
   bool short_of_ranks_ = false;

@@ -13,6 +13,7 @@ namespace dstune {
 struct RankDevice {
   std::string description;
   int threads = 1;
+  int process_id = 0;
   std::int64_t memory_bytes = 0;  ///< what it may use unless the document says otherwise
 };
 
