@@ -74,7 +74,8 @@ std::map<std::string, Json> all_metrics(const Job& job) {
   for (const auto& entry : fs::directory_iterator(job.folder() / results)) {
     if (!entry.is_directory()) continue;
     const std::string name = entry.path().filename().string();
-    found[name] = job.read_json(results + name + "/metrics.json");
+    const std::string path = results + name + "/metrics.json";
+    if (job.exists(path)) found[name] = job.read_json(path);
   }
   return found;
 }

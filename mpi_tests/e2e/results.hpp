@@ -21,7 +21,7 @@ inline const std::string results = "autotuning_results/";
 /// Finished lines that are whole, while the job runs.
 [[nodiscard]] int num_finished_so_far(const Job& job);
 
-/// metrics.json of every experiment that was dispatched, by name.
+/// metrics.json of every experiment that has one, by name; one that was cut short has none.
 [[nodiscard]] std::map<std::string, Json> all_metrics(const Job& job);
 /// results.csv: name → column → text.
 [[nodiscard]] std::map<std::string, std::map<std::string, std::string>> results_table(
