@@ -110,18 +110,20 @@ void Controller::conclude_aborted(std::uint64_t number) {
   if (!all_answered && Clock::now() < attempt.give_up_at) return;
 
   std::string silent;
+  std::vector<int> silent_ranks;
   for (const int member : members) {
     if (attempt.left.contains(member)) continue;
     attempt.reservation.retire(member);
     lost_.insert(member);
+    silent_ranks.push_back(member);
     silent += (silent.empty() ? "" : ", ") + std::to_string(member);
   }
   const std::size_t index = attempt.index;
   const Experiment& experiment = space_.members[index].planned.experiment;
   std::string reason = attempt.reason;
   if (!silent.empty()) {
-    reason += "; lost rank " + silent;
-    log::warning(experiment.name + ": " + reason + "; it is not used again");
+    reason += (silent_ranks.size() > 1 ? "; lost ranks " : "; lost rank ") + silent;
+    log::warning(experiment.name + ": " + reason + ", not used again");
   }
   Record failed;
   failed.experiment = experiment;
@@ -138,6 +140,7 @@ void Controller::conclude_aborted(std::uint64_t number) {
   running_.erase(found);
   if (stopping_since_) return;  // stopped on purpose: the same command runs it again
   if (!silent.empty() && tries_[index] < tries_after_loss) {
+    journal_.add(event::lost(keys_[index], experiment.name, silent_ranks));
     scheduler_.resubmit(index, experiment.shape);
     return;
   }

@@ -135,6 +135,7 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
       options.time_limit_s,
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       std::chrono::system_clock::now());
+  if (options.reserve_s) reserve_s = *options.reserve_s;
   if (!limit) {
     log::info("no time limit is known (--time-limit sets one)");
     return std::nullopt;
@@ -196,6 +197,8 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   const message::Quit quit{static_cast<int>(exit_code), can_finalize};
   for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
   mailbox.flush(5);
+  // Whoever is lost may be this very process's worker, deep inside a step: nothing else ends it.
+  if (!can_finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
 }
 
 }  // namespace
