@@ -249,9 +249,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
 
   count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);
-  const Communicator control_comm = world.duplicate();
+  const Communicator to_workers = world.duplicate();
+  const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {});
-  MpiMailbox worker_mailbox(control_comm, MpiMailbox::Side::worker);
+  MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker({.model = &input.model,
                  .workload = &input.workload,
                  .measure = input.measure,
@@ -265,7 +266,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   if (topology.world_rank == 0) {
     const auto work = [&] {
       try {
-        MpiMailbox mailbox(control_comm, MpiMailbox::Side::controller);
+        MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
         control(decided, ready, topology, devices, mailbox);
       } catch (const std::exception& error) {
         log::error(std::string("internal error in the controller: ") + error.what());
