@@ -72,7 +72,7 @@ std::string_view unit_text(Metric metric) {
     case Metric::throughput_per_gpu:
       return "samples/s per GPU";
     case Metric::latency:
-      return "s per optimizer step";
+      return "µs per optimizer step";
     case Metric::flops:
       return "FLOP/s per GPU";
   }

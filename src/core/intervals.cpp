@@ -61,7 +61,10 @@ std::optional<MetricValue> metric_value(const Measurement& measurement, Metric m
   const Interval step = mean_interval({measurement.step_times_s.begin() + measurement.warmup_steps,
                                        measurement.step_times_s.end()});
   if (step.mean <= 0) return std::nullopt;
-  if (metric == Metric::latency) return MetricValue{step.mean, step.low, step.high};
+  if (metric == Metric::latency) {
+    constexpr double us_per_s = 1e6;
+    return MetricValue{step.mean * us_per_s, step.low * us_per_s, step.high * us_per_s};
+  }
 
   double work = static_cast<double>(global_batch);  // of one step, in the metric's unit
   if (metric == Metric::throughput_per_gpu) work /= group_size;

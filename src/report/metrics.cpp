@@ -25,16 +25,16 @@ json::Value peak_memory_json(const PeakMemory& peak) {
 /// DeepSpeed's keys; null where nothing was timed.
 void add_deepspeed_metrics(json::Value& value, const Record& record) {
   const Measurement& measurement = record.measurement;
-  const auto latency_s = value_in(record, Metric::latency);
+  const auto latency_us = value_in(record, Metric::latency);
   const auto flops = value_in(record, Metric::flops);
   const auto throughput = value_in(record, Metric::throughput);
   const auto us = [&](double seconds) {
-    return latency_s ? finite_or_null(seconds * us_per_s) : json::Value();
+    return latency_us ? finite_or_null(seconds * us_per_s) : json::Value();
   };
   value["fwd"] = us(measurement.forward_s);
   value["bwd"] = us(measurement.backward_s);
   value["step"] = us(measurement.update_s);
-  value["latency"] = us(latency_s ? latency_s->value : 0);
+  value["latency"] = latency_us ? finite_or_null(latency_us->value) : json::Value();
   value["FLOPS_per_gpu"] = flops ? finite_or_null(flops->value) : json::Value();
   value["throughput"] = throughput ? finite_or_null(throughput->value) : json::Value();
   value["rank"] = 0;

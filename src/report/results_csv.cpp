@@ -92,7 +92,7 @@ const Field result_fields[] = {
      [](const Report&, const Row& row) {
        return in_metric(row, Metric::throughput, &MetricValue::value);
      }},
-    {"latency_s",
+    {"latency_us",
      [](const Report&, const Row& row) {
        return in_metric(row, Metric::latency, &MetricValue::value);
      }},

@@ -66,8 +66,8 @@ struct MetricValue {
   double ci_low = 0;
   double ci_high = 0;
 };
-/// From the timed steps. Units: samples/s, samples/s per GPU, seconds an optimizer step, FLOP/s per
-/// GPU. Nothing unless status is ok and a step was timed.
+/// From the timed steps. Units: samples/s, samples/s per GPU, µs an optimizer step (as
+/// DeepSpeed's `latency`), FLOP/s per GPU. Nothing unless status is ok and a step was timed.
 [[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
                                                       std::int64_t global_batch, int group_size);
 

@@ -104,10 +104,10 @@ Measurement timed(std::vector<double> times, int warmup) {
 TEST(MetricValueTest, LeavesWarmUpOut) {
   const Measurement measurement = timed({9, 9, 1, 2, 3}, 2);
   const MetricValue latency = metric_value(measurement, Metric::latency, 8, 4).value();
-  EXPECT_DOUBLE_EQ(latency.value, 2);
+  EXPECT_DOUBLE_EQ(latency.value, 2e6);
   // t(2) = 4.30265, s = 1: half width 2.484138.
   EXPECT_EQ(latency.ci_low, 0);
-  EXPECT_NEAR(latency.ci_high, 4.484138, 1e-5);
+  EXPECT_NEAR(latency.ci_high, 4.484138e6, 10);
 }
 
 TEST(MetricValueTest, UnitsAreThoseOfTheMetric) {
@@ -115,8 +115,8 @@ TEST(MetricValueTest, UnitsAreThoseOfTheMetric) {
   const MetricValue latency = metric_value(measurement, Metric::latency, 8, 4).value();
   const MetricValue throughput = metric_value(measurement, Metric::throughput, 8, 4).value();
   EXPECT_DOUBLE_EQ(throughput.value, 4);
-  EXPECT_DOUBLE_EQ(throughput.ci_low, 8 / latency.ci_high);
-  EXPECT_DOUBLE_EQ(throughput.ci_high, 8 / latency.ci_low);
+  EXPECT_DOUBLE_EQ(throughput.ci_low, 8e6 / latency.ci_high);
+  EXPECT_DOUBLE_EQ(throughput.ci_high, 8e6 / latency.ci_low);
   EXPECT_LT(throughput.ci_low, 4);
   EXPECT_GT(throughput.ci_high, 4);
   EXPECT_DOUBLE_EQ(metric_value(measurement, Metric::throughput_per_gpu, 8, 4)->value, 1);

@@ -153,8 +153,8 @@ TEST(MetricsJsonTest, AddsWhatItMeasured) {
   EXPECT_EQ(value["step_times_s"].dump(), "[4.5,1.0,0.5,0.5,0.5]");
   EXPECT_EQ(value["warmup_steps"], 2);
   EXPECT_EQ(value["metric"], "latency");
-  EXPECT_DOUBLE_EQ(value["ci_low"], 0.5);
-  EXPECT_DOUBLE_EQ(value["ci_high"], 0.5);
+  EXPECT_DOUBLE_EQ(value["ci_low"], 0.5e6);
+  EXPECT_DOUBLE_EQ(value["ci_high"], 0.5e6);
   EXPECT_EQ(value["losses"].size(), 5U);
   EXPECT_EQ(value["peak_memory_bytes"].dump(),
             R"({"total":1000,"activations":400,"parameters":600,"process":5000})");

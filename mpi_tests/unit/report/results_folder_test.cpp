@@ -144,11 +144,11 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
   EXPECT_EQ(
       read_file(results("results.csv")),
       "name,status,reason,num_gpus,num_nodes,zero_stage,micro_batch,accumulation_steps,"
-      "train_batch_size,recompute,metric,value,ci_low,ci_high,throughput,latency_s,flops_per_gpu,"
+      "train_batch_size,recompute,metric,value,ci_low,ci_high,throughput,latency_us,flops_per_gpu,"
       "steps,warmup_steps,peak_memory_bytes,process_memory_bytes,overhead_s,attempt,world_ranks,"
       "started_at,finished_at,predicted_throughput,predicted_peak_memory_bytes,"
       "predicted_target_memory_bytes\r\n"
-      "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,0.5,1000000000000,5,2,1000,5000,0.25,1,2 3,"
+      "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,500000,1000000000000,5,2,1000,5000,0.25,1,2 3,"
       "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,1000,2000\r\n"
       "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,0.25,"
       "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,1000,2000\r\n"
