@@ -1,5 +1,6 @@
 #include "dstune/base/wait.hpp"
 
+#include <algorithm>
 #include <string>
 #include <thread>
 
@@ -21,7 +22,10 @@ constexpr auto ask_every = 1ms;
 // poller off the cores of those who measure.
 constexpr auto nap_after_shared = 1ms;
 constexpr auto nap_after_own = 50ms;
-constexpr auto nap = 50us;
+constexpr auto shortest_nap = 50us;
+constexpr auto longest_nap = 1ms;
+// A nap is this part of the wait so far: what it adds to it is lost in it.
+constexpr int naps_a_wait = 64;
 
 void spin() {
 #if defined(__x86_64__)
@@ -52,7 +56,8 @@ void Waiter::pause(Progress& progress, const char* what) const {
   }
   look(progress, now, what);
   if (now - progress.began > (share_core_ ? nap_after_shared : nap_after_own)) {
-    std::this_thread::sleep_for(nap);
+    std::this_thread::sleep_for(std::clamp<Clock::duration>((now - progress.began) / naps_a_wait,
+                                                            shortest_nap, longest_nap));
   } else {
     sched_yield();
   }

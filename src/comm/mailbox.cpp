@@ -9,13 +9,15 @@
 namespace dstune {
 namespace {
 
+// Apart even where one communicator serves both directions.
 constexpr int to_worker_tag = 1;
 constexpr int to_controller_tag = 2;
 
 }  // namespace
 
-MpiMailbox::MpiMailbox(const Communicator& communicator, Side side)
-    : communicator_(communicator),
+MpiMailbox::MpiMailbox(const Communicator& to_workers, const Communicator& to_controller, Side side)
+    : outgoing_communicator_(side == Side::controller ? to_workers : to_controller),
+      incoming_communicator_(side == Side::controller ? to_controller : to_workers),
       send_tag_(side == Side::controller ? to_worker_tag : to_controller_tag),
       receive_tag_(side == Side::controller ? to_controller_tag : to_worker_tag) {}
 
@@ -32,13 +34,14 @@ MpiMailbox::~MpiMailbox() {
 void MpiMailbox::send(int world_rank, Bytes data) {
   reap();
   auto kept = std::make_unique<Bytes>(std::move(data));
-  Request request = communicator_.start_send(kept->data(), kept->size(), world_rank, send_tag_);
+  Request request =
+      outgoing_communicator_.start_send(kept->data(), kept->size(), world_rank, send_tag_);
   outgoing_.push_back({std::move(kept), std::move(request)});
 }
 
 std::optional<Mailbox::Message> MpiMailbox::try_receive() {
   reap();
-  std::optional<Communicator::Message> message = communicator_.try_receive(receive_tag_);
+  std::optional<Communicator::Message> message = incoming_communicator_.try_receive(receive_tag_);
   if (!message) return std::nullopt;
   return Message{message->source, std::move(message->data)};
 }

@@ -65,6 +65,20 @@ std::optional<Metric> parse_metric(std::string_view text) {
   return value_of(metrics, text);
 }
 
+std::string_view unit_text(Metric metric) {
+  switch (metric) {
+    case Metric::throughput:
+      return "samples/s";
+    case Metric::throughput_per_gpu:
+      return "samples/s per GPU";
+    case Metric::latency:
+      return "s per optimizer step";
+    case Metric::flops:
+      return "FLOP/s per GPU";
+  }
+  throw LogicError("unknown metric");
+}
+
 bool is_minimised(Metric metric) {
   return metric == Metric::latency;
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "config_rules.hpp"
@@ -81,9 +83,11 @@ class Reader {
     }
     const std::string otherwise =
         is_scalar ? fmt::format(" or write {}", knob.fallback) : std::string();
+    std::string name(knob.pointer.substr(1));
+    std::replace(name.begin(), name.end(), '/', '.');
     problems_.add(
-        node.problem(fmt::format("{}{} is not built in dstune-mpi yet: remove the key{}", knob.help,
-                                 is_scalar ? " (" + node.value().dump() + ")" : "", otherwise)));
+        node.problem(fmt::format("{}{} is not built in dstune-mpi yet: remove the key{}", name,
+                                 is_scalar ? " = " + node.value().dump() : "", otherwise)));
   }
 
   json::Problems& problems_;

@@ -31,8 +31,8 @@ Message unpack(const Bytes& bytes) {
 
 Meeting::Meeting(Communicator world)
     : world_(std::move(world)),
-      leading_(world_, MpiMailbox::Side::controller),
-      following_(world_, MpiMailbox::Side::worker) {}
+      leading_(world_, world_, MpiMailbox::Side::controller),
+      following_(world_, world_, MpiMailbox::Side::worker) {}
 
 Decision Meeting::agree(std::span<const int> world_ranks, const Offer& mine, const Waiter& waiter) {
   const int leader = world_ranks.front();

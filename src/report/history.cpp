@@ -45,6 +45,15 @@ json::Value finished(const std::string& key, const Record& record) {
   return value;
 }
 
+json::Value lost(const std::string& key, const std::string& name,
+                 const std::vector<int>& lost_ranks, std::chrono::system_clock::time_point time) {
+  return {{"kind", "lost"},
+          {"time", format_time(time)},
+          {"key", key},
+          {"name", name},
+          {"lost_ranks", lost_ranks}};
+}
+
 json::Value job_finished(int exit_code, const std::string& reason,
                          std::chrono::system_clock::time_point time) {
   return {{"kind", "job_finished"},
@@ -74,6 +83,8 @@ class Reading {
       start(node, problems);
     else if (*kind == "finished")
       finish(node, problems);
+    else if (*kind == "lost")
+      lose(node, problems);
     else if (*kind == "job_finished")
       running_.clear();  // stopped on purpose, which is no death
     else if (*kind != "planned")
@@ -91,6 +102,7 @@ class Reading {
  private:
   void start_job() {
     bury();
+    lost_in_job_.clear();
     ++history_.num_jobs;
   }
 
@@ -104,12 +116,26 @@ class Reading {
     if (!key) return;
     running_.erase(*key);
     history_.deaths.erase(*key);
+    lost_in_job_.erase(*key);
     history_.finished[*key] = std::move(record);
   }
 
+  void lose(const json::Node& node, json::Problems& problems) {
+    const auto key = read_key(node, problems);
+    if (!key) return;
+    running_.erase(*key);
+    count_death(*key);
+  }
+
   void bury() {
-    for (const std::string& key : running_) ++history_.deaths[key];
+    for (const std::string& key : running_) count_death(key);
     running_.clear();
+  }
+
+  /// Deaths are counted in jobs: one that was tried again after a loss, when the job died of that
+  /// very loss, died once.
+  void count_death(const std::string& key) {
+    if (lost_in_job_.insert(key).second) ++history_.deaths[key];
   }
 
   static std::optional<std::string> read_key(const json::Node& node, json::Problems& problems) {
@@ -120,6 +146,7 @@ class Reading {
 
   History history_;
   std::set<std::string> running_;
+  std::set<std::string> lost_in_job_;
 };
 
 }  // namespace

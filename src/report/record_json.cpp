@@ -17,30 +17,6 @@ std::string_view to_text(OptimizerKind kind) {
 // Found beside the one above, which would hide them.
 using dstune::to_text;
 
-/// A TrainingConfig's members by name, written once for both directions. Visitor: (name, member).
-template <class Config, class Visitor>
-void for_each_member(Config& config, Visitor&& visit) {
-  visit("zero_stage", config.zero_stage);
-  visit("micro_batch", config.micro_batch);
-  visit("accumulation_steps", config.accumulation_steps);
-  visit("sequence_length", config.sequence_length);
-  visit("precision", config.precision);
-  visit("recompute", config.recompute);
-  visit("reduce_bucket_size", config.reduce_bucket_size);
-  visit("allgather_bucket_size", config.allgather_bucket_size);
-  visit("overlap_comm", config.overlap_comm);
-  visit("reduce_scatter", config.reduce_scatter);
-  visit("contiguous_gradients", config.contiguous_gradients);
-  visit("use_multi_rank_bucket_allreduce", config.use_multi_rank_bucket_allreduce);
-  visit("gradient_clipping", config.gradient_clipping);
-  visit("optimizer", config.optimizer.kind);
-  visit("learning_rate", config.optimizer.learning_rate);
-  visit("beta1", config.optimizer.beta1);
-  visit("beta2", config.optimizer.beta2);
-  visit("epsilon", config.optimizer.epsilon);
-  visit("weight_decay", config.optimizer.weight_decay);
-}
-
 /// Writes a member's value.
 struct Writer {
   json::Value& out;

@@ -60,20 +60,6 @@ std::string spaces_table(const Report& report) {
   return pipe_table(columns);
 }
 
-std::string_view unit(Metric metric) {
-  switch (metric) {
-    case Metric::throughput:
-      return "samples/s";
-    case Metric::throughput_per_gpu:
-      return "samples/s per GPU";
-    case Metric::latency:
-      return "s per optimizer step";
-    case Metric::flops:
-      return "FLOP/s per GPU";
-  }
-  return "";
-}
-
 std::string winner_text(const Report& report) {
   const auto best = best_row(report);
   if (!best) return "There is no winner: no experiment gave a result.\n";
@@ -86,8 +72,8 @@ std::string winner_text(const Report& report) {
       "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
       "  label: {}\n",
       record.experiment.name, to_text(report.metric), format_number(value.value),
-      unit(report.metric), format_number(value.ci_low), format_number(value.ci_high), shape.size(),
-      shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
+      unit_text(report.metric), format_number(value.ci_low), format_number(value.ci_high),
+      shape.size(), shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
       to_text(record.experiment.config.recompute), report.label);
 }
 

@@ -35,8 +35,11 @@ class GivenTimes : public Workload {
   std::vector<double> step_times_s_;
 
  private:
+  void wait(double wait_s) const;
+
   double flops_per_step_;
   double time_scale_;
+  const Waiter* waiter_;
 };
 
 class SyntheticWorkload : public GivenTimes {

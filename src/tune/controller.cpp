@@ -1,11 +1,7 @@
 #include "dstune/tune/controller.hpp"
 
-#include <algorithm>
-#include <cmath>
-
-#include "dstune/base/log.hpp"
-#include "dstune/base/units.hpp"
 #include "dstune/tune/idle.hpp"
+#include "steady_time.hpp"
 
 namespace dstune {
 namespace {
@@ -13,23 +9,10 @@ namespace {
 /// Experiments waiting for slots: enough to fill what a head leaves idle, few enough that the tuner
 /// decides late.
 constexpr std::size_t waiting_goal = 64;
-/// A measuring group whose steps take t gives a sign of life at least this often.
-constexpr double steps_of_patience = 20;
 /// Jobs in a row that died while an experiment was running, after which it is not tried again.
 constexpr int deaths_until_failed = 2;
-constexpr int tries_after_loss = 2;
-constexpr std::chrono::milliseconds dead_interval{200};
 /// The answer is synced to disk, which may take long: in a burst of improvements not each of them.
 constexpr std::chrono::milliseconds best_interval{500};
-
-double seconds(ControllerOptions::Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-ControllerOptions::Clock::duration duration(double duration_s) {
-  return std::chrono::duration_cast<ControllerOptions::Clock::duration>(
-      std::chrono::duration<double>(duration_s));
-}
 
 }  // namespace
 
@@ -245,7 +228,7 @@ void Controller::dispatch() {
     attempt.begun = attempt.last_sign = Clock::now();
     const double patience_s = options_.patience_s(experiment);
     attempt.give_up_at = options_.trial_timeout_s
-                             ? attempt.begun + duration(*options_.trial_timeout_s)
+                             ? attempt.begun + to_duration(*options_.trial_timeout_s)
                              : Clock::time_point::max();
 
     journal_.add(event::started(keys_[index], experiment.name, attempt.try_number,
@@ -261,113 +244,6 @@ void Controller::dispatch() {
     }
     running_.emplace(number, std::move(attempt));
   }
-}
-
-double Controller::overdue_after_s(const Attempt& attempt) const {
-  const double patience_s = options_.patience_s(space_.members[attempt.index].planned.experiment);
-  return std::max(patience_s, steps_of_patience * attempt.slowest_step_s);
-}
-
-/// A member that is known to be gone without having said so.
-std::optional<int> Controller::dead_member(const Attempt& attempt) const {
-  if (!options_.is_dead) return std::nullopt;
-  for (const int member : attempt.reservation.world_ranks()) {
-    if (!attempt.left.contains(member) && options_.is_dead(member)) return member;
-  }
-  return std::nullopt;
-}
-
-/// Looks at signals, the time limit and every running attempt's deadlines.
-void Controller::watch() {
-  const Clock::time_point now = Clock::now();
-  const int signals = options_.signals ? options_.signals() : 0;
-  if (signals > 0 && !stopping_since_) stop("a signal to stop");
-  if (options_.end_at && now >= *options_.end_at && !stopping_since_) stop("the time limit");
-  const bool must_leave =
-      stopping_since_ && (signals > 1 || now - *stopping_since_ > duration(options_.stop_grace_s));
-
-  const bool look_for_dead = now - looked_for_dead_at_ > dead_interval;
-  if (look_for_dead) looked_for_dead_at_ = now;
-
-  std::vector<std::uint64_t> aborted;
-  for (auto& [number, attempt] : running_) {
-    const std::optional<int> dead = look_for_dead ? dead_member(attempt) : std::nullopt;
-    if (attempt.state == Attempt::State::aborting) {
-      aborted.push_back(number);
-    } else if (dead) {
-      abort(number, attempt, Status::failed, "rank " + std::to_string(*dead) + " died");
-    } else if (must_leave) {
-      abort(number, attempt, Status::timed_out, "stopped");
-    } else if (now > attempt.give_up_at) {
-      abort(number, attempt, Status::timed_out,
-            "took longer than --trial-timeout " + format_duration(*options_.trial_timeout_s));
-    } else if (const double limit_s = overdue_after_s(attempt);
-               seconds(now - attempt.last_sign) > limit_s) {
-      abort(number, attempt, Status::timed_out, "no sign of life for " + format_duration(limit_s));
-    }
-  }
-  for (const std::uint64_t number : aborted) conclude_aborted(number);
-}
-
-void Controller::abort(std::uint64_t number, Attempt& attempt, Status status,
-                       const std::string& reason) {
-  const GroupShape& shape = space_.members[attempt.index].planned.experiment.shape;
-  abandoned_communicator_ = abandoned_communicator_ || shape.num_nodes > 1;
-  attempt.state = Attempt::State::aborting;
-  attempt.status = status;
-  attempt.reason = reason;
-  attempt.give_up_at = Clock::now() + duration(options_.abort_grace_s);
-  for (const int member : attempt.reservation.world_ranks()) {
-    if (!attempt.left.contains(member)) send(member, message::Abort{number});
-  }
-}
-
-/// Ends an aborted attempt once every member has answered or the grace is over: who did not is
-/// lost.
-void Controller::conclude_aborted(std::uint64_t number) {
-  const auto found = running_.find(number);
-  if (found == running_.end()) return;
-  Attempt& attempt = found->second;
-  const std::vector<int> members = attempt.reservation.world_ranks();
-  // Nobody waits for an answer of the dead.
-  const bool all_answered = std::all_of(members.begin(), members.end(), [&](int member) {
-    return attempt.left.contains(member) || (options_.is_dead && options_.is_dead(member));
-  });
-  if (!all_answered && Clock::now() < attempt.give_up_at) return;
-
-  std::string silent;
-  for (const int member : members) {
-    if (attempt.left.contains(member)) continue;
-    attempt.reservation.retire(member);
-    lost_.insert(member);
-    silent += (silent.empty() ? "" : ", ") + std::to_string(member);
-  }
-  const std::size_t index = attempt.index;
-  const Experiment& experiment = space_.members[index].planned.experiment;
-  std::string reason = attempt.reason;
-  if (!silent.empty()) {
-    reason += "; lost rank " + silent;
-    log::warning(experiment.name + ": " + reason + "; it is not used again");
-  }
-  Record failed;
-  failed.experiment = experiment;
-  failed.predicted = space_.members[index].planned.predicted;
-  failed.attempt = attempt.try_number;
-  failed.measurement.status = attempt.status;
-  failed.measurement.reason = reason;
-  failed.measurement.world_ranks = members;
-  failed.finished_at = std::chrono::system_clock::now();
-  failed.started_at = attempt.started_at == std::chrono::system_clock::time_point{}
-                          ? failed.finished_at
-                          : attempt.started_at;
-  attempt.reservation.give_back();
-  running_.erase(found);
-  if (stopping_since_) return;  // stopped on purpose: the same command runs it again
-  if (!silent.empty() && tries_[index] < tries_after_loss) {
-    scheduler_.resubmit(index, experiment.shape);
-    return;
-  }
-  record(index, std::move(failed), false);
 }
 
 void Controller::record(std::size_t index, Record record, bool is_known) {
@@ -393,26 +269,6 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
                         !is_better(other, row, options_.metric));
   if (is_best) best_ = index;
   progress_.ended(*report_.rows[index].record, options_.metric, is_known, is_best);
-}
-
-/// No new experiments; running ones end after their step.
-void Controller::stop(const std::string& reason) {
-  stopping_since_ = Clock::now();
-  reason_ = reason + "; the same command resumes";
-  log::warning("stopping early: " + reason_);
-  scheduler_.drain();
-  for (auto& [number, attempt] : running_) {
-    if (attempt.state == Attempt::State::building) {
-      abort(number, attempt, Status::timed_out, "stopped");
-    } else if (attempt.state == Attempt::State::running) {
-      attempt.state = Attempt::State::stopping;
-      send(attempt.reservation.world_ranks().front(), message::Stop{number});
-    }
-  }
-  // mpirun may kill everything a second after the signal: what is known is written first.
-  publish();
-  finish();
-  results_.write_exit_status(ExitCode::stopped_early, reason_);
 }
 
 void Controller::finish() {

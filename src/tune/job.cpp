@@ -24,6 +24,7 @@
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
 #include "preparation.hpp"
+#include "steady_time.hpp"
 
 namespace dstune {
 namespace {
@@ -134,6 +135,7 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
       options.time_limit_s,
       [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       std::chrono::system_clock::now());
+  if (options.reserve_s) reserve_s = *options.reserve_s;
   if (!limit) {
     log::info("no time limit is known (--time-limit sets one)");
     return std::nullopt;
@@ -141,9 +143,7 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
   reserve_s = options.reserve_s.value_or(std::min(default_reserve_s, limit->left_s / 10));
   log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
             format_duration(reserve_s) + " of it for a clean end");
-  return ControllerOptions::Clock::now() +
-         std::chrono::duration_cast<ControllerOptions::Clock::duration>(
-             std::chrono::duration<double>(std::max(0.0, limit->left_s - reserve_s)));
+  return ControllerOptions::Clock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s));
 }
 
 /// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.
@@ -197,6 +197,8 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   const message::Quit quit{static_cast<int>(exit_code), can_finalize};
   for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
   mailbox.flush(5);
+  // Whoever is lost may be this very process's worker, deep inside a step: nothing else ends it.
+  if (!can_finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
 }
 
 }  // namespace
@@ -247,9 +249,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
 
   count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);
-  const Communicator control_comm = world.duplicate();
+  const Communicator to_workers = world.duplicate();
+  const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {});
-  MpiMailbox worker_mailbox(control_comm, MpiMailbox::Side::worker);
+  MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker({.model = &input.model,
                  .workload = &input.workload,
                  .measure = input.measure,
@@ -263,7 +266,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   if (topology.world_rank == 0) {
     const auto work = [&] {
       try {
-        MpiMailbox mailbox(control_comm, MpiMailbox::Side::controller);
+        MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
         control(decided, ready, topology, devices, mailbox);
       } catch (const std::exception& error) {
         log::error(std::string("internal error in the controller: ") + error.what());

@@ -12,6 +12,7 @@ Bytes encode(const JobInput& input) {
                        {"model", input.run ? to_json(input.model) : Value()},
                        {"workload", static_cast<int>(input.workload.kind)},
                        {"step_time_s", input.workload.step_time_s},
+                       {"table_path", input.workload.table_path},
                        {"table", input.workload.table},
                        {"time_scale", input.workload.time_scale},
                        {"start", input.measure.start_profile_step},
@@ -34,6 +35,7 @@ JobInput decode_job_input(const Bytes& bytes) {
   input.model = model_from_json(value.at("model"));
   input.workload.kind = static_cast<WorkloadKind>(value.at("workload").get<int>());
   input.workload.step_time_s = value.at("step_time_s");
+  input.workload.table_path = value.at("table_path");
   input.workload.table = value.at("table");
   input.workload.time_scale = value.at("time_scale");
   input.measure.start_profile_step = value.at("start");

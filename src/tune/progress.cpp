@@ -14,20 +14,6 @@ constexpr std::chrono::milliseconds rewrite_interval{100};
 /// Above this rate nobody reads lines: then only now and then one.
 constexpr std::chrono::milliseconds line_interval{200};
 
-const char* unit(Metric metric) {
-  switch (metric) {
-    case Metric::throughput:
-      return "samples/s";
-    case Metric::throughput_per_gpu:
-      return "samples/s per GPU";
-    case Metric::latency:
-      return "s a step";
-    case Metric::flops:
-      return "FLOP/s per GPU";
-  }
-  return "";
-}
-
 std::string value_text(const Record& record, Metric metric) {
   const int size = record.experiment.shape.size();
   const auto value =
@@ -36,7 +22,8 @@ std::string value_text(const Record& record, Metric metric) {
     return fmt::format("{}: {}", to_text(record.measurement.status), record.measurement.reason);
   }
   const double half_percent = 50.0 * (value->ci_high - value->ci_low) / value->value;
-  return fmt::format("{} {} ±{:.1f} %", format_number(value->value), unit(metric), half_percent);
+  return fmt::format("{} {} ±{:.1f} %", format_number(value->value), unit_text(metric),
+                     half_percent);
 }
 
 }  // namespace

@@ -20,33 +20,9 @@ constexpr int kind_of() {
   }
 }
 
-/// Every field of a configuration, once for both directions.
-template <class Config, class Field>
-void each_field(Config& config, Field&& field) {
-  field("stage", config.zero_stage);
-  field("micro", config.micro_batch);
-  field("accumulation", config.accumulation_steps);
-  field("sequence", config.sequence_length);
-  field("precision", config.precision);
-  field("recompute", config.recompute);
-  field("reduce_bucket", config.reduce_bucket_size);
-  field("allgather_bucket", config.allgather_bucket_size);
-  field("overlap", config.overlap_comm);
-  field("reduce_scatter", config.reduce_scatter);
-  field("contiguous", config.contiguous_gradients);
-  field("multi_rank", config.use_multi_rank_bucket_allreduce);
-  field("clipping", config.gradient_clipping);
-  field("optimizer", config.optimizer.kind);
-  field("lr", config.optimizer.learning_rate);
-  field("beta1", config.optimizer.beta1);
-  field("beta2", config.optimizer.beta2);
-  field("epsilon", config.optimizer.epsilon);
-  field("decay", config.optimizer.weight_decay);
-}
-
 Value encode_config(const TrainingConfig& config) {
   Value value;
-  each_field(config, [&](const char* name, const auto& field) {
+  for_each_member(config, [&](const char* name, const auto& field) {
     if constexpr (std::is_enum_v<std::decay_t<decltype(field)>>) {
       value[name] = static_cast<int>(field);
     } else {
@@ -58,7 +34,7 @@ Value encode_config(const TrainingConfig& config) {
 
 TrainingConfig decode_config(const Value& value) {
   TrainingConfig config;
-  each_field(config, [&](const char* name, auto& field) {
+  for_each_member(config, [&](const char* name, auto& field) {
     using Field = std::decay_t<decltype(field)>;
     if constexpr (std::is_enum_v<Field>) {
       field = static_cast<Field>(value.at(name).template get<int>());

@@ -1,5 +1,6 @@
 #include "dstune/tune/worker.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "dstune/train/workload.hpp"
 #include "dstune/tune/idle.hpp"
 #include "dstune/tune/injection.hpp"
+#include "steady_time.hpp"
 
 namespace dstune {
 namespace {
@@ -108,7 +110,12 @@ bool Worker::poll_for_abort() {
 void Worker::run_assignment(const message::Assign& assign) {
   using Clock = std::chrono::steady_clock;
   attempt_ = assign.attempt;
-  go_ = stop_ = aborted_ = false;
+  go_ = stop_ = false;
+  // An ABORT may have come together with its ASSIGN, while the attempt before was running.
+  aborted_ = std::any_of(pending_.begin(), pending_.end(), [&](const Message& message) {
+    const auto* abort = std::get_if<message::Abort>(&message);
+    return abort != nullptr && abort->attempt == attempt_;
+  });
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter(
       Clock::now() + std::chrono::duration_cast<Clock::duration>(
@@ -125,7 +132,8 @@ void Worker::run_assignment(const message::Assign& assign) {
                                          .measure = &context_.measure,
                                          .seed = context_.seed,
                                          .device = context_.device,
-                                         .group = group.get()});
+                                         .group = group.get(),
+                                         .waiter = &waiter});
     Clock::time_point last_progress = Clock::now();
     int steps = 0;
     double slowest_step_s = 0;

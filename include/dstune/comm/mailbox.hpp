@@ -23,13 +23,14 @@ class Mailbox {
   virtual bool flush(double timeout_s) = 0;
 };
 
-/// Over a communicator of the whole world, one direction a tag, so that rank 0's controller and its
-/// own worker share it.
+/// Over two communicators of the whole world, one for each direction: rank 0's controller and its
+/// own worker receive at the same time, and on one communicator the busier of two threads keeps the
+/// other from its messages for seconds.
 class MpiMailbox : public Mailbox {
  public:
   enum class Side { controller, worker };
-  /// The communicator outlives it.
-  MpiMailbox(const Communicator& communicator, Side side);
+  /// The communicators outlive it. Local.
+  MpiMailbox(const Communicator& to_workers, const Communicator& to_controller, Side side);
   ~MpiMailbox() override;
   void send(int world_rank, Bytes data) override;
   std::optional<Message> try_receive() override;
@@ -42,7 +43,8 @@ class MpiMailbox : public Mailbox {
   };
   void reap();
 
-  const Communicator& communicator_;
+  const Communicator& outgoing_communicator_;
+  const Communicator& incoming_communicator_;
   int send_tag_;
   int receive_tag_;
   std::deque<Outgoing> outgoing_;

@@ -20,6 +20,8 @@ enum class Status { ok, raced_out, out_of_memory, timed_out, failed };
 enum class Metric { throughput, throughput_per_gpu, latency, flops };
 [[nodiscard]] std::string_view to_text(Metric metric);
 [[nodiscard]] std::optional<Metric> parse_metric(std::string_view text);
+/// "samples/s", … : what a value of it counts.
+[[nodiscard]] std::string_view unit_text(Metric metric);
 /// Is a smaller value the better one? (latency)
 [[nodiscard]] bool is_minimised(Metric metric);
 

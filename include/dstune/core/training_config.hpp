@@ -51,6 +51,31 @@ struct TrainingConfig {
   return config.micro_batch * config.accumulation_steps * group_size;
 }
 
+/// A TrainingConfig's members by name, once for everything that writes or reads all of them.
+/// Visitor: (const char* name, member&). Config: TrainingConfig, const or not.
+template <class Config, class Visitor>
+void for_each_member(Config& config, Visitor&& visit) {
+  visit("zero_stage", config.zero_stage);
+  visit("micro_batch", config.micro_batch);
+  visit("accumulation_steps", config.accumulation_steps);
+  visit("sequence_length", config.sequence_length);
+  visit("precision", config.precision);
+  visit("recompute", config.recompute);
+  visit("reduce_bucket_size", config.reduce_bucket_size);
+  visit("allgather_bucket_size", config.allgather_bucket_size);
+  visit("overlap_comm", config.overlap_comm);
+  visit("reduce_scatter", config.reduce_scatter);
+  visit("contiguous_gradients", config.contiguous_gradients);
+  visit("use_multi_rank_bucket_allreduce", config.use_multi_rank_bucket_allreduce);
+  visit("gradient_clipping", config.gradient_clipping);
+  visit("optimizer", config.optimizer.kind);
+  visit("learning_rate", config.optimizer.learning_rate);
+  visit("beta1", config.optimizer.beta1);
+  visit("beta2", config.optimizer.beta2);
+  visit("epsilon", config.optimizer.epsilon);
+  visit("weight_decay", config.optimizer.weight_decay);
+}
+
 [[nodiscard]] std::string_view to_text(Precision precision);
 [[nodiscard]] std::string_view to_text(Recompute recompute);  ///< "none", "block"
 

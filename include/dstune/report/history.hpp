@@ -30,6 +30,10 @@ json::Value started(const std::string& key, const std::string& name, int attempt
                     const std::vector<int>& world_ranks,
                     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 json::Value finished(const std::string& key, const Record& record);
+/// A rank died in it and it is to be tried again: one death.
+json::Value lost(const std::string& key, const std::string& name,
+                 const std::vector<int>& lost_ranks,
+                 std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 json::Value job_finished(
     int exit_code, const std::string& reason,
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());

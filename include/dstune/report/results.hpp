@@ -32,8 +32,8 @@ struct Report {
   std::string label = "proxy";
 };
 
-/// Whether a row has a value and it is better than the other's: larger (smaller, where the metric is
-/// minimised), at equal values with less memory. Anything is better than a row without a value.
+/// Whether a row has a value and it is better than the other's: larger (smaller, where the metric
+/// is minimised), at equal values with less memory. Anything is better than a row without a value.
 bool is_better(const Row& row, const Row& other, Metric metric);
 /// The best row's index: largest (smallest, where the metric is minimised) value among status ok;
 /// ties go to less memory, then to the earlier one.

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "dstune/base/wait.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/training_config.hpp"
@@ -55,6 +56,7 @@ struct WorkloadContext {
   std::int64_t seed;
   CpuDevice* device;
   ProcessGroup* group;
+  const Waiter* waiter;  ///< for waits that are not the group's; outlives the workload
 };
 
 /// Local.

@@ -42,8 +42,8 @@ std::size_t size_of(int number) {
 
 TEST(MpiMailboxTest, KeepsTheOrderOfEachPair) {
   const Communicator copy = Communicator::world().duplicate();
-  MpiMailbox controller(copy, MpiMailbox::Side::controller);
-  MpiMailbox worker(copy, MpiMailbox::Side::worker);
+  MpiMailbox controller(copy, copy, MpiMailbox::Side::controller);
+  MpiMailbox worker(copy, copy, MpiMailbox::Side::worker);
   constexpr int messages = 200;
   for (int number = 0; number < messages; ++number) {
     worker.send(0, number_message(number, size_of(number)));
@@ -70,7 +70,7 @@ TEST(MpiMailboxTest, ControllerAndWorkerShareARankOnThreadsOfTheirOwn) {
   std::atomic<int> answered{0};
   if (copy.rank() == 0) {
     controller_thread = std::thread([&] {
-      MpiMailbox controller(copy, MpiMailbox::Side::controller);
+      MpiMailbox controller(copy, copy, MpiMailbox::Side::controller);
       for (int count = 0; count < rounds * copy.size(); ++count) {
         Mailbox::Message message = receive(controller);
         controller.send(message.source, std::move(message.data));
@@ -79,7 +79,7 @@ TEST(MpiMailboxTest, ControllerAndWorkerShareARankOnThreadsOfTheirOwn) {
       EXPECT_TRUE(controller.flush(10));
     });
   }
-  MpiMailbox worker(copy, MpiMailbox::Side::worker);
+  MpiMailbox worker(copy, copy, MpiMailbox::Side::worker);
   for (int round = 0; round < rounds; ++round) {
     worker.send(0, number_message(round, 64));
     EXPECT_EQ(number_of(receive(worker).data), round);
@@ -95,7 +95,7 @@ TEST(MpiMailboxTest, ControllerAndWorkerShareARankOnThreadsOfTheirOwn) {
 TEST(MpiMailboxTest, FlushGivesUpAfterItsTime) {
   const Communicator copy = Communicator::world().duplicate();
   if (copy.size() == 1) GTEST_SKIP() << "needs a second rank";
-  MpiMailbox worker(copy, MpiMailbox::Side::worker);
+  MpiMailbox worker(copy, copy, MpiMailbox::Side::worker);
   if (copy.rank() == 1) {
     // Too large to leave before the other side asks for it.
     worker.send(0, Bytes(8 << 20));
@@ -103,7 +103,7 @@ TEST(MpiMailboxTest, FlushGivesUpAfterItsTime) {
   }
   copy.barrier();
   if (copy.rank() == 0) {
-    MpiMailbox controller(copy, MpiMailbox::Side::controller);
+    MpiMailbox controller(copy, copy, MpiMailbox::Side::controller);
     EXPECT_EQ(receive(controller).data.size(), std::size_t{8} << 20);
   }
   if (copy.rank() == 1) {

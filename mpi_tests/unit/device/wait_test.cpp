@@ -20,11 +20,10 @@ class WaiterTest : public testing::TestWithParam<bool> {};
 
 TEST_P(WaiterTest, EndsOnCompletion) {
   int rounds = 0;
-  int asked = 0;
   const Waiter waiter(
-      Waiter::Clock::time_point::max(), [&] { return ++asked > 1000; }, GetParam());
-  waiter.until([&] { return ++rounds == 3000; }, "counting");
-  EXPECT_EQ(rounds, 3000);
+      Waiter::Clock::time_point::max(), [] { return false; }, GetParam());
+  waiter.until([&] { return ++rounds == 300; }, "counting");
+  EXPECT_EQ(rounds, 300);
 }
 
 TEST_P(WaiterTest, EndsAtTheDeadline) {

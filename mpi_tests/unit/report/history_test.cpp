@@ -67,6 +67,18 @@ TEST(RecordKeyTest, DifferentValuesHaveDifferentKeys) {
   }
 }
 
+TEST(HistoryTest, ALossIsADeathThoughTheJobEndedInOrder) {
+  const json::Value lost = event::lost("a", "name-a", {1});
+
+  EXPECT_EQ(history_of({start_job, start("a"), lost, end_job}).deaths.at("a"), 1);
+  // Tried again at once, when the job died of that loss: still one job.
+  EXPECT_EQ(history_of({start_job, start("a"), lost, start("a")}).deaths.at("a"), 1);
+  EXPECT_EQ(history_of({start_job, start("a"), lost, end_job, start_job, start("a"), lost, end_job})
+                .deaths.at("a"),
+            2);
+  EXPECT_TRUE(history_of({start_job, start("a"), lost, start("a"), finish("a")}).deaths.empty());
+}
+
 TEST(HistoryTest, EmptyJournalHasNone) {
   const History history = history_of({});
   EXPECT_EQ(history.num_jobs, 0);

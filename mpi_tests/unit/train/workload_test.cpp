@@ -41,11 +41,13 @@ struct Setting {
     setting.spec.table = json::Value::parse(table);
     return setting;
   }
+  Waiter waiter;
+
   [[nodiscard]] Measurement run(int ranks = 1) const {
     Measurement leaders;
     const auto thrown = test::run_ranks(ranks, [&](ProcessGroup& group) {
       const auto workload =
-          make_workload({&spec, &model, &config, &name, &options, 0, nullptr, &group});
+          make_workload({&spec, &model, &config, &name, &options, 0, nullptr, &group, &waiter});
       Measurement mine = measure(*workload, group, options, {});
       if (group.group_rank() == 0) leaders = std::move(mine);
     });

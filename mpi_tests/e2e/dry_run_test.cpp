@@ -1,0 +1,103 @@
+// The plan: nothing is run, nothing is written.
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+class DryRunTest : public testing::Test {
+ protected:
+  /// Stages 0 and 3, micro-batches 1, 1 and 2, groups of 2 and 8: twelve members, four of them
+  /// written twice.
+  void SetUp() override {
+    Json space = transformer_space({2, 8});
+    space["zero_optimization"]["stage"] = {0, 3};
+    space["train_micro_batch_size_per_gpu"] = {1, 1, 2};
+    job_.write("config.json", tiny_gpt2_config());
+    job_.write("space.json", space);
+  }
+  Ended plan(const std::vector<std::string>& options, int ranks = 2) {
+    std::vector<std::string> args{"--dry-run"};
+    args.insert(args.end(), options.begin(), options.end());
+    args.emplace_back("space.json");
+    const auto before = job_.contents();
+    Ended ended = job_.run({.ranks = ranks, .args = args});
+    EXPECT_EQ(job_.contents(), before) << "a dry run writes nothing";
+    return ended;
+  }
+
+  Job job_;
+};
+
+TEST_F(DryRunTest, ListsMembersInTheirOrder) {
+  const Ended ended = plan({"--format", "json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  EXPECT_EQ(shown["counts"], Json({{"planned", 8}, {"infeasible", 0}, {"pruned", 4}}));
+
+  std::vector<std::string> names;
+  for (const Json& one : shown["experiments"]) {
+    EXPECT_TRUE(one["ds_config"].is_object());
+    if (one["status"] != "planned") {
+      EXPECT_EQ(one["status"], "pruned");
+      EXPECT_FALSE(one["reason"].get<std::string>().empty());
+      continue;
+    }
+    names.push_back(one["name"]);
+    const Json& config = one["ds_config"];
+    const int size = one["num_gpus"];
+    EXPECT_EQ(config["train_batch_size"].get<int>(),
+              config["train_micro_batch_size_per_gpu"].get<int>() *
+                  config["gradient_accumulation_steps"].get<int>() * size);
+    EXPECT_GT(one["predicted"]["peak_memory_bytes"].get<std::int64_t>(), 0);
+    EXPECT_GT(one["predicted"]["target_memory_bytes"].get<std::int64_t>(), 0);
+    EXPECT_TRUE(one["predicted"].contains("throughput"));
+  }
+  // Document order, the last key fastest; group size, which DeepSpeed lacks, slowest.
+  std::vector<std::string> expected;
+  for (const char* group : {"_ng2", "_ng8"}) {
+    for (const int micro_batch : {1, 2}) {
+      for (const int stage : {0, 3}) expected.push_back(short_name(stage, micro_batch) + group);
+    }
+  }
+  EXPECT_EQ(names, expected);
+}
+
+TEST_F(DryRunTest, AllowsGroupsLargerThanTheJob) {
+  const Ended ended = plan({}, 1);
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+  for (const char* part : {"z0_gas1_tmbspg1_ng8", "z3_gas1_tmbspg2_ng2", "8 planned", "4 pruned"}) {
+    EXPECT_NE(ended.out.find(part), std::string::npos) << part << '\n' << ended;
+  }
+}
+
+TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {
+  const Ended ended = plan({"--format", "json", "--num-trials", "3"});
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  EXPECT_EQ(shown["counts"], Json({{"planned", 3}, {"infeasible", 0}, {"pruned", 9}}));
+}
+
+TEST_F(DryRunTest, ListsTheFirstThousandOfAHugeSpace) {
+  Json space = synthetic_space({1}, {1});
+  Json sizes = Json::array();
+  for (int i = 1; i <= 400; ++i) sizes.push_back(i);
+  space["train_micro_batch_size_per_gpu"] = sizes;
+  space["gradient_accumulation_steps"] = sizes;
+  job_.write("space.json", space);
+  const Ended ended = plan({"--format", "json"}, 1);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object());
+  EXPECT_EQ(shown["experiments"].size(), 1000);
+  int total = 0;
+  for (const auto& [status, count] : shown["counts"].items()) total += count.get<int>();
+  EXPECT_EQ(total, 160000);
+}
+
+}  // namespace
+}  // namespace dstune::e2e

@@ -1,0 +1,125 @@
+// What goes wrong in one experiment costs that experiment.
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int nothing_feasible = 4;
+
+/// Two experiments, one after the other on the same two ranks; the first has the fault.
+class FaultTest : public testing::Test {
+ protected:
+  FaultTest() {
+    Json space = transformer_space({2});
+    space["zero_optimization"]["stage"] = {1, 2};
+    job_.write("config.json", tiny_gpt2_config());
+    job_.write("space.json", space);
+  }
+  Ended run(const std::string& fault, const std::vector<std::string>& options = {}) {
+    std::vector<std::string> args = options;
+    args.emplace_back("space.json");
+    return job_.run({.ranks = 2, .args = args, .environment = {{"DSTUNE_INJECT", fault}}});
+  }
+  /// Both members are recorded: the first with this status, the second ran on the same ranks.
+  void expect_only_first_failed(const Ended& ended, const std::string& status) {
+    expect_exit(job_, ended, 0);
+    auto metrics = all_metrics(job_);
+    ASSERT_EQ(metrics.size(), 2);
+    EXPECT_EQ(metrics[first_]["status"], status);
+    EXPECT_FALSE(metrics[first_]["reason"].get<std::string>().empty());
+    EXPECT_TRUE(metrics[first_]["throughput"].is_null());
+    EXPECT_EQ(metrics[second_]["status"], "ok") << metrics[second_]["reason"];
+    EXPECT_EQ(ranks_of(metrics[first_]), ranks_of(metrics[second_]));
+    expect_no_rank_used_twice(metrics);
+    EXPECT_EQ(results_table(job_)[first_]["status"], status);
+    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], second_);
+    EXPECT_NE(job_.read(results + "summary.txt").find(status), std::string::npos);
+  }
+
+  const std::string first_ = short_name(1, 1);
+  const std::string second_ = short_name(2, 1);
+  Job job_;
+};
+
+TEST_F(FaultTest, OutOfMemoryOnOneRankIsTheGroups) {
+  expect_only_first_failed(run("oom@1:" + first_), "out_of_memory");
+}
+
+TEST_F(FaultTest, OutOfMemoryOnTheLeaderIsTheGroups) {
+  expect_only_first_failed(run("oom@0:" + first_), "out_of_memory");
+}
+
+TEST_F(FaultTest, AnExceptionOnOneRankIsTheGroups) {
+  expect_only_first_failed(run("throw@1:" + first_), "failed");
+  EXPECT_NE(results_table(job_)[first_]["reason"].find("rank 1"), std::string::npos)
+      << "the reason names the rank";
+}
+
+TEST_F(FaultTest, AnExceptionOnTheLeaderIsTheGroups) {
+  expect_only_first_failed(run("throw@0:" + first_), "failed");
+}
+
+TEST_F(FaultTest, AHangEndsAtTheTrialTimeout) {
+  const Ended ended = run("hang@1:" + first_, {"--trial-timeout", "5s"});
+  expect_only_first_failed(ended, "timed_out");
+  EXPECT_NE(results_table(job_)[first_]["reason"].find("--trial-timeout"), std::string::npos);
+}
+
+TEST_F(FaultTest, AHangOfTheLeaderEndsAtTheTrialTimeout) {
+  expect_only_first_failed(run("hang@0:" + first_, {"--trial-timeout", "5s"}), "timed_out");
+}
+
+TEST_F(FaultTest, WhereEverythingFailsTheReasonsAreShown) {
+  const Ended ended = run("throw@1:" + first_ + ",throw@0:" + second_);
+  expect_exit(job_, ended, nothing_feasible);
+  EXPECT_FALSE(job_.exists(results + "ds_config_optimal.json"));
+  EXPECT_NE(ended.out.find(first_), std::string::npos) << ended;
+  EXPECT_NE(ended.out.find(second_), std::string::npos) << ended;
+}
+
+TEST_F(FaultTest, WhatRanWhenTheJobDiedRunsOnceMore) {
+  EXPECT_NE(run("die@1:" + first_).exit_code, 0);
+  const Ended ended = run("");
+  expect_exit(job_, ended, 0);
+  auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics[first_]["status"], "ok");
+  EXPECT_EQ(metrics[first_]["attempt"], 2);
+  EXPECT_EQ(metrics[second_]["status"], "ok");
+}
+
+TEST_F(FaultTest, WhatRanAtTheLastTwoDeathsHasFailed) {
+  EXPECT_NE(run("die@1:" + first_).exit_code, 0);
+  EXPECT_NE(run("die@1:" + first_).exit_code, 0);
+  const std::size_t before = journal(job_).size();
+  const Ended ended = run("die@1:" + first_);
+  expect_exit(job_, ended, 0);
+  EXPECT_EQ(names_of(journal(job_), "started", before), std::vector<std::string>{second_});
+  EXPECT_EQ(results_table(job_)[first_]["status"], "failed");
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], second_);
+}
+
+TEST(NeighbourTest, GoesOnBesideAHang) {
+  Job job;
+  Json space = synthetic_space({2}, {1, 2, 3, 4}, 0.05);
+  job.write("space.json", space);
+  const std::string hanging = short_name(0, 2);
+  const Ended ended = job.run({.ranks = 4,
+                               .args = {"--trial-timeout", "6s", "space.json"},
+                               .environment = {{"DSTUNE_INJECT", "hang@3:" + hanging}}});
+  expect_exit(job, ended, 0);
+  auto metrics = all_metrics(job);
+  ASSERT_EQ(metrics.size(), 4);
+  const std::string hang_ended_at = metrics[hanging]["finished_at"];
+  EXPECT_EQ(metrics[hanging]["status"], "timed_out");
+  for (const int micro_batch : {1, 3, 4}) {
+    const Json& neighbour = metrics[short_name(0, micro_batch)];
+    EXPECT_EQ(neighbour["status"], "ok");
+    EXPECT_LT(neighbour["finished_at"].get<std::string>(), hang_ended_at);
+  }
+}
+
+}  // namespace
+}  // namespace dstune::e2e

@@ -1,0 +1,63 @@
+#pragma once
+/// A folder of its own and the released binary in it, started as users start it. Local.
+
+#include <filesystem>
+#include <map>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "process.hpp"
+
+namespace dstune::e2e {
+
+using Json = nlohmann::ordered_json;
+
+/// `mpirun -np ranks launcher... dstune-mpi args...`
+struct Command {
+  int ranks = 1;  ///< 0: without mpirun
+  std::vector<std::string> args{};
+  std::map<std::string, std::string> environment{};
+  std::vector<std::string> launcher{};  ///< words before the binary, on every rank
+  double limit_s = 60;                  ///< of a release build on a busy machine
+};
+
+class Job {
+ public:
+  Job();
+  /// Removes the folder, unless the test failed: then it says where it is.
+  ~Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  [[nodiscard]] Process start(const Command& command);
+  /// Until the end; a run past its limit fails the test.
+  Ended run(const Command& command);
+
+  /// The working directory of the job; all names are relative to it.
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  void write_text(const std::string& name, const std::string& text) const;
+  void write(const std::string& name, const Json& value) const;
+  [[nodiscard]] bool exists(const std::string& name) const;
+  [[nodiscard]] std::string read(const std::string& name) const;
+  /// Fails the test where it is no JSON.
+  [[nodiscard]] Json read_json(const std::string& name) const;
+  /// Every file and folder below, with the text of the files.
+  [[nodiscard]] std::map<std::string, std::string> contents() const;
+
+ private:
+  std::filesystem::path root_;
+  std::filesystem::path folder_;
+  int num_started_ = 0;
+};
+
+/// What a failed expectation should show.
+std::ostream& operator<<(std::ostream& out, const Ended& ended);
+
+/// How often `part` is in `text`.
+[[nodiscard]] int count_of(const std::string& text, const std::string& part);
+
+}  // namespace dstune::e2e

@@ -1,0 +1,129 @@
+// Configurations that do not fit are an answer.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int nothing_feasible = 4;
+
+/// Peak memory of each member, from the plan.
+std::map<std::string, std::int64_t> predicted_bytes(const Json& plan) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const Json& one : plan["experiments"]) {
+    bytes[one["name"]] = one["predicted"]["peak_memory_bytes"];
+  }
+  return bytes;
+}
+
+class MemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    space_ = transformer_space({2});
+    space_["train_micro_batch_size_per_gpu"] = {1, 8};
+    space_["dstune"]["target"] = "self";
+    job_.write("config.json", tiny_gpt2_config());
+    job_.write("space.json", space_);
+  }
+  Json plan(int exit_code) {
+    const Ended ended =
+        job_.run({.ranks = 2, .args = {"--dry-run", "--format", "json", "space.json"}});
+    EXPECT_EQ(ended.exit_code, exit_code) << ended;
+    return Json::parse(ended.out, nullptr, false);
+  }
+  void limit_memory(const Json& device_memory) {
+    space_["dstune"]["device_memory"] = device_memory;
+    job_.write("space.json", space_);
+  }
+
+  Json space_;
+  Job job_;
+};
+
+TEST_F(MemoryTest, LeavesOutWhatDoesNotFitAndRunsTheRest) {
+  const auto bytes = predicted_bytes(plan(0));
+  ASSERT_EQ(bytes.size(), 8);
+  std::vector<std::int64_t> sorted;
+  for (const auto& [name, peak] : bytes) sorted.push_back(peak);
+  std::sort(sorted.begin(), sorted.end());
+  // Exactly what the fifth needs: it fits, the next one does not.
+  const std::int64_t limit_bytes = sorted[4];
+  ASSERT_LT(limit_bytes, sorted[7]);
+  limit_memory(limit_bytes);
+
+  std::set<std::string> too_large;
+  for (const auto& [name, peak] : bytes) {
+    if (peak > limit_bytes) too_large.insert(name);
+  }
+  const Json shown = plan(0);
+  EXPECT_EQ(shown["counts"]["infeasible"], too_large.size());
+  std::map<std::string, std::string> reasons;
+  for (const Json& one : shown["experiments"]) {
+    const std::string name = one["name"];
+    EXPECT_EQ(one["status"], too_large.contains(name) ? "infeasible" : "planned") << name;
+    reasons[name] = one["reason"];
+  }
+
+  const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job_, ended, 0);
+  auto table = results_table(job_);
+  const auto metrics = all_metrics(job_);
+  for (const auto& [name, peak] : bytes) {
+    if (!too_large.contains(name)) {
+      EXPECT_EQ(table[name]["status"], "ok") << name;
+      continue;
+    }
+    EXPECT_EQ(table[name]["status"], "infeasible") << name;
+    EXPECT_EQ(table[name]["reason"], reasons[name]);
+    EXPECT_GE(std::count_if(reasons[name].begin(), reasons[name].end(),
+                            [](char c) { return c >= '0' && c <= '9'; }),
+              2)
+        << "the reason has no numbers: " << reasons[name];
+    EXPECT_FALSE(metrics.contains(name)) << "what is infeasible has no folder: " << name;
+  }
+  const auto planned = names_of(journal(job_), "planned");
+  EXPECT_EQ(std::set<std::string>(planned.begin(), planned.end()), too_large);
+}
+
+TEST_F(MemoryTest, LeavesOutWhatTheTargetCanNotHold) {
+  space_["dstune"].erase("target");
+  space_["train_micro_batch_size_per_gpu"] = {1};
+  job_.write("space.json", space_);
+  const Json free = plan(0);
+  std::int64_t most_ours = 0;
+  std::int64_t least_target = std::numeric_limits<std::int64_t>::max();
+  for (const Json& one : free["experiments"]) {
+    most_ours = std::max(most_ours, one["predicted"]["peak_memory_bytes"].get<std::int64_t>());
+    least_target =
+        std::min(least_target, one["predicted"]["target_memory_bytes"].get<std::int64_t>());
+  }
+  ASSERT_LT(most_ours, least_target);
+  limit_memory((most_ours + least_target) / 2);
+  const Json shown = plan(nothing_feasible);
+  EXPECT_EQ(shown["counts"]["infeasible"], 4);
+  for (const Json& one : shown["experiments"]) {
+    const std::string reason = one["reason"];
+    EXPECT_NE(reason.find("iB"), std::string::npos) << "no amounts in: " << reason;
+  }
+}
+
+TEST_F(MemoryTest, EndsWithFourWhereNothingFits) {
+  limit_memory("4KiB");
+  EXPECT_EQ(plan(nothing_feasible)["counts"]["infeasible"], 8);
+  const Ended ended = job_.run({.ranks = 2, .args = {"--format", "json", "space.json"}});
+  expect_exit(job_, ended, nothing_feasible);
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  EXPECT_TRUE(shown["best"].is_null());
+  EXPECT_EQ(shown["counts"]["infeasible"], 8);
+  EXPECT_EQ(shown["exit_code"], nothing_feasible);
+  EXPECT_FALSE(job_.exists(results + "ds_config_optimal.json"));
+  EXPECT_NE(job_.read(results + "summary.txt").find("infeasible"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dstune::e2e

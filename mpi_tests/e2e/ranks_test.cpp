@@ -1,0 +1,93 @@
+// Any number of ranks, sizes that do not divide it, groups of different sizes at the same time.
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+struct Case {
+  int ranks;
+  std::vector<int> sizes;
+  std::vector<int> micro_batches;
+  bool overlaps;  ///< do groups of two sizes fit at the start?
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.ranks << " ranks";
+}
+
+class RanksTest : public testing::TestWithParam<Case> {};
+
+TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
+  const Case& one = GetParam();
+  Job job;
+  job.write("space.json", synthetic_space(one.sizes, one.micro_batches, 0.03));
+  const Ended ended = job.run({.ranks = one.ranks, .args = {"space.json"}});
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  expect_exit(job, ended, 0);
+
+  const auto metrics = all_metrics(job);
+  EXPECT_EQ(metrics.size(), one.sizes.size() * one.micro_batches.size());
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << name << ' ' << measured["reason"];
+    const int size = job.read_json(results + name + "/exp.json")["num_gpus"];
+    const std::set<int> ranks = ranks_of(measured);
+    EXPECT_EQ(ranks.size(), size) << name;
+    EXPECT_GE(*ranks.begin(), 0);
+    EXPECT_LT(*ranks.rbegin(), one.ranks);
+  }
+  expect_no_rank_used_twice(metrics);
+  if (one.overlaps) {
+    EXPECT_TRUE(have_different_sizes_overlapped(metrics));
+  }
+  const Json optimal = job.read_json(results + "optimal.json");
+  EXPECT_EQ(optimal["num_gpus"], one.sizes.back());
+  EXPECT_EQ(job.read_json(results + "ds_config_optimal.json")["train_micro_batch_size_per_gpu"],
+            one.micro_batches.back());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest,
+                         testing::Values(Case{1, {1}, {1, 2}, false},
+                                         Case{2, {1, 2}, {1, 2}, false},
+                                         Case{3, {1, 2, 3}, {1}, true},
+                                         Case{4, {1, 3, 4}, {1}, true},
+                                         Case{8, {1, 3, 5, 8}, {1, 2, 3}, true},
+                                         Case{64, {8, 24, 32, 64}, {1, 2, 3}, true}),
+                         [](const auto& one) { return "np" + std::to_string(one.param.ranks); });
+
+TEST(ManyRanksTest, TrainATinyTransformer) {
+  Job job;
+  Json space = transformer_space({8, 32});
+  space["zero_optimization"]["stage"] = {0, 3};
+  // With DeepSpeed's buckets of half a gigabyte 64 ranks of the target would not fit a small host.
+  space["dstune"]["target"] = "self";
+  job.write("config.json", tiny_gpt2_config());
+  job.write("space.json", space);
+  const Ended ended = job.run({.ranks = 64, .args = {"space.json"}, .limit_s = 180});
+  expect_exit(job, ended, 0);
+  const auto metrics = all_metrics(job);
+  EXPECT_EQ(metrics.size(), 4);
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << name << ' ' << measured["reason"];
+    EXPECT_EQ(measured["peak_memory_bytes"]["total"], measured["predicted"]["peak_memory_bytes"])
+        << name;
+  }
+  expect_no_rank_used_twice(metrics);
+  EXPECT_TRUE(have_different_sizes_overlapped(metrics));
+}
+
+TEST(CoordinatorTest, LeavesRankZeroOutWhereItIsDedicated) {
+  Job job;
+  job.write("space.json", synthetic_space({1, 2}, {1, 2}, 0.01));
+  const Ended ended = job.run({.ranks = 3, .args = {"--coordinator", "dedicated", "space.json"}});
+  expect_exit(job, ended, 0);
+  const auto metrics = all_metrics(job);
+  EXPECT_EQ(metrics.size(), 4);
+  for (const auto& [name, measured] : metrics) EXPECT_FALSE(ranks_of(measured).contains(0)) << name;
+  expect_no_rank_used_twice(metrics);
+}
+
+}  // namespace
+}  // namespace dstune::e2e

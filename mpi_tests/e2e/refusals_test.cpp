@@ -1,0 +1,192 @@
+// What is refused: the exit code, one message that names the place, nothing written, nobody left
+// waiting.
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int usage = 2;
+constexpr int bad_input = 3;
+constexpr int not_writable = 7;
+/// Far less than any wait inside the program; most of it is mpirun's start on a busy machine.
+constexpr double fast_s = 30;
+
+/// "space.json:<line>" of the first line that holds `part`.
+std::string place_of(const std::string& text, const std::string& part) {
+  const std::size_t at = text.find(part);
+  EXPECT_NE(at, std::string::npos) << part;
+  return "space.json:" + std::to_string(1 + count_of(text.substr(0, at), "\n"));
+}
+
+/// Replaces the only occurrence.
+std::string changed(std::string text, const std::string& from, const std::string& to) {
+  EXPECT_EQ(count_of(text, from), 1) << from;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+class RefusalTest : public testing::Test {
+ protected:
+  /// Runs at 3 ranks; each part is in one message, once for the whole job.
+  void expect_refused(const Command& command, int exit_code,
+                      const std::vector<std::string>& parts) {
+    const auto before = job_.contents();
+    const Ended ended = job_.run(command);
+    EXPECT_EQ(ended.exit_code, exit_code) << ended;
+    for (const std::string& part : parts) {
+      EXPECT_EQ(count_of(ended.err, part), 1) << "\"" << part << "\" once in\n" << ended;
+    }
+    EXPECT_EQ(count_of(ended.err, "error"), count_of(ended.err, "error:"))
+        << "nothing but our own messages speaks of errors\n"
+        << ended;
+    EXPECT_EQ(ended.out.find("dstune"), std::string::npos) << ended;
+    EXPECT_LT(ended.wall_s, fast_s);
+    EXPECT_EQ(job_.contents(), before) << "bad input writes nothing";
+  }
+  void expect_bad_space(const std::string& text, const std::vector<std::string>& parts) {
+    job_.write_text("space.json", text);
+    expect_refused({.ranks = 3, .args = {"space.json"}}, bad_input, parts);
+  }
+  [[nodiscard]] static std::string good_text() { return synthetic_space({1, 2}, {1, 2}).dump(2); }
+
+  Job job_;
+};
+
+TEST_F(RefusalTest, NamesTheMissingFile) {
+  expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input, {"can not read absent.json"});
+}
+
+TEST_F(RefusalTest, NamesTheLineOfMalformedJson) {
+  const std::string text =
+      changed(good_text(), R"("tuner_type": "gridsearch")", R"("tuner_type": gridsearch")");
+  expect_bad_space(text, {place_of(text, "gridsearch\"")});
+}
+
+TEST_F(RefusalTest, NamesTheStageThatDoesNotExist) {
+  const std::string text = changed(good_text(), R"("stage": 0)", R"("stage": 4)");
+  expect_bad_space(text, {place_of(text, "\"stage\""), "/zero_optimization/stage"});
+}
+
+TEST_F(RefusalTest, NamesTheOneCandidateThatIsWrong) {
+  const std::string text = changed(good_text(), R"("stage": 0)", "\"stage\": [\n0,\n1,\n4]");
+  expect_bad_space(text, {place_of(text, "4]"), "/zero_optimization/stage/2"});
+}
+
+TEST_F(RefusalTest, NamesUnknownKeysOfOurSection) {
+  const std::string text = changed(good_text(), R"("trial_budget_s")", R"("trial_budgets")");
+  expect_bad_space(text, {place_of(text, "trial_budgets"), "/dstune/trial_budgets"});
+}
+
+TEST_F(RefusalTest, NamesUnknownKeysOfAutotuning) {
+  const std::string text = changed(good_text(), R"("tuner_type")", R"("tuner_typ")");
+  expect_bad_space(text, {place_of(text, "tuner_typ"), "/autotuning/tuner_typ"});
+}
+
+TEST_F(RefusalTest, NamesUnknownKeysOfZeroOptimization) {
+  const std::string text =
+      changed(good_text(), R"("stage": 0)", "\"stage\": 0,\n\"reduce_bucket\": 5");
+  expect_bad_space(text, {place_of(text, "reduce_bucket"), "/zero_optimization/reduce_bucket"});
+}
+
+TEST_F(RefusalTest, NamesDuplicateKeys) {
+  const std::string text = changed(good_text(), R"("stage": 0)",
+                                   "\"stage\": 0,\n\"reduce_scatter\": true,\n\"stage\": 1");
+  expect_bad_space(text, {place_of(text, R"("stage": 1)"), "/zero_optimization/stage"});
+}
+
+TEST_F(RefusalTest, NamesEveryProblemAtOnce) {
+  std::string text = changed(good_text(), R"("stage": 0)", R"("stage": 5)");
+  text = changed(text, R"("tuner_type")", R"("tuner_typ")");
+  text =
+      changed(text, R"("gradient_accumulation_steps": 1)", R"("gradient_accumulation_steps": -1)");
+  expect_bad_space(
+      text, {"/zero_optimization/stage", "/autotuning/tuner_typ", "/gradient_accumulation_steps"});
+}
+
+TEST_F(RefusalTest, NamesGroupsLargerThanTheJob) {
+  const std::string text = synthetic_space({1, 7}, {1, 2}).dump(2);
+  expect_bad_space(text, {place_of(text, "7"), "/dstune/resources/num_gpus/1", "mpirun -np 7"});
+}
+
+TEST_F(RefusalTest, NamesTheModelThatIsNotBuilt) {
+  Json config = tiny_gpt2_config();
+  config["model_type"] = "t5";
+  job_.write("config.json", config);
+  job_.write("space.json", transformer_space({1}));
+  expect_refused({.ranks = 3, .args = {"space.json"}}, bad_input,
+                 {"config.json:2", "/model_type", "t5"});
+}
+
+TEST_F(RefusalTest, NamesThePresetThatDoesNotExist) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 3, .args = {"--model", "gpt17", "space.json"}}, bad_input, {"gpt17"});
+}
+
+TEST_F(RefusalTest, NamesTheUnknownOption) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 3, .args = {"--frobnicate", "space.json"}}, usage, {"--frobnicate"});
+}
+
+TEST_F(RefusalTest, WantsASpace) {
+  expect_refused({.ranks = 3}, usage, {"no space.json"});
+}
+
+TEST_F(RefusalTest, NamesTheTunerThatIsNotBuilt) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  expect_refused({.ranks = 3, .args = {"--tuner", "race", "space.json"}}, usage, {"race"});
+}
+
+TEST_F(RefusalTest, NamesTheFolderThatCanNotBeWritten) {
+  job_.write("space.json", synthetic_space({1}, {1}));
+  job_.write_text("file", "not a folder\n");
+  expect_refused({.ranks = 3, .args = {"--results-dir", "file/results", "space.json"}},
+                 not_writable, {"file/results"});
+}
+
+TEST_F(RefusalTest, LeavesEarlierResultsAloneEvenWhereTheyAreToBeOverwritten) {
+  job_.write("space.json", synthetic_space({1, 2}, {1}, 0.001));
+  expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
+  Json space = synthetic_space({1, 2}, {1});
+  space["zero_optimization"]["stage"] = 4;
+  job_.write("space.json", space);
+  expect_refused({.ranks = 3, .args = {"--overwrite", "space.json"}}, bad_input,
+                 {"/zero_optimization/stage"});
+}
+
+TEST_F(RefusalTest, LetsEveryRankLeaveWithTheSameCode) {
+  job_.write_text("leave.sh", "\"$@\"\necho $? > code.$OMPI_COMM_WORLD_RANK\n");
+  job_.write("space.json", synthetic_space({9}, {1}));
+  const Ended ended = job_.run({.ranks = 4,
+                                .args = {"space.json"},
+                                .environment = {{"OMPI_MCA_orte_abort_on_non_zero_status", "0"}},
+                                .launcher = {"sh", "leave.sh"}});
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(job_.read("code." + std::to_string(rank)), "3\n") << ended;
+  }
+}
+
+TEST(InformationTest, NeedsNoMpirun) {
+  Job job;
+  const Ended help = job.run({.ranks = 0, .args = {"--help"}});
+  EXPECT_EQ(help.exit_code, 0) << help;
+  for (const char* option : {"--dry-run", "--results-dir", "--time-limit", "space.json"}) {
+    EXPECT_NE(help.out.find(option), std::string::npos) << option;
+  }
+  const Ended version = job.run({.ranks = 0, .args = {"--version"}});
+  EXPECT_EQ(version.exit_code, 0) << version;
+  for (const char* part : {"dstune-mpi", "MPI", "CUDA", "NCCL", "oneDNN"}) {
+    EXPECT_NE(version.out.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(InformationTest, IsSaidOnceUnderMpirun) {
+  Job job;
+  const Ended version = job.run({.ranks = 3, .args = {"--version"}});
+  EXPECT_EQ(version.exit_code, 0) << version;
+  EXPECT_EQ(count_of(version.out, "dstune-mpi"), 1) << version;
+}
+
+}  // namespace
+}  // namespace dstune::e2e

@@ -1,0 +1,76 @@
+// A recorded space: times, memory and failures come from the table.
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int bad_input = 3;
+constexpr int nothing_feasible = 4;
+
+class ReplayTest : public testing::Test {
+ protected:
+  ReplayTest() {
+    Json space = synthetic_space({1}, {1, 2, 3, 4});
+    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+    job_.write("space.json", space);
+  }
+  Ended run() { return job_.run({.ranks = 2, .args = {"space.json"}}); }
+  Job job_;
+};
+
+TEST_F(ReplayTest, ReportsWhatWasRecorded) {
+  job_.write("table.json", Json{{short_name(0, 1),
+                                 {{"step_times_s", {9, 8, 7, 0.25, 0.25, 0.25, 0.25, 0.25}},
+                                  {"peak_memory_bytes", 12345}}},
+                                {short_name(0, 2), {{"step_time_s", 1.0}}},
+                                {short_name(0, 3), {{"status", "out_of_memory"}}}});
+  const Ended ended = run();
+  expect_exit(job_, ended, 0);
+  EXPECT_LT(ended.wall_s, 30) << "no time is waited where time_scale is 0";
+  auto metrics = all_metrics(job_);
+  const Json& series = metrics[short_name(0, 1)];
+  EXPECT_EQ(series["status"], "ok");
+  EXPECT_EQ(series["warmup_steps"], 3);
+  EXPECT_EQ(series["step_times_s"][0], 9);
+  EXPECT_EQ(series["step_times_s"][1], 8);
+  EXPECT_EQ(series["step_times_s"][2], 7);
+  EXPECT_EQ(series["step_times_s"][3], 0.25);
+  EXPECT_NEAR(series["throughput"].get<double>(), 4, 1e-9);
+  EXPECT_EQ(series["peak_memory_bytes"]["total"], 12345);
+  EXPECT_NEAR(metrics[short_name(0, 2)]["throughput"].get<double>(), 2, 1e-9);
+  EXPECT_EQ(metrics[short_name(0, 3)]["status"], "out_of_memory");
+  EXPECT_EQ(metrics[short_name(0, 4)]["status"], "failed") << "a name that is not in the table";
+  const std::string reason = metrics[short_name(0, 4)]["reason"];
+  EXPECT_NE(reason.find("table.json"), std::string::npos) << reason;
+  EXPECT_NE(reason.find(short_name(0, 4)), std::string::npos) << reason;
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, 1));
+}
+
+TEST_F(ReplayTest, EndsWithFourWhereNothingWasRecorded) {
+  job_.write("table.json", Json{{"something_else", {{"step_time_s", 1.0}}}});
+  const Ended ended = run();
+  expect_exit(job_, ended, nothing_feasible);
+  for (const auto& [name, metrics] : all_metrics(job_)) EXPECT_EQ(metrics["status"], "failed");
+  EXPECT_NE(ended.out.find("4 failed"), std::string::npos) << ended;
+}
+
+TEST_F(ReplayTest, RefusesATableWithAWrongRow) {
+  job_.write("table.json", Json{{short_name(0, 1), {{"step_time_s", -1.0}}}});
+  const Ended ended = run();
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_EQ(count_of(ended.err, "table.json:3"), 1) << ended;
+  EXPECT_EQ(count_of(ended.err, "/" + short_name(0, 1) + "/step_time_s"), 1) << ended;
+  EXPECT_FALSE(job_.exists(results));
+}
+
+TEST_F(ReplayTest, NamesTheTableThatIsMissing) {
+  const Ended ended = run();
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_EQ(count_of(ended.err, "can not read table.json"), 1) << ended;
+}
+
+}  // namespace
+}  // namespace dstune::e2e

@@ -1,0 +1,237 @@
+// The main job: a tiny transformer, every stage, groups of 1, 2 and 4 on four ranks.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr double loss_tolerance = 1e-5;  ///< of fp32, across stages and rank counts
+constexpr std::size_t compared_steps = 10;
+
+class SearchTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    job_ = std::make_unique<Job>();
+    Json space = transformer_space({1, 2, 4});
+    space["dstune"]["training_command"] = "train.py --data /data --deepspeed_config $CONFIG";
+    space["train_micro_batch_size_per_gpu"] = {1, 2};
+    // Several buckets in a model of 27,000 parameters.
+    space["zero_optimization"]["reduce_bucket_size"] = 5000;
+    space["zero_optimization"]["allgather_bucket_size"] = 5000;
+    job_->write("config.json", tiny_gpt2_config());
+    job_->write("space.json", space);
+    ended_ =
+        std::make_unique<Ended>(job_->run({.ranks = 4, .args = {"space.json"}, .limit_s = 120}));
+  }
+  static void TearDownTestSuite() {
+    job_.reset();
+    ended_.reset();
+  }
+  void SetUp() override {
+    ASSERT_EQ(ended_->exit_code, 0) << *ended_;
+    metrics_ = all_metrics(*job_);
+    ASSERT_EQ(metrics_.size(), 24);
+  }
+
+  static std::unique_ptr<Job> job_;
+  static std::unique_ptr<Ended> ended_;
+  std::map<std::string, Json> metrics_;
+};
+std::unique_ptr<Job> SearchTest::job_;
+std::unique_ptr<Ended> SearchTest::ended_;
+
+TEST_F(SearchTest, EndsWithTheTableAndTheWinner) {
+  expect_exit(*job_, *ended_, 0);
+  const std::string winner = job_->read_json(results + "optimal.json")["name"];
+  EXPECT_NE(ended_->out.find(winner), std::string::npos);
+  EXPECT_EQ(ended_->out, job_->read(results + "summary.txt"));
+  for (const char* part : {"tuning_space", "num_experiments", "best_metric_val", "best_exp_name",
+                           "Total number of experiments: 24"}) {
+    EXPECT_NE(ended_->out.find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(ended_->out.find('\x1b'), std::string::npos) << "no terminal, no colour";
+  EXPECT_NE(ended_->err.find(winner), std::string::npos) << "progress goes to stderr";
+}
+
+TEST_F(SearchTest, RunsEveryMemberUnderItsName) {
+  for (const int size : {1, 2, 4}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const int micro_batch : {1, 2}) {
+        const std::string name = short_name(stage, micro_batch) + "_ng" + std::to_string(size);
+        ASSERT_TRUE(metrics_.contains(name)) << name;
+        EXPECT_EQ(metrics_[name]["status"], "ok") << metrics_[name]["reason"];
+        EXPECT_EQ(ranks_of(metrics_[name]).size(), size);
+        const Json config = job_->read_json(results + name + "/ds_config.json");
+        EXPECT_EQ(config["zero_optimization"]["stage"], stage);
+        EXPECT_EQ(config["train_micro_batch_size_per_gpu"], micro_batch);
+        EXPECT_EQ(config["train_batch_size"], micro_batch * size);
+        const Json description = job_->read_json(results + name + "/exp.json");
+        EXPECT_EQ(description["name"], name);
+        EXPECT_EQ(description["num_gpus"], size);
+        EXPECT_EQ(description["ds_config"], config);
+        EXPECT_EQ(job_->read_json("autotuning_exps/" + name + ".json")["ds_config"], config);
+      }
+    }
+  }
+}
+
+TEST_F(SearchTest, WritesAPureDeepSpeedConfig) {
+  const Json config = job_->read_json(results + "ds_config_optimal.json");
+  const Json optimal = job_->read_json(results + "optimal.json");
+  EXPECT_FALSE(config.contains("autotuning"));
+  EXPECT_FALSE(config.contains("dstune"));
+  EXPECT_EQ(config["gradient_accumulation_steps"], 1);
+  EXPECT_EQ(config["train_batch_size"].get<int>(),
+            config["train_micro_batch_size_per_gpu"].get<int>() * optimal["num_gpus"].get<int>());
+  EXPECT_EQ(config["optimizer"]["params"]["lr"], 0.005);
+  EXPECT_EQ(config["zero_optimization"]["reduce_bucket_size"], 5000);
+  for (const char* key : {"name", "metric", "value", "ci_low", "ci_high", "num_gpus", "recompute",
+                          "label", "command"}) {
+    EXPECT_TRUE(optimal.contains(key)) << key;
+  }
+  EXPECT_EQ(optimal["metric"], "throughput");
+  EXPECT_EQ(optimal["label"], "proxy");
+  const std::string command = job_->read(results + "cmd_optimal.txt");
+  EXPECT_NE(command.find("train.py"), std::string::npos) << command;
+  EXPECT_NE(command.find("ds_config_optimal.json"), std::string::npos) << command;
+  EXPECT_EQ(command.find("$CONFIG"), std::string::npos) << command;
+}
+
+TEST_F(SearchTest, NamesTheBest) {
+  const Json optimal = job_->read_json(results + "optimal.json");
+  for (const auto& [name, metrics] : metrics_) {
+    EXPECT_LE(metrics["throughput"].get<double>(), optimal["value"].get<double>()) << name;
+  }
+  EXPECT_EQ(metrics_[optimal["name"]]["throughput"], optimal["value"]);
+}
+
+TEST_F(SearchTest, WritesDeepSpeedsMetricsAndItsOwn) {
+  for (const auto& [name, metrics] : metrics_) {
+    for (const char* key : {"fwd", "bwd", "step", "latency", "FLOPS_per_gpu", "throughput"}) {
+      ASSERT_TRUE(metrics[key].is_number()) << name << ' ' << key;
+      EXPECT_GT(metrics[key].get<double>(), 0) << name << ' ' << key;
+    }
+    EXPECT_EQ(metrics["rank"], 0);
+    EXPECT_EQ(metrics["attempt"], 1);
+    const auto step_times_s = metrics["step_times_s"].get<std::vector<double>>();
+    const std::size_t warmup_steps = metrics["warmup_steps"];
+    EXPECT_GE(warmup_steps, 3);
+    ASSERT_GE(step_times_s.size(), warmup_steps + 5);
+    double timed_s = 0;
+    for (std::size_t i = warmup_steps; i < step_times_s.size(); ++i) timed_s += step_times_s[i];
+    timed_s /= static_cast<double>(step_times_s.size() - warmup_steps);
+    // DeepSpeed's latency is in µs; its throughput counts the group's samples.
+    EXPECT_NEAR(metrics["latency"].get<double>() * 1e-6 / timed_s, 1, 1e-9) << name;
+    const Json config = job_->read_json(results + name + "/ds_config.json");
+    EXPECT_NEAR(
+        metrics["throughput"].get<double>() * timed_s / config["train_batch_size"].get<double>(), 1,
+        1e-9)
+        << name;
+    EXPECT_LE(metrics["ci_low"].get<double>(), metrics["throughput"].get<double>());
+    EXPECT_GE(metrics["ci_high"].get<double>(), metrics["throughput"].get<double>());
+    EXPECT_EQ(metrics["group"]["hosts"].size(), ranks_of(metrics).size());
+    EXPECT_TRUE(metrics["overhead_s"].is_object());
+    EXPECT_FALSE(metrics["overhead_s"].empty());
+    EXPECT_GT(metrics["peak_memory_bytes"]["process"].get<std::int64_t>(), 0);
+  }
+}
+
+TEST_F(SearchTest, UsesExactlyTheMemoryThatWasPlanned) {
+  for (const auto& [name, metrics] : metrics_) {
+    EXPECT_EQ(metrics["peak_memory_bytes"]["total"], metrics["predicted"]["peak_memory_bytes"])
+        << name << ' ' << metrics["peak_memory_bytes"];
+    EXPECT_GT(metrics["predicted"]["target_memory_bytes"].get<std::int64_t>(),
+              metrics["predicted"]["peak_memory_bytes"].get<std::int64_t>())
+        << "a framework needs more than the step alone: " << name;
+  }
+}
+
+TEST_F(SearchTest, TrainsTheSameWhateverTheStageAndTheGroup) {
+  std::map<int, std::pair<std::string, std::vector<double>>> first_of_batch;
+  for (const auto& [name, metrics] : metrics_) {
+    auto losses = metrics["losses"].get<std::vector<double>>();
+    ASSERT_GE(losses.size(), 5) << name;
+    ASSERT_EQ(losses.size(), metrics["step_times_s"].size());
+    losses.resize(std::min(losses.size(), compared_steps));
+    EXPECT_NEAR(losses.front(), std::log(64), 0.1) << "near a uniform guess: " << name;
+    EXPECT_LT((losses.back() + losses[losses.size() - 2]) / 2, losses.front()) << name;
+
+    const int batch = job_->read_json(results + name + "/ds_config.json")["train_batch_size"];
+    const auto& [other_name, others] =
+        first_of_batch.try_emplace(batch, name, losses).first->second;
+    for (std::size_t step = 0; step < std::min(losses.size(), others.size()); ++step) {
+      EXPECT_NEAR(losses[step] / others[step], 1, loss_tolerance)
+          << name << " and " << other_name << ", step " << step;
+    }
+  }
+  EXPECT_EQ(first_of_batch.size(), 4);  // 1, 2, 4 and 8 samples
+}
+
+TEST_F(SearchTest, UsesNoRankTwiceAtOnceAndAllOfThem) {
+  expect_no_rank_used_twice(metrics_);
+  std::set<int> used;
+  for (const auto& [name, metrics] : metrics_) used.merge(ranks_of(metrics));
+  EXPECT_EQ(used, (std::set<int>{0, 1, 2, 3}));
+}
+
+TEST_F(SearchTest, WritesTheTableTheJournalAndTheEnvironment) {
+  const auto table = results_table(*job_);
+  EXPECT_EQ(table.size(), 24);
+  for (const auto& [name, metrics] : metrics_) {
+    ASSERT_TRUE(table.contains(name)) << name;
+    EXPECT_EQ(table.at(name).at("status"), "ok");
+    EXPECT_DOUBLE_EQ(std::stod(table.at(name).at("throughput")),
+                     metrics["throughput"].get<double>());
+  }
+  const auto events = journal(*job_);
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.front()["kind"], "job_started");
+  EXPECT_EQ(events.back()["kind"], "job_finished");
+  EXPECT_EQ(names_of(events, "started").size(), 24);
+  EXPECT_EQ(names_of(events, "finished").size(), 24);
+  EXPECT_TRUE(job_->read_json(results + "environment.json").is_object());
+  for (const auto& [name, text] : job_->contents()) {
+    EXPECT_EQ(name.find(".tmp"), std::string::npos) << "a temporary file was left: " << name;
+  }
+}
+
+TEST(FormatTest, PrintsExactlyOneObject) {
+  Job job;
+  job.write("space.json", synthetic_space({1, 2}, {1, 2, 3}, 0.001));
+  const Ended ended = job.run({.ranks = 2, .args = {"--format", "json", "space.json"}});
+  expect_exit(job, ended, 0);
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  EXPECT_EQ(shown["best"]["name"], short_name(0, 3) + "_ng2");
+  EXPECT_EQ(shown["best"]["num_gpus"], 2);
+  EXPECT_EQ(shown["best"]["metric"], "throughput");
+  EXPECT_NEAR(shown["best"]["value"].get<double>(), 6000, 1e-6);
+  for (const char* key : {"ci_low", "ci_high", "label"}) EXPECT_TRUE(shown["best"].contains(key));
+  EXPECT_EQ(shown["counts"]["ok"], 6);
+  EXPECT_EQ(shown["exit_code"], 0);
+}
+
+TEST(SyntheticTest, HasAWinnerWhereStepsTakeNoTime) {
+  Job job;
+  job.write("space.json", synthetic_space({1, 2}, {1, 2}, 0.0));
+  const Ended ended = job.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job, ended, 0);
+  EXPECT_TRUE(job.exists(results + "ds_config_optimal.json"));
+}
+
+TEST(FormatTest, IsQuietWhereAsked) {
+  Job job;
+  job.write("space.json", synthetic_space({1}, {1, 2}, 0.001));
+  const Ended ended = job.run({.ranks = 2, .args = {"--quiet", "space.json"}});
+  expect_exit(job, ended, 0);
+  EXPECT_EQ(ended.err, "");
+}
+
+}  // namespace
+}  // namespace dstune::e2e
