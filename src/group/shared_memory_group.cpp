@@ -85,6 +85,7 @@ void SharedMemoryGroup::for_chunks(std::int64_t count, std::int64_t chunk_count,
 void SharedMemoryGroup::reduce_directly(std::byte* data, const Chunk& chunk, DType type,
                                         Write write) {
   std::vector<const void*> parts;
+  parts.reserve(static_cast<std::size_t>(size()));
   for (int rank = 0; rank < size(); ++rank) {
     parts.push_back(rank == group_rank() ? data : slot(rank, chunk.slot));
   }
@@ -95,6 +96,7 @@ void SharedMemoryGroup::reduce_own_slice(const Chunk& chunk, std::int64_t slice_
   const std::int64_t first = std::min(group_rank() * slice_count, chunk.count);
   const std::int64_t count = std::min(slice_count, chunk.count - first);
   std::vector<const void*> parts;
+  parts.reserve(static_cast<std::size_t>(size()));
   for (int rank = 0; rank < size(); ++rank) {
     parts.push_back(slot(rank, chunk.slot) + as_bytes(first, type));
   }
@@ -172,6 +174,7 @@ void SharedMemoryGroup::reduce_scatter_average(void* out, const void* in,
   const auto finish = [&](const Chunk& chunk) {
     membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
     std::vector<const void*> parts;
+    parts.reserve(static_cast<std::size_t>(size()));
     for (int rank = 0; rank < size(); ++rank) {
       parts.push_back(rank == group_rank()
                           ? own_input(chunk, rank)

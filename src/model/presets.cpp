@@ -74,6 +74,7 @@ ModelSpec from_row(const LlamaRow& row) {
 
 std::vector<std::string_view> preset_names() {
   std::vector<std::string_view> names;
+  names.reserve(gpt2_rows.size() + llama_rows.size());
   for (const Gpt2Row& row : gpt2_rows) names.push_back(row.name);
   for (const LlamaRow& row : llama_rows) names.push_back(row.name);
   return names;

@@ -68,10 +68,11 @@ class TrainingCommand {
   /// Gives `flag` its value: "flag value" and "flag=value" are changed. False where it is not
   /// there.
   bool replace_value(const std::string& flag, const std::string& value) {
+    const std::string assignment = flag + "=";
     for (std::size_t i = begin_; i < end_; ++i) {
       if (pieces_[i].kind != Kind::word) continue;
-      if (pieces_[i].value.starts_with(flag + "=")) {
-        pieces_[i] = quoted_word(flag + "=" + value);
+      if (pieces_[i].value.starts_with(assignment)) {
+        pieces_[i] = quoted_word(assignment + value);
         return true;
       }
       const std::optional<std::size_t> next = next_word(i);

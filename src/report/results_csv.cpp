@@ -196,6 +196,7 @@ std::vector<Field> all_fields() {
 std::string results_csv(const Report& report) {
   const std::vector<Field> fields = all_fields();
   std::vector<std::string> cells;
+  cells.reserve(fields.size());
   for (const Field& field : fields) cells.emplace_back(field.name);
   std::string out = fmt::format("{}\r\n", fmt::join(cells, ","));
   for (const Row& row : report.rows) {

@@ -33,8 +33,8 @@ std::vector<std::string> padded(const Column& column) {
   for (const std::string& cell : cells) width = std::max(width, cell.size());
   cells.insert(cells.begin(), column.header);
   for (std::string& cell : cells) {
-    const std::string blank(width - cell.size(), ' ');
-    cell = column.type == ColumnType::number ? blank + cell : cell + blank;
+    const std::size_t at = column.type == ColumnType::number ? 0 : cell.size();
+    cell.insert(at, width - cell.size(), ' ');
   }
   return cells;
 }
@@ -48,6 +48,7 @@ std::string rule(ColumnType type, std::size_t width) {
 
 std::string pipe_table(const std::vector<Column>& columns) {
   std::vector<std::vector<std::string>> cells;
+  cells.reserve(columns.size());
   for (const Column& column : columns) cells.push_back(padded(column));
   std::string out;
   const std::size_t num_lines = cells.empty() ? 0 : cells.front().size();

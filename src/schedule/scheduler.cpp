@@ -86,7 +86,7 @@ const std::vector<int>& Scheduler::held_for(const Waiting& head) {
   return held_->world_ranks;
 }
 
-Scheduler::Dispatch Scheduler::dispatch(std::deque<Waiting>::iterator waiting,
+Scheduler::Dispatch Scheduler::dispatch(const std::deque<Waiting>::iterator& waiting,
                                         Reservation reservation) {
   Dispatch dispatch{waiting->experiment, std::move(reservation)};
   if (held_ && held_->experiment == waiting->experiment) held_.reset();

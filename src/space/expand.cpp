@@ -89,7 +89,7 @@ class Expander {
   }
 
   void find_top_level(const std::string& key, const json::Node& node) {
-    const auto pointer = node.pointer();
+    const auto& pointer = node.pointer();
     if (key == "train_batch_size" || key == "train_micro_batch_size_per_gpu" ||
         key == "gradient_accumulation_steps") {
       add_batch(key, node);

@@ -16,6 +16,7 @@ struct GroupShape {
   int num_gpus = 1;
   int num_nodes = 1;
   [[nodiscard]] int size() const { return num_gpus * num_nodes; }
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the generated 0 for a pointer.
   auto operator<=>(const GroupShape&) const = default;
 };
 

@@ -46,7 +46,7 @@ class Scheduler {
     std::vector<int> world_ranks;
   };
   const std::vector<int>& held_for(const Waiting& head);
-  Dispatch dispatch(std::deque<Waiting>::iterator waiting, Reservation reservation);
+  Dispatch dispatch(const std::deque<Waiting>::iterator& waiting, Reservation reservation);
 
   SlotPool* pool_;
   std::deque<Waiting> queue_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -83,7 +84,7 @@ TEST_P(CollectivesTest, ReduceScatterGivesEachItsPart) {
       EXPECT_TRUE(out.bytes == expected.bytes) << count;
       EXPECT_TRUE(in.bytes == filled(group->group_rank(), count * size, size, type).bytes);
       group->reduce_scatter_average(in.at(first), in.bytes.data(), count, type);
-      EXPECT_EQ(0, std::memcmp(in.at(first), expected.bytes.data(), expected.bytes.size()));
+      EXPECT_TRUE(std::equal(expected.bytes.begin(), expected.bytes.end(), in.at(first)));
     }
   }
 }
