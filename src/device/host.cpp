@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <optional>
@@ -56,6 +57,11 @@ std::int64_t process_resident_bytes() {
 }
 std::int64_t process_peak_resident_bytes() {
   return kibibytes("/proc/self/status", "VmHWM");
+}
+
+double processor_clock_mhz() {
+  const std::optional<std::string> text = find_line("/proc/cpuinfo", "cpu MHz");
+  return text ? std::strtod(text->c_str(), nullptr) : 0;
 }
 
 std::string processor_name() {

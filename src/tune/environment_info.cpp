@@ -6,6 +6,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/device/device.hpp"
 
 extern char** environ;
 
@@ -69,6 +70,7 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
           {"compiler", __VERSION__},
           {"hosts", topology.hosts},
           {"ranks", ranks},
+          {"clocks", {{"processor_mhz", processor_clock_mhz()}}},
           {"variables", allowed_variables()},
           {"machine_fingerprint", machine_fingerprint(topology, devices)}};
 }

@@ -34,6 +34,8 @@ std::int64_t host_memory_bytes();
 /// Resident bytes of this process, now and at most so far.
 std::int64_t process_resident_bytes();
 std::int64_t process_peak_resident_bytes();
+/// The processor's clock now, as the system tells it; 0 where it does not.
+double processor_clock_mhz();
 /// The processor's name as the system tells it.
 std::string processor_name();
 
