@@ -64,6 +64,7 @@ ExitCode Controller::run() {
     }
   }
   finish();
+  writer_.drain();
   if (stopping_since_) return ExitCode::stopped_early;
   if (short_of_ranks_) {
     reason_ = "too many ranks were lost for some group sizes";
@@ -84,11 +85,14 @@ bool Controller::publish() {
   const bool said = !outbox_.empty();
   outbox_.clear();
   for (const std::size_t index : dispatched_) {
-    results_.write_experiment(space_.members[index].planned.experiment);
+    const Experiment& experiment = space_.members[index].planned.experiment;
+    writer_.add([this, &experiment] { results_.write_experiment(experiment); });
   }
   dispatched_.clear();
-  for (const std::size_t index : ended_)
-    results_.write_metrics(*report_.rows[index].record, options_.metric);
+  for (const std::size_t index : ended_) {
+    const Record& record = *report_.rows[index].record;  // never touched again
+    writer_.add([this, &record] { results_.write_metrics(record, options_.metric); });
+  }
   ended_.clear();
   if (best_ != written_best_ && (!said || Clock::now() - best_written_at_ > best_interval)) {
     write_best();

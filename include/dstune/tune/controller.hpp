@@ -20,6 +20,7 @@
 #include "dstune/schedule/scheduler.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
+#include "dstune/tune/background_writer.hpp"
 #include "dstune/tune/progress.hpp"
 #include "dstune/tune/protocol.hpp"
 
@@ -124,6 +125,7 @@ class Controller {
   std::string reason_;
   bool short_of_ranks_ = false;
   bool abandoned_communicator_ = false;
+  BackgroundWriter writer_;  ///< last: what it writes is above
 };
 
 }  // namespace dstune
