@@ -24,7 +24,6 @@ Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
       keys_(std::move(keys)),
       history_(history),
       tuner_(tuner),
-      slots_(slots),
       scheduler_(slots),
       mailbox_(mailbox),
       journal_(journal),
@@ -229,10 +228,10 @@ void Controller::dispatch() {
       attempt.try_number += died->second;
     }
     attempt.reservation = std::move(next->reservation);
-    attempt.begun = attempt.last_sign = Clock::now();
+    attempt.last_sign = Clock::now();
     const double patience_s = options_.patience_s(experiment);
     attempt.give_up_at = options_.trial_timeout_s
-                             ? attempt.begun + to_duration(*options_.trial_timeout_s)
+                             ? attempt.last_sign + to_duration(*options_.trial_timeout_s)
                              : Clock::time_point::max();
 
     journal_.add(event::started(keys_[index], experiment.name, attempt.try_number,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <thread>
 
 #include <sys/prctl.h>
 

@@ -70,7 +70,7 @@ class Controller {
     enum class State { building, running, stopping, aborting } state = State::building;
     std::set<int> ready;
     std::set<int> left;  ///< members that said GONE (or OUTCOME)
-    Clock::time_point last_sign, give_up_at, begun;
+    Clock::time_point last_sign, give_up_at;
     double slowest_step_s = 0;
     std::chrono::system_clock::time_point started_at;
     Status status = Status::failed;  ///< of the failure, while aborting
@@ -99,7 +99,6 @@ class Controller {
   std::vector<std::string> keys_;
   const History& history_;
   Tuner& tuner_;
-  SlotPool& slots_;
   Scheduler scheduler_;
   Mailbox& mailbox_;
   Journal& journal_;
