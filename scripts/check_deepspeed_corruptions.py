@@ -28,7 +28,7 @@ VALUES = {
     "any": [],
 }
 # For keys of sections that DeepSpeed reads without looking, and for second names.
-SHORT = [None, True, 1, -1, "x", "auto", [1], {}]
+SHORT = [None, 1, "x", "auto", {}]
 # At other stages and precisions than a key's own: values that its type takes.
 VALID = {"boolean": [True, False], "integer": [0, 4], "number": [0, 0.5], "text": [], "list": [],
          "object": [{}], "any": []}
@@ -114,7 +114,7 @@ COMBINATIONS = [
     {"/scheduler": {"type": "WarmupLR"}}, {"/scheduler": {}}, {"/scheduler": {"params": {}}},
     *({"/scheduler": {"type": kind, "params": {}}} for kind in SCHEDULERS),
     {"/scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1}}},
-    {"/zero_optimization/zenflow": {"topk_ratio": 1.0}},
+    {"/zero_optimization/zenflow": {"topk_ratio": 1.0}}, {"/zero_optimization/zenflow": {"topk": 1}},
     {"/zero_optimization/leaf_module": {"names": "block"}},
 ]
 # What DeepSpeed says for want of a GPU or of an optional package says nothing of the config.
@@ -158,6 +158,8 @@ def cases(keys):
 
 def every_case(keys):
     for pointer, key in keys.items():
+        if pointer.startswith("/zero_optimization/zenflow/"):
+            continue  # starts processes; COMBINATIONS have it as a whole
         home, others = home_bases(pointer, key)
         words = WORDS.get(pointer, key.get("choices", []))
         brief = "alias_of" in key or "strict" not in key and pointer.count("/") > 1 and "of" not in key
@@ -168,7 +170,7 @@ def every_case(keys):
                 yield base, {pointer: value}
         if key["type"] == "object":
             yield home, {f"{pointer}/unknown_key": 1}
-        else:
+        elif "strict" in key and "alias_of" not in key:
             yield home, {f"{pointer}s": key["default"]}
     for values in COMBINATIONS:
         yield "z2-bf16", values

@@ -7,6 +7,7 @@ compiled optimizers are replaced by functions that check the types of their argu
 import contextlib
 import copy
 import dataclasses
+import gc
 import json
 import logging
 import os
@@ -57,6 +58,9 @@ class Engine:
             accelerator = deepspeed.accelerator.get_accelerator()
             accelerator.is_fp16_supported = lambda: True
             accelerator.is_bf16_supported = lambda: True
+            torch.set_num_threads(1)
+            # Stage 3 collects garbage each time: what is loaded by now need not be looked at again.
+            gc.freeze()
         self.version = deepspeed.__version__
         self.world_size = world_size
         self._deepspeed = deepspeed

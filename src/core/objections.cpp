@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "arguments.hpp"
 #include "config_rules.hpp"
 
 namespace dstune {
@@ -83,8 +84,10 @@ std::vector<Objection> objections_to(const Settings& settings) {
   for (const ConfigRule& rule : config_rules())
     if (rule.is_broken(settings))
       objections.push_back({std::string(rule.pointer), std::string(rule.message)});
+  add_argument_objections(settings, objections);
   for (const Alias& alias : aliases())
-    if (settings.is_given(alias.row) && settings.is_given(alias.other))
+    if (settings.is_set(knobs()[alias.row].pointer) &&
+        settings.is_set(knobs()[alias.other].pointer))
       objections.push_back(
           {std::string(knobs()[alias.other].pointer),
            fmt::format(
