@@ -119,7 +119,12 @@ COMBINATIONS = [
 ]
 # What DeepSpeed says for want of a GPU or of an optional package says nothing of the config.
 NOT_THE_CONFIG = ("not been implemented on CPU", "No module named", "GDS currently only supported",
-                  "Unable to import", "is not installed", "not supported on CPU", "Install ")
+                  "Unable to import", "is not installed", "not supported on CPU", "Install ",
+                  "only supports NVIDIA CUDA", "'UniversalParallelInfo' object")
+
+
+def is_for_want_of_a_gpu(refusal):
+    return refusal.where != "config" and any(word in refusal.message for word in NOT_THE_CONFIG)
 
 
 def bases():
@@ -212,7 +217,7 @@ def record(engine, path):
     with working_in_a_scratch_folder():
         for base, values in cases(keys):
             refusal, decided = within_seconds(30, engine.refusal, with_values(all_bases[base], values))
-            if not decided or refusal and any(word in refusal.message for word in NOT_THE_CONFIG):
+            if not decided or refusal and is_for_want_of_a_gpu(refusal):
                 undecided += 1
                 continue
             line = {"base": base, "set": values, "refused": refusal.where if refusal else None}

@@ -44,7 +44,7 @@ TYPES = {
     "/optimizer/legacy_fusion": "boolean", "/optimizer/params/max_grad_norm": "number",
     "/torch_autocast/lower_precision_safe_modules": "list", "/optimizer/params": "object",
     "/data_efficiency/data_sampling/dynamic_batching/max_batch_size": "integer",
-    "/expert_parallel": "object", "/compression_training/shared_parameters": "object",
+    "/expert_parallel": "object", "/pipeline": "object", "/datastates_ckpt": "object", "/compression_training/shared_parameters": "object",
     "/compression_training/weight_quantization/shared_parameters/fp16_mixed_quantize": "object",
     **{f"/compression_training/{kind}/different_groups": "object"
        for kind in ("weight_quantization", "activation_quantization", "sparse_pruning",
@@ -222,17 +222,19 @@ def parameters(function):
     found = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if name in ("params", "optimizer", "last_batch_iteration"):
-            continue
+            continue  # not for a config to give
         required = parameter.default is inspect.Parameter.empty
         default = None if required else plain(parameter.default)
         hint = {bool: "boolean", int: "integer", float: "number", str: "text"}
         kind = json_type(default) if default is not None else hint.get(parameter.annotation, "number")
         if name in ("foreach", "fused"):
             kind = "boolean"
+        elif name.endswith(("_size", "_count", "_steps")):
+            kind = "integer"
         found[name] = {"type": kind, "default": default, **({"required": True} if required else {})}
     return found
 
 
 def write(engine, path):
-    document = {"deepspeed": engine.version, "keys": schema(engine)}
-    path.write_text(json.dumps(document, indent=1) + "\n")
+    lines = [f" {json.dumps(pointer)}: {json.dumps(key)}" for pointer, key in schema(engine).items()]
+    path.write_text(f'{{"deepspeed": "{engine.version}", "keys": {{\n' + ",\n".join(lines) + "\n}}\n")

@@ -48,7 +48,8 @@ constexpr std::array table = {
     flag("/zero_optimization/load_from_fp32_weights", "true", inert, "checkpoints"),
     flag("/zero_optimization/elastic_checkpoint", "false", inert, "checkpoints, legacy"),
     instead("remove it: DeepSpeed removed this path",
-            flag("/zero_optimization/legacy_stage1", "false", refused, "removed by DeepSpeed")),
+            at(stages_1_2_3,
+               flag("/zero_optimization/legacy_stage1", "false", refused, "removed by DeepSpeed"))),
 
     at(stage_3, integer("/zero_optimization/sub_group_size", "1000000000", 0, not_built,
                         "elements updated together")),
@@ -115,15 +116,16 @@ constexpr std::array table = {
                                                 "ZenFlow: asynchronous offloaded updates")))),
     at(stage_3, nested(optional(section("/zero_optimization/leaf_module", not_built,
                                         "modules whose parameters are gathered at once")))),
+    at(stage_3, list_of_texts(
+                    "/zero_optimization/leaf_module/classes",
+                    R"(["transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",)"
+                    R"("transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",)"
+                    R"("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"])",
+                    "", not_built, "by class")),
     at(stage_3,
-       list("/zero_optimization/leaf_module/classes",
-            R"(["transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",)"
-            R"("transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",)"
-            R"("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"])",
-            not_built, "by class")),
-    at(stage_3, list("/zero_optimization/leaf_module/names", "[]", not_built, "by name")),
-    at(stage_3,
-       list("/zero_optimization/leaf_module/name_suffixes", "[]", not_built, "by end of name")),
+       list_of_texts("/zero_optimization/leaf_module/names", "[]", "", not_built, "by name")),
+    at(stage_3, list_of_texts("/zero_optimization/leaf_module/name_suffixes", "[]", "", not_built,
+                              "by end of name")),
     flag("/zero_optimization/log_trace_cache_warnings", "false", inert, "logging"),
     flag("/zero_optimization/enable_sanity_checks", "false", inert, "checks of gradients"),
     flag("/zero_optimization/save_muon_momentum_buffer_in_memory", "false", inert,
