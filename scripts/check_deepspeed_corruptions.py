@@ -116,6 +116,8 @@ COMBINATIONS = [
     {"/scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1}}},
     {"/zero_optimization/zenflow": {"topk_ratio": 1.0}}, {"/zero_optimization/zenflow": {"topk": 1}},
     {"/zero_optimization/leaf_module": {"names": "block"}},
+    {"/scheduler": {"type": "StepLR", "params": {"step_size": 2}}},
+    {"/optimizer/params/fp32_optimizer_states": True}, {"/expert_parallel/enabled": False},
 ]
 # What DeepSpeed says for want of a GPU or of an optional package says nothing of the config.
 NOT_THE_CONFIG = ("not been implemented on CPU", "No module named", "GDS currently only supported",

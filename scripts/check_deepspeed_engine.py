@@ -59,8 +59,6 @@ class Engine:
             accelerator.is_fp16_supported = lambda: True
             accelerator.is_bf16_supported = lambda: True
             torch.set_num_threads(1)
-            # Stage 3 collects garbage each time: what is loaded by now need not be looked at again.
-            gc.freeze()
         self.version = deepspeed.__version__
         self.world_size = world_size
         self._deepspeed = deepspeed
@@ -80,6 +78,9 @@ class Engine:
                 self._train(engine)
             except (Exception, SystemExit) as error:  # noqa: BLE001: whatever DeepSpeed raises
                 return Refusal(where, first_line(error))
+            finally:
+                # Stage 3 collects garbage each time, and engines leave some: not to be looked at again.
+                gc.freeze()
         return None
 
     def initialized(self, config):

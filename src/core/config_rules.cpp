@@ -72,8 +72,10 @@ constexpr std::array rules = {
     ConfigRule{
         "/zero_optimization/allgather_bucket_size",
         [](const Settings& s) {
-          return std::get<std::int64_t>(s.value("/zero_optimization/allgather_bucket_size")) % 2 !=
-                 0;
+          const int stage = s.zero_stage();
+          return (stage == 1 || stage == 2) &&
+                 std::get<std::int64_t>(s.value("/zero_optimization/allgather_bucket_size")) % 2 !=
+                     0;
         },
         "must be even: DeepSpeed refuses odd sizes"},
     ConfigRule{"/zero_optimization/mics_shard_size",

@@ -19,9 +19,10 @@ TEST(ConfigRulesTest, BothPrecisionsAreRefused) {
 }
 
 TEST(ConfigRulesTest, AllgatherBucketsAreEvenAndOtherwiseKept) {
-  EXPECT_EQ(refusal(zero_with(R"("allgather_bucket_size": 5)")),
+  EXPECT_EQ(refusal(zero_with(R"("stage": 1, "allgather_bucket_size": 5)")),
             "/zero_optimization/allgather_bucket_size: must be even: DeepSpeed refuses odd sizes");
   EXPECT_EQ(accepted(zero_with(R"("allgather_bucket_size": 6)")), TrainingConfig());
+  EXPECT_EQ(accepted(zero_with(R"("allgather_bucket_size": 5)")), TrainingConfig());
 }
 
 TEST(ConfigRulesTest, OffloadIsRefusedByNameUnlessItsDeviceIsNone) {

@@ -87,6 +87,10 @@ bool has_message(const std::vector<Problem>& problems, std::string_view words) {
   });
 }
 
+bool is_about(const Case& said, std::string_view pointer) {
+  return is_at_or_below(said.pointers.front(), pointer);
+}
+
 /// The row that the problem is about, where DeepSpeed reads it without looking at its type.
 bool is_unlooked_at(const Problem& problem) {
   const Knob* const knob = find_knob(problem.pointer);
@@ -98,6 +102,17 @@ std::vector<Difference> refused_here_alone() {
   return {
       {"what the step does not do is refused by name",
        [](const Case&, const auto& problems) { return has_message(problems, "not built in"); }},
+      {"integers of more than 64 bits",
+       [](const Case& said, const auto&) { return said.values.front() == 9223372036854775808U; }},
+      {"objects that programs set, not configs",
+       [](const Case& said, const auto&) {
+         return is_about(said, "/tensor_parallel/tp") ||
+                is_about(said, "/tensor_parallel/tensor_parallel");
+       }},
+      {"bf16 and bfloat16: DeepSpeed drops one of them in silence",
+       [](const Case&, const auto& problems) { return has_message(problems, "same section"); }},
+      {"decays of 1 and negative rates, which PyTorch's optimizers refuse",
+       [](const Case& said, const auto&) { return is_about(said, "/optimizer/params"); }},
       {"DeepSpeed takes a value of another type where it does not look, and fails or errs later",
        [](const Case&, const auto& problems) { return is_unlooked_at(problems.front()); }},
   };
