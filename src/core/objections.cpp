@@ -67,13 +67,14 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
     const KnobValue& value = settings.value(row);
     const bool is_scalar = !std::holds_alternative<std::monostate>(value);
     if (is_scalar && value == default_value(knob)) continue;
-    objections.push_back({std::string(knob.pointer), refusal_of(knob, value)});
+    objections.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.mend.empty()});
   }
   const std::string type = settings.word("/optimizer/type");
   if (type != "adam" && type != "adamw")
-    objections.push_back(
-        {"/optimizer/type", fmt::format("{} is not built in dstune-mpi yet: write Adam or AdamW",
-                                        value_text(settings.value("/optimizer/type")))});
+    objections.push_back({"/optimizer/type",
+                          fmt::format("{} is not built in dstune-mpi yet: write Adam or AdamW",
+                                      value_text(settings.value("/optimizer/type"))),
+                          true});
 }
 
 }  // namespace
@@ -83,11 +84,10 @@ std::vector<Objection> objections_to(const Settings& settings) {
   add_unbuilt(settings, objections);
   for (const ConfigRule& rule : config_rules())
     if (rule.is_broken(settings))
-      objections.push_back({std::string(rule.pointer), std::string(rule.message)});
+      objections.push_back({std::string(rule.pointer), std::string(rule.message), rule.is_unbuilt});
   add_argument_objections(settings, objections);
   for (const Alias& alias : aliases())
-    if (settings.is_set(knobs()[alias.row].pointer) &&
-        settings.is_set(knobs()[alias.other].pointer))
+    if (settings.is_set(alias.row) && settings.is_set(alias.other))
       objections.push_back(
           {std::string(knobs()[alias.other].pointer),
            fmt::format(

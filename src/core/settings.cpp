@@ -40,7 +40,11 @@ bool Settings::is_there(std::string_view pointer) const {
 }
 
 bool Settings::is_set(std::string_view pointer) const {
-  const Presence presence = presence_[row_of(pointer)];
+  return is_set(row_of(pointer));
+}
+
+bool Settings::is_set(std::size_t row) const {
+  const Presence presence = presence_[row];
   return presence == Presence::null || presence == Presence::given;
 }
 

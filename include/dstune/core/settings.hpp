@@ -44,6 +44,7 @@ class Settings {
   [[nodiscard]] bool is_written(std::string_view pointer) const;
   /// Given or null: to DeepSpeed a model's member is set, which "auto" is not.
   [[nodiscard]] bool is_set(std::string_view pointer) const;
+  [[nodiscard]] bool is_set(std::size_t row) const;
   /// A boolean that is true.
   [[nodiscard]] bool is_on(std::string_view pointer) const;
   /// An integer or a number; not to be asked for where it is not given and has no default.
@@ -66,8 +67,9 @@ std::vector<Setting> read_settings(const json::Node& node, json::Problems& probl
 
 /// Something that a config can not have, though each of its values is valid by itself.
 struct Objection {
-  std::string pointer;  ///< the key to be changed
-  std::string message;  ///< what is wrong and the mend
+  std::string pointer;      ///< the key to be changed
+  std::string message;      ///< what is wrong and the mend
+  bool is_unbuilt = false;  ///< DeepSpeed takes it, the step here does not
   bool operator==(const Objection&) const = default;
 };
 
