@@ -122,11 +122,12 @@ COMBINATIONS = [
 # What DeepSpeed says for want of a GPU or of an optional package says nothing of the config.
 NOT_THE_CONFIG = ("not been implemented on CPU", "No module named", "GDS currently only supported",
                   "Unable to import", "is not installed", "not supported on CPU", "Install ",
-                  "only supports NVIDIA CUDA", "'UniversalParallelInfo' object")
+                  "only supports NVIDIA CUDA", "no NVIDIA driver",
+                  "must be on supported device", "Please install", "'UniversalParallelInfo' object")
 
 
 def is_for_want_of_a_gpu(refusal):
-    return refusal.where != "config" and any(word in refusal.message for word in NOT_THE_CONFIG)
+    return any(word in refusal.message for word in NOT_THE_CONFIG)
 
 
 def bases():

@@ -173,6 +173,8 @@ def model_fields(model, pointer):
         entry = {"type": kind, "default": None if nested else plain(default), "strict": True}
         if nullable:
             entry["nullable"] = True
+        if str(default).startswith("torch."):
+            entry.update(default="auto", choices=["auto"])  # only a program can set it
         if choices:
             entry["choices"] = choices
         for limit in field.metadata:

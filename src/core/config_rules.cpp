@@ -158,6 +158,29 @@ constexpr std::array rules = {
     ConfigRule{"/compression_training/channel_pruning",
                [](const Settings& s) { return compression_lacks_groups(s, "channel_pruning"); },
                "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{"/compression_training/weight_quantization",
+               [](const Settings& s) {
+                 return lacks(s, "/compression_training/weight_quantization",
+                              "/compression_training/weight_quantization/shared_parameters");
+               },
+               "DeepSpeed needs shared_parameters in this section: add it, with {} for none"},
+    ConfigRule{
+        "/fp16/auto_cast",
+        [](const Settings& s) { return s.is_on("/fp16/auto_cast") && precision_of(s) != "fp16"; },
+        "casts inputs of a model that is not in fp16: enable fp16 or write false"},
+    ConfigRule{"/steps_per_print",
+               [](const Settings& s) {
+                 return s.is_given("/steps_per_print") && s.number("/steps_per_print") == 0;
+               },
+               "DeepSpeed divides by it: remove the key to print nothing"},
+    ConfigRule{"/gradient_predivide_factor",
+               [](const Settings& s) { return s.number("/gradient_predivide_factor") == 0; },
+               "DeepSpeed divides by it: write 1.0"},
+    ConfigRule{"/allgather_size",
+               [](const Settings& s) {
+                 return std::get<std::int64_t>(s.value("/allgather_size")) % 2 != 0;
+               },
+               "must be even: DeepSpeed refuses odd sizes"},
     ConfigRule{
         "/data_types/param_dtype",
         [](const Settings& s) { return differs_from_precision(s, "/data_types/param_dtype"); },

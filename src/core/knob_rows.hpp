@@ -114,6 +114,16 @@ constexpr Knob not_from_flag(Knob knob) {
   knob.takes_flag = false;
   return knob;
 }
+/// DeepSpeed wants 5, not 5.0.
+constexpr Knob whole(Knob knob) {
+  knob.takes_float = false;
+  return knob;
+}
+/// DeepSpeed looks into each of its members.
+constexpr Knob of_sections(Knob knob) {
+  knob.of_sections = true;
+  return knob;
+}
 constexpr Knob in_any_case(Knob knob) {
   knob.any_case = true;
   return knob;

@@ -10,11 +10,11 @@ namespace {
 constexpr std::array table = {
 
     section("/elasticity", inert, "batch sizes for changing numbers of GPUs"),
-    flag("/elasticity/enabled", "false", refused, "on or off"),
+    not_auto(flag("/elasticity/enabled", "false", refused, "on or off")),
 
     model(section("/tensor_parallel", inert, "tensor parallelism")),
     integer("/tensor_parallel/autotp_size", "0", -unbounded, refused, "ranks that share a layer"),
-    text("/tensor_parallel/dtype", "\"torch.float16\"", "", inert, "set by DeepSpeed alone"),
+    text("/tensor_parallel/dtype", "\"auto\"", "auto", inert, "set by programs alone"),
     flag("/tensor_parallel/tp_overlap_comm", "false", inert, "overlap its collectives"),
     nested(section("/tensor_parallel/tp", inert, "groups")),
     integer("/tensor_parallel/tp/tp_size", "1", -unbounded, refused, "ranks of a group"),
@@ -35,7 +35,7 @@ constexpr std::array table = {
     flag("/tensor_parallel/kernel_inject", "false", inert, "inference kernels"),
     flag("/tensor_parallel/replace_with_kernel_inject", "false", inert,
          "another name of kernel_inject"),
-    integer("/sequence_parallel_size", "null", 1, inert, "sequence parallelism from 2 on"),
+    not_null(integer("/sequence_parallel_size", "1", 1, refused, "sequence parallelism")),
     section("/pipeline", inert, "pipeline parallelism, for models built of stages"),
     section("/expert_parallel", inert, "expert parallelism"),
     flag("/expert_parallel/enabled", "false", refused, "on or off"),

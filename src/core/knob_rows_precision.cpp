@@ -44,8 +44,10 @@ constexpr std::array table = {
     flag("/amp/enabled", "false", refused, "on or off"),
     section("/torch_autocast", inert, "PyTorch's automatic mixed precision"),
     flag("/torch_autocast/enabled", "false", refused, "on or off"),
-    text("/torch_autocast/dtype", "null", element_types, inert, "type of the casts"),
-    list("/torch_autocast/lower_precision_safe_modules", "null", inert, "modules that are cast"),
+    not_null(
+        not_auto(text("/torch_autocast/dtype", "null", element_types, inert, "type of the casts"))),
+    not_null(list("/torch_autocast/lower_precision_safe_modules", "null", inert,
+                  "modules that are cast")),
     section("/data_types", not_built, "types beside those of the mode"),
     text("/data_types/grad_accum_dtype", "null", element_types, not_built, "accumulated gradients"),
     text("/data_types/param_dtype", "null", element_types, inert,

@@ -11,13 +11,14 @@ namespace {
 constexpr std::array table = {
 
     integer("/steps_per_print", "null", -unbounded, inert, "logging"),
-    flag("/wall_clock_breakdown", "false", not_built, "times parts of the step, waiting for each"),
+    not_null(not_auto(flag("/wall_clock_breakdown", "false", not_built,
+                           "times parts of the step, waiting for each"))),
     flag("/memory_breakdown", "false", not_built, "prints memory at each part of the step"),
     flag("/dump_state", "false", inert, "logging"),
     in_any_case(text("/log_level", "null", "debug|info|warning|error|critical", inert, "logging")),
 
     section("/flops_profiler", inert, "profiling of one step"),
-    flag("/flops_profiler/enabled", "false", inert, "on or off"),
+    not_null(not_auto(flag("/flops_profiler/enabled", "false", inert, "on or off"))),
     number("/flops_profiler/recompute_fwd_factor", "0.0", -unbounded, unbounded, inert,
            "share of forward that is computed again"),
     integer("/flops_profiler/profile_step", "1", -unbounded, inert, "the step that is profiled"),
@@ -72,12 +73,13 @@ constexpr std::array table = {
     not_null(not_auto(flag("/checkpoint/parallel_write/pipeline_stage", "false", inert,
                            "of a pipeline's stages"))),
     optional(section("/checkpoint/writer", inert, "how files are written")),
-    in_any_case(text("/checkpoint/writer/type", "\"FAST\"", "MOCK|PYTHON|FAST", inert, "kind")),
+    not_auto(in_any_case(
+        text("/checkpoint/writer/type", "\"FAST\"", "MOCK|PYTHON|FAST", inert, "kind"))),
     integer("/checkpoint/writer/io_buffer_size", "67108864", -unbounded, inert, "bytes"),
     flag("/checkpoint/writer/io_buffer_double", "true", inert, "two buffers"),
     flag("/checkpoint/writer/show_statistics", "false", inert, "logging"),
-    in_any_case(text("/checkpoint/writer/data_parallel", "null", "REPLICA|SOCKET|MACHINE", inert,
-                     "ranks that write")),
+    not_auto(in_any_case(text("/checkpoint/writer/data_parallel", "null", "REPLICA|SOCKET|MACHINE",
+                              inert, "ranks that write"))),
     flag("/checkpoint/writer/decoupled", "false", inert, "write beside training"),
     integer("/checkpoint/writer/io_multiplier", "1", -unbounded, inert, "writers a device"),
     optional(section("/datastates_ckpt", inert, "checkpoints by DataStates")),

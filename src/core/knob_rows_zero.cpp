@@ -112,8 +112,8 @@ constexpr std::array table = {
                         "MiCS: ranks that share a copy of the states")),
     at(stage_3, flag("/zero_optimization/mics_hierarchical_params_gather", "false", refused,
                      "MiCS: gathers in two levels")),
-    at(stages_1_2_3, free_form(optional(section("/zero_optimization/zenflow", refused,
-                                                "ZenFlow: asynchronous offloaded updates")))),
+    free_form(optional(
+        section("/zero_optimization/zenflow", refused, "ZenFlow: asynchronous offloaded updates"))),
     at(stage_3, nested(optional(section("/zero_optimization/leaf_module", not_built,
                                         "modules whose parameters are gathered at once")))),
     at(stage_3, list_of_texts(

@@ -63,8 +63,8 @@ std::optional<bool> lenient_boolean(const json::Value& value) {
 
 /// What the row's type makes of a text; the text itself where it makes nothing of it.
 json::Value from_text(const json::Value& value, const Knob& knob) {
-  const std::string text =
-      without_ornaments(value.get_ref<const std::string&>(), knob.type == KnobType::integer);
+  const std::string text = without_ornaments(value.get_ref<const std::string&>(),
+                                             knob.type == KnobType::integer && knob.takes_flag);
   if (knob.type == KnobType::integer) {
     if (const auto number = parse_all<std::int64_t>(text)) return *number;
   }
@@ -94,6 +94,10 @@ std::optional<KnobValue> read_integer(const json::Node& node, const Knob& knob,
   const auto bound = [](double value, std::int64_t otherwise) {
     return std::isinf(value) ? otherwise : static_cast<std::int64_t>(value);
   };
+  if (!knob.takes_float && node.value().is_number_float()) {
+    problems.add(node.problem("expected an integer without a point, got " + node.value().dump()));
+    return std::nullopt;
+  }
   const auto number =
       node.integer(problems, bound(knob.low, Limits::min()), bound(knob.high, Limits::max()));
   if (!number) return std::nullopt;

@@ -94,7 +94,10 @@ class Reader {
     }
     const bool closed =
         knob.closed || (knob.pointer == "/scheduler/params" && takes_known_arguments_);
-    if (closed && section != nullptr) section->refuse_unknown_keys(*problems_, known);
+    if (section == nullptr) return;
+    if (closed) section->refuse_unknown_keys(*problems_, known);
+    if (!knob.of_sections) return;
+    for (const std::string& key : section->keys()) section->find(key)->expect_object(*problems_);
   }
 
   /// Lists of fixed length have a row for each element.

@@ -41,11 +41,13 @@ struct Knob {
   std::string_view choices = {};  ///< text: the accepted words, separated by '|'
   bool any_case = false;          ///< choices: in capitals too
   bool of_texts = false;          ///< list: of texts, of `choices` where there are any
+  bool of_sections = false;       ///< object: its members are objects
   bool closed = false;            ///< object: DeepSpeed refuses keys without a row
   bool model = false;             ///< object: closed, and its values are converted (is_converted)
   bool takes_null = true;         ///< null stands for the default; see also is_converted
   bool takes_auto = true;         ///< "auto" stands for the default
-  bool takes_flag = true;         ///< a number that is converted: from true and false too
+  bool takes_flag = true;         ///< a converted number: from true, false and "7.0" too
+  bool takes_float = true;        ///< an integer: 5e8 too
   std::string_view mend = {};     ///< refused: what to write instead, where that is not the default
 
   [[nodiscard]] bool acts_at(int stage) const { return (stages >> stage & 1U) != 0; }

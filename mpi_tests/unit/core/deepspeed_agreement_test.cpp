@@ -1,8 +1,8 @@
 /// The reader against the released DeepSpeed: data/deepspeed_0.19.6_corruptions.jsonl holds configs
 /// that differ from a valid one in one key or in a pair, and what DeepSpeed said of each.
 
+#include <cmath>
 #include <fstream>
-#include <map>
 
 #include <gtest/gtest.h>
 
@@ -63,6 +63,16 @@ bool is_at_or_below(std::string_view pointer, std::string_view section) {
          (pointer.starts_with(section) && pointer.substr(section.size()).starts_with('/'));
 }
 
+/// What the case did not bring about: its base is in a precision that the step does not have.
+std::vector<Problem> problems_of(const Case& said) {
+  std::vector<Problem> problems = read_config(said.config.dump()).problems;
+  std::erase_if(problems, [&said](const Problem& problem) {
+    return problem.pointer == "/fp16/enabled" && said.pointers[0] != "/fp16/enabled" &&
+           problem.message.find("not built") != std::string::npos;
+  });
+  return problems;
+}
+
 /// The key, something in it, or the section it stands in.
 bool names(const Problem& problem, const Case& said) {
   for (const std::string& pointer : said.pointers) {
@@ -71,6 +81,7 @@ bool names(const Problem& problem, const Case& said) {
         (said.pointers.size() > 1 && is_at_or_below(problem.pointer, section)))
       return true;
   }
+  if (problem.message.find("can not both be enabled") != std::string::npos) return true;
   return problem.pointer == "/scheduler/type" && said.pointers[0].starts_with("/scheduler/params");
 }
 
@@ -91,19 +102,44 @@ bool is_about(const Case& said, std::string_view pointer) {
   return is_at_or_below(said.pointers.front(), pointer);
 }
 
-/// The row that the problem is about, where DeepSpeed reads it without looking at its type.
-bool is_unlooked_at(const Problem& problem) {
+/// The value has another type than its row, in a section that DeepSpeed reads without looking.
+bool is_unlooked_at(const Case& said, const Problem& problem) {
   const Knob* const knob = find_knob(problem.pointer);
-  return knob != nullptr && !is_converted(*knob) && !knob->model &&
-         problem.message.starts_with("expected");
+  if (knob == nullptr || is_converted(*knob) || knob->model) return false;
+  const json::Value& value = said.config.at(json::Value::json_pointer(problem.pointer));
+  switch (knob->type) {
+    case KnobType::boolean:
+      return !value.is_boolean();
+    case KnobType::integer:
+      return !value.is_number() || value != std::floor(value.get<double>());
+    case KnobType::number:
+      return !value.is_number();
+    case KnobType::text:
+      return !value.is_string();
+    case KnobType::list:
+      return !value.is_array();
+    case KnobType::object:
+      return !value.is_object();
+  }
+  return false;
 }
 
 std::vector<Difference> refused_here_alone() {
   return {
       {"what the step does not do is refused by name",
        [](const Case&, const auto& problems) { return has_message(problems, "not built in"); }},
+      {"DeepSpeed takes a value of another type where it does not look, and fails or errs later",
+       [](const Case& said, const auto& problems) {
+         return is_unlooked_at(said, problems.front());
+       }},
       {"integers of more than 64 bits",
-       [](const Case& said, const auto&) { return said.values.front() == 9223372036854775808U; }},
+       [](const Case& said, const auto&) {
+         return said.values.front().is_number() && said.values.front() >= 9223372036854775808U;
+       }},
+      {"negative clipping, which DeepSpeed takes for none",
+       [](const Case& said, const auto&) { return is_about(said, "/gradient_clipping"); }},
+      {"a word that DeepSpeed looks at only where the model has buffers",
+       [](const Case& said, const auto&) { return is_about(said, "/data_types/buffer_dtype"); }},
       {"objects that programs set, not configs",
        [](const Case& said, const auto&) {
          return is_about(said, "/tensor_parallel/tp") ||
@@ -111,17 +147,26 @@ std::vector<Difference> refused_here_alone() {
        }},
       {"bf16 and bfloat16: DeepSpeed drops one of them in silence",
        [](const Case&, const auto& problems) { return has_message(problems, "same section"); }},
-      {"decays of 1 and negative rates, which PyTorch's optimizers refuse",
-       [](const Case& said, const auto&) { return is_about(said, "/optimizer/params"); }},
-      {"DeepSpeed takes a value of another type where it does not look, and fails or errs later",
-       [](const Case&, const auto& problems) { return is_unlooked_at(problems.front()); }},
+      {"rates and decays that PyTorch's optimizers refuse and DeepSpeed's fused one trains into "
+       "nothing with",
+       [](const Case& said, const auto&) {
+         return is_about(said, "/optimizer/params/lr") ||
+                is_about(said, "/optimizer/params/betas") ||
+                is_about(said, "/optimizer/params/eps") ||
+                is_about(said, "/optimizer/params/weight_decay");
+       }},
   };
 }
 
 std::vector<Difference> refused_by_deepspeed_alone() {
   return {
       {"the program may bring its own optimizer",
-       [](const Case& said, const auto&) { return said.config.value("optimizer", 0) == 0; }},
+       [](const Case& said, const auto&) { return !said.config["optimizer"].contains("type"); }},
+      {"PyTorch wants decays of 0 as 0.0, and says so",
+       [](const Case& said, const auto&) {
+         return is_about(said, "/optimizer/params/betas") &&
+                said.values.front() == json::Value::array({0, 0});
+       }},
       {"\"auto\" is filled in by the user's training before DeepSpeed sees it",
        [](const Case& said, const auto&) {
          return said.refused != "config" && said.values.front() == "auto";
@@ -154,7 +199,7 @@ TEST_F(DeepSpeedAgreementTest, RefusesWhatDeepSpeedRefusesAndTheKeyIsNamed) {
   int refused = 0;
   for (const Case& said : read_cases()) {
     if (said.refused.empty() || is_batch_key(said.pointers[0])) continue;
-    const std::vector<Problem> problems = read_config(said.config.dump()).problems;
+    const std::vector<Problem> problems = problems_of(said);
     if (problems.empty()) {
       EXPECT_TRUE(explain(differences, said, problems)) << "accepted here: " << said.text;
       continue;
@@ -174,7 +219,7 @@ TEST_F(DeepSpeedAgreementTest, AcceptsWhatDeepSpeedAccepts) {
   int accepted = 0;
   for (const Case& said : read_cases()) {
     if (!said.refused.empty() || is_batch_key(said.pointers[0])) continue;
-    const std::vector<Problem> problems = read_config(said.config.dump()).problems;
+    const std::vector<Problem> problems = problems_of(said);
     if (problems.empty()) {
       ++accepted;
     } else {
