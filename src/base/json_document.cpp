@@ -111,10 +111,10 @@ class JsonReader : public nlohmann::json_sax<Value> {
   const char* reached_;
 };
 
-/// Without the byte order mark. Throws InputError where it is not UTF-8.
+/// Without byte order marks (the library would skip a second one). Throws InputError where it is not UTF-8.
 std::string_view checked(std::string_view text, const std::string& file) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  while (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   const std::optional<std::size_t> bad = find_bad_byte(text);
   if (!bad) return text;
   const TextPlaces places(text);

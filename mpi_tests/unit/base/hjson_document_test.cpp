@@ -42,6 +42,11 @@ TEST(HjsonDocumentTest, KnowsTheLineOfEveryValue) {
   EXPECT_EQ(document.root()["text"], "one\ntwo");
 }
 
+TEST(HjsonDocumentTest, ByteOrderMarksAreSkippedAsInJson) {
+  const std::string_view text = "\xEF\xBB\xBF\xEF\xBB\xBF{\"a\": 1}";
+  EXPECT_EQ(Document::parse_hjson(text, "f.hjson").root(), Document::parse(text, "f.json").root());
+}
+
 TEST(HjsonDocumentTest, KeepsTheOrderOfKeys) {
   const Document document = Document::parse_hjson("z: 1\na: 2\nm: 3", "f.hjson");
   EXPECT_THAT(document.node().keys(), testing::ElementsAre("z", "a", "m"));
