@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What DeepSpeed makes of hostfiles and of --include/--exclude, as test vectors.
 
-Run where the released package is installed; the output is mpi_tests/unit/space/host_vectors.json:
+Run where the released package is installed:
 
-    python scripts/host_vectors.py > mpi_tests/unit/space/host_vectors.json
+    python scripts/host_vectors.py mpi_tests/unit/space/host_vectors.json
 """
 
 import json
 import logging
+import sys
 
 import deepspeed
 from deepspeed.launcher import runner
@@ -110,22 +111,20 @@ def filter_vector(pool, include, exclude):
     return {**vector, "left": [[name, slots] for name, slots in left.items()]}
 
 
+def rows(vectors):
+    return ",\n".join("  " + json.dumps(vector) for vector in vectors)
+
+
 def main():
     logging.disable(logging.CRITICAL)
     filters = [filter_vector(pool, spec, "") for pool in POOLS for spec in SPECS]
     filters += [filter_vector(pool, "", spec) for pool in POOLS for spec in SPECS]
     filters += [filter_vector(POOLS[0], "worker-0", "worker-1")]
-    vectors = {
-        "made_by": f"scripts/host_vectors.py with DeepSpeed {deepspeed.__version__}; null: refused",
-        "hostfiles": [hostfile_vector(text) for text in HOSTFILES],
-        "filters": filters,
-    }
-    rows = {key: vectors[key] for key in ("hostfiles", "filters")}
-    print("{\n" + f' "made_by": {json.dumps(vectors["made_by"])},')
-    for key, lines in rows.items():
-        text = ",\n".join("  " + json.dumps(line) for line in lines)
-        print(f' "{key}": [\n{text}\n ]' + ("," if key != "filters" else ""))
-    print("}")
+    made_by = f"scripts/host_vectors.py with DeepSpeed {deepspeed.__version__}; null: refused"
+    with open(sys.argv[1], "w", encoding="utf-8") as out:
+        out.write(f'{{\n "made_by": {json.dumps(made_by)},\n')
+        out.write(f' "hostfiles": [\n{rows([hostfile_vector(text) for text in HOSTFILES])}\n ],\n')
+        out.write(f' "filters": [\n{rows(filters)}\n ]\n}}\n')
 
 
 if __name__ == "__main__":

@@ -65,9 +65,10 @@ std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& option
   ready.training_ranks = is_planned_elsewhere ? topology.ranks_of_node : training;
   if (options.dry_run && !file) return std::nullopt;
   if (is_restricted && !options.dry_run) {
-    log::info(fmt::format("{} of {} ranks train, on {} of {} host(s): the others stay idle",
-                          num_ranks(training), topology.world_size, training.size(),
-                          topology.num_nodes()));
+    const std::size_t trained = num_ranks(training);
+    log::info(fmt::format("{} of {} ranks train, on {} of {} host(s); {} stay idle", trained,
+                          topology.world_size, training.size(), topology.num_nodes(),
+                          static_cast<std::size_t>(topology.world_size) - trained));
   }
   return machine_of(training, is_restricted);
 }
