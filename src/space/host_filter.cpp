@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -52,19 +52,6 @@ std::string place_of(const char* option, std::string_view part) {
   return std::string(option) + " " + quoted(part) + ": ";
 }
 
-void merge(HostFilter& filter, std::string_view name, const std::set<int>& slots) {
-  const auto found = std::find_if(filter.items.begin(), filter.items.end(),
-                                  [&](const HostFilter::Item& item) { return item.name == name; });
-  if (found == filter.items.end()) {
-    filter.items.push_back({std::string(name), {slots.begin(), slots.end()}});
-    return;
-  }
-  std::vector<int> both;
-  std::set_union(found->slots.begin(), found->slots.end(), slots.begin(), slots.end(),
-                 std::back_inserter(both));
-  found->slots = std::move(both);
-}
-
 std::string slots_text(const HostSlots& host) {
   const bool has_no_gap =
       host.slots.back() - host.slots.front() + 1 == static_cast<int>(host.slots.size());
@@ -78,6 +65,7 @@ std::string slots_text(const HostSlots& host) {
 HostFilter parse_host_filter(std::string_view text, bool is_exclude) {
   HostFilter filter;
   filter.is_exclude = is_exclude;
+  std::map<std::string, std::size_t, std::less<>> index;
   std::optional<std::string_view> hosts = text;
   while (hosts) {
     const std::string_view part = next_part(hosts, '@');
@@ -87,9 +75,14 @@ HostFilter parse_host_filter(std::string_view text, bool is_exclude) {
     if (!is_host_name(name)) {
       throw UsageError(place + quoted(name) + " is no host name: " + syntax);
     }
-    std::set<int> slots;
-    while (rest) slots.insert(read_slot(next_part(rest, ','), place));
-    merge(filter, name, slots);
+    const auto [known, is_new] = index.try_emplace(std::string(name), filter.items.size());
+    if (is_new) filter.items.push_back({std::string(name), {}});
+    auto& slots = filter.items[known->second].slots;
+    while (rest) slots.push_back(read_slot(next_part(rest, ','), place));
+  }
+  for (HostFilter::Item& item : filter.items) {
+    std::sort(item.slots.begin(), item.slots.end());
+    item.slots.erase(std::unique(item.slots.begin(), item.slots.end()), item.slots.end());
   }
   return filter;
 }
@@ -98,11 +91,12 @@ std::vector<HostSlots> filter_hosts(std::vector<HostSlots> hosts, const HostFilt
                                     const std::string& where) {
   std::vector<std::string> names;
   for (const HostSlots& host : hosts) names.push_back(host.name);
+  const HostNames known(names);
   // Of each host the slots that are named.
   std::vector<std::set<int>> named(hosts.size());
   for (const HostFilter::Item& item : filter.items) {
     const std::string place = std::string(filter.option()) + " " + item.name + ": ";
-    const auto found = find_host(names, item.name);
+    const auto found = known.find(item.name);
     if (found.size() != 1) {
       throw UsageError(
           fmt::format("{}{} in {}: take one of {}", place,

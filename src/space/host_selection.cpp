@@ -17,14 +17,15 @@ HostSlots with_slots(const std::string& name, std::size_t count, int line) {
 }
 
 /// Every host calls itself localhost; the job's input is read on that of rank 0, its first.
-bool is_own_host(const JobHosts& job, const std::string& name) {
-  return name == "localhost" && find_host(job.names, name).empty();
+bool is_own_host(const HostNames& known, const std::string& name) {
+  return name == "localhost" && known.find(name).empty();
 }
 
 /// Finds the hosts of a file among those of the job, each once.
 class Matching {
  public:
-  Matching(const JobHosts& job, const std::string& path) : job_(job), path_(path) {}
+  Matching(const JobHosts& job, const std::string& path)
+      : job_(job), known_(job.names), path_(path) {}
 
   void add(const HostSlots& host) {
     const auto node = node_of(host);
@@ -59,21 +60,20 @@ class Matching {
 
  private:
   std::optional<std::size_t> node_of(const HostSlots& host) {
-    const auto found = find_host(job_.names, host.name);
+    const auto found = known_.find(host.name);
     if (found.size() == 1) return found.front();
-    if (is_own_host(job_, host.name)) return 0;
-    const std::string known = listed(job_.names);
+    if (is_own_host(known_, host.name)) return 0;
     if (!found.empty()) {
       problem(host, fmt::format("several hosts of the job are called {} ({}): write the full name",
-                                host.name, known));
+                                host.name, listed(job_.names)));
     } else if (is_address(host.name)) {
       problem(host, fmt::format("{} is an address, but the job's hosts are known by their names "
                                 "({}): write these",
-                                host.name, known));
+                                host.name, listed(job_.names)));
     } else {
       problem(host, fmt::format("no rank of the job runs on {} (its hosts: {}): start ranks there, "
                                 "or take the line out",
-                                host.name, known));
+                                host.name, listed(job_.names)));
     }
     return std::nullopt;
   }
@@ -82,6 +82,7 @@ class Matching {
   }
 
   const JobHosts& job_;
+  const HostNames known_;
   const std::string& path_;
   std::map<std::size_t, const HostSlots*> line_of_node_;
   std::map<std::size_t, std::vector<int>> selected_;  // in the order of the job's nodes
@@ -89,8 +90,9 @@ class Matching {
 };
 
 std::vector<std::vector<int>> filter_job(const JobHosts& job, HostFilter filter) {
+  const HostNames known(job.names);
   for (HostFilter::Item& item : filter.items) {
-    if (is_own_host(job, item.name)) item.name = job.names.front();
+    if (is_own_host(known, item.name)) item.name = job.names.front();
   }
   std::vector<HostSlots> hosts;
   for (std::size_t node = 0; node < job.names.size(); ++node) {

@@ -51,16 +51,18 @@ bool is_address(std::string_view host) {
   return is_ipv4 || is_ipv6(host);
 }
 
-std::vector<std::size_t> find_host(const std::vector<std::string>& names, std::string_view host) {
-  std::vector<std::size_t> found;
+HostNames::HostNames(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == host) found.push_back(i);
+    whole_[names[i]].push_back(i);
+    if (!is_address(names[i])) short_[std::string(short_name(names[i]))].push_back(i);
   }
-  if (!found.empty() || is_address(host)) return found;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (!is_address(names[i]) && short_name(names[i]) == short_name(host)) found.push_back(i);
-  }
-  return found;
+}
+
+std::vector<std::size_t> HostNames::find(std::string_view host) const {
+  if (const auto found = whole_.find(host); found != whole_.end()) return found->second;
+  if (is_address(host)) return {};
+  const auto found = short_.find(short_name(host));
+  return found != short_.end() ? found->second : std::vector<std::size_t>{};
 }
 
 std::string quoted(std::string_view text) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
+#include <cstdint>
 #include <optional>
 
 #include <fmt/format.h>

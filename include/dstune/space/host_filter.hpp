@@ -38,7 +38,7 @@ struct HostSlots {
 };
 
 /// The slots that a filter leaves of each of `hosts`, of some perhaps none. A filter's names are
-/// looked up with find_host(). `where` is said in messages ("hosts.txt", "the job"). Throws
+/// looked up as HostNames does. `where` is said in messages ("hosts.txt", "the job"). Throws
 /// UsageError: an unknown or ambiguous host, a slot that it lacks, nothing left at all.
 std::vector<HostSlots> filter_hosts(std::vector<HostSlots> hosts, const HostFilter& filter,
                                     const std::string& where);
@@ -53,7 +53,7 @@ struct JobHosts {
 JobHosts job_of(const Hostfile& file);
 
 /// The world ranks of each host that may train, ascending; hosts that have none are left out. Hosts
-/// are matched by name as find_host() does; "localhost" is the host of rank 0. Throws InputError
+/// are matched by name as HostNames does; "localhost" is the host of rank 0. Throws InputError
 /// where the file names hosts or slots that the job does not have, UsageError for the filter.
 std::vector<std::vector<int>> select_ranks(const JobHosts& job, const std::optional<Hostfile>& file,
                                            const std::optional<HostFilter>& filter);

@@ -2,7 +2,8 @@
 /// Hostfiles, as DeepSpeed, Open MPI, MPICH (Hydra) and PBS write them: docs/hosts.md has the forms
 /// and what each of these programs does with them. All functions: Local.
 
-#include <cstdint>
+#include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,10 +36,20 @@ Hostfile read_hostfile(const std::string& path);
 /// Whether this is an IPv4 or IPv6 address: such a name has no short form.
 bool is_address(std::string_view host);
 
-/// Which of `names` a host is: every one that is equal to it, or, where none is, every one that is
-/// equal up to the first dot (of addresses: none). Indices, ascending; several where the name is
-/// ambiguous.
-std::vector<std::size_t> find_host(const std::vector<std::string>& names, std::string_view host);
+/// The names of some hosts, to find one by what somebody else calls it.
+class HostNames {
+ public:
+  explicit HostNames(const std::vector<std::string>& names);
+  /// Which of them a host is: every one that is equal to it, or, where none is, every one that is
+  /// equal up to the first dot (of addresses: none). Indices, ascending; several where the name is
+  /// ambiguous.
+  [[nodiscard]] std::vector<std::size_t> find(std::string_view host) const;
+
+ private:
+  using Index = std::map<std::string, std::vector<std::size_t>, std::less<>>;
+  Index whole_;
+  Index short_;
+};
 
 /// What a message says of text that somebody else wrote: printable, in quotes, not long.
 std::string quoted(std::string_view text);

@@ -163,16 +163,16 @@ TEST(HostfileTest, ReadsEverySample) {
   EXPECT_EQ(num_samples, slots.size());
 }
 
-TEST(FindHostTest, PrefersTheWholeName) {
-  const std::vector<std::string> names{"a.x.org", "a", "b.x.org", "10.0.0.1"};
-  EXPECT_THAT(find_host(names, "a"), ElementsAre(1));
-  EXPECT_THAT(find_host(names, "a.x.org"), ElementsAre(0));
-  EXPECT_THAT(find_host(names, "a.y.org"), ElementsAre(0, 1)) << "equal up to the dot";
-  EXPECT_THAT(find_host(names, "b"), ElementsAre(2));
-  EXPECT_THAT(find_host(names, "c"), IsEmpty());
-  EXPECT_THAT(find_host(names, "10.0.0.1"), ElementsAre(3));
-  EXPECT_THAT(find_host(names, "10.0.0.2"), IsEmpty()) << "an address has no short form";
-  EXPECT_THAT(find_host(names, "10"), IsEmpty());
+TEST(HostNamesTest, PrefersTheWholeName) {
+  const HostNames names({"a.x.org", "a", "b.x.org", "10.0.0.1"});
+  EXPECT_THAT(names.find("a"), ElementsAre(1));
+  EXPECT_THAT(names.find("a.x.org"), ElementsAre(0));
+  EXPECT_THAT(names.find("a.y.org"), ElementsAre(0, 1)) << "equal up to the dot";
+  EXPECT_THAT(names.find("b"), ElementsAre(2));
+  EXPECT_THAT(names.find("c"), IsEmpty());
+  EXPECT_THAT(names.find("10.0.0.1"), ElementsAre(3));
+  EXPECT_THAT(names.find("10.0.0.2"), IsEmpty()) << "an address has no short form";
+  EXPECT_THAT(names.find("10"), IsEmpty());
 }
 
 }  // namespace
