@@ -26,7 +26,8 @@ json::Value config_with(std::string_view pointer, const json::Value& value) {
   const std::size_t compression = std::string_view("/compression_training/").size();
   const std::size_t kind_end = pointer.find('/', compression);
   if (pointer.starts_with("/compression_training/") && kind_end != pointer.npos)
-    set(std::string(pointer.substr(0, kind_end)) + "/different_groups", json::Value::object());
+    for (const char* needed : {"/different_groups", "/shared_parameters"})
+      set(std::string(pointer.substr(0, kind_end)) + needed, json::Value::object());
   set(std::string(pointer), value);
   return config;
 }
