@@ -1,4 +1,4 @@
-#include "knob_value.hpp"
+#include "dstune/core/knob_value.hpp"
 
 #include <algorithm>
 #include <array>
@@ -78,30 +78,19 @@ std::optional<KnobValue> read_integer(const json::Node& node, const Knob& knob,
   return *number;
 }
 
-bool is_choice(std::string_view choices, std::string_view word) {
-  const std::string wanted = lower_case(word);
-  while (!choices.empty()) {
-    const std::size_t end = std::min(choices.find('|'), choices.size());
-    if (lower_case(choices.substr(0, end)) == wanted) return true;
-    choices.remove_prefix(std::min(end + 1, choices.size()));
-  }
-  return false;
-}
-
-std::string choice_words(std::string_view choices) {
-  std::string words(choices);
-  for (std::size_t at = words.find('|'); at != words.npos; at = words.find('|', at))
-    words.replace(at, 1, ", ");
-  return words;
+std::string joined(const std::vector<std::string_view>& words) {
+  std::string text;
+  for (const std::string_view word : words) text += (text.empty() ? "" : ", ") + std::string(word);
+  return text;
 }
 
 std::optional<KnobValue> read_text(const json::Node& node, const Knob& knob,
                                    json::Problems& problems) {
   const std::optional<std::string> text = node.string(problems);
   if (!text) return std::nullopt;
-  if (knob.choices.empty() || is_choice(knob.choices, *text)) return *text;
+  if (knob.choices.empty() || find_choice(knob.choices, *text)) return *text;
   problems.add(node.problem(
-      fmt::format("expected one of {}, got \"{}\"", choice_words(knob.choices), *text)));
+      fmt::format("expected one of {}, got \"{}\"", joined(choices_of(knob.choices)), *text)));
   return std::nullopt;
 }
 
@@ -129,15 +118,31 @@ std::optional<KnobValue> read_strictly(const json::Node& node, const Knob& knob,
   return std::nullopt;
 }
 
-/// A scalar of a section that DeepSpeed reads by pydantic.
-bool is_pydantic(const Knob& knob) {
+}  // namespace
+
+std::vector<std::string_view> choices_of(std::string_view choices) {
+  std::vector<std::string_view> words;
+  while (!choices.empty()) {
+    const std::size_t end = std::min(choices.find('|'), choices.size());
+    words.push_back(choices.substr(0, end));
+    choices.remove_prefix(std::min(end + 1, choices.size()));
+  }
+  return words;
+}
+
+std::optional<std::string_view> find_choice(std::string_view choices, std::string_view word) {
+  const std::string wanted = lower_case(word);
+  for (const std::string_view choice : choices_of(choices))
+    if (lower_case(choice) == wanted) return choice;
+  return std::nullopt;
+}
+
+bool is_read_leniently(const Knob& knob) {
   if (knob.type == KnobType::object || knob.type == KnobType::list) return false;
   const std::string_view path = knob.pointer;
   return path.starts_with("/zero_optimization/") || path.starts_with("/bf16/") ||
          path.starts_with("/bfloat16/") || path.starts_with("/fp16/");
 }
-
-}  // namespace
 
 bool stands_for_default(const json::Node& node) {
   return node.is_null() || node.value() == "auto";
@@ -145,7 +150,7 @@ bool stands_for_default(const json::Node& node) {
 
 std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
                                    json::Problems& problems) {
-  if (!is_pydantic(knob)) return read_strictly(node, knob, problems);
+  if (!is_read_leniently(knob)) return read_strictly(node, knob, problems);
   const json::Value value = converted(node.value(), knob);
   return read_strictly({node.document(), value, node.pointer()}, knob, problems);
 }

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "dstune/core/knob_value.hpp"
 #include "dstune/core/settings.hpp"
-#include "knob_value.hpp"
 
 namespace dstune {
 
