@@ -54,7 +54,7 @@ po::options_description visible_options() {
   add("coordinator", po::value<std::string>()->value_name("shared|dedicated"),
       "does rank 0 train too (default shared)");
   add("quiet", "warnings and errors only");
-  add("verbose", "more messages");
+  add("verbose", "more messages; with --dry-run the memory of each category");
   add("no-progress", "no progress lines");
   add("color", po::value<std::string>()->value_name("auto|always|never"),
       "colour of messages (default auto)");
@@ -176,6 +176,7 @@ void fill(const Given& given, CommandLine& line) {
   });
   line.job.dry_run = given.has("dry-run");
   line.job.quiet = given.has("quiet");
+  line.job.verbose = given.has("verbose");
   line.job.no_progress = given.has("no-progress");
   if (given.has("quiet")) line.level = log::Level::warning;
   if (given.has("verbose")) line.level = log::Level::debug;
