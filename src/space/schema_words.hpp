@@ -1,0 +1,28 @@
+#pragma once
+/// Pieces of a JSON Schema that a row of either table becomes. Local.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dstune/core/knob_value.hpp"
+
+namespace dstune::schema {
+
+/// {"$ref": "#/$defs/<name>"}
+[[nodiscard]] json::Value reference(std::string_view name);
+/// {"anyOf": [...]}, or the one schema that there is.
+[[nodiscard]] json::Value any_of(std::vector<json::Value> schemas);
+/// A non-empty list of such values.
+[[nodiscard]] json::Value list_of(json::Value element);
+/// A text that is one of these words, in any case of letters.
+[[nodiscard]] json::Value word(const std::vector<std::string_view>& words);
+/// "$NAME" alone.
+[[nodiscard]] json::Value variable();
+/// Fields of an annotated schema: description and, unless it is null, default.
+void annotate(json::Value& schema, std::string description, std::string_view fallback);
+
+/// What the row takes: no null, no "auto", no candidates. Objects: any; the caller knows the rest.
+[[nodiscard]] json::Value value_of(const Knob& knob);
+
+}  // namespace dstune::schema
