@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "batch_dimensions.hpp"
 #include "dstune/core/knobs.hpp"
 #include "dstune/space/reference.hpp"
 #include "schema_words.hpp"
@@ -13,9 +14,6 @@ using json::Value;
 using schema::any_of;
 using schema::list_of;
 using schema::reference;
-
-/// Batch sizes are checked by whoever knows the group, not by their rows.
-constexpr std::int64_t largest_batch_size = 1 << 24;
 
 /// "zero_optimization.offload_param"
 std::string dotted(std::string_view pointer) {
@@ -42,14 +40,9 @@ std::string_view effect_text(KnobEffect effect) {
     case KnobEffect::not_built:
       return " Not part of the measured step yet.";
     case KnobEffect::refused:
-      return " Not built: other values than the default are refused.";
+      return " Not built: members with another value than the default are not run.";
   }
   return "";
-}
-
-bool is_batch_size(const Knob& knob) {
-  return knob.pointer == "/train_batch_size" || knob.pointer == "/train_micro_batch_size_per_gpu" ||
-         knob.pointer == "/gradient_accumulation_steps";
 }
 
 /// DeepSpeed's part: every value may be null, "auto", a variable or a list of candidates.
@@ -68,8 +61,8 @@ class ConfigSchema {
   Value property(const Knob& knob) {
     const Value standing = reference("default");
     std::vector<Value> forms = {one(knob), standing};
-    Value element = any_of({one(knob), standing});
-    if (is_batch_size(knob)) {
+    Value element = any_of(forms);
+    if (is_batch_key(std::string(knob.pointer.substr(1)))) {
       // A micro-batch that is a candidate is a size.
       if (knob.pointer == "/train_micro_batch_size_per_gpu")
         element = any_of({one(knob), reference("variable")});
@@ -78,11 +71,14 @@ class ConfigSchema {
       element = any_of(forms);
     } else if (knob.pointer == "/zero_optimization/stage") {
       forms.push_back({{"const", "all"}});
-    } else if (knob.type == KnobType::list) {
-      // Where the schema has a list, a list of lists is one of candidates.
-      element = any_of({one(knob), standing});
     }
-    forms.push_back(list_of(std::move(element)));
+    Value list = list_of(std::move(element));
+    if (const auto built = schema::built_value_of(knob)) {
+      // Among candidates what is not built is left out; something has to remain.
+      forms.front() = *built;
+      list["contains"] = any_of({*built, standing});
+    }
+    forms.push_back(std::move(list));
     Value made = any_of(std::move(forms));
     const std::string stages = stages_text(knob.stages);
     schema::annotate(made, fmt::format("{}.{}{}", knob.help, stages, effect_text(knob.effect)),
@@ -91,13 +87,10 @@ class ConfigSchema {
   }
 
   Value one(const Knob& knob) {
-    if (is_batch_size(knob))
+    if (is_batch_key(std::string(knob.pointer.substr(1))))
       return {{"type", "integer"}, {"minimum", 1}, {"maximum", largest_batch_size}};
-    const Value value = schema::value_of(knob);
     if (knob.type == KnobType::list) return elements_of(knob);
-    // A refused section takes no object at all.
-    if (knob.type != KnobType::object || !value.contains("type")) return value;
-    return section(knob);
+    return knob.type == KnobType::object ? section(knob) : schema::value_of(knob);
   }
 
   Value section(const Knob& knob) {
@@ -160,7 +153,7 @@ class SectionSchema {
  private:
   [[nodiscard]] Value form(const SectionRow& row) const {
     if (row.key.type == KnobType::object) return object(row);
-    Value made = schema::value_of(row.key);
+    Value made = schema::built_value_of(row.key).value_or(schema::value_of(row.key));
     if (row.key.type == KnobType::text && row.key.choices.empty()) {
       made["minLength"] = 1;
       if (!row.pattern.empty()) made["pattern"] = row.pattern;

@@ -103,9 +103,12 @@ void annotate(json::Value& schema, std::string description, std::string_view fal
   if (!value.is_null()) schema["default"] = value;
 }
 
+std::optional<json::Value> built_value_of(const Knob& knob) {
+  if (knob.effect != KnobEffect::refused || knob.stages != 0b1111) return std::nullopt;
+  return only_default(knob);
+}
+
 json::Value value_of(const Knob& knob) {
-  const bool acts_at_all = knob.stages == 0b1111;
-  if (knob.effect == KnobEffect::refused && acts_at_all) return only_default(knob);
   switch (knob.type) {
     case KnobType::boolean:
       return boolean(knob);
