@@ -55,12 +55,8 @@ struct JobSpec {
   std::vector<Recompute> recompute;
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
   std::optional<std::string> training_command;
-<<<<<<< HEAD
   /// `dstune.templates`: ZeRO stage → DeepSpeed config that fast = false lays the document over; a
   /// file that exists. Stages without one have the built-in template.
-=======
-  /// ZeRO stage → file with the template that `fast: false` starts from there; else the built-in.
->>>>>>> main
   std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
