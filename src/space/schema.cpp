@@ -218,25 +218,10 @@ class SectionSchema {
   std::span<const SectionRow> rows_;
 };
 
-Value shared_definitions() {
-  Value variable = schema::variable();
-  variable["description"] = "Stands for the value of that name in dstune.variables.";
-  Value standing = any_of({Value{{"type", "null"}}, Value{{"const", "auto"}}, schema::variable()});
-  standing["description"] = "null and \"auto\" take DeepSpeed's default; \"$NAME\" is a variable.";
-  const Value members = {{"additionalProperties", reference("unknown")}};
-  Value unknown = members;
-  unknown["description"] = "A key that is passed on; a list is candidates, and has some.";
-  unknown["minItems"] = 1;
-  unknown["items"] = members;
-  return {{"variable", std::move(variable)},
-          {"default", std::move(standing)},
-          {"unknown", std::move(unknown)}};
-}
-
 }  // namespace
 
 json::Value space_schema() {
-  Value definitions = shared_definitions();
+  Value definitions = schema::shared_definitions();
   Value properties = Value::object();
   ConfigSchema(definitions).add_properties("", properties);
   properties["autotuning"] = SectionSchema(autotuning_rows()).property("/autotuning");

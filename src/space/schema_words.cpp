@@ -37,14 +37,6 @@ std::vector<json::Value> lenient_boolean(bool value) {
   return {{{"const", value ? 1 : 0}}, word(words)};
 }
 
-json::Value boolean(const Knob& knob) {
-  if (!is_read_leniently(knob)) return {{"type", "boolean"}};
-  std::vector<json::Value> forms = {{{"type", "boolean"}}};
-  for (const bool value : {true, false})
-    for (json::Value& form : lenient_boolean(value)) forms.push_back(std::move(form));
-  return any_of(std::move(forms));
-}
-
 std::string any_case(std::string_view text) {
   std::string pattern;
   for (const char letter : text) {
@@ -97,6 +89,28 @@ json::Value variable() {
   return {{"type", "string"}, {"pattern", R"(^\$[A-Za-z0-9_]+$)"}};
 }
 
+json::Value shared_definitions() {
+  std::vector<json::Value> flags = {{{"type", "boolean"}}};
+  for (const bool value : {true, false})
+    for (json::Value& form : lenient_boolean(value)) flags.push_back(std::move(form));
+  json::Value named = variable();
+  named["description"] = "Stands for the value of that name in dstune.variables.";
+  json::Value standing =
+      any_of({json::Value{{"type", "null"}}, json::Value{{"const", "auto"}}, variable()});
+  standing["description"] = "null and \"auto\" take DeepSpeed's default; \"$NAME\" is a variable.";
+  const json::Value members = {{"additionalProperties", reference("unknown")}};
+  json::Value unknown = members;
+  unknown["description"] = "A key that is passed on; a list is candidates, and has some.";
+  unknown["minItems"] = 1;
+  unknown["items"] = members;
+  return {{"variable", std::move(named)},
+          {"default", std::move(standing)},
+          {"unknown", std::move(unknown)},
+          {"lenient_boolean", any_of(std::move(flags))},
+          {"integer_text", numeric_text("[0-9]+")},
+          {"number_text", numeric_text("([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?")}};
+}
+
 void annotate(json::Value& schema, std::string description, std::string_view fallback) {
   schema["description"] = std::move(description);
   const auto value = json::Value::parse(fallback);
@@ -111,14 +125,14 @@ std::optional<json::Value> built_value_of(const Knob& knob) {
 json::Value value_of(const Knob& knob) {
   switch (knob.type) {
     case KnobType::boolean:
-      return boolean(knob);
+      if (is_read_leniently(knob)) return reference("lenient_boolean");
+      return {{"type", "boolean"}};
     case KnobType::integer:
       if (!is_read_leniently(knob)) return in_range("integer", knob);
-      return any_of({in_range("integer", knob), numeric_text("[0-9]+")});
+      return any_of({in_range("integer", knob), reference("integer_text")});
     case KnobType::number:
       if (!is_read_leniently(knob)) return in_range("number", knob);
-      return any_of({in_range("number", knob),
-                     numeric_text("([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?")});
+      return any_of({in_range("number", knob), reference("number_text")});
     case KnobType::text:
       if (!knob.choices.empty()) return word(choices_of(knob.choices));
       return {{"type", "string"}};

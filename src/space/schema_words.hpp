@@ -19,12 +19,15 @@ namespace dstune::schema {
 [[nodiscard]] json::Value word(const std::vector<std::string_view>& words);
 /// "$NAME" alone.
 [[nodiscard]] json::Value variable();
+/// What the schemas of keys refer to, by name.
+[[nodiscard]] json::Value shared_definitions();
 /// Fields of an annotated schema: description and, unless it is null, default.
 void annotate(json::Value& schema, std::string description, std::string_view fallback);
 
 /// What alone can be run of a key that is refused at every stage: its default.
 [[nodiscard]] std::optional<json::Value> built_value_of(const Knob& knob);
-/// What the row takes: no null, no "auto", no candidates. Objects: any; the caller knows the rest.
+/// What the row takes: no null, no "auto", no candidates. May refer to shared definitions. Objects:
+/// any; the caller knows the rest.
 [[nodiscard]] json::Value value_of(const Knob& knob);
 
 }  // namespace dstune::schema
