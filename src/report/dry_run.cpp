@@ -135,6 +135,7 @@ class Table {
       has_target = has_target || shows_target;
       has_throughput = has_throughput || shows_throughput;
       name_width_ = std::max(name_width_, planned.experiment.name.size());
+      has_remarks_ = has_remarks_ || style.verbose || !planned.reason.empty();
     }
     columns_ = {std::move(number), std::move(status), std::move(group), std::move(memory)};
     if (has_target) columns_.push_back(std::move(target));
@@ -158,7 +159,8 @@ class Table {
     for (std::size_t index = 0; index < columns_.size(); ++index)
       line += padded(columns_[index].header, widths_[index], columns_[index].is_number) +
               std::string(gap);
-    return line + "name\n";
+    if (style_->width > 0 || !has_remarks_) return line + "name\n";
+    return line + padded("name", name_width_, false) + std::string(gap) + "reason\n";
   }
 
   /// A member's line, and its remarks: beside the name where that fits, else below it.
@@ -196,6 +198,7 @@ class Table {
   std::vector<std::size_t> widths_;
   std::size_t name_at_ = 0;
   std::size_t name_width_ = 4;
+  bool has_remarks_ = false;
 };
 
 }  // namespace

@@ -85,7 +85,7 @@ TEST(DryRunJsonTest, APrunedMemberHasTheSameKeys) {
 TEST(DryRunTextTest, IsOneLineAMemberInAPipe) {
   EXPECT_EQ(
       dry_run_text(sample()),
-      "#  status        ranks    memory    target  name\n"
+      "#  status        ranks    memory    target  name              reason\n"
       "1  planned           2  1.00 GiB  2.00 GiB  z1_gas1_tmbspg4\n"
       "   infeasible        2  9.00 GiB  12.0 GiB  z1_gas1_tmbspg64  needs 9.00 GiB of 8.00 GiB on "
       "the device; needs 12.0 GiB of 8.00 GiB in the training that it is for\n"
