@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,9 +137,14 @@ def with_value(pointer, value, folder):
 
 def is_taken(binary, document, path):
     path.write_text(json.dumps(document))
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    # Jobs that start at once clash in a folder that they share.
+    session = path.with_suffix("")
+    session.mkdir()
+    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                       TMPDIR=str(session))
     done = subprocess.run([binary, "--dry-run", "--quiet", "--format", "json", str(path)],
                           env=environment, capture_output=True, text=True, timeout=120)
+    shutil.rmtree(session, ignore_errors=True)
     if done.returncode not in (0, 3, 4):
         raise RuntimeError(f"{done.returncode}: {done.stderr}\n{json.dumps(document)}")
     return done.returncode != 3, done.stderr

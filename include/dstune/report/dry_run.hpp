@@ -1,5 +1,5 @@
 #pragma once
-/// What --dry-run prints: the plan as a table for people and as JSON (design in docs/files.md).
+/// What --dry-run prints: the plan as a table for people and as JSON (fields in docs/files.md).
 /// Local.
 
 #include <cstddef>
