@@ -55,7 +55,6 @@ json::Value only_default(const Knob& knob) {
   if (fallback.is_boolean() && is_read_leniently(knob))
     for (json::Value& form : lenient_boolean(fallback.get<bool>()))
       forms.push_back(std::move(form));
-  if (fallback.is_string()) forms = {word({fallback.get_ref<const std::string&>()})};
   return any_of(std::move(forms));
 }
 
