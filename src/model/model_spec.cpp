@@ -91,8 +91,9 @@ json::Value to_json(const ModelSpec& model) {
                      {"dropout", model.dropout}};
   if (model.attention_window > 0) result["attention_window"] = model.attention_window;
   const json::Value usual = all_members(architecture_of(model.family));
+  const json::Value members = all_members(model.architecture);
   json::Value own = json::Value::object();
-  for (const auto& [key, value] : all_members(model.architecture).items())
+  for (const auto& [key, value] : members.items())
     if (value != usual.at(key)) own[key] = value;
   if (!own.empty()) result["architecture"] = own;
   return result;

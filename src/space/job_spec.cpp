@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "dstune/space/search_space.hpp"
 #include "section.hpp"
 #include "sections.hpp"
@@ -56,13 +58,31 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   }
 }
 
-void decide_sequence_length(const json::Node* section, JobSpec& job, json::Problems& problems) {
+/// A window as long as the sequence is full attention, which is what the step has.
+void check_window(const json::Node& root, const json::Node* section, const JobSpec& job,
+                  json::Problems& problems) {
+  const auto window = job.model.attention_window;
+  if (window == 0 || job.sequence_length <= window) return;
+  const auto written = section != nullptr ? given(*section, "sequence_length") : std::nullopt;
+  problems.add((written              ? *written
+                : section != nullptr ? *section
+                                     : root)
+                   .problem(fmt::format("sequence_length {} is longer than the model's "
+                                        "sliding_window {}; only full attention is built: give at "
+                                        "most {}",
+                                        job.sequence_length, window, window)));
+}
+
+void decide_sequence_length(const json::Node& root, const json::Node* section, JobSpec& job,
+                            json::Problems& problems) {
   const auto positions = job.model.max_positions;
   job.sequence_length =
       positions > 0 ? std::min(positions, usual_sequence_length) : usual_sequence_length;
-  if (section == nullptr) return;
-  const auto longest = positions > 0 ? positions : std::int64_t{1} << 30;
-  read_integer(*section, "sequence_length", job.sequence_length, problems, 1, longest);
+  if (section != nullptr) {
+    const auto longest = positions > 0 ? positions : std::int64_t{1} << 30;
+    read_integer(*section, "sequence_length", job.sequence_length, problems, 1, longest);
+  }
+  check_window(root, section, job, problems);
 }
 
 json::Value deepspeed_part(const json::Value& root) {
@@ -103,7 +123,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   if (dstune != nullptr) read_dstune(*dstune, job, problems);
   read_resources(dstune, machine, default_ranks, job, problems);
   decide_model(overrides, root, dstune, job, problems);
-  decide_sequence_length(dstune, job, problems);
+  decide_sequence_length(root, dstune, job, problems);
 
   job.ds_config = deepspeed_part(replaced);
   if (job.experiment_files.empty()) {

@@ -26,10 +26,13 @@ class GoldenTest : public test::TrainingTest, public testing::WithParamInterface
   }
 };
 
-// So that any two ways to train differ by less than 1e-5.
+// So that any two ways to train differ by less than 1e-5. ReLU's slope jumps: what rounds to the
+// other side of 0 changes a gradient, in PyTorch's fp32 as here.
 TEST_P(GoldenTest, LossesInFp32AreDoublePrecisions) {
-  EXPECT_LT(difference(Precision::fp32, 3), 2e-6);
-  EXPECT_LT(difference(Precision::fp32, 1), 2e-6);
+  const bool jumps = Golden(GetParam().model).model.architecture.activation == Activation::relu;
+  const double tolerance = jumps ? 1e-5 : 2e-6;
+  EXPECT_LT(difference(Precision::fp32, 3), tolerance);
+  EXPECT_LT(difference(Precision::fp32, 1), tolerance);
 }
 
 // docs/reference-step.md, section 7, states this tolerance.

@@ -220,6 +220,11 @@ TEST(StepPlanTest, RefusesWhatValidationShouldHaveRefused) {
   config.sequence_length = 20;
   EXPECT_THROW(build(test::tiny_gpt2(), config, 1), LogicError);
   EXPECT_NO_THROW(build(test::tiny_llama(), config, 1));
+  ModelSpec windowed = test::tiny_llama();
+  windowed.attention_window = 20;
+  EXPECT_NO_THROW(build(windowed, config, 1));
+  windowed.attention_window = 19;
+  EXPECT_THROW(build(windowed, config, 1), LogicError);
   config.zero_stage = 4;
   EXPECT_THROW(build(test::tiny_llama(), config, 1), LogicError);
 }
