@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 
+sys.dont_write_bytecode = True  # nothing beside the scripts
 import reference_step
 
 try:
@@ -14,7 +15,6 @@ except ImportError as error:
 
 # transformers' names of our activations.
 ACTIVATIONS = {"gelu_tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu"}
-LLAMA_LIKE = ("llama", "mistral", "phi3", "qwen2", "qwen3")
 
 
 def config_of(model):
