@@ -9,17 +9,14 @@
 
 namespace dstune {
 
-/// Null and "auto" stand for the default.
-[[nodiscard]] bool stands_for_default(const json::Node& node);
+/// Null and "auto", where the row takes them.
+[[nodiscard]] bool stands_for_default(const json::Node& node, const Knob& knob);
 
 /// The value at `node` as the row wants it, or nothing after adding a problem. Objects and lists
-/// give monostate. Sections that DeepSpeed reads by pydantic are read as leniently: "yes" for true,
-/// "5" for 5.
+/// give monostate. Members of models (is_converted) are converted as DeepSpeed converts them: "yes"
+/// to true, "5" to 5.
 std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
                                    json::Problems& problems);
-
-/// A row's default; monostate where it is null, an object or a list.
-[[nodiscard]] KnobValue default_of(const Knob& knob);
 
 [[nodiscard]] std::string lower_case(std::string_view text);
 

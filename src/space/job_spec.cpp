@@ -17,10 +17,6 @@ namespace {
 constexpr std::int64_t usual_sequence_length = 1024;
 
 std::shared_ptr<const json::Document> read_document(const std::string& path) {
-  if (path.ends_with(".hjson")) {
-    throw InputError(
-        {{path, "", 0, "Hjson files are not read yet: write it as JSON (comments are accepted)"}});
-  }
   return std::make_shared<const json::Document>(json::Document::read(path));
 }
 
@@ -30,11 +26,7 @@ void apply(const Overrides& overrides, TuningOptions& tuning) {
     if (!is_built_tuner(*overrides.tuner_type, why)) throw UsageError(why);
     tuning.tuner_type = *overrides.tuner_type;
   }
-  if (overrides.full) {
-    throw UsageError(
-        "DeepSpeed's default grids (--full) are not built yet: write the lists to be tried into "
-        "the document");
-  }
+  if (overrides.full) tuning.fast = false;
   if (overrides.metric) tuning.metric = *overrides.metric;
   if (overrides.num_trials) tuning.num_trials = *overrides.num_trials;
   if (overrides.early_stopping) tuning.early_stopping = *overrides.early_stopping;
@@ -127,8 +119,9 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
 
   job.ds_config = deepspeed_part(replaced);
   if (job.experiment_files.empty()) {
-    expand(job, problems);
-    const auto found = find_warnings(json::Node(*job.document, job.ds_config, ""));
+    const auto products = expand(job, problems);
+    problems.check();
+    const auto found = find_warnings(job, products);
     job.warnings.insert(job.warnings.end(), found.begin(), found.end());
     if (job.tuning.tuner_type.empty()) {
       job.warnings.push_back(

@@ -4,6 +4,7 @@
 /// found.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,7 +33,8 @@ struct Overrides {
 
 /// What the job has: known before the input is checked against it.
 struct Machine {
-  std::vector<int> ranks_of_node;  ///< how many ranks each node has
+  std::vector<int> ranks_of_node;  ///< how many ranks each node has; at least one node and rank
+  bool is_restricted = false;      ///< by --hostfile, --include or --exclude
   [[nodiscard]] int num_ranks() const;
   /// Whether enough nodes have enough ranks for a group.
   [[nodiscard]] bool holds(const GroupShape& shape) const;
@@ -54,6 +56,8 @@ struct JobSpec {
   std::vector<Recompute> recompute;
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
   std::optional<std::string> training_command;
+  /// ZeRO stage → file with the template that `fast: false` starts from there; else the built-in.
+  std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
 };
