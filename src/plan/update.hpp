@@ -10,6 +10,6 @@ namespace dstune::plan {
 inline constexpr std::int64_t stage0_chunk_elements = 500'000'000;
 
 void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                 const TrainingConfig& config);
+                 const TrainingConfig& config, std::int64_t targets_per_sequence);
 
 }  // namespace dstune::plan

@@ -48,17 +48,31 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   }
 }
 
-void decide_sequence_length(SectionTarget& target) {
+/// A window as long as the sequence is full attention, which is what the step has.
+void check_window(const json::Node& place, const JobSpec& job, json::Problems& problems) {
+  const auto window = job.model.attention_window;
+  if (window == 0 || job.sequence_length <= window) return;
+  problems.add(
+      place.problem(fmt::format("sequence_length {} is longer than the model's "
+                                "sliding_window {}; only full attention is built: give at "
+                                "most {}",
+                                job.sequence_length, window, window)));
+}
+
+/// `place`: where the section `dstune` is, or the document.
+void decide_sequence_length(const json::Node& place, SectionTarget& target) {
   JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
   job.sequence_length =
       positions > 0 ? std::min(positions, usual_sequence_length) : usual_sequence_length;
-  if (!target.sequence_length) return;
+  if (!target.sequence_length) return check_window(place, job, *target.problems);
+  const json::Node& written = target.sequence_length->node;
   job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
   if (positions > 0 && job.sequence_length > positions)
-    target.problems->add(target.sequence_length->node.problem(
-        fmt::format("the model has {} positions: write at most as many, not {}", positions,
-                    job.sequence_length)));
+    target.problems->add(
+        written.problem(fmt::format("the model has {} positions: write at most as many, not {}",
+                                    positions, job.sequence_length)));
+  check_window(written, job, *target.problems);
 }
 
 json::Value deepspeed_part(const json::Value& root) {
@@ -112,7 +126,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);
-  decide_sequence_length(target);
+  decide_sequence_length(section ? *section : root, target);
 
   job.ds_config = deepspeed_part(replaced);
   if (job.experiment_files.empty()) {

@@ -252,5 +252,24 @@ TEST_F(ReadJobTest, ExperimentsNeedNoSpace) {
   EXPECT_THAT(read.experiment_files, ElementsAre("a.json"));
 }
 
+TEST_F(ReadJobTest, ASequenceLongerThanTheAttentionWindowIsRefused) {
+  write("mistral.json", R"({"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 99,
+    "max_position_embeddings": 4096, "sliding_window": 1500})");
+  EXPECT_EQ(job(R"({"dstune": {"model": "mistral.json"}})").sequence_length, 1024);
+  EXPECT_EQ(
+      job(R"({"dstune": {"model": "mistral.json", "sequence_length": 1500}})").sequence_length,
+      1500);
+  const auto found = problems(R"({"dstune": {"model": "mistral.json", "sequence_length": 1501}})");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pointer, "/dstune/sequence_length");
+  EXPECT_THAT(found[0].message, HasSubstr("sliding_window 1500"));
+  EXPECT_THAT(found[0].message, HasSubstr("only full attention is built"));
+
+  overrides_.model = write("short.json", R"({"model_type": "mistral", "sliding_window": 512})");
+  EXPECT_THAT(places("{}"), ElementsAre("1 "));
+  EXPECT_EQ(job(R"({"dstune": {"sequence_length": 512}})").sequence_length, 512);
+}
+
 }  // namespace
 }  // namespace dstune

@@ -195,5 +195,14 @@ TEST_F(SectionsTest, TemplatesAreAFolderOrFilesByStage) {
               testing::UnorderedElementsAre("1 /dstune/templates/0", "1 /dstune/templates/4"));
 }
 
+TEST(SectionRowsTest, FamiliesAreThoseOfTheModels) {
+  std::string words;
+  for (const SectionRow& row : dstune_rows())
+    if (row.key.pointer == "/dstune/model/family")
+      for (const std::string_view word : choices_of(row.key.choices))
+        words += (words.empty() ? "" : ", ") + std::string(word);
+  EXPECT_EQ(words, model_family_names());
+}
+
 }  // namespace
 }  // namespace dstune
