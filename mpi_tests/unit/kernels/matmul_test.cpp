@@ -40,7 +40,7 @@ class MatmulTest : public KernelTest {
                    shape.has_bias ? bias_typed.data() : nullptr, c.data(), workspace.data());
     workspace.values();
     expect_close(
-        c.values(), product(shape, a, b, bias, before), shape.out_type == DType::f32 ? 1e-5 : 1e-2,
+        c.values(), product(shape, a, b, bias, before), tolerance_of(shape.out_type),
         std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
   }
 };
