@@ -105,7 +105,7 @@ void adam(benchmark::State& state) {
 }
 
 const std::vector<std::int64_t> threads = {1, 2};
-const std::vector<std::int64_t> types = {0, 1};
+const std::vector<std::int64_t> types = {0, 1, 2};
 const std::vector<std::int64_t> widths = {hidden, 3 * hidden, 4 * hidden, vocabulary};
 
 BENCHMARK(matmul_forward)->ArgsProduct({threads, types, widths})->UseRealTime();

@@ -74,6 +74,22 @@ TEST_P(MatmulTest, AddsUpLongSumsOnce) {
   }
 }
 
+// Long enough for several panels where 16-bit operands are converted a panel at a time.
+TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
+  set_cpu_threads(2);
+  const MatmulShape shapes[] = {
+      {.m = 4500, .n = 97, .k = 33}, {.m = 33, .n = 4500, .k = 97}, {.m = 33, .n = 97, .k = 4500}};
+  for (MatmulShape shape : shapes) {
+    for (int flags = 0; flags < 8; ++flags) {
+      shape.transpose_a = (flags & 1) != 0;
+      shape.transpose_b = (flags & 2) != 0;
+      shape.accumulate = shape.has_bias = (flags & 4) != 0;
+      shape.type = shape.out_type = type();
+      check(shape);
+    }
+  }
+}
+
 TEST_P(MatmulTest, ServesSeveralThreadCounts) {
   for (const int threads : {2, 1, 3}) {
     set_cpu_threads(threads);
