@@ -1,13 +1,19 @@
 #pragma once
-/// What DeepSpeed 0.19.6 refuses in combination, and what follows from several keys together.
+/// What DeepSpeed 0.19.6 refuses in combination, as data: one row a rule.
 
-#include "dstune/core/knobs.hpp"
+#include <span>
+#include <string_view>
+
+#include "dstune/core/settings.hpp"
 
 namespace dstune {
 
-/// Adds a problem for each rule that the config's values break; types have been checked.
-void check_rules(const json::Node& root, const TrainingConfig& config, json::Problems& problems);
-/// Decides the optimizer's kind and default weight decay from type, adam_w_mode and torch_adam.
-void decide_optimizer(const json::Node& root, TrainingConfig& config, json::Problems& problems);
+struct ConfigRule {
+  std::string_view pointer;  ///< the key that is to be changed
+  bool (*is_broken)(const Settings&);
+  std::string_view message;  ///< what is wrong and the mend
+};
+
+[[nodiscard]] std::span<const ConfigRule> config_rules();
 
 }  // namespace dstune

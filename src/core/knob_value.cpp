@@ -150,23 +150,6 @@ std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
   return read_strictly({node.document(), value, node.pointer()}, knob, problems);
 }
 
-KnobValue default_of(const Knob& knob) {
-  const json::Value value = json::Value::parse(knob.fallback);
-  if (value.is_null()) return {};
-  switch (knob.type) {
-    case KnobType::boolean:
-      return value.get<bool>();
-    case KnobType::integer:
-      return value.get<std::int64_t>();
-    case KnobType::number:
-      return value.get<double>();
-    case KnobType::text:
-      return value.get<std::string>();
-    default:
-      return {};
-  }
-}
-
 std::string lower_case(std::string_view text) {
   std::string lower(text);
   for (char& c : lower)

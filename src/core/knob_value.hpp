@@ -18,9 +18,6 @@ namespace dstune {
 std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
                                    json::Problems& problems);
 
-/// A row's default; monostate where it is null, an object or a list.
-[[nodiscard]] KnobValue default_of(const Knob& knob);
-
 [[nodiscard]] std::string lower_case(std::string_view text);
 
 }  // namespace dstune

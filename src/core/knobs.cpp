@@ -17,6 +17,36 @@ std::span<const Knob> knobs() {
   return all;
 }
 
+namespace {
+
+KnobValue parse_default(const Knob& knob) {
+  const json::Value value = json::Value::parse(knob.fallback);
+  if (value.is_null()) return {};
+  switch (knob.type) {
+    case KnobType::boolean:
+      return value.get<bool>();
+    case KnobType::integer:
+      return value.get<std::int64_t>();
+    case KnobType::number:
+      return value.get<double>();
+    case KnobType::text:
+      return value.get<std::string>();
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+const KnobValue& default_value(const Knob& knob) {
+  static const std::vector<KnobValue> defaults = [] {
+    std::vector<KnobValue> parsed;
+    for (const Knob& each : knobs()) parsed.push_back(parse_default(each));
+    return parsed;
+  }();
+  return defaults.at(static_cast<std::size_t>(&knob - knobs().data()));
+}
+
 const Knob* find_knob(std::string_view pointer) {
   static const std::unordered_map<std::string_view, const Knob*> rows_by_pointer = [] {
     std::unordered_map<std::string_view, const Knob*> found;

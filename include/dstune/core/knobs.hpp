@@ -51,11 +51,11 @@ struct Knob {
 /// The row of a pointer, or null.
 [[nodiscard]] const Knob* find_knob(std::string_view pointer);
 
-/// Checks one DeepSpeed config without lists of candidates (null and "auto" stand for the default)
-/// against the table and fills a TrainingConfig from it: unknown keys inside DeepSpeed's closed
-/// sections, wrong types, values out of range, what DeepSpeed refuses in combination, and `refused`
-/// rows each add a problem. Batch keys, sequence length and recompute are the caller's.
-/// `node` is the config's root object; sections `autotuning` and `dstune` are skipped.
+/// The row's default as a value of its type; nothing where it has none.
+[[nodiscard]] const KnobValue& default_value(const Knob& knob);
+
+/// A whole config without lists of candidates: read_settings(), objections_to() and
+/// training_config() (settings.hpp) in one. `node` is the config's root object.
 TrainingConfig read_training_config(const json::Node& node, json::Problems& problems);
 
 }  // namespace dstune

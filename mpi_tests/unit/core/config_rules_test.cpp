@@ -25,7 +25,7 @@ TEST(ConfigRulesTest, AllgatherBucketsAreEvenAndOtherwiseKept) {
 }
 
 TEST(ConfigRulesTest, OffloadIsRefusedByNameUnlessItsDeviceIsNone) {
-  EXPECT_THAT(refusal(zero_with(R"("offload_optimizer": {"device": "cpu"})")),
+  EXPECT_THAT(refusal(zero_with(R"("stage": 1, "offload_optimizer": {"device": "cpu"})")),
               testing::AllOf(HasSubstr("/offload_optimizer/device: "), HasSubstr("\"cpu\""),
                              HasSubstr("write \"none\"")));
   EXPECT_THAT(refusal(zero_with(R"("stage": 3, "offload_param": {"device": "nvme"})")),

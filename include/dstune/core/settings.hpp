@@ -1,0 +1,77 @@
+#pragma once
+/// One DeepSpeed config by the rows of the table of knobs: what its JSON says, typed. Between JSON
+/// and TrainingConfig, so that members of a large space differ by a few assignments and are checked
+/// without reading JSON again. Local.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/knobs.hpp"
+
+namespace dstune {
+
+/// absent: no such key, or null. automatic: "auto", the default that the user's training may
+/// change.
+enum class Presence : std::uint8_t { absent, automatic, given };
+
+/// What a config says of one row.
+struct Setting {
+  std::size_t row = 0;  ///< index in knobs()
+  KnobValue value;      ///< the default where it is not given; objects and lists: none
+  Presence presence = Presence::absent;
+  bool operator==(const Setting&) const = default;
+};
+
+class Settings {
+ public:
+  /// Every row at its default, none given.
+  Settings();
+
+  void apply(const std::vector<Setting>& changes);
+
+  [[nodiscard]] const KnobValue& value(std::size_t row) const { return values_[row]; }
+  [[nodiscard]] bool is_given(std::size_t row) const { return presence_[row] == Presence::given; }
+
+  // By pointer. Throws LogicError where the table has no such row.
+  [[nodiscard]] const KnobValue& value(std::string_view pointer) const;
+  [[nodiscard]] bool is_given(std::string_view pointer) const;
+  /// Given or "auto".
+  [[nodiscard]] bool is_there(std::string_view pointer) const;
+  /// A boolean that is true.
+  [[nodiscard]] bool is_on(std::string_view pointer) const;
+  /// An integer or a number; not to be asked for where it is not given and has no default.
+  [[nodiscard]] double number(std::string_view pointer) const;
+  /// A text in lower case; empty where it is not given and has no default.
+  [[nodiscard]] std::string word(std::string_view pointer) const;
+  [[nodiscard]] int zero_stage() const;
+
+ private:
+  std::vector<KnobValue> values_;
+  std::vector<Presence> presence_;
+};
+
+/// What `node`, at its place in a DeepSpeed config, says of its row and of all rows below; rows
+/// that it does not hold are there with their defaults. No lists of candidates; null and "auto"
+/// stand for the default. Adds problems: wrong types, values out of range, unknown keys inside
+/// sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown top-level
+/// keys are skipped.
+std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems);
+
+/// Something that a config can not have, though each of its values is valid by itself.
+struct Objection {
+  std::string pointer;  ///< the key to be changed
+  std::string message;  ///< what is wrong and the mend
+  bool operator==(const Objection&) const = default;
+};
+
+/// What DeepSpeed 0.19.6 refuses in combination, and what the step does not do (`refused` rows with
+/// another value than their default, at a stage where they act).
+[[nodiscard]] std::vector<Objection> objections_to(const Settings& settings);
+
+/// The configuration of a step. Batch sizes, sequence length and recompute are the caller's.
+[[nodiscard]] TrainingConfig training_config(const Settings& settings);
+
+}  // namespace dstune
