@@ -50,7 +50,7 @@ constexpr std::array rules = {
         "must be even: DeepSpeed refuses odd sizes"},
     ConfigRule{"/zero_optimization/mics_shard_size",
                [](const Settings& s) { return s.number("/zero_optimization/mics_shard_size") > 0; },
-               "MiCS is not built in dstune-mpi yet: remove the key or write -1"},
+               "MiCS is not built in dstune-mpi yet: remove the key or write -1", true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) {
                  return s.zero_stage() != 3 &&

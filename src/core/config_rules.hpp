@@ -12,6 +12,7 @@ struct ConfigRule {
   std::string_view pointer;  ///< the key that is to be changed
   bool (*is_broken)(const Settings&);
   std::string_view message;  ///< what is wrong and the mend
+  bool is_unbuilt = false;   ///< DeepSpeed takes it, the step here does not
 };
 
 [[nodiscard]] std::span<const ConfigRule> config_rules();

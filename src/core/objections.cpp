@@ -66,13 +66,14 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
     const KnobValue& value = settings.value(row);
     const bool is_scalar = !std::holds_alternative<std::monostate>(value);
     if (is_scalar && value == default_value(knob)) continue;
-    objections.push_back({std::string(knob.pointer), refusal_of(knob, value)});
+    objections.push_back({std::string(knob.pointer), refusal_of(knob, value), true});
   }
   const std::string type = settings.word("/optimizer/type");
   if (type != "adam" && type != "adamw")
-    objections.push_back(
-        {"/optimizer/type", fmt::format("{} is not built in dstune-mpi yet: write Adam or AdamW",
-                                        value_text(settings.value("/optimizer/type")))});
+    objections.push_back({"/optimizer/type",
+                          fmt::format("{} is not built in dstune-mpi yet: write Adam or AdamW",
+                                      value_text(settings.value("/optimizer/type"))),
+                          true});
 }
 
 }  // namespace
@@ -82,7 +83,7 @@ std::vector<Objection> objections_to(const Settings& settings) {
   add_unbuilt(settings, objections);
   for (const ConfigRule& rule : config_rules())
     if (rule.is_broken(settings))
-      objections.push_back({std::string(rule.pointer), std::string(rule.message)});
+      objections.push_back({std::string(rule.pointer), std::string(rule.message), rule.is_unbuilt});
   for (const Alias& alias : aliases())
     if (settings.is_given(alias.row) && settings.is_given(alias.other))
       objections.push_back(

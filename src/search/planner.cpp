@@ -15,8 +15,6 @@ namespace dstune {
 
 namespace {
 
-constexpr std::uint64_t most_looked_at = 300'000;
-
 /// The largest first.
 std::string parts_text(const std::map<std::string, std::int64_t>& parts) {
   std::vector<std::pair<std::int64_t, std::string>> sorted;
@@ -31,69 +29,101 @@ std::string parts_text(const std::map<std::string, std::int64_t>& parts) {
   return text;
 }
 
+/// Prunes what lies past the cap.
+void apply_cap(const std::optional<int>& num_trials, std::uint64_t& trials_left,
+               PlannedExperiment& planned) {
+  if (planned.status != PlanStatus::planned) return;
+  if (trials_left > 0) {
+    --trials_left;
+    return;
+  }
+  planned.status = PlanStatus::pruned;
+  planned.reason = fmt::format("past the cap of {} trials", *num_trials);
+}
+
 void count(PlannedSpace& planned, PlanStatus status) {
   if (status == PlanStatus::planned) ++planned.planned;
   if (status == PlanStatus::infeasible) ++planned.infeasible;
   if (status == PlanStatus::pruned) ++planned.pruned;
 }
 
-/// Draws an order from the seed. The sizes of a micro-batch chain stay in theirs, on the places
-/// that the chain drew.
-void shuffle(std::vector<PlannedMember>& members, std::int64_t seed) {
-  std::vector<std::size_t> order(members.size());
-  for (std::size_t index = 0; index < order.size(); ++index) order[index] = index;
+/// The first `count` of an order that is drawn from the seed.
+std::vector<std::uint64_t> drawn(std::vector<std::uint64_t> numbers, std::uint64_t count,
+                                 std::int64_t seed) {
   // Fisher and Yates by hand: std::shuffle's order differs between standard libraries.
   std::mt19937_64 random(static_cast<std::uint64_t>(seed));
-  for (std::size_t left = order.size(); left > 1; --left) {
-    std::swap(order[left - 1], order[random() % left]);
-  }
-  std::map<int, std::vector<std::size_t>> places_of_chain;
-  for (std::size_t place = 0; place < order.size(); ++place) {
-    const int chain = members[order[place]].micro_batch_chain;
-    if (chain >= 0) places_of_chain[chain].push_back(place);
-  }
+  count = std::min<std::uint64_t>(count, numbers.size());
+  for (std::uint64_t place = 0; place < count; ++place)
+    std::swap(numbers[place], numbers[place + random() % (numbers.size() - place)]);
+  numbers.resize(count);
+  return numbers;
+}
+
+/// Puts the sizes of each micro-batch chain in order, on the places that the chain has.
+void sort_chains(std::vector<Member>& members) {
+  std::map<std::uint64_t, std::vector<std::size_t>> places_of_chain;
+  for (std::size_t place = 0; place < members.size(); ++place)
+    if (const auto chain = members[place].micro_batch_chain)
+      places_of_chain[*chain].push_back(place);
   for (const auto& [chain, places] : places_of_chain) {
-    std::vector<std::size_t> sorted;
-    for (const auto place : places) sorted.push_back(order[place]);
-    std::sort(sorted.begin(), sorted.end());
+    std::vector<Member> sorted;
+    for (const auto place : places) sorted.push_back(std::move(members[place]));
+    std::sort(sorted.begin(), sorted.end(),
+              [](const Member& one, const Member& other) { return one.number < other.number; });
     for (std::size_t index = 0; index < places.size(); ++index)
-      order[places[index]] = sorted[index];
+      members[places[index]] = std::move(sorted[index]);
   }
-  std::vector<PlannedMember> shuffled;
-  shuffled.reserve(members.size());
-  for (const auto index : order) shuffled.push_back(std::move(members[index]));
-  members = std::move(shuffled);
 }
 
-/// Prunes what lies past the cap and counts. Returns how many trials are left.
-std::uint64_t apply_cap(const std::optional<int>& num_trials, PlannedSpace& planned) {
-  std::uint64_t left = num_trials ? static_cast<std::uint64_t>(*num_trials) : UINT64_MAX;
-  for (auto& [member, chain] : planned.members) {
-    if (member.status == PlanStatus::planned && left == 0) {
-      member.status = PlanStatus::pruned;
-      member.reason = fmt::format("past the cap of {} trials", *num_trials);
-    }
-    if (member.status == PlanStatus::planned) --left;
-    count(planned, member.status);
-  }
-  return left;
+/// The members that are looked at one by one, in their order, and how many of the others there are.
+struct Selection {
+  std::vector<Member> members;
+  std::uint64_t other_pruned = 0;
+  std::uint64_t other_live = 0;
+};
+
+Selection select_all(const JobSpec& job, const SearchSpace& space) {
+  Selection selection{space.members()};
+  if (job.tuning.tuner_type != "random") return selection;
+  std::vector<std::uint64_t> numbers;
+  for (const Member& member : selection.members) numbers.push_back(member.number);
+  std::vector<Member> members;
+  for (const auto number : drawn(numbers, numbers.size(), job.tuning.seed))
+    members.push_back(std::move(selection.members[number]));
+  selection.members = std::move(members);
+  sort_chains(selection.members);
+  return selection;
 }
 
-/// Counts the members that are not listed.
-void count_rest(const SearchSpace& space, std::uint64_t num_listed, std::uint64_t trials_left,
-                PlannedSpace& planned) {
-  std::uint64_t number = 0;
-  std::uint64_t num_pruned = 0;
-  if (trials_left > 0) {
-    space.visit(std::min(space.size(), most_looked_at), [&](const Member& member) {
-      if (number++ >= num_listed && member.is_pruned) ++num_pruned;
-      return true;
-    });
+/// Goes through the space twice, so that only what is selected is ever held.
+Selection select_some(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
+  const bool is_random = job.tuning.tuner_type == "random";
+  const bool takes_pruned = options.lists_pruned && !is_random;
+  std::vector<std::uint64_t> numbers;
+  Selection selection;
+  space.visit(space.size(), [&](const Member& member) {
+    ++(member.is_pruned ? selection.other_pruned : selection.other_live);
+    const bool is_enough = !is_random && numbers.size() >= options.listed;
+    if ((takes_pruned || !member.is_pruned) && !is_enough) numbers.push_back(member.number);
+    return true;
+  });
+  if (is_random) numbers = drawn(std::move(numbers), options.listed, job.tuning.seed);
+  std::unordered_map<std::uint64_t, std::size_t> places;
+  std::uint64_t last = 0;
+  for (std::size_t place = 0; place < numbers.size(); ++place) {
+    places.emplace(numbers[place], place);
+    last = std::max(last, numbers[place]);
   }
-  const std::uint64_t rest = space.size() - num_listed;
-  const std::uint64_t kept = std::min(rest - num_pruned, trials_left);
-  planned.planned += kept;
-  planned.pruned += rest - kept;
+  selection.members.resize(numbers.size());
+  space.visit(numbers.empty() ? 0 : last + 1, [&](Member&& member) {
+    const auto place = places.find(member.number);
+    if (place == places.end()) return true;
+    --(member.is_pruned ? selection.other_pruned : selection.other_live);
+    selection.members[place->second] = std::move(member);
+    return true;
+  });
+  sort_chains(selection.members);
+  return selection;
 }
 
 }  // namespace
@@ -125,29 +155,43 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
   PlannedSpace planned;
   planned.total = space.size();
-  const auto listed = planned.total > options.most_members ? options.listed : planned.total;
+  const bool is_large = planned.total > options.most_members;
+  Selection selection = is_large ? select_some(job, space, options) : select_all(job, space);
   MemoryPredictor predictor(job, workspaces);
-  space.visit(listed, [&](Member&& member) {
+  auto trials_left =
+      job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
+  std::uint64_t num_live = selection.other_live;
+  for (const Member& member : selection.members) {
+    if (is_large && trials_left == 0 && !options.lists_pruned) {
+      // What lies past the cap is counted, not listed.
+      ++(member.is_pruned ? planned.pruned : num_live);
+      continue;
+    }
     PlannedMember next;
     next.micro_batch_chain = member.micro_batch_chain;
-    next.planned.experiment = std::move(member.experiment);
+    next.planned.experiment = space.experiment(member);
     if (member.is_pruned) {
       next.planned.status = PlanStatus::pruned;
-      next.planned.reason = std::move(member.reason);
+      next.planned.reason = member.reason;
     } else {
       decide_feasibility(job, options.device_memory_bytes, predictor, next.planned);
     }
+    apply_cap(job.tuning.num_trials, trials_left, next.planned);
+    count(planned, next.planned.status);
     planned.members.push_back(std::move(next));
-    return true;
-  });
-  if (job.tuning.tuner_type == "random") shuffle(planned.members, job.tuning.seed);
-  const auto trials_left = apply_cap(job.tuning.num_trials, planned);
-  if (listed < planned.total) {
-    count_rest(space, listed, trials_left, planned);
+  }
+  const auto kept = std::min(num_live, trials_left);
+  planned.planned += kept;
+  planned.pruned += selection.other_pruned + num_live - kept;
+  const auto listed = planned.members.size();
+  if (is_large && options.lists_pruned) {
+    planned.warnings.push_back(fmt::format(
+        "of {} members, the first {} are planned one by one and listed", planned.total, listed));
+  } else if (is_large && kept > 0) {
     planned.warnings.push_back(
-        fmt::format("the space has {} members: only the first {} are planned and can run; shorten "
-                    "its lists to reach the others",
-                    planned.total, listed));
+        fmt::format("of {} members, the first {} that can run are tried; {} are left out: shorten "
+                    "the lists, or draw a sample with the tuner random and tuner_num_trials",
+                    planned.total, listed, kept));
   }
   return planned;
 }

@@ -1,5 +1,7 @@
 #include "dstune/search/tuner.hpp"
 
+#include <unordered_map>
+
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
@@ -19,7 +21,7 @@ class OrderedTuner : public Tuner {
         micro_batches_(space.members.size()),
         metric_(options.metric),
         early_stopping_(options.early_stopping.value_or(0)) {
-    std::vector<std::optional<std::size_t>> last_of_chain;
+    std::unordered_map<std::uint64_t, std::size_t> last_of_chain;
     for (std::size_t index = 0; index < space.members.size(); ++index) {
       const auto& [planned, chain] = space.members[index];
       micro_batches_[index] = planned.experiment.config.micro_batch;
@@ -27,13 +29,12 @@ class OrderedTuner : public Tuner {
       auto& state = states_[index];
       state.phase = Phase::waiting;
       ++num_waiting_;
-      if (chain < 0) continue;
-      if (last_of_chain.size() <= static_cast<std::size_t>(chain)) last_of_chain.resize(chain + 1);
-      if (const auto smaller = last_of_chain[chain]) {
-        state.smaller = smaller;
-        states_[*smaller].larger = index;
-      }
-      last_of_chain[chain] = index;
+      if (!chain) continue;
+      const auto [last, is_first] = last_of_chain.try_emplace(*chain, index);
+      if (is_first) continue;
+      state.smaller = last->second;
+      states_[last->second].larger = index;
+      last->second = index;
     }
   }
 

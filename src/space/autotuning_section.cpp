@@ -106,12 +106,6 @@ void check_unused(const json::Node& section, json::Problems& problems) {
 
 void refuse_unbuilt(const json::Node& section, TuningOptions& options, json::Problems& problems) {
   read_boolean(section, "fast", options.fast, problems);
-  if (!options.fast) {
-    problems.add(
-        section.find("fast")->problem("DeepSpeed's default grids (\"fast\": false) are not built "
-                                      "yet: write the lists to be tried "
-                                      "into the document"));
-  }
   std::int64_t mp_size = 1;
   read_integer(section, "mp_size", mp_size, problems, 1);
   if (mp_size != 1) {

@@ -2,152 +2,159 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "dstune/core/knobs.hpp"
-
 namespace dstune {
 
 namespace {
 
-using Found = std::vector<Problem>;
+using Objections = std::vector<Objection>;
+
+constexpr const char* stage_pointer = "/zero_optimization/stage";
 
 bool is_below(const std::string& pointer, const std::string& ancestor) {
   return pointer == ancestor || pointer.starts_with(ancestor + "/");
 }
 
-class CandidateCheck {
+bool is_knob(const Dimension& dimension) {
+  return dimension.kind == Dimension::Kind::knob;
+}
+
+/// Tries members of one product.
+class Trials {
  public:
-  CandidateCheck(const JobSpec& job, const Expansion& expansion, json::Problems& problems)
-      : job_(&job), problems_(&problems), first_(expansion.base), last_(expansion.base) {
-    for (const auto& dimension : expansion.dimensions) {
-      if (dimension.kind != Dimension::Kind::knob) continue;
-      dimensions_.push_back(&dimension);
-      last_[json::Value::json_pointer(dimension.pointer)] = dimension.candidates.back();
-      if (dimension.pointer == "/zero_optimization/stage") stages_ = &dimension;
+  explicit Trials(const Product& product) : product_(&product) {
+    for (const auto& dimension : product.dimensions)
+      if (dimension.pointer == stage_pointer) stages_ = &dimension;
+    base_.apply(product.settings);
+    last_ = base_;
+    for (const auto& dimension : product.dimensions) {
+      if (!is_knob(dimension)) continue;
+      base_.apply(dimension.settings.front());
+      last_.apply(dimension.settings.back());
     }
   }
 
-  void run() {
-    check_fixed();
-    for (const auto* dimension : dimensions_) {
-      refuse_unbuilt(*dimension);
-      for (std::size_t index = 0; index < dimension->candidates.size(); ++index) {
-        check(*dimension, index);
+  /// The objections that every member tried has; `dimension` and `index`: with this candidate.
+  [[nodiscard]] Objections common(const Dimension* dimension, std::size_t index) const {
+    std::optional<Objections> common;
+    for (const Settings* rest : {&base_, &last_}) {
+      Settings settings = *rest;
+      if (dimension != nullptr) settings.apply(dimension->settings[index]);
+      const bool vary_stage = stages_ != nullptr && dimension != stages_;
+      for (std::size_t stage = 0; stage < (vary_stage ? stages_->candidates.size() : 1); ++stage) {
+        if (vary_stage) settings.apply(stages_->settings[stage]);
+        keep(objections_to(settings), common);
+        if (common->empty()) return {};
       }
     }
+    return *common;
   }
 
  private:
-  [[nodiscard]] Found problems_of(const json::Value& config) const {
-    json::Problems found;
-    read_training_config(json::Node(*job_->document, config, ""), found);
-    return found.all();
-  }
-
-  /// The problems that `config` has at every stage and that are among `common`, where given.
-  void keep_common(json::Value config, bool vary_stage, std::optional<Found>& common) const {
-    const std::size_t num_stages = stages_ && vary_stage ? stages_->candidates.size() : 1;
-    for (std::size_t index = 0; index < num_stages; ++index) {
-      if (common && common->empty()) return;
-      if (stages_ && vary_stage) {
-        config[json::Value::json_pointer(stages_->pointer)] = stages_->candidates[index];
-      }
-      const auto found = problems_of(config);
-      if (!common) {
-        common = found;
-        continue;
-      }
-      std::erase_if(*common, [&](const Problem& problem) {
-        return std::find(found.begin(), found.end(), problem) == found.end();
-      });
+  static void keep(const Objections& found, std::optional<Objections>& common) {
+    if (!common) {
+      common = found;
+      return;
     }
-  }
-
-  void check_fixed() {
-    std::optional<Found> common;
-    keep_common(first_, true, common);
-    keep_common(last_, true, common);
-    for (const auto& problem : *common) {
-      const bool is_of_dimension =
-          std::any_of(dimensions_.begin(), dimensions_.end(), [&](const Dimension* dimension) {
-            return is_below(problem.pointer, dimension->pointer);
-          });
-      if (!is_of_dimension) problems_->add(problem);
-    }
-  }
-
-  void check(const Dimension& dimension, std::size_t index) {
-    std::optional<Found> common;
-    for (const auto* rest : {&first_, &last_}) {
-      auto config = *rest;
-      config[json::Value::json_pointer(dimension.pointer)] = dimension.candidates[index];
-      keep_common(std::move(config), &dimension != stages_, common);
-    }
-    for (auto problem : *common) {
-      if (!is_below(problem.pointer, dimension.pointer)) continue;
-      problem.pointer = dimension.origins[index] + problem.pointer.substr(dimension.pointer.size());
-      problem.line = job_->document->line(problem.pointer);
-      if (dimension.origins[index] != reported_origin_ || problem.message != reported_message_) {
-        problems_->add(problem);
-      }
-      reported_origin_ = dimension.origins[index];
-      reported_message_ = problem.message;
-    }
-  }
-
-  void refuse_unbuilt(const Dimension& dimension) {
-    const auto& candidates = dimension.candidates;
-    const bool differs = std::any_of(candidates.begin(), candidates.end(), [&](const auto& value) {
-      return value != candidates.front();
+    std::erase_if(*common, [&](const Objection& objection) {
+      return std::find(found.begin(), found.end(), objection) == found.end();
     });
-    if (!differs) return;
-    refuse_unbuilt_knob(dimension, dimension.pointer);
-    std::vector<std::string> names;
-    for (const auto& candidate : candidates) {
-      if (!candidate.is_object()) continue;
-      for (const auto& [key, value] : candidate.items()) {
-        if (std::find(names.begin(), names.end(), key) != names.end()) continue;
-        names.push_back(key);
-        refuse_unbuilt_knob(dimension, json::append_pointer(dimension.pointer, key));
-      }
+  }
+
+  const Product* product_;
+  const Dimension* stages_ = nullptr;
+  Settings base_, last_;  ///< with each dimension's first and last candidate
+};
+
+class CandidateCheck {
+ public:
+  CandidateCheck(const JobSpec& job, Product& product, json::Problems& problems)
+      : job_(&job), product_(&product), problems_(&problems) {}
+
+  void run() {
+    read_base();
+    for (auto& dimension : product_->dimensions)
+      if (is_knob(dimension)) read_candidates(dimension);
+    const Trials trials(*product_);
+    for (const Objection& objection : trials.common(nullptr, 0))
+      if (!is_of_dimension(objection.pointer)) add(objection.pointer, objection.message);
+    for (const auto& dimension : product_->dimensions)
+      if (is_knob(dimension)) check(trials, dimension);
+  }
+
+ private:
+  void add(const std::string& pointer, const std::string& message) {
+    const Problem problem{job_->document->file(), pointer, job_->document->line(pointer), message};
+    const auto& known = problems_->all();
+    if (std::find(known.begin(), known.end(), problem) == known.end()) problems_->add(problem);
+  }
+
+  /// At the place in the document that a candidate comes from.
+  void add_at_origin(const Dimension& dimension, std::size_t index, const std::string& pointer,
+                     const std::string& message) {
+    add(dimension.origins[index] + pointer.substr(dimension.pointer.size()), message);
+  }
+
+  [[nodiscard]] bool is_of_dimension(const std::string& pointer) const {
+    return std::any_of(product_->dimensions.begin(), product_->dimensions.end(),
+                       [&](const Dimension& dimension) {
+                         return is_knob(dimension) && is_below(pointer, dimension.pointer);
+                       });
+  }
+
+  void read_base() {
+    json::Problems found;
+    product_->settings = read_settings(json::Node(*job_->document, product_->base, ""), found);
+    for (const Problem& problem : found.all())
+      if (!is_of_dimension(problem.pointer)) add(problem.pointer, problem.message);
+  }
+
+  void read_candidates(Dimension& dimension) {
+    dimension.settings.clear();
+    for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
+      json::Problems found;
+      dimension.settings.push_back(read_settings(
+          json::Node(*job_->document, dimension.candidates[index], dimension.pointer), found));
+      for (const Problem& problem : found.all())
+        add_at_origin(dimension, index, problem.pointer, problem.message);
     }
   }
 
-  void refuse_unbuilt_knob(const Dimension& dimension, const std::string& pointer) {
-    const Knob* const knob = find_knob(pointer);
-    if (knob == nullptr || knob->effect != KnobEffect::not_built) return;
-    problems_->add({job_->document->file(), dimension.pointer,
-                    job_->document->line(dimension.pointer),
-                    fmt::format("{} is not part of the step measured here yet, so that its "
-                                "candidates can not be told apart: give one value",
-                                pointer.substr(pointer.rfind('/') + 1))});
+  void check(const Trials& trials, const Dimension& dimension) {
+    std::vector<std::pair<std::size_t, Objection>> unbuilt;
+    for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
+      bool is_unbuilt = false;
+      for (const Objection& objection : trials.common(&dimension, index)) {
+        if (!is_below(objection.pointer, dimension.pointer)) continue;
+        if (!objection.is_unbuilt) {
+          add_at_origin(dimension, index, objection.pointer, objection.message);
+        } else if (!is_unbuilt) {
+          unbuilt.emplace_back(index, objection);
+          is_unbuilt = true;
+        }
+      }
+    }
+    if (unbuilt.size() < dimension.candidates.size()) return;
+    for (const auto& [index, objection] : unbuilt)
+      add_at_origin(dimension, index, objection.pointer, objection.message);
   }
 
   const JobSpec* job_;
+  Product* product_;
   json::Problems* problems_;
-  json::Value first_, last_;  ///< configs with each dimension's first and last candidate
-  std::vector<const Dimension*> dimensions_;
-  const Dimension* stages_ = nullptr;
-  std::string reported_origin_, reported_message_;  ///< objects of one element share its place
 };
 
 }  // namespace
 
-std::string batch_limit_reason(const TuningOptions& tuning, std::int64_t train_batch_size) {
-  if (tuning.max_train_batch_size && train_batch_size > *tuning.max_train_batch_size) {
-    return fmt::format("train_batch_size {} is above max_train_batch_size {}", train_batch_size,
-                       *tuning.max_train_batch_size);
-  }
-  if (train_batch_size < tuning.min_train_batch_size) {
-    return fmt::format("train_batch_size {} is below min_train_batch_size {}", train_batch_size,
-                       tuning.min_train_batch_size);
-  }
-  return "";
+void check_candidates(const JobSpec& job, std::vector<Product>& products,
+                      json::Problems& problems) {
+  for (Product& product : products) CandidateCheck(job, product, problems).run();
 }
 
-void check_candidates(const JobSpec& job, const Expansion& expansion, json::Problems& problems) {
-  CandidateCheck(job, expansion, problems).run();
+std::string unbuilt_reason(const Product& product, const Dimension& dimension, std::size_t index) {
+  for (const Objection& objection : Trials(product).common(&dimension, index))
+    if (objection.is_unbuilt && is_below(objection.pointer, dimension.pointer))
+      return objection.message;
+  return "";
 }
 
 }  // namespace dstune

@@ -1,7 +1,8 @@
 #include "effect.hpp"
 
 #include <array>
-#include <functional>
+#include <bit>
+#include <type_traits>
 #include <vector>
 
 #include "dstune/core/knobs.hpp"
@@ -41,6 +42,34 @@ std::vector<Reset> resets_at(int stage) {
   return resets;
 }
 
+/// Two streams of 64 bits, each value mixed in by a multiplication and a shift (the finisher of
+/// MurmurHash3, Appleby 2011).
+class Mixer {
+ public:
+  void add(std::string_view text) {
+    mix(text.size());
+    for (const char c : text) mix(static_cast<unsigned char>(c));
+  }
+  void add(double value) { mix(std::bit_cast<std::uint64_t>(value)); }
+  template <class Value>
+  requires std::is_enum_v<Value> || std::is_integral_v<Value>
+  void add(Value value) { mix(static_cast<std::uint64_t>(value)); }
+  [[nodiscard]] Fingerprint result() const { return {finished(high_), finished(low_)}; }
+
+ private:
+  static std::uint64_t finished(std::uint64_t bits) {
+    bits = (bits ^ bits >> 33) * 0xff51afd7ed558ccdULL;
+    bits = (bits ^ bits >> 33) * 0xc4ceb9fe1a85ec53ULL;
+    return bits ^ bits >> 33;
+  }
+  void mix(std::uint64_t value) {
+    high_ = finished(high_ + 0x9e3779b97f4a7c15ULL + value);
+    low_ = finished((low_ ^ value) * 0x2545f4914f6cdd1dULL + 1);
+  }
+
+  std::uint64_t high_ = 0, low_ = 0;
+};
+
 }  // namespace
 
 TrainingConfig effective_config(const TrainingConfig& config) {
@@ -52,25 +81,18 @@ TrainingConfig effective_config(const TrainingConfig& config) {
   return effective;
 }
 
-std::size_t hash_of(const TrainingConfig& config, const GroupShape& shape) {
-  std::size_t hash = 0;
-  const auto add = [&](auto value) {
-    hash = hash * 1099511628211U + std::hash<decltype(value)>()(value) + (hash >> 29);
-  };
-  add(config.zero_stage);
-  add(config.micro_batch);
-  add(config.accumulation_steps);
-  add(config.reduce_bucket_size);
-  add(config.allgather_bucket_size);
-  add(config.gradient_clipping);
-  add(config.optimizer.learning_rate);
-  add(config.optimizer.weight_decay);
-  add((config.overlap_comm ? 1 : 0) | (config.reduce_scatter ? 2 : 0) |
-      (config.contiguous_gradients ? 4 : 0) | (config.use_multi_rank_bucket_allreduce ? 8 : 0) |
-      (config.recompute == Recompute::none ? 16 : 0));
-  add(shape.num_gpus);
-  add(shape.num_nodes);
-  return hash;
+Fingerprint fingerprint(std::string_view text) {
+  Mixer mixer;
+  mixer.add(text);
+  return mixer.result();
+}
+
+Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape) {
+  Mixer mixer;
+  for_each_member(config, [&](const char*, const auto& member) { mixer.add(member); });
+  mixer.add(shape.num_gpus);
+  mixer.add(shape.num_nodes);
+  return mixer.result();
 }
 
 }  // namespace dstune

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "batch_dimensions.hpp"
 #include "candidate_check.hpp"
 #include "candidate_lists.hpp"
-#include "dstune/core/knobs.hpp"
 #include "dstune/space/search_space.hpp"
+#include "zero_templates.hpp"
 
 namespace dstune {
 
@@ -14,43 +15,43 @@ namespace {
 using Kind = Dimension::Kind;
 
 constexpr const char* stage_pointer = "/zero_optimization/stage";
-constexpr std::int64_t largest_batch_size = 1 << 24;
 
 json::Value shape_value(const GroupShape& shape) {
   return {{"num_gpus", shape.num_gpus}, {"num_nodes", shape.num_nodes}};
 }
 
+/// One config with lists as a product.
 class Expander {
  public:
-  Expander(const JobSpec& job, json::Problems& problems)
-      : job_(&job), problems_(&problems), root_(*job.document, job.ds_config, "") {}
+  Expander(const JobSpec& job, const json::Value& config, json::Problems& problems)
+      : job_(&job), problems_(&problems), root_(*job.document, config, "") {}
 
-  Expansion run() {
+  Product run() {
     add_shapes();
-    expansion_.base = job_->ds_config;
+    product_.base = root_.value();
     const auto zero = root_.find("zero_optimization");
     if (!zero || zero->is_null()) add_default_stages();
-    if (zero && zero->value() == "all") {
-      problems_->add(zero->problem("write {\"stage\": \"all\"} for all stages"));
-      set_base("/zero_optimization", nullptr);
+    for (const auto& key : root_.keys()) {
+      const auto node = *root_.find(key);
+      if (is_batch_key(key)) {
+        add_batch(key, node);
+      } else if (find_knob(node.pointer()) != nullptr) {
+        find_below(node);
+      }
     }
-    for (const auto& key : root_.keys()) find_top_level(key, *root_.find(key));
     for (const char* key :
          {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
       if (!root_.find(key)) add_batch(key, std::nullopt);
     }
-    fill_searched_micro_batches();
+    if (product_.is_micro_batch_searched) fill_searched_micro_batches(*job_, product_, *problems_);
     add_recompute();
-    check_size();
-    check_batches();
-    check_candidates(*job_, expansion_, *problems_);
-    return std::move(expansion_);
+    return std::move(product_);
   }
 
  private:
   Dimension& add(Kind kind, const std::string& pointer) {
-    expansion_.dimensions.push_back({kind, pointer, {}, {}});
-    return expansion_.dimensions.back();
+    product_.dimensions.push_back({kind, pointer, {}, {}, {}});
+    return product_.dimensions.back();
   }
 
   static void add_candidate(Dimension& dimension, json::Value value, const std::string& origin) {
@@ -59,22 +60,20 @@ class Expander {
   }
 
   void set_base(const std::string& pointer, const json::Value& value) {
-    expansion_.base[json::Value::json_pointer(pointer)] = value;
+    product_.base[json::Value::json_pointer(pointer)] = value;
   }
 
   void add_shapes() {
     auto& dimension = add(Kind::shape, "");
-    for (const auto& shape : job_->shapes) {
+    for (const auto& shape : job_->shapes)
       add_candidate(dimension, shape_value(shape), "/dstune/resources");
-    }
     if (dimension.candidates.empty()) add_candidate(dimension, shape_value({}), "");
   }
 
   void add_recompute() {
     auto& dimension = add(Kind::recompute, "");
-    for (const auto mode : job_->recompute) {
+    for (const auto mode : job_->recompute)
       add_candidate(dimension, to_text(mode), "/dstune/activation_recompute");
-    }
     if (dimension.candidates.empty()) add_candidate(dimension, "none", "");
   }
 
@@ -84,18 +83,15 @@ class Expander {
   }
 
   void add_default_stages() {
-    expansion_.base["zero_optimization"] = {{"stage", 0}};
+    product_.base["zero_optimization"] = {{"stage", 0}};
     add_all_stages("");
   }
 
-  void find_top_level(const std::string& key, const json::Node& node) {
-    const auto& pointer = node.pointer();
-    if (key == "train_batch_size" || key == "train_micro_batch_size_per_gpu" ||
-        key == "gradient_accumulation_steps") {
-      add_batch(key, node);
-    } else if (find_knob(pointer) != nullptr) {
-      find_below(node);
-    }
+  void add_batch(const std::string& key, const std::optional<json::Node>& node) {
+    product_.base[key] = nullptr;
+    product_.dimensions.push_back(batch_dimension(key, node, job_->tuning, *problems_));
+    if (product_.dimensions.back().kind == Kind::micro_batch)
+      product_.is_micro_batch_searched = !(node && node->is_array());
   }
 
   void find_below(const json::Node& node) {
@@ -126,141 +122,92 @@ class Expander {
     }
     if (dimension.candidates.empty()) {
       set_base(node.pointer(), nullptr);
-      expansion_.dimensions.pop_back();
+      product_.dimensions.pop_back();
       return;
     }
     set_base(node.pointer(), dimension.candidates.front());
   }
 
-  // Batch sizes.
-
-  static bool is_derived(const std::optional<json::Node>& node) {
-    return !node || node->is_null() || node->value() == "auto";
-  }
-
-  void add_batch(const std::string& key, const std::optional<json::Node>& node) {
-    const auto pointer = "/" + key;
-    const bool is_micro = key == "train_micro_batch_size_per_gpu";
-    auto& dimension = add(is_micro                    ? Kind::micro_batch
-                          : key == "train_batch_size" ? Kind::train_batch_size
-                                                      : Kind::accumulation_steps,
-                          pointer);
-    expansion_.base[key] = nullptr;
-    if (is_micro && !(node && node->is_array())) {
-      expansion_.is_micro_batch_searched = true;
-      const auto lowest = is_derived(node)
-                              ? job_->tuning.min_train_micro_batch_size_per_gpu
-                              : node->integer(*problems_, 1, largest_batch_size).value_or(1);
-      add_candidate(dimension, lowest, pointer);
-    } else if (is_derived(node)) {
-      add_candidate(dimension, nullptr, pointer);
-    } else if (node->is_array()) {
-      if (node->value().empty()) {
-        problems_->add(node->problem(
-            "an empty list leaves nothing to try: name at least one size, or remove the key"));
-      }
-      for (const auto& element : node->elements()) add_size(dimension, element, !is_micro);
-    } else {
-      add_size(dimension, *node, true);
-    }
-    // A size that could not be read is complained about; the rest is checked beside it.
-    if (dimension.candidates.empty())
-      add_candidate(dimension, is_micro ? json::Value(1) : json::Value(), pointer);
-  }
-
-  void add_size(Dimension& dimension, const json::Node& node, bool may_be_derived) {
-    if (may_be_derived && is_derived(node)) {
-      add_candidate(dimension, nullptr, node.pointer());
-    } else if (const auto size = node.integer(*problems_, 1, largest_batch_size)) {
-      add_candidate(dimension, *size, node.pointer());
-    }
-  }
-
-  [[nodiscard]] Dimension& dimension_of(Kind kind) {
-    return *std::find_if(expansion_.dimensions.begin(), expansion_.dimensions.end(),
-                         [&](const Dimension& dimension) { return dimension.kind == kind; });
-  }
-
-  /// Doubles the lowest size up to the limits that any group and accumulation leave.
-  void fill_searched_micro_batches() {
-    if (!expansion_.is_micro_batch_searched) return;
-    auto& dimension = dimension_of(Kind::micro_batch);
-    const auto lowest = dimension.candidates.front().get<std::int64_t>();
-    const auto& tuning = job_->tuning;
-    if (lowest > tuning.max_train_micro_batch_size_per_gpu) {
-      problems_->add({job_->document->file(), dimension.pointer,
-                      job_->document->line(dimension.pointer),
-                      fmt::format("the search starts at {}, above "
-                                  "max_train_micro_batch_size_per_gpu {}: raise that",
-                                  lowest, tuning.max_train_micro_batch_size_per_gpu)});
-      return;
-    }
-    auto highest = std::min(tuning.max_train_micro_batch_size_per_gpu, largest_batch_size);
-    if (tuning.max_train_batch_size) {
-      std::int64_t fewest = largest_batch_size;
-      for (const auto& steps : dimension_of(Kind::accumulation_steps).candidates) {
-        fewest = std::min(fewest, steps.is_null() ? 1 : steps.get<std::int64_t>());
-      }
-      int smallest_group = job_->shapes.empty() ? 1 : job_->shapes.front().size();
-      for (const auto& shape : job_->shapes)
-        smallest_group = std::min(smallest_group, shape.size());
-      highest = std::min(highest, *tuning.max_train_batch_size / (fewest * smallest_group));
-    }
-    for (auto size = 2 * lowest; size <= highest; size *= 2) {
-      add_candidate(dimension, size, dimension.origins.front());
-    }
-  }
-
-  /// Members are numbered with 64 bits.
-  void check_size() {
-    double size = 1;
-    for (const auto& dimension : expansion_.dimensions) {
-      size *= static_cast<double>(dimension.candidates.size());
-    }
-    if (size < 1e18) return;
-    problems_->add(root_.problem(fmt::format(
-        "the lists make {:.0e} members, more than can be numbered: shorten them", size)));
-  }
-
-  /// At least one combination of sizes must be possible.
-  void check_batches() {
-    if (!problems_->empty()) return;
-    const auto size_of = [](const json::Value& value) {
-      return value.is_null() ? std::nullopt : std::optional(value.get<std::int64_t>());
-    };
-    const auto& tuning = job_->tuning;
-    std::string why;
-    for (const auto& shape : job_->shapes) {
-      for (const auto& total : dimension_of(Kind::train_batch_size).candidates) {
-        for (const auto& micro : dimension_of(Kind::micro_batch).candidates) {
-          for (const auto& steps : dimension_of(Kind::accumulation_steps).candidates) {
-            const auto triple =
-                resolve_batch(size_of(total), size_of(micro), size_of(steps), shape.size(), why);
-            if (triple && batch_limit_reason(tuning, triple->train_batch_size).empty()) return;
-            if (triple) why = batch_limit_reason(tuning, triple->train_batch_size);
-          }
-        }
-      }
-    }
-    const bool is_total_given = !dimension_of(Kind::train_batch_size).candidates.front().is_null();
-    const std::string pointer =
-        is_total_given ? "/train_batch_size" : "/autotuning/max_train_batch_size";
-    problems_->add({job_->document->file(), pointer, job_->document->line(pointer),
-                    "no combination of group size, micro-batch and accumulation gives this batch "
-                    "size (the last one tried: " +
-                        why + "): change one of them"});
-  }
-
   const JobSpec* job_;
   json::Problems* problems_;
   json::Node root_;
-  Expansion expansion_;
+  Product product_;
 };
+
+/// The stages that a `zero_optimization` section asks for; adds problems.
+std::vector<int> stages_of(const std::optional<json::Node>& zero, json::Problems& problems) {
+  if (!zero || zero->is_null()) return {0, 1, 2, 3};
+  if (zero->value().is_boolean()) return {zero->value().get<bool>() ? 1 : 0};
+  if (!zero->is_object()) {
+    problems.add(zero->problem(
+        "with \"fast\": false the section is one object: each stage has a grid of its own"));
+    return {};
+  }
+  const auto stage = zero->find("stage");
+  if (!stage || stage->is_null() || stage->value() == "auto") return {0};
+  if (stage->value() == "all") return {0, 1, 2, 3};
+  std::vector<int> stages;
+  const auto nodes = stage->is_array() ? stage->elements() : std::vector<json::Node>{*stage};
+  for (const auto& node : nodes) {
+    json::Problems wrong;
+    const auto found =
+        read_settings(json::Node(node.document(), node.value(), stage_pointer), wrong);
+    for (const Problem& problem : wrong.all()) problems.add(node.problem(problem.message));
+    const int number = static_cast<int>(std::get<std::int64_t>(found.front().value));
+    if (std::find(stages.begin(), stages.end(), number) == stages.end()) stages.push_back(number);
+  }
+  return stages;
+}
+
+/// The document with a stage's template and default lists: `zero_optimization` first, as DeepSpeed
+/// puts it.
+json::Value full_config(const JobSpec& job, int stage, json::Problems& problems) {
+  const auto& written = job.ds_config;
+  const bool has_section =
+      written.contains("zero_optimization") && written.at("zero_optimization").is_object();
+  json::Value config = json::Value::object();
+  config["zero_optimization"] = full_zero_section(
+      job, stage, has_section ? written.at("zero_optimization") : json::Value::object(), problems);
+  for (const auto& [key, value] : written.items())
+    if (key != "zero_optimization") config[key] = value;
+  return config;
+}
+
+/// Members are numbered with 64 bits.
+void check_size(const JobSpec& job, const std::vector<Product>& products,
+                json::Problems& problems) {
+  double total = 0;
+  for (const auto& product : products) {
+    double size = 1;
+    for (const auto& dimension : product.dimensions)
+      size *= static_cast<double>(dimension.candidates.size());
+    total += size;
+  }
+  if (total < 1e18) return;
+  problems.add(job.document->node().problem(fmt::format(
+      "the lists make {:.0e} members, more than can be numbered: shorten them", total)));
+}
 
 }  // namespace
 
-Expansion expand(const JobSpec& job, json::Problems& problems) {
-  return Expander(job, problems).run();
+std::vector<Product> expand(const JobSpec& job, json::Problems& problems) {
+  std::vector<Product> products;
+  json::Value config = job.ds_config;
+  const auto zero = json::Node(*job.document, job.ds_config, "").find("zero_optimization");
+  if (zero && zero->value() == "all") {
+    problems.add(zero->problem("write {\"stage\": \"all\"} for all stages"));
+    config["zero_optimization"] = nullptr;
+  }
+  if (job.tuning.fast || !problems.empty()) {
+    products.push_back(Expander(job, config, problems).run());
+  } else {
+    for (const int stage : stages_of(zero, problems))
+      products.push_back(Expander(job, full_config(job, stage, problems), problems).run());
+  }
+  check_size(job, products, problems);
+  if (problems.empty()) check_batches(job, products.front(), problems);
+  check_candidates(job, products, problems);
+  return products;
 }
 
 }  // namespace dstune

@@ -28,11 +28,7 @@ void apply(const Overrides& overrides, TuningOptions& tuning) {
     if (!is_built_tuner(*overrides.tuner_type, why)) throw UsageError(why);
     tuning.tuner_type = *overrides.tuner_type;
   }
-  if (overrides.full) {
-    throw UsageError(
-        "DeepSpeed's default grids (--full) are not built yet: write the lists to be tried into "
-        "the document");
-  }
+  if (overrides.full) tuning.fast = false;
   if (overrides.metric) tuning.metric = *overrides.metric;
   if (overrides.num_trials) tuning.num_trials = *overrides.num_trials;
   if (overrides.early_stopping) tuning.early_stopping = *overrides.early_stopping;
@@ -107,8 +103,9 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
 
   job.ds_config = deepspeed_part(replaced);
   if (job.experiment_files.empty()) {
-    expand(job, problems);
-    const auto found = find_warnings(json::Node(*job.document, job.ds_config, ""));
+    const auto products = expand(job, problems);
+    problems.check();
+    const auto found = find_warnings(job, products);
     job.warnings.insert(job.warnings.end(), found.begin(), found.end());
     if (job.tuning.tuner_type.empty()) {
       job.warnings.push_back(

@@ -61,29 +61,27 @@ std::string offload_text(const json::Value& section, const std::string& letters,
   return text;
 }
 
-void append_parts(const json::Value& config, const std::vector<std::string>& keys, bool omit_values,
-                  std::string& name) {
-  for (const auto& [key, value] : config.items()) {
-    if (key == "arg_mappings") continue;
-    if (key == "offload_param") {
-      name += offload_text(value, "op", omit_values);
-    } else if (key == "offload_optimizer") {
-      name += offload_text(value, "oo", omit_values);
-    } else if (value.is_object()) {
-      append_parts(value, keys, omit_values, name);
-    } else if (key == micro_batch_key || key == accumulation_key ||
-               std::find(keys.begin(), keys.end(), key) != keys.end()) {
-      name += acronym(key) + (omit_values ? "" : value_text(value)) + "_";
-    }
-  }
-}
-
 }  // namespace
+
+std::string canonical_part(const std::string& key, const json::Value& value,
+                           const std::vector<std::string>& keys, bool omit_values) {
+  if (key == "arg_mappings") return "";
+  if (key == "offload_param") return offload_text(value, "op", omit_values);
+  if (key == "offload_optimizer") return offload_text(value, "oo", omit_values);
+  if (value.is_object()) {
+    std::string parts;
+    for (const auto& [inner, member] : value.items())
+      parts += canonical_part(inner, member, keys, omit_values);
+    return parts;
+  }
+  const bool is_named = key == micro_batch_key || key == accumulation_key ||
+                        std::find(keys.begin(), keys.end(), key) != keys.end();
+  return is_named ? acronym(key) + (omit_values ? "" : value_text(value)) + "_" : "";
+}
 
 std::string canonical_name(const json::Value& config, const std::vector<std::string>& keys,
                            const std::string& prefix, bool omit_values) {
-  std::string name;
-  append_parts(config, keys, omit_values, name);
+  std::string name = canonical_part("", config, keys, omit_values);
   if (name.empty()) return prefix + "exp";
   name.pop_back();
   return prefix + name;

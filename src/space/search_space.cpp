@@ -1,68 +1,182 @@
 #include "dstune/space/search_space.hpp"
 
-#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
-#include "candidate_check.hpp"
-#include "dstune/core/knobs.hpp"
+#include "batch_dimensions.hpp"
 #include "effect.hpp"
+#include "member_cursor.hpp"
+#include "name_template.hpp"
 #include "names.hpp"
+#include "twin_reason.hpp"
 
 namespace dstune {
 
 namespace {
 
 using Kind = Dimension::Kind;
+using Digits = std::vector<std::size_t>;
 
-std::string last_part(const std::string& pointer) {
-  return pointer.substr(pointer.rfind('/') + 1);
-}
+/// What the knobs of a member say, whatever its batch sizes, shape and recompute.
+struct Knobs {
+  TrainingConfig config;
+  std::string refusal;  ///< why DeepSpeed refuses the combination, or what is not built
+};
 
-/// Keys of what differs: those inside candidates that are objects, else the dimension's own.
-void add_name_keys(const Dimension& dimension, std::vector<std::string>& keys) {
-  const auto add = [&](const std::string& key) {
-    if (key != "stage" && std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      keys.push_back(key);
-    }
-  };
-  add(last_part(dimension.pointer));
-  for (const auto& candidate : dimension.candidates) {
-    if (!candidate.is_object()) continue;
-    for (const auto& [key, value] : candidate.items()) add(key);
-  }
-}
-
-std::optional<std::int64_t> size_of(const json::Value& value) {
-  if (value.is_null()) return std::nullopt;
-  return value.get<std::int64_t>();
+Knobs knobs_of(const Settings& settings) {
+  Knobs knobs{training_config(settings), ""};
+  const auto objections = objections_to(settings);
+  if (!objections.empty())
+    knobs.refusal = objections.front().pointer + ": " + objections.front().message;
+  return knobs;
 }
 
 }  // namespace
 
+struct SearchSpace::Part {
+  Product product;
+  std::uint64_t first = 0;  ///< number of its first member
+  std::uint64_t size = 0;
+  std::vector<std::uint64_t> strides;
+  std::vector<json::Value::json_pointer> places;
+  NameTemplate names;
+  std::size_t micro_batch = 0;  ///< that dimension
+
+  Part(Product made, std::uint64_t begin, bool with_shape, bool with_recompute)
+      : product(std::move(made)),
+        first(begin),
+        strides(strides_of(product)),
+        names(product, with_shape, with_recompute) {
+    size = strides.front() * product.dimensions.front().candidates.size();
+    for (std::size_t index = 0; index < product.dimensions.size(); ++index) {
+      places.emplace_back(product.dimensions[index].pointer);
+      if (product.dimensions[index].kind == Kind::micro_batch) micro_batch = index;
+    }
+  }
+};
+
+/// One walk through the space: what was seen so far.
+class SearchSpace::Visit {
+ public:
+  explicit Visit(const SearchSpace& space) : space_(&space), job_(space.job_) {}
+
+  Member member(const Part& part, std::uint64_t number, const Digits& digits, const Knobs& knobs) {
+    Member member;
+    member.number = number;
+    member.config = knobs.config;
+    member.config.sequence_length = job_->sequence_length;
+    member.shape = job_->shapes[digits.front()];
+    member.config.recompute = job_->recompute[digits.back()];
+    member.reason = knobs.refusal;
+    const auto batch = decide_batch(part.product, digits, member);
+    member.is_pruned = !member.reason.empty();
+    if (part.product.is_micro_batch_searched)
+      member.micro_batch_chain = number - digits[part.micro_batch] * part.strides[part.micro_batch];
+    member.name = unique_name(part.names.name(digits, member.config.zero_stage, batch), number);
+    if (!member.is_pruned) prune_twin(part, digits, batch, member);
+    return member;
+  }
+
+ private:
+  BatchTriple decide_batch(const Product& product, const Digits& digits, Member& member) const {
+    std::optional<std::int64_t> total, micro, steps;
+    for (std::size_t index = 0; index < digits.size(); ++index) {
+      const auto& dimension = product.dimensions[index];
+      const auto& candidate = dimension.candidates[digits[index]];
+      if (dimension.kind == Kind::train_batch_size) total = batch_size_of(candidate);
+      if (dimension.kind == Kind::micro_batch) micro = batch_size_of(candidate);
+      if (dimension.kind == Kind::accumulation_steps) steps = batch_size_of(candidate);
+    }
+    const int group_size = member.shape.size();
+    std::string why;
+    auto triple = resolve_batch(total, micro, steps, group_size, why);
+    if (triple) why = batch_limit_reason(job_->tuning, triple->train_batch_size);
+    if (!triple) triple = {*total, *micro, steps.value_or(*total / *micro / group_size)};
+    if (member.reason.empty()) member.reason = why;
+    member.train_batch_size = triple->train_batch_size;
+    member.config.micro_batch = triple->micro_batch;
+    member.config.accumulation_steps = triple->accumulation_steps;
+    return *triple;
+  }
+
+  std::string unique_name(const std::string& name, std::uint64_t number) {
+    if (names_.insert(fingerprint(name)).second) return name;
+    for (int count = 2;; ++count) {
+      auto unique = fmt::format("{}_{}", name, count);
+      if (!names_.insert(fingerprint(unique)).second) continue;
+      suffixed_.emplace(number, unique);
+      return unique;
+    }
+  }
+
+  /// The name of an earlier member that runs as this one does, whose batch sizes are the same.
+  [[nodiscard]] std::string name_of(const Part& part, const Digits& digits, std::uint64_t number,
+                                    int zero_stage, const BatchTriple& batch) const {
+    const auto suffixed = suffixed_.find(number);
+    return suffixed != suffixed_.end() ? suffixed->second
+                                       : part.names.name(digits, zero_stage, batch);
+  }
+
+  void prune_twin(const Part& part, const Digits& digits, const BatchTriple& batch,
+                  Member& member) {
+    const auto [twin, is_new] = effects_.try_emplace(
+        fingerprint(effective_config(member.config), member.shape), member.number);
+    if (is_new) return;
+    const std::uint64_t number = twin->second;
+    const Part& part_of_twin = space_->part_of(number);
+    const Digits others = digits_of(part_of_twin.product, number - part_of_twin.first);
+    const int stage = member.config.zero_stage;
+    member.is_pruned = true;
+    member.reason = "runs exactly as " + name_of(part_of_twin, others, number, stage, batch);
+    if (&part_of_twin != &part) return;
+    const std::string why = twin_reason(part.product, digits, others, stage);
+    if (!why.empty()) member.reason += ": " + why;
+  }
+
+  const SearchSpace* space_;
+  const JobSpec* job_;
+  std::unordered_set<Fingerprint, FingerprintHash> names_;
+  std::unordered_map<std::uint64_t, std::string> suffixed_;  ///< names that had to be told apart
+  std::unordered_map<Fingerprint, std::uint64_t, FingerprintHash> effects_;
+};
+
 SearchSpace::SearchSpace(const JobSpec& job) : job_(&job) {
   json::Problems problems;
-  expansion_ = expand(job, problems);
+  auto products = expand(job, problems);
   problems.check();
-
-  const auto& dimensions = expansion_.dimensions;
-  strides_.assign(dimensions.size(), 1);
-  for (std::size_t index = dimensions.size(); index-- > 1;) {
-    strides_[index - 1] = strides_[index] * dimensions[index].candidates.size();
-  }
-  for (const auto& dimension : dimensions) {
-    places_.emplace_back(dimension.pointer);
-    const bool names_itself =
-        dimension.kind == Kind::train_batch_size ||
-        (dimension.kind == Kind::knob && dimension.pointer != "/zero_optimization/stage");
-    if (!names_itself || dimension.candidates.size() == 1) continue;
-    has_short_names_ = false;
-    add_name_keys(dimension, name_keys_);
+  std::uint64_t first = 0;
+  for (auto& product : products) {
+    parts_.emplace_back(std::move(product), first, job.shapes.size() > 1, job.recompute.size() > 1);
+    first += parts_.back().size;
   }
 }
 
+SearchSpace::~SearchSpace() = default;
+SearchSpace::SearchSpace(SearchSpace&&) noexcept = default;
+
 std::uint64_t SearchSpace::size() const {
-  return strides_.front() * expansion_.dimensions.front().candidates.size();
+  return parts_.back().first + parts_.back().size;
+}
+
+const SearchSpace::Part& SearchSpace::part_of(std::uint64_t number) const {
+  std::size_t index = parts_.size() - 1;
+  while (parts_[index].first > number) --index;
+  return parts_[index];
+}
+
+void SearchSpace::visit(std::uint64_t limit, const std::function<bool(Member&&)>& visitor) const {
+  Visit visit(*this);
+  for (const Part& part : parts_) {
+    MemberCursor cursor(part.product);
+    Knobs knobs = knobs_of(cursor.settings());
+    const std::uint64_t last = std::min(limit, part.first + part.size);
+    for (std::uint64_t number = part.first; number < last; ++number) {
+      if (!visitor(visit.member(part, number, cursor.digits(), knobs))) return;
+      if (cursor.advance()) knobs = knobs_of(cursor.settings());
+    }
+  }
 }
 
 std::vector<Member> SearchSpace::members() const {
@@ -74,128 +188,20 @@ std::vector<Member> SearchSpace::members() const {
   return all;
 }
 
-SearchSpace::Indices SearchSpace::decode(std::uint64_t number) const {
-  Indices indices(strides_.size());
-  for (std::size_t index = 0; index < strides_.size(); ++index) {
-    indices[index] = number / strides_[index];
-    number %= strides_[index];
+Experiment SearchSpace::experiment(const Member& member) const {
+  const Part& part = part_of(member.number);
+  const Digits digits = digits_of(part.product, member.number - part.first);
+  Experiment experiment{member.name, part.product.base, member.shape, member.config};
+  auto& config = experiment.ds_config;
+  for (std::size_t index = 0; index < digits.size(); ++index) {
+    const auto& dimension = part.product.dimensions[index];
+    if (dimension.kind == Kind::knob)
+      config[part.places[index]] = dimension.candidates[digits[index]];
   }
-  return indices;
-}
-
-Member SearchSpace::member(std::uint64_t number, Seen& seen) const {
-  const auto indices = decode(number);
-  const auto& dimensions = expansion_.dimensions;
-  Member member;
-  auto& experiment = member.experiment;
-  experiment.ds_config = expansion_.base;
-  for (std::size_t index = 0; index < dimensions.size(); ++index) {
-    if (dimensions[index].kind != Kind::knob || indices[index] == 0) continue;
-    experiment.ds_config[places_[index]] = dimensions[index].candidates[indices[index]];
-  }
-  const auto& knobs = knobs_of(indices, experiment.ds_config, seen);
-  experiment.config = knobs.config;
-  experiment.config.sequence_length = job_->sequence_length;
-  experiment.shape = job_->shapes[indices.front()];
-  experiment.config.recompute = job_->recompute[indices.back()];
-  if (!knobs.refusal.empty()) {
-    member.is_pruned = true;
-    member.reason = knobs.refusal;
-  }
-  decide_batch(indices, member);
-  if (expansion_.is_micro_batch_searched) {
-    std::uint64_t chain = number;
-    for (std::size_t index = 0; index < dimensions.size(); ++index) {
-      if (dimensions[index].kind == Kind::micro_batch) chain -= indices[index] * strides_[index];
-    }
-    const int next_chain = static_cast<int>(seen.chains.size());
-    member.micro_batch_chain = seen.chains.try_emplace(chain, next_chain).first->second;
-  }
-  experiment.name = name_of(experiment, seen);
-  if (!member.is_pruned) prune_twin(member, seen);
-  return member;
-}
-
-const SearchSpace::Knobs& SearchSpace::knobs_of(const Indices& indices,
-                                                const json::Value& ds_config, Seen& seen) const {
-  std::uint64_t number = 0;
-  for (std::size_t index = 0; index < indices.size(); ++index) {
-    if (expansion_.dimensions[index].kind == Kind::knob) {
-      number += indices[index] * strides_[index];
-    }
-  }
-  const auto [found, is_new] = seen.knobs.try_emplace(number);
-  if (is_new) {
-    json::Problems problems;
-    found->second.config =
-        read_training_config(json::Node(*job_->document, ds_config, ""), problems);
-    if (!problems.empty()) {
-      const auto& problem = problems.all().front();
-      found->second.refusal = problem.pointer + ": " + problem.message;
-    }
-  }
-  return found->second;
-}
-
-void SearchSpace::decide_batch(const Indices& indices, Member& member) const {
-  std::optional<std::int64_t> total, micro, steps;
-  for (std::size_t index = 0; index < indices.size(); ++index) {
-    const auto& dimension = expansion_.dimensions[index];
-    const auto& candidate = dimension.candidates[indices[index]];
-    if (dimension.kind == Kind::train_batch_size) total = size_of(candidate);
-    if (dimension.kind == Kind::micro_batch) micro = size_of(candidate);
-    if (dimension.kind == Kind::accumulation_steps) steps = size_of(candidate);
-  }
-  auto& experiment = member.experiment;
-  const int group_size = experiment.shape.size();
-  std::string why;
-  auto triple = resolve_batch(total, micro, steps, group_size, why);
-  if (triple) why = batch_limit_reason(job_->tuning, triple->train_batch_size);
-  if (!triple) triple = {*total, *micro, steps.value_or(*total / *micro / group_size)};
-  if (!why.empty() && !member.is_pruned) {
-    member.is_pruned = true;
-    member.reason = why;
-  }
-  experiment.config.micro_batch = triple->micro_batch;
-  experiment.config.accumulation_steps = triple->accumulation_steps;
-  experiment.ds_config["train_batch_size"] = triple->train_batch_size;
-  experiment.ds_config["train_micro_batch_size_per_gpu"] = triple->micro_batch;
-  experiment.ds_config["gradient_accumulation_steps"] = triple->accumulation_steps;
-}
-
-std::string SearchSpace::name_of(const Experiment& experiment, Seen& seen) const {
-  const auto& config = experiment.config;
-  std::string name;
-  if (has_short_names_) {
-    name = fmt::format("z{}_gas{}_tmbspg{}", config.zero_stage, config.accumulation_steps,
-                       config.micro_batch);
-  } else {
-    const auto prefix = fmt::format("z{}_", config.zero_stage);
-    name = canonical_name(experiment.ds_config, name_keys_, prefix, false);
-  }
-  if (job_->shapes.size() > 1) name += fmt::format("_ng{}", experiment.shape.size());
-  if (job_->recompute.size() > 1) name += fmt::format("_ar{}", to_text(config.recompute));
-  name = folder_safe(name);
-  auto unique = name;
-  for (int count = 2; !seen.names.insert(unique).second; ++count) {
-    unique = fmt::format("{}_{}", name, count);
-  }
-  return unique;
-}
-
-void SearchSpace::prune_twin(Member& member, Seen& seen) const {
-  const auto& experiment = member.experiment;
-  const Effect effect{effective_config(experiment.config), experiment.shape, experiment.name};
-  auto& alike = seen.by_effect[hash_of(effect.config, effect.shape)];
-  const auto twin = std::find_if(alike.begin(), alike.end(), [&](const Effect& other) {
-    return other.config == effect.config && other.shape == effect.shape;
-  });
-  if (twin == alike.end()) {
-    alike.push_back(effect);
-    return;
-  }
-  member.is_pruned = true;
-  member.reason = "runs exactly as " + twin->name;
+  config["train_batch_size"] = member.train_batch_size;
+  config["train_micro_batch_size_per_gpu"] = member.config.micro_batch;
+  config["gradient_accumulation_steps"] = member.config.accumulation_steps;
+  return experiment;
 }
 
 }  // namespace dstune

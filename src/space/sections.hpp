@@ -34,7 +34,4 @@ std::optional<ModelSpec> find_model(const std::optional<std::string>& override_n
                                     const json::Node* section, const std::string& folder,
                                     json::Problems& problems);
 
-/// Warnings about DeepSpeed's part: keys nobody knows and knobs that are not measured here.
-std::vector<std::string> find_warnings(const json::Node& ds_config);
-
 }  // namespace dstune

@@ -1,38 +1,100 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "candidate_check.hpp"
 #include "dstune/core/knobs.hpp"
-#include "sections.hpp"
 
 namespace dstune {
 
 namespace {
 
-void warn_of_unmeasured(const json::Node& node, std::vector<std::string>& warnings) {
-  if (node.is_object()) {
-    for (const auto& key : node.keys()) warn_of_unmeasured(*node.find(key), warnings);
-    return;
-  }
-  const Knob* const knob = find_knob(node.pointer());
-  if (knob == nullptr || knob->effect != KnobEffect::not_built) return;
-  const bool is_only_one = node.is_array() && node.value().size() == 1;
-  const json::Value& value = is_only_one ? node.value().front() : node.value();
-  if (value.is_null() || value == "auto" || value == json::Value::parse(knob->fallback)) return;
-  warnings.push_back(fmt::format(
-      "{} acts in DeepSpeed but is not part of the step measured here yet: it stays in the answer",
-      node.pointer()));
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
 }
+
+bool is_default(const json::Value& value, const Knob& knob) {
+  return value.is_null() || value == "auto" || value == json::Value::parse(knob.fallback);
+}
+
+/// Keys that are there and do not move the search, by why.
+class EffectNotes {
+ public:
+  void read(const json::Node& node) {
+    const Knob* const knob = find_knob(node.pointer());
+    if (knob != nullptr && knob->type == KnobType::object && knob->effect == KnobEffect::inert &&
+        !has_effect_below(node)) {
+      inert_.push_back(node.pointer().substr(1));
+      return;
+    }
+    if (node.is_object()) {
+      for (const auto& key : node.keys()) read(*node.find(key));
+      return;
+    }
+    if (knob == nullptr) return;
+    if (knob->effect == KnobEffect::inert) inert_.push_back(node.pointer().substr(1));
+    const bool is_single = node.is_array() && node.value().size() == 1;
+    const json::Value& value = is_single ? node.value().front() : node.value();
+    if (knob->effect == KnobEffect::not_built && !is_default(value, *knob))
+      not_built_.push_back(node.pointer().substr(1));
+  }
+
+  void add_to(std::vector<std::string>& warnings) const {
+    if (!not_built_.empty())
+      warnings.push_back(fmt::format(
+          "kept in the answer, without effect on the search, since the step measured here does not "
+          "act on them yet: {}",
+          joined(not_built_)));
+    if (!inert_.empty())
+      warnings.push_back(
+          fmt::format("kept in the answer, without effect on a step's time: {}", joined(inert_)));
+  }
+
+ private:
+  static bool has_effect_below(const json::Node& node) {
+    for (const auto& key : node.keys()) {
+      const json::Node member = *node.find(key);
+      const Knob* const knob = find_knob(member.pointer());
+      if (knob != nullptr && knob->effect != KnobEffect::inert) return true;
+      if (has_effect_below(member)) return true;
+    }
+    return false;
+  }
+
+  std::vector<std::string> inert_, not_built_;
+};
 
 }  // namespace
 
-std::vector<std::string> find_warnings(const json::Node& ds_config) {
+std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products) {
   std::vector<std::string> warnings;
-  for (const auto& key : ds_config.keys()) {
-    const auto node = *ds_config.find(key);
+  EffectNotes notes;
+  const json::Node root(*job.document, job.ds_config, "");
+  for (const auto& key : root.keys()) {
+    const auto node = *root.find(key);
     if (find_knob(node.pointer()) == nullptr) {
       warnings.push_back(node.pointer() +
                          " is no key that DeepSpeed 0.19.6 knows: it passes through unchecked");
     } else {
-      warn_of_unmeasured(node, warnings);
+      notes.read(node);
+    }
+  }
+  notes.add_to(warnings);
+  for (const Product& product : products) {
+    for (const Dimension& dimension : product.dimensions) {
+      if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;
+      for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
+        const std::string reason = unbuilt_reason(product, dimension, index);
+        if (reason.empty()) continue;
+        std::string warning = fmt::format(
+            "{}: members with this candidate are not run: {}",
+            dimension.origins[index].empty() ? dimension.pointer : dimension.origins[index],
+            reason);
+        if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end())
+          warnings.push_back(std::move(warning));
+      }
     }
   }
   return warnings;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "dstune/base/log.hpp"
 #include "dstune/base/units.hpp"
 #include "dstune/group/group_table.hpp"
@@ -43,6 +45,12 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
       {"measuring_version", measuring_version}};
 }
 
+/// The most experiments that a job of a large space runs.
+std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
+  const auto& trials = job.tuning.num_trials;
+  return trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
+}
+
 }  // namespace
 
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
@@ -67,12 +75,17 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   const CpuWorkspaces workspaces(kernels::cpu_table());
   PlannerOptions planner;
   planner.device_memory_bytes = ready.device_memory_bytes;
-  if (!options.dry_run) planner.most_members = std::numeric_limits<std::uint64_t>::max();
+  if (!options.dry_run) {
+    planner.listed = most_listed_members;
+    planner.lists_pruned = false;
+  }
   if (ready.job.experiment_files.empty()) {
     const SearchSpace space(ready.job);
-    if (!options.dry_run && space.size() > PlannerOptions{}.most_members) {
-      log::warning("the space has " + std::to_string(space.size()) +
-                   " members: every one is planned before the first runs; --dry-run shows them");
+    if (!options.dry_run && space.size() > planner.most_members) {
+      log::warning(fmt::format(
+          "the space has {} members: all are checked before the first runs, and at most {} of them "
+          "are tried; --dry-run counts them",
+          space.size(), job_cap(ready.job, planner)));
     }
     ready.space = plan_space(ready.job, space, workspaces, planner);
   } else {

@@ -62,8 +62,9 @@ std::vector<Setting> read_settings(const json::Node& node, json::Problems& probl
 
 /// Something that a config can not have, though each of its values is valid by itself.
 struct Objection {
-  std::string pointer;  ///< the key to be changed
-  std::string message;  ///< what is wrong and the mend
+  std::string pointer;      ///< the key to be changed
+  std::string message;      ///< what is wrong and the mend
+  bool is_unbuilt = false;  ///< DeepSpeed takes it, the step here does not
   bool operator==(const Objection&) const = default;
 };
 

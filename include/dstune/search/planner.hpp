@@ -3,6 +3,7 @@
 /// therefore whether it is run. Local.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
@@ -13,13 +14,19 @@ namespace dstune {
 
 struct PlannedMember {
   PlannedExperiment planned;
-  int micro_batch_chain = -1;
+  std::optional<std::uint64_t> micro_batch_chain;  ///< as Member's
 };
+
+/// Above so many members not every one is listed.
+inline constexpr std::uint64_t most_listed_members = 100'000;
 
 struct PlannerOptions {
   std::int64_t device_memory_bytes = 0;  ///< of one rank
-  std::uint64_t most_members = 100'000;  ///< above: only the first `listed` are looked at
+  std::uint64_t most_members = most_listed_members;
+  /// Above that: how many are listed. A plan that is only shown lists pruned ones, too; one that is
+  /// run lists those that may run.
   std::uint64_t listed = 1'000;
+  bool lists_pruned = true;
 };
 
 struct PlannedSpace {
@@ -33,9 +40,9 @@ struct PlannedSpace {
 /// `infeasible`, with the numbers in the reason, where they fit the device or the target's memory
 /// not. For synthetic and replay workloads nothing is infeasible. The order is the space's; for the
 /// tuner `random` it is drawn from the seed, sizes of a micro-batch chain staying in order.
-/// `num_trials` of the job, where given, prunes what lies past the cap. Above `most_members` only
-/// the `listed` first are planned; the first 300,000 are looked at for pruned ones,
-/// all that are not pruned count as planned.
+/// `num_trials` of the job, where given, prunes what lies past the cap. Above `most_members` every
+/// member is still named and checked, but only the first in order are listed and get a prediction;
+/// of the others, those that are not pruned count as planned.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 

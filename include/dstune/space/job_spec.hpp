@@ -4,6 +4,7 @@
 /// found.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,8 @@ struct JobSpec {
   std::vector<Recompute> recompute;
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
   std::optional<std::string> training_command;
+  /// ZeRO stage → file with the template that `fast: false` starts from there; else the built-in.
+  std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
 };

@@ -1,17 +1,17 @@
 #pragma once
 /// The space: the product of all lists of candidates, in document order, the last key fastest (of
-/// the dimensions DeepSpeed lacks: group size slowest, then recompute fastest). A generator:
-/// members are decoded from their number, so a space of millions costs nothing before it is looked
-/// at. Local.
+/// the dimensions DeepSpeed lacks: group size slowest, recompute fastest). With `fast` off one
+/// product a ZeRO stage, one after the other. A generator: members are decoded from their number,
+/// so a space of millions costs nothing before it is looked at. Local.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/settings.hpp"
 #include "dstune/space/job_spec.hpp"
 
 namespace dstune {
@@ -25,92 +25,27 @@ struct Dimension {
   /// null for a batch size that is derived. Shapes are {num_gpus, num_nodes}, recompute is its
   /// word.
   std::vector<json::Value> candidates;
-  std::vector<std::string> origins;  ///< JSON pointer of each candidate in the document
+  std::vector<std::string> origins;            ///< JSON pointer of each candidate in the document
+  std::vector<std::vector<Setting>> settings;  ///< knob: what each candidate says
 };
 
-/// Dimensions of a job in the order in which they vary, slowest first.
-struct Expansion {
+/// Dimensions in the order in which they vary, slowest first.
+struct Product {
   std::vector<Dimension> dimensions;
-  json::Value base;  ///< the DeepSpeed config with each dimension's first candidate
+  json::Value base;               ///< the DeepSpeed config with each dimension's first candidate
+  std::vector<Setting> settings;  ///< what `base` says
   bool is_micro_batch_searched = false;  ///< its candidates are ours, not the user's
 };
 
-/// Finds the dimensions and checks every candidate by itself: a problem that a value has in every
-/// member tried with it is the input's; what DeepSpeed refuses only in combination is left to the
-/// members. Adds problems with the place of the candidate.
-Expansion expand(const JobSpec& job, json::Problems& problems);
+/// Finds the dimensions and checks every candidate by itself: a wrong type or value, or what
+/// DeepSpeed refuses in every member that has it, is the input's problem; what it refuses only in
+/// some combinations, and what the step does not do, is left to the members. Adds problems with the
+/// place of the candidate. At least one product.
+std::vector<Product> expand(const JobSpec& job, json::Problems& problems);
 
-/// A member before anybody asked whether it fits.
-struct Member {
-  Experiment experiment;
-  bool is_pruned = false;
-  std::string
-      reason;  ///< why it is pruned: duplicate or twin of which, batch sizes that do not multiply
-  int micro_batch_chain = -1;  ///< same number: differ only in a micro-batch size that is searched
-};
-
-class SearchSpace {
- public:
-  /// `job` outlives it. Throws InputError with what expand() finds; read_job() has thrown it
-  /// before.
-  explicit SearchSpace(const JobSpec& job);
-
-  [[nodiscard]] const std::vector<Dimension>& dimensions() const { return expansion_.dimensions; }
-  /// How many members the product has. 0 never happens.
-  [[nodiscard]] std::uint64_t size() const;
-
-  /// Visits the members from number 0 on, at most `limit` of them, in order; duplicates and twins
-  /// are recognised among those visited. Visitor: bool(Member&&), false stops.
-  template <class Visitor>
-  void visit(std::uint64_t limit, Visitor&& visitor) const {
-    Seen seen;
-    for (std::uint64_t number = 0; number < size() && number < limit; ++number) {
-      if (!visitor(member(number, seen))) return;
-    }
-  }
-  /// All of them.
-  [[nodiscard]] std::vector<Member> members() const;
-
- private:
-  /// What the knobs of a member say, whatever its batch sizes, shape and recompute.
-  struct Knobs {
-    TrainingConfig config;
-    std::string refusal;  ///< why DeepSpeed refuses the combination
-  };
-  struct Effect {
-    TrainingConfig config;
-    GroupShape shape;
-    std::string name;  ///< of the first member that runs so
-  };
-  struct Seen {
-    std::unordered_map<std::uint64_t, Knobs> knobs;                  ///< by the knobs' number
-    std::unordered_map<std::size_t, std::vector<Effect>> by_effect;  ///< what runs, hashed
-    std::unordered_map<std::uint64_t, int> chains;
-    std::unordered_set<std::string> names;
-  };
-  using Indices = std::vector<std::size_t>;
-
-  [[nodiscard]] Member member(std::uint64_t number, Seen& seen) const;
-  [[nodiscard]] Indices decode(std::uint64_t number) const;
-  [[nodiscard]] const Knobs& knobs_of(const Indices& indices, const json::Value& ds_config,
-                                      Seen& seen) const;
-  void decide_batch(const Indices& indices, Member& member) const;
-  [[nodiscard]] std::string name_of(const Experiment& experiment, Seen& seen) const;
-  void prune_twin(Member& member, Seen& seen) const;
-
-  const JobSpec* job_;
-  Expansion expansion_;
-  std::vector<json::Value::json_pointer> places_;  ///< of the dimensions
-  std::vector<std::uint64_t> strides_;             ///< how far one step of a dimension goes
-  std::vector<std::string> name_keys_;  ///< last parts of what differs beside batch, stage
-  bool has_short_names_ = true;
-};
-
-/// DeepSpeed's canonical name of a configuration (facts in docs/space.md): walks `config` in
-/// document order; `keys` are the tuning keys' last path parts, to which the micro-batch and the
-/// accumulation steps always belong.
-std::string canonical_name(const json::Value& config, const std::vector<std::string>& keys,
-                           const std::string& prefix, bool omit_values);
+/// What the user is told once: unknown top-level keys, keys without an effect on the search, and
+/// candidates that are not built, whose members are pruned.
+std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products);
 
 /// The batch triple by DeepSpeed's rules: absent values are derived. Nothing where DeepSpeed
 /// asserts, with the reason in `why`.
@@ -121,5 +56,55 @@ std::optional<BatchTriple> resolve_batch(std::optional<std::int64_t> train_batch
                                          std::optional<std::int64_t> micro_batch,
                                          std::optional<std::int64_t> accumulation_steps,
                                          std::int64_t group_size, std::string& why);
+
+/// A member before anybody asked whether it fits.
+struct Member {
+  std::uint64_t number = 0;
+  std::string name;
+  GroupShape shape;
+  TrainingConfig config;
+  std::int64_t train_batch_size = 0;
+  bool is_pruned = false;
+  /// Why it is pruned: whose duplicate or twin it is and by what, batch sizes that do not multiply,
+  /// what DeepSpeed refuses in combination, what is not built.
+  std::string reason;
+  /// Equal: they differ only in a micro-batch size that is searched.
+  std::optional<std::uint64_t> micro_batch_chain;
+};
+
+class SearchSpace {
+ public:
+  /// `job` outlives it. Throws InputError with what expand() finds; read_job() has thrown it
+  /// before.
+  explicit SearchSpace(const JobSpec& job);
+  ~SearchSpace();
+  SearchSpace(SearchSpace&&) noexcept;
+
+  /// How many members the products have. 0 never happens.
+  [[nodiscard]] std::uint64_t size() const;
+
+  /// Visits the members from number 0 on, at most `limit` of them, in order; duplicates and twins
+  /// are recognised among those visited. Visitor: false stops.
+  void visit(std::uint64_t limit, const std::function<bool(Member&&)>& visitor) const;
+  /// All of them.
+  [[nodiscard]] std::vector<Member> members() const;
+
+  /// A visited member with its DeepSpeed config.
+  [[nodiscard]] Experiment experiment(const Member& member) const;
+
+ private:
+  class Visit;
+  struct Part;
+  [[nodiscard]] const Part& part_of(std::uint64_t number) const;
+
+  const JobSpec* job_;
+  std::vector<Part> parts_;
+};
+
+/// DeepSpeed's canonical name of a configuration (facts in docs/space.md): walks `config` in
+/// document order; `keys` are the tuning keys' last path parts, to which the micro-batch and the
+/// accumulation steps always belong.
+std::string canonical_name(const json::Value& config, const std::vector<std::string>& keys,
+                           const std::string& prefix, bool omit_values);
 
 }  // namespace dstune

@@ -43,7 +43,7 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
     EXPECT_EQ(sum, expected.peak_live_bytes);
     EXPECT_EQ(predict_memory(read, experiment, workspaces_).peak_memory_bytes,
               expected.arena_bytes);
-    EXPECT_EQ(chain, -1);
+    EXPECT_FALSE(chain);
   }
 }
 
@@ -116,12 +116,13 @@ TEST_F(PlannerTest, RandomKeepsTheOrderWithinAChain) {
   overrides_.tuner_type = "random";
   overrides_.seed = 5;
   const auto space = plan(job(R"("autotuning": {"max_train_micro_batch_size_per_gpu": 32})"));
-  std::map<int, std::int64_t> largest;
+  std::map<std::uint64_t, std::int64_t> largest;
   int switches = 0;
   for (std::size_t index = 0; index < space.members.size(); ++index) {
     const auto& [planned, chain] = space.members[index];
-    EXPECT_GT(planned.experiment.config.micro_batch, largest[chain]);
-    largest[chain] = planned.experiment.config.micro_batch;
+    ASSERT_TRUE(chain);
+    EXPECT_GT(planned.experiment.config.micro_batch, largest[*chain]);
+    largest[*chain] = planned.experiment.config.micro_batch;
     if (index > 0 && space.members[index - 1].micro_batch_chain != chain) ++switches;
   }
   EXPECT_EQ(largest.size(), 4U);
@@ -142,7 +143,7 @@ TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
   EXPECT_EQ(space.planned, 12U) << "six divisions of 12 at two stages";
   EXPECT_EQ(space.pruned, 132U);
   ASSERT_EQ(space.warnings.size(), 1U);
-  EXPECT_THAT(space.warnings[0], HasSubstr("144 members: only the first 10"));
+  EXPECT_THAT(space.warnings[0], HasSubstr("144 members, the first 10"));
 
   auto capped = read;
   capped.tuning.num_trials = 1;

@@ -16,7 +16,7 @@ PlannedSpace space_of(const std::vector<std::pair<std::int64_t, int>>& sizes_and
   for (const auto& [size, chain] : sizes_and_chains) {
     PlannedMember member;
     member.planned.experiment.config.micro_batch = size;
-    member.micro_batch_chain = chain;
+    if (chain >= 0) member.micro_batch_chain = chain;
     space.members.push_back(member);
   }
   return space;

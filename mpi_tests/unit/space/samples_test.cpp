@@ -22,8 +22,8 @@ TEST(SamplesTest, QuickstartHasEveryStageAndGroup) {
   std::set<int> stages, groups;
   for (const auto& member : SearchSpace(job).members()) {
     EXPECT_FALSE(member.is_pruned) << member.reason;
-    stages.insert(member.experiment.config.zero_stage);
-    groups.insert(member.experiment.shape.size());
+    stages.insert(member.config.zero_stage);
+    groups.insert(member.shape.size());
   }
   EXPECT_THAT(stages, testing::ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(groups, testing::ElementsAre(1, 2, 4));
@@ -40,12 +40,13 @@ TEST(SamplesTest, LlamaVariesTheReductions) {
 
 TEST(SamplesTest, AnExistingConfigWorksAsItIs) {
   const auto job = sample("deepspeed-existing.json", "gpt2");
-  const auto members = SearchSpace(job).members();
+  const SearchSpace space(job);
+  const auto members = space.members();
   EXPECT_EQ(members.size(), 11U) << "micro-batches from 1 to 1024";
   for (const auto& member : members) {
     EXPECT_FALSE(member.is_pruned) << member.reason;
-    EXPECT_EQ(member.experiment.ds_config["optimizer"]["params"]["lr"], "auto");
-    EXPECT_FALSE(member.experiment.ds_config.contains("autotuning"));
+    EXPECT_EQ(space.experiment(member).ds_config["optimizer"]["params"]["lr"], "auto");
+    EXPECT_FALSE(space.experiment(member).ds_config.contains("autotuning"));
   }
 }
 

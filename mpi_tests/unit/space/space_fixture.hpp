@@ -14,6 +14,11 @@
 
 namespace dstune {
 
+/// A member and its config.
+struct FoundMember : Member {
+  Experiment experiment;
+};
+
 class SpaceTest : public testing::Test {
  protected:
   SpaceTest() {
@@ -41,16 +46,17 @@ class SpaceTest : public testing::Test {
 
   /// All members, as "name" or "name: reason".
   std::vector<std::string> names(const std::string& text) {
-    const auto read = job(text);
     std::vector<std::string> found;
-    for (const auto& member : SearchSpace(read).members()) {
-      found.push_back(member.experiment.name + (member.is_pruned ? ": " + member.reason : ""));
-    }
+    for (const auto& member : members(text))
+      found.push_back(member.name + (member.is_pruned ? ": " + member.reason : ""));
     return found;
   }
-  std::vector<Member> members(const std::string& text) {
+  std::vector<FoundMember> members(const std::string& text) {
     const auto read = job(text);
-    return SearchSpace(read).members();
+    const SearchSpace space(read);
+    std::vector<FoundMember> found;
+    for (const auto& member : space.members()) found.push_back({member, space.experiment(member)});
+    return found;
   }
 
   /// "line pointer" of each problem.
