@@ -43,11 +43,27 @@ def tokens_of_step(seed, step, global_batch, sequence_length, vocabulary):
     return torch.from_numpy(token.astype(numpy.int64))
 
 
+class Cut(torch.autograd.Function):
+    """Section 6: rounds a value to 16 bits where it is stored, and its gradient likewise."""
+
+    @staticmethod
+    def forward(context, x, narrow):
+        context.narrow = narrow
+        return x.to(narrow).to(x.dtype)
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient.to(context.narrow).to(gradient.dtype), None
+
+
 class Model:
-    def __init__(self, spec, seed, dtype):
+    """Computes in `dtype`. `narrow`: a 16-bit type to round to where section 6 says so."""
+
+    def __init__(self, spec, seed, dtype, narrow=None):
         self.spec = spec
         self.seed = seed
         self.dtype = dtype
+        self.narrow = narrow
         self.gpt2 = spec["family"] == "gpt2"
         self.head_size = spec.get("head_size", spec["hidden_size"] // spec["num_heads"])
         self.parameters = []
@@ -76,7 +92,10 @@ class Model:
         if deviation is None:
             value = torch.full(shape, constant, dtype=self.dtype)
         else:
-            value = torch.from_numpy(normal(self.seed, number, shape, deviation)).to(self.dtype)
+            value = torch.from_numpy(normal(self.seed, number, shape, deviation))
+            # By way of fp32, as section 2 says; float64 keeps all that was drawn.
+            value = value if self.dtype == torch.float64 else value.float()
+            value = value.to(self.narrow or self.dtype).to(self.dtype)
         self.parameters.append(value.requires_grad_())
         self.by_name[name] = value
 
@@ -90,17 +109,24 @@ class Model:
         if self.gpt2:
             self.add(name + ".bias", (rows,))
 
+    def cut(self, x):
+        return x if self.narrow is None else Cut.apply(x, self.narrow)
+
     def linear(self, name, x):
         y = x @ self.by_name[name + ".weight"].T
-        return y + self.by_name[name + ".bias"] if self.gpt2 else y
+        return self.cut(y + self.by_name[name + ".bias"] if self.gpt2 else y)
 
     def norm(self, name, x):
+        # PyTorch's own norms compute in fp32, too, where tensors have 16 bits.
+        wide = x.float() if x.dtype.itemsize == 2 else x
         epsilon, weight = self.spec.get("norm_epsilon", 1e-5), self.by_name[name + ".weight"]
-        if not self.gpt2:
-            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
-        centred = x - x.mean(-1, keepdim=True)
-        variance = (centred * centred).mean(-1, keepdim=True)
-        return centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
+        if self.gpt2:
+            centred = wide - wide.mean(-1, keepdim=True)
+            variance = (centred * centred).mean(-1, keepdim=True)
+            y = centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
+        else:
+            y = wide * torch.rsqrt((wide * wide).mean(-1, keepdim=True) + epsilon) * weight
+        return self.cut(y.to(x.dtype))
 
     def rotate(self, x):
         """x: [batch, heads, positions, head_size]."""
@@ -110,7 +136,7 @@ class Model:
         angle = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequency
         cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         low, high = x[..., :half], x[..., half:]
-        return torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1)
+        return self.cut(torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1))
 
     def attention(self, qkv):
         batch, length, _ = qkv.shape
@@ -123,7 +149,7 @@ class Model:
         scores = q @ k.transpose(2, 3) / math.sqrt(self.head_size)
         future = torch.ones(length, length, dtype=torch.bool).triu(1)
         out = scores.masked_fill(future, -math.inf).softmax(-1) @ v
-        return out.transpose(1, 2).reshape(batch, length, heads * self.head_size)
+        return self.cut(out.transpose(1, 2).reshape(batch, length, heads * self.head_size))
 
     def feed_forward(self, layer, x):
         hidden = self.linear(f"{layer}.fc", x)
@@ -133,46 +159,104 @@ class Model:
         else:
             gate, up = hidden.chunk(2, -1)
             hidden = gate * torch.sigmoid(gate) * up
-        return self.linear(f"{layer}.fc_projection", hidden)
+        return self.linear(f"{layer}.fc_projection", self.cut(hidden))
 
     def loss(self, tokens):
         inputs, targets = tokens[:, :-1], tokens[:, 1:]
         x = self.by_name["embedding"][inputs]
         if self.gpt2:
-            x = x + self.by_name["positions"][: inputs.shape[1]]
+            x = self.cut(x + self.by_name["positions"][: inputs.shape[1]])
         for layer in range(self.spec["num_layers"]):
             qkv = self.linear(f"{layer}.qkv", self.norm(f"{layer}.norm1", x))
-            x = x + self.linear(f"{layer}.projection", self.attention(qkv))
-            x = x + self.feed_forward(layer, self.norm(f"{layer}.norm2", x))
-        head = self.by_name.get("head", self.by_name["embedding"])
-        logits = self.norm("final_norm", x) @ head.T
+            x = self.cut(x + self.linear(f"{layer}.projection", self.attention(qkv)))
+            x = self.cut(x + self.feed_forward(layer, self.norm(f"{layer}.norm2", x)))
+        # A tied table gets the head's gradient rounded, before the embedding's is added.
+        head = self.by_name.get("head")
+        head = self.cut(self.by_name["embedding"]) if head is None else head
+        logits = self.cut(self.norm("final_norm", x) @ head.T)
+        logits = logits.float() if logits.dtype.itemsize == 2 else logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-class Optimizer:
-    """Section 5, all of it."""
+class LossScaler:
+    """Section 6.1. `options`: the section fp16 of a DeepSpeed config, and zero_stage."""
 
-    def __init__(self, parameters, training):
+    def __init__(self, options):
+        self.fixed = options.get("loss_scale", 0)
+        self.window = options.get("loss_scale_window", 1000)
+        self.hysteresis = self.left = options.get("hysteresis", 2)
+        self.refill = options.get("consecutive_hysteresis", False)
+        self.minimum = options.get("min_loss_scale", 1)
+        self.in_zero = options.get("zero_stage", 0) > 0
+        self.scale = float(self.fixed or 2.0 ** options.get("initial_scale_power", 16))
+        self.step, self.last_overflow = 0, -1
+
+    def move(self, overflow):
+        if self.fixed:
+            return
+        if overflow:
+            self.last_overflow = self.step
+            if self.in_zero and self.hysteresis != 1 and self.left != 1:
+                self.left -= 1
+            elif self.in_zero and self.scale == self.minimum:
+                sys.exit(f"reference_step.py: overflow at the lowest loss scale, {self.minimum}")
+            else:
+                self.scale = max(self.scale / 2, self.minimum)
+        else:
+            quiet = self.step - self.last_overflow - 1
+            rises = quiet > 0 and quiet % self.window == 0
+            if self.refill or rises:
+                self.left = self.hysteresis
+            if rises:
+                self.scale *= 2
+        self.step += 1
+
+
+class Optimizer:
+    """Section 5, all of it; on fp32 master weights where parameters have 16 bits."""
+
+    def __init__(self, parameters, training, narrow, scaler):
         self.parameters = parameters
+        self.narrow = narrow
+        self.scaler = scaler
         self.options = training["optimizer"]
         self.clip = training.get("gradient_clipping", 1.0)
-        self.m = [torch.zeros_like(p) for p in parameters]
-        self.v = [torch.zeros_like(p) for p in parameters]
+        self.masters = [p.detach().float().clone() if narrow else p for p in parameters]
+        self.m = [torch.zeros_like(p) for p in self.masters]
+        self.v = [torch.zeros_like(p) for p in self.masters]
         self.t = 0
 
     @torch.no_grad()
     def step(self):
+        """Whether it made its update."""
+        gradients = [p.grad.to(self.narrow).float() if self.narrow else p.grad
+                     for p in self.parameters]
+        for p in self.parameters:
+            p.grad = None
+        if self.scaler:
+            overflow = not all(bool(g.isfinite().all()) for g in gradients)
+            self.scaler.move(overflow)
+            if overflow:
+                return False
+            # By the scale of the next step, as DeepSpeed does.
+            gradients = [g / self.scaler.scale for g in gradients]
+        self.update(gradients)
+        if self.narrow:
+            for p, master in zip(self.parameters, self.masters):
+                p.copy_(master.to(self.narrow))
+        return True
+
+    def update(self, gradients):
         o = self.options
         beta1, beta2 = o.get("beta1", 0.9), o.get("beta2", 0.999)
         rate, decay = o.get("learning_rate", 1e-3), o.get("weight_decay", 0.0)
         self.t += 1
         divisor = 1.0
         if self.clip > 0:
-            norm = math.sqrt(sum(p.grad.double().square().sum().item() for p in self.parameters))
+            norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients))
             divisor = max(1.0, (norm + 1e-6) / self.clip)
-        for w, m, v in zip(self.parameters, self.m, self.v):
-            g = w.grad / divisor
-            w.grad = None
+        for w, m, v, gradient in zip(self.masters, self.m, self.v, gradients):
+            g = gradient / divisor
             if o.get("kind", "adamw") == "adamw":
                 w -= rate * decay * w
             else:
@@ -183,20 +267,25 @@ class Optimizer:
             w -= rate * m_hat / (v_hat.sqrt() + o.get("epsilon", 1e-8))
 
 
-def losses_of(case, dtype):
+def losses_of(case, dtype, plain):
+    """The losses, and the numbers of the steps that left their update out (fp16)."""
     spec, training = case["model"], case["training"]
     seed = training.get("seed", 0)
-    model = Model(spec, seed, dtype)
-    optimizer = Optimizer(model.parameters, training)
-    losses = []
+    narrow = dtype if dtype.itemsize == 2 else None
+    model = Model(spec, seed, torch.float32, narrow) if narrow and not plain else Model(
+        spec, seed, dtype)
+    scaler = LossScaler(training.get("fp16", {})) if dtype == torch.float16 else None
+    optimizer = Optimizer(model.parameters, training, narrow, scaler)
+    losses, skipped = [], []
     for step in range(training["steps"]):
         tokens = tokens_of_step(seed, step, training["global_batch"], training["sequence_length"],
                                 spec["vocab_size"])
         loss = model.loss(tokens)
-        loss.backward()
-        optimizer.step()
+        (loss * scaler.scale if scaler else loss).backward()
+        if not optimizer.step():
+            skipped.append(step)
         losses.append(loss.item())
-    return losses
+    return losses, skipped
 
 
 def compare(ours, theirs, tolerance):
@@ -215,7 +304,10 @@ def compare(ours, theirs, tolerance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", help="JSON file with `model` and `training`")
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"),
+                        default="float64", help="16 bits: fp32 rounded where the step rounds")
+    parser.add_argument("--plain", action="store_true",
+                        help="16 bits: PyTorch's own 16-bit tensors instead")
     parser.add_argument("--write", metavar="FILE", help="write the case with its losses")
     parser.add_argument("--check", metavar="FILE", help="compare with the `losses` of this JSON file")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="relative (default 1e-5)")
@@ -229,9 +321,11 @@ def main():
             theirs = json.load(file)["losses"]
         # Only what both have is compared.
         case["training"]["steps"] = min(case["training"]["steps"], len(theirs))
-    losses = losses_of(case, getattr(torch, options.dtype))
+    losses, skipped = losses_of(case, getattr(torch, options.dtype), options.plain)
     if options.write:
         case["losses"] = losses
+        if "fp16" in case["training"]:
+            case["skipped_steps"] = skipped
         with open(options.write, "w", encoding="utf-8") as file:
             json.dump(case, file, indent=2)
             file.write("\n")

@@ -10,7 +10,7 @@ bool scatters_from_stage_2_on(const Settings& settings) {
   return settings.zero_stage() >= 2 && settings.is_on("/zero_optimization/reduce_scatter");
 }
 bool has_dynamic_loss_scale(const Settings& settings) {
-  return settings.number("/fp16/loss_scale") == 0;
+  return settings.is_on("/fp16/enabled") && settings.number("/fp16/loss_scale") == 0;
 }
 bool is_one(const Settings& settings, std::string_view pointer) {
   return settings.is_given(pointer) && settings.number(pointer) == 1;
@@ -41,6 +41,11 @@ constexpr std::array rules = {
                  return has_dynamic_loss_scale(s) && s.number("/fp16/min_loss_scale") <= 0;
                },
                "must be above 0 with a dynamic loss scale (loss_scale 0)"},
+    ConfigRule{"/fp16/initial_scale_power",
+               [](const Settings& s) {
+                 return has_dynamic_loss_scale(s) && s.number("/fp16/initial_scale_power") > 63;
+               },
+               "must be at most 63: DeepSpeed's first backward fails with a larger integer"},
     ConfigRule{
         "/zero_optimization/allgather_bucket_size",
         [](const Settings& s) {

@@ -100,8 +100,17 @@ TEST(ConfigRulesTest, ContiguousCheckpointsNeedTheirPartners) {
 }
 
 TEST(ConfigRulesTest, DynamicLossScalesNeedAWindow) {
-  EXPECT_THAT(refusal(R"({"fp16": {"loss_scale_window": 0}})"), HasSubstr("must be above 0"));
-  EXPECT_EQ(accepted(R"({"fp16": {"loss_scale_window": 0, "loss_scale": 128}})"), TrainingConfig());
+  const auto on = [](const std::string& members) {
+    return R"({"fp16": {"enabled": true, )" + members + "}}";
+  };
+  EXPECT_THAT(refusal(on(R"("loss_scale_window": 0)")), HasSubstr("must be above 0"));
+  EXPECT_THAT(refusal(on(R"("min_loss_scale": 0)")), HasSubstr("must be above 0"));
+  EXPECT_THAT(refusal(on(R"("initial_scale_power": 64)")), HasSubstr("at most 63"));
+  EXPECT_EQ(accepted(on(R"("initial_scale_power": 63)")).loss_scale.initial_power, 63);
+  // As in DeepSpeed, the others are not looked at where they say nothing.
+  const std::string broken = R"("loss_scale_window": 0, "min_loss_scale": 0)";
+  EXPECT_EQ(accepted(on(broken + R"(, "loss_scale": 128)")).loss_scale, (LossScale{.fixed = 128}));
+  EXPECT_EQ(accepted(R"({"fp16": {)" + broken + "}}"), TrainingConfig());
 }
 
 }  // namespace
