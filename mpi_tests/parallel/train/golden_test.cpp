@@ -13,7 +13,7 @@ using test::Golden;
 using test::largest_difference;
 
 /// docs/reference-step.md, section 7.
-constexpr double fp16_tolerance = 2e-4;
+constexpr double fp16_tolerance = 1e-4;
 
 struct Case {
   const char* model;

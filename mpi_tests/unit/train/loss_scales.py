@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes loss_scales.json: what DeepSpeed's own scalers make of sequences of overflows.
 
-Needs PyTorch and DeepSpeed: python3 loss_scales.py > loss_scales.json
+Needs PyTorch and DeepSpeed: python3 loss_scales.py loss_scales.json
 """
 import json
 import random
@@ -81,8 +81,10 @@ def main():
                           "stage_0": stage_0_scales(settings, overflows),
                           "zero": zero_scales(settings, overflows)})
     lines = ",\n".join(json.dumps(case) for case in cases)
-    sys.stdout.write('{"made_by": "python3 loss_scales.py > loss_scales.json, with DeepSpeed '
-                     f'{deepspeed.__version__}",\n"cases": [\n{lines}\n]}}\n')
+    # DeepSpeed logs to the standard output.
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        file.write('{"made_by": "python3 loss_scales.py loss_scales.json, with DeepSpeed '
+                   f'{deepspeed.__version__}",\n"cases": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":
