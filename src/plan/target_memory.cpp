@@ -50,6 +50,9 @@ Counts count(const ModelSpec& model, int group_size) {
 
 States stage0(const Counts& counts, const TrainingConfig& config, int group_size, std::int64_t e) {
   const bool mixed = config.precision != Precision::fp32;
+  // FP16_Optimizer makes an fp32 copy of each gradient and then a flat one of them all.
+  const std::int64_t fp32_gradients =
+      config.precision == Precision::fp16 ? 8 : (config.precision == Precision::bf16 ? 4 : 0);
   const std::int64_t flattened =
       group_size > 1 ? std::min(stage0_flatten_elements, counts.parameters) : 0;
   return {.parameters = e * counts.parameters,
@@ -57,7 +60,7 @@ States stage0(const Counts& counts, const TrainingConfig& config, int group_size
           .optimizer = (mixed ? 12 : 8) * counts.parameters,
           .buckets = 0,
           .reduction = e * flattened,
-          .step = mixed ? 4 * counts.parameters : 0};
+          .step = fp32_gradients * counts.parameters};
 }
 
 States stage1_or_2(const Counts& counts, const TrainingConfig& config, int group_size,
