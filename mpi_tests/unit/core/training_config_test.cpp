@@ -121,7 +121,7 @@ TEST(TrainingConfigTest, ReadsFp16WithItsLossScale) {
 
 TEST(TrainingConfigTest, Fp16IsOffByDefault) {
   for (const char* text :
-       {R"({"fp16": {"enabled": "auto"}})", R"({"fp16": {"enabled": null}})", R"({"fp16": {}})",
+       {R"({"fp16": {"enabled": "auto"}})", R"({"fp16": {}})",
         R"({"fp16": {"enabled": false, "loss_scale": 128, "hysteresis": 5}})",
         R"({"fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 100}})"})
     EXPECT_EQ(accepted(text), TrainingConfig()) << text;
