@@ -89,10 +89,8 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   plan::GradientSink gradients(emitter, layout, config, tensors);
   emit_cycle(emitter,
              {emitter, parameters, gradients, model, config, plan::sizes_of(model, config)});
-  emitter.begin_segment(Segment::Kind::update, 1);
   plan::emit_update(emitter, layout, tensors, config,
                     targets_per_sequence(model, config.sequence_length));
-  emitter.end_segment();
   emitter.finish();
   return result;
 }
