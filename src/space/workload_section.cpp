@@ -1,6 +1,8 @@
-#include <cmath>
+#include <filesystem>
 
+#include "dstune/base/error.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/plugin_library.hpp"
 #include "section.hpp"
 #include "sections.hpp"
 
@@ -67,6 +69,27 @@ void read_table(const json::Node& node, const std::string& folder, WorkloadSpec&
   }
 }
 
+/// The library's file is looked at, and nothing of it runs.
+void read_plugin(const json::Node& node, const std::string& folder, WorkloadSpec& workload,
+                 json::Problems& problems) {
+  const auto path = read_text(node, "library", problems);
+  if (!path) {
+    if (!given(node, "library")) {
+      problems.add(
+          node.problem("a plugin needs \"library\": the file that dstune/workload.h asks for"));
+    }
+    return;
+  }
+  workload.options = node.value();
+  // With a slash in it, so that the loader searches nowhere else.
+  workload.library_path = std::filesystem::absolute(path_from(folder, *path)).lexically_normal();
+  try {
+    check_plugin_library(workload.library_path);
+  } catch (const Error& error) {
+    problems.add(node.find("library")->problem(error.what()));
+  }
+}
+
 void read_factor(const json::Node& node, const std::string& key, double& field,
                  json::Problems& problems) {
   if (const auto found = given(node, key)) {
@@ -83,7 +106,8 @@ WorkloadSpec read_workload(const json::Node& node, const std::string& folder,
   if (node.is_object()) {
     type = read_text(node, "type", problems);
     if (!type && !given(node, "type")) {
-      problems.add(node.problem("a workload needs \"type\": transformer, synthetic or replay"));
+      problems.add(
+          node.problem("a workload needs \"type\": transformer, synthetic, replay or plugin"));
     }
   } else {
     type = node.string(problems);
@@ -101,11 +125,16 @@ WorkloadSpec read_workload(const json::Node& node, const std::string& folder,
     read_factor(node, "time_scale", workload.time_scale, problems);
     read_table(node, folder, workload, problems);
   } else if (*type == "plugin") {
-    problems.add(node.problem(
-        "the workload plugin is not built yet: take transformer, synthetic or replay"));
+    workload.kind = WorkloadKind::plugin;
+    if (node.is_object()) {
+      read_plugin(node, folder, workload, problems);
+    } else {
+      problems.add(
+          node.problem("a plugin needs its library: {\"type\": \"plugin\", \"library\": ...}"));
+    }
   } else {
-    problems.add(
-        node.problem("\"" + *type + "\" is no workload: take transformer, synthetic or replay"));
+    problems.add(node.problem("\"" + *type +
+                              "\" is no workload: take transformer, synthetic, replay or plugin"));
   }
   return workload;
 }

@@ -23,6 +23,7 @@
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
+#include "plugin_start.hpp"
 #include "preparation.hpp"
 #include "steady_time.hpp"
 
@@ -36,6 +37,8 @@ constexpr double share_of_host_memory = 0.8;
 /// The slowest machine that an experiment is waited for: a tenth of a slow core.
 constexpr double least_flops_per_rank = 1e9;
 constexpr double least_patience_s = 60;
+/// Nobody here knows how long a plug-in's steps take; --trial-timeout says it.
+constexpr double plugin_patience_s = 600;
 constexpr double default_reserve_s = 60;
 
 RankDevice describe(const Topology& topology, CpuDevice& device) {
@@ -67,7 +70,10 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
 }
 
 /// How long an experiment may be silent. Generous: it only has to tell a hang from a slow machine.
-double patience_s(const JobSpec& job, const Experiment& experiment) {
+double patience_s(const JobSpec& job, const JobOptions& options, const Experiment& experiment) {
+  if (job.workload.kind == WorkloadKind::plugin) {
+    return std::max(plugin_patience_s, options.trial_timeout_s.value_or(0));
+  }
   if (job.workload.kind == WorkloadKind::synthetic) {
     return least_patience_s + 20 * job.workload.step_time_s;
   }
@@ -124,6 +130,15 @@ ExitCode guarded(Work&& work) {
   }
 }
 
+/// What rank 0's work ended with, on every rank. Collective over the world.
+template <class Work>
+ExitCode rank_0_says(const Communicator& world, Work&& work) {
+  Bytes code(1);
+  if (world.rank() == 0) code[0] = static_cast<std::byte>(guarded(work));
+  world.broadcast(code, 0);
+  return static_cast<ExitCode>(code[0]);
+}
+
 Progress::Style progress_style(const JobOptions& options) {
   if (options.quiet || options.no_progress) return Progress::Style::silent;
   return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
@@ -161,10 +176,11 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
   control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
   control_options.patience_s = [&](const Experiment& experiment) {
-    return patience_s(ready.job, experiment);
+    return patience_s(ready.job, options, experiment);
   };
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
+  control_options.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin;
   control_options.is_dead = death_watch(topology, devices);
   control_options.signals = stop_signals;
 
@@ -233,7 +249,6 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
                   << std::flush;
         return plan.planned > 0 ? ExitCode::ok : ExitCode::nothing_feasible;
       }
-      open_results(ready, decided, topology, devices);
       input = job_input(ready, topology);
       return ExitCode::ok;
     });
@@ -246,6 +261,17 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   world.broadcast(bytes, 0);
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
+  std::string objection;
+  if (input.workload.kind == WorkloadKind::plugin) {
+    objection = load_plugin_everywhere(world, input.workload);
+  }
+  // Only now: bad input touches no result.
+  const ExitCode start = rank_0_says(world, [&] {
+    if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
+    open_results(ready, decided, topology, devices);
+    return ExitCode::ok;
+  });
+  if (start != ExitCode::ok) return start;
 
   count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);

@@ -132,7 +132,8 @@ void Worker::run_assignment(const message::Assign& assign) {
                                          .seed = context_.seed,
                                          .device = context_.device,
                                          .group = group.get(),
-                                         .waiter = &waiter});
+                                         .waiter = &waiter,
+                                         .ds_config = &assign.ds_config});
     Clock::time_point last_progress = Clock::now();
     int steps = 0;
     double slowest_step_s = 0;
