@@ -24,7 +24,10 @@ std::string line(const PlannedExperiment& planned, std::size_t name_width) {
                                 experiment.name, name_width, experiment.shape.size());
   if (planned.status != PlanStatus::pruned) {
     const Prediction& predicted = planned.predicted;
-    out += fmt::format("  memory {}", format_bytes(predicted.peak_memory_bytes));
+    // A plug-in's memory is its own affair.
+    out += predicted.peak_memory_bytes > 0
+               ? fmt::format("  memory {}", format_bytes(predicted.peak_memory_bytes))
+               : "  memory not predicted";
     if (predicted.target_memory_bytes > 0)
       out += fmt::format(", in the target {}", format_bytes(predicted.target_memory_bytes));
     if (predicted.throughput)

@@ -23,6 +23,7 @@
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
+#include "patience.hpp"
 #include "plugin_start.hpp"
 #include "preparation.hpp"
 #include "steady_time.hpp"
@@ -34,11 +35,6 @@ using json::Value;
 
 /// Of a host's memory, what its ranks share unless the document says otherwise (design 3).
 constexpr double share_of_host_memory = 0.8;
-/// The slowest machine that an experiment is waited for: a tenth of a slow core.
-constexpr double least_flops_per_rank = 1e9;
-constexpr double least_patience_s = 60;
-/// Nobody here knows how long a plug-in's steps take; --trial-timeout says it.
-constexpr double plugin_patience_s = 600;
 constexpr double default_reserve_s = 60;
 
 RankDevice describe(const Topology& topology, CpuDevice& device) {
@@ -67,20 +63,6 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
                        value.at("memory_bytes")});
   }
   return devices;
-}
-
-/// How long an experiment may be silent. Generous: it only has to tell a hang from a slow machine.
-double patience_s(const JobSpec& job, const JobOptions& options, const Experiment& experiment) {
-  if (job.workload.kind == WorkloadKind::plugin) {
-    return std::max(plugin_patience_s, options.trial_timeout_s.value_or(0));
-  }
-  if (job.workload.kind == WorkloadKind::synthetic) {
-    return least_patience_s + 20 * job.workload.step_time_s;
-  }
-  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
-                                          job.sequence_length);
-  return least_patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
-                                (least_flops_per_rank * experiment.shape.size());
 }
 
 bool is_process(int process_id) {
@@ -176,7 +158,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
   control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
   control_options.patience_s = [&](const Experiment& experiment) {
-    return patience_s(ready.job, options, experiment);
+    return patience_s(ready.job, options.trial_timeout_s, experiment);
   };
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
@@ -279,14 +261,16 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {});
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
-  Worker worker({.model = &input.model,
-                 .workload = &input.workload,
-                 .measure = input.measure,
-                 .seed = reference_seed,
-                 .topology = &topology,
-                 .groups = &groups,
-                 .device = &device,
-                 .mailbox = &worker_mailbox});
+  Worker worker(
+      {.model = &input.model,
+       .workload = &input.workload,
+       .measure = input.measure,
+       .seed = reference_seed,
+       .topology = &topology,
+       .groups = &groups,
+       .device = &device,
+       .mailbox = &worker_mailbox,
+       .leaves_when_stuck = thread_multiple && input.workload.kind == WorkloadKind::plugin});
 
   std::thread controller_thread;
   if (topology.world_rank == 0) {

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #if defined(SUBJECT_VERSION)
-const uint32_t dstune_workload_stamp[2] = {DSTUNE_WORKLOAD_MAGIC, SUBJECT_VERSION};
+const uint32_t dstune_workload_stamp[2] = {SUBJECT_MAGIC, SUBJECT_VERSION};
 #elif !defined(SUBJECT_WITHOUT_STAMP)
 DSTUNE_WORKLOAD_DEFINE_STAMP
 #endif
