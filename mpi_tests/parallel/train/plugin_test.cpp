@@ -76,7 +76,7 @@ class PluginTest : public testing::TestWithParam<Transport> {
   TrainingConfig config_;
   std::string name_ = "z0_gas2_tmbspg2";
   std::string ds_config_ = "{}";
-  MeasureOptions options_{3, 5, 10};
+  MeasureOptions options_{3, 5, 0.05};
   CpuDevice device_{std::int64_t{1} << 30, 1};
 };
 

@@ -95,7 +95,7 @@ static void nap(void) {
 }
 
 /* What may go wrong at step 2, while the peers are on their way into a collective. */
-static dstune_status misbehave(const subject* self, dstune_step* step) {
+static dstune_status misbehave(const subject* self) {
   const dstune_group* group = self->group;
   float number = 0;
   if (does(self, "wrong status")) return 17;
@@ -193,14 +193,14 @@ dstune_status dstune_workload_step(void* workload, int64_t number, dstune_step* 
   const dstune_group* group = self->group;
   float value = (float)group->group_rank;
   dstune_status status = DSTUNE_OK;
-  if (number == 2) status = misbehave(self, step);
+  if (number == 2) status = misbehave(self);
   if (status != DSTUNE_OK) return status;
-  if (does(self, "check collectives")) status = check_collectives(group);
+  if (does(self, "check collectives") && number < 2) status = check_collectives(group);
   if (status == DSTUNE_OK) status = group->all_reduce_mean(group, &value, 1, DSTUNE_F32);
   /* One that does not look at what it is told is ended all the same. */
   if (status != DSTUNE_OK && !does(self, "another collective")) return status;
   step->loss = 1.0 / (double)(1 + number) + (double)value;
-  step->step_s = 0.001;
+  step->step_s = does(self, "wrong time") ? -1 : 0.001;
   step->forward_s = 0.0004;
   step->backward_s = 0.0005;
   step->update_s = 0.0001;
