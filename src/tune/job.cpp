@@ -245,10 +245,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   world.broadcast(bytes, 0);
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
-  std::string objection;
-  if (input.workload.kind == WorkloadKind::plugin) {
-    objection = load_plugin_everywhere(world, input.workload);
-  }
+  const std::string objection = load_plugin_everywhere(world, input.workload);
   // Only now: bad input touches no result.
   const ExitCode start = rank_0_says(world, [&] {
     if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});

@@ -35,6 +35,7 @@ std::string plugin_hash(const WorkloadSpec& workload) {
 }
 
 std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload) {
+  if (workload.kind != WorkloadKind::plugin) return "";
   std::string objection = first_objection(world, [&] {
     if (plugin_hash(workload) != workload.library_hash) {
       throw Error(workload.library_path +

@@ -15,8 +15,8 @@ namespace dstune {
 std::string plugin_hash(const WorkloadSpec& workload);
 
 /// Loads the library on every rank once its file has passed the check on all of them and is the one
-/// that rank 0 has seen. Returns what is in the way, the lowest rank's words, or nothing; the same
-/// on every rank. Collective over the world.
+/// that rank 0 has seen; other workloads have none. Returns what is in the way, the lowest rank's
+/// words, or nothing; the same on every rank. Collective over the world.
 std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload);
 
 /// The place in space.json that names the library. Local.
