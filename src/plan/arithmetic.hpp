@@ -39,6 +39,8 @@ struct Linear {
 };
 
 void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
+/// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
+void pass(const Context& context, const Linear& layer);
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
                            TensorId d_out);
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,

@@ -20,7 +20,6 @@ Block::Block(const Context& context, int layer)
 Running Block::forward(const Running& running) {
   const Sizes& sizes = context_.sizes;
   const bool recompute = context_.config.recompute == Recompute::block;
-  context_.parameters.fetch(unit_);
   if (running.x == no_tensor) {
     norm1_.input = running.residual;
     norm_forward(context_, norm1_, running.residual, no_tensor);
@@ -37,7 +36,6 @@ Running Block::forward(const Running& running) {
   linear_forward(context_, fc_projection_layer_, out, activated_);
   const TensorId residual = norm2_.input;
   if (recompute) release_saved();
-  context_.parameters.release(unit_);
   return {residual, out};
 }
 
@@ -75,17 +73,18 @@ void Block::release_saved() {
 }
 
 void Block::backward(TensorId d_residual) {
-  context_.parameters.fetch(unit_);
   if (context_.config.recompute == Recompute::block) {
+    context_.parameters.run_again(true);
     // The block's output itself is not needed again.
     norm_forward(context_, norm1_, norm1_.input, no_tensor);
     attention_and_mlp_input();
     activate();
+    pass(context_, fc_projection_layer_);
+    context_.parameters.run_again(false);
   }
   context_.gradients.open(unit_);
   mlp_backward(d_residual);
   attention_backward(d_residual);
-  context_.parameters.release(unit_);
   context_.gradients.close(unit_);
 }
 

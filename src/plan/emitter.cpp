@@ -60,9 +60,10 @@ void Emitter::write_initialize() {
   steps_ = &plan_.initialize;
 }
 
-void Emitter::begin_segment(Segment::Kind kind, std::int64_t repeat) {
-  plan_.cycle.push_back({kind, repeat, {}});
-  steps_ = &plan_.cycle.back().steps;
+void Emitter::begin_segment(std::vector<Segment>& segments, Segment::Kind kind,
+                            std::int64_t repeat) {
+  segments.push_back({kind, repeat, {}});
+  steps_ = &segments.back().steps;
   if (kind != Segment::Kind::update) {
     // Growing by copies would take most of the time of building a plan.
     const auto layers = static_cast<std::size_t>(plan_.model.num_layers);

@@ -24,7 +24,8 @@ class Emitter {
   /// Before the first segment only.
   TensorId persistent(const char* name, Category category, DType type, std::int64_t elements);
   void write_initialize();
-  void begin_segment(Segment::Kind kind, std::int64_t repeat);
+  /// Appends to the plan's `segments`.
+  void begin_segment(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
   void end_segment();
   /// Writes the figures of the arena.
   void finish();
@@ -48,6 +49,13 @@ class Emitter {
   /// A new event, reached when what the stream was given so far is done.
   int record(Stream stream);
   void wait(Stream stream, int event) { emit(op::Wait{event}, stream); }
+  /// Where work goes that may run beside compute: on `stream`, after what compute was given so
+  /// far, or on compute itself.
+  Stream begin_beside(bool overlap, Stream stream) {
+    if (!overlap) return Stream::compute;
+    wait(stream, record(Stream::compute));
+    return stream;
+  }
 
   [[nodiscard]] DType type() const { return type_; }
 

@@ -91,30 +91,31 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   Emitter& emitter = context.emitter;
   const int unit = static_cast<int>(context.model.num_layers) + 1;
   const bool tied = context.model.tie_embeddings;
-  context.parameters.fetch(unit);
   Norm norm{.unit = unit, .weight = final_norm_weight, .bias = final_norm_bias};
   norm.input = context.activation("residual", -1, sizes.rows * sizes.hidden);
   norm_forward(context, norm, running.residual, running.x);
   emitter.release(running.x);
   if (context.config.recompute == Recompute::block) emitter.release(running.residual);
 
-  if (tied) context.parameters.fetch(0);
   context.gradients.begin_backward(micro);
   context.gradients.open(unit);
   if (tied) context.gradients.open(0);
   const int head_unit = tied ? 0 : unit;
   const ParameterRole role = tied ? token_embedding : head_weight;
+  // Forward and backward of the head are one here, but two uses of its weight.
+  context.parameters.use(head_unit, role, role);
+  context.parameters.done(head_unit, role, role);
+  context.parameters.use(head_unit, role, role);
   const HeadWeight head{context.parameters.view(head_unit, role),
                         context.gradients.view(head_unit, role)};
   const TensorId d_hidden = emit_chunks(context, head, norm.out);
-  if (tied) context.parameters.release(0);
+  context.parameters.done(head_unit, role, role);
   emitter.release(norm.out);
 
   const TensorId d_residual = context.activation("d residual", -1, sizes.rows * sizes.hidden);
   norm_backward(context, norm, d_residual, d_hidden, false);
   emitter.release(d_hidden);
   emitter.release(norm.input);
-  context.parameters.release(unit);
   context.gradients.close(unit);
   return d_residual;
 }

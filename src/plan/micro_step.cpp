@@ -8,11 +8,11 @@ using enum ParameterRole;
 Running embedding_forward(const Context& context) {
   const Sizes& sizes = context.sizes;
   const TensorId out = context.activation("residual", -1, sizes.rows * sizes.hidden);
-  context.parameters.fetch(0);
+  context.parameters.use(0, token_embedding, position_embedding);
   context.emitter.emit(op::EmbeddingForward{at(out), context.parameters.view(0, token_embedding),
                                             context.parameters.view(0, position_embedding),
                                             sizes.rows});
-  context.parameters.release(0);
+  context.parameters.done(0, token_embedding, position_embedding);
   return {out, no_tensor};
 }
 
@@ -21,6 +21,8 @@ void embedding_backward(const Context& context, TensorId d_residual) {
   const bool tied = context.model.tie_embeddings;
   const bool accumulate = context.gradients.accumulate();
   if (!tied) context.gradients.open(0);
+  // DeepSpeed gathers the tables before their backward, which does not read them.
+  context.parameters.use(0, token_embedding, position_embedding);
   const View d_positions = context.gradients.view(0, position_embedding);
   const std::int64_t unused = context.model.max_positions - context.config.sequence_length;
   // Backward overwrites the rows of the positions that occur; the others have no gradient.
@@ -36,6 +38,7 @@ void embedding_backward(const Context& context, TensorId d_residual) {
                             // A tied table holds the head's gradient already.
                             .accumulate_tokens = tied || accumulate,
                             .accumulate_positions = accumulate});
+  context.parameters.done(0, token_embedding, position_embedding);
   context.emitter.release(d_residual);
   context.gradients.close(0);
 }
@@ -56,6 +59,7 @@ void emit_micro_step(const Context& context, MicroStep micro) {
   for (int layer = layers - 1; layer >= 0; --layer)
     blocks[static_cast<std::size_t>(layer)].backward(d_residual);
   embedding_backward(context, d_residual);
+  context.parameters.end_micro_step();
   context.gradients.end_backward();
 }
 

@@ -17,12 +17,8 @@ constexpr std::int64_t nccl_bytes = 512 * mebibyte;
 /// Rounding of PyTorch's caching allocator, as a share of what is allocated.
 constexpr std::int64_t rounding_divisor = 50;
 
-/// DeepSpeed's defaults of what TrainingConfig does not hold.
+/// Elements of one all-reduce of stage 0, a constant in DeepSpeed.
 constexpr std::int64_t stage0_flatten_elements = 500'000'000;
-constexpr std::int64_t max_reuse_elements = 1'000'000'000;
-constexpr std::int64_t prefetch_elements = 50'000'000;
-constexpr std::int64_t sub_group_elements = 1'000'000'000;
-constexpr std::int64_t persistence_threshold = 100'000;
 
 /// Bytes of one rank.
 struct States {
@@ -36,14 +32,16 @@ struct Counts {
   std::int64_t parameters, own, largest_unit, persistent;
 };
 
-Counts count(const ModelSpec& model, int group_size) {
+Counts count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const ParameterTable table(model);
   Counts counts{table.total_elements(), 0, 0, 0};
   counts.own = (counts.parameters + group_size - 1) / group_size;
   for (int unit = 0; unit < table.num_units(); ++unit)
     counts.largest_unit = std::max(counts.largest_unit, table.unit_elements(unit));
   for (const Parameter& parameter : table.all())
-    if (parameter.elements() < persistence_threshold) counts.persistent += parameter.elements();
+    if (parameter.elements() <= config.stage3_param_persistence_threshold &&
+        parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
+      counts.persistent += parameter.elements();
   return counts;
 }
 
@@ -91,14 +89,15 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
                 .optimizer = 12 * counts.own,
                 .buckets = 0,
                 .reduction = 0,
-                .step = 4 * std::min(sub_group_elements, counts.own)};
+                .step = 4 * std::min(config.sub_group_size, counts.own)};
   if (group_size == 1) return states;
   states.parameters += e * counts.persistent;
   const std::int64_t bucket = config.reduce_bucket_size;
   const std::int64_t gathered =
-      std::min(counts.parameters, max_reuse_elements + counts.largest_unit);
-  const std::int64_t concatenated =
-      std::max(counts.largest_unit, std::min(prefetch_elements, counts.parameters));
+      std::min(counts.parameters,
+               std::min(config.stage3_max_reuse_distance, counts.parameters) + counts.largest_unit);
+  const std::int64_t concatenated = std::max(
+      counts.largest_unit, std::min(config.stage3_prefetch_bucket_size, counts.parameters));
   states.buckets = e * (bucket + std::min(bucket, counts.parameters) + gathered + concatenated +
                         counts.largest_unit);
   return states;
@@ -128,7 +127,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   require(group_size >= 1, "a group has ranks");
   require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
 
-  const States states = states_of(count(model, group_size), config, group_size);
+  const States states = states_of(count(model, config, group_size), config, group_size);
   const plan::TargetActivations backward =
       plan::target_activations(model, config, target.attention);
   memory.parts["parameters"] = states.parameters;

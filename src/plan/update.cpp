@@ -14,10 +14,38 @@ void emit_stage0_reduction(Emitter& emitter, TensorId gradients, std::int64_t el
   }
 }
 
+/// Elements that are updated together: all of them, in stage 3 whole parameters until they are as
+/// many as a sub-group holds.
+std::vector<std::int64_t> sub_groups(const Layout& layout, const TrainingConfig& config) {
+  if (layout.stage() < 3) return {layout.own_elements()};
+  std::vector<std::int64_t> counts;
+  std::int64_t count = 0;
+  for (int piece = 0; piece < static_cast<int>(layout.pieces().size()); ++piece) {
+    count += layout.piece_shard_elements(piece);
+    if (count < config.sub_group_size) continue;
+    counts.push_back(count);
+    count = 0;
+  }
+  if (count > 0) counts.push_back(count);
+  return counts;
+}
+
+/// One by one, as in DeepSpeed.
+void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                 const Gathering& gathering) {
+  for (std::size_t index = 0; index < gathering.kept.size(); ++index) {
+    if (!gathering.kept[index]) continue;
+    const int piece = static_cast<int>(index);
+    emitter.emit(op::AllGather{at(tensors.kept, gathering.kept_offset[index]),
+                               at(tensors.parameters, layout.piece_shard_offset(piece)),
+                               layout.piece_shard_elements(piece)});
+  }
+}
+
 }  // namespace
 
 void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                 const TrainingConfig& config) {
+                 const TrainingConfig& config, const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
   if (layout.stage() == 0 && layout.group_size() > 1)
     emit_stage0_reduction(emitter, tensors.gradients, own);
@@ -31,14 +59,19 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
   }
   const View own_parameters = at(tensors.parameters, layout.own_offset());
   const bool has_master = tensors.master != no_tensor;
-  emitter.emit(op::Adam{.master = has_master ? at(tensors.master) : own_parameters,
-                        .m = at(tensors.m),
-                        .v = at(tensors.v),
-                        .gradient = gradient,
-                        .model = has_master ? own_parameters : View{},
-                        .count = own});
+  std::int64_t first = 0;
+  for (const std::int64_t count : sub_groups(layout, config)) {
+    emitter.emit(op::Adam{.master = moved(has_master ? at(tensors.master) : own_parameters, first),
+                          .m = at(tensors.m, first),
+                          .v = at(tensors.v, first),
+                          .gradient = moved(gradient, first),
+                          .model = has_master ? moved(own_parameters, first) : View{},
+                          .count = count});
+    first += count;
+  }
   if (layout.stage() == 1 || layout.stage() == 2)
     emitter.emit(op::AllGather{at(tensors.parameters), own_parameters, own});
+  if (gathering != nullptr) gather_kept(emitter, layout, tensors, *gathering);
 }
 
 }  // namespace dstune::plan

@@ -2,7 +2,7 @@
 /// The end of an optimizer step: stage 0's reduction, loss, clipping, Adam, and the parameters of
 /// the other ranks.
 
-#include "layout.hpp"
+#include "gathering.hpp"
 
 namespace dstune::plan {
 
@@ -10,6 +10,6 @@ namespace dstune::plan {
 inline constexpr std::int64_t stage0_chunk_elements = 500'000'000;
 
 void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                 const TrainingConfig& config);
+                 const TrainingConfig& config, const Gathering* gathering);
 
 }  // namespace dstune::plan

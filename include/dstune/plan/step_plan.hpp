@@ -7,10 +7,10 @@
 /// micro-step, then the update. A tensor has one place in the arena; what a segment acquires it
 /// releases, except persistent tensors, which live from before the first cycle on.
 ///
-/// Lifetimes: Acquire and Release stand in program order on the compute stream. What the reduce
+/// Lifetimes: Acquire and Release stand in program order on the compute stream. What another
 /// stream uses is acquired before an event it waits for, and released after compute has waited for
 /// an event of it, so places may be reused in program order. At its end a segment has waited for
-/// the reduce stream; events are numbered anew in each segment and reached once in it.
+/// the other streams; events are numbered anew in each segment and reached once in it.
 ///
 /// In a group of one nothing is partitioned: every stage is then stage 0 without its all-reduce,
 /// and no buckets are used; gradients go where the update reads them.
@@ -66,7 +66,8 @@ struct View {
   [[nodiscard]] explicit operator bool() const { return tensor != no_tensor; }
 };
 
-enum class Stream : std::uint8_t { compute, reduce };
+enum class Stream : std::uint8_t { compute, reduce, gather };
+inline constexpr int num_streams = 3;
 enum class Phase : std::uint8_t { forward, backward, update };
 
 namespace op {
@@ -268,7 +269,10 @@ struct StepPlan {
   int group_rank = 0;
   std::vector<PlannedTensor> tensors;
   std::vector<Step> initialize;  ///< run once, after the persistent tensors are acquired
-  std::vector<Segment> cycle;    ///< one optimizer step
+  /// What the first micro-steps of all do instead of those of the first cycle: stage 3 traces the
+  /// model in one, and has not gathered yet what it keeps in the next. One segment each.
+  std::vector<Segment> tracing;
+  std::vector<Segment> cycle;  ///< one optimizer step
   MemoryPlan memory;
   int num_events = 0;
 };
