@@ -25,7 +25,8 @@ std::map<std::string, std::string> base_environment() {
   std::map<std::string, std::string> environment{{"SLURM_JOB_END_TIME", ""},
                                                  {"SCR_END_TIME", ""},
                                                  {"FLUX_JOB_EXPIRATION", ""},
-                                                 {"DSTUNE_INJECT", ""}};
+                                                 {"DSTUNE_INJECT", ""},
+                                                 {"DSTUNE_PRETEND_HOSTS", ""}};
   for (const std::string& word : words_of(DSTUNE_E2E_ENVIRONMENT)) {
     const std::size_t at = word.find('=');
     environment[word.substr(0, at)] = word.substr(at + 1);

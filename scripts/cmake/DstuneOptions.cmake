@@ -11,6 +11,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 set(DSTUNE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where toolkit and NCCL are found), ON, OFF")
 set_property(CACHE DSTUNE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(DSTUNE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
+option(DSTUNE_FUZZ "Build the fuzzers of mpi_tests/fuzz; needs clang with libFuzzer" OFF)
 
 add_library(dstune_flags INTERFACE)
 target_include_directories(dstune_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
@@ -20,6 +21,13 @@ target_compile_options(dstune_flags INTERFACE
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>)
 # libmpi alone: the deprecated C++ bindings are neither included nor linked.
 target_compile_definitions(dstune_flags INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+if(DSTUNE_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "DSTUNE_FUZZ=ON needs clang++ (and libFuzzer): use the preset fuzz")
+  endif()
+  # Counters for the fuzzer in our code; a finding of a sanitizer ends the run.
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-recover=all)
+endif()
 if(DSTUNE_SANITIZE)
   add_compile_options(-fsanitize=${DSTUNE_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${DSTUNE_SANITIZE})
@@ -29,5 +37,6 @@ if(DSTUNE_SANITIZE)
     target_compile_options(dstune_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-tsan>)
   endif()
   # With sanitizers g++ 12 reports maybe-uninitialized inside the standard library.
-  target_compile_options(dstune_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-error=maybe-uninitialized>)
+  target_compile_options(dstune_flags INTERFACE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-error=maybe-uninitialized>)
 endif()

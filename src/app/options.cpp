@@ -25,6 +25,13 @@ po::options_description visible_options() {
       "dstune.model");
   add("backend", po::value<std::string>()->value_name("auto|cpu|cuda|sim"),
       "what experiments run on (default auto; this release has cpu)");
+  add("hostfile", po::value<std::string>()->value_name("FILE"),
+      "MPI or DeepSpeed hostfile: train on these hosts and slots only; with --dry-run it is the "
+      "cluster");
+  add("include", po::value<std::string>()->value_name("SPEC"),
+      "train on these hosts and slots only: HOST:SLOT,SLOT@HOST");
+  add("exclude", po::value<std::string>()->value_name("SPEC"),
+      "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
   add("tuner", po::value<std::string>()->value_name("NAME"),
       "gridsearch or random; overrides autotuning.tuner_type");
   add("metric", po::value<std::string>()->value_name("NAME"),
@@ -64,8 +71,7 @@ po::options_description visible_options() {
 }
 
 /// Options of the documented command line that this release does not have yet.
-constexpr std::array absent_options{"hostfile",  "include", "exclude",
-                                    "calibrate", "import",  "profile-out"};
+constexpr std::array absent_options{"calibrate", "import", "profile-out"};
 
 template <class T>
 T one_of(const std::string& option, const std::string& word,
@@ -146,8 +152,23 @@ void fill_overrides(const Given& given, Overrides& overrides) {
   overrides.full = given.has("full");
 }
 
+void fill_hosts(const Given& given, JobOptions& job) {
+  given.use("hostfile", [&](const std::string& text) { job.hostfile = text; });
+  for (const char* name : {"include", "exclude"}) {
+    given.use(name, [&](const std::string& text) {
+      // As in DeepSpeed, whose default it is, nothing says nothing.
+      if (text.empty()) return;
+      if (job.host_filter) {
+        throw UsageError("--include and --exclude do not go together: leave one out");
+      }
+      job.host_filter = parse_host_filter(text, name == std::string_view("exclude"));
+    });
+  }
+}
+
 void fill(const Given& given, CommandLine& line) {
   fill_overrides(given, line.job.overrides);
+  fill_hosts(given, line.job);
   given.use("backend", [&](const std::string& text) {
     line.backend = one_of<Backend>("backend", text,
                                    {{"auto", Backend::automatic},

@@ -1,18 +1,17 @@
+#include <charconv>
 #include <iterator>
-#include <unordered_map>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
-#include "json_text.hpp"
+#include "hjson_reader.hpp"
+#include "json_tree.hpp"
 
 namespace dstune::json {
 
 namespace {
-
-/// Deeper documents are no configuration, and would exhaust the stack of whoever walks them.
-constexpr std::size_t deepest_nesting = 200;
 
 /// Hands characters to the library's reader and says how far it has come.
 class CountingIterator {
@@ -37,20 +36,17 @@ class CountingIterator {
   const char** reached_;
 };
 
-/// Builds the values from the library's events, with the line of each and all repeated keys.
-class Builder : public nlohmann::json_sax<Value> {
+/// Hands the library's events on, each with the line it was read on.
+class JsonReader : public nlohmann::json_sax<Value> {
  public:
-  Builder(std::string_view text, std::string file)
-      : text_(text), places_(text), file_(std::move(file)), reached_(text.data()) {}
+  JsonReader(std::string_view text, TreeBuilder& tree)
+      : text_(text), tree_(&tree), reached_(text.data()) {}
 
   void run() {
     const CountingIterator begin(text_.data(), &reached_);
     const CountingIterator end(text_.data() + text_.size(), &reached_);
     Value::sax_parse(begin, end, this, nlohmann::detail::input_format_t::json, true, true);
   }
-  Value root;
-  std::map<std::string, int> lines;
-  Problems problems;
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -63,125 +59,95 @@ class Builder : public nlohmann::json_sax<Value> {
   bool end_object() override { return close(); }
   bool start_array(std::size_t) override { return open(Value::array()); }
   bool end_array() override { return close(); }
-
-  bool key(std::string& name) override {
-    Container& top = open_.back();
-    top.key = name;
-    const int here = line();
-    const auto [first, is_new] = top.seen.emplace(name, here);
-    if (!is_new)
-      problems.add({file_, append_pointer(top.pointer, name), here,
-                    fmt::format("the key is given twice (first on line {}): keep one of them",
-                                first->second)});
-    return true;
-  }
+  bool key(std::string& name) override { return tree_->key(std::move(name), line()); }
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& cause) override {
     constexpr int number_overflow = 406;
-    if (cause.id == number_overflow) {
-      problems.add({file_, next_pointer(), line(),
-                    "the number is larger than any that can be represented: write a smaller one"});
-      return false;
-    }
     const std::size_t offset = position == 0 ? 0 : position - 1;
-    if (offset >= text_.size()) {
-      problems.add({file_, "", places_.line(text_.size()), early_end(cause.what())});
-      return false;
-    }
-    problems.add({file_, "", places_.line(offset),
-                  fmt::format("column {}: {}", places_.column(offset),
-                              explain_syntax(text_, offset, cause.what()))});
+    const TextPlaces& places = tree_->places();
+    if (cause.id == number_overflow)
+      tree_->refuse_number(line());
+    else if (offset >= text_.size())
+      tree_->refuse(places.line(text_.size()), early_end(cause.what()));
+    else
+      tree_->refuse(places.line(offset), fmt::format("column {}: {}", places.column(offset),
+                                                     explain_syntax(text_, offset, cause.what())));
     return false;
   }
 
  private:
-  struct Container {
-    Value* value;
-    std::string pointer;
-    int line;
-    std::string key;  ///< of the member being read
-    std::unordered_map<std::string, int> seen = {};
-  };
-
   /// The line of the token that was read last. The reader has seen one character more where that
   /// was a number; only a line break there matters.
   [[nodiscard]] int line() const {
     auto offset = static_cast<std::size_t>(reached_ - text_.data());
     if (offset > 0) --offset;
     if (offset > 0 && text_[offset] == '\n') --offset;
-    return places_.line(offset);
-  }
-
-  [[nodiscard]] std::string next_pointer() const {
-    if (open_.empty()) return "";
-    const Container& top = open_.back();
-    return append_pointer(top.pointer,
-                          top.value->is_array() ? std::to_string(top.value->size()) : top.key);
-  }
-
-  Value* place(Value&& value) {
-    lines.emplace(next_pointer(), line());
-    if (open_.empty()) return &(root = std::move(value));
-    Value& parent = *open_.back().value;
-    if (parent.is_array()) {
-      auto& elements = parent.get_ref<Value::array_t&>();
-      return &elements.emplace_back(std::move(value));
-    }
-    // Straight to the end: a look-up in an ordered object is linear, and repeats are known already.
-    auto& members = static_cast<std::vector<std::pair<const std::string, Value>>&>(
-        parent.get_ref<Value::object_t&>());
-    return &members.emplace_back(open_.back().key, std::move(value)).second;
+    return tree_->places().line(offset);
   }
 
   bool add(Value&& value) {
-    place(std::move(value));
+    tree_->add(std::move(value), line());
     return true;
   }
-
-  bool open(Value&& empty) {
-    if (open_.size() == deepest_nesting) {
-      problems.add({file_, "", line(),
-                    fmt::format("lists and objects are nested more than {} deep: flatten them",
-                                deepest_nesting)});
-      return false;
-    }
-    std::string pointer = next_pointer();
-    Value* const placed = place(std::move(empty));
-    open_.push_back({placed, std::move(pointer), line(), ""});
-    return true;
-  }
-
+  bool open(Value&& empty) { return tree_->open(std::move(empty), line()); }
   bool close() {
-    open_.pop_back();
+    tree_->close();
     return true;
   }
 
   [[nodiscard]] std::string early_end(std::string_view complaint) const {
-    if (open_.empty() && root.is_null() && text_.find_first_not_of(" \t\r\n") == text_.npos)
+    if (text_.find_first_not_of(" \t\r\n") == text_.npos)
       return "the file is empty: it must hold a JSON document";
-    if (complaint.find("missing closing quote") != complaint.npos ||
-        complaint.find("invalid comment") != complaint.npos || open_.empty())
-      return explain_at_end(complaint);
-    return fmt::format("the file ends inside the {} that begins on line {}: close it with {}",
-                       open_.back().value->is_array() ? "list" : "object", open_.back().line,
-                       open_.back().value->is_array() ? ']' : '}');
-  }
-
-  static std::string explain_at_end(std::string_view complaint) {
     if (complaint.find("missing closing quote") != complaint.npos)
       return "the file ends inside a text: add the closing double quote";
     if (complaint.find("invalid comment") != complaint.npos)
       return "the file ends inside a comment: close it with */";
-    return "the file ends before its value is complete";
+    return tree_->depth() == 0 ? "the file ends before its value is complete" : tree_->unfinished();
   }
 
   std::string_view text_;
-  TextPlaces places_;
-  std::string file_;
+  TreeBuilder* tree_;
   const char* reached_;
-  std::vector<Container> open_;
 };
+
+/// Without byte order marks (the library would skip a second one). Throws InputError where it is not UTF-8.
+std::string_view checked(std::string_view text, const std::string& file) {
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+  while (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+  const std::optional<std::size_t> bad = find_bad_byte(text);
+  if (!bad) return text;
+  const TextPlaces places(text);
+  throw InputError(
+      {{file, "", places.line(*bad),
+        fmt::format("column {}: byte 0x{:02X} is not UTF-8 text: save the file as UTF-8",
+                    places.column(*bad), static_cast<unsigned char>(text[*bad]))}});
+}
+
+struct Found {
+  const Value* value;
+  std::size_t index;  ///< of the value among its neighbours
+};
+
+/// What a pointer's token names inside `value`, or nothing.
+std::optional<Found> find(const Value& value, std::string_view token) {
+  if (value.is_array()) {
+    std::size_t index = 0;
+    const auto [end, error] = std::from_chars(token.begin(), token.end(), index);
+    if (error != std::errc() || end != token.end() || index >= value.size()) return std::nullopt;
+    return Found{&value[index], index};
+  }
+  if (!value.is_object()) return std::nullopt;
+  std::string key;
+  for (std::size_t i = 0; i < token.size(); ++i) {
+    const bool is_escaped = token[i] == '~' && i + 1 < token.size();
+    key += is_escaped ? (token[++i] == '1' ? '/' : '~') : token[i];
+  }
+  const auto& members = value.get_ref<const Value::object_t&>();
+  const auto found = members.find(key);
+  if (found == members.end()) return std::nullopt;
+  return Found{&found->second, static_cast<std::size_t>(found - members.begin())};
+}
 
 }  // namespace
 
@@ -190,22 +156,22 @@ void Problems::check() const {
 }
 
 Document Document::parse(std::string_view text, std::string file) {
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  if (const std::optional<std::size_t> bad = find_bad_byte(text)) {
-    const TextPlaces places(text);
-    throw InputError(
-        {{std::move(file), "", places.line(*bad),
-          fmt::format("column {}: byte 0x{:02X} is not UTF-8 text: save the file as UTF-8",
-                      places.column(*bad), static_cast<unsigned char>(text[*bad]))}});
-  }
-  Builder builder(text, file);
-  builder.run();
-  builder.problems.check();
+  text = checked(text, file);
+  TreeBuilder tree(text, file);
+  JsonReader(text, tree).run();
   Document document;
   document.file_ = std::move(file);
-  document.root_ = std::move(builder.root);
-  document.lines_ = std::move(builder.lines);
+  tree.finish(document.root_, document.lines_);
+  return document;
+}
+
+Document Document::parse_hjson(std::string_view text, std::string file) {
+  text = checked(text, file);
+  TreeBuilder tree(text, file);
+  read_hjson(text, tree);
+  Document document;
+  document.file_ = std::move(file);
+  tree.finish(document.root_, document.lines_);
   return document;
 }
 
@@ -216,17 +182,23 @@ Document Document::read(const std::string& path) {
   } catch (const IoError& error) {
     throw InputError({{path, "", 0, error.what()}});
   }
-  return parse(text, path);
+  return path.ends_with(".hjson") ? parse_hjson(text, path) : parse(text, path);
 }
 
 int Document::line(const std::string& pointer) const {
-  std::string at = pointer;
-  while (true) {
-    const auto found = lines_.find(at);
-    if (found != lines_.end()) return found->second;
-    if (at.empty()) return 0;
-    at.resize(at.rfind('/') == at.npos ? 0 : at.rfind('/'));
+  const Value* value = &root_;
+  const LineTree* lines = &lines_;
+  std::string_view rest = pointer;
+  while (rest.starts_with('/')) {
+    rest.remove_prefix(1);
+    const std::string_view token = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(token.size());
+    const std::optional<Found> found = find(*value, token);
+    if (!found) break;
+    value = found->value;
+    lines = &lines->inside[found->index];
   }
+  return lines->line;
 }
 
 Node Document::node() const {

@@ -11,10 +11,6 @@ namespace dstune::json {
 
 namespace {
 
-bool is_continuation(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
-}
-
 /// Length of the UTF-8 sequence at the front of `text`, 0 where there is none (RFC 3629).
 std::size_t sequence_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
@@ -113,10 +109,25 @@ int TextPlaces::line(std::size_t offset) const {
 }
 
 int TextPlaces::column(std::size_t offset) const {
-  const std::size_t start = line_starts_[static_cast<std::size_t>(line(offset) - 1)];
+  const std::size_t start = line_start(offset);
   const std::string_view before = text_.substr(start, offset - start);
   return 1 + static_cast<int>(std::count_if(before.begin(), before.end(),
                                             [](char c) { return !is_continuation(c); }));
+}
+
+std::size_t TextPlaces::line_start(std::size_t offset) const {
+  return line_starts_[static_cast<std::size_t>(line(offset) - 1)];
+}
+
+bool is_continuation(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
+}
+
+std::string found_at(std::string_view text, std::size_t offset) {
+  const std::string_view word = word_at(text, offset);
+  const auto first = static_cast<unsigned char>(word.front());
+  if (first < 0x20 || first == 0x7F) return fmt::format("the control character 0x{:02X}", first);
+  return std::string(word);
 }
 
 std::optional<std::size_t> find_bad_byte(std::string_view text) {
@@ -139,7 +150,7 @@ std::string explain_syntax(std::string_view text, std::size_t offset, std::strin
   // "1." is found wrong at what follows it.
   const bool after_number = complaint.find("invalid number") != std::string_view::npos &&
                             offset > 0 && !is_word_char(text[offset]);
-  const std::string_view found = word_at(text, after_number ? offset - 1 : offset);
+  const std::string found = found_at(text, after_number ? offset - 1 : offset);
   if ((found == "}" || found == "]") && last_visible_before(text, offset) == ',')
     return fmt::format("there is a comma before {}: remove it", found);
   std::string_view expected = "a value";

@@ -1,5 +1,6 @@
 #pragma once
-/// The text of a JSON document: places in it, and what a reader's complaint means in plain words.
+/// The text of a JSON or Hjson document: places in it, and what a reader's complaint means in plain
+/// words.
 
 #include <cstddef>
 #include <optional>
@@ -15,11 +16,19 @@ class TextPlaces {
   explicit TextPlaces(std::string_view text);
   [[nodiscard]] int line(std::size_t offset) const;
   [[nodiscard]] int column(std::size_t offset) const;
+  /// The offset at which the line of an offset begins.
+  [[nodiscard]] std::size_t line_start(std::size_t offset) const;
 
  private:
   std::string_view text_;
   std::vector<std::size_t> line_starts_;
 };
+
+/// Whether a byte of UTF-8 is one after the first of its character.
+bool is_continuation(char);
+
+/// The word that touches `offset`, or the character there, as a message shows it.
+std::string found_at(std::string_view text, std::size_t offset);
 
 /// The offset of the first byte that is not part of a UTF-8 text, or is 0.
 std::optional<std::size_t> find_bad_byte(std::string_view text);

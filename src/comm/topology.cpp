@@ -24,11 +24,6 @@ Number get(const Bytes& bytes, std::size_t place) {
   return number;
 }
 
-std::string own_host() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
-}
-
 int lowest_world_rank(const Communicator& node, int world_rank) {
   Bytes mine;
   put(mine, world_rank);
@@ -55,7 +50,13 @@ CoreShare own_share(const Communicator& node) {
 
 }  // namespace
 
-Topology find_topology(const Communicator& world, const Communicator& node) {
+std::string own_host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+Topology find_topology(const Communicator& world, const Communicator& node,
+                       const std::string& host) {
   Topology topology;
   topology.world_rank = world.rank();
   topology.world_size = world.size();
@@ -63,7 +64,6 @@ Topology find_topology(const Communicator& world, const Communicator& node) {
 
   Bytes mine;
   put(mine, lowest_world_rank(node, topology.world_rank));
-  const std::string host = own_host();
   for (const char letter : host) put(mine, letter);
   const std::vector<Bytes> all = world.all_gather(mine);
   std::map<int, int> node_of_lowest;

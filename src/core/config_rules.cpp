@@ -1,6 +1,9 @@
 #include "config_rules.hpp"
 
 #include <array>
+#include <string>
+
+#include "arguments.hpp"
 
 namespace dstune {
 
@@ -10,15 +13,40 @@ bool scatters_from_stage_2_on(const Settings& settings) {
   return settings.zero_stage() >= 2 && settings.is_on("/zero_optimization/reduce_scatter");
 }
 bool has_dynamic_loss_scale(const Settings& settings) {
-  return settings.number("/fp16/loss_scale") == 0;
+  return settings.is_on("/fp16/enabled") && settings.number("/fp16/loss_scale") == 0;
 }
 bool is_one(const Settings& settings, std::string_view pointer) {
   return settings.is_given(pointer) && settings.number(pointer) == 1;
 }
-/// The scheduler that is asked for needs a key that is not there. ("auto" is filled in by the
-/// user's training.)
-bool lacks(const Settings& settings, std::string_view type, std::string_view key) {
-  return settings.word("/scheduler/type") == type && !settings.is_there(key);
+/// A section that DeepSpeed takes its `enabled` out of, there or not.
+bool lacks(const Settings& settings, std::string_view section, std::string_view key) {
+  return settings.is_given(section) && !settings.is_written(key);
+}
+bool compression_lacks_groups(const Settings& settings, const std::string& kind) {
+  if (!settings.is_given("/compression_training")) return false;  // as good as always
+  const std::string section = "/compression_training/" + kind;
+  return lacks(settings, section, section + "/different_groups");
+}
+/// Two names of one field, of which DeepSpeed takes one.
+bool has_both(const Settings& settings, std::string_view old_name, std::string_view new_name) {
+  return settings.is_set(old_name) && settings.is_set(new_name);
+}
+std::string precision_of(const Settings& settings) {
+  if (settings.is_on("/fp16/enabled")) return "fp16";
+  const bool is_bf16 = settings.is_on("/bf16/enabled") || settings.is_on("/bfloat16/enabled");
+  return is_bf16 ? "bf16" : "fp32";
+}
+/// Of /data_types: fp16 for "half", and so on.
+std::string element_type(const Settings& settings, std::string_view pointer) {
+  std::string word = settings.word(pointer);
+  if (word.starts_with("torch.")) word = word.substr(6);
+  if (word == "half" || word == "float16") return "fp16";
+  if (word == "bfloat16") return "bf16";
+  if (word == "float" || word == "float32") return "fp32";
+  return word;
+}
+bool differs_from_precision(const Settings& settings, std::string_view pointer) {
+  return settings.is_given(pointer) && element_type(settings, pointer) != precision_of(settings);
 }
 
 constexpr std::array rules = {
@@ -44,8 +72,10 @@ constexpr std::array rules = {
     ConfigRule{
         "/zero_optimization/allgather_bucket_size",
         [](const Settings& s) {
-          return std::get<std::int64_t>(s.value("/zero_optimization/allgather_bucket_size")) % 2 !=
-                 0;
+          const int stage = s.zero_stage();
+          return (stage == 1 || stage == 2) &&
+                 std::get<std::int64_t>(s.value("/zero_optimization/allgather_bucket_size")) % 2 !=
+                     0;
         },
         "must be even: DeepSpeed refuses odd sizes"},
     ConfigRule{"/zero_optimization/mics_shard_size",
@@ -70,42 +100,26 @@ constexpr std::array rules = {
                "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on"},
     ConfigRule{"/zero_optimization/cpu_offload",
                [](const Settings& s) {
-                 return s.is_given("/zero_optimization/cpu_offload") &&
-                        s.is_given("/zero_optimization/offload_optimizer");
+                 return has_both(s, "/zero_optimization/cpu_offload",
+                                 "/zero_optimization/offload_optimizer");
                },
                "is the deprecated name of offload_optimizer, which is there too: remove it"},
     ConfigRule{"/zero_optimization/cpu_offload_param",
                [](const Settings& s) {
-                 return s.is_given("/zero_optimization/cpu_offload_param") &&
-                        s.is_given("/zero_optimization/offload_param");
+                 return has_both(s, "/zero_optimization/cpu_offload_param",
+                                 "/zero_optimization/offload_param");
                },
                "is the deprecated name of offload_param, which is there too: remove it"},
     ConfigRule{
         "/zero_optimization/stage3_gather_fp16_weights_on_model_save",
         [](const Settings& s) {
-          return s.is_given("/zero_optimization/stage3_gather_fp16_weights_on_model_save") &&
-                 s.is_given("/zero_optimization/stage3_gather_16bit_weights_on_model_save");
+          constexpr auto old_name = "/zero_optimization/stage3_gather_fp16_weights_on_model_save";
+          return has_both(s, old_name,
+                          "/zero_optimization/stage3_gather_16bit_weights_on_model_save") ||
+                 has_both(s, old_name, "/zero_optimization/gather_16bit_weights_on_model_save");
         },
         "is the deprecated name of stage3_gather_16bit_weights_on_model_save, which is there too: "
         "remove it"},
-    ConfigRule{
-        "/scheduler/type",
-        [](const Settings& s) { return lacks(s, "onecycle", "/scheduler/params/cycle_min_lr"); },
-        "OneCycle needs cycle_min_lr in /scheduler/params: add it"},
-    ConfigRule{
-        "/scheduler/type",
-        [](const Settings& s) { return lacks(s, "onecycle", "/scheduler/params/cycle_max_lr"); },
-        "OneCycle needs cycle_max_lr in /scheduler/params: add it"},
-    ConfigRule{"/scheduler/type",
-               [](const Settings& s) {
-                 return lacks(s, "warmupdecaylr", "/scheduler/params/total_num_steps");
-               },
-               "WarmupDecayLR needs total_num_steps in /scheduler/params: add it"},
-    ConfigRule{"/scheduler/type",
-               [](const Settings& s) {
-                 return lacks(s, "warmupcosinelr", "/scheduler/params/total_num_steps");
-               },
-               "WarmupCosineLR needs total_num_steps in /scheduler/params: add it"},
     ConfigRule{"/activation_checkpointing/contiguous_memory_optimization",
                [](const Settings& s) {
                  return s.is_on("/activation_checkpointing/contiguous_memory_optimization") &&
@@ -113,6 +127,78 @@ constexpr std::array rules = {
                          !s.is_there("/activation_checkpointing/number_checkpoints"));
                },
                "needs partition_activations and number_checkpoints: add them or write false"},
+    ConfigRule{"/amp", [](const Settings& s) { return lacks(s, "/amp", "/amp/enabled"); },
+               "DeepSpeed needs enabled in this section: add it or remove the section"},
+    ConfigRule{"/progressive_layer_drop",
+               [](const Settings& s) {
+                 return lacks(s, "/progressive_layer_drop", "/progressive_layer_drop/enabled");
+               },
+               "DeepSpeed needs enabled in this section: add it or remove the section"},
+    ConfigRule{"/curriculum_learning",
+               [](const Settings& s) {
+                 return lacks(s, "/curriculum_learning", "/curriculum_learning/enabled");
+               },
+               "DeepSpeed needs enabled in this section: add it or remove the section"},
+    ConfigRule{"/compression_training/weight_quantization",
+               [](const Settings& s) { return compression_lacks_groups(s, "weight_quantization"); },
+               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{
+        "/compression_training/activation_quantization",
+        [](const Settings& s) { return compression_lacks_groups(s, "activation_quantization"); },
+        "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{"/compression_training/sparse_pruning",
+               [](const Settings& s) { return compression_lacks_groups(s, "sparse_pruning"); },
+               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{"/compression_training/row_pruning",
+               [](const Settings& s) { return compression_lacks_groups(s, "row_pruning"); },
+               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{"/compression_training/head_pruning",
+               [](const Settings& s) { return compression_lacks_groups(s, "head_pruning"); },
+               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{"/compression_training/channel_pruning",
+               [](const Settings& s) { return compression_lacks_groups(s, "channel_pruning"); },
+               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
+    ConfigRule{"/compression_training/weight_quantization",
+               [](const Settings& s) {
+                 return lacks(s, "/compression_training/weight_quantization",
+                              "/compression_training/weight_quantization/shared_parameters");
+               },
+               "DeepSpeed needs shared_parameters in this section: add it, with {} for none"},
+    ConfigRule{
+        "/fp16/auto_cast",
+        [](const Settings& s) { return s.is_on("/fp16/auto_cast") && precision_of(s) != "fp16"; },
+        "casts inputs of a model that is not in fp16: enable fp16 or write false"},
+    ConfigRule{"/steps_per_print",
+               [](const Settings& s) {
+                 return s.is_given("/steps_per_print") && s.number("/steps_per_print") == 0;
+               },
+               "DeepSpeed divides by it: remove the key to print nothing"},
+    ConfigRule{"/gradient_predivide_factor",
+               [](const Settings& s) { return s.number("/gradient_predivide_factor") == 0; },
+               "DeepSpeed divides by it: write 1.0"},
+    ConfigRule{"/allgather_size",
+               [](const Settings& s) {
+                 return std::get<std::int64_t>(s.value("/allgather_size")) % 2 != 0;
+               },
+               "must be even: DeepSpeed refuses odd sizes"},
+    ConfigRule{
+        "/data_types/param_dtype",
+        [](const Settings& s) { return differs_from_precision(s, "/data_types/param_dtype"); },
+        "must be the type of the mode: enable it in fp16 or bf16, or remove the key"},
+    ConfigRule{"/data_types/grad_accum_dtype",
+               [](const Settings& s) {
+                 return s.zero_stage() == 0 &&
+                        differs_from_precision(s, "/data_types/grad_accum_dtype");
+               },
+               "DeepSpeed accumulates in the type of the mode at stage 0: remove the key"},
+    ConfigRule{"/scheduler/type",
+               [](const Settings& s) {
+                 const auto* const type = std::get_if<std::string>(&s.value("/scheduler/type"));
+                 return type != nullptr && !is_deepspeed_scheduler(*type) &&
+                        (s.zero_stage() > 0 || precision_of(s) != "fp32");
+               },
+               "DeepSpeed drives PyTorch's schedulers at stage 0 in fp32 alone: take one of "
+               "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR"},
     ConfigRule{"/optimizer/params/betas/0",
                [](const Settings& s) { return is_one(s, "/optimizer/params/betas/0"); },
                "must be below 1: the mean would never move"},

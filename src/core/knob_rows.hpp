@@ -60,15 +60,72 @@ constexpr Knob list(std::string_view pointer, std::string_view fallback, KnobEff
           .effect = effect,
           .help = help};
 }
+constexpr Knob list_of_texts(std::string_view pointer, std::string_view fallback,
+                             std::string_view choices, KnobEffect effect, std::string_view help) {
+  Knob knob = list(pointer, fallback, effect, help);
+  knob.of_texts = true;
+  knob.choices = choices;
+  return knob;
+}
+/// DeepSpeed looks for keys in it at once: neither null nor "auto".
 constexpr Knob section(std::string_view pointer, KnobEffect effect, std::string_view help) {
   return {.pointer = pointer,
           .type = KnobType::object,
-          .fallback = "null",
+          .fallback = "{}",
           .effect = effect,
-          .help = help};
+          .help = help,
+          .takes_null = false,
+          .takes_auto = false};
 }
 constexpr Knob closed(Knob knob) {
   knob.closed = true;
+  return knob;
+}
+/// A section that DeepSpeed reads by a pydantic model.
+constexpr Knob model(Knob knob) {
+  knob.closed = knob.model = true;
+  return knob;
+}
+/// A section or a model's member that may be null.
+constexpr Knob optional(Knob knob) {
+  knob.fallback = "null";
+  knob.takes_null = true;
+  return knob;
+}
+/// A model in a model.
+constexpr Knob nested(Knob knob) {
+  knob.takes_auto = true;
+  return model(knob);
+}
+/// A member of a model that takes any object, or one that is refused as a whole.
+constexpr Knob free_form(Knob knob) {
+  knob.takes_auto = true;
+  return knob;
+}
+constexpr Knob not_null(Knob knob) {
+  knob.takes_null = false;
+  return knob;
+}
+constexpr Knob not_auto(Knob knob) {
+  knob.takes_auto = false;
+  return knob;
+}
+constexpr Knob not_from_flag(Knob knob) {
+  knob.takes_flag = false;
+  return knob;
+}
+/// DeepSpeed wants 5, not 5.0.
+constexpr Knob whole(Knob knob) {
+  knob.takes_float = false;
+  return knob;
+}
+/// DeepSpeed looks into each of its members.
+constexpr Knob of_sections(Knob knob) {
+  knob.of_sections = true;
+  return knob;
+}
+constexpr Knob in_any_case(Knob knob) {
+  knob.any_case = true;
   return knob;
 }
 constexpr Knob at(unsigned stages, Knob knob) {
@@ -88,10 +145,19 @@ constexpr Knob instead(std::string_view mend, Knob knob) {
   return knob;
 }
 
+/// The words of DeepSpeed for element types.
+constexpr std::string_view element_types =
+    "fp32|fp16|bf16|float32|float16|bfloat16|float|half|torch.float32|torch.float16|"
+    "torch.bfloat16|int8|torch.int8";
+
 std::span<const Knob> zero_stage();
 std::span<const Knob> zero_offload();
 std::span<const Knob> precision();
 std::span<const Knob> optimizer();
+std::span<const Knob> scheduler();
 std::span<const Knob> engine();
+std::span<const Knob> tools();
+std::span<const Knob> features();
+std::span<const Knob> data();
 
 }  // namespace dstune::rows

@@ -8,8 +8,8 @@ namespace {
 
 // With device "none" the other members do nothing, and any other device is refused.
 constexpr std::array table = {
-    at(stage_3, closed(section("/zero_optimization/offload_param", inert,
-                               "where partitioned parameters live"))),
+    at(stage_3, nested(optional(section("/zero_optimization/offload_param", inert,
+                                        "where partitioned parameters live")))),
     at(stage_3, text("/zero_optimization/offload_param/device", "\"none\"", "none|cpu|nvme",
                      refused, "none, cpu or nvme")),
     at(stage_3,
@@ -23,8 +23,8 @@ constexpr std::array table = {
     at(stage_3, flag("/zero_optimization/offload_param/pin_memory", "true", inert,
                      "page-locked host memory")),
 
-    at(stages_1_2_3, closed(section("/zero_optimization/offload_optimizer", inert,
-                                    "where optimizer states live and are updated"))),
+    at(stages_1_2_3, nested(optional(section("/zero_optimization/offload_optimizer", inert,
+                                             "where optimizer states live and are updated")))),
     at(stages_1_2_3, text("/zero_optimization/offload_optimizer/device", "\"none\"",
                           "none|cpu|nvme", refused, "none, cpu or nvme")),
     at(stage_3, text("/zero_optimization/offload_optimizer/nvme_path", "null", "", inert,
@@ -46,12 +46,13 @@ constexpr std::array table = {
     at(stage_3, number("/zero_optimization/offload_optimizer/cpuadam_cores_perc", "0.8", 0, 1,
                        inert, "share of the cores for the update")),
 
-    instead("write offload_optimizer {\"device\": \"cpu\"} instead: this name is deprecated",
-            flag("/zero_optimization/cpu_offload", "false", refused, "deprecated")),
-    instead("write offload_param {\"device\": \"cpu\"} instead: this name is deprecated",
-            flag("/zero_optimization/cpu_offload_param", "false", refused, "deprecated")),
-    instead("write pin_memory in the offload section instead: this name is deprecated",
-            flag("/zero_optimization/cpu_offload_use_pin_memory", "false", refused, "deprecated")),
+    // Deprecated. DeepSpeed turns true into a section with device "cpu", false into none.
+    at(stages_1_2_3, flag("/zero_optimization/cpu_offload", "null", refused,
+                          "deprecated: true is offload_optimizer with device cpu")),
+    at(stage_3, flag("/zero_optimization/cpu_offload_param", "null", refused,
+                     "deprecated: true is offload_param with device cpu")),
+    at(stages_1_2_3, flag("/zero_optimization/cpu_offload_use_pin_memory", "null", inert,
+                          "deprecated and no longer read")),
 };
 
 }  // namespace

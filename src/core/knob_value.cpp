@@ -31,6 +31,22 @@ std::optional<Number> parse_all(std::string_view text) {
   return number;
 }
 
+/// As pydantic reads numbers in texts: "7_000" and, for integers, "7.0" too.
+std::string without_ornaments(std::string_view text, bool is_integer) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto is_digit = [&](std::size_t place) {
+      return place < text.size() && text[place] >= '0' && text[place] <= '9';
+    };
+    const bool joins = text[at] == '_' && at > 0 && is_digit(at - 1) && is_digit(at + 1);
+    if (!joins) plain += text[at];
+  }
+  const std::size_t point = plain.find('.');
+  if (is_integer && point != plain.npos && plain.find_first_not_of("0 ", point + 1) == plain.npos)
+    plain.resize(point);
+  return plain;
+}
+
 std::optional<bool> lenient_boolean(const json::Value& value) {
   std::string word;
   if (value.is_string()) word = lower_case(value.get_ref<const std::string&>());
@@ -45,17 +61,10 @@ std::optional<bool> lenient_boolean(const json::Value& value) {
   return std::nullopt;
 }
 
-/// What the row's type makes of a value that it does not take as it is; the value itself where it
-/// makes nothing of it.
-json::Value converted(const json::Value& value, const Knob& knob) {
-  if (knob.type == KnobType::boolean) {
-    if (const std::optional<bool> flag = lenient_boolean(value)) return *flag;
-  }
-  // DeepSpeed's stages are an enumeration, which takes true for 1.
-  if (knob.pointer == "/zero_optimization/stage" && value.is_boolean())
-    return value.get<bool>() ? 1 : 0;
-  if (!value.is_string()) return value;
-  const auto& text = value.get_ref<const std::string&>();
+/// What the row's type makes of a text; the text itself where it makes nothing of it.
+json::Value from_text(const json::Value& value, const Knob& knob) {
+  const std::string text = without_ornaments(value.get_ref<const std::string&>(),
+                                             knob.type == KnobType::integer && knob.takes_flag);
   if (knob.type == KnobType::integer) {
     if (const auto number = parse_all<std::int64_t>(text)) return *number;
   }
@@ -63,7 +72,20 @@ json::Value converted(const json::Value& value, const Knob& knob) {
     const auto number = parse_all<double>(text);
     if (number && std::isfinite(*number)) return *number;
   }
+  if (knob.pointer.starts_with("/zero_optimization/leaf_module/"))
+    return json::Value::array({value});
   return value;
+}
+
+/// What a row of a model makes of a value that it does not take as it is; the value itself where it
+/// makes nothing of it.
+json::Value converted(const json::Value& value, const Knob& knob) {
+  const bool is_numeric = knob.type == KnobType::integer || knob.type == KnobType::number;
+  if (knob.type == KnobType::boolean) {
+    if (const std::optional<bool> flag = lenient_boolean(value)) return *flag;
+  }
+  if (value.is_boolean() && is_numeric && knob.takes_flag) return value.get<bool>() ? 1 : 0;
+  return value.is_string() ? from_text(value, knob) : value;
 }
 
 std::optional<KnobValue> read_integer(const json::Node& node, const Knob& knob,
@@ -72,17 +94,21 @@ std::optional<KnobValue> read_integer(const json::Node& node, const Knob& knob,
   const auto bound = [](double value, std::int64_t otherwise) {
     return std::isinf(value) ? otherwise : static_cast<std::int64_t>(value);
   };
+  if (!knob.takes_float && node.value().is_number_float()) {
+    problems.add(node.problem("expected an integer without a point, got " + node.value().dump()));
+    return std::nullopt;
+  }
   const auto number =
       node.integer(problems, bound(knob.low, Limits::min()), bound(knob.high, Limits::max()));
   if (!number) return std::nullopt;
   return *number;
 }
 
-bool is_choice(std::string_view choices, std::string_view word) {
-  const std::string wanted = lower_case(word);
+bool is_choice(std::string_view choices, std::string_view word, bool any_case) {
   while (!choices.empty()) {
     const std::size_t end = std::min(choices.find('|'), choices.size());
-    if (lower_case(choices.substr(0, end)) == wanted) return true;
+    const std::string_view choice = choices.substr(0, end);
+    if (choice == word || (any_case && lower_case(choice) == lower_case(word))) return true;
     choices.remove_prefix(std::min(end + 1, choices.size()));
   }
   return false;
@@ -99,10 +125,25 @@ std::optional<KnobValue> read_text(const json::Node& node, const Knob& knob,
                                    json::Problems& problems) {
   const std::optional<std::string> text = node.string(problems);
   if (!text) return std::nullopt;
-  if (knob.choices.empty() || is_choice(knob.choices, *text)) return *text;
+  if (knob.choices.empty() || is_choice(knob.choices, *text, knob.any_case)) return *text;
   problems.add(node.problem(
       fmt::format("expected one of {}, got \"{}\"", choice_words(knob.choices), *text)));
   return std::nullopt;
+}
+
+std::optional<KnobValue> read_list(const json::Node& node, const Knob& knob,
+                                   json::Problems& problems) {
+  if (!node.is_array()) {
+    problems.add(node.problem("expected a list, got " + json::type_words(node.value())));
+    return std::nullopt;
+  }
+  if (!knob.of_texts) return std::monostate();
+  for (const json::Node& element : node.elements()) {
+    Knob each = knob;
+    each.type = KnobType::text;
+    if (!read_text(element, each, problems)) return std::nullopt;
+  }
+  return std::monostate();
 }
 
 std::optional<KnobValue> read_strictly(const json::Node& node, const Knob& knob,
@@ -122,30 +163,21 @@ std::optional<KnobValue> read_strictly(const json::Node& node, const Knob& knob,
       if (node.expect_object(problems)) return std::monostate();
       return std::nullopt;
     case KnobType::list:
-      if (node.is_array()) return std::monostate();
-      problems.add(node.problem("expected a list, got " + json::type_words(node.value())));
-      return std::nullopt;
+      return read_list(node, knob, problems);
   }
   return std::nullopt;
 }
 
-/// A scalar of a section that DeepSpeed reads by pydantic.
-bool is_pydantic(const Knob& knob) {
-  if (knob.type == KnobType::object || knob.type == KnobType::list) return false;
-  const std::string_view path = knob.pointer;
-  return path.starts_with("/zero_optimization/") || path.starts_with("/bf16/") ||
-         path.starts_with("/bfloat16/") || path.starts_with("/fp16/");
-}
-
 }  // namespace
 
-bool stands_for_default(const json::Node& node) {
-  return node.is_null() || node.value() == "auto";
+bool stands_for_default(const json::Node& node, const Knob& knob) {
+  if (node.is_null()) return is_converted(knob) ? knob.fallback == "null" : knob.takes_null;
+  return node.value() == "auto" && (is_converted(knob) || knob.takes_auto);
 }
 
 std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
                                    json::Problems& problems) {
-  if (!is_pydantic(knob)) return read_strictly(node, knob, problems);
+  if (!is_converted(knob)) return read_strictly(node, knob, problems);
   const json::Value value = converted(node.value(), knob);
   return read_strictly({node.document(), value, node.pointer()}, knob, problems);
 }

@@ -9,12 +9,12 @@
 
 namespace dstune {
 
-/// Null and "auto" stand for the default.
-[[nodiscard]] bool stands_for_default(const json::Node& node);
+/// Null and "auto", where the row takes them.
+[[nodiscard]] bool stands_for_default(const json::Node& node, const Knob& knob);
 
 /// The value at `node` as the row wants it, or nothing after adding a problem. Objects and lists
-/// give monostate. Sections that DeepSpeed reads by pydantic are read as leniently: "yes" for true,
-/// "5" for 5.
+/// give monostate. Members of models (is_converted) are converted as DeepSpeed converts them: "yes"
+/// to true, "5" to 5.
 std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
                                    json::Problems& problems);
 

@@ -9,8 +9,9 @@ namespace dstune {
 std::span<const Knob> knobs() {
   static const std::vector<Knob> all = [] {
     std::vector<Knob> joined;
-    for (const std::span<const Knob> part : {rows::engine(), rows::optimizer(), rows::precision(),
-                                             rows::zero_stage(), rows::zero_offload()})
+    for (const std::span<const Knob> part :
+         {rows::engine(), rows::optimizer(), rows::scheduler(), rows::precision(),
+          rows::zero_stage(), rows::zero_offload(), rows::tools(), rows::features(), rows::data()})
       joined.insert(joined.end(), part.begin(), part.end());
     return joined;
   }();
@@ -55,6 +56,11 @@ const Knob* find_knob(std::string_view pointer) {
   }();
   const auto found = rows_by_pointer.find(pointer);
   return found == rows_by_pointer.end() ? nullptr : found->second;
+}
+
+bool is_converted(const Knob& knob) {
+  const Knob* const section = find_knob(knob.pointer.substr(0, knob.pointer.rfind('/')));
+  return section != nullptr && section->model;
 }
 
 }  // namespace dstune

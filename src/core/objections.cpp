@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "arguments.hpp"
 #include "config_rules.hpp"
 
 namespace dstune {
@@ -66,7 +67,7 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
     const KnobValue& value = settings.value(row);
     const bool is_scalar = !std::holds_alternative<std::monostate>(value);
     if (is_scalar && value == default_value(knob)) continue;
-    objections.push_back({std::string(knob.pointer), refusal_of(knob, value), true});
+    objections.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.mend.empty()});
   }
   const std::string type = settings.word("/optimizer/type");
   if (type != "adam" && type != "adamw")
@@ -84,8 +85,9 @@ std::vector<Objection> objections_to(const Settings& settings) {
   for (const ConfigRule& rule : config_rules())
     if (rule.is_broken(settings))
       objections.push_back({std::string(rule.pointer), std::string(rule.message), rule.is_unbuilt});
+  add_argument_objections(settings, objections);
   for (const Alias& alias : aliases())
-    if (settings.is_given(alias.row) && settings.is_given(alias.other))
+    if (settings.is_set(alias.row) && settings.is_set(alias.other))
       objections.push_back(
           {std::string(knobs()[alias.other].pointer),
            fmt::format(

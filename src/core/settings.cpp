@@ -35,6 +35,20 @@ bool Settings::is_given(std::string_view pointer) const {
 }
 
 bool Settings::is_there(std::string_view pointer) const {
+  const Presence presence = presence_[row_of(pointer)];
+  return presence == Presence::automatic || presence == Presence::given;
+}
+
+bool Settings::is_set(std::string_view pointer) const {
+  return is_set(row_of(pointer));
+}
+
+bool Settings::is_set(std::size_t row) const {
+  const Presence presence = presence_[row];
+  return presence == Presence::null || presence == Presence::given;
+}
+
+bool Settings::is_written(std::string_view pointer) const {
   return presence_[row_of(pointer)] != Presence::absent;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "arguments.hpp"
 #include "dstune/core/settings.hpp"
 #include "knob_value.hpp"
 
@@ -59,14 +60,17 @@ class Reader {
       return;
     }
     std::optional<KnobValue> value;
-    if (node != nullptr && !stands_for_default(*node)) value = read_knob(*node, knob, *problems_);
+    if (node != nullptr && !stands_for_default(*node, knob))
+      value = read_knob(*node, knob, *problems_);
     if (value) {
       setting.value = *value;
       setting.presence = Presence::given;
-    } else if (node != nullptr && !node->is_null()) {
-      setting.presence = Presence::automatic;
+    } else if (node != nullptr) {
+      setting.presence = node->is_null() ? Presence::null : Presence::automatic;
     }
     settings.push_back(std::move(setting));
+    if (knob.pointer == "/scheduler/type" && value)
+      takes_known_arguments_ = is_deepspeed_scheduler(std::get<std::string>(*value));
     const json::Node* const inside = value ? node : nullptr;
     if (knob.type == KnobType::object) read_members(inside, knob);
     if (knob.type == KnobType::list) read_elements(inside, knob);
@@ -88,7 +92,12 @@ class Reader {
       const auto member = section ? section->find(std::string(known.back())) : std::nullopt;
       read(member ? &*member : nullptr, row);
     }
-    if (knob.closed && section != nullptr) section->refuse_unknown_keys(*problems_, known);
+    const bool closed =
+        knob.closed || (knob.pointer == "/scheduler/params" && takes_known_arguments_);
+    if (section == nullptr) return;
+    if (closed) section->refuse_unknown_keys(*problems_, known);
+    if (!knob.of_sections) return;
+    for (const std::string& key : section->keys()) section->find(key)->expect_object(*problems_);
   }
 
   /// Lists of fixed length have a row for each element.
@@ -115,6 +124,7 @@ class Reader {
   }
 
   json::Problems* problems_;
+  bool takes_known_arguments_ = false;  ///< one of DeepSpeed's schedulers, as read so far
 };
 
 }  // namespace

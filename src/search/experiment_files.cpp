@@ -119,11 +119,6 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
   std::vector<Experiment> experiments;
   std::set<std::string> names;
   for (const auto& path : job.experiment_files) {
-    if (path.ends_with(".hjson")) {
-      problems.add(
-          {path, "", 0, "Hjson files are not read yet: write it as JSON (comments are accepted)"});
-      continue;
-    }
     try {
       const auto document = json::Document::read(path);
       experiments.push_back(ExperimentFile(job, document, problems).read());

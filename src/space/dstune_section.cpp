@@ -128,6 +128,13 @@ bool Machine::holds(const GroupShape& shape) const {
 }
 
 std::string Machine::refusal(const GroupShape& shape) const {
+  if (is_restricted) {
+    return fmt::format(
+        "groups of {} ranks on each of {} node(s) are asked for, but --hostfile, --include and "
+        "--exclude leave {} rank(s) on {} node(s): name more hosts or slots, or take smaller "
+        "groups",
+        shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size());
+  }
   return fmt::format(
       "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
       "node(s): start it with mpirun -np {}, or take smaller groups",

@@ -15,10 +15,6 @@ namespace {
 constexpr std::int64_t usual_sequence_length = 1024;
 
 std::shared_ptr<const json::Document> read_document(const std::string& path) {
-  if (path.ends_with(".hjson")) {
-    throw InputError(
-        {{path, "", 0, "Hjson files are not read yet: write it as JSON (comments are accepted)"}});
-  }
   return std::make_shared<const json::Document>(json::Document::read(path));
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <set>
 #include <string_view>
 
 #include "dstune/base/units.hpp"
@@ -41,13 +42,19 @@ Value allowed_variables() {
 
 }  // namespace
 
-Value machine_fingerprint(const Topology& topology, const std::vector<RankDevice>& devices) {
-  Value kinds = Value::array();
-  for (const RankDevice& device : devices) {
-    if (kinds.empty() || kinds.back() != device.description) kinds.push_back(device.description);
-  }
+Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
+                          const std::vector<RankDevice>& devices) {
+  std::set<int> all;
   Value devices_a_node = Value::array();
-  for (const auto& ranks : topology.ranks_of_node) devices_a_node.push_back(ranks.size());
+  for (const auto& ranks : ranks_of_node) {
+    all.insert(ranks.begin(), ranks.end());
+    devices_a_node.push_back(ranks.size());
+  }
+  Value kinds = Value::array();
+  for (const int rank : all) {
+    const std::string& kind = devices[static_cast<std::size_t>(rank)].description;
+    if (kinds.empty() || kinds.back() != kind) kinds.push_back(kind);
+  }
   return {{"backend", "cpu"}, {"devices", kinds}, {"devices_a_node", devices_a_node}};
 }
 
@@ -71,8 +78,7 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
           {"hosts", topology.hosts},
           {"ranks", ranks},
           {"clocks", {{"processor_mhz", processor_clock_mhz()}}},
-          {"variables", allowed_variables()},
-          {"machine_fingerprint", machine_fingerprint(topology, devices)}};
+          {"variables", allowed_variables()}};
 }
 
 }  // namespace dstune

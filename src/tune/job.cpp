@@ -20,6 +20,7 @@
 #include "dstune/device/device.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/tune/controller.hpp"
+#include "dstune/tune/injection.hpp"
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
@@ -149,9 +150,7 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
 /// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
              const std::vector<RankDevice>& devices, Mailbox& mailbox) {
-  std::vector<std::vector<int>> slot_ranks = topology.ranks_of_node;
-  if (options.dedicated_coordinator) std::erase(slot_ranks.front(), 0);
-  SlotPool slots(slot_ranks);
+  SlotPool slots(ready.training_ranks);
   Progress progress(progress_style(options));
   ControllerOptions control_options;
   control_options.metric = ready.job.tuning.metric;
@@ -205,8 +204,11 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
 
 ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator world = Communicator::world();
-  const Communicator node = world.split_shared();
-  const Topology topology = find_topology(world, node);
+  const auto pretended = pretended_host(world.rank(), world.size());
+  const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
+                                      : world.split_shared();
+  const Topology topology =
+      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node);
   if (topology.world_rank != 0) log::set_level(log::Level::off);
 
   CpuDevice device(host_memory_bytes(), topology.threads_of_rank);
@@ -234,7 +236,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
         return plan.planned > 0 ? ExitCode::ok : ExitCode::nothing_feasible;
       }
       open_results(ready, decided, topology, devices);
-      input = job_input(ready, topology);
+      input = job_input(ready);
       return ExitCode::ok;
     });
     if (!input.run || code != ExitCode::ok) {

@@ -18,11 +18,70 @@ namespace {
 
 using json::Value;
 
+using RanksOfNode = std::vector<std::vector<int>>;
+
+std::size_t num_ranks(const RanksOfNode& nodes) {
+  std::size_t total = 0;
+  for (const auto& ranks : nodes) total += ranks.size();
+  return total;
+}
+
 /// Ranks of each node that train: rank 0 does not where it only coordinates.
-std::vector<std::vector<int>> training_ranks(const Topology& topology, bool dedicated) {
-  std::vector<std::vector<int>> ranks = topology.ranks_of_node;
-  if (dedicated) std::erase(ranks[static_cast<std::size_t>(topology.node_of_rank[0])], 0);
-  return ranks;
+RanksOfNode training_ranks(const RanksOfNode& allowed, bool dedicated) {
+  RanksOfNode nodes = allowed;
+  if (dedicated) {
+    for (auto& ranks : nodes) std::erase(ranks, 0);
+    std::erase_if(nodes, [](const auto& ranks) { return ranks.empty(); });
+  }
+  return nodes;
+}
+
+Machine machine_of(const RanksOfNode& nodes, bool is_restricted) {
+  Machine machine{{}, is_restricted};
+  for (const auto& ranks : nodes) machine.ranks_of_node.push_back(static_cast<int>(ranks.size()));
+  return machine;
+}
+
+/// Decides which ranks train, and returns the machine that groups must fit. A dry run with a
+/// hostfile plans for the cluster of the file, which need not be this job's; one without takes
+/// groups of any size.
+std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& options,
+                                    const Topology& topology) {
+  std::optional<Hostfile> file;
+  if (options.hostfile) file = read_hostfile(*options.hostfile);
+  const bool is_restricted = file || options.host_filter;
+  const bool is_other_cluster = options.dry_run && file;
+  const JobHosts hosts =
+      is_other_cluster ? job_of(*file) : JobHosts{topology.hosts, topology.ranks_of_node};
+  const RanksOfNode allowed = select_ranks(hosts, file, options.host_filter);
+  const RanksOfNode training = training_ranks(allowed, options.dedicated_coordinator);
+  if (is_restricted && training.empty()) {
+    throw UsageError(
+        "--coordinator dedicated leaves no rank to train: name more than rank 0 in --hostfile or "
+        "--include, or less in --exclude");
+  }
+  const bool is_planned_elsewhere = is_other_cluster || training.empty();
+  ready.allowed_ranks = is_planned_elsewhere ? topology.ranks_of_node : allowed;
+  ready.training_ranks = is_planned_elsewhere ? topology.ranks_of_node : training;
+  if (options.dry_run && !file) return std::nullopt;
+  if (is_restricted && !options.dry_run) {
+    const std::size_t trained = num_ranks(training);
+    log::info(fmt::format("{} of {} ranks train, on {} of {} host(s); {} stay idle", trained,
+                          topology.world_size, training.size(), topology.num_nodes(),
+                          static_cast<std::size_t>(topology.world_size) - trained));
+  }
+  return machine_of(training, is_restricted);
+}
+
+/// The least memory of a device that trains.
+std::int64_t least_memory_bytes(const RanksOfNode& nodes, const std::vector<RankDevice>& devices) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& ranks : nodes) {
+    for (const int rank : ranks) {
+      least = std::min(least, devices[static_cast<std::size_t>(rank)].memory_bytes);
+    }
+  }
+  return least;
 }
 
 Value identity(const JobSpec& job, const Experiment& experiment, const Value& fingerprint) {
@@ -56,21 +115,18 @@ std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                          const std::vector<RankDevice>& devices) {
   Preparation ready;
-  Machine machine;
-  int most_ranks_a_node = 0;
-  for (const auto& ranks : training_ranks(topology, options.dedicated_coordinator)) {
-    machine.ranks_of_node.push_back(static_cast<int>(ranks.size()));
-    most_ranks_a_node = std::max(most_ranks_a_node, static_cast<int>(ranks.size()));
+  const std::optional<Machine> machine = decide_ranks(ready, options, topology);
+  std::size_t most_ranks_a_node = 1;
+  for (const auto& ranks : ready.training_ranks) {
+    most_ranks_a_node = std::max(most_ranks_a_node, ranks.size());
   }
-  ready.job = read_job(options.space_path, options.overrides,
-                       options.dry_run ? std::nullopt : std::optional(machine), most_ranks_a_node);
+  ready.job =
+      read_job(options.space_path, options.overrides, machine, static_cast<int>(most_ranks_a_node));
   for (const std::string& warning : ready.job.warnings) log::warning(warning);
 
-  std::int64_t least_memory_bytes = std::numeric_limits<std::int64_t>::max();
-  for (const RankDevice& device : devices) {
-    least_memory_bytes = std::min(least_memory_bytes, device.memory_bytes);
-  }
-  ready.device_memory_bytes = ready.job.device_memory_bytes.value_or(least_memory_bytes);
+  ready.device_memory_bytes = ready.job.device_memory_bytes
+                                  ? *ready.job.device_memory_bytes
+                                  : least_memory_bytes(ready.training_ranks, devices);
 
   const CpuWorkspaces workspaces(kernels::cpu_table());
   PlannerOptions planner;
@@ -105,7 +161,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   ready.history = understand(content, ready.results->journal_path());
   ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes);
 
-  const Value fingerprint = machine_fingerprint(topology, devices);
+  const Value fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
   Value decided = Value::array();
   for (const PlannedMember& member : ready.space.members) {
     ready.keys.push_back(record_key(identity(ready.job, member.planned.experiment, fingerprint)));
@@ -119,6 +175,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
     is_known_plan = is_known_plan || event.value.value("plan_key", "") == plan_key;
   }
   Value environment = environment_info(topology, devices, options.version, options.command_line);
+  environment["machine_fingerprint"] = fingerprint;
+  environment["training_ranks"] = ready.training_ranks;
   environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
   environment["device_memory_bytes"] = ready.device_memory_bytes;
   environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
@@ -140,7 +198,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   ready.results->write_environment(environment);
 }
 
-JobInput job_input(const Preparation& ready, const Topology& topology) {
+JobInput job_input(const Preparation& ready) {
   JobInput input;
   input.run = true;
   input.model = ready.job.model;
@@ -154,7 +212,7 @@ JobInput job_input(const Preparation& ready, const Topology& topology) {
     }
   }
   for (const GroupShape& shape : shapes) {
-    for (auto& group : aligned_groups(topology, shape.num_gpus, shape.num_nodes)) {
+    for (auto& group : aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes)) {
       input.groups.push_back(std::move(group));
     }
   }

@@ -25,6 +25,8 @@ inline constexpr std::int64_t reference_seed = 0;
 
 struct Preparation {
   JobSpec job;
+  std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
+  std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
   PlannedSpace space;
   std::unique_ptr<Tuner> tuner;
   std::vector<std::string> keys;  ///< of each member
@@ -44,6 +46,6 @@ void open_results(Preparation& preparation, const JobOptions& options, const Top
                   const std::vector<RankDevice>& devices);
 
 /// What every rank needs of it.
-JobInput job_input(const Preparation& preparation, const Topology& topology);
+JobInput job_input(const Preparation& preparation);
 
 }  // namespace dstune

@@ -1,11 +1,10 @@
 #pragma once
-/// Strict JSON: what the document says or a problem with file, JSON pointer and line. Nothing
-/// outside this header reads a value out of parsed input by other means: nlohmann alone would
-/// accept duplicate keys, turn 4.7 into 4 and −1 into 18446744073709551615.
+/// Strict JSON, and Hjson: what the document says or a problem with file, JSON pointer and line.
+/// Nothing outside this header reads a value out of parsed input by other means: nlohmann alone
+/// would accept duplicate keys, turn 4.7 into 4 and −1 into 18446744073709551615.
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,12 +22,23 @@ using Value = nlohmann::ordered_json;
 
 class Node;
 
-/// A parsed document: its values and the line of each. Comments (// and /* */) are accepted.
+/// The line of a value and of those inside it, in the order of the document.
+struct LineTree {
+  int line = 0;
+  std::vector<LineTree> inside = {};
+};
+
+/// A parsed document: its values and the line of each.
 class Document {
  public:
-  /// Throws InputError: syntax (with the line), duplicate keys (all of them).
+  /// JSON in which comments (// and /* */) are accepted. Throws InputError: syntax (with the line),
+  /// duplicate keys (all of them, up to a hundred).
   static Document parse(std::string_view text, std::string file);
-  /// Throws InputError where the file is missing or unreadable, too.
+  /// Hjson (hjson.github.io/syntax.html), of which such JSON is a part; throws likewise. A document
+  /// that is empty, or nothing but one text without quotes, is refused.
+  static Document parse_hjson(std::string_view text, std::string file);
+  /// Hjson where the path ends in .hjson. Throws InputError where the file is missing or
+  /// unreadable, too.
   static Document read(const std::string& path);
 
   [[nodiscard]] const std::string& file() const { return file_; }
@@ -40,7 +50,7 @@ class Document {
  private:
   std::string file_;
   Value root_;
-  std::map<std::string, int> lines_;
+  LineTree lines_;
 };
 
 /// Collects problems so that a user sees all of them at once.

@@ -40,7 +40,12 @@ struct CoreShare {
 /// the quota is split among all. Local.
 std::vector<CoreShare> share_cores(const std::vector<CoreUse>& uses);
 
-/// Collective over the communicator. `node` is its split_shared().
-Topology find_topology(const Communicator& world, const Communicator& node);
+/// What the caller's host calls itself. Local.
+std::string own_host_name();
+
+/// Collective over the communicator. `node` is its split_shared(), or a part of it that is to count
+/// as a node; `host` the name of the caller's.
+Topology find_topology(const Communicator& world, const Communicator& node,
+                       const std::string& host = own_host_name());
 
 }  // namespace dstune

@@ -38,12 +38,24 @@ struct Knob {
   KnobEffect effect = KnobEffect::inert;
   std::string_view help;
   void (*apply)(TrainingConfig&, const KnobValue&) = nullptr;  ///< only where it is measured
-  std::string_view choices = {};  ///< text: the accepted words, separated by '|' (any case)
+  std::string_view choices = {};  ///< text: the accepted words, separated by '|'
+  bool any_case = false;          ///< choices: in capitals too
+  bool of_texts = false;          ///< list: of texts, of `choices` where there are any
+  bool of_sections = false;       ///< object: its members are objects
   bool closed = false;            ///< object: DeepSpeed refuses keys without a row
+  bool model = false;             ///< object: closed, and its values are converted (is_converted)
+  bool takes_null = true;         ///< null stands for the default; see also is_converted
+  bool takes_auto = true;         ///< "auto" stands for the default
+  bool takes_flag = true;         ///< a converted number: from true, false and "7.0" too
+  bool takes_float = true;        ///< an integer: 5e8 too
   std::string_view mend = {};     ///< refused: what to write instead, where that is not the default
 
   [[nodiscard]] bool acts_at(int stage) const { return (stages >> stage & 1U) != 0; }
 };
+
+/// A member of a section that DeepSpeed reads by a pydantic model: 5e8 and "7" are integers, "yes"
+/// is true; null only where it is the default, "auto" always.
+[[nodiscard]] bool is_converted(const Knob& knob);
 
 /// All rows, sections before their members. A list of fixed length has a row for each element
 /// ("/optimizer/params/betas/0").

@@ -13,9 +13,9 @@
 
 namespace dstune {
 
-/// absent: no such key, or null. automatic: "auto", the default that the user's training may
-/// change.
-enum class Presence : std::uint8_t { absent, automatic, given };
+/// absent: no such key. null: the default. automatic: "auto", the default that the user's training
+/// may change.
+enum class Presence : std::uint8_t { absent, null, automatic, given };
 
 /// What a config says of one row.
 struct Setting {
@@ -40,6 +40,11 @@ class Settings {
   [[nodiscard]] bool is_given(std::string_view pointer) const;
   /// Given or "auto".
   [[nodiscard]] bool is_there(std::string_view pointer) const;
+  /// Given, null or "auto".
+  [[nodiscard]] bool is_written(std::string_view pointer) const;
+  /// Given or null: to DeepSpeed a model's member is set, which "auto" is not.
+  [[nodiscard]] bool is_set(std::string_view pointer) const;
+  [[nodiscard]] bool is_set(std::size_t row) const;
   /// A boolean that is true.
   [[nodiscard]] bool is_on(std::string_view pointer) const;
   /// An integer or a number; not to be asked for where it is not given and has no default.

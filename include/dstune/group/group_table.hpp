@@ -16,8 +16,10 @@ namespace dstune {
 
 /// Node-aligned groups of a shape: on each node (or run of `num_nodes` nodes) the ranks from 0 on
 /// in steps of num_gpus; what does not divide is left over, of uneven nodes in a run what the
-/// smallest lacks. World ranks, ascending. Local.
-std::vector<std::vector<int>> aligned_groups(const Topology& topology, int num_gpus, int num_nodes);
+/// smallest lacks. `ranks_of_node`: the ranks of each node that may train, ascending. World ranks,
+/// ascending. Local.
+std::vector<std::vector<int>> aligned_groups(const std::vector<std::vector<int>>& ranks_of_node,
+                                             int num_gpus, int num_nodes);
 
 class GroupTable {
  public:

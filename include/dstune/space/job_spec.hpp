@@ -33,7 +33,8 @@ struct Overrides {
 
 /// What the job has: known before the input is checked against it.
 struct Machine {
-  std::vector<int> ranks_of_node;  ///< how many ranks each node has
+  std::vector<int> ranks_of_node;  ///< how many ranks each node has; at least one node and rank
+  bool is_restricted = false;      ///< by --hostfile, --include or --exclude
   [[nodiscard]] int num_ranks() const;
   /// Whether enough nodes have enough ranks for a group.
   [[nodiscard]] bool holds(const GroupShape& shape) const;

@@ -18,9 +18,11 @@ struct RankDevice {
 };
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.
-json::Value machine_fingerprint(const Topology& topology, const std::vector<RankDevice>& devices);
+/// `ranks_of_node`: the world ranks of each node that may be used.
+json::Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
+                                const std::vector<RankDevice>& devices);
 
-/// Versions, hosts, rank → host → device, chosen environment variables, input hashes, seeds.
+/// Versions, hosts, rank → host → device, clocks, chosen environment variables.
 json::Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,
                              const std::string& version, const std::string& command_line);
 

@@ -2,9 +2,13 @@
 /// Faults on request, for tests of what must survive them: DSTUNE_INJECT in the environment, one or
 /// more of `kind@world_rank:experiment` separated by commas. kind: `oom` (the rank's memory budget
 /// is nothing for that experiment), `hang` (the rank stops answering before the first step), `die`
-/// (the rank kills itself there), `throw` (an exception there). Local.
+/// (the rank kills itself there), `throw` (an exception there). And hosts on request, for tests of
+/// several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by commas, in the order
+/// of the ranks. Local.
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace dstune {
 
@@ -12,5 +16,16 @@ enum class Fault { none, oom, hang, die, throws };
 
 /// The fault that is asked for at this rank in this experiment.
 Fault injected_fault(int world_rank, const std::string& experiment);
+
+/// A host that is pretended, by its name and the world ranks on it.
+struct PretendedHost {
+  std::string name;
+  int index = 0;
+  std::vector<int> world_ranks;
+};
+
+/// The one of this rank, where some are asked for. Throws Error where the list is malformed or does
+/// not have as many ranks as the job.
+std::optional<PretendedHost> pretended_host(int world_rank, int world_size);
 
 }  // namespace dstune

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dstune/base/error.hpp"
+#include "dstune/space/host_filter.hpp"
 #include "dstune/space/job_spec.hpp"
 
 namespace dstune {
@@ -13,6 +14,8 @@ namespace dstune {
 struct JobOptions {
   std::string space_path;
   Overrides overrides;
+  std::optional<std::string> hostfile;
+  std::optional<HostFilter> host_filter;  ///< --include or --exclude
   bool dry_run = false;
   bool json_output = false;
   std::optional<double> time_limit_s;

@@ -11,14 +11,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-Topology nodes(std::vector<std::vector<int>> ranks) {
-  Topology topology;
-  topology.ranks_of_node = std::move(ranks);
-  topology.hosts.resize(topology.ranks_of_node.size());
-  return topology;
-}
+using Nodes = std::vector<std::vector<int>>;
 
-const Topology two_of_eight = nodes({{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}});
+const Nodes two_of_eight{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}};
 
 TEST(AlignedGroupsTest, StayInsideNodes) {
   const auto groups = aligned_groups(two_of_eight, 4, 1);
@@ -43,14 +38,14 @@ TEST(AlignedGroupsTest, SpanRunsOfNodes) {
 }
 
 TEST(AlignedGroupsTest, FollowTheSmallestOfUnevenNodes) {
-  const Topology uneven = nodes({{0, 1, 2, 3}, {4, 5}, {6, 7, 8, 9}, {10, 11, 12}});
+  const Nodes uneven{{0, 1, 2, 3}, {4, 5}, {6, 7, 8, 9}, {10, 11, 12}};
   EXPECT_THAT(aligned_groups(uneven, 2, 2),
               ElementsAre(ElementsAre(0, 1, 4, 5), ElementsAre(6, 7, 10, 11)));
   EXPECT_THAT(aligned_groups(uneven, 3, 2), ElementsAre(ElementsAre(6, 7, 8, 10, 11, 12)));
 }
 
 TEST(AlignedGroupsTest, AscendWhereRanksAreDealtAroundTheNodes) {
-  EXPECT_THAT(aligned_groups(nodes({{0, 2, 4}, {1, 3, 5}}), 2, 2),
+  EXPECT_THAT(aligned_groups(Nodes{{0, 2, 4}, {1, 3, 5}}, 2, 2),
               ElementsAre(ElementsAre(0, 1, 2, 3)));
 }
 

@@ -19,9 +19,10 @@ TEST(ConfigRulesTest, BothPrecisionsAreRefused) {
 }
 
 TEST(ConfigRulesTest, AllgatherBucketsAreEvenAndOtherwiseKept) {
-  EXPECT_EQ(refusal(zero_with(R"("allgather_bucket_size": 5)")),
+  EXPECT_EQ(refusal(zero_with(R"("stage": 1, "allgather_bucket_size": 5)")),
             "/zero_optimization/allgather_bucket_size: must be even: DeepSpeed refuses odd sizes");
   EXPECT_EQ(accepted(zero_with(R"("allgather_bucket_size": 6)")), TrainingConfig());
+  EXPECT_EQ(accepted(zero_with(R"("allgather_bucket_size": 5)")), TrainingConfig());
 }
 
 TEST(ConfigRulesTest, OffloadIsRefusedByNameUnlessItsDeviceIsNone) {
@@ -40,11 +41,23 @@ TEST(ConfigRulesTest, OffloadIsRefusedByNameUnlessItsDeviceIsNone) {
 }
 
 TEST(ConfigRulesTest, DeprecatedKeysNameTheirMend) {
-  EXPECT_THAT(refusal(zero_with(R"("cpu_offload": true)")),
-              HasSubstr("write offload_optimizer {\"device\": \"cpu\"} instead"));
-  EXPECT_THAT(refusal(zero_with(R"("cpu_offload": false, "offload_optimizer": {})")),
-              HasSubstr("deprecated name of offload_optimizer"));
-  EXPECT_THAT(refusal(zero_with(R"("legacy_stage1": true)")), HasSubstr("removed this path"));
+  EXPECT_THAT(refusal(zero_with(R"("stage": 1, "cpu_offload": true)")),
+              HasSubstr("/cpu_offload: zero_optimization.cpu_offload = true is not built"));
+  EXPECT_EQ(accepted(zero_with(R"("cpu_offload": false, "cpu_offload_use_pin_memory": true)")),
+            TrainingConfig());
+  for (const char* section : {"{}", "null"})
+    EXPECT_THAT(
+        refusal(zero_with(R"("cpu_offload": false, "offload_optimizer": )" + std::string(section))),
+        HasSubstr("deprecated name of offload_optimizer"));
+  EXPECT_EQ(accepted(zero_with(R"("cpu_offload": "auto", "offload_optimizer": {})")),
+            TrainingConfig());
+  EXPECT_EQ(accepted(zero_with(R"("stage3_gather_fp16_weights_on_model_save": true)")),
+            TrainingConfig());
+  EXPECT_THAT(refusal(zero_with(R"("stage3_gather_fp16_weights_on_model_save": true,
+                                   "gather_16bit_weights_on_model_save": true)")),
+              HasSubstr("deprecated name"));
+  EXPECT_THAT(refusal(zero_with(R"("stage": 1, "legacy_stage1": true)")),
+              HasSubstr("removed this path"));
 }
 
 TEST(ConfigRulesTest, TwoNamesOfOneFieldAreRefused) {
@@ -88,7 +101,47 @@ TEST(ConfigRulesTest, SchedulersNeedTheirParameters) {
   EXPECT_EQ(accepted(config("WarmupDecayLR", R"("total_num_steps": "auto")")), TrainingConfig());
   EXPECT_EQ(read_config(config("OneCycle", "")).problems.size(), 2U);
   EXPECT_EQ(accepted(config("WarmupLR", R"("warmup_num_steps": 10)")), TrainingConfig());
+  EXPECT_THAT(refusal(R"({"scheduler": {"type": "WarmupLR"}})"), HasSubstr("needs the section"));
+}
+
+TEST(ConfigRulesTest, SchedulersRefuseWhatTheyDoNotTake) {
+  const auto config = [](const std::string& type, const std::string& params) {
+    return R"({"scheduler": {"type": ")" + type + R"(", "params": {)" + params + "}}}";
+  };
+  EXPECT_THAT(refusal(config("WarmupLR", R"("cycle_min_lr": 0.1)")),
+              HasSubstr("/scheduler/params/cycle_min_lr: WarmupLR does not take it"));
+  EXPECT_THAT(refusal(config("WarmupLR", R"("warmup": 1)")), HasSubstr("unknown key"));
+  EXPECT_THAT(refusal(config("warmuplr", "")), HasSubstr("expected one of"));
   EXPECT_EQ(accepted(config("StepLR", R"("step_size": 10)")), TrainingConfig());
+  EXPECT_THAT(refusal(R"({"bf16": {"enabled": true},
+                          "scheduler": {"type": "StepLR", "params": {"step_size": 1}}})"),
+              HasSubstr("at stage 0 in fp32 alone"));
+}
+
+TEST(ConfigRulesTest, EachAdamTakesItsOwnArguments) {
+  const auto config = [](const std::string& params) {
+    return R"({"optimizer": {"type": "AdamW", "params": {)" + params + "}}}";
+  };
+  EXPECT_THAT(refusal(config(R"("fused": true)")), HasSubstr("PyTorch's optimizer alone"));
+  EXPECT_TRUE(read_config(config(R"("fused": true, "torch_adam": true)")).problems.empty());
+  EXPECT_THAT(refusal(config(R"("set_grad_none": true, "torch_adam": true)")),
+              HasSubstr("does not take it"));
+}
+
+TEST(ConfigRulesTest, TypesOfDataFollowTheMode) {
+  const auto config = [](const std::string& types) {
+    return R"({"bf16": {"enabled": true}, "data_types": {)" + types + "}}";
+  };
+  EXPECT_TRUE(read_config(config(R"("param_dtype": "bfloat16")")).problems.empty());
+  EXPECT_THAT(refusal(config(R"("param_dtype": "fp32")")), HasSubstr("type of the mode"));
+  EXPECT_THAT(refusal(config(R"("grad_accum_dtype": "float")")), HasSubstr("at stage 0"));
+}
+
+TEST(ConfigRulesTest, SectionsWantWhatDeepSpeedTakesOutOfThem) {
+  EXPECT_THAT(refusal(R"({"amp": {"opt_level": "O1"}})"), HasSubstr("needs enabled"));
+  EXPECT_EQ(accepted(R"({"amp": {"enabled": false, "opt_level": "O1"}})"), TrainingConfig());
+  EXPECT_THAT(refusal(R"({"compression_training": {"row_pruning": {}}})"),
+              HasSubstr("needs different_groups"));
 }
 
 TEST(ConfigRulesTest, ContiguousCheckpointsNeedTheirPartners) {
@@ -100,7 +153,10 @@ TEST(ConfigRulesTest, ContiguousCheckpointsNeedTheirPartners) {
 }
 
 TEST(ConfigRulesTest, DynamicLossScalesNeedAWindow) {
-  EXPECT_THAT(refusal(R"({"fp16": {"loss_scale_window": 0}})"), HasSubstr("must be above 0"));
+  const ReadConfig read = read_config(R"({"fp16": {"enabled": true, "loss_scale_window": 0}})");
+  ASSERT_FALSE(read.problems.empty());
+  EXPECT_THAT(read.problems.back().message, HasSubstr("must be above 0"));
+  EXPECT_EQ(accepted(R"({"fp16": {"loss_scale_window": 0}})"), TrainingConfig());
   EXPECT_EQ(accepted(R"({"fp16": {"loss_scale_window": 0, "loss_scale": 128}})"), TrainingConfig());
 }
 

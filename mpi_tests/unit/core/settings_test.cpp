@@ -45,7 +45,7 @@ TEST(SettingsTest, ASectionAssignsEverythingBelowIt) {
   EXPECT_EQ(settings.zero_stage(), 0);
   EXPECT_FALSE(settings.is_there(section + "/overlap_comm"));
   EXPECT_FALSE(settings.is_on(section + "/reduce_scatter"));
-  settings.apply(read("null", section));
+  settings.apply(read("{}", section));
   EXPECT_EQ(training_config(settings), TrainingConfig());
 }
 

@@ -89,10 +89,17 @@ TEST(TrainingConfigTest, ReadsAsLenientlyAsPydanticWhereDeepSpeedDoes) {
   EXPECT_EQ(accepted(zero_with(R"("reduce_bucket_size": 5e8)")).reduce_bucket_size, 500'000'000);
   EXPECT_EQ(accepted(zero_with(R"("reduce_bucket_size": " +700 ")")).reduce_bucket_size, 700);
   EXPECT_THAT(refusal(zero_with(R"("reduce_bucket_size": "5e8")")),
-              HasSubstr("expected an integer of at least 0, got \"5e8\""));
+              HasSubstr("expected an integer of at least 1, got \"5e8\""));
   EXPECT_THAT(refusal(zero_with(R"("reduce_bucket_size": 1.5)")), HasSubstr("got 1.5"));
   EXPECT_THAT(refusal(zero_with(R"("reduce_bucket_size": "")")), HasSubstr("expected an integer"));
-  EXPECT_THAT(refusal(zero_with(R"("reduce_bucket_size": true)")), HasSubstr("got true"));
+  EXPECT_EQ(accepted(zero_with(R"("reduce_bucket_size": true)")).reduce_bucket_size, 1);
+  EXPECT_EQ(accepted(zero_with(R"("reduce_bucket_size": "7.00")")).reduce_bucket_size, 7);
+  EXPECT_EQ(accepted(zero_with(R"("reduce_bucket_size": "7_000")")).reduce_bucket_size, 7000);
+  EXPECT_THAT(refusal(zero_with(R"("reduce_bucket_size": "7_")")), HasSubstr("expected"));
+  EXPECT_THAT(refusal(zero_with(R"("reduce_bucket_size": 0)")), HasSubstr("at least 1"));
+  EXPECT_THAT(refusal(zero_with(R"("overlap_comm": " true")")), HasSubstr("expected true"));
+  EXPECT_THAT(refusal(R"({"fp16": {"loss_scale": true}})"), HasSubstr("expected a number"));
+  EXPECT_EQ(accepted(R"({"fp16": {"loss_scale": "0.5", "hysteresis": true}})"), TrainingConfig());
   EXPECT_THAT(refusal(zero_with(R"("overlap_comm": 2)")), HasSubstr("expected true or false"));
   EXPECT_THAT(refusal(R"({"gradient_clipping": "1"})"), HasSubstr("expected a number"));
   EXPECT_THAT(refusal(R"({"optimizer": {"params": {"lr": "1e-4"}}})"),

@@ -48,6 +48,17 @@ TEST_F(ExperimentFilesTest, RunsExactlyWhatTheFileSays) {
   EXPECT_GT(space.members[0].planned.predicted.peak_memory_bytes, 0);
 }
 
+TEST_F(ExperimentFilesTest, HjsonFilesAreRead) {
+  const auto file = write("e.hjson",
+                          "name: z1\nds_config: {\n  zero_optimization: {stage: 1}\n"
+                          "  train_micro_batch_size_per_gpu: 3 # of 4\n}");
+  const auto space = plan_files({file});
+  ASSERT_EQ(space.members.size(), 1U);
+  EXPECT_EQ(space.members[0].planned.experiment.name, "z1");
+  EXPECT_EQ(space.members[0].planned.experiment.config.zero_stage, 1);
+  EXPECT_EQ(space.members[0].planned.experiment.config.micro_batch, 3);
+}
+
 TEST_F(ExperimentFilesTest, EveryProblemHasItsPlace) {
   const auto first = write("a.json",
                            "{\"name\": \"../x\",\n\"num_gpus\": 0,\n\"ds_config\": {"

@@ -135,13 +135,21 @@ TEST_F(ReadJobTest, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_THAT(places(R"({"fp16": {"enabled": true}})"), ElementsAre("1 /fp16/enabled"));
 }
 
-TEST_F(ReadJobTest, HjsonIsRefusedByName) {
-  const auto path = write("space.hjson", "{}");
+TEST_F(ReadJobTest, HjsonFilesAreRead) {
+  const std::string text =
+      "# a space\ntrain_micro_batch_size_per_gpu: [1, 2]\nautotuning: {\n  tuner_type: random\n"
+      "  tuner_num_trials: 12\n}\ndstune: {\n  workload: synthetic\n  sequence_length: 32 # "
+      "short\n}";
+  const auto read = read_job(write("space.hjson", text), {}, std::nullopt, 1);
+  EXPECT_EQ(read.tuning.tuner_type, "random");
+  EXPECT_EQ(read.tuning.num_trials, 12);
+  EXPECT_EQ(read.workload.kind, WorkloadKind::synthetic);
+  EXPECT_EQ(read.sequence_length, 32);
   try {
-    read_job(path, {}, std::nullopt, 1);
+    read_job(write("bad.hjson", text + "\nautotuning: {}"), {}, std::nullopt, 1);
     FAIL() << "accepted";
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("Hjson"));
+    EXPECT_THAT(error.what(), HasSubstr("bad.hjson:11: /autotuning: the key is given twice"));
   }
 }
 

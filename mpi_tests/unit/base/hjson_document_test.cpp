@@ -1,0 +1,228 @@
+#include <chrono>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/base/file.hpp"
+#include "dstune/base/json.hpp"
+
+namespace dstune::json {
+namespace {
+
+using namespace std::string_literals;
+using namespace std::string_view_literals;
+using testing::HasSubstr;
+
+std::vector<Problem> problems_of(std::string_view text) {
+  try {
+    (void)Document::parse_hjson(text, "f.hjson");
+  } catch (const InputError& error) {
+    return error.problems();
+  }
+  return {};
+}
+
+TEST(HjsonDocumentTest, KnowsTheLineOfEveryValue) {
+  const Document document = Document::parse_hjson(
+      "# a config\n  a: 1\n  b: [\n    x y\n\n    4.5 # half\n    ,true, {c/d:\n null}\n  ]\n"
+      "  text:\n  '''\n  one\n  two\n  '''\n  e: f\n",
+      "f.hjson");
+  EXPECT_EQ(document.line(""), 2);
+  EXPECT_EQ(document.line("/a"), 2);
+  EXPECT_EQ(document.line("/b"), 3);
+  EXPECT_EQ(document.line("/b/0"), 4);
+  EXPECT_EQ(document.line("/b/1"), 6);
+  EXPECT_EQ(document.line("/b/2"), 7);
+  EXPECT_EQ(document.line("/b/3"), 7);
+  EXPECT_EQ(document.line("/b/3/c~1d"), 8);
+  EXPECT_EQ(document.line("/text"), 11);
+  EXPECT_EQ(document.line("/e"), 15);
+  EXPECT_EQ(document.line("/b/7/unknown"), 3) << "the nearest ancestor's";
+  EXPECT_EQ(document.root()["text"], "one\ntwo");
+}
+
+TEST(HjsonDocumentTest, ByteOrderMarksAreSkippedAsInJson) {
+  const std::string_view text = "\xEF\xBB\xBF\xEF\xBB\xBF{\"a\": 1}";
+  EXPECT_EQ(Document::parse_hjson(text, "f.hjson").root(), Document::parse(text, "f.json").root());
+}
+
+TEST(HjsonDocumentTest, KeepsTheOrderOfKeys) {
+  const Document document = Document::parse_hjson("z: 1\na: 2\nm: 3", "f.hjson");
+  EXPECT_THAT(document.node().keys(), testing::ElementsAre("z", "a", "m"));
+}
+
+TEST(HjsonDocumentTest, NumbersAreThoseOfJson) {
+  for (const std::string number :
+       {"0", "-0", "18446744073709551615", "18446744073709551616", "-9223372036854775808",
+        "-9223372036854775809", "0.1", "-1.5E+3", "1e-400", "4.7", "5e8"}) {
+    const Value json = Document::parse("[" + number + "]", "f.json").root()[0];
+    const Value hjson = Document::parse_hjson("[\n" + number + " # c\n]", "f.hjson").root()[0];
+    EXPECT_EQ(json.type(), hjson.type()) << number;
+    EXPECT_EQ(json.dump(), hjson.dump()) << number;
+  }
+}
+
+TEST(HjsonDocumentTest, NamesEveryRepeatedKey) {
+  const auto problems = problems_of("a: 1\ns: {\nb: 1\n\"b\": {x: 1}\n}\na: 2\n'\\u0061': 3");
+  ASSERT_EQ(problems.size(), 3U);
+  EXPECT_EQ(problems[0].pointer, "/s/b");
+  EXPECT_EQ(problems[0].line, 4);
+  EXPECT_THAT(problems[0].message, HasSubstr("first on line 3"));
+  EXPECT_EQ(problems[1].pointer, "/a");
+  EXPECT_EQ(problems[1].line, 6);
+  EXPECT_EQ(problems[2].line, 7);
+}
+
+TEST(HjsonDocumentTest, ANumberBeyondDoubleIsNamedWithItsPlace) {
+  const auto problems = problems_of("a: [[0], 1\n-1e400 # c\n]");
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].pointer, "/a/2");
+  EXPECT_EQ(problems[0].line, 2);
+  EXPECT_THAT(problems[0].message, HasSubstr("larger than any"));
+}
+
+TEST(HjsonDocumentTest, TheNameOfAFileSaysItsNotation) {
+  const std::string folder = testing::TempDir();
+  write_file_atomically(folder + "/a.hjson", "a: b");
+  write_file_atomically(folder + "/a.json", "a: b");
+  EXPECT_EQ(Document::read(folder + "/a.hjson").root()["a"], "b");
+  EXPECT_THROW((void)Document::read(folder + "/a.json"), InputError);
+  EXPECT_THROW((void)Document::read(folder + "/none.hjson"), InputError);
+}
+
+struct Malformed {
+  std::string_view text;
+  int line;
+  std::string_view message;
+};
+
+class MalformedHjsonTest : public testing::TestWithParam<Malformed> {};
+
+TEST_P(MalformedHjsonTest, IsRefusedWithPlaceAndMend) {
+  const auto problems = problems_of(GetParam().text);
+  ASSERT_EQ(problems.size(), 1U);
+  EXPECT_EQ(problems[0].file, "f.hjson");
+  EXPECT_EQ(problems[0].line, GetParam().line);
+  EXPECT_THAT(problems[0].message, HasSubstr(std::string(GetParam().message)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, MalformedHjsonTest,
+    testing::Values(
+        Malformed{"", 1, "the file is empty"}, Malformed{"# nothing\n", 2, "the file is empty"},
+        Malformed{"{a: [\n1", 2, "inside the list that begins on line 1: close it with ]"},
+        Malformed{"{\na: 1\n", 3, "inside the object that begins on line 1: close it with }"},
+        Malformed{"{\na: b}\n", 3, "the } on line 2 is part of a text without quotes"},
+        Malformed{"a: [\nb, c],\n", 3, "the ] on line 2 is part of a text without quotes"},
+        Malformed{"a: 1\nb", 2, "ends after the key b: add ':' and a value"},
+        Malformed{"a: 1\nb: ", 2, "before the value of the key b: add it"},
+        Malformed{"hello world", 1, "column 7: expected ':' after the key hello but found world"},
+        Malformed{"a: 1\nmy key: 2", 2, "a key with spaces in it needs double quotes"},
+        Malformed{"\"a\\n\" 1", 1, "column 7: expected the end of the file but found 1"},
+        Malformed{"{\"a\\n\" 1", 1, "column 8: expected ':' after the key but found 1"},
+        Malformed{": 1", 1, "column 1: expected a key but found :; write \"\" for an empty key"},
+        Malformed{"{,}", 1, "column 2: expected a key but found ,; remove it"},
+        Malformed{"[1,,2]", 1, "column 4: expected a value but found ,"},
+        Malformed{"a: ]", 1, "a text that begins so needs double quotes"},
+        Malformed{"a: 1\n}", 2, "column 1: } closes nothing that is open: remove it"},
+        Malformed{"{a: [1}", 1, "column 7: the list that begins on line 1 is closed with ], not"},
+        Malformed{"{\na: 1\n]", 3, "the object that begins on line 1 is closed with }, not with ]"},
+        Malformed{"{} x", 1, "column 4: expected the end of the file but found x"},
+        Malformed{"\n'''a''': 1", 2, "expected the end of the file but found :"},
+        Malformed{"a: 1\n'''b''': 1", 2, "a text in ''' can not be a key"},
+        Malformed{"a: 1\n/* b", 2, "inside the comment that begins on line 2: close it with */"},
+        Malformed{"a: \"b", 1, "inside the text that begins on line 1: add the closing double"},
+        Malformed{"a: 'b", 1, "add the closing single quote"},
+        Malformed{"\na:\n'''b\n''", 4, "the text that begins on line 3: close it with '''"},
+        Malformed{"a: \"b\n\"", 1, "column 6: a line break or control character"},
+        Malformed{"a: \"\\q\"", 1, "column 5: a backslash in a text"},
+        Malformed{"a: \"\\", 1, "column 5: a backslash in a text"},
+        Malformed{"a: \"\\u12\"", 1, "column 9: \\u needs four hexadecimal digits"},
+        Malformed{"a: '\\u12", 1, "\\u needs four hexadecimal digits"},
+        Malformed{"a: \"\\ud800\"", 1, "half of a surrogate pair"},
+        Malformed{"a: \"\\udc00\"", 1, "half of a surrogate pair"},
+        Malformed{"a: \"\\ud800\\u0041\"", 1, "half of a surrogate pair"},
+        Malformed{"a: ä\x01", 1, "column 5: the control character 0x01 stands in a text: write it"},
+        Malformed{"{}\x1B", 1, "found the control character 0x1B"},
+        Malformed{"a: \xC3\x28", 1, "column 4: byte 0xC3 is not UTF-8"},
+        Malformed{"a: \0"sv, 1, "byte 0x00"}));
+
+double seconds_to_read(const std::string& text) {
+  const auto begin = std::chrono::steady_clock::now();
+  (void)problems_of(text);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string repeated(std::string_view piece, std::size_t times) {
+  std::string text;
+  for (std::size_t i = 0; i < times; ++i) text += piece;
+  return text;
+}
+
+TEST(HjsonDocumentTest, DeepNestingIsRefused) {
+  EXPECT_TRUE(problems_of(repeated("[", 200) + repeated("]", 200)).empty());
+  EXPECT_TRUE(problems_of("a:" + repeated("{a:", 199) + "1" + repeated("}", 199)).empty());
+  for (const std::string& hostile :
+       {repeated("[", 1'000'000), repeated("a:{", 350'000), repeated("[", 201),
+        "a:" + repeated("{a:", 200), repeated("[{a:", 1000)}) {
+    const auto problems = problems_of(hostile);
+    ASSERT_EQ(problems.size(), 1U);
+    EXPECT_THAT(problems[0].message, HasSubstr("nested more than 200 deep"));
+  }
+}
+
+TEST(HjsonDocumentTest, RepeatedKeysEndTheReadingAtAHundred) {
+  EXPECT_EQ(problems_of(repeated("a: 1\n", 100'000)).size(), 100U);
+}
+
+// A fraction of a second each; what is quadratic takes minutes at this size.
+TEST(HjsonDocumentTest, TimeIsLinearInTheText) {
+  struct Hostile {
+    std::string begin, piece, end;
+  };
+  const std::string long_key(100'000, 'k');
+  const std::vector<Hostile> hostile = {
+      {"[", "1,", "1]"},                     // one line of many numbers
+      {"[", "'''a''' ", "]"},                // the column of each matters
+      {"[", "a\n", "]"},                     // many lines
+      {"[", "1/", "2\n]"},                   // many ends of a word that are none
+      {"a: '''", "\n   ''", "'''"},          // quotes that close nothing
+      {"a: ", "/", "\n"},                    // likewise, slashes
+      {"", "/**/", "a: 1"},                  // comments
+      {"a: ", "9", ""},                      // a number of that many digits
+      {"\"", "x", "\" 1"},                   // a root that could be a key
+      {"", "x", " y"},                       // likewise, without quotes
+      {"{" + long_key + ": [", "0,", "]}"},  // a long pointer to each element
+      {"a: \"", "\\u00e4", "\""},            // escapes
+  };
+  constexpr std::size_t size = 2'000'000;
+  for (const Hostile& kind : hostile) {
+    SCOPED_TRACE(kind.begin.substr(0, 10) + kind.piece);
+    const std::string text = kind.begin + repeated(kind.piece, size / kind.piece.size()) + kind.end;
+    EXPECT_LT(seconds_to_read(text), 10.0);
+  }
+}
+
+TEST(HjsonDocumentTest, AGiantTextIsRead) {
+  const std::string giant(50'000'000, 'x');
+  for (const std::string& text : {"a: \"" + giant + "\"", "a: '''" + giant + "'''", "a: " + giant})
+    EXPECT_EQ(Document::parse_hjson(text, "f.hjson").root()["a"].get_ref<const std::string&>(),
+              giant);
+}
+
+// Every prefix of a document that holds everything is a document or is refused.
+TEST(HjsonDocumentTest, TruncatedDocumentsAreSafe) {
+  const std::string text =
+      "# c\na: /* c */ 'b\\u00e4\\ud834\\udd1e' // c\n\"k\": [1, -2.5e3 x\n{q: null}, true]\n"
+      "m:\n  '''\n  ä\n  ''b''\n  '''\nlast: text # to the end\n";
+  EXPECT_TRUE(problems_of(text).empty());
+  std::size_t refused = 0;
+  for (std::size_t length = 0; length < text.size(); ++length)
+    refused += problems_of(text.substr(0, length)).size();
+  EXPECT_GT(refused, text.size() / 2);
+  EXPECT_LT(refused, text.size());
+}
+
+}  // namespace
+}  // namespace dstune::json

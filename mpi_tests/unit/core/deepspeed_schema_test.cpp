@@ -1,0 +1,123 @@
+/// The table of knobs against every key that the released DeepSpeed reads
+/// (data/deepspeed_0.19.6_schema.json).
+
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "config_cases.hpp"
+
+namespace dstune {
+namespace {
+
+json::Value keys_of_deepspeed() {
+  std::ifstream file(DSTUNE_CORE_DATA "/deepspeed_0.19.6_schema.json");
+  return json::Value::parse(file).at("keys");
+}
+
+std::string_view type_word(KnobType type) {
+  switch (type) {
+    case KnobType::boolean:
+      return "boolean";
+    case KnobType::integer:
+      return "integer";
+    case KnobType::number:
+      return "number";
+    case KnobType::text:
+      return "text";
+    case KnobType::object:
+      return "object";
+    case KnobType::list:
+      return "list";
+  }
+  return "";
+}
+
+/// Sections whose switch is refused by name, or that are refused as a whole: what else they hold
+/// can not matter.
+bool is_in_refused_section(std::string_view pointer) {
+  return pointer.starts_with("/zero_optimization/zenflow/") ||
+         pointer.starts_with("/sparse_attention/");
+}
+
+double bound(const json::Value& key, const char* inclusive, const char* exclusive, double step,
+             double otherwise) {
+  if (key.contains(inclusive)) return key.at(inclusive).get<double>();
+  if (key.contains(exclusive)) return key.at(exclusive).get<double>() + step;
+  return otherwise;
+}
+
+TEST(DeepSpeedSchemaTest, EveryKeyOfDeepSpeedHasARow) {
+  int rows = 0;
+  const json::Value keys = keys_of_deepspeed();
+  for (const auto& [pointer, key] : keys.items()) {
+    if (is_in_refused_section(pointer)) continue;
+    EXPECT_NE(find_knob(pointer), nullptr) << pointer << " " << key;
+    ++rows;
+  }
+  EXPECT_GT(rows, 350);
+}
+
+TEST(DeepSpeedSchemaTest, EveryRowIsAKeyOfDeepSpeed) {
+  // Read in ways that the walk does not see: inside the section that they switch on, taken out by
+  // the engine, or elements of a list.
+  const std::set<std::string_view> unseen = {"/expert_parallel/enabled",
+                                             "/quantize_training",
+                                             "/eigenvalue",
+                                             "/optimizer/params/betas/0",
+                                             "/optimizer/params/betas/1",
+                                             "/optimizer/params/adam_w_mode",
+                                             "/optimizer/params/torch_adam",
+                                             "/optimizer/params/fp32_optimizer_states",
+                                             "/allgather_size",
+                                             "/scheduler/params"};
+  const json::Value keys = keys_of_deepspeed();
+  for (const Knob& knob : knobs())
+    EXPECT_TRUE(keys.contains(knob.pointer) || unseen.contains(knob.pointer)) << knob.pointer;
+}
+
+TEST(DeepSpeedSchemaTest, TypesDefaultsAndRangesAreDeepSpeeds) {
+  // No default in DeepSpeed, which asks whether the key is there: one rank, the program's own
+  // optimizer, no fusion.
+  const std::set<std::string_view> other_default = {"/sequence_parallel_size", "/optimizer/type",
+                                                    "/optimizer/legacy_fusion"};
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  int defaults = 0;
+  const json::Value keys = keys_of_deepspeed();
+  for (const auto& [pointer, key] : keys.items()) {
+    const Knob* const knob = find_knob(pointer);
+    if (knob == nullptr) continue;  // the first test's
+    const std::string type = key.at("type");
+    EXPECT_TRUE(type == type_word(knob->type) || type == "any") << pointer << " " << key;
+    if (knob->type != KnobType::object && !other_default.contains(pointer)) {
+      EXPECT_EQ(json::Value::parse(knob->fallback), key.at("default")) << pointer;
+      ++defaults;
+    }
+    if (!key.contains("strict")) continue;
+    EXPECT_TRUE(is_converted(*knob)) << pointer;
+    // A validator of its own makes the default of null.
+    const bool takes_null = key.contains("nullable") || pointer == "/zero_optimization/leaf_module";
+    EXPECT_EQ(takes_null, knob->fallback == "null") << pointer << " " << key;
+    if (pointer == "/zero_optimization/stage" || pointer == "/fp16/loss_scale") continue;
+    EXPECT_EQ(knob->low, bound(key, "ge", "gt", 1, -infinity)) << pointer;
+    EXPECT_EQ(knob->high, bound(key, "le", "lt", -1, infinity)) << pointer;
+  }
+  EXPECT_GT(defaults, 280);
+}
+
+TEST(DeepSpeedSchemaTest, ModelsAreTheSectionsThatAreReadByPydantic) {
+  std::set<std::string> models;
+  const json::Value keys = keys_of_deepspeed();
+  for (const auto& [pointer, key] : keys.items())
+    if (key.contains("strict")) models.insert(pointer.substr(0, pointer.rfind('/')));
+  models.erase("/zero_optimization/zenflow");  // refused as a whole
+  for (const Knob& knob : knobs()) {
+    const bool is_model = models.contains(std::string(knob.pointer));
+    EXPECT_EQ(knob.model, is_model) << knob.pointer;
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,264 @@
+"""Configs that differ from a valid one in one key or in a pair, and what the installed DeepSpeed says
+of each: the test data that dstune-mpi's reader is held against."""
+
+import contextlib
+import copy
+import json
+import os
+import re
+import signal
+import tempfile
+
+import check_deepspeed_schema
+
+PRECISIONS = {"fp32": {}, "bf16": {"bf16": {"enabled": True}}, "fp16": {"fp16": {"enabled": True}}}
+ADAMW = {"type": "AdamW", "params": {"lr": 0.0001}}
+SCHEDULERS = {"LRRangeTest": {}, "OneCycle": {"cycle_min_lr": 0.0001, "cycle_max_lr": 0.001},
+              "WarmupLR": {}, "WarmupDecayLR": {"total_num_steps": 10},
+              "WarmupCosineLR": {"total_num_steps": 10}}
+# A wrong value of each type for every key, and what a type takes or nearly takes.
+EVERY = [None, True, 1, -1, 1.5, "x", "auto", [1], {}]
+VALUES = {
+    "boolean": [False, 0, 1.0, 2, "yes", "Off", " true", "maybe"],
+    "integer": [0, 2.0, -2.0, 1e30, 9223372036854775808, "7", " +7 ", "7.0", "1e3"],
+    "number": [0, 2, -0.5, 1e308, "0.5", " 1e-3", "inf", "0.5x"],
+    "text": ["", "none", "CPU"],
+    "list": [["x"], [], "a,b"],
+    "object": [False, [], {"enabled": False}, {"enabled": True}],
+    "any": [],
+}
+# For keys of sections that DeepSpeed reads without looking, and for second names.
+SHORT = [None, 1, "x", "auto", {}]
+# At other stages and precisions than a key's own: values that its type takes.
+VALID = {"boolean": [True, False], "integer": [0, 4], "number": [0, 0.5], "text": [], "list": [],
+         "object": [{}], "any": []}
+# Words that stand for something.
+WORDS = {
+    "/optimizer/type": ["Adam", "adam", "ADAMW", "AdamW ", "Adamw8", "Adagrad", "Lion", "Muon", "SGD",
+                        "Lamb", "OneBitAdam", "OneBitLamb", "ZeroOneAdam", "MuAdam", "RMSprop"],
+    "/scheduler/type": ["warmuplr", "WarmupLr", "StepLR", "LinearLR", "NoSuchLR", "OneCycleLR"],
+    "/gradient_allreduce_op": ["mean", "sum", "SUM", "avg", "max"],
+    "/communication_data_type": ["fp32", "BF16", "fp8", "int8"],
+    "/seq_parallel_communication_data_type": ["fp32", "BF16", "fp8"],
+    "/checkpoint/tag_validation": ["Ignore", "WARN", "fail", "no"],
+    "/checkpoint/writer/type": ["mock", "python", "slow"],
+    "/checkpoint/writer/data_parallel": ["replica", "core"],
+    "/data_types/grad_accum_dtype": ["fp32", "bf16", "fp16", "float", "fp8"],
+    "/data_types/param_dtype": ["fp32", "bf16", "fp16", "fp8"],
+    "/data_types/buffer_dtype": ["fp32", "bf16", "half", "fp8"],
+    "/torch_autocast/dtype": ["bfloat16", "fp16", "float33"],
+    "/log_level": ["debug", "INFO", "loud"],
+    "/scheduler/params/warmup_type": ["log", "linear", "cubic"],
+    "/zero_optimization/stage": [0, 1, 2, 3, 4, "2", "3.0", 3.0, "all", "two"],
+    "/zero_optimization/allgather_bucket_size": [5, 7.0, "9", 6],
+    "/zero_optimization/zenflow/select_strategy": ["step", "hour"],
+    "/optimizer/params/betas": [[0.9], [0.9, 0.95], [0.9, 0.95, 0.99], [0.9, "x"], ["auto", "auto"],
+                                [1.0, 0.9], [-0.1, 0.9], [0, 0], 0.9],
+    "/optimizer/params/weight_decay": [-0.1], "/optimizer/params/lr": [-0.1],
+    "/compile/passes": [["z1"], ["z9"]],
+}
+# Several keys at once, each by its pointer.
+COMBINATIONS = [
+    {"/bf16/enabled": True, "/fp16/enabled": True},
+    {"/bf16/enabled": False, "/bfloat16/enabled": True}, {"/bf16": None, "/bfloat16/enabled": True},
+    {"/zero_optimization/cpu_offload": True, "/zero_optimization/offload_optimizer": {}},
+    {"/zero_optimization/cpu_offload": False, "/zero_optimization/offload_optimizer": None},
+    {"/zero_optimization/cpu_offload": "auto", "/zero_optimization/offload_optimizer": {}},
+    {"/zero_optimization/cpu_offload_param": True, "/zero_optimization/offload_param": {}},
+    {"/zero_optimization/cpu_offload_param": True, "/zero_optimization/cpu_offload": True},
+    {"/zero_optimization/cpu_offload_use_pin_memory": True, "/zero_optimization/offload_param": {}},
+    {"/zero_optimization/stage3_gather_fp16_weights_on_model_save": True,
+     "/zero_optimization/stage3_gather_16bit_weights_on_model_save": True},
+    {"/zero_optimization/stage3_gather_fp16_weights_on_model_save": True,
+     "/zero_optimization/gather_16bit_weights_on_model_save": True},
+    *({f"/zero_optimization/{name}": value, f"/zero_optimization/stage3_{name}": value}
+      for name, value in (("prefetch_bucket_size", 10), ("param_persistence_threshold", 10),
+                          ("max_live_parameters", 10), ("allgather_sequential", True))),
+    *({"/zero_optimization/reduce_scatter": scatter, "/zero_optimization/stage": stage, pointer: value}
+      for scatter in (True, False) for stage in (1, 2, 3)
+      for pointer, value in (("/prescale_gradients", True), ("/gradient_predivide_factor", 2.0),
+                             ("/communication_data_type", "fp16"))),
+    *({"/zero_optimization/stage": stage, "/gradient_allreduce_op": "sum"} for stage in range(4)),
+    {"/gradient_allreduce_op": "sum", "/zero_optimization/zenflow": {}},
+    {"/gradient_allreduce_op": "sum", "/compile/deepcompile": True},
+    *({"/zero_optimization/stage": stage, "/zero_optimization/offload_optimizer":
+       {"device": "cpu", "ratio": 0.5}} for stage in (1, 3)),
+    {"/zero_optimization/offload_optimizer": {"device": "none", "ratio": 0.5}},
+    *({"/zero_optimization/stage": stage, "/bf16/bf16_master_weights_and_grads": True}
+      for stage in range(4)),
+    {"/bf16/bf16_optimizer_states": True, "/bf16/bf16_master_weights_and_grads": False},
+    *({"/managed_gradient_accumulation": False, "/zero_optimization/stage": stage,
+       "/zero_optimization/overlap_comm": overlap} for stage in range(4) for overlap in (True, False)),
+    {"/amp/enabled": True, "/zero_optimization/stage": 0}, {"/amp/enabled": True},
+    {"/amp/opt_level": "O1"}, {"/progressive_layer_drop/theta": 0.5},
+    *({"/data_types/grad_accum_dtype": kind, "/zero_optimization/stage": stage}
+      for kind in ("fp32", "bf16", "fp16") for stage in range(4)),
+    {"/zero_optimization/zero_quantized_gradients": True, "/zero_optimization/stage": 3,
+     "/zero_optimization/reduce_scatter": False},
+    {"/activation_checkpointing/contiguous_memory_optimization": True,
+     "/activation_checkpointing/partition_activations": True},
+    {"/activation_checkpointing/contiguous_memory_optimization": True,
+     "/activation_checkpointing/partition_activations": True,
+     "/activation_checkpointing/number_checkpoints": 4},
+    {"/optimizer/type": "Adam", "/optimizer/params/adam_w_mode": False},
+    {"/optimizer/type": "Adam", "/optimizer/params/adam_w_mode": False,
+     "/optimizer/params/torch_adam": True},
+    {"/zero_optimization": True, "/allgather_size": 5}, {"/zero_optimization": True},
+    {"/zero_optimization": True, "/allgather_size": 6}, {"/zero_optimization": False},
+    {"/fp16/enabled": True, "/bf16/enabled": False, "/fp16/loss_scale_window": 0},
+    {"/fp16/enabled": True, "/bf16/enabled": False, "/fp16/loss_scale_window": 0,
+     "/fp16/loss_scale": 128},
+    {"/torch_autocast/enabled": True, "/torch_autocast/dtype": "bfloat16"},
+    {"/elasticity": {"enabled": True, "max_train_batch_size": 16, "micro_batch_sizes": [1]}},
+    {"/optimizer": {"type": "AdamW"}}, {"/optimizer": {}}, {"/optimizer": {"params": {"lr": 0.1}}},
+    {"/scheduler": {"type": "WarmupLR"}}, {"/scheduler": {}}, {"/scheduler": {"params": {}}},
+    *({"/scheduler": {"type": kind, "params": {}}} for kind in SCHEDULERS),
+    {"/scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1}}},
+    {"/zero_optimization/zenflow": {"topk_ratio": 1.0}}, {"/zero_optimization/zenflow": {"topk": 1}},
+    {"/zero_optimization/leaf_module": {"names": "block"}},
+    {"/scheduler": {"type": "StepLR", "params": {"step_size": 2}}},
+    {"/optimizer/params/fp32_optimizer_states": True}, {"/expert_parallel/enabled": False},
+]
+# What DeepSpeed says for want of a GPU or of an optional package says nothing of the config.
+NOT_THE_CONFIG = ("not been implemented on CPU", "No module named", "GDS currently only supported",
+                  "Unable to import", "is not installed", "not supported on CPU", "Install ",
+                  "only supports NVIDIA CUDA", "no NVIDIA driver",
+                  "must be on supported device", "Please install", "'UniversalParallelInfo' object")
+
+
+def is_for_want_of_a_gpu(refusal):
+    return any(word in refusal.message for word in NOT_THE_CONFIG)
+
+
+def bases():
+    found = {f"z{stage}-{name}": {"train_micro_batch_size_per_gpu": 1, "optimizer": ADAMW,
+                                  "zero_optimization": {"stage": stage}, **precision}
+             for stage in range(4) for name, precision in PRECISIONS.items()}
+    for kind, needed in SCHEDULERS.items():
+        found[kind] = {**found["z2-bf16"], "scheduler": {"type": kind, "params": needed}}
+    found["torch-adam"] = {**found["z2-bf16"], "optimizer": {
+        "type": "AdamW", "params": {"lr": 0.0001, "torch_adam": True}}}
+    return found
+
+
+def with_values(base, values):
+    config = copy.deepcopy(base)
+    for pointer, value in values.items():
+        *sections, key = pointer[1:].split("/")
+        place = config
+        for section in sections:
+            if not isinstance(place.get(section), dict):
+                place[section] = {}
+            place = place[section]
+        place[key] = value
+    return config
+
+
+def cases(keys):
+    """(base, {pointer: value}) in order, none twice."""
+    seen = set()
+    for base, values in every_case(keys):
+        mark = json.dumps([base, values])
+        if mark not in seen:
+            seen.add(mark)
+            yield base, values
+
+
+def every_case(keys):
+    for pointer, key in keys.items():
+        if pointer.startswith("/zero_optimization/zenflow/"):
+            continue  # starts processes; COMBINATIONS have it as a whole
+        home, others = home_bases(pointer, key)
+        words = WORDS.get(pointer, key.get("choices", []))
+        brief = "alias_of" in key or "strict" not in key and pointer.count("/") > 1 and "of" not in key
+        for value in ((*SHORT, *words) if brief else (*EVERY, *VALUES[key["type"]], *words)):
+            yield home, {pointer: value}
+        for base in others:
+            for value in (*VALID[key["type"]], *words):
+                yield base, {pointer: value}
+        if key["type"] == "object":
+            yield home, {f"{pointer}/unknown_key": 1}
+        elif "strict" in key and "alias_of" not in key:
+            yield home, {f"{pointer}s": key["default"]}
+    for values in COMBINATIONS:
+        yield "z2-bf16", values
+        if not any(pointer == "/zero_optimization/stage" for pointer in values):
+            yield "z3-bf16", values
+            yield "z1-fp16", values
+            yield "z0-fp32", values
+
+
+def home_bases(pointer, key):
+    """The base that gets every value, and those that get the valid ones."""
+    if pointer.startswith("/zero_optimization"):
+        return "z3-bf16", ("z0-fp32", "z1-bf16", "z2-fp16")
+    if pointer.startswith("/fp16"):
+        return ("z2-fp32" if pointer == "/fp16" else "z2-fp16"), ("z0-fp16", "z3-fp16", "z1-fp32")
+    if pointer.startswith(("/bf16", "/bfloat16")):
+        return ("z2-bf16" if pointer.startswith("/bf16/") else "z2-fp32"), ("z1-fp32",)
+    if pointer.startswith("/optimizer/params/") and "of" in key:
+        kinds = ["z2-bf16" if kind == "FusedAdam" else "torch-adam" for kind in key["of"]]
+        return kinds[0], ("z2-bf16", "torch-adam")
+    if pointer.startswith("/scheduler/params/"):
+        return key["of"][0], tuple(SCHEDULERS)
+    if pointer.startswith(("/data_types", "/communication", "/gradient", "/prescale", "/optimizer/type")):
+        return "z2-bf16", ("z0-fp32", "z0-bf16", "z1-fp16", "z3-bf16")
+    return "z2-bf16", ()
+
+
+def record(engine, path):
+    """Writes the header, then a line for each case: base, set, refused ("config", "engine", "step" or
+    null) and DeepSpeed's words."""
+    keys = check_deepspeed_schema.schema(engine)
+    all_bases = bases()
+    for name, base in all_bases.items():
+        refusal = engine.refusal(base)
+        if refusal:
+            raise SystemExit(f"the base config {name} is refused: {refusal.message}")
+    lines = [{"deepspeed": engine.version, "world_size": engine.world_size, "bases": all_bases}]
+    undecided = 0
+    with working_in_a_scratch_folder():
+        for base, values in cases(keys):
+            refusal, decided = within_seconds(30, engine.refusal, with_values(all_bases[base], values))
+            if not decided or refusal and is_for_want_of_a_gpu(refusal):
+                undecided += 1
+                continue
+            line = {"base": base, "set": values, "refused": refusal.where if refusal else None}
+            if refusal:
+                line["message"] = re.sub("0x[0-9a-f]+", "0x", refusal.message)[:100]
+            lines.append(line)
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    refused = sum(1 for line in lines[1:] if line["refused"])
+    print(f"{len(lines) - 1} configs, {refused} refused; {undecided} undecided without a GPU or an "
+          f"optional package, left out")
+
+
+@contextlib.contextmanager
+def working_in_a_scratch_folder():
+    """Monitors and profilers write where they are started."""
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(here)
+
+
+def within_seconds(limit, function, *arguments):
+    """(result, True), or (None, False) where the limit passes first."""
+
+    class TooLong(BaseException):
+        pass
+
+    def stop(number, frame):
+        raise TooLong
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(limit)
+    try:
+        return function(*arguments), True
+    except TooLong:
+        return None, False
+    finally:
+        signal.alarm(0)

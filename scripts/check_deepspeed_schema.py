@@ -1,0 +1,242 @@
+"""Every key that the installed DeepSpeed reads from a config, with its type, default and range.
+
+Sections that are pydantic models are walked field by field. The others are read by hand in DeepSpeed:
+a dictionary that notes what is asked of it, and with which default, finds their keys. Parameters of
+optimizers and schedulers come from their signatures.
+"""
+
+import contextlib
+import copy
+import enum
+import inspect
+import json
+import pathlib
+import types
+import typing
+
+from check_deepspeed_engine import muted
+
+# Sections read by pydantic and where they stand; sections nested in them are found.
+MODELS = {
+    "/zero_optimization": "runtime.zero.config:DeepSpeedZeroConfig",
+    "/bf16": "runtime.precision_config:DeepSpeedBF16Config",
+    "/bfloat16": "runtime.precision_config:DeepSpeedBF16Config",
+    "/fp16": "runtime.precision_config:DeepSpeedFP16Config",
+    "/hybrid_engine": "runtime.config:HybridEngineConfig",
+    "/compile": "compile.config:CompileConfig",
+    "/comms_logger": "comm.config:CommsLoggerConfig",
+    "/tensorboard": "monitor.config:TensorBoardConfig",
+    "/wandb": "monitor.config:WandbConfig",
+    "/csv_monitor": "monitor.config:CSVConfig",
+    "/comet": "monitor.config:CometConfig",
+    "/timers/throughput": "utils.config:DeepSpeedThroughputTimerConfig",
+    "/tensor_parallel": "runtime.tensor_parallel.config:TPTrainingConfig",
+    "/weight_quantization": "inference.config:WeightQuantConfig",
+}
+
+# Types of keys whose default is null, and of those read without a default.
+TYPES = {
+    "/train_batch_size": "integer", "/train_micro_batch_size_per_gpu": "integer",
+    "/gradient_accumulation_steps": "integer", "/steps_per_print": "integer",
+    "/vocabulary_size": "integer", "/sequence_parallel_size": "integer",
+    "/activation_checkpointing/number_checkpoints": "integer", "/gradient_clipping": "number",
+    "/gradient_predivide_factor": "number", "/checkpoint/writer": "object",
+    "/optimizer/legacy_fusion": "boolean", "/optimizer/params/max_grad_norm": "number",
+    "/torch_autocast/lower_precision_safe_modules": "list", "/optimizer/params": "object",
+    "/data_efficiency/data_sampling/dynamic_batching/max_batch_size": "integer",
+    "/expert_parallel": "object", "/pipeline": "object", "/datastates_ckpt": "object", "/compression_training/shared_parameters": "object",
+    "/compression_training/weight_quantization/shared_parameters/fp16_mixed_quantize": "object",
+    **{f"/compression_training/{kind}/different_groups": "object"
+       for kind in ("weight_quantization", "activation_quantization", "sparse_pruning",
+                    "row_pruning", "head_pruning", "channel_pruning")},
+}
+
+# Opens every section that is read by hand.
+SECTIONS = {
+    "activation_checkpointing": {}, "aio": {}, "flops_profiler": {}, "nebula": {}, "data_types": {},
+    "elasticity": {}, "amp": {"enabled": False}, "torch_autocast": {}, "pipeline": {},
+    "progressive_layer_drop": {"enabled": False}, "curriculum_learning": {"enabled": False},
+    "sparse_attention": {}, "expert_parallel": {}, "timers": {"throughput": {}},
+    "checkpoint": {"writer": {}, "parallel_write": {}},
+    "data_efficiency": {"data_sampling": {"curriculum_learning": {}, "dynamic_batching": {}},
+                        "data_routing": {"random_ltd": {}}},
+    "compression_training": {
+        "layer_reduction": {},
+        **{kind: {"shared_parameters": {}, "different_groups": {}}
+           for kind in ("weight_quantization", "activation_quantization", "sparse_pruning",
+                        "row_pruning", "head_pruning", "channel_pruning")}},
+    "scheduler": {}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+}
+
+OPTIMIZERS = {"FusedAdam": "deepspeed.ops.adam:FusedAdam", "torch": "torch.optim:AdamW"}
+SCHEDULERS = ("LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
+
+
+class Noting(dict):
+    """A config that notes which keys are asked for and the defaults that are given."""
+
+    def __init__(self, content, pointer, notes):
+        super().__init__({key: Noting(value, f"{pointer}/{key}", notes)
+                          if isinstance(value, dict) else value for key, value in content.items()})
+        self.pointer, self.notes = pointer, notes
+
+    def note(self, key, *defaults):
+        self.notes.setdefault(f"{self.pointer}/{key}", []).extend(defaults)
+
+    def get(self, key, default=None):
+        self.note(key, default)
+        return super().get(key, default)
+
+    def __getitem__(self, key):
+        self.note(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key):
+        self.note(key)
+        return super().__contains__(key)
+
+    def keys(self):
+        config = self
+
+        class Keys(list):
+            def __contains__(self, key):
+                return key in config
+
+        return Keys(dict.keys(self))
+
+    def __copy__(self):
+        twin = Noting({}, self.pointer, self.notes)
+        dict.update(twin, self)
+        return twin
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()
+
+
+def schema(engine):
+    """{pointer: {type, default, ...}} of all keys, sections too, in order of their names."""
+    keys = read_by_hand(engine)
+    for pointer, place in MODELS.items():
+        keys.setdefault(pointer, {"type": "object", "default": None})
+        keys.update(model_fields(imported(f"deepspeed.{place}"), pointer))
+    keys["/zero_optimization"] = {"type": "object", "default": None}
+    for kind, place in OPTIMIZERS.items():
+        for name, entry in parameters(imported(place)).items():
+            found = keys.setdefault(f"/optimizer/params/{name}", entry)
+            found.setdefault("of", []).append(kind)
+    for kind in SCHEDULERS:
+        for name, entry in parameters(imported(f"deepspeed.runtime.lr_schedules:{kind}")).items():
+            found = keys.setdefault(f"/scheduler/params/{name}", entry)
+            found.setdefault("of", []).append(kind)
+    return dict(sorted(keys.items()))
+
+
+def imported(place):
+    module, name = place.split(":")
+    return getattr(__import__(module, fromlist=[name]), name)
+
+
+def read_by_hand(engine):
+    notes = {}
+    with muted():
+        for stage in range(4):
+            for sections in ({}, SECTIONS):
+                config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage},
+                          **copy.deepcopy(sections)}
+                # Parts of the engine behind its config need more than this process has.
+                with contextlib.suppress(Exception):
+                    engine.initialized(Noting(config, "", notes))
+    keys = {}
+    for pointer, defaults in notes.items():
+        if pointer.startswith(("/autotuning", *(f"{model}/" for model in MODELS))):
+            continue  # another section's reader, and pydantic's, which are walked
+        known = [default for default in defaults if default not in (None, {})]
+        default = known[0] if known else None
+        keys[pointer] = {"type": TYPES.get(pointer, json_type(default)), "default": default}
+    for pointer in keys:
+        if any(other.startswith(f"{pointer}/") for other in (*keys, *MODELS)) or pointer in MODELS:
+            keys[pointer] = {"type": "object", "default": None}
+    return keys
+
+
+def json_type(value):
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "text", list: "list",
+             tuple: "list", dict: "object"}
+    return kinds.get(type(value), "text")
+
+
+def model_fields(model, pointer):
+    keys = {}
+    for name, field in model.model_fields.items():
+        kind, nullable, nested, choices = field_type(field.annotation)
+        default = field.get_default(call_default_factory=True)
+        entry = {"type": kind, "default": None if nested else plain(default), "strict": True}
+        if nullable:
+            entry["nullable"] = True
+        if str(default).startswith("torch."):
+            entry.update(default="auto", choices=["auto"])  # only a program can set it
+        if choices:
+            entry["choices"] = choices
+        for limit in field.metadata:
+            entry.update({word: getattr(limit, word) for word in ("ge", "gt", "le", "lt")
+                          if hasattr(limit, word)})
+        extra = field.json_schema_extra or {}
+        if extra.get("deprecated"):
+            entry["deprecated"] = extra.get("new_param", "")
+        for written in {name, field.alias or name}:
+            keys[f"{pointer}/{written}"] = dict(entry)
+            if field.alias and written == name:
+                keys[f"{pointer}/{written}"]["alias_of"] = field.alias
+            if nested:
+                keys.update(model_fields(nested, f"{pointer}/{written}"))
+    return keys
+
+
+def field_type(annotation):
+    """(type, null allowed, pydantic model in it, words)"""
+    members = typing.get_args(annotation)
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType) and type(None) in members:
+        inner = [member for member in members if member is not type(None)]
+        kind, _, nested, choices = field_type(inner[0])
+        return kind, True, nested, choices
+    origin = typing.get_origin(annotation) or annotation
+    if inspect.isclass(origin) and hasattr(origin, "model_fields"):
+        return "object", False, origin, None
+    if inspect.isclass(origin) and issubclass(origin, enum.Enum):
+        if issubclass(origin, int):
+            return "integer", False, None, None
+        return "text", False, None, [member.value for member in origin]
+    kinds = {bool: "boolean", int: "integer", float: "number", str: "text", pathlib.Path: "text",
+             list: "list", tuple: "list", dict: "object", object: "any"}
+    return kinds.get(origin, "text"), origin is object, None, None
+
+
+def plain(value):
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [plain(member) for member in value]
+    return value if isinstance(value, (bool, int, float, str, dict, type(None))) else str(value)
+
+
+def parameters(function):
+    """The arguments that a config can give to an optimizer or scheduler."""
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in ("params", "optimizer", "last_batch_iteration"):
+            continue  # not for a config to give
+        required = parameter.default is inspect.Parameter.empty
+        default = None if required else plain(parameter.default)
+        hint = {bool: "boolean", int: "integer", float: "number", str: "text"}
+        kind = json_type(default) if default is not None else hint.get(parameter.annotation, "number")
+        if name in ("foreach", "fused"):
+            kind = "boolean"
+        elif name.endswith(("_size", "_count", "_steps")):
+            kind = "integer"
+        found[name] = {"type": kind, "default": default, **({"required": True} if required else {})}
+    return found
+
+
+def write(engine, path):
+    lines = [f" {json.dumps(pointer)}: {json.dumps(key)}" for pointer, key in schema(engine).items()]
+    path.write_text(f'{{"deepspeed": "{engine.version}", "keys": {{\n' + ",\n".join(lines) + "\n}}\n")
