@@ -19,6 +19,8 @@ namespace dstune::plan {
 
 class Emitter {
  public:
+  /// The plan has its model and configuration; what else it holds is dropped, its memory used
+  /// again.
   Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
 
   /// Before the first segment only.
@@ -73,6 +75,7 @@ class Emitter {
   std::vector<std::pair<op::Matmul, std::int64_t>> matmuls_;
   std::vector<std::pair<std::int64_t, std::int64_t>> norms_;
 
+  std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
   ArenaSimulation arena_{0};
   std::int64_t persistent_bytes_ = 0;

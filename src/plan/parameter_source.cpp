@@ -121,7 +121,9 @@ void ParameterSource::gather_group(const std::vector<int>& pieces) {
   Group& group =
       groups_.emplace_back(Group{pieces, no_tensor, none, static_cast<int>(pieces.size()), false});
   const int only = pieces.size() == 1 ? pieces.front() : none;
-  if (only != none && travels_to_its_place(only)) {
+  // A piece of a merged matrix may be wanted anew before the product that uses it now is done.
+  const bool is_free = only != none && !is_placed_[static_cast<std::size_t>(only)];
+  if (is_free && travels_to_its_place(only)) {
     const View out = place(only);
     const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
     emitter_.emit(op::AllGather{out, at(parameters_, layout_.piece_shard_offset(only)),

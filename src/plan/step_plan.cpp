@@ -81,8 +81,14 @@ std::string_view to_text(Category category) {
 
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces) {
-  check(model, config, group_size, group_rank);
   StepPlan result;
+  rebuild_step_plan(result, model, config, group_size, group_rank, workspaces);
+  return result;
+}
+
+void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingConfig& config,
+                       int group_size, int group_rank, const WorkspaceSizes& workspaces) {
+  check(model, config, group_size, group_rank);
   result.model = model;
   result.config = config;
   result.group_size = group_size;
@@ -108,7 +114,6 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   plan::emit_update(emitter, layout, tensors, config, gathering);
   emitter.end_segment();
   emitter.finish();
-  return result;
 }
 
 }  // namespace dstune

@@ -17,7 +17,7 @@ constexpr std::int64_t nccl_bytes = 512 * mebibyte;
 /// Rounding of PyTorch's caching allocator, as a share of what is allocated.
 constexpr std::int64_t rounding_divisor = 50;
 
-/// Elements of one all-reduce of stage 0, a constant in DeepSpeed.
+/// One all-reduce of stage 0 is of whole parameters until they are more elements than this.
 constexpr std::int64_t stage0_flatten_elements = 500'000'000;
 
 /// Bytes of one rank.
@@ -57,8 +57,7 @@ States stage0(const Counts& counts, const TrainingConfig& config, int group_size
           .step = mixed ? 4 * counts.parameters : 0};
 }
 
-States stage1_or_2(const Counts& counts, const TrainingConfig& config, int group_size,
-                   std::int64_t e) {
+States stage1_or_2(const Counts& counts, const TrainingConfig& config, std::int64_t e) {
   const bool partitioned = config.zero_stage == 2;
   States states{.parameters = e * counts.parameters,
                 .gradients = e * (partitioned ? counts.own : counts.parameters),
@@ -66,7 +65,7 @@ States stage1_or_2(const Counts& counts, const TrainingConfig& config, int group
                 .buckets = 0,
                 .reduction = 0,
                 .step = 4 * counts.own + (partitioned ? 0 : e * counts.own)};
-  if (group_size == 1) return states;
+  // DeepSpeed reduces by way of its buckets in a group of one, too.
   const std::int64_t bucket = config.reduce_bucket_size;
   std::int64_t elements = std::min(bucket, counts.parameters);  // flattened for the reduction
   if (config.contiguous_gradients) elements += bucket * (config.overlap_comm ? 2 : 1);
@@ -90,9 +89,13 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
                 .buckets = 0,
                 .reduction = 0,
                 .step = 4 * std::min(config.sub_group_size, counts.own)};
-  if (group_size == 1) return states;
-  states.parameters += e * counts.persistent;
   const std::int64_t bucket = config.reduce_bucket_size;
+  // A group of one has whole parameters, but reduces by way of its bucket.
+  if (group_size == 1) {
+    states.buckets = e * (bucket + std::min(bucket, counts.parameters) + counts.largest_unit);
+    return states;
+  }
+  states.parameters += e * counts.persistent;
   const std::int64_t gathered =
       std::min(counts.parameters,
                std::min(config.stage3_max_reuse_distance, counts.parameters) + counts.largest_unit);
@@ -110,7 +113,7 @@ States states_of(const Counts& counts, const TrainingConfig& config, int group_s
       return stage0(counts, config, group_size, e);
     case 1:
     case 2:
-      return stage1_or_2(counts, config, group_size, e);
+      return stage1_or_2(counts, config, e);
     default:
       return stage3(counts, config, group_size, e);
   }

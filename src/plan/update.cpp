@@ -5,12 +5,16 @@
 namespace dstune::plan {
 namespace {
 
-void emit_stage0_reduction(Emitter& emitter, TensorId gradients, std::int64_t elements) {
+void emit_stage0_reduction(Emitter& emitter, const Layout& layout, TensorId gradients) {
   // DeepSpeed books it as the end of backward.
   emitter.emit(op::Mark{Phase::backward});
-  for (std::int64_t first = 0; first < elements; first += stage0_chunk_elements) {
-    emitter.emit(op::AllReduceAverage{at(gradients, first),
-                                      std::min(stage0_chunk_elements, elements - first)});
+  std::int64_t first = 0;
+  for (int index = 0; index < layout.num_parameters(); ++index) {
+    const Parameter& parameter = layout.parameter(index);
+    const std::int64_t end = parameter.offset + parameter.elements();
+    if (end - first <= stage0_chunk_elements && index + 1 < layout.num_parameters()) continue;
+    emitter.emit(op::AllReduceAverage{at(gradients, first), end - first});
+    first = end;
   }
 }
 
@@ -48,7 +52,7 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
                  const TrainingConfig& config, const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
   if (layout.stage() == 0 && layout.group_size() > 1)
-    emit_stage0_reduction(emitter, tensors.gradients, own);
+    emit_stage0_reduction(emitter, layout, tensors.gradients);
   emitter.emit(op::Mark{Phase::update});
   emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * config.sequence_length});
 

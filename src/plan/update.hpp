@@ -6,7 +6,8 @@
 
 namespace dstune::plan {
 
-/// Elements of one all-reduce of stage 0, a constant in DeepSpeed.
+/// One all-reduce of stage 0 is of whole parameters until they are more elements than this, a
+/// constant in DeepSpeed.
 inline constexpr std::int64_t stage0_chunk_elements = 500'000'000;
 
 void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,

@@ -18,12 +18,12 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   });
   if (found != alike.end()) return found->prediction;
 
-  const auto plan = build_step_plan(job_->model, config, group_size, 0, *workspaces_);
+  rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
   Prediction prediction;
-  prediction.peak_memory_bytes = plan.memory.arena_bytes;
+  prediction.peak_memory_bytes = plan_.memory.arena_bytes;
   for (int category = 0; category < num_categories; ++category) {
     prediction.categories[std::string(to_text(static_cast<Category>(category)))] =
-        plan.memory.categories_at_peak[category];
+        plan_.memory.categories_at_peak[category];
   }
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;

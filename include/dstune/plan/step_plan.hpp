@@ -291,5 +291,9 @@ class WorkspaceSizes {
 /// Throws LogicError for a configuration that validation should have refused.
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces);
+/// As build_step_plan, in the memory of a plan that is no longer needed: several times faster where
+/// plans are built one after another.
+void rebuild_step_plan(StepPlan& plan, const ModelSpec& model, const TrainingConfig& config,
+                       int group_size, int group_rank, const WorkspaceSizes& workspaces);
 
 }  // namespace dstune
