@@ -154,6 +154,13 @@ void Emitter::bias_backward(op::BiasBackward operation) {
   release(scratch);
 }
 
+void Emitter::head_norm_backward(op::HeadNormBackward operation) {
+  const TensorId scratch = workspace(norm_bytes(plan_.model.head_size));
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
 void Emitter::attention_forward(op::AttentionForward operation) {
   const TensorId scratch = workspace(attention_bytes_);
   operation.workspace = at(scratch);

@@ -67,87 +67,106 @@ class ModuleTree {
   Module& bare() { return leaf({}); }
 
   void build() {
-    const bool tied = model_.tie_embeddings;
-    const PieceRange everything = of_units(0, layers_ + 1);
-    const int root = open(everything);
-    PieceRange head;
-    if (tied) {
-      head = of(0, token_embedding, token_embedding);
-    } else {
-      head = of(layers_ + 1, head_weight, head_weight);
-    }
-    const int base = open({everything.first, tied ? everything.last : head.first});
+    const int root = open(of_units(0, layers_ + 1));
+    const bool has_norm = table_.find(layers_ + 1, final_norm_weight) >= 0;
+    const PieceRange blocks = of_units(1, layers_);
+    const PieceRange norm = has_norm ? of(layers_ + 1, final_norm_weight, final_norm_bias)
+                                     : PieceRange{blocks.last, blocks.last};
+    const int base = open({0, norm.last});
     embeddings();
-    const int list = open(of_units(1, layers_));
+    const int list = open(blocks);
     modules_[static_cast<std::size_t>(list)].is_called = false;
-    for (int unit = 1; unit <= layers_; ++unit) {
-      const int block = open(of_units(unit, unit));
-      modules_[static_cast<std::size_t>(block)].is_block = true;
-      if (model_.family == ModelFamily::llama) {
-        llama_block(unit);
-      } else {
-        gpt2_block(unit);
-      }
-      close(block);
-    }
+    for (int unit = 1; unit <= layers_; ++unit) block(unit);
     close(list);
-    leaf(of(layers_ + 1, final_norm_weight, final_norm_bias));
+    if (has_norm) leaf(norm);
     close(base);
-    leaf(head);
+    head(layers_ + 1);
     close(root);
     modules_[static_cast<std::size_t>(root)].is_first = true;
     modules_[static_cast<std::size_t>(base)].is_first = true;
   }
 
   void embeddings() {
-    leaf(of(0, token_embedding, token_embedding)).is_first = true;
-    if (table_.find(0, position_embedding) >= 0) {
-      leaf(of(0, position_embedding, position_embedding)).is_first = true;
-      bare();  // dropout
+    for (const ParameterRole role : {token_embedding, token_type_embedding, position_embedding})
+      if (table_.find(0, role) >= 0) leaf(of(0, role, role)).is_first = true;
+    if (table_.find(0, embedding_norm_weight) >= 0)
+      leaf(of(0, embedding_norm_weight, embedding_norm_bias));
+    if (model_.architecture.positions == PositionKind::rotary) {
+      bare().has_gradient = false;
     } else {
-      bare().has_gradient = false;  // rotary positions
+      bare();  // dropout
     }
   }
 
-  void dropout() { bare().saves = model_.dropout > 0; }
-
-  void gpt2_block(int unit) {
-    leaf(of(unit, norm1_weight, norm1_bias));
-    const PieceRange qkv = of(unit, qkv_weight, qkv_bias);
-    const PieceRange projection = of(unit, projection_weight, projection_bias);
-    const int attention = open({qkv.first, projection.last});
-    leaf(qkv);
-    leaf(projection);
-    dropout();
-    close(attention);
-    leaf(of(unit, norm2_weight, norm2_bias));
-    const PieceRange fc = of(unit, fc_weight, fc_bias);
-    const PieceRange fc_projection = of(unit, fc_projection_weight, fc_projection_bias);
-    const int mlp = open({fc.first, fc_projection.last});
-    leaf(fc);
-    bare();
-    leaf(fc_projection);
-    dropout();
-    close(mlp);
+  void head(int unit) {
+    if (table_.find(unit, transform_weight) >= 0) {
+      leaf(of(unit, transform_weight, transform_bias));
+      bare();
+      leaf(of(unit, transform_norm_weight, transform_norm_bias));
+    }
+    if (!model_.tie_embeddings) {
+      leaf(of(unit, head_weight, head_bias));
+      return;
+    }
+    leaf(of(0, token_embedding, token_embedding));
+    if (table_.find(unit, head_bias) >= 0) leaf(of(unit, head_bias, head_bias));
   }
 
-  void llama_block(int unit) {
-    leaf(of(unit, norm1_weight, norm1_bias));
-    const PieceRange qkv = of(unit, qkv_weight, qkv_weight);
-    const PieceRange projection = of(unit, projection_weight, projection_weight);
-    const int attention = open({qkv.first, projection.last});
-    for (int index = 0; index < qkv.size(); ++index) leaf(part(qkv, index));
+  void block(int unit) {
+    const int block = open(of_units(unit, unit));
+    modules_[static_cast<std::size_t>(block)].is_block = true;
+    const bool norm_first = model_.architecture.block != BlockKind::post_norm;
+    if (norm_first) leaf(of(unit, norm1_weight, norm1_bias));
+    attention(unit);
+    if (!norm_first) leaf(of(unit, norm1_weight, norm1_bias));
+    if (norm_first) leaf(of(unit, norm2_weight, norm2_bias));
+    mlp(unit);
+    if (!norm_first) leaf(of(unit, norm2_weight, norm2_bias));
+    close(block);
+  }
+
+  void dropout() {
+    using enum ModelFamily;
+    const ModelFamily family = model_.family;
+    if (family == gpt2 || family == gpt_neox || family == bert) bare().saves = model_.dropout > 0;
+  }
+
+  void attention(int unit) {
+    const PieceRange weights = of(unit, qkv_weight, qkv_weight);
+    const PieceRange projection = of(unit, projection_weight, projection_bias);
+    const int module = open({weights.first, projection.last});
+    if (weights.size() == 1) {
+      leaf(of(unit, qkv_weight, qkv_bias));
+    } else {
+      const bool normed = model_.architecture.query_key_norm;
+      leaf(part(weights, 0));
+      if (normed) leaf(of(unit, query_norm_weight, query_norm_weight));
+      leaf(part(weights, 1));
+      if (normed) leaf(of(unit, key_norm_weight, key_norm_weight));
+      leaf(part(weights, 2));
+      // Each belongs to its matrix there. As a rule they stay whole.
+      if (table_.find(unit, qkv_bias) >= 0) leaf(of(unit, qkv_bias, qkv_bias));
+    }
     leaf(projection);
-    close(attention);
-    leaf(of(unit, norm2_weight, norm2_bias));
-    const PieceRange fc = of(unit, fc_weight, fc_weight);
-    const PieceRange fc_projection = of(unit, fc_projection_weight, fc_projection_weight);
-    const int mlp = open({fc.first, fc_projection.last});
-    leaf(part(fc, 0));
-    bare();
-    if (fc.size() > 1) leaf(part(fc, 1));
-    leaf(fc_projection);
-    close(mlp);
+    dropout();
+    close(module);
+  }
+
+  void mlp(int unit) {
+    const PieceRange weights = of(unit, fc_weight, fc_weight);
+    const PieceRange projection = of(unit, fc_projection_weight, fc_projection_bias);
+    const int module = open({weights.first, projection.last});
+    if (weights.size() == 1) {
+      leaf(of(unit, fc_weight, fc_bias));
+      bare();
+    } else {
+      leaf(part(weights, 0));
+      bare();
+      leaf(part(weights, 1));
+    }
+    leaf(projection);
+    dropout();
+    close(module);
   }
 
   const ModelSpec& model_;

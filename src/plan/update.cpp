@@ -49,12 +49,13 @@ void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors
 }  // namespace
 
 void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                 const TrainingConfig& config, const Gathering* gathering) {
+                 const TrainingConfig& config, std::int64_t targets_per_sequence,
+                 const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
   if (layout.stage() == 0 && layout.group_size() > 1)
     emit_stage0_reduction(emitter, layout, tensors.gradients);
   emitter.emit(op::Mark{Phase::update});
-  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * config.sequence_length});
+  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * targets_per_sequence});
 
   const View gradient = at(layout.stage() == 0 ? tensors.gradients : tensors.own_gradients);
   if (config.gradient_clipping > 0) {

@@ -11,6 +11,7 @@ namespace dstune::plan {
 inline constexpr std::int64_t stage0_chunk_elements = 500'000'000;
 
 void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                 const TrainingConfig& config, const Gathering* gathering);
+                 const TrainingConfig& config, std::int64_t targets_per_sequence,
+                 const Gathering* gathering);
 
 }  // namespace dstune::plan

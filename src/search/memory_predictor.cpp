@@ -6,6 +6,20 @@
 
 namespace dstune {
 
+namespace {
+
+/// By name; they add up to the arena. What lies free between tensors is `gaps`.
+std::map<std::string, std::int64_t> categories_of(const MemoryPlan& memory) {
+  std::map<std::string, std::int64_t> categories;
+  for (int category = 0; category < num_categories; ++category)
+    categories[std::string(to_text(static_cast<Category>(category)))] =
+        memory.categories_at_peak[static_cast<std::size_t>(category)];
+  categories["gaps"] = memory.arena_bytes - memory.peak_live_bytes;
+  return categories;
+}
+
+}  // namespace
+
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
   TrainingConfig config = experiment.config;
   const auto kind = config.optimizer.kind;
@@ -18,13 +32,12 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   });
   if (found != alike.end()) return found->prediction;
 
-  rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
   Prediction prediction;
+  // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
+  rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
+  prediction.ranks = {{0, group_size - 1, plan_.memory.arena_bytes, categories_of(plan_.memory)}};
   prediction.peak_memory_bytes = plan_.memory.arena_bytes;
-  for (int category = 0; category < num_categories; ++category) {
-    prediction.categories[std::string(to_text(static_cast<Category>(category)))] =
-        plan_.memory.categories_at_peak[category];
-  }
+  prediction.categories = prediction.ranks.front().categories;
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;
   alike.push_back({config, group_size, prediction});

@@ -59,7 +59,7 @@ void Dispatch::operator()(const op::AccumulateLoss& o) {
 }
 
 void Dispatch::operator()(const op::FinishLoss& o) {
-  outcome_.loss = group_sum(loss_sum_) / static_cast<double>(o.global_tokens);
+  outcome_.loss = group_sum(loss_sum_) / static_cast<double>(o.global_targets);
 }
 
 void Dispatch::operator()(const op::AccumulateSquares& o) {

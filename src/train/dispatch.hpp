@@ -39,6 +39,8 @@ class Dispatch {
   void operator()(const op::NormBackward& o);
   void operator()(const op::Matmul& o);
   void operator()(const op::BiasBackward& o);
+  void operator()(const op::HeadNormForward& o);
+  void operator()(const op::HeadNormBackward& o);
   void operator()(const op::Rotary& o);
   void operator()(const op::AttentionForward& o);
   void operator()(const op::AttentionBackward& o);

@@ -26,7 +26,7 @@ kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequenc
           .heads = model.num_heads,
           .kv_heads = model.num_kv_heads,
           .head_size = model.head_size,
-          .causal = true,
+          .causal = model.architecture.objective == Objective::next_token,
           .type = kernel_type(type)};
 }
 

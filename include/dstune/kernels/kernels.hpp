@@ -37,6 +37,10 @@ struct AttentionShape {
   DType type = DType::f32;
 };
 
+/// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). gelu: x·Φ(x), Φ the normal
+/// distribution. relu: max(x, 0), slope 0 at 0. silu: x/(1 + e^−x).
+enum class Activation : std::uint8_t { gelu_tanh, gelu, relu, silu };
+
 struct AdamStep {
   float learning_rate, beta1, beta2, epsilon, weight_decay;
   float bias_correction1, bias_correction2;  ///< 1 − beta^t of the update's number t = 1, 2, …
@@ -52,10 +56,11 @@ struct Table {
   void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,
                  void* workspace);
 
-  /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none).
+  /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none)
+  /// + type_row[width] (null: none; every token is of that type), rounded once.
   void (*embedding_forward)(DType, void* out, const void* token_table, const void* position_table,
-                            const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
-                            std::int64_t width);
+                            const void* type_row, const std::int32_t* tokens, std::int64_t rows,
+                            std::int64_t sequence, std::int64_t width);
   /// Adds to (accumulate) or overwrites the whole of d_token_table [vocabulary, width] and
   /// d_position_table [sequence first rows of it] (null: none).
   void (*embedding_backward)(DType, void* d_token_table, void* d_position_table, const void* d_out,
@@ -85,9 +90,21 @@ struct Table {
                            void* workspace);
   std::size_t (*norm_workspace_bytes)(std::int64_t width);
 
-  /// Rotates q and k of a packed qkv in place: pairs (i, i + head_size/2) of each head by the
-  /// angle position·theta^(−2i/head_size), as Hugging Face's LLaMA does. inverse: by minus it.
-  void (*rotary)(const AttentionShape&, void* qkv, float theta, bool inverse);
+  /// RMSNorm of every head of q (weight[head_size] of its own) and of k of a packed qkv in place.
+  /// raw[rows, (heads + kv_heads)·head_size] T gets what was there, for backward; rstd is
+  /// float[rows, heads + kv_heads].
+  void (*head_norm_forward)(const AttentionShape&, void* qkv, void* raw, float* rstd,
+                            const void* q_weight, const void* k_weight, float epsilon);
+  /// In place in d_qkv, v's part of which stays. workspace: norm_workspace_bytes(head_size).
+  void (*head_norm_backward)(const AttentionShape&, void* d_qkv, void* d_q_weight, void* d_k_weight,
+                             const void* raw, const float* rstd, const void* q_weight,
+                             const void* k_weight, bool accumulate_weights, void* workspace);
+
+  /// Rotates q and k of a packed qkv in place: of each head's first rotary_size elements the pairs
+  /// (i, i + rotary_size/2) by the angle position·theta^(−2i/rotary_size), as Hugging Face's LLaMA
+  /// does. inverse: by minus it.
+  void (*rotary)(const AttentionShape&, std::int64_t rotary_size, void* qkv, float theta,
+                 bool inverse);
 
   /// out[rows, heads·head_size] T; log_sum_exp float[batch, heads, sequence].
   /// No score matrix is stored: scratch is attention_workspace_bytes().
@@ -97,9 +114,10 @@ struct Table {
                              const void* out, const float* log_sum_exp, void* workspace);
   std::size_t (*attention_workspace_bytes)(const AttentionShape&);
 
-  /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). out may be x; d_x may be d_out.
-  void (*gelu_forward)(DType, void* out, const void* x, std::int64_t count);
-  void (*gelu_backward)(DType, void* d_x, const void* d_out, const void* x, std::int64_t count);
+  /// out may be x; d_x may be d_out.
+  void (*activation_forward)(DType, Activation, void* out, const void* x, std::int64_t count);
+  void (*activation_backward)(DType, Activation, void* d_x, const void* d_out, const void* x,
+                              std::int64_t count);
   /// gate_up[rows, 2·width]: gate first; out[rows, width] = silu(gate)·up. d_gate_up may be
   /// gate_up.
   void (*swiglu_forward)(DType, void* out, const void* gate_up, std::int64_t rows,
@@ -113,7 +131,8 @@ struct Table {
                         std::int64_t width, bool accumulate, void* workspace);
 
   /// losses[row] = −log softmax(logits[row])[target[row]] in fp32; then logits[row] becomes
-  /// (softmax − onehot)·scale, in place. Logits have type `type`.
+  /// (softmax − onehot)·scale, in place. Logits have type `type`. A negative target stands for no
+  /// target: loss and gradient of that row are 0.
   void (*cross_entropy)(DType, float* losses, void* logits, const std::int32_t* targets,
                         std::int64_t rows, std::int64_t vocabulary, float scale);
 

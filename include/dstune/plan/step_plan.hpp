@@ -107,7 +107,7 @@ struct Fill {
 
 // Arithmetic. `rows` counts tokens; see kernels.hpp for the exact meaning of each.
 struct EmbeddingForward {
-  View out, token_table, position_table;
+  View out, token_table, position_table, type_row;
   std::int64_t rows;
 };
 struct EmbeddingBackward {
@@ -137,6 +137,15 @@ struct BiasBackward {
   std::int64_t rows, width;
   bool accumulate;
 };
+/// RMSNorm of each head of q and k, in place; raw[rows, (heads + kv_heads)·head_size] and rstd are
+/// kept for backward.
+struct HeadNormForward {
+  View qkv, raw, rstd, q_weight, k_weight;
+};
+struct HeadNormBackward {
+  View d_qkv, d_q_weight, d_k_weight, raw, rstd, q_weight, k_weight, workspace;
+  bool accumulate_weights;
+};
 struct Rotary {
   View qkv;
   bool inverse;
@@ -147,7 +156,7 @@ struct AttentionForward {
 struct AttentionBackward {
   View d_qkv, d_out, qkv, out, log_sum_exp, workspace;
 };
-/// gated: SwiGLU on [rows, 2·width], else GELU on [rows, width].
+/// gated: SwiGLU on [rows, 2·width], else the model's or the head's activation on [rows, width].
 struct ActivationForward {
   bool gated;
   View out, x;
@@ -158,7 +167,8 @@ struct ActivationBackward {
   View d_x, d_out, x;
   std::int64_t rows, width;
 };
-/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`.
+/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`; rows
+/// without a target have neither loss nor gradient.
 struct CrossEntropy {
   View losses, logits;
   std::int64_t first_row, rows;
@@ -214,9 +224,9 @@ struct AccumulateLoss {
   View losses;
   std::int64_t rows;
 };
-/// Mean over the group's global batch; the step's loss.
+/// Mean over the targets of the group's global batch; the step's loss.
 struct FinishLoss {
-  std::int64_t global_tokens;
+  std::int64_t global_targets;
 };
 struct AccumulateSquares {
   View gradient;
@@ -237,11 +247,12 @@ struct Adam {
 using Operation =
     std::variant<op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
                  op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward,
-                 op::Matmul, op::BiasBackward, op::Rotary, op::AttentionForward,
-                 op::AttentionBackward, op::ActivationForward, op::ActivationBackward,
-                 op::CrossEntropy, op::Add, op::Convert, op::Reshard, op::AllReduceAverage,
-                 op::ReduceAverage, op::ReduceScatterAverage, op::AllGather, op::AccumulateLoss,
-                 op::FinishLoss, op::AccumulateSquares, op::ClipFactor, op::Adam>;
+                 op::Matmul, op::BiasBackward, op::HeadNormForward, op::HeadNormBackward,
+                 op::Rotary, op::AttentionForward, op::AttentionBackward, op::ActivationForward,
+                 op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Reshard,
+                 op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage, op::AllGather,
+                 op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares, op::ClipFactor,
+                 op::Adam>;
 
 struct Step {
   Stream stream = Stream::compute;
@@ -276,6 +287,10 @@ struct StepPlan {
   MemoryPlan memory;
   int num_events = 0;
 };
+
+/// Targets of a sequence: all of its tokens, or those that are masked (15 %, at least one).
+[[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,
+                                                std::int64_t sequence_length);
 
 /// Scratch that the backend's libraries need, in bytes; asked once for each shape of a plan.
 class WorkspaceSizes {

@@ -58,4 +58,10 @@ class CpuWorkspaces : public WorkspaceSizes {
 std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                              std::int64_t position, std::int64_t vocabulary);
 
+/// Where masked token `number` of `count` of a sequence stands (docs/reference-step.md): one in
+/// each of `count` parts of the sequence that are as equal as whole numbers allow. Local.
+std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                                       std::int64_t number, std::int64_t count,
+                                       std::int64_t sequence_length);
+
 }  // namespace dstune

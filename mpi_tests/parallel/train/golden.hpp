@@ -20,20 +20,10 @@ struct Golden {
   explicit Golden(const std::string& name) {
     const json::Document document =
         json::Document::read(std::string(DSTUNE_GOLDEN_FOLDER) + "/" + name + ".json");
-    const json::Value& spec = document.root().at("model");
-    model.family = spec.at("family") == "gpt2" ? ModelFamily::gpt2 : ModelFamily::llama;
-    spec.at("hidden_size").get_to(model.hidden_size);
-    spec.at("num_layers").get_to(model.num_layers);
-    spec.at("num_heads").get_to(model.num_heads);
-    spec.at("num_kv_heads").get_to(model.num_kv_heads);
-    spec.at("head_size").get_to(model.head_size);
-    spec.at("intermediate_size").get_to(model.intermediate_size);
-    spec.at("vocab_size").get_to(model.vocab_size);
-    spec.at("max_positions").get_to(model.max_positions);
-    spec.at("tie_embeddings").get_to(model.tie_embeddings);
-    spec.at("norm_epsilon").get_to(model.norm_epsilon);
-    spec.at("rope_theta").get_to(model.rope_theta);
-    spec.at("initializer_range").get_to(model.initializer_range);
+    json::Value spec = document.root().at("model");
+    spec["name"] = name;
+    spec["dropout"] = 0.0;
+    model = model_from_json(spec);
     const json::Value& training = document.root().at("training");
     training.at("seed").get_to(seed);
     training.at("global_batch").get_to(global_batch);

@@ -142,7 +142,11 @@ std::vector<Case> cases() {
   for (const int stage : {0, 1, 2, 3}) {
     result.push_back({"gpt2", stage, Precision::fp32});
     result.push_back({"llama", stage, Precision::bf16});
+    result.push_back({"bert", stage, Precision::bf16});
   }
+  // Parallel branches, norms of heads.
+  result.push_back({"gpt_neox", 3, Precision::bf16});
+  result.push_back({"qwen3", 2, Precision::bf16});
   return result;
 }
 

@@ -27,6 +27,7 @@ class GatherScheduleTest : public testing::TestWithParam<int> {
     const json::Value& sizes = vectors().at("model");
     const bool gpt2 = vector.at("family") == "gpt2";
     ModelSpec result;
+    result.architecture = architecture_of(gpt2 ? ModelFamily::gpt2 : ModelFamily::llama);
     result.family = gpt2 ? ModelFamily::gpt2 : ModelFamily::llama;
     sizes.at("hidden_size").get_to(result.hidden_size);
     sizes.at("num_layers").get_to(result.num_layers);

@@ -133,10 +133,10 @@ TEST(StepPlanTest, ModelStatesAreThoseOfThePublishedFormulas) {
 }
 
 std::int64_t activations_at_peak(std::int64_t layers, ModelFamily family, Recompute recompute) {
-  ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_llama();
+  ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_model(family);
   model.hidden_size = 256;
   model.num_heads = 4;
-  model.num_kv_heads = family == ModelFamily::gpt2 ? 4 : 2;
+  model.num_kv_heads = model.architecture.norm == NormKind::layer ? 4 : 2;
   model.head_size = 64;
   model.intermediate_size = 1024;
   model.max_positions = 128;
@@ -160,8 +160,15 @@ TEST(StepPlanTest, ALayerKeepsThePublishedBytes) {
   // 12h + 4gh + 6f + 4a + 8 with g = kv heads / heads = 1/2 and f = 1024.
   EXPECT_EQ(of_a_layer(ModelFamily::llama, Recompute::none),
             tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8));
-  EXPECT_EQ(of_a_layer(ModelFamily::gpt2, Recompute::block), tokens * 2 * h);
-  EXPECT_EQ(of_a_layer(ModelFamily::llama, Recompute::block), tokens * 2 * h);
+  EXPECT_EQ(of_a_layer(ModelFamily::opt, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  EXPECT_EQ(of_a_layer(ModelFamily::bert, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  EXPECT_EQ(of_a_layer(ModelFamily::gpt_neox, Recompute::none), tokens * (30 * h + 4 * a + 16));
+  // 2h(1 + g) + 4a(1 + g) more.
+  EXPECT_EQ(of_a_layer(ModelFamily::qwen3, Recompute::none),
+            tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8 + 3 * h + 6 * a));
+  using enum ModelFamily;
+  for (const ModelFamily family : {gpt2, llama, opt, bert, gpt_neox, qwen3})
+    EXPECT_EQ(of_a_layer(family, Recompute::block), tokens * 2 * h) << to_text(family);
 }
 
 TEST(StepPlanTest, LogitsComeInChunksOfBoundedSize) {
@@ -224,6 +231,11 @@ TEST(StepPlanTest, RefusesWhatValidationShouldHaveRefused) {
   config.sequence_length = 20;
   EXPECT_THROW(build(test::tiny_gpt2(), config, 1), LogicError);
   EXPECT_NO_THROW(build(test::tiny_llama(), config, 1));
+  ModelSpec windowed = test::tiny_llama();
+  windowed.attention_window = 20;
+  EXPECT_NO_THROW(build(windowed, config, 1));
+  windowed.attention_window = 19;
+  EXPECT_THROW(build(windowed, config, 1), LogicError);
   config.zero_stage = 4;
   EXPECT_THROW(build(test::tiny_llama(), config, 1), LogicError);
 }

@@ -110,6 +110,33 @@ TEST(TargetMemoryTest, AGpt2LayerKeepsKorthikantisBytesAndTheWrittenOutGelu) {
             tokens * (34 * 768 + 5 * 12 * 1024 + 3 * 2 * 4 * 768 + statistics));
 }
 
+TEST(TargetMemoryTest, ALayerKeepsWhatItsPartsSave) {
+  // Of one token in bf16 with flash attention and no dropout, hidden h, a heads, MLP width 4h.
+  const std::int64_t h = 64;
+  const std::int64_t a = 4;
+  const auto layer = [&](ModelFamily family) {
+    const auto activations = [&](std::int64_t layers) {
+      ModelSpec model = test::tiny_model(family);
+      model.hidden_size = h;
+      model.num_heads = model.num_kv_heads = a;
+      model.head_size = h / a;
+      model.intermediate_size = 4 * h;
+      model.num_layers = layers;
+      TrainingConfig config = mixed(0, 4096);
+      config.sequence_length = 16;
+      return of(model, config, 1, TargetAttention::flash).parts["activations"];
+    };
+    return (activations(13) - activations(12)) / (4096 * 16);
+  };
+  const std::int64_t attention = 2 * 4 * h + 4 * a;
+  EXPECT_EQ(layer(ModelFamily::gpt2), 8 * h + 16 + attention + 5 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::opt), 8 * h + 16 + attention + 8 * h);
+  EXPECT_EQ(layer(ModelFamily::gpt_neox), 6 * h + 16 + attention + 2 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::bert), 8 * h + 16 + attention + 2 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::qwen2), 16 * h + 8 + attention + 4 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::qwen3), 16 * h + 8 + attention + 6 * 2 * h + 4 * 8 * h);
+}
+
 TEST(TargetMemoryTest, RecomputeKeepsTheInputOfEachLayer) {
   const auto activations = [](std::int64_t layers) {
     ModelSpec model = preset("llama-7b");

@@ -223,7 +223,7 @@ TEST_F(SearchSpaceTest, ACombinationWithoutAlternativeIsBadInput) {
 
 TEST_F(SearchSpaceTest, KnobsThatAreNotMeasuredMakeTwinsAndAreNamedOnce) {
   const std::string text = R"({"autotuning": {"tuner_type": "gridsearch"},
-      "train_micro_batch_size_per_gpu": [4], "steps_per_print": 10, "scheduler": {"type": "WarmupLR"},
+      "train_micro_batch_size_per_gpu": [4], "steps_per_print": 10, "scheduler": {"type": "WarmupLR", "params": {}},
       "zero_optimization": {"stage": 3, "memory_efficient_linear": [true, false]}})";
   EXPECT_THAT(names(text),
               ElementsAre("z3_tmbspg4_melT_gas1",
