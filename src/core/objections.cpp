@@ -104,6 +104,10 @@ TrainingConfig training_config(const Settings& settings) {
     if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
   if (!settings.is_given("/zero_optimization/overlap_comm"))
     config.overlap_comm = config.zero_stage == 3;
+  // What says nothing to the step is left out, so that configurations are equal where steps are.
+  const double fixed = config.loss_scale.fixed;
+  if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
+  if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;
   // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
   const bool decoupled =
       settings.word("/optimizer/type") != "adam" || settings.is_on("/optimizer/params/adam_w_mode");

@@ -23,7 +23,7 @@ bool same_shape(const op::Matmul& left, const op::Matmul& right) {
 Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
     : plan_(plan),
       workspaces_(workspaces),
-      type_(plan.config.precision == Precision::bf16 ? DType::bf16 : DType::f32),
+      type_(element_type(plan.config.precision)),
       attention_bytes_(workspaces.attention(plan.config.micro_batch, plan.config.sequence_length,
                                             plan.model, type_)) {
   for (std::vector<Segment>* segments : {&plan.tracing, &plan.cycle}) {
@@ -72,15 +72,15 @@ void Emitter::write_initialize() {
   steps_ = &plan_.initialize;
 }
 
-void Emitter::begin_segment(std::vector<Segment>& segments, Segment::Kind kind,
-                            std::int64_t repeat) {
+void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind,
+                               std::int64_t repeat) {
   segments.push_back({kind, repeat, {}});
   steps_ = &segments.back().steps;
   if (!spare_.empty()) {
     *steps_ = std::move(spare_.back());
     spare_.pop_back();
   }
-  if (kind != Segment::Kind::update) {
+  if (kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
     // Growing by copies would take most of the time of building a plan.
     const auto layers = static_cast<std::size_t>(plan_.model.num_layers);
     steps_->reserve(layers * steps_a_layer);

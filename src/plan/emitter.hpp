@@ -26,8 +26,10 @@ class Emitter {
   /// Before the first segment only.
   TensorId persistent(const char* name, Category category, DType type, std::int64_t elements);
   void write_initialize();
-  /// Appends to the plan's `segments`.
-  void begin_segment(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
+  void begin_segment(Segment::Kind kind, std::int64_t repeat) {
+    begin_segment_of(plan_.cycle, kind, repeat);
+  }
+  void begin_tracing_segment(Segment::Kind kind) { begin_segment_of(plan_.tracing, kind, 1); }
   void end_segment();
   /// Writes the figures of the arena.
   void finish();
@@ -63,6 +65,7 @@ class Emitter {
   [[nodiscard]] DType type() const { return type_; }
 
  private:
+  void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements);
   TensorId workspace(std::int64_t bytes);
   std::int64_t matmul_bytes(const op::Matmul& operation);

@@ -70,7 +70,7 @@ struct PersistentTensors {
   TensorId kept = no_tensor;           ///< stage 3: parameters that stay whole
   TensorId gradients = no_tensor;      ///< whole and flat; stages 0 and 1
   TensorId own_gradients = no_tensor;  ///< of the own part; stages 1 to 3
-  TensorId master = no_tensor;         ///< bf16
+  TensorId master = no_tensor;         ///< in 16-bit training
   TensorId m = no_tensor, v = no_tensor;
 };
 

@@ -26,12 +26,12 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
 }
 
 /// Stage 3's first micro-steps of all.
-void emit_tracing(StepPlan& plan, const plan::Context& context, const plan::Gathering& gathering) {
+void emit_tracing(const plan::Context& context, const plan::Gathering& gathering) {
   using enum Segment::Kind;
   const std::int64_t steps = context.config.accumulation_steps;
   const auto segment = [&](Segment::Kind kind, plan::MicroStep micro,
                            const plan::MicroStepGathers& gathers) {
-    context.emitter.begin_segment(plan.tracing, kind, 1);
+    context.emitter.begin_tracing_segment(kind);
     context.parameters.begin_micro_step(gathers);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
@@ -41,10 +41,10 @@ void emit_tracing(StepPlan& plan, const plan::Context& context, const plan::Gath
     segment(steps == 2 ? last_micro : middle_micro, {false, steps == 2}, gathering.second);
 }
 
-void emit_cycle(StepPlan& plan, const plan::Context& context, const plan::Gathering* gathering) {
+void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) {
   using enum Segment::Kind;
   const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
-    context.emitter.begin_segment(plan.cycle, kind, repeat);
+    context.emitter.begin_segment(kind, repeat);
     if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
@@ -117,12 +117,10 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   plan::GradientSink gradients(emitter, layout, config, tensors);
   const plan::Context context{emitter, parameters, gradients,
                               model,   config,     plan::sizes_of(model, config)};
-  if (gathering != nullptr) emit_tracing(result, context, *gathering);
-  emit_cycle(result, context, gathering);
-  emitter.begin_segment(result.cycle, Segment::Kind::update, 1);
+  if (gathering != nullptr) emit_tracing(context, *gathering);
+  emit_cycle(context, gathering);
   plan::emit_update(emitter, layout, tensors, config,
                     targets_per_sequence(model, config.sequence_length), gathering);
-  emitter.end_segment();
   emitter.finish();
 }
 

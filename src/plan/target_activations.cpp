@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dstune/plan/step_plan.hpp"
+
 namespace dstune::plan {
 namespace {
 
@@ -95,7 +97,7 @@ TargetActivations target_activations(const ModelSpec& model, const TrainingConfi
   const Architecture& parts = model.architecture;
   const std::int64_t tokens = config.micro_batch * config.sequence_length;
   const Shape shape{
-      .element_bytes = config.precision == Precision::bf16 ? 2 : 4,
+      .element_bytes = size_bytes(element_type(config.precision)),
       .hidden = model.hidden_size,
       .heads_width = model.num_heads * model.head_size,
       .kv_width = model.num_kv_heads * model.head_size,

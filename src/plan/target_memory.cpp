@@ -4,6 +4,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/model/parameter_table.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "target_activations.hpp"
 
 namespace dstune {
@@ -46,7 +47,10 @@ Counts count(const ModelSpec& model, const TrainingConfig& config, int group_siz
 }
 
 States stage0(const Counts& counts, const TrainingConfig& config, int group_size, std::int64_t e) {
-  const bool mixed = config.precision == Precision::bf16;
+  const bool mixed = config.precision != Precision::fp32;
+  // FP16_Optimizer makes an fp32 copy of each gradient and then a flat one of them all.
+  const std::int64_t fp32_gradients =
+      config.precision == Precision::fp16 ? 8 : (config.precision == Precision::bf16 ? 4 : 0);
   const std::int64_t flattened =
       group_size > 1 ? std::min(stage0_flatten_elements, counts.parameters) : 0;
   return {.parameters = e * counts.parameters,
@@ -54,7 +58,7 @@ States stage0(const Counts& counts, const TrainingConfig& config, int group_size
           .optimizer = (mixed ? 12 : 8) * counts.parameters,
           .buckets = 0,
           .reduction = e * flattened,
-          .step = mixed ? 4 * counts.parameters : 0};
+          .step = fp32_gradients * counts.parameters};
 }
 
 States stage1_or_2(const Counts& counts, const TrainingConfig& config, std::int64_t e) {
@@ -107,7 +111,7 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
 }
 
 States states_of(const Counts& counts, const TrainingConfig& config, int group_size) {
-  const std::int64_t e = config.precision == Precision::bf16 ? 2 : 4;
+  const std::int64_t e = size_bytes(element_type(config.precision));
   switch (config.zero_stage) {
     case 0:
       return stage0(counts, config, group_size, e);

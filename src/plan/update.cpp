@@ -52,16 +52,23 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
                  const TrainingConfig& config, std::int64_t targets_per_sequence,
                  const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
+  const bool may_skip = config.precision == Precision::fp16;
+  emitter.begin_segment(Segment::Kind::update, 1);
   if (layout.stage() == 0 && layout.group_size() > 1)
     emit_stage0_reduction(emitter, layout, tensors.gradients);
   emitter.emit(op::Mark{Phase::update});
   emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * targets_per_sequence});
 
   const View gradient = at(layout.stage() == 0 ? tensors.gradients : tensors.own_gradients);
-  if (config.gradient_clipping > 0) {
-    emitter.emit(op::AccumulateSquares{gradient, own});
-    emitter.emit(op::ClipFactor{config.gradient_clipping, layout.stage() > 0});
+  const bool partitioned = layout.stage() > 0;
+  if (may_skip || config.gradient_clipping > 0) emitter.emit(op::AccumulateSquares{gradient, own});
+  if (may_skip) {
+    emitter.emit(op::CheckOverflow{partitioned});
+    emitter.end_segment();
+    emitter.begin_segment(Segment::Kind::guarded_update, 1);
   }
+  if (config.gradient_clipping > 0)
+    emitter.emit(op::ClipFactor{config.gradient_clipping, partitioned && !may_skip});
   const View own_parameters = at(tensors.parameters, layout.own_offset());
   const bool has_master = tensors.master != no_tensor;
   std::int64_t first = 0;
@@ -77,6 +84,7 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
   if (layout.stage() == 1 || layout.stage() == 2)
     emitter.emit(op::AllGather{at(tensors.parameters), own_parameters, own});
   if (gathering != nullptr) gather_kept(emitter, layout, tensors, *gathering);
+  emitter.end_segment();
 }
 
 }  // namespace dstune::plan

@@ -136,7 +136,7 @@ void Dispatch::operator()(const op::ActivationBackward& o) {
 void Dispatch::operator()(const op::CrossEntropy& o) {
   table_.cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
                        micro_batch_.targets() + o.first_row, o.rows, plan_.model.vocab_size,
-                       o.scale);
+                       static_cast<float>(o.scale * scaler_.scale()));
 }
 
 void Dispatch::operator()(const op::Add& o) {

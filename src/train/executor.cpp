@@ -4,6 +4,13 @@
 #include "dstune/base/error.hpp"
 
 namespace dstune {
+namespace {
+
+bool is_micro_step(Segment::Kind kind) {
+  return kind != Segment::Kind::update && kind != Segment::Kind::guarded_update;
+}
+
+}  // namespace
 
 struct Executor::State {
   State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed)
@@ -26,6 +33,7 @@ Executor::Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group,
 Executor::~Executor() = default;
 
 void Executor::initialize() {
+  state_->dispatch.begin_training();
   state_->dispatch.run(state_->plan.initialize);
 }
 
@@ -36,14 +44,17 @@ StepOutcome Executor::step(std::int64_t step) {
   std::int64_t micro_step = 0;
   std::size_t next_tracing = state_->steps == 0 ? 0 : plan.tracing.size();
   for (const Segment& segment : plan.cycle) {
+    if (segment.kind == Segment::Kind::guarded_update && dispatch.is_skipped()) continue;
     for (std::int64_t i = 0; i < segment.repeat; ++i) {
-      if (segment.kind != Segment::Kind::update) dispatch.begin_micro_step(micro_step++);
+      if (is_micro_step(segment.kind)) dispatch.begin_micro_step(micro_step++);
       const bool is_replaced = next_tracing < plan.tracing.size();
       dispatch.run(is_replaced ? plan.tracing[next_tracing++].steps : segment.steps);
     }
   }
   // By then the plan has been run as a whole.
-  if (++state_->steps > (plan.tracing.empty() ? 0 : 1)) state_->memory.close_account();
+  ++state_->steps;
+  if (!dispatch.is_skipped() && state_->steps > (plan.tracing.empty() ? 0 : 1))
+    state_->memory.close_account();
   return dispatch.end_step();
 }
 

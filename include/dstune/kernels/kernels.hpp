@@ -3,19 +3,19 @@
 /// fetches a table once and calls through it; the CPU table is the reference of every other one.
 ///
 /// Matrices are row-major. `rows` is micro-batch × sequence length (tokens). Pointers marked
-/// `T` hold elements of the call's `DType` (float or bfloat16), the others hold what they say.
-/// No function allocates from the heap inside a step except a matrix product's first call for a
-/// new shape (it builds and caches its primitive). All results are deterministic: for the same
-/// arguments they do not depend on the number of threads, but for matrix products, which are
-/// deterministic at an equal number of threads. Tables differ from each other in the last bits
-/// (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
+/// `T` hold elements of the call's `DType` (float, bfloat16 or IEEE half precision), the others
+/// hold what they say. No function allocates from the heap inside a step except a matrix product's
+/// first call for a new shape (it builds and caches its primitive). All results are deterministic:
+/// for the same arguments they do not depend on the number of threads, but for matrix products,
+/// which are deterministic at an equal number of threads. Tables differ from each other in the last
+/// bits (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace dstune::kernels {
 
-enum class DType : std::uint8_t { f32, bf16 };
+enum class DType : std::uint8_t { f32, bf16, f16 };
 
 /// C[m,n] = op(A)·op(B) (+ C where `accumulate`) (+ bias[n], one value a column, where given).
 /// op(A) is m×k: A is stored m×k, or k×m where `transpose_a`; likewise op(B) k×n.
@@ -138,7 +138,8 @@ struct Table {
 
   /// y[i] += x[i] (in fp32, rounded once).
   void (*add)(DType, void* y, const void* x, std::int64_t count);
-  /// Copies with conversion; equal types are a plain copy. The ranges do not overlap.
+  /// Copies with conversion between f32 and another type; equal types are a plain copy. What is too
+  /// large for f16 becomes infinite. The ranges do not overlap.
   void (*convert)(DType to, void* y, DType from, const void* x, std::int64_t count);
   void (*scale)(DType, void* y, float factor, std::int64_t count);
   void (*zero)(void* y, std::size_t bytes);
@@ -148,8 +149,8 @@ struct Table {
   double (*sum_f32)(const float* x, std::int64_t count);  ///< likewise, plain sum in double
 
   /// One Adam(W) update of `count` elements in fp32. master, m, v: float. gradient has
-  /// gradient_type. Where model_type is bf16, `model` gets master rounded to nearest even; where it
-  /// is f32, model is null and master is the model's own parameter.
+  /// gradient_type. Where model_type is not f32, `model` gets master rounded to nearest even; where
+  /// it is, model is null and master is the model's own parameter.
   void (*adam)(const AdamStep&, float* master, float* m, float* v, DType gradient_type,
                const void* gradient, DType model_type, void* model, std::int64_t count);
 
@@ -157,7 +158,8 @@ struct Table {
   /// (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit parts
   /// of counter_hash(seed, tensor, first_index + i): a near-normal number, since the divisor,
   /// sqrt((2^32 − 1)/3), is the standard deviation of the sum. Quotient and product are doubles,
-  /// rounded to float and, for bf16, on from there: the bf16 tensor is convert() of the f32 one.
+  /// rounded to float and, for the 16-bit types, on from there: such a tensor is convert() of the
+  /// f32 one.
   void (*fill_normal)(DType, void* y, std::uint64_t seed, std::uint64_t tensor,
                       std::int64_t first_index, std::int64_t count, double standard_deviation);
   void (*fill)(DType, void* y, float value, std::int64_t count);

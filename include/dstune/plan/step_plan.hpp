@@ -4,8 +4,9 @@
 /// up, the time model will price it. Knows no MPI and no device. All functions: Local.
 ///
 /// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
-/// micro-step, then the update. A tensor has one place in the arena; what a segment acquires it
-/// releases, except persistent tensors, which live from before the first cycle on.
+/// micro-step, then the update; in fp16 what follows the search for overflow is a segment of its
+/// own, left out where one is found. A tensor has one place in the arena; what a segment acquires
+/// it releases, except persistent tensors, which live from before the first cycle on.
 ///
 /// Lifetimes: Acquire and Release stand in program order on the compute stream. What another
 /// stream uses is acquired before an event it waits for, and released after compute has waited for
@@ -167,8 +168,8 @@ struct ActivationBackward {
   View d_x, d_out, x;
   std::int64_t rows, width;
 };
-/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`; rows
-/// without a target have neither loss nor gradient.
+/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`, in
+/// fp16 times the loss scale, too; rows without a target have neither loss nor gradient.
 struct CrossEntropy {
   View losses, logits;
   std::int64_t first_row, rows;
@@ -232,7 +233,15 @@ struct AccumulateSquares {
   View gradient;
   std::int64_t count;
 };
+/// fp16: the squares become those of the group where `over_group`. Where they are infinite or NaN,
+/// as they are exactly where a gradient is, the step is skipped. The loss scale moves on, and the
+/// update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
+struct CheckOverflow {
+  bool over_group;
+};
 /// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the group where `over_group`.
+/// In fp16 the norm is that of the gradients without the loss scale, and `scale` divides by that,
+/// too.
 struct ClipFactor {
   double clip;
   bool over_group;
@@ -251,8 +260,8 @@ using Operation =
                  op::Rotary, op::AttentionForward, op::AttentionBackward, op::ActivationForward,
                  op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Reshard,
                  op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage, op::AllGather,
-                 op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares, op::ClipFactor,
-                 op::Adam>;
+                 op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares, op::CheckOverflow,
+                 op::ClipFactor, op::Adam>;
 
 struct Step {
   Stream stream = Stream::compute;
@@ -260,7 +269,8 @@ struct Step {
 };
 
 struct Segment {
-  enum class Kind { first_micro, middle_micro, last_micro, only_micro, update };
+  /// guarded_update: what is left out of a step that is skipped.
+  enum class Kind { first_micro, middle_micro, last_micro, only_micro, update, guarded_update };
   Kind kind;
   std::int64_t repeat = 1;
   std::vector<Step> steps;
@@ -301,6 +311,19 @@ class WorkspaceSizes {
   virtual std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec& model,
                                  DType type) const = 0;
 };
+
+/// Of parameters, activations and gradients.
+[[nodiscard]] constexpr DType element_type(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return DType::f32;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp16:
+      return DType::f16;
+  }
+  return DType::f32;
+}
 
 /// Builds the program of one rank. Memory does not depend on the rank.
 /// Throws LogicError for a configuration that validation should have refused.

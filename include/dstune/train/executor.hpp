@@ -14,7 +14,11 @@ namespace dstune {
 
 struct StepOutcome {
   double loss = 0;
-  double gradient_norm = 0;         ///< 0 where nothing is clipped
+  double gradient_norm = 0;  ///< 0 where nothing is clipped, or the update is skipped
+  double loss_scale = 1;  ///< what the loss was multiplied by before backward; other than 1 in fp16
+  bool skipped = false;   ///< fp16: a gradient overflowed, so that the update was left out
+  /// Skipped at the lowest loss scale, from stage 1 on: where DeepSpeed ends the training.
+  bool scale_exhausted = false;
   std::array<double, 3> phase_s{};  ///< by Phase
 };
 

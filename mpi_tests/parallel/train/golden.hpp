@@ -1,5 +1,6 @@
 #pragma once
-/// The cases of scripts/reference_step.py and their losses in double precision.
+/// The cases of scripts/reference_step.py and their losses: in double precision, but in fp16
+/// for what only happens there.
 
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct Golden {
   std::int64_t seed = 0;
   std::int64_t global_batch = 0;
   std::vector<double> losses;
+  std::vector<std::int64_t> skipped_steps;  ///< of a case in fp16
 
   explicit Golden(const std::string& name) {
     const json::Document document =
@@ -37,6 +39,13 @@ struct Golden {
     optimizer.at("beta2").get_to(config.optimizer.beta2);
     optimizer.at("epsilon").get_to(config.optimizer.epsilon);
     optimizer.at("weight_decay").get_to(config.optimizer.weight_decay);
+    if (const auto fp16 = training.find("fp16"); fp16 != training.end()) {
+      config.precision = Precision::fp16;
+      fp16->at("initial_scale_power").get_to(config.loss_scale.initial_power);
+      fp16->at("loss_scale_window").get_to(config.loss_scale.window);
+      fp16->at("hysteresis").get_to(config.loss_scale.hysteresis);
+      document.root().at("skipped_steps").get_to(skipped_steps);
+    }
     document.root().at("losses").get_to(losses);
   }
 

@@ -2,6 +2,8 @@
 
 #include "golden.hpp"
 
+#include <string_view>
+
 #include "training.hpp"
 
 namespace dstune {
@@ -9,6 +11,9 @@ namespace {
 
 using test::Golden;
 using test::largest_difference;
+
+/// docs/reference-step.md, section 7.
+constexpr double fp16_tolerance = 1e-4;
 
 struct Case {
   const char* model;
@@ -38,6 +43,25 @@ TEST_P(GoldenTest, LossesInFp32AreDoublePrecisions) {
 // docs/reference-step.md, section 7, states this tolerance.
 TEST_P(GoldenTest, LossesInBf16AreWithinTheTolerance) {
   EXPECT_LT(difference(Precision::bf16, 3), 1e-3);
+}
+
+// Likewise. At the default scale nothing overflows here.
+TEST_P(GoldenTest, LossesInFp16AreWithinTheTolerance) {
+  EXPECT_LT(difference(Precision::fp16, 3), fp16_tolerance);
+}
+
+// A scale so high that steps are skipped until it has fallen, and again after each raise: which
+// ones and what that does to the losses is the reference program's, too. Where a batch is split,
+// parts of it may overflow though the whole does not; so this is of one rank with one micro-step.
+TEST_P(GoldenTest, SkipsTheUpdatesThatTheReferenceSkips) {
+  if (job().size() > 1 || std::string_view(GetParam().model) != "gpt2") GTEST_SKIP();
+  const Golden golden("gpt2-fp16");
+  const TrainingConfig config = golden.on(1, GetParam().stage, 1);
+  const Course result =
+      course(golden.model, config, static_cast<int>(golden.losses.size()), golden.seed);
+  EXPECT_GT(golden.skipped_steps.size(), 3U);
+  EXPECT_EQ(result.skipped_steps, golden.skipped_steps);
+  EXPECT_LT(largest_difference(result.losses, golden.losses), fp16_tolerance);
 }
 
 std::vector<Case> cases() {

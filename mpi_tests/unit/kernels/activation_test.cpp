@@ -72,7 +72,8 @@ TEST_P(ActivationTest, EqualsTheFormulaAndItsSlope) {
 }
 
 TEST_P(ActivationTest, IsRightFarFromZero) {
-  const Values x = {-1e30, -1e4, -50.0, -1e-6, 1e-6, 50.0, 1e4, 1e30};
+  const double far = type() == DType::f16 ? 6e4 : 1e30;
+  const Values x = {-far, -1e4, -50.0, -1e-6, 1e-6, 50.0, 1e4, far};
   const Buffer typed_x = typed(x);
   const auto count = static_cast<std::int64_t>(x.size());
   const Buffer ones = typed(Values(x.size(), 1.0));

@@ -20,6 +20,7 @@ class Collector {
   void operator()(const op::Wait&) {}
   void operator()(const op::FinishLoss&) {}
   void operator()(const op::ClipFactor&) {}
+  void operator()(const op::CheckOverflow&) {}
   void operator()(const op::FillNormal& o) { write(o.out, o.count); }
   void operator()(const op::Fill& o) { write(o.out, o.count); }
   void operator()(const op::EmbeddingForward& o) {

@@ -60,7 +60,7 @@ class StepPlanReplayTest : public testing::TestWithParam<int> {
       config.contiguous_gradients = (bits & 4) != 0;
       config.reduce_scatter = (bits & 8) != 0;
       config.use_multi_rank_bucket_allreduce = (bits & 16) != 0;
-      config.precision = bits % 3 == 0 ? Precision::bf16 : Precision::fp32;
+      config.precision = static_cast<Precision>(bits % 3);
       for (const std::int64_t bucket : buckets) {
         config.reduce_bucket_size = bucket;
         for (int group_size = 1; group_size <= 4; ++group_size) {

@@ -1,6 +1,7 @@
 #include "dstune/plan/step_plan.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <gtest/gtest.h>
 
@@ -196,6 +197,44 @@ TEST(StepPlanTest, ClippingIsLeftOutWhereItIsOff) {
   EXPECT_EQ(count_of<op::AccumulateSquares>(update()), 0);
   EXPECT_EQ(count_of<op::ClipFactor>(update()), 0);
   EXPECT_EQ(count_of<op::Adam>(update()), 1);
+}
+
+TEST(StepPlanTest, Fp16PutsBehindAGuardWhatASkippedStepLeavesOut) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const double clipping : {0.0, 1.0}) {
+      TrainingConfig config = test::tiny_config(stage);
+      config.precision = Precision::fp16;
+      config.gradient_clipping = clipping;
+      const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+      ASSERT_EQ(plan.cycle.size(), 3U);
+      EXPECT_EQ(plan.cycle[1].kind, Segment::Kind::update);
+      EXPECT_EQ(plan.cycle[2].kind, Segment::Kind::guarded_update);
+      const std::vector<Step>& always = plan.cycle[1].steps;
+      const std::vector<Step>& guarded = plan.cycle[2].steps;
+      EXPECT_EQ(count_of<op::FinishLoss>(always), 1);
+      EXPECT_EQ(count_of<op::AccumulateSquares>(always), 1);
+      EXPECT_TRUE(std::holds_alternative<op::CheckOverflow>(always.back().operation));
+      EXPECT_EQ(std::get<op::CheckOverflow>(always.back().operation).over_group, stage > 0);
+      EXPECT_EQ(count_of<op::ClipFactor>(guarded), clipping > 0 ? 1 : 0);
+      EXPECT_EQ(count_of<op::Adam>(guarded), 1);
+      // The parameters of stages 1 and 2 at once; stage 3's norms and biases, which stay whole.
+      constexpr std::array gathers{0, 1, 1, 3 * 8 + 2};
+      EXPECT_EQ(count_of<op::AllGather>(guarded), gathers[static_cast<std::size_t>(stage)]);
+      EXPECT_EQ(count_of<op::Adam>(always) + count_of<op::AllGather>(always), 0);
+    }
+  }
+}
+
+TEST(StepPlanTest, Fp16NeedsTheMemoryOfBf16) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TrainingConfig config = test::tiny_config(stage);
+    config.precision = Precision::bf16;
+    const MemoryPlan bf16 = build(test::tiny_llama(), config, 4).memory;
+    config.precision = Precision::fp16;
+    const MemoryPlan fp16 = build(test::tiny_llama(), config, 4).memory;
+    EXPECT_EQ(fp16.arena_bytes, bf16.arena_bytes);
+    EXPECT_EQ(fp16.categories_at_peak, bf16.categories_at_peak);
+  }
 }
 
 TEST(StepPlanTest, RecomputeRunsForwardAgain) {

@@ -57,6 +57,24 @@ TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
   EXPECT_LT(memory.total_bytes, of(preset("gpt2"), mixed(1), 4, TargetAttention::sdpa).total_bytes);
 }
 
+TEST(TargetMemoryTest, Fp16IsHeldLikeBf16ButForTheUpdateOfStage0) {
+  // One token: so little in backward that the update is the fullest instant at stage 0.
+  for (int stage = 0; stage <= 3; ++stage) {
+    TrainingConfig config = mixed(stage);
+    config.sequence_length = 1;
+    TargetMemory bf16 = of(preset("gpt2"), config, 1);
+    config.precision = Precision::fp16;
+    const TargetMemory fp16 = of(preset("gpt2"), config, 1);
+    if (stage == 0) {
+      EXPECT_EQ(fp16.parts.at("step"), 2 * bf16.parts.at("step"));
+      EXPECT_EQ(fp16.parts.at("step"), 8 * parameter_count(preset("gpt2")));
+    } else {
+      EXPECT_EQ(fp16.parts, bf16.parts);
+    }
+    EXPECT_EQ(fp16.parts.at("optimizer"), 12 * parameter_count(preset("gpt2")));
+  }
+}
+
 TEST(TargetMemoryTest, HoldsGpt2MediumAsPublishedOn32GiB) {
   // Six to seven samples with eager attention.
   const ModelSpec model = preset("gpt2-medium");

@@ -138,7 +138,7 @@ TEST_F(ReadJobTest, WhatIsNotBuiltIsRefusedByName) {
   EXPECT_THAT(message_of(R"({"autotuning": {"mp_size": 4}})"), HasSubstr("mp_size 4"));
   EXPECT_THAT(message_of(R"({"dstune": {"workload": {"type": "plugin", "library": "x.so"}}})"),
               HasSubstr("plugin is not built"));
-  EXPECT_THAT(places(R"({"fp16": {"enabled": true}})"), ElementsAre("1 /fp16/enabled"));
+  EXPECT_THAT(places(R"({"amp": {"enabled": true}})"), ElementsAre("1 /amp/enabled"));
 }
 
 TEST_F(ReadJobTest, HjsonFilesAreRead) {
