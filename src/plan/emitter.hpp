@@ -19,12 +19,17 @@ namespace dstune::plan {
 
 class Emitter {
  public:
+  /// The plan has its model and configuration; what else it holds is dropped, its memory used
+  /// again.
   Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
 
   /// Before the first segment only.
   TensorId persistent(const char* name, Category category, DType type, std::int64_t elements);
   void write_initialize();
-  void begin_segment(Segment::Kind kind, std::int64_t repeat);
+  void begin_segment(Segment::Kind kind, std::int64_t repeat) {
+    begin_segment_of(plan_.cycle, kind, repeat);
+  }
+  void begin_tracing_segment(Segment::Kind kind) { begin_segment_of(plan_.tracing, kind, 1); }
   void end_segment();
   /// Writes the figures of the arena.
   void finish();
@@ -49,10 +54,18 @@ class Emitter {
   /// A new event, reached when what the stream was given so far is done.
   int record(Stream stream);
   void wait(Stream stream, int event) { emit(op::Wait{event}, stream); }
+  /// Where work goes that may run beside compute: on `stream`, after what compute was given so
+  /// far, or on compute itself.
+  Stream begin_beside(bool overlap, Stream stream) {
+    if (!overlap) return Stream::compute;
+    wait(stream, record(Stream::compute));
+    return stream;
+  }
 
   [[nodiscard]] DType type() const { return type_; }
 
  private:
+  void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements);
   TensorId workspace(std::int64_t bytes);
   std::int64_t matmul_bytes(const op::Matmul& operation);
@@ -66,6 +79,7 @@ class Emitter {
   std::vector<std::pair<op::Matmul, std::int64_t>> matmuls_;
   std::vector<std::pair<std::int64_t, std::int64_t>> norms_;
 
+  std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
   ArenaSimulation arena_{0};
   std::int64_t persistent_bytes_ = 0;

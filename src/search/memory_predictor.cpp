@@ -34,9 +34,9 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
 
   Prediction prediction;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
-  const auto plan = build_step_plan(job_->model, config, group_size, 0, *workspaces_);
-  prediction.ranks = {{0, group_size - 1, plan.memory.arena_bytes, categories_of(plan.memory)}};
-  prediction.peak_memory_bytes = plan.memory.arena_bytes;
+  rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
+  prediction.ranks = {{0, group_size - 1, plan_.memory.arena_bytes, categories_of(plan_.memory)}};
+  prediction.peak_memory_bytes = plan_.memory.arena_bytes;
   prediction.categories = prediction.ranks.front().categories;
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;

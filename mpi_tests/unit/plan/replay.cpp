@@ -37,12 +37,18 @@ Replay::Replay(const StepPlan& plan) : plan_(plan), states_(plan.tensors.size())
   run(plan.initialize, "initialize");
   for (int cycle = 0; cycle < 3; ++cycle) {
     forget_gradients();
+    std::size_t replaced = 0;
     for (const Segment& segment : plan.cycle) {
       // A step that is skipped, and one after it.
       if (segment.kind == Segment::Kind::guarded_update && cycle == 1) continue;
-      const std::int64_t rounds = std::min<std::int64_t>(segment.repeat, 2);
-      for (std::int64_t round = 0; round < rounds; ++round)
-        run(segment.steps, "segment " + std::to_string(static_cast<int>(segment.kind)));
+      const std::int64_t rounds = std::min<std::int64_t>(segment.repeat, 3);
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        if (cycle == 0 && replaced < plan.tracing.size()) {
+          run(plan.tracing[replaced++].steps, "tracing segment");
+        } else {
+          run(segment.steps, "segment " + std::to_string(static_cast<int>(segment.kind)));
+        }
+      }
     }
   }
 }
@@ -67,7 +73,9 @@ void Replay::run(const std::vector<Step>& steps, const std::string& where) {
   for (const Step& each : steps) step(each);
   if (num_live_ != live_before) problem(no_tensor, "something is not released");
   // Segments meet on the compute stream: it knows all that the other has done.
-  if (clocks_[0][1] != clocks_[1][1]) problem(no_tensor, "the reduce stream is not waited for");
+  for (std::size_t stream = 1; stream < num_streams; ++stream)
+    if (clocks_[0][stream] != clocks_[stream][stream])
+      problem(no_tensor, "a stream is not waited for");
 }
 
 void Replay::step(const Step& step) {
@@ -82,7 +90,7 @@ void Replay::step(const Step& step) {
   }
   if (const auto* wait = std::get_if<op::Wait>(&step.operation)) {
     if (!recorded_.contains(wait->event)) problem(no_tensor, "waits for an event of nobody");
-    for (std::size_t other = 0; other < 2; ++other)
+    for (std::size_t other = 0; other < num_streams; ++other)
       clock[other] = std::max(clock[other], events_[wait->event][other]);
     return;
   }
@@ -161,13 +169,15 @@ void Replay::access(const Access& access, int stream) {
 }
 
 void Replay::check_order(TensorId tensor, const Touch& touch, int stream) {
-  const auto other = static_cast<std::size_t>(1 - stream);
-  for (const Touch& earlier : states_[static_cast<std::size_t>(tensor)].touches[other]) {
-    const bool conflict =
-        (touch.write || earlier.write) && touch.begin < earlier.end && earlier.begin < touch.end;
-    if (conflict && earlier.time > clocks_[static_cast<std::size_t>(stream)][other]) {
-      problem(tensor, "touched by both streams without an event between");
-      return;
+  for (std::size_t other = 0; other < num_streams; ++other) {
+    if (other == static_cast<std::size_t>(stream)) continue;
+    for (const Touch& earlier : states_[static_cast<std::size_t>(tensor)].touches[other]) {
+      const bool conflict =
+          (touch.write || earlier.write) && touch.begin < earlier.end && earlier.begin < touch.end;
+      if (conflict && earlier.time > clocks_[static_cast<std::size_t>(stream)][other]) {
+        problem(tensor, "touched by two streams without an event between");
+        return;
+      }
     }
   }
 }

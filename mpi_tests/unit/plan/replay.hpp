@@ -41,7 +41,7 @@ class Replay {
   struct State {
     bool live = false;
     Intervals written;
-    std::array<std::vector<Touch>, 2> touches;  // of each stream
+    std::array<std::vector<Touch>, num_streams> touches;
   };
 
   void run(const std::vector<Step>& steps, const std::string& where);
@@ -59,8 +59,9 @@ class Replay {
   std::map<std::int64_t, TensorId> by_offset_;  // live tensors
   int num_live_ = 0;
   std::set<int> recorded_;
-  std::map<int, std::array<std::int64_t, 2>> events_;
-  std::array<std::array<std::int64_t, 2>, 2> clocks_{};  // what a stream knows of the two
+  using Clock = std::array<std::int64_t, num_streams>;
+  std::map<int, Clock> events_;
+  std::array<Clock, num_streams> clocks_{};  // what a stream knows of each
   std::array<std::int64_t, num_categories> live_{}, at_peak_{};
   std::int64_t live_bytes_ = 0, peak_ = 0, highest_ = 0;
   std::string where_;
