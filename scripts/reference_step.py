@@ -209,7 +209,8 @@ class Model:
         epsilon, weight = self.spec.get("norm_epsilon", 1e-5), self.by_name[name + ".weight"]
         if self.parts["norm"] == "rms":
             return self.rms_norm(x, weight)
-        centred = wide(x) - wide(x).mean(-1, keepdim=True)
+        z = wide(x)
+        centred = z - z.mean(-1, keepdim=True)
         variance = (centred * centred).mean(-1, keepdim=True)
         y = centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
         return self.cut(y.to(x.dtype))
