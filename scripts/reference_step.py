@@ -14,6 +14,9 @@ except ImportError as error:
 MASK = (1 << 64) - 1
 
 
+NARROW = (torch.float16, torch.bfloat16)
+
+
 def counter_hash(seed, stream, index):
     """Section 1, for an array of indices (uint64)."""
     offset = (seed * 0xD1342543DE82EF95 + stream * 0xDB4F0B9175AE2165) & MASK
@@ -106,7 +109,7 @@ class Cut(torch.autograd.Function):
 
 def wide(x):
     """Norms and losses are computed in fp32 where tensors have 16 bits, as PyTorch's own are."""
-    return x.float() if x.dtype.itemsize == 2 else x
+    return x.float() if x.dtype in NARROW else x
 
 
 class Model:
@@ -401,7 +404,7 @@ def losses_of(case, dtype, plain):
     """The losses, and the numbers of the steps that left their update out (fp16)."""
     spec, training = case["model"], case["training"]
     seed = training.get("seed", 0)
-    narrow = dtype if dtype.itemsize == 2 else None
+    narrow = dtype if dtype in NARROW else None
     model = Model(spec, seed, torch.float32, narrow) if narrow and not plain else Model(
         spec, seed, dtype)
     scaler = LossScaler(training.get("fp16", {})) if dtype == torch.float16 else None

@@ -127,7 +127,9 @@ TEST_F(DryRunTest, PredictsWhatARunThenNeeds) {
     const Json& predicted = one["predicted"];
     EXPECT_EQ(measured["total"], predicted["peak_memory_bytes"]) << name;
     for (const auto& [category, bytes] : predicted["categories"].items()) {
-      if (category != "gaps") EXPECT_EQ(measured[category], bytes) << name << ' ' << category;
+      if (category != "gaps") {
+        EXPECT_EQ(measured[category], bytes) << name << ' ' << category;
+      }
     }
     ++num_compared;
   }

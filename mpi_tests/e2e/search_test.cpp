@@ -135,8 +135,9 @@ TEST_F(SearchTest, WritesDeepSpeedsMetricsAndItsOwn) {
         << name;
     EXPECT_LE(metrics["ci_low"].get<double>(), metrics["throughput"].get<double>());
     // Steps that vary by more than their mean leave the interval without an upper end.
-    if (!metrics["ci_high"].is_null())
+    if (!metrics["ci_high"].is_null()) {
       EXPECT_GE(metrics["ci_high"].get<double>(), metrics["throughput"].get<double>());
+    }
     EXPECT_EQ(metrics["group"]["hosts"].size(), ranks_of(metrics).size());
     EXPECT_TRUE(metrics["overhead_s"].is_object());
     EXPECT_FALSE(metrics["overhead_s"].empty());

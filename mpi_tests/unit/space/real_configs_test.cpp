@@ -103,15 +103,16 @@ TEST_F(RealConfigsTest, FixedSizesAndForgottenKeys) {
     "autotuning": {"enabled": true,
                    "arg_mappings": {"train_micro_batch_size_per_gpu": "--micro-batch-size"}},
     "wall_clock_breakdown": true,
-    "quantize_training": {"enabled": true, "quantize_bits": {"start_bits": 16, "target_bits": 8}}
+    "quantize_training": {"enabled": true, "quantize_bits": {"start_bits": 16, "target_bits": 8}},
+    "my_trainer": {"log_every": 10}
   })");
   const auto found = SearchSpace(read).members();
   EXPECT_EQ(std::count_if(found.begin(), found.end(),
                           [](const Member& member) { return !member.is_pruned; }),
             1)
       << "8 on each of two ranks";
-  EXPECT_THAT(read.warnings, Contains(HasSubstr("/quantize_training is no key")));
-  EXPECT_THAT(read.warnings, Contains(HasSubstr("wall_clock_breakdown")));
+  EXPECT_THAT(read.warnings, Contains(HasSubstr("/my_trainer is no key")));
+  EXPECT_THAT(read.warnings, Contains(HasSubstr("yet: wall_clock_breakdown")));
 }
 
 }  // namespace

@@ -66,7 +66,11 @@ TEST(SchemaTest, HasEveryKeyOfBothSections) {
         };
         look(*node);
         if (node->contains("anyOf"))
-          for (const json::Value& form : (*node)["anyOf"]) look(form);
+          for (const json::Value& form : (*node)["anyOf"]) {
+            look(form);
+            if (form.contains("then")) look(form["then"]);
+            if (form.contains("else")) look(form["else"]);
+          }
         node = next;
       }
       EXPECT_NE(node, nullptr) << row.key.pointer;
