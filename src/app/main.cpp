@@ -38,6 +38,16 @@ bool is_first_process() {
   return true;
 }
 
+/// The first process says what is wrong; mpirun ends every process as soon as one has left with an
+/// error, so the others leave later.
+void complain(const std::string& message) {
+  if (is_first_process()) {
+    log::error(message);
+  } else {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
 /// Started by srun without PMI support every task would be a world of its own and do the whole job.
 bool is_launched_alone_by_mistake() {
   const char* tasks = std::getenv("SLURM_NTASKS");
@@ -78,16 +88,13 @@ void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
 
 int run(int argc, char** argv, const CommandLine& line) {
   if (line.backend == Backend::cuda) {
-    if (is_first_process()) log::error("--backend cuda: this build has no CUDA backend; use cpu");
+    complain("--backend cuda: this build has no CUDA backend; use cpu");
     return code(ExitCode::no_device);
   }
   if (is_launched_alone_by_mistake()) {
-    if (is_first_process()) {
-      log::error(
-          "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, "
-          "or "
-          "mpirun inside the allocation");
-    }
+    complain(
+        "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
+        "mpirun inside the allocation");
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
@@ -113,7 +120,7 @@ int main(int argc, char** argv) {
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     return run(argc, argv, line);
   } catch (const UsageError& error) {
-    if (is_first_process()) log::error(error.what());
+    complain(error.what());
     return code(ExitCode::usage);
   } catch (const std::exception& error) {
     // Other ranks may be waiting for this one: nothing but the end of the job gets them out.

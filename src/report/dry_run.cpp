@@ -131,7 +131,9 @@ class Table {
       group.cells.push_back(group_text(planned.experiment.shape));
       // A plug-in's memory is its own affair.
       const bool has_memory = is_predicted && predicted.peak_memory_bytes > 0;
-      memory.cells.push_back(has_memory ? format_bytes(predicted.peak_memory_bytes) : "");
+      memory.cells.push_back(has_memory     ? format_bytes(predicted.peak_memory_bytes)
+                             : is_predicted ? "not predicted"
+                                            : "");
       target.cells.push_back(shows_target ? format_bytes(predicted.target_memory_bytes) : "");
       throughput.cells.push_back(shows_throughput ? format_number(*predicted.throughput) : "");
       has_target = has_target || shows_target;
