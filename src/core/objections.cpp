@@ -104,6 +104,9 @@ TrainingConfig training_config(const Settings& settings) {
     if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
   if (!settings.is_given("/zero_optimization/overlap_comm"))
     config.overlap_comm = config.zero_stage == 3;
+  // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
+  if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
+    config.contiguous_gradients = true;
   // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
   const bool decoupled =
       settings.word("/optimizer/type") != "adam" || settings.is_on("/optimizer/params/adam_w_mode");

@@ -70,9 +70,10 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   result.group_rank = group_rank;
 
   const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage, group_size, group_rank);
+  const plan::Layout layout(table, config.zero_stage, group_size, group_rank,
+                            is_optimizer_offloaded(config));
   plan::Emitter emitter(result, workspaces);
-  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(emitter, layout);
+  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(emitter, layout, config);
   plan::emit_initialize(emitter, layout, tensors);
 
   plan::ParameterSource parameters(emitter, layout, tensors.parameters);

@@ -14,16 +14,9 @@ void emit_stage0_reduction(Emitter& emitter, TensorId gradients, std::int64_t el
   }
 }
 
-}  // namespace
-
-void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                 const TrainingConfig& config) {
+void emit_device_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                        const TrainingConfig& config) {
   const std::int64_t own = layout.own_elements();
-  if (layout.stage() == 0 && layout.group_size() > 1)
-    emit_stage0_reduction(emitter, tensors.gradients, own);
-  emitter.emit(op::Mark{Phase::update});
-  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * config.sequence_length});
-
   const View gradient = at(layout.stage() == 0 ? tensors.gradients : tensors.own_gradients);
   if (config.gradient_clipping > 0) {
     emitter.emit(op::AccumulateSquares{gradient, own});
@@ -37,8 +30,57 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
                         .gradient = gradient,
                         .model = has_master ? own_parameters : View{},
                         .count = own});
-  if (layout.stage() == 1 || layout.stage() == 2)
-    emitter.emit(op::AllGather{at(tensors.parameters), own_parameters, own});
+}
+
+/// The host waits for the gradients that are on their way to it, updates its states, and sends the
+/// parameters back. Their squares were added up on the device.
+void emit_offloaded_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                           const TrainingConfig& config) {
+  const std::int64_t own = layout.own_elements();
+  if (config.gradient_clipping > 0)
+    emitter.emit(op::ClipFactor{config.gradient_clipping, layout.group_size() > 1});
+  // Stage 3 makes a copy in the parameters' type where that is not the master's.
+  TensorId updated = tensors.updated_parameters;
+  const bool is_temporary = updated == no_tensor && emitter.type() != DType::f32;
+  if (is_temporary) {
+    updated = emitter.acquire("updated parameters", -1, Category::staging, emitter.type(), own,
+                              Memory::host);
+  }
+  emitter.wait(Stream::host, emitter.record(Stream::compute));
+  emitter.emit(op::Adam{.master = at(tensors.master),
+                        .m = at(tensors.m),
+                        .v = at(tensors.v),
+                        .gradient = at(tensors.own_gradients),
+                        .model = {},
+                        .count = own},
+               Stream::host);
+  if (updated != no_tensor)
+    emitter.emit(op::Convert{at(updated), at(tensors.master), own}, Stream::host);
+  emitter.wait(Stream::compute, emitter.record(Stream::host));
+  emitter.emit(op::Copy{at(tensors.parameters, layout.own_offset()),
+                        at(updated == no_tensor ? tensors.master : updated), own});
+  if (is_temporary) emitter.release(updated);
+}
+
+}  // namespace
+
+void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                 const TrainingConfig& config) {
+  const std::int64_t own = layout.own_elements();
+  if (layout.stage() == 0 && layout.group_size() > 1)
+    emit_stage0_reduction(emitter, tensors.gradients, own);
+  emitter.emit(op::Mark{Phase::update});
+  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * config.sequence_length});
+
+  if (layout.is_optimizer_offloaded()) {
+    emit_offloaded_update(emitter, layout, tensors, config);
+  } else {
+    emit_device_update(emitter, layout, tensors, config);
+  }
+  if ((layout.stage() == 1 || layout.stage() == 2) && layout.group_size() > 1) {
+    emitter.emit(
+        op::AllGather{at(tensors.parameters), at(tensors.parameters, layout.own_offset()), own});
+  }
 }
 
 }  // namespace dstune::plan

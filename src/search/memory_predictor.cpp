@@ -20,10 +20,12 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
 
   const auto plan = build_step_plan(job_->model, config, group_size, 0, *workspaces_);
   Prediction prediction;
-  prediction.peak_memory_bytes = plan.memory.arena_bytes;
+  prediction.host_memory_bytes = plan.host_memory.arena_bytes;
+  prediction.peak_memory_bytes = plan.memory.arena_bytes + prediction.host_memory_bytes;
   for (int category = 0; category < num_categories; ++category) {
-    prediction.categories[std::string(to_text(static_cast<Category>(category)))] =
-        plan.memory.categories_at_peak[category];
+    const std::string name(to_text(static_cast<Category>(category)));
+    prediction.categories[name] = plan.memory.categories_at_peak[category];
+    prediction.host_categories[name] = plan.host_memory.categories_at_peak[category];
   }
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;

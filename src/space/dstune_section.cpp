@@ -39,15 +39,16 @@ void read_recompute(const json::Node& node, JobSpec& job, json::Problems& proble
   }
 }
 
-void read_device_memory(const json::Node& node, JobSpec& job, json::Problems& problems) {
+void read_memory(const json::Node& node, std::optional<std::int64_t>& memory_bytes,
+                 json::Problems& problems) {
   if (!node.is_string()) {
-    if (const auto bytes = node.integer(problems, 1)) job.device_memory_bytes = *bytes;
+    if (const auto bytes = node.integer(problems, 1)) memory_bytes = *bytes;
     return;
   }
   const auto text = node.value().get<std::string>();
   const auto bytes = parse_bytes(text);
   if (bytes && *bytes > 0) {
-    job.device_memory_bytes = *bytes;
+    memory_bytes = *bytes;
   } else {
     problems.add(
         node.problem("expected an amount of memory such as \"64GiB\", got \"" + text + "\""));
@@ -143,12 +144,16 @@ std::string Machine::refusal(const GroupShape& shape) const {
 
 void read_dstune(const json::Node& section, JobSpec& job, json::Problems& problems) {
   section.refuse_unknown_keys(
-      problems, {"model", "sequence_length", "resources", "activation_recompute", "device_memory",
-                 "target", "trial_budget_s", "variables", "training_command", "workload"});
+      problems,
+      {"model", "sequence_length", "resources", "activation_recompute", "device_memory",
+       "host_memory", "target", "trial_budget_s", "variables", "training_command", "workload"});
   if (const auto node = given(section, "activation_recompute")) {
     read_recompute(*node, job, problems);
   }
-  if (const auto node = given(section, "device_memory")) read_device_memory(*node, job, problems);
+  if (const auto node = given(section, "device_memory"))
+    read_memory(*node, job.device_memory_bytes, problems);
+  if (const auto node = given(section, "host_memory"))
+    read_memory(*node, job.host_memory_bytes, problems);
   if (const auto node = given(section, "target")) read_target(*node, job.target, problems);
   if (const auto node = given(section, "trial_budget_s")) {
     const auto seconds = node->number(problems, 0, 1e9);

@@ -29,10 +29,12 @@ struct Experiment {
 
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
-  std::optional<double> throughput;  ///< samples/s
-  std::int64_t peak_memory_bytes = 0;
-  std::int64_t target_memory_bytes = 0;            ///< 0 where the target is "self"
-  std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
+  std::optional<double> throughput;      ///< samples/s
+  std::int64_t peak_memory_bytes = 0;    ///< of the device and the host together
+  std::int64_t host_memory_bytes = 0;    ///< of these, the host's
+  std::int64_t target_memory_bytes = 0;  ///< 0 where the target is "self"
+  /// Of the device's bytes and of the host's, each at its fullest instant.
+  std::map<std::string, std::int64_t> categories, host_categories;
 };
 
 enum class PlanStatus { planned, infeasible, pruned };

@@ -7,10 +7,14 @@
 /// micro-step, then the update. A tensor has one place in the arena; what a segment acquires it
 /// releases, except persistent tensors, which live from before the first cycle on.
 ///
-/// Lifetimes: Acquire and Release stand in program order on the compute stream. What the reduce
+/// Lifetimes: Acquire and Release stand in program order on the compute stream. What another
 /// stream uses is acquired before an event it waits for, and released after compute has waited for
 /// an event of it, so places may be reused in program order. At its end a segment has waited for
-/// the reduce stream; events are numbered anew in each segment and reached once in it.
+/// the other streams; events are numbered anew in each segment and reached once in it.
+///
+/// A rank has two memories, the device's and the host's, each with an arena of its own. Offloaded
+/// states live in the host's; op::Copy is the only operation that touches both. The host's own
+/// arithmetic is on the host stream.
 ///
 /// In a group of one nothing is partitioned: every stage is then stage 0 without its all-reduce,
 /// and no buckets are used; gradients go where the update reads them.
@@ -45,6 +49,9 @@ inline constexpr int num_categories = 8;
 /// Tensors start at multiples of this and are booked in multiples of it.
 inline constexpr std::int64_t tensor_alignment_bytes = 256;
 
+enum class Memory : std::uint8_t { device, host };
+inline constexpr int num_memories = 2;
+
 using TensorId = std::int32_t;
 inline constexpr TensorId no_tensor = -1;
 
@@ -55,8 +62,9 @@ struct PlannedTensor {
   DType dtype = DType::f32;
   std::int64_t elements = 0;
   std::int64_t booked_bytes = 0;   ///< rounded up to the alignment
-  std::int64_t offset_bytes = -1;  ///< in the arena
+  std::int64_t offset_bytes = -1;  ///< in the arena of its memory
   bool persistent = false;
+  Memory memory = Memory::device;
 };
 
 /// A place inside a tensor.
@@ -66,7 +74,8 @@ struct View {
   [[nodiscard]] explicit operator bool() const { return tensor != no_tensor; }
 };
 
-enum class Stream : std::uint8_t { compute, reduce };
+enum class Stream : std::uint8_t { compute, reduce, host };
+inline constexpr int num_streams = 3;
 enum class Phase : std::uint8_t { forward, backward, update };
 
 namespace op {
@@ -171,6 +180,11 @@ struct Convert {
   View y, x;
   std::int64_t count;
 };  ///< types are the tensors'
+/// From one memory to the other; both views have the same type.
+struct Copy {
+  View y, x;
+  std::int64_t count;
+};
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
 /// travel: [rank][parameter's 1/N]. Padding of a shard is zero-filled on the way out. Elements
@@ -233,14 +247,13 @@ struct Adam {
 
 }  // namespace op
 
-using Operation =
-    std::variant<op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
-                 op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward,
-                 op::Matmul, op::BiasBackward, op::Rotary, op::AttentionForward,
-                 op::AttentionBackward, op::ActivationForward, op::ActivationBackward,
-                 op::CrossEntropy, op::Add, op::Convert, op::Reshard, op::AllReduceAverage,
-                 op::ReduceAverage, op::ReduceScatterAverage, op::AllGather, op::AccumulateLoss,
-                 op::FinishLoss, op::AccumulateSquares, op::ClipFactor, op::Adam>;
+using Operation = std::variant<
+    op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
+    op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward, op::Matmul,
+    op::BiasBackward, op::Rotary, op::AttentionForward, op::AttentionBackward,
+    op::ActivationForward, op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Copy,
+    op::Reshard, op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage, op::AllGather,
+    op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares, op::ClipFactor, op::Adam>;
 
 struct Step {
   Stream stream = Stream::compute;
@@ -254,7 +267,7 @@ struct Segment {
   std::vector<Step> steps;
 };
 
-/// The figures of the arena: what the plan needs, exactly.
+/// The figures of an arena: what the plan needs, exactly.
 struct MemoryPlan {
   std::int64_t arena_bytes = 0;      ///< end of the highest tensor: the size of the arena
   std::int64_t peak_live_bytes = 0;  ///< most bytes booked at one instant (≤ arena_bytes)
@@ -269,7 +282,8 @@ struct StepPlan {
   std::vector<PlannedTensor> tensors;
   std::vector<Step> initialize;  ///< run once, after the persistent tensors are acquired
   std::vector<Segment> cycle;    ///< one optimizer step
-  MemoryPlan memory;
+  MemoryPlan memory;             ///< the device's
+  MemoryPlan host_memory;
   int num_events = 0;
 };
 

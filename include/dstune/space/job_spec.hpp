@@ -55,6 +55,7 @@ struct JobSpec {
   std::vector<GroupShape> shapes;  ///< from `resources`, in its order
   std::vector<Recompute> recompute;
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
+  std::optional<std::int64_t> host_memory_bytes;    ///< for what one rank offloads
   std::optional<std::string> training_command;
   /// ZeRO stage → file with the template that `fast: false` starts from there; else the built-in.
   std::map<int, std::string> templates;
