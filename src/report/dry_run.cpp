@@ -13,8 +13,10 @@ namespace {
 /// Of a pruned member nothing is predicted; the keys are there all the same.
 json::Value predicted_json(const PlannedExperiment& planned) {
   if (planned.status != PlanStatus::pruned) return to_json(planned.predicted);
-  return {
-      {"throughput", nullptr}, {"peak_memory_bytes", nullptr}, {"target_memory_bytes", nullptr}};
+  return {{"throughput", nullptr},
+          {"peak_memory_bytes", nullptr},
+          {"host_memory_bytes", nullptr},
+          {"target_memory_bytes", nullptr}};
 }
 
 /// A member in one line of the text.
