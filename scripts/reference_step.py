@@ -43,33 +43,106 @@ def tokens_of_step(seed, step, global_batch, sequence_length, vocabulary):
     return torch.from_numpy(token.astype(numpy.int64))
 
 
+def masked_positions(seed, step, global_batch, length):
+    """Section 3, masked: [global_batch, M], the position of every masked token."""
+    count = max(1, length * 15 // 100)
+    number = numpy.arange(count, dtype=numpy.uint64)[None, :]
+    sample = numpy.arange(global_batch, dtype=numpy.uint64)[:, None]
+    h = counter_hash(seed, (1 << 33) + step, (sample << numpy.uint64(32)) + number)
+    first = number * numpy.uint64(length) // numpy.uint64(count)
+    end = (number + numpy.uint64(1)) * numpy.uint64(length) // numpy.uint64(count)
+    shift = numpy.uint64(32)
+    return torch.from_numpy((first + ((end - first) * (h >> shift) >> shift)).astype(numpy.int64))
+
+
+GPT2 = {"norm": "layer", "block": "sequential", "positions": "learned", "objective": "next_token",
+        "activation": "gelu_tanh", "gated": False, "qkv_bias": True, "projection_bias": True,
+        "mlp_bias": True, "query_key_norm": False, "scaled_projections": True,
+        "position_offset": 0, "token_types": 0, "rotary_fraction": 1.0}
+LLAMA = GPT2 | {"norm": "rms", "positions": "rotary", "activation": "silu", "gated": True,
+                "qkv_bias": False, "projection_bias": False, "mlp_bias": False,
+                "scaled_projections": False}
+# Section 4: what each family is made of.
+FAMILIES = {
+    "gpt2": GPT2,
+    "opt": GPT2 | {"activation": "relu", "scaled_projections": False, "position_offset": 2},
+    "gpt_neox": GPT2 | {"block": "parallel", "positions": "rotary", "rotary_fraction": 0.25,
+                        "activation": "gelu", "scaled_projections": False},
+    "bert": GPT2 | {"block": "post_norm", "objective": "masked_token", "activation": "gelu",
+                    "scaled_projections": False, "token_types": 2},
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "phi3": LLAMA,
+    "qwen2": LLAMA | {"qkv_bias": True},
+    "qwen3": LLAMA | {"query_key_norm": True},
+}
+
+ACTIVATIONS = {
+    "gelu_tanh": lambda z: 0.5 * z * (1 + torch.tanh(math.sqrt(2 / math.pi)
+                                                     * (z + 0.044715 * z**3))),
+    "gelu": lambda z: 0.5 * z * (1 + torch.erf(z / math.sqrt(2))),
+    "relu": lambda z: z.clamp(min=0),
+    "silu": lambda z: z * torch.sigmoid(z),
+}
+
+
 class Model:
     def __init__(self, spec, seed, dtype):
         self.spec = spec
+        self.parts = FAMILIES[spec["family"]] | spec.get("architecture", {})
         self.seed = seed
         self.dtype = dtype
-        self.gpt2 = spec["family"] == "gpt2"
         self.head_size = spec.get("head_size", spec["hidden_size"] // spec["num_heads"])
+        self.activation = ACTIVATIONS[self.parts["activation"]]
+        self.masked = self.parts["objective"] == "masked_token"
         self.parameters = []
         self.by_name = {}
+        self.add_embeddings()
+        for layer in range(spec["num_layers"]):
+            self.add_block(str(layer))
+        self.add_head()
+
+    def add_embeddings(self):
+        spec, parts = self.spec, self.parts
         width, sigma = spec["hidden_size"], spec.get("initializer_range", 0.02)
-        branch = sigma / math.sqrt(2 * spec["num_layers"]) if self.gpt2 else sigma
+        self.add("embedding", (spec["vocab_size"], width), sigma)
+        if parts["positions"] == "learned":
+            self.add("positions", (parts["position_offset"] + spec["max_positions"], width), sigma)
+        if parts["token_types"]:
+            self.add("types", (parts["token_types"], width), sigma)
+        if parts["block"] == "post_norm":
+            self.add_norm("embedding_norm")
+
+    def add_block(self, layer):
+        spec, parts = self.spec, self.parts
+        width, inner = spec["hidden_size"], spec["intermediate_size"]
+        sigma = spec.get("initializer_range", 0.02)
+        branch = sigma / math.sqrt(2 * spec["num_layers"]) if parts["scaled_projections"] else sigma
         heads = spec["num_heads"] * self.head_size
         qkv = heads + 2 * spec["num_kv_heads"] * self.head_size
-        inner = spec["intermediate_size"]
-        self.add("embedding", (spec["vocab_size"], width), sigma)
-        if self.gpt2:
-            self.add("positions", (spec["max_positions"], width), sigma)
-        for layer in range(spec["num_layers"]):
-            self.add_norm(f"{layer}.norm1")
-            self.add_linear(f"{layer}.qkv", qkv, width, sigma)
-            self.add_linear(f"{layer}.projection", width, heads, branch)
-            self.add_norm(f"{layer}.norm2")
-            self.add_linear(f"{layer}.fc", inner if self.gpt2 else 2 * inner, width, sigma)
-            self.add_linear(f"{layer}.fc_projection", width, inner, branch)
-        self.add_norm("final_norm")
+        self.add_norm(layer + ".norm1")
+        self.add_linear(layer + ".qkv", qkv, width, sigma, parts["qkv_bias"])
+        if parts["query_key_norm"]:
+            self.add(layer + ".query_norm", (self.head_size,), constant=1.0)
+            self.add(layer + ".key_norm", (self.head_size,), constant=1.0)
+        self.add_linear(layer + ".projection", width, heads, branch, parts["projection_bias"])
+        self.add_norm(layer + ".norm2")
+        fc = 2 * inner if parts["gated"] else inner
+        self.add_linear(layer + ".fc", fc, width, sigma, parts["mlp_bias"])
+        self.add_linear(layer + ".fc_projection", width, inner, branch, parts["mlp_bias"])
+
+    def add_head(self):
+        spec, width = self.spec, self.spec["hidden_size"]
+        sigma = spec.get("initializer_range", 0.02)
+        if self.parts["block"] != "post_norm":
+            self.add_norm("final_norm")
+        if self.masked:
+            self.add_linear("transform", width, width, sigma, True)
+            self.add_norm("transform_norm")
         if not spec.get("tie_embeddings", True):
             self.add("head", (spec["vocab_size"], width), sigma)
+        if self.masked:
+            self.add("head_bias", (spec["vocab_size"],))
 
     def add(self, name, shape, deviation=None, constant=0.0):
         number = len(self.parameters)
@@ -82,71 +155,111 @@ class Model:
 
     def add_norm(self, name):
         self.add(name + ".weight", (self.spec["hidden_size"],), constant=1.0)
-        if self.gpt2:
+        if self.parts["norm"] == "layer":
             self.add(name + ".bias", (self.spec["hidden_size"],))
 
-    def add_linear(self, name, rows, columns, deviation):
+    def add_linear(self, name, rows, columns, deviation, bias):
         self.add(name + ".weight", (rows, columns), deviation)
-        if self.gpt2:
+        if bias:
             self.add(name + ".bias", (rows,))
 
     def linear(self, name, x):
         y = x @ self.by_name[name + ".weight"].T
-        return y + self.by_name[name + ".bias"] if self.gpt2 else y
+        bias = self.by_name.get(name + ".bias")
+        return y if bias is None else y + bias
+
+    def rms_norm(self, x, weight):
+        epsilon = self.spec.get("norm_epsilon", 1e-5)
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
 
     def norm(self, name, x):
         epsilon, weight = self.spec.get("norm_epsilon", 1e-5), self.by_name[name + ".weight"]
-        if not self.gpt2:
-            return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
+        if self.parts["norm"] == "rms":
+            return self.rms_norm(x, weight)
         centred = x - x.mean(-1, keepdim=True)
         variance = (centred * centred).mean(-1, keepdim=True)
         return centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
 
     def rotate(self, x):
         """x: [batch, heads, positions, head_size]."""
-        half = self.head_size // 2
+        turned = int(self.head_size * self.parts["rotary_fraction"])
+        half = turned // 2
         i = torch.arange(half, dtype=torch.float64)
-        frequency = self.spec.get("rope_theta", 10000.0) ** (-2 * i / self.head_size)
+        frequency = self.spec.get("rope_theta", 10000.0) ** (-2 * i / turned)
         angle = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequency
         cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        low, high = x[..., :half], x[..., half:]
-        return torch.cat((low * cosine - high * sine, high * cosine + low * sine), -1)
+        low, high, rest = x[..., :half], x[..., half:turned], x[..., turned:]
+        return torch.cat((low * cosine - high * sine, high * cosine + low * sine, rest), -1)
 
-    def attention(self, qkv):
-        batch, length, _ = qkv.shape
+    def attention(self, layer, x):
+        batch, length, _ = x.shape
         heads, kv_heads = self.spec["num_heads"], self.spec["num_kv_heads"]
+        qkv = self.linear(layer + ".qkv", x)
         parts = qkv.view(batch, length, heads + 2 * kv_heads, self.head_size).transpose(1, 2)
         q, k, v = parts.split((heads, kv_heads, kv_heads), 1)
-        if not self.gpt2:
+        if self.parts["query_key_norm"]:
+            q = self.rms_norm(q, self.by_name[layer + ".query_norm"])
+            k = self.rms_norm(k, self.by_name[layer + ".key_norm"])
+        if self.parts["positions"] == "rotary":
             q, k = self.rotate(q), self.rotate(k)
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
         scores = q @ k.transpose(2, 3) / math.sqrt(self.head_size)
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
-        out = scores.masked_fill(future, -math.inf).softmax(-1) @ v
-        return out.transpose(1, 2).reshape(batch, length, heads * self.head_size)
+        if not self.masked:
+            future = torch.ones(length, length, dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(future, -math.inf)
+        out = (scores.softmax(-1) @ v).transpose(1, 2)
+        return self.linear(layer + ".projection",
+                           out.reshape(batch, length, heads * self.head_size))
 
     def feed_forward(self, layer, x):
-        hidden = self.linear(f"{layer}.fc", x)
-        if self.gpt2:
-            inner = math.sqrt(2 / math.pi) * (hidden + 0.044715 * hidden**3)
-            hidden = 0.5 * hidden * (1 + torch.tanh(inner))
-        else:
+        hidden = self.linear(layer + ".fc", x)
+        if self.parts["gated"]:
             gate, up = hidden.chunk(2, -1)
-            hidden = gate * torch.sigmoid(gate) * up
-        return self.linear(f"{layer}.fc_projection", hidden)
+            hidden = self.activation(gate) * up
+        else:
+            hidden = self.activation(hidden)
+        return self.linear(layer + ".fc_projection", hidden)
 
-    def loss(self, tokens):
-        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    def block(self, layer, x):
+        kind = self.parts["block"]
+        if kind == "post_norm":
+            x = self.norm(layer + ".norm1", x + self.attention(layer, x))
+            return self.norm(layer + ".norm2", x + self.feed_forward(layer, x))
+        attended = self.attention(layer, self.norm(layer + ".norm1", x))
+        if kind == "parallel":
+            return x + attended + self.feed_forward(layer, self.norm(layer + ".norm2", x))
+        x = x + attended
+        return x + self.feed_forward(layer, self.norm(layer + ".norm2", x))
+
+    def logits(self, inputs):
         x = self.by_name["embedding"][inputs]
-        if self.gpt2:
-            x = x + self.by_name["positions"][: inputs.shape[1]]
+        if self.parts["positions"] == "learned":
+            first = self.parts["position_offset"]
+            x = x + self.by_name["positions"][first : first + inputs.shape[1]]
+        if self.parts["token_types"]:
+            x = x + self.by_name["types"][0]
+        if self.parts["block"] == "post_norm":
+            x = self.norm("embedding_norm", x)
         for layer in range(self.spec["num_layers"]):
-            qkv = self.linear(f"{layer}.qkv", self.norm(f"{layer}.norm1", x))
-            x = x + self.linear(f"{layer}.projection", self.attention(qkv))
-            x = x + self.feed_forward(layer, self.norm(f"{layer}.norm2", x))
-        head = self.by_name.get("head", self.by_name["embedding"])
-        logits = self.norm("final_norm", x) @ head.T
-        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+            x = self.block(str(layer), x)
+        if self.parts["block"] != "post_norm":
+            x = self.norm("final_norm", x)
+        if self.masked:
+            x = self.norm("transform_norm", self.activation(self.linear("transform", x)))
+        logits = x @ self.by_name.get("head", self.by_name["embedding"]).T
+        return logits + self.by_name["head_bias"] if self.masked else logits
+
+    def loss(self, tokens, masked):
+        """tokens: one more than positions; masked: the positions with a target, for masked_token."""
+        inputs, targets = tokens[:, :-1], tokens[:, 1:]
+        if not self.masked:
+            return torch.nn.functional.cross_entropy(self.logits(inputs).flatten(0, 1),
+                                                     targets.flatten())
+        targets = inputs.gather(1, masked)
+        inputs = inputs.scatter(1, masked, self.spec["vocab_size"] - 1)
+        logits = self.logits(inputs)
+        rows = logits.gather(1, masked[..., None].expand(-1, -1, logits.shape[2]))
+        return torch.nn.functional.cross_entropy(rows.flatten(0, 1), targets.flatten())
 
 
 class Optimizer:
@@ -190,9 +303,9 @@ def losses_of(case, dtype):
     optimizer = Optimizer(model.parameters, training)
     losses = []
     for step in range(training["steps"]):
-        tokens = tokens_of_step(seed, step, training["global_batch"], training["sequence_length"],
-                                spec["vocab_size"])
-        loss = model.loss(tokens)
+        batch, length = training["global_batch"], training["sequence_length"]
+        tokens = tokens_of_step(seed, step, batch, length, spec["vocab_size"])
+        loss = model.loss(tokens, masked_positions(seed, step, batch, length))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

@@ -34,7 +34,8 @@ struct Candidate {
 #ifdef DSTUNE_X86_TABLES
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2");
 }
 
 bool has_avx512() {

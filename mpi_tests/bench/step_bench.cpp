@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dstune/comm/environment.hpp"
@@ -66,18 +67,23 @@ int run(const std::string& name, const TrainingConfig& config, int threads) {
   return 0;
 }
 
+Precision precision_of(std::string_view text) {
+  for (const Precision precision : {Precision::bf16, Precision::fp16})
+    if (text == to_text(precision)) return precision;
+  return Precision::fp32;
+}
+
 }  // namespace
 }  // namespace dstune
 
 int main(int argc, char** argv) {
   if (argc != 6) {
-    std::fprintf(stderr, "usage: step_bench PRESET fp32|bf16 MICRO_BATCH TOKENS THREADS\n");
+    std::fprintf(stderr, "usage: step_bench PRESET fp32|bf16|fp16 MICRO_BATCH TOKENS THREADS\n");
     return 2;
   }
   dstune::MpiEnvironment environment(argc, argv);
   dstune::TrainingConfig config;
-  config.precision =
-      std::string(argv[2]) == "bf16" ? dstune::Precision::bf16 : dstune::Precision::fp32;
+  config.precision = dstune::precision_of(argv[2]);
   config.micro_batch = std::atol(argv[3]);
   config.sequence_length = std::atol(argv[4]);
   return dstune::run(argv[1], config, std::atoi(argv[5]));

@@ -1,4 +1,6 @@
 // The plan: nothing is run, nothing is written.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "results.hpp"
@@ -72,6 +74,71 @@ TEST_F(DryRunTest, AllowsGroupsLargerThanTheJob) {
   for (const char* part : {"z0_gas1_tmbspg1_ng8", "z3_gas1_tmbspg2_ng2", "8 planned", "4 pruned"}) {
     EXPECT_NE(ended.out.find(part), std::string::npos) << part << '\n' << ended;
   }
+}
+
+TEST_F(DryRunTest, PredictsEveryRankAndCategory) {
+  const Ended ended = plan({"--format", "json"});
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  const auto sum_of = [](const Json& categories) {
+    std::int64_t sum = 0;
+    for (const auto& [name, bytes] : categories.items()) sum += bytes.get<std::int64_t>();
+    return sum;
+  };
+  for (const Json& one : shown["experiments"]) {
+    const Json& predicted = one["predicted"];
+    if (one["status"] == "pruned") {
+      EXPECT_TRUE(predicted["categories"].is_null());
+      EXPECT_TRUE(predicted["ranks"].is_null());
+      continue;
+    }
+    const std::int64_t peak = predicted["peak_memory_bytes"];
+    EXPECT_EQ(sum_of(predicted["categories"]), peak) << one["name"];
+    int next = 0;
+    std::int64_t fullest = 0;
+    for (const Json& alike : predicted["ranks"]) {
+      EXPECT_EQ(alike["ranks"][0], next) << "every rank once";
+      next = alike["ranks"][1].get<int>() + 1;
+      EXPECT_EQ(sum_of(alike["categories"]), alike["peak_memory_bytes"]);
+      fullest = std::max(fullest, alike["peak_memory_bytes"].get<std::int64_t>());
+    }
+    EXPECT_EQ(next, one["num_gpus"]);
+    EXPECT_EQ(fullest, peak);
+  }
+}
+
+/// The same configurations, run: three ranks, so that nothing divides.
+TEST_F(DryRunTest, PredictsWhatARunThenNeeds) {
+  Json space = transformer_space({3});
+  space["train_micro_batch_size_per_gpu"] = {1, 3};
+  space["zero_optimization"]["reduce_bucket_size"] = 3000;
+  job_.write("space.json", space);
+  const Ended ended = plan({"--format", "json"}, 3);
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  const Ended run = job_.run({.ranks = 3, .args = {"--quiet", "space.json"}});
+  expect_exit(job_, run, 0);
+  const auto metrics = all_metrics(job_);
+  int num_compared = 0;
+  for (const Json& one : shown["experiments"]) {
+    const std::string name = one["name"];
+    ASSERT_TRUE(metrics.contains(name)) << name;
+    const Json& measured = metrics.at(name)["peak_memory_bytes"];
+    const Json& predicted = one["predicted"];
+    EXPECT_EQ(measured["total"], predicted["peak_memory_bytes"]) << name;
+    for (const auto& [category, bytes] : predicted["categories"].items()) {
+      if (category != "gaps") EXPECT_EQ(measured[category], bytes) << name << ' ' << category;
+    }
+    ++num_compared;
+  }
+  EXPECT_EQ(num_compared, 8);
+}
+
+TEST_F(DryRunTest, ShowsTheCategoriesWhereAsked) {
+  EXPECT_EQ(plan({}).out.find("activations"), std::string::npos);
+  const Ended ended = plan({"--verbose"});
+  EXPECT_NE(ended.out.find("every rank: "), std::string::npos) << ended;
+  EXPECT_NE(ended.out.find("activations"), std::string::npos) << ended;
 }
 
 TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {

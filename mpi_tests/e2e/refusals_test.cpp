@@ -133,9 +133,9 @@ TEST_F(RefusalTest, WantsASpace) {
   expect_refused({.ranks = 3}, usage, {"no space.json"});
 }
 
-TEST_F(RefusalTest, NamesTheTunerThatIsNotBuilt) {
+TEST_F(RefusalTest, NamesTheTunersThereAre) {
   job_.write("space.json", synthetic_space({1}, {1}));
-  expect_refused({.ranks = 3, .args = {"--tuner", "race", "space.json"}}, usage, {"race"});
+  expect_refused({.ranks = 3, .args = {"--tuner", "rice", "space.json"}}, usage, {"rice"});
 }
 
 TEST_F(RefusalTest, NamesTheFolderThatCanNotBeWritten) {

@@ -33,7 +33,8 @@ po::options_description visible_options() {
   add("exclude", po::value<std::string>()->value_name("SPEC"),
       "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
   add("tuner", po::value<std::string>()->value_name("NAME"),
-      "gridsearch or random; overrides autotuning.tuner_type");
+      "gridsearch or random (model_based and race are not built yet: gridsearch takes their "
+      "place); overrides autotuning.tuner_type");
   add("metric", po::value<std::string>()->value_name("NAME"),
       "throughput, throughput_per_gpu, latency or flops; overrides autotuning.metric");
   add("num-trials", po::value<std::string>()->value_name("N"), "run at most N experiments");
@@ -61,7 +62,7 @@ po::options_description visible_options() {
   add("coordinator", po::value<std::string>()->value_name("shared|dedicated"),
       "does rank 0 train too (default shared)");
   add("quiet", "warnings and errors only");
-  add("verbose", "more messages");
+  add("verbose", "more messages; with --dry-run the memory of each category");
   add("no-progress", "no progress lines");
   add("color", po::value<std::string>()->value_name("auto|always|never"),
       "colour of messages (default auto)");
@@ -197,6 +198,7 @@ void fill(const Given& given, CommandLine& line) {
   });
   line.job.dry_run = given.has("dry-run");
   line.job.quiet = given.has("quiet");
+  line.job.verbose = given.has("verbose");
   line.job.no_progress = given.has("no-progress");
   if (given.has("quiet")) line.level = log::Level::warning;
   if (given.has("verbose")) line.level = log::Level::debug;

@@ -77,6 +77,11 @@ constexpr std::array rules = {
                  return has_dynamic_loss_scale(s) && s.number("/fp16/min_loss_scale") <= 0;
                },
                "must be above 0 with a dynamic loss scale (loss_scale 0)"},
+    ConfigRule{"/fp16/initial_scale_power",
+               [](const Settings& s) {
+                 return has_dynamic_loss_scale(s) && s.number("/fp16/initial_scale_power") > 63;
+               },
+               "must be at most 63: DeepSpeed's first backward fails with a larger integer"},
     ConfigRule{
         "/zero_optimization/allgather_bucket_size",
         [](const Settings& s) {

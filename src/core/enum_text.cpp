@@ -11,7 +11,8 @@ namespace {
 template <class Enum, std::size_t size>
 using Names = std::array<std::pair<Enum, std::string_view>, size>;
 
-constexpr Names<Precision, 2> precisions = {{{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}}};
+constexpr Names<Precision, 3> precisions = {
+    {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}}};
 constexpr Names<Recompute, 2> recomputes = {
     {{Recompute::none, "none"}, {Recompute::block, "block"}}};
 constexpr Names<OffloadDevice, 2> offload_devices = {

@@ -53,13 +53,23 @@ Interval mean_interval(const std::vector<double>& samples) {
   return {mean, std::max(0.0, mean - half), mean + half};
 }
 
+std::vector<double> timed_steps_s(const Measurement& measurement) {
+  std::vector<double> timed_s;
+  auto skipped = measurement.skipped_steps.begin();
+  const auto steps = static_cast<std::int64_t>(measurement.step_times_s.size());
+  for (std::int64_t step = measurement.warmup_steps; step < steps; ++step) {
+    while (skipped != measurement.skipped_steps.end() && *skipped < step) ++skipped;
+    if (skipped != measurement.skipped_steps.end() && *skipped == step) continue;
+    timed_s.push_back(measurement.step_times_s[static_cast<std::size_t>(step)]);
+  }
+  return timed_s;
+}
+
 std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
                                         std::int64_t global_batch, int group_size) {
-  const auto warmup = static_cast<std::size_t>(measurement.warmup_steps);
-  if (measurement.status != Status::ok || measurement.step_times_s.size() <= warmup)
-    return std::nullopt;
-  const Interval step = mean_interval({measurement.step_times_s.begin() + measurement.warmup_steps,
-                                       measurement.step_times_s.end()});
+  const std::vector<double> timed_s = timed_steps_s(measurement);
+  if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
+  const Interval step = mean_interval(timed_s);
   if (step.mean <= 0) return std::nullopt;
   if (metric == Metric::latency) {
     constexpr double us_per_s = 1e6;

@@ -7,7 +7,28 @@ namespace dstune::rows {
 namespace {
 
 void set_bf16(TrainingConfig& config, const KnobValue& value) {
-  config.precision = std::get<bool>(value) ? Precision::bf16 : Precision::fp32;
+  if (std::get<bool>(value)) config.precision = Precision::bf16;
+}
+void set_fp16(TrainingConfig& config, const KnobValue& value) {
+  if (std::get<bool>(value)) config.precision = Precision::fp16;
+}
+void set_loss_scale(TrainingConfig& config, const KnobValue& value) {
+  config.loss_scale.fixed = std::get<double>(value);
+}
+void set_initial_power(TrainingConfig& config, const KnobValue& value) {
+  config.loss_scale.initial_power = std::get<std::int64_t>(value);
+}
+void set_window(TrainingConfig& config, const KnobValue& value) {
+  config.loss_scale.window = std::get<std::int64_t>(value);
+}
+void set_hysteresis(TrainingConfig& config, const KnobValue& value) {
+  config.loss_scale.hysteresis = std::get<std::int64_t>(value);
+}
+void set_consecutive_hysteresis(TrainingConfig& config, const KnobValue& value) {
+  config.loss_scale.consecutive_hysteresis = std::get<bool>(value);
+}
+void set_minimum(TrainingConfig& config, const KnobValue& value) {
+  config.loss_scale.minimum = static_cast<double>(std::get<std::int64_t>(value));
 }
 
 constexpr std::array table = {
@@ -26,18 +47,29 @@ constexpr std::array table = {
     flag("/bfloat16/bf16_master_weights_and_grads", "false", refused, "master weights in bfloat16"),
     flag("/bfloat16/bf16_optimizer_states", "false", refused, "moments in bfloat16"),
 
-    model(section("/fp16", inert, "training in half precision with a loss scale")),
-    flag("/fp16/enabled", "false", refused, "on or off"),
+    model(section("/fp16", measured,
+                  "training in half precision with a loss scale and fp32 master weights")),
+    acting(flag("/fp16/enabled", "false", measured, "on or off"), set_fp16),
     flag("/fp16/auto_cast", "false", inert, "cast the model's inputs"),
-    not_from_flag(number("/fp16/loss_scale", "0", 0, std::numeric_limits<double>::max(), inert,
-                         "0: dynamic")),
-    integer("/fp16/initial_scale_power", "16", -unbounded, inert,
-            "first dynamic scale, power of two"),
-    not_from_flag(integer("/fp16/loss_scale_window", "1000", -unbounded, inert,
-                          "steps between raises of the scale")),
-    integer("/fp16/hysteresis", "2", -unbounded, inert, "overflows before the scale falls"),
-    flag("/fp16/consecutive_hysteresis", "false", inert, "count only overflows in a row"),
-    not_from_flag(integer("/fp16/min_loss_scale", "1", -unbounded, inert, "lowest dynamic scale")),
+    acting(not_from_flag(number("/fp16/loss_scale", "0", 0, std::numeric_limits<double>::max(),
+                                measured, "0: dynamic")),
+           set_loss_scale),
+    acting(integer("/fp16/initial_scale_power", "16", -unbounded, measured,
+                   "first dynamic scale, power of two"),
+           set_initial_power),
+    acting(not_from_flag(integer("/fp16/loss_scale_window", "1000", -unbounded, measured,
+                                 "steps without overflow before the scale is raised")),
+           set_window),
+    // Stage 0 has a scaler of its own, without them.
+    acting(at(stages_1_2_3, integer("/fp16/hysteresis", "2", -unbounded, measured,
+                                    "overflows before the scale falls")),
+           set_hysteresis),
+    acting(at(stages_1_2_3, flag("/fp16/consecutive_hysteresis", "false", measured,
+                                 "count only overflows in a row")),
+           set_consecutive_hysteresis),
+    acting(not_from_flag(
+               integer("/fp16/min_loss_scale", "1", -unbounded, measured, "lowest dynamic scale")),
+           set_minimum),
     flag("/fp16/fp16_master_weights_and_grads", "false", refused, "master weights in fp16"),
 
     section("/amp", inert, "NVIDIA Apex mixed precision"),

@@ -1,4 +1,4 @@
-#include "knob_value.hpp"
+#include "dstune/core/knob_value.hpp"
 
 #include <algorithm>
 #include <array>
@@ -104,30 +104,19 @@ std::optional<KnobValue> read_integer(const json::Node& node, const Knob& knob,
   return *number;
 }
 
-bool is_choice(std::string_view choices, std::string_view word, bool any_case) {
-  while (!choices.empty()) {
-    const std::size_t end = std::min(choices.find('|'), choices.size());
-    const std::string_view choice = choices.substr(0, end);
-    if (choice == word || (any_case && lower_case(choice) == lower_case(word))) return true;
-    choices.remove_prefix(std::min(end + 1, choices.size()));
-  }
-  return false;
-}
-
-std::string choice_words(std::string_view choices) {
-  std::string words(choices);
-  for (std::size_t at = words.find('|'); at != words.npos; at = words.find('|', at))
-    words.replace(at, 1, ", ");
-  return words;
+std::string joined(const std::vector<std::string_view>& words) {
+  std::string text;
+  for (const std::string_view word : words) text += (text.empty() ? "" : ", ") + std::string(word);
+  return text;
 }
 
 std::optional<KnobValue> read_text(const json::Node& node, const Knob& knob,
                                    json::Problems& problems) {
   const std::optional<std::string> text = node.string(problems);
   if (!text) return std::nullopt;
-  if (knob.choices.empty() || is_choice(knob.choices, *text, knob.any_case)) return *text;
+  if (knob.choices.empty() || find_choice(knob.choices, *text, knob.any_case)) return *text;
   problems.add(node.problem(
-      fmt::format("expected one of {}, got \"{}\"", choice_words(knob.choices), *text)));
+      fmt::format("expected one of {}, got \"{}\"", joined(choices_of(knob.choices)), *text)));
   return std::nullopt;
 }
 
@@ -169,6 +158,23 @@ std::optional<KnobValue> read_strictly(const json::Node& node, const Knob& knob,
 }
 
 }  // namespace
+
+std::vector<std::string_view> choices_of(std::string_view choices) {
+  std::vector<std::string_view> words;
+  while (!choices.empty()) {
+    const std::size_t end = std::min(choices.find('|'), choices.size());
+    words.push_back(choices.substr(0, end));
+    choices.remove_prefix(std::min(end + 1, choices.size()));
+  }
+  return words;
+}
+
+std::optional<std::string_view> find_choice(std::string_view choices, std::string_view word,
+                                            bool any_case) {
+  for (const std::string_view choice : choices_of(choices))
+    if (choice == word || (any_case && lower_case(choice) == lower_case(word))) return choice;
+  return std::nullopt;
+}
 
 bool stands_for_default(const json::Node& node, const Knob& knob) {
   if (node.is_null()) return is_converted(knob) ? knob.fallback == "null" : knob.takes_null;

@@ -87,6 +87,7 @@ Value to_json(const Measurement& measurement) {
   out["flops_per_step"] = measurement.flops_per_step;
   out["step_times_s"] = measurement.step_times_s;
   out["warmup_steps"] = measurement.warmup_steps;
+  out["skipped_steps"] = measurement.skipped_steps;
   out["losses"] = losses_json(measurement.losses);
   out["peak_memory_bytes"] = {{"total", measurement.peak_memory.total_bytes},
                               {"categories", measurement.peak_memory.category_bytes},
@@ -102,7 +103,8 @@ Measurement measurement_from_json(const Node& node) {
   Reader reader(problems);
   Measurement out;
   reader.section(node, {"status", "reason", "fwd", "bwd", "step", "flops_per_step", "step_times_s",
-                        "warmup_steps", "losses", "peak_memory_bytes", "group", "overhead_s"});
+                        "warmup_steps", "skipped_steps", "losses", "peak_memory_bytes", "group",
+                        "overhead_s"});
   if (const auto status = reader.member(node, "status")) {
     const auto word = status->string(problems);
     const auto parsed = word ? parse_status(*word) : std::nullopt;
@@ -120,6 +122,8 @@ Measurement measurement_from_json(const Node& node) {
   out.step_times_s = reader.list(node, "step_times_s", amount);
   out.warmup_steps = static_cast<int>(
       reader.count(node, "warmup_steps", static_cast<std::int64_t>(out.step_times_s.size())));
+  // Journals of earlier releases have none.
+  if (node.find("skipped_steps")) out.skipped_steps = reader.list(node, "skipped_steps", count);
   out.losses = reader.list(node, "losses", [&problems](const Node& each) {
     const double none = std::numeric_limits<double>::quiet_NaN();
     return each.is_null() ? none : each.number(problems).value_or(none);

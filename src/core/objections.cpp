@@ -107,6 +107,10 @@ TrainingConfig training_config(const Settings& settings) {
   // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
   if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
     config.contiguous_gradients = true;
+  // What says nothing to the step is left out, so that configurations are equal where steps are.
+  const double fixed = config.loss_scale.fixed;
+  if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
+  if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;
   // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
   const bool decoupled =
       settings.word("/optimizer/type") != "adam" || settings.is_on("/optimizer/params/adam_w_mode");

@@ -1,6 +1,6 @@
 #include "dstune/core/settings.hpp"
 
-#include "knob_value.hpp"
+#include "dstune/core/knob_value.hpp"
 
 namespace dstune {
 

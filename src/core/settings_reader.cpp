@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "arguments.hpp"
+#include "dstune/core/knob_value.hpp"
 #include "dstune/core/settings.hpp"
-#include "knob_value.hpp"
 
 namespace dstune {
 

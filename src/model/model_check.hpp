@@ -10,6 +10,8 @@ namespace dstune::model {
 
 /// "gpt2-124M"
 [[nodiscard]] std::string sized_name(const ModelSpec& spec);
+/// Whether key and value heads may be fewer than heads.
+[[nodiscard]] bool has_key_heads(ModelFamily family);
 /// Adds a problem at `node` where heads do not fit each other or the family.
 void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& problems);
 /// hidden_size / num_heads; a problem where it has a remainder.

@@ -1,41 +1,111 @@
 #include "dstune/model/model_spec.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include <fmt/format.h>
 
 #include "dstune/model/parameter_table.hpp"
 #include "model_check.hpp"
 
 namespace dstune {
+namespace {
 
-std::string_view to_text(ModelFamily family) {
-  return family == ModelFamily::gpt2 ? "gpt2" : "llama";
+/// An enumerator's text is the one at its number.
+constexpr std::array norm_names{"layer", "rms"};
+constexpr std::array block_names{"sequential", "parallel", "post_norm"};
+constexpr std::array position_names{"learned", "rotary"};
+constexpr std::array objective_names{"next_token", "masked_token"};
+constexpr std::array activation_names{"gelu_tanh", "gelu", "relu", "silu"};
+
+/// visit(key, member, names) for enumerators, visit(key, member) for the rest.
+template <class Architecture, class Visit>
+void for_each_member(Architecture& architecture, Visit visit) {
+  visit("norm", architecture.norm, norm_names);
+  visit("block", architecture.block, block_names);
+  visit("positions", architecture.positions, position_names);
+  visit("objective", architecture.objective, objective_names);
+  visit("activation", architecture.activation, activation_names);
+  visit("gated", architecture.gated);
+  visit("qkv_bias", architecture.qkv_bias);
+  visit("projection_bias", architecture.projection_bias);
+  visit("mlp_bias", architecture.mlp_bias);
+  visit("query_key_norm", architecture.query_key_norm);
+  visit("scaled_projections", architecture.scaled_projections);
+  visit("position_offset", architecture.position_offset);
+  visit("token_types", architecture.token_types);
+  visit("rotary_fraction", architecture.rotary_fraction);
 }
 
+struct Writer {
+  json::Value& to;
+  template <class Member>
+  void operator()(const char* key, const Member& member) {
+    to[key] = member;
+  }
+  template <class Member, class Names>
+  void operator()(const char* key, const Member& member, const Names& names) {
+    to[key] = names.at(static_cast<std::size_t>(member));
+  }
+};
+
+/// Leaves alone what is not there.
+struct Reader {
+  const json::Value& from;
+  template <class Member>
+  void operator()(const char* key, Member& member) {
+    if (from.contains(key)) from.at(key).get_to(member);
+  }
+  template <class Member, class Names>
+  void operator()(const char* key, Member& member, const Names& names) {
+    if (!from.contains(key)) return;
+    const auto found = std::find(names.begin(), names.end(), from.at(key).get<std::string>());
+    require(found != names.end(), "an architecture is made of known parts");
+    member = static_cast<Member>(found - names.begin());
+  }
+};
+
+json::Value all_members(const Architecture& architecture) {
+  json::Value result = json::Value::object();
+  for_each_member(architecture, Writer{result});
+  return result;
+}
+
+}  // namespace
+
 json::Value to_json(const ModelSpec& model) {
-  return {{"name", model.name},
-          {"family", std::string(to_text(model.family))},
-          {"hidden_size", model.hidden_size},
-          {"num_layers", model.num_layers},
-          {"num_heads", model.num_heads},
-          {"num_kv_heads", model.num_kv_heads},
-          {"head_size", model.head_size},
-          {"intermediate_size", model.intermediate_size},
-          {"vocab_size", model.vocab_size},
-          {"max_positions", model.max_positions},
-          {"tie_embeddings", model.tie_embeddings},
-          {"norm_epsilon", model.norm_epsilon},
-          {"rope_theta", model.rope_theta},
-          {"initializer_range", model.initializer_range},
-          {"dropout", model.dropout}};
+  json::Value result{{"name", model.name},
+                     {"family", std::string(to_text(model.family))},
+                     {"hidden_size", model.hidden_size},
+                     {"num_layers", model.num_layers},
+                     {"num_heads", model.num_heads},
+                     {"num_kv_heads", model.num_kv_heads},
+                     {"head_size", model.head_size},
+                     {"intermediate_size", model.intermediate_size},
+                     {"vocab_size", model.vocab_size},
+                     {"max_positions", model.max_positions},
+                     {"tie_embeddings", model.tie_embeddings},
+                     {"norm_epsilon", model.norm_epsilon},
+                     {"rope_theta", model.rope_theta},
+                     {"initializer_range", model.initializer_range},
+                     {"dropout", model.dropout}};
+  if (model.attention_window > 0) result["attention_window"] = model.attention_window;
+  const json::Value usual = all_members(architecture_of(model.family));
+  const json::Value members = all_members(model.architecture);
+  json::Value own = json::Value::object();
+  for (const auto& [key, value] : members.items())
+    if (value != usual.at(key)) own[key] = value;
+  if (!own.empty()) result["architecture"] = own;
+  return result;
 }
 
 ModelSpec model_from_json(const json::Value& value) {
   try {
     ModelSpec model;
     value.at("name").get_to(model.name);
-    model.family = value.at("family").get<std::string>() == to_text(ModelFamily::gpt2)
-                       ? ModelFamily::gpt2
-                       : ModelFamily::llama;
+    const auto family = model_family(value.at("family").get<std::string>());
+    require(family.has_value(), "a model is of a known family");
+    model.family = *family;
     value.at("hidden_size").get_to(model.hidden_size);
     value.at("num_layers").get_to(model.num_layers);
     value.at("num_heads").get_to(model.num_heads);
@@ -49,6 +119,10 @@ ModelSpec model_from_json(const json::Value& value) {
     value.at("rope_theta").get_to(model.rope_theta);
     value.at("initializer_range").get_to(model.initializer_range);
     value.at("dropout").get_to(model.dropout);
+    model.attention_window = value.value("attention_window", std::int64_t{0});
+    model.architecture = architecture_of(model.family);
+    if (value.contains("architecture"))
+      for_each_member(model.architecture, Reader{value.at("architecture")});
     return model;
   } catch (const json::Value::exception& error) {
     throw LogicError(fmt::format("not a model: {}", error.what()));
@@ -65,19 +139,28 @@ std::string sized_name(const ModelSpec& spec) {
   return fmt::format("{}-{:.0f}K", family, count / 1e3);
 }
 
+bool has_key_heads(ModelFamily family) {
+  return architecture_of(family).norm == NormKind::rms;
+}
+
 void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& problems) {
   if (spec.num_heads % spec.num_kv_heads != 0) {
     problems.add(node.problem(fmt::format(
         "{} key and value heads do not divide {} heads; give a divisor of the number of heads",
         spec.num_kv_heads, spec.num_heads)));
   }
-  if (spec.family == ModelFamily::gpt2 && spec.num_kv_heads != spec.num_heads) {
-    problems.add(node.problem("gpt2 has as many key and value heads as heads; use family llama"));
+  if (!has_key_heads(spec.family) && spec.num_kv_heads != spec.num_heads) {
+    problems.add(
+        node.problem(fmt::format("{} has as many key and value heads as heads; use family "
+                                 "llama",
+                                 to_text(spec.family))));
   }
-  if (spec.family == ModelFamily::llama && spec.head_size % 2 != 0) {
+  if (spec.architecture.positions == PositionKind::rotary &&
+      (spec.rotary_size() % 2 != 0 || spec.rotary_size() == 0)) {
     problems.add(node.problem(
-        fmt::format("rotary positions need an even head size, not {}; change the number of heads",
-                    spec.head_size)));
+        fmt::format("rotary positions need an even number of a head's elements, not {} (of {}); "
+                    "change the number of heads",
+                    spec.rotary_size(), spec.head_size)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "dstune/base/error.hpp"
+#include "family_names.hpp"
 
 namespace dstune {
 namespace {
@@ -41,84 +42,130 @@ class Builder {
   std::int64_t total_ = 0;
 };
 
-void add_gpt2_block(Builder& build, const ModelSpec& model, int unit) {
-  using enum ParameterRole;
-  const std::string prefix = "h." + std::to_string(unit - 1) + ".";
-  const std::int64_t hidden = model.hidden_size;
-  const std::int64_t heads = model.num_heads * model.head_size;
-  const std::int64_t qkv = (model.num_heads + 2 * model.num_kv_heads) * model.head_size;
-  build.vector(unit, norm1_weight, prefix + "ln_1.weight", hidden, InitialValue::one);
-  build.vector(unit, norm1_bias, prefix + "ln_1.bias", hidden, InitialValue::zero);
-  build.matrix(unit, qkv_weight, prefix + "attn.c_attn.weight", qkv, hidden);
-  build.vector(unit, qkv_bias, prefix + "attn.c_attn.bias", qkv, InitialValue::zero);
-  build.matrix(unit, projection_weight, prefix + "attn.c_proj.weight", hidden, heads, true);
-  build.vector(unit, projection_bias, prefix + "attn.c_proj.bias", hidden, InitialValue::zero);
-  build.vector(unit, norm2_weight, prefix + "ln_2.weight", hidden, InitialValue::one);
-  build.vector(unit, norm2_bias, prefix + "ln_2.bias", hidden, InitialValue::zero);
-  build.matrix(unit, fc_weight, prefix + "mlp.c_fc.weight", model.intermediate_size, hidden);
-  build.vector(unit, fc_bias, prefix + "mlp.c_fc.bias", model.intermediate_size,
-               InitialValue::zero);
-  build.matrix(unit, fc_projection_weight, prefix + "mlp.c_proj.weight", hidden,
-               model.intermediate_size, true);
-  build.vector(unit, fc_projection_bias, prefix + "mlp.c_proj.bias", hidden, InitialValue::zero);
+/// "prefix.first.weight+prefix.second.weight": the parts of one matrix of ours.
+std::string joined(const std::string& prefix, const std::vector<const char*>& parts,
+                   const char* suffix) {
+  std::string result;
+  for (const char* part : parts) {
+    if (!result.empty()) result += '+';
+    result.append(prefix).append(part).append(suffix);
+  }
+  return result;
 }
 
-void add_llama_block(Builder& build, const ModelSpec& model, int unit) {
+/// Writes units: embeddings, blocks, ends.
+class Units {
+ public:
+  Units(const ModelSpec& model, Builder& build)
+      : model_(model),
+        parts_(model.architecture),
+        names_(model::names_of(model.family)),
+        build_(build) {}
+
+  void embeddings() {
+    build_.matrix(0, token_embedding, joined("", {names_.token_embedding}, ".weight"),
+                  model_.vocab_size, model_.hidden_size);
+    if (parts_.positions == PositionKind::learned) {
+      build_.matrix(0, position_embedding, joined("", {names_.position_embedding}, ".weight"),
+                    parts_.position_offset + model_.max_positions, model_.hidden_size);
+    }
+    if (parts_.token_types > 0) {
+      build_.matrix(0, token_type_embedding, "bert.embeddings.token_type_embeddings.weight",
+                    parts_.token_types, model_.hidden_size);
+    }
+    if (parts_.block == BlockKind::post_norm)
+      norm(0, embedding_norm_weight, embedding_norm_bias, "bert.embeddings.", "LayerNorm");
+  }
+
+  void block(int unit) {
+    const std::string prefix = names_.blocks + std::to_string(unit - 1) + ".";
+    const std::int64_t hidden = model_.hidden_size;
+    const std::int64_t heads = model_.num_heads * model_.head_size;
+    const std::int64_t qkv = (model_.num_heads + 2 * model_.num_kv_heads) * model_.head_size;
+    const std::int64_t fc = (parts_.gated ? 2 : 1) * model_.intermediate_size;
+    norm(unit, norm1_weight, norm1_bias, prefix, names_.norm1);
+    linear(unit, qkv_weight, qkv_bias, prefix, names_.qkv, qkv, hidden, parts_.qkv_bias);
+    if (parts_.query_key_norm) {
+      build_.vector(unit, query_norm_weight, prefix + "self_attn.q_norm.weight", model_.head_size,
+                    InitialValue::one);
+      build_.vector(unit, key_norm_weight, prefix + "self_attn.k_norm.weight", model_.head_size,
+                    InitialValue::one);
+    }
+    linear(unit, projection_weight, projection_bias, prefix, {names_.projection}, hidden, heads,
+           parts_.projection_bias, parts_.scaled_projections);
+    norm(unit, norm2_weight, norm2_bias, prefix, names_.norm2);
+    linear(unit, fc_weight, fc_bias, prefix, names_.fc, fc, hidden, parts_.mlp_bias);
+    linear(unit, fc_projection_weight, fc_projection_bias, prefix, {names_.fc_projection}, hidden,
+           model_.intermediate_size, parts_.mlp_bias, parts_.scaled_projections);
+  }
+
+  void head(int unit) {
+    if (parts_.block != BlockKind::post_norm)
+      norm(unit, final_norm_weight, final_norm_bias, "", names_.final_norm);
+    const bool masked = parts_.objective == Objective::masked_token;
+    if (masked) {
+      linear(unit, transform_weight, transform_bias, "cls.predictions.", {"transform.dense"},
+             model_.hidden_size, model_.hidden_size, true);
+      norm(unit, transform_norm_weight, transform_norm_bias, "cls.predictions.transform.",
+           "LayerNorm");
+    }
+    if (!model_.tie_embeddings) {
+      build_.matrix(unit, head_weight, joined("", {names_.head}, ".weight"), model_.vocab_size,
+                    model_.hidden_size);
+    }
+    if (masked) {
+      build_.vector(unit, head_bias, "cls.predictions.bias", model_.vocab_size, InitialValue::zero);
+    }
+  }
+
+ private:
   using enum ParameterRole;
-  const std::string prefix = "model.layers." + std::to_string(unit - 1) + ".";
-  const std::string attention = prefix + "self_attn.";
-  const std::int64_t hidden = model.hidden_size;
-  const std::int64_t heads = model.num_heads * model.head_size;
-  const std::int64_t qkv = (model.num_heads + 2 * model.num_kv_heads) * model.head_size;
-  build.vector(unit, norm1_weight, prefix + "input_layernorm.weight", hidden, InitialValue::one);
-  build.matrix(
-      unit, qkv_weight,
-      attention + "q_proj.weight+" + attention + "k_proj.weight+" + attention + "v_proj.weight",
-      qkv, hidden);
-  build.matrix(unit, projection_weight, attention + "o_proj.weight", hidden, heads);
-  build.vector(unit, norm2_weight, prefix + "post_attention_layernorm.weight", hidden,
-               InitialValue::one);
-  build.matrix(unit, fc_weight, prefix + "mlp.gate_proj.weight+" + prefix + "mlp.up_proj.weight",
-               2 * model.intermediate_size, hidden);
-  build.matrix(unit, fc_projection_weight, prefix + "mlp.down_proj.weight", hidden,
-               model.intermediate_size);
-}
+
+  void norm(int unit, ParameterRole weight, ParameterRole bias, const std::string& prefix,
+            const char* name) {
+    build_.vector(unit, weight, prefix + name + ".weight", model_.hidden_size, InitialValue::one);
+    if (parts_.norm == NormKind::layer)
+      build_.vector(unit, bias, prefix + name + ".bias", model_.hidden_size, InitialValue::zero);
+  }
+  void linear(int unit, ParameterRole weight, ParameterRole bias, const std::string& prefix,
+              const std::vector<const char*>& names, std::int64_t rows, std::int64_t columns,
+              bool has_bias, bool residual_projection = false) {
+    build_.matrix(unit, weight, joined(prefix, names, ".weight"), rows, columns,
+                  residual_projection);
+    if (has_bias)
+      build_.vector(unit, bias, joined(prefix, names, ".bias"), rows, InitialValue::zero);
+  }
+
+  const ModelSpec& model_;
+  const Architecture& parts_;
+  const model::FamilyNames& names_;
+  Builder& build_;
+};
 
 }  // namespace
 
 ParameterTable::ParameterTable(const ModelSpec& model)
     : num_units_(static_cast<int>(model.num_layers) + 2) {
-  using enum ParameterRole;
   require(model.num_layers > 0 && model.hidden_size > 0 && model.num_heads > 0 &&
               model.num_kv_heads > 0 && model.head_size > 0 && model.intermediate_size > 0 &&
               model.vocab_size > 0 && model.max_positions > 0,
           "a model's sizes are positive");
-  const bool gpt2 = model.family == ModelFamily::gpt2;
-  parameters_.reserve(static_cast<std::size_t>(model.num_layers) * (gpt2 ? 12 : 6) + 5);
+  constexpr std::size_t most_of_a_unit = 14;
+  parameters_.reserve(static_cast<std::size_t>(num_units_) * most_of_a_unit);
   Builder build(model, parameters_);
-  const auto begin_unit = [&] { unit_begin_.push_back(static_cast<int>(parameters_.size())); };
-
-  begin_unit();
-  build.matrix(0, token_embedding, gpt2 ? "wte.weight" : "model.embed_tokens.weight",
-               model.vocab_size, model.hidden_size);
-  if (gpt2)
-    build.matrix(0, position_embedding, "wpe.weight", model.max_positions, model.hidden_size);
-  for (int unit = 1; unit + 1 < num_units_; ++unit) {
-    begin_unit();
-    if (gpt2) {
-      add_gpt2_block(build, model, unit);
+  Units units(model, build);
+  const int last = num_units_ - 1;
+  for (int unit = 0; unit < num_units_; ++unit) {
+    unit_begin_.push_back(static_cast<int>(parameters_.size()));
+    if (unit == 0) {
+      units.embeddings();
+    } else if (unit < last) {
+      units.block(unit);
     } else {
-      add_llama_block(build, model, unit);
+      units.head(unit);
     }
   }
-  const int last = num_units_ - 1;
-  begin_unit();
-  build.vector(last, final_norm_weight, gpt2 ? "ln_f.weight" : "model.norm.weight",
-               model.hidden_size, InitialValue::one);
-  if (gpt2) build.vector(last, final_norm_bias, "ln_f.bias", model.hidden_size, InitialValue::zero);
-  if (!model.tie_embeddings)
-    build.matrix(last, head_weight, "lm_head.weight", model.vocab_size, model.hidden_size);
-  begin_unit();
+  unit_begin_.push_back(static_cast<int>(parameters_.size()));
   total_ = build.total();
 }
 
@@ -151,12 +198,15 @@ double flops_per_token(const ModelSpec& model, std::int64_t sequence_length) {
   for (const Parameter& parameter : table.all()) {
     const bool looked_up =
         parameter.role == ParameterRole::position_embedding ||
+        parameter.role == ParameterRole::token_type_embedding ||
         (parameter.role == ParameterRole::token_embedding && !model.tie_embeddings);
     if (!looked_up) multiplied += static_cast<double>(parameter.elements());
   }
-  const double width = static_cast<double>(model.num_heads * model.head_size);
+  const bool causal = model.architecture.objective == Objective::next_token;
+  const auto width = static_cast<double>(model.num_heads * model.head_size);
+  const auto layers = static_cast<double>(model.num_layers);
   return 6.0 * multiplied +
-         6.0 * static_cast<double>(model.num_layers) * width * static_cast<double>(sequence_length);
+         (causal ? 6.0 : 12.0) * layers * width * static_cast<double>(sequence_length);
 }
 
 }  // namespace dstune

@@ -67,7 +67,8 @@ ModelSpec from_row(const LlamaRow& row) {
           .max_positions = row.positions,
           .tie_embeddings = false,
           .norm_epsilon = row.epsilon,
-          .rope_theta = row.theta};
+          .rope_theta = row.theta,
+          .architecture = architecture_of(ModelFamily::llama)};
 }
 
 }  // namespace

@@ -15,6 +15,16 @@ std::int64_t read_size(const json::Node& node, json::Problems& problems, const c
   return fallback.value_or(1);
 }
 
+std::int64_t default_positions(ModelFamily family) {
+  if (family == ModelFamily::gpt2) return 1024;
+  return family == ModelFamily::bert ? 512 : 2048;
+}
+
+double default_epsilon(ModelFamily family) {
+  if (family == ModelFamily::bert) return 1e-12;
+  return architecture_of(family).norm == NormKind::rms ? 1e-6 : 1e-5;
+}
+
 }  // namespace
 
 ModelSpec read_model(const json::Node& node, json::Problems& problems) {
@@ -26,28 +36,32 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems) {
                             "intermediate_size", "vocab_size", "tie_embeddings", "max_positions"});
   const auto family = node.find("family");
   if (!family) {
-    problems.add(node.problem("family is missing; give gpt2 or llama"));
+    problems.add(
+        node.problem(fmt::format("family is missing; give one of {}", model_family_names())));
   } else if (const auto word = family->string(problems)) {
-    spec.family = *word == "llama" ? ModelFamily::llama : ModelFamily::gpt2;
-    if (*word != to_text(spec.family)) {
-      problems.add(
-          family->problem(fmt::format("family \"{}\" is not built; what is: gpt2, llama", *word)));
+    if (const auto known = model_family(*word)) {
+      spec.family = *known;
+    } else {
+      problems.add(family->problem(
+          fmt::format("family \"{}\" is not built; what is: {}", *word, model_family_names())));
     }
   }
-  const bool gpt2 = spec.family == ModelFamily::gpt2;
+  spec.architecture = architecture_of(spec.family);
+  // What the older families have in common where nothing is said.
+  const bool gpt2_like = !spec.architecture.gated;
   spec.hidden_size = read_size(node, problems, "hidden_size", std::nullopt);
   spec.num_layers = read_size(node, problems, "num_layers", std::nullopt);
   spec.num_heads = read_size(node, problems, "num_heads", std::nullopt);
   spec.num_kv_heads = read_size(node, problems, "num_kv_heads", spec.num_heads);
   spec.intermediate_size =
       read_size(node, problems, "intermediate_size",
-                gpt2 ? std::optional<std::int64_t>(4 * spec.hidden_size) : std::nullopt);
+                gpt2_like ? std::optional<std::int64_t>(4 * spec.hidden_size) : std::nullopt);
   spec.vocab_size = read_size(node, problems, "vocab_size", std::nullopt);
-  spec.max_positions = read_size(node, problems, "max_positions", gpt2 ? 1024 : 2048);
-  spec.norm_epsilon = gpt2 ? 1e-5 : 1e-6;
-  spec.tie_embeddings = gpt2;
+  spec.max_positions = read_size(node, problems, "max_positions", default_positions(spec.family));
+  spec.norm_epsilon = default_epsilon(spec.family);
+  spec.tie_embeddings = gpt2_like && spec.family != ModelFamily::gpt_neox;
   if (const auto tie = node.find("tie_embeddings"))
-    spec.tie_embeddings = tie->boolean(problems).value_or(gpt2);
+    spec.tie_embeddings = tie->boolean(problems).value_or(spec.tie_embeddings);
   spec.head_size = 1;
   if (problems.all().size() > problems_before) return spec;
   spec.head_size = model::head_size_of(spec.hidden_size, spec.num_heads, node, problems);

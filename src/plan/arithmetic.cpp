@@ -3,7 +3,7 @@
 namespace dstune::plan {
 
 Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config) {
-  const bool gated = model.family == ModelFamily::llama;
+  const bool gated = model.architecture.gated;
   return {.rows = config.micro_batch * config.sequence_length,
           .hidden = model.hidden_size,
           .heads_width = model.num_heads * model.head_size,
@@ -11,7 +11,9 @@ Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config) {
           .intermediate = model.intermediate_size,
           .fc_width = (gated ? 2 : 1) * model.intermediate_size,
           .vocab = model.vocab_size,
-          .gated = gated};
+          .targets = config.micro_batch * targets_per_sequence(model, config.sequence_length),
+          .gated = gated,
+          .rms = model.architecture.norm == NormKind::rms};
 }
 
 void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in) {
@@ -29,7 +31,7 @@ void linear_forward(const Context& context, const Linear& layer, TensorId out, T
 }
 
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
-                           TensorId d_out) {
+                           TensorId d_out, bool accumulate) {
   context.emitter.matmul({.a = at(d_out),
                           .b = context.parameters.view(layer.unit, layer.weight),
                           .bias = {},
@@ -40,7 +42,7 @@ void linear_backward_input(const Context& context, const Linear& layer, TensorId
                           .k = layer.outputs,
                           .transpose_a = false,
                           .transpose_b = false,
-                          .accumulate = false});
+                          .accumulate = accumulate});
 }
 
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
@@ -67,10 +69,10 @@ void linear_backward_weights(const Context& context, const Linear& layer, Tensor
 void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorId x) {
   const Sizes& sizes = context.sizes;
   const int layer = norm.unit - 1;
-  if (!sizes.gated) norm.mean = context.statistics("mean", layer, sizes.rows);
+  if (!sizes.rms) norm.mean = context.statistics("mean", layer, sizes.rows);
   norm.rstd = context.statistics("rstd", layer, sizes.rows);
   norm.out = context.activation("norm", layer, sizes.rows * sizes.hidden);
-  context.emitter.emit(op::NormForward{.rms = sizes.gated,
+  context.emitter.emit(op::NormForward{.rms = sizes.rms,
                                        .out = at(norm.out),
                                        .residual_out = at(norm.input),
                                        .mean = at(norm.mean),
@@ -84,7 +86,7 @@ void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorI
 
 void norm_backward(const Context& context, const Norm& norm, TensorId d_residual, TensorId d_out,
                    bool accumulate_input) {
-  context.emitter.norm_backward({.rms = context.sizes.gated,
+  context.emitter.norm_backward({.rms = context.sizes.rms,
                                  .d_x = at(d_residual),
                                  .d_weight = context.gradients.view(norm.unit, norm.weight),
                                  .d_bias = context.gradients.view(norm.unit, norm.bias),

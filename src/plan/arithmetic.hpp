@@ -10,7 +10,9 @@ namespace dstune::plan {
 /// Everything in elements; `rows` is micro-batch × sequence length.
 struct Sizes {
   std::int64_t rows, hidden, heads_width, qkv_width, intermediate, fc_width, vocab;
-  bool gated;  ///< SwiGLU, RMSNorm and rotary positions: the LLaMA family
+  std::int64_t targets;  ///< of the micro-batch
+  bool gated;            ///< SwiGLU
+  bool rms;              ///< RMSNorm
 };
 
 Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config);
@@ -39,8 +41,9 @@ struct Linear {
 };
 
 void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
+/// d_in = (or +=, where it accumulates) the gradient of the layer's input.
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
-                           TensorId d_out);
+                           TensorId d_out, bool accumulate = false);
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
                              TensorId in);
 

@@ -8,131 +8,169 @@ Block::Block(const Context& context, int layer)
     : context_(context),
       layer_(layer),
       unit_(layer + 1),
-      qkv_layer_{unit_, qkv_weight, qkv_bias, context.sizes.hidden, context.sizes.qkv_width},
-      projection_layer_{unit_, projection_weight, projection_bias, context.sizes.heads_width,
-                        context.sizes.hidden},
-      fc_layer_{unit_, fc_weight, fc_bias, context.sizes.hidden, context.sizes.fc_width},
-      fc_projection_layer_{unit_, fc_projection_weight, fc_projection_bias,
-                           context.sizes.intermediate, context.sizes.hidden},
+      kind_(context.model.architecture.block),
+      recompute_(context.config.recompute == Recompute::block),
       norm1_{.unit = unit_, .weight = norm1_weight, .bias = norm1_bias},
-      norm2_{.unit = unit_, .weight = norm2_weight, .bias = norm2_bias} {}
+      norm2_{.unit = unit_, .weight = norm2_weight, .bias = norm2_bias},
+      attention_(context, layer),
+      mlp_(context, layer) {}
 
 Running Block::forward(const Running& running) {
-  const Sizes& sizes = context_.sizes;
-  const bool recompute = context_.config.recompute == Recompute::block;
   context_.parameters.fetch(unit_);
+  Running result;
+  if (kind_ == BlockKind::post_norm) {
+    input_ = running.residual;
+    result = post_norm_forward(input_);
+  } else {
+    first_norm(running);
+    result = branches();
+  }
+  if (recompute_) release_saved();
+  context_.parameters.release(unit_);
+  return result;
+}
+
+void Block::first_norm(const Running& running) {
+  const Sizes& sizes = context_.sizes;
   if (running.x == no_tensor) {
     norm1_.input = running.residual;
     norm_forward(context_, norm1_, running.residual, no_tensor);
-  } else {
-    norm1_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-    norm_forward(context_, norm1_, running.residual, running.x);
-    context_.emitter.release(running.x);
-    // Otherwise it is the previous block's second norm's input, which its backward releases.
-    if (recompute) context_.emitter.release(running.residual);
+    return;
   }
-  attention_and_mlp_input();
-  activate();
-  const TensorId out = context_.activation("mlp out", layer_, sizes.rows * sizes.hidden);
-  linear_forward(context_, fc_projection_layer_, out, activated_);
-  const TensorId residual = norm2_.input;
-  if (recompute) release_saved();
-  context_.parameters.release(unit_);
-  return {residual, out};
+  norm1_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
+  norm_forward(context_, norm1_, running.residual, running.x);
+  context_.emitter.release(running.x);
+  if (running.release_residual) context_.emitter.release(running.residual);
 }
 
-void Block::attention_and_mlp_input() {
+Running Block::branches() {
   const Sizes& sizes = context_.sizes;
   Emitter& emitter = context_.emitter;
-  qkv_ = context_.activation("qkv", layer_, sizes.rows * sizes.qkv_width);
-  linear_forward(context_, qkv_layer_, qkv_, norm1_.out);
-  if (sizes.gated) emitter.emit(op::Rotary{at(qkv_), false});
-  attention_ = context_.activation("attention", layer_, sizes.rows * sizes.heads_width);
-  log_sum_exp_ = context_.statistics("log sum exp", layer_, sizes.rows * context_.model.num_heads);
-  emitter.attention_forward({at(attention_), at(log_sum_exp_), at(qkv_), {}});
-  const TensorId projected = context_.activation("projection", layer_, sizes.rows * sizes.hidden);
-  linear_forward(context_, projection_layer_, projected, attention_);
-  norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-  norm_forward(context_, norm2_, norm1_.input, projected);
-  emitter.release(projected);
+  const TensorId attended = attention_.forward(norm1_.out);
+  if (kind_ == BlockKind::sequential) {
+    norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
+    norm_forward(context_, norm2_, norm1_.input, attended);
+    emitter.release(attended);
+    // The second norm's input is the block's own until its backward, or made again for it.
+    return {norm2_.input, mlp_.forward(norm2_.out), recompute_};
+  }
+  norm2_.input = norm1_.input;
+  norm_forward(context_, norm2_, norm2_.input, no_tensor);
+  const TensorId out = mlp_.forward(norm2_.out);
+  emitter.emit(op::Add{at(out), at(attended), sizes.rows * sizes.hidden});
+  emitter.release(attended);
+  return {norm1_.input, out, false};
 }
 
-void Block::activate() {
+Running Block::post_norm_forward(TensorId input) {
   const Sizes& sizes = context_.sizes;
-  fc_ = context_.activation("fc", layer_, sizes.rows * sizes.fc_width);
-  linear_forward(context_, fc_layer_, fc_, norm2_.out);
-  activated_ = context_.activation("activated", layer_, sizes.rows * sizes.intermediate);
-  context_.emitter.emit(
-      op::ActivationForward{sizes.gated, at(activated_), at(fc_), sizes.rows, sizes.intermediate});
+  Emitter& emitter = context_.emitter;
+  const TensorId attended = attention_.forward(input);
+  norm1_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
+  norm_forward(context_, norm1_, input, attended);
+  emitter.release(attended);
+  const TensorId out = mlp_.forward(norm1_.out);
+  norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
+  norm_forward(context_, norm2_, norm1_.out, out);
+  emitter.release(out);
+  return {norm2_.out, no_tensor, false};
 }
 
 void Block::release_saved() {
-  for (const TensorId tensor :
-       {norm1_.mean, norm1_.rstd, norm1_.out, qkv_, attention_, log_sum_exp_, norm2_.mean,
-        norm2_.rstd, norm2_.out, fc_, activated_}) {
-    context_.emitter.release(tensor);
+  Emitter& emitter = context_.emitter;
+  for (const TensorId tensor : {norm1_.mean, norm1_.rstd, norm1_.out}) emitter.release(tensor);
+  attention_.release_saved();
+  for (const TensorId tensor : {norm2_.mean, norm2_.rstd}) emitter.release(tensor);
+  if (kind_ == BlockKind::post_norm) {
+    // The second norm's result is the next block's input.
+    emitter.release(norm1_.input);
+    emitter.release(norm2_.input);
+  } else {
+    emitter.release(norm2_.out);
   }
+  mlp_.release_saved();
 }
 
-void Block::backward(TensorId d_residual) {
-  context_.parameters.fetch(unit_);
-  if (context_.config.recompute == Recompute::block) {
-    // The block's output itself is not needed again.
-    norm_forward(context_, norm1_, norm1_.input, no_tensor);
-    attention_and_mlp_input();
-    activate();
+void Block::forward_again() {
+  const Sizes& sizes = context_.sizes;
+  if (kind_ == BlockKind::post_norm) {
+    const Running result = post_norm_forward(input_);
+    context_.emitter.release(result.residual);
+    return;
   }
+  norm_forward(context_, norm1_, norm1_.input, no_tensor);
+  if (kind_ == BlockKind::sequential) {
+    const TensorId attended = attention_.forward(norm1_.out);
+    norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
+    norm_forward(context_, norm2_, norm1_.input, attended);
+    context_.emitter.release(attended);
+  } else {
+    attention_.forward_for_backward(norm1_.out);
+    norm_forward(context_, norm2_, norm2_.input, no_tensor);
+  }
+  // The block's output itself is not needed again.
+  mlp_.forward_for_backward(norm2_.out);
+}
+
+TensorId Block::backward(TensorId d_out) {
+  context_.parameters.fetch(unit_);
+  if (recompute_) forward_again();
   context_.gradients.open(unit_);
-  mlp_backward(d_residual);
-  attention_backward(d_residual);
+  TensorId d_input = d_out;
+  switch (kind_) {
+    case BlockKind::sequential:
+      sequential_backward(d_out);
+      break;
+    case BlockKind::parallel:
+      parallel_backward(d_out);
+      break;
+    case BlockKind::post_norm:
+      d_input = post_norm_backward(d_out);
+      break;
+  }
   context_.parameters.release(unit_);
   context_.gradients.close(unit_);
+  return d_input;
 }
 
-void Block::mlp_backward(TensorId d_residual) {
-  const Sizes& sizes = context_.sizes;
-  Emitter& emitter = context_.emitter;
-  const TensorId d_activated =
-      context_.activation("d activated", layer_, sizes.rows * sizes.intermediate);
-  linear_backward_input(context_, fc_projection_layer_, d_activated, d_residual);
-  linear_backward_weights(context_, fc_projection_layer_, d_residual, activated_);
-  emitter.release(activated_);
-  // In place: over the gradient where it has the width of fc, over fc where it is gated.
-  const TensorId d_fc = sizes.gated ? fc_ : d_activated;
-  emitter.emit(op::ActivationBackward{sizes.gated, at(d_fc), at(d_activated), at(fc_), sizes.rows,
-                                      sizes.intermediate});
-  emitter.release(sizes.gated ? d_activated : fc_);
-  linear_backward_weights(context_, fc_layer_, d_fc, norm2_.out);
-  emitter.release(norm2_.out);
-  const TensorId d_norm = context_.activation("d norm", layer_, sizes.rows * sizes.hidden);
-  linear_backward_input(context_, fc_layer_, d_norm, d_fc);
-  emitter.release(d_fc);
-  norm_backward(context_, norm2_, d_residual, d_norm, true);
-  emitter.release(d_norm);
-  emitter.release(norm2_.input);
+void Block::sequential_backward(TensorId d_residual) {
+  norm_backward_into(norm2_, d_residual, mlp_.backward(d_residual, norm2_.out, no_tensor, true));
+  context_.emitter.release(norm2_.input);
+  norm_backward_into(norm1_, d_residual,
+                     attention_.backward(d_residual, norm1_.out, no_tensor, true));
+  context_.emitter.release(norm1_.input);
 }
 
-void Block::attention_backward(TensorId d_residual) {
-  const Sizes& sizes = context_.sizes;
-  Emitter& emitter = context_.emitter;
-  const TensorId d_attention =
-      context_.activation("d attention", layer_, sizes.rows * sizes.heads_width);
-  linear_backward_input(context_, projection_layer_, d_attention, d_residual);
-  linear_backward_weights(context_, projection_layer_, d_residual, attention_);
-  const TensorId d_qkv = context_.activation("d qkv", layer_, sizes.rows * sizes.qkv_width);
-  emitter.attention_backward(
-      {at(d_qkv), at(d_attention), at(qkv_), at(attention_), at(log_sum_exp_), {}});
-  for (const TensorId tensor : {d_attention, qkv_, attention_, log_sum_exp_})
-    emitter.release(tensor);
-  if (sizes.gated) emitter.emit(op::Rotary{at(d_qkv), true});
-  linear_backward_weights(context_, qkv_layer_, d_qkv, norm1_.out);
-  emitter.release(norm1_.out);
-  const TensorId d_norm = context_.activation("d norm", layer_, sizes.rows * sizes.hidden);
-  linear_backward_input(context_, qkv_layer_, d_norm, d_qkv);
-  emitter.release(d_qkv);
-  norm_backward(context_, norm1_, d_residual, d_norm, true);
-  emitter.release(d_norm);
-  emitter.release(norm1_.input);
+void Block::parallel_backward(TensorId d_residual) {
+  // Both branches read the gradient of the sum before either adds to it.
+  const TensorId d_norm2 = mlp_.backward(d_residual, norm2_.out, no_tensor, true);
+  const TensorId d_norm1 = attention_.backward(d_residual, norm1_.out, no_tensor, true);
+  norm_backward_into(norm2_, d_residual, d_norm2);
+  norm_backward_into(norm1_, d_residual, d_norm1);
+  context_.emitter.release(norm1_.input);
+}
+
+TensorId Block::post_norm_backward(TensorId d_out) {
+  // Each norm's input is a sum: its gradient is the branch's and, the branch's own added, that of
+  // the branch's input.
+  const TensorId d_sum2 = norm_backward_anew(norm2_, d_out);
+  mlp_.backward(d_sum2, norm1_.out, d_sum2, true);
+  const TensorId d_sum1 = norm_backward_anew(norm1_, d_sum2);
+  return attention_.backward(d_sum1, input_, d_sum1, true);
+}
+
+void Block::norm_backward_into(const Norm& norm, TensorId d_residual, TensorId d_norm) {
+  norm_backward(context_, norm, d_residual, d_norm, true);
+  context_.emitter.release(d_norm);
+}
+
+TensorId Block::norm_backward_anew(const Norm& norm, TensorId d_out) {
+  const TensorId d_sum =
+      context_.activation("d residual", layer_, context_.sizes.rows * context_.sizes.hidden);
+  norm_backward(context_, norm, d_sum, d_out, false);
+  context_.emitter.release(d_out);
+  context_.emitter.release(norm.input);
+  return d_sum;
 }
 
 }  // namespace dstune::plan

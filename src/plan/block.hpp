@@ -1,42 +1,53 @@
 #pragma once
-/// One transformer block: norm, attention, projection, norm, MLP; forward, backward, and forward
-/// again for backward.
+/// One transformer block: its norms and branches, put together as the model's BlockKind says;
+/// forward, backward, and forward again for backward.
 
-#include "arithmetic.hpp"
+#include "attention.hpp"
+#include "mlp.hpp"
 
 namespace dstune::plan {
 
 /// The residual stream between blocks: what has been added up, and what the next norm adds.
 struct Running {
   TensorId residual = no_tensor;
-  TensorId x = no_tensor;  ///< none before the first block
+  TensorId x = no_tensor;         ///< none before the first block, and after norms
+  bool release_residual = false;  ///< by who takes it over: no backward needs it
 };
 
 class Block {
  public:
   Block(const Context& context, int layer);
 
-  /// Takes over both tensors of `running` (x is released; the residual too where backward does not
-  /// need it) and returns the block's own.
+  /// Takes over `running` (x is released, the residual where it is to be) and returns the block's
+  /// own.
   Running forward(const Running& running);
-  /// d_residual is the gradient of the block's output and becomes that of its input.
-  void backward(TensorId d_residual);
+  /// Takes over the gradient of the block's output and returns that of its input.
+  TensorId backward(TensorId d_out);
 
  private:
-  void attention_and_mlp_input();
-  void activate();
+  void first_norm(const Running& running);
+  Running branches();
+  Running post_norm_forward(TensorId input);
+  void forward_again();
   void release_saved();
-  void mlp_backward(TensorId d_residual);
-  void attention_backward(TensorId d_residual);
+  void sequential_backward(TensorId d_residual);
+  void parallel_backward(TensorId d_residual);
+  TensorId post_norm_backward(TensorId d_out);
+  void norm_backward_into(const Norm& norm, TensorId d_residual, TensorId d_norm);
+  /// Releases what it takes; the gradient of the norm's input is a new tensor.
+  TensorId norm_backward_anew(const Norm& norm, TensorId d_out);
 
   const Context& context_;
   int layer_, unit_;
-  Linear qkv_layer_, projection_layer_, fc_layer_, fc_projection_layer_;
+  BlockKind kind_;
+  bool recompute_;
 
-  // Kept for backward; with recompute only norm1_.input from forward on.
+  // Kept for backward; with recompute only the block's input from forward on: norm1_.input, or
+  // input_ where norms come after their branch.
   Norm norm1_, norm2_;
-  TensorId qkv_ = no_tensor, attention_ = no_tensor, log_sum_exp_ = no_tensor;
-  TensorId fc_ = no_tensor, activated_ = no_tensor;
+  TensorId input_ = no_tensor;
+  Attention attention_;
+  Mlp mlp_;
 };
 
 }  // namespace dstune::plan

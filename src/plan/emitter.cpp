@@ -23,7 +23,7 @@ bool same_shape(const op::Matmul& left, const op::Matmul& right) {
 Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
     : plan_(plan),
       workspaces_(workspaces),
-      type_(plan.config.precision == Precision::bf16 ? DType::bf16 : DType::f32),
+      type_(element_type(plan.config.precision)),
       attention_bytes_(workspaces.attention(plan.config.micro_batch, plan.config.sequence_length,
                                             plan.model, type_)) {}
 
@@ -65,7 +65,7 @@ void Emitter::write_initialize() {
 void Emitter::begin_segment(Segment::Kind kind, std::int64_t repeat) {
   plan_.cycle.push_back({kind, repeat, {}});
   steps_ = &plan_.cycle.back().steps;
-  if (kind != Segment::Kind::update) {
+  if (kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
     // Growing by copies would take most of the time of building a plan.
     const auto layers = static_cast<std::size_t>(plan_.model.num_layers);
     steps_->reserve(layers * steps_a_layer);
@@ -137,6 +137,13 @@ void Emitter::norm_backward(op::NormBackward operation) {
 
 void Emitter::bias_backward(op::BiasBackward operation) {
   const TensorId scratch = workspace(norm_bytes(operation.width));
+  operation.workspace = at(scratch);
+  emit(operation);
+  release(scratch);
+}
+
+void Emitter::head_norm_backward(op::HeadNormBackward operation) {
+  const TensorId scratch = workspace(norm_bytes(plan_.model.head_size));
   operation.workspace = at(scratch);
   emit(operation);
   release(scratch);

@@ -43,6 +43,7 @@ class Emitter {
   void matmul(op::Matmul operation);
   void norm_backward(op::NormBackward operation);
   void bias_backward(op::BiasBackward operation);
+  void head_norm_backward(op::HeadNormBackward operation);
   void attention_forward(op::AttentionForward operation);
   void attention_backward(op::AttentionBackward operation);
 

@@ -7,9 +7,54 @@ namespace {
 
 using enum ParameterRole;
 
-/// The matrix [vocab, hidden] and its gradient.
+/// The matrix [vocab, hidden] and its gradient; a bias [vocab] where the head has one.
 struct HeadWeight {
-  View weight, gradient;
+  View weight, gradient, bias, d_bias;
+};
+
+/// The masked-language head before its matrix: a product, the activation, a norm.
+class Transform {
+ public:
+  Transform(const Context& context, int unit)
+      : context_(context),
+        rows_(context.sizes.rows),
+        hidden_(context.sizes.hidden),
+        layer_{unit, transform_weight, transform_bias, hidden_, hidden_},
+        norm_{.unit = unit, .weight = transform_norm_weight, .bias = transform_norm_bias} {}
+
+  TensorId forward(TensorId in) {
+    product_ = context_.activation("transform", -1, rows_ * hidden_);
+    linear_forward(context_, layer_, product_, in);
+    norm_.input = context_.activation("activated", -1, rows_ * hidden_);
+    context_.emitter.emit(
+        op::ActivationForward{false, at(norm_.input), at(product_), rows_, hidden_});
+    norm_forward(context_, norm_, norm_.input, no_tensor);
+    return norm_.out;
+  }
+  /// Releases d_out and `in`; returns the gradient of `in`.
+  TensorId backward(TensorId d_out, TensorId in) {
+    Emitter& emitter = context_.emitter;
+    const TensorId d_product = context_.activation("d transform", -1, rows_ * hidden_);
+    norm_backward(context_, norm_, d_product, d_out, false);
+    emitter.release(d_out);
+    emitter.release(norm_.input);
+    emitter.emit(
+        op::ActivationBackward{false, at(d_product), at(d_product), at(product_), rows_, hidden_});
+    emitter.release(product_);
+    linear_backward_weights(context_, layer_, d_product, in);
+    emitter.release(in);
+    const TensorId d_in = context_.activation("d hidden", -1, rows_ * hidden_);
+    linear_backward_input(context_, layer_, d_in, d_product);
+    emitter.release(d_product);
+    return d_in;
+  }
+
+ private:
+  const Context& context_;
+  std::int64_t rows_, hidden_;
+  Linear layer_;
+  Norm norm_;
+  TensorId product_ = no_tensor;
 };
 
 void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden, TensorId d_hidden,
@@ -18,7 +63,7 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
   Emitter& emitter = context.emitter;
   op::Matmul matmul{.a = at(hidden, first * sizes.hidden),
                     .b = head.weight,
-                    .bias = {},
+                    .bias = head.bias,
                     .c = at(logits),
                     .workspace = {},
                     .m = count,
@@ -29,7 +74,7 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
                     .accumulate = false};
   emitter.emit(op::Mark{Phase::forward});
   emitter.matmul(matmul);
-  const auto averaged = static_cast<double>(sizes.rows * context.config.accumulation_steps);
+  const auto averaged = static_cast<double>(sizes.targets * context.config.accumulation_steps);
   emitter.emit(op::CrossEntropy{at(losses, first), at(logits), first, count,
                                 static_cast<float>(1.0 / averaged)});
   emitter.emit(op::Mark{Phase::backward});
@@ -57,6 +102,8 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
             .transpose_b = false,
             .accumulate = first > 0 || context.gradients.accumulate()};
   emitter.matmul(matmul);
+  if (head.d_bias)
+    emitter.bias_backward({head.d_bias, at(logits), {}, count, sizes.vocab, matmul.accumulate});
 }
 
 /// Logits, losses and the gradient of `hidden`, which it returns.
@@ -88,15 +135,24 @@ std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t vocab, DType type) {
 
 TensorId emit_head(const Context& context, const Running& running, MicroStep micro) {
   const Sizes& sizes = context.sizes;
+  const Architecture& parts = context.model.architecture;
   Emitter& emitter = context.emitter;
   const int unit = static_cast<int>(context.model.num_layers) + 1;
   const bool tied = context.model.tie_embeddings;
+  const bool final_norm = parts.block != BlockKind::post_norm;
+  const bool masked = parts.objective == Objective::masked_token;
   context.parameters.fetch(unit);
   Norm norm{.unit = unit, .weight = final_norm_weight, .bias = final_norm_bias};
-  norm.input = context.activation("residual", -1, sizes.rows * sizes.hidden);
-  norm_forward(context, norm, running.residual, running.x);
-  emitter.release(running.x);
-  if (context.config.recompute == Recompute::block) emitter.release(running.residual);
+  if (final_norm) {
+    norm.input = context.activation("residual", -1, sizes.rows * sizes.hidden);
+    norm_forward(context, norm, running.residual, running.x);
+    emitter.release(running.x);
+    if (running.release_residual) emitter.release(running.residual);
+  } else {
+    norm.out = running.residual;
+  }
+  Transform transform(context, unit);
+  const TensorId features = masked ? transform.forward(norm.out) : norm.out;
 
   if (tied) context.parameters.fetch(0);
   context.gradients.begin_backward(micro);
@@ -104,16 +160,20 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   if (tied) context.gradients.open(0);
   const int head_unit = tied ? 0 : unit;
   const ParameterRole role = tied ? token_embedding : head_weight;
-  const HeadWeight head{context.parameters.view(head_unit, role),
-                        context.gradients.view(head_unit, role)};
-  const TensorId d_hidden = emit_chunks(context, head, norm.out);
+  const HeadWeight head{
+      context.parameters.view(head_unit, role), context.gradients.view(head_unit, role),
+      context.parameters.view(unit, head_bias), context.gradients.view(unit, head_bias)};
+  const TensorId d_features = emit_chunks(context, head, features);
   if (tied) context.parameters.release(0);
-  emitter.release(norm.out);
-
-  const TensorId d_residual = context.activation("d residual", -1, sizes.rows * sizes.hidden);
-  norm_backward(context, norm, d_residual, d_hidden, false);
-  emitter.release(d_hidden);
-  emitter.release(norm.input);
+  emitter.release(features);
+  TensorId d_residual = masked ? transform.backward(d_features, norm.out) : d_features;
+  if (final_norm) {
+    const TensorId d_hidden = d_residual;
+    d_residual = context.activation("d residual", -1, sizes.rows * sizes.hidden);
+    norm_backward(context, norm, d_residual, d_hidden, false);
+    emitter.release(d_hidden);
+    emitter.release(norm.input);
+  }
   context.parameters.release(unit);
   context.gradients.close(unit);
   return d_residual;

@@ -1,6 +1,6 @@
 #pragma once
-/// Final norm, head and loss: forward and backward at once, so that the logits of only a chunk of
-/// rows exist at a time.
+/// Final norm, masked-language transform, head and loss: forward and backward at once, so that the
+/// logits of only a chunk of rows exist at a time.
 
 #include "block.hpp"
 

@@ -71,7 +71,7 @@ struct PersistentTensors {
   TensorId parameters = no_tensor;
   TensorId gradients = no_tensor;      ///< whole and flat; stages 0 and 1
   TensorId own_gradients = no_tensor;  ///< of the own part; stages 1 to 3
-  TensorId master = no_tensor;         ///< bf16, and wherever the optimizer is offloaded
+  TensorId master = no_tensor;         ///< in 16-bit training, and wherever it is offloaded
   TensorId m = no_tensor, v = no_tensor;
 
   // Offloaded optimizer: what is above from own_gradients on is fp32 and on the host.

@@ -11,7 +11,7 @@ OwnGradients::OwnGradients(Emitter& emitter, const Layout& layout, const Trainin
       tensors_(tensors),
       is_offloaded_(layout.is_optimizer_offloaded()),
       is_stage3_(config.zero_stage == 3),
-      takes_norm_(config.gradient_clipping > 0) {}
+      takes_norm_(config.gradient_clipping > 0 || config.precision == Precision::fp16) {}
 
 void OwnGradients::begin(bool overwrite, bool last) {
   overwrite_ = overwrite;

@@ -1,5 +1,7 @@
 #include "dstune/plan/step_plan.hpp"
 
+#include <algorithm>
+
 #include "dstune/base/error.hpp"
 #include "micro_step.hpp"
 #include "update.hpp"
@@ -14,8 +16,11 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
   require(config.micro_batch >= 1 && config.accumulation_steps >= 1 && config.sequence_length >= 1,
           "batch sizes and sequence length are positive");
   require(config.reduce_bucket_size >= 1, "a bucket holds something");
-  require(model.family != ModelFamily::gpt2 || config.sequence_length <= model.max_positions,
+  require(model.architecture.positions != PositionKind::learned ||
+              config.sequence_length <= model.max_positions,
           "the sequence is no longer than the model's table of positions");
+  require(model.attention_window == 0 || config.sequence_length <= model.attention_window,
+          "the sequence is no longer than the model's attention window");
   require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
 }
 
@@ -60,6 +65,11 @@ std::string_view to_text(Category category) {
   throw LogicError("unknown category");
 }
 
+std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_length) {
+  if (model.architecture.objective == Objective::next_token) return sequence_length;
+  return std::max<std::int64_t>(1, sequence_length * 15 / 100);
+}
+
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces) {
   check(model, config, group_size, group_rank);
@@ -80,9 +90,8 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   plan::GradientSink gradients(emitter, layout, config, tensors);
   emit_cycle(emitter,
              {emitter, parameters, gradients, model, config, plan::sizes_of(model, config)});
-  emitter.begin_segment(Segment::Kind::update, 1);
-  plan::emit_update(emitter, layout, tensors, config);
-  emitter.end_segment();
+  plan::emit_update(emitter, layout, tensors, config,
+                    targets_per_sequence(model, config.sequence_length));
   emitter.finish();
   return result;
 }

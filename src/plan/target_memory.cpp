@@ -4,6 +4,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/model/parameter_table.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "target_activations.hpp"
 
 namespace dstune {
@@ -50,7 +51,10 @@ Counts count(const ModelSpec& model, int group_size) {
 }
 
 States stage0(const Counts& counts, const TrainingConfig& config, int group_size, std::int64_t e) {
-  const bool mixed = config.precision == Precision::bf16;
+  const bool mixed = config.precision != Precision::fp32;
+  // FP16_Optimizer makes an fp32 copy of each gradient and then a flat one of them all.
+  const std::int64_t fp32_gradients =
+      config.precision == Precision::fp16 ? 8 : (config.precision == Precision::bf16 ? 4 : 0);
   const std::int64_t flattened =
       group_size > 1 ? std::min(stage0_flatten_elements, counts.parameters) : 0;
   return {.parameters = e * counts.parameters,
@@ -58,7 +62,7 @@ States stage0(const Counts& counts, const TrainingConfig& config, int group_size
           .optimizer = (mixed ? 12 : 8) * counts.parameters,
           .buckets = 0,
           .reduction = e * flattened,
-          .step = mixed ? 4 * counts.parameters : 0};
+          .step = fp32_gradients * counts.parameters};
 }
 
 States stage1_or_2(const Counts& counts, const TrainingConfig& config, int group_size,
@@ -123,7 +127,7 @@ States without_optimizer(States states, const Counts& counts, const TrainingConf
 }
 
 States states_of(const Counts& counts, const TrainingConfig& config, int group_size) {
-  const std::int64_t e = config.precision == Precision::bf16 ? 2 : 4;
+  const std::int64_t e = size_bytes(element_type(config.precision));
   if (config.zero_stage == 0) return stage0(counts, config, group_size, e);
   const States states = config.zero_stage == 3 ? stage3(counts, config, group_size, e)
                                                : stage1_or_2(counts, config, group_size, e);

@@ -1,53 +1,219 @@
+#include "dstune/report/dry_run.hpp"
+
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "dstune/base/units.hpp"
-#include "dstune/report/results.hpp"
 #include "record_json.hpp"
 
 namespace dstune {
 
 namespace {
 
-/// Of a pruned member nothing is predicted; the keys are there all the same.
-json::Value predicted_json(const PlannedExperiment& planned) {
-  if (planned.status != PlanStatus::pruned) return to_json(planned.predicted);
-  return {{"throughput", nullptr},
-          {"peak_memory_bytes", nullptr},
-          {"host_memory_bytes", nullptr},
-          {"target_memory_bytes", nullptr}};
+/// A table so long that its header is off the screen at its end.
+constexpr std::size_t long_table = 40;
+/// Less is no room for a sentence.
+constexpr std::size_t least_reason_width = 30;
+constexpr std::string_view gap = "  ";
+
+json::Value rank_json(const RankMemory& alike) {
+  return {{"ranks", {alike.first, alike.last}},
+          {"peak_memory_bytes", alike.peak_memory_bytes},
+          {"categories", alike.categories}};
 }
 
-/// A member in one line of the text.
-std::string line(const PlannedExperiment& planned, std::size_t name_width) {
-  const Experiment& experiment = planned.experiment;
-  std::string out = fmt::format("{:<10}  {:<{}}  group {:<3}", to_text(planned.status),
-                                experiment.name, name_width, experiment.shape.size());
-  if (planned.status != PlanStatus::pruned) {
-    const Prediction& predicted = planned.predicted;
-    out += fmt::format("  memory {}", format_bytes(predicted.peak_memory_bytes));
-    if (predicted.target_memory_bytes > 0)
-      out += fmt::format(", in the target {}", format_bytes(predicted.target_memory_bytes));
-    if (predicted.throughput)
-      out += fmt::format(", {} samples/s", format_number(*predicted.throughput));
+/// Of a pruned member nothing is predicted; the keys are there all the same.
+json::Value predicted_json(const PlannedExperiment& planned) {
+  if (planned.status == PlanStatus::pruned) {
+    return {{"throughput", nullptr},        {"peak_memory_bytes", nullptr},
+            {"host_memory_bytes", nullptr}, {"target_memory_bytes", nullptr},
+            {"categories", nullptr},        {"ranks", nullptr}};
   }
-  if (!planned.reason.empty()) out += "  " + planned.reason;
-  return out + "\n";
+  json::Value value = to_json(planned.predicted);
+  value["categories"] = planned.predicted.categories;
+  json::Value& ranks = value["ranks"] = json::Value::array();
+  for (const RankMemory& alike : planned.predicted.ranks) ranks.push_back(rank_json(alike));
+  return value;
 }
+
+/// A column before the name.
+struct Column {
+  std::string header;
+  bool is_number;
+  std::vector<std::string> cells;
+  [[nodiscard]] std::size_t width() const {
+    std::size_t most = header.size();
+    for (const std::string& cell : cells) most = std::max(most, cell.size());
+    return most;
+  }
+};
+
+std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
+  const std::string blanks(width - std::min(width, text.size()), ' ');
+  return to_the_right ? blanks + text : text + blanks;
+}
+
+std::string group_text(const GroupShape& shape) {
+  if (shape.num_nodes == 1) return std::to_string(shape.size());
+  return fmt::format("{} ({}x{})", shape.size(), shape.num_nodes, shape.num_gpus);
+}
+
+/// "buckets 1.9 GiB, activations 3 MiB", the largest first.
+std::string categories_text(const std::map<std::string, std::int64_t>& categories) {
+  std::vector<std::pair<std::int64_t, std::string>> sorted;
+  for (const auto& [name, bytes] : categories)
+    if (bytes > 0) sorted.emplace_back(-bytes, name);
+  std::sort(sorted.begin(), sorted.end());
+  std::string text;
+  for (const auto& [bytes, name] : sorted)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, format_bytes(-bytes));
+  return text;
+}
+
+/// What stands below or beside a name: the reason, and with --verbose the parts of the memory.
+std::vector<std::string> remarks_on(const PlannedExperiment& planned, bool verbose) {
+  std::vector<std::string> remarks;
+  if (!planned.reason.empty()) remarks.push_back(planned.reason);
+  // The reason of what does not fit lists the parts in brackets.
+  if (planned.status == PlanStatus::infeasible && !verbose) {
+    std::string& reason = remarks.back();
+    for (std::size_t from = reason.find(" ("); from != reason.npos; from = reason.find(" (")) {
+      const std::size_t to = std::min(reason.find(')', from), reason.size() - 1);
+      reason.erase(from, to - from + 1);
+    }
+  }
+  if (!verbose) return remarks;
+  for (const RankMemory& alike : planned.predicted.ranks) {
+    const std::string who = planned.predicted.ranks.size() == 1
+                                ? std::string(alike.last == 0 ? "the rank" : "every rank")
+                                : fmt::format("ranks {} to {}", alike.first, alike.last);
+    remarks.push_back(fmt::format("{}: {}", who, categories_text(alike.categories)));
+  }
+  return remarks;
+}
+
+/// The text in lines of at most `width` characters, cut at blanks; 0: one line.
+std::vector<std::string> wrapped(std::string text, std::size_t width) {
+  std::vector<std::string> lines;
+  while (width > 0 && text.size() > width) {
+    std::size_t cut = text.rfind(' ', width);
+    if (cut == 0 || cut == text.npos) cut = std::min(text.find(' ', width), text.size());
+    lines.push_back(text.substr(0, cut));
+    text.erase(0, std::min(cut + 1, text.size()));
+  }
+  if (!text.empty()) lines.push_back(std::move(text));
+  return lines;
+}
+
+class Table {
+ public:
+  Table(const DryRun& plan, const DryRunStyle& style) : plan_(&plan), style_(&style) {
+    Column number{"#", true, {}};
+    Column status{"status", false, {}};
+    Column group{"ranks", true, {}};
+    Column memory{"memory", true, {}};
+    Column target{"target", true, {}};
+    Column throughput{"samples/s", true, {}};
+    bool has_target = false, has_throughput = false;
+    int next = 0;
+    for (const PlannedExperiment& planned : plan.experiments) {
+      const bool is_predicted = planned.status != PlanStatus::pruned;
+      const Prediction& predicted = planned.predicted;
+      const bool shows_target = is_predicted && predicted.target_memory_bytes > 0;
+      const bool shows_throughput = is_predicted && predicted.throughput.has_value();
+      number.cells.push_back(planned.status == PlanStatus::planned ? std::to_string(++next) : "");
+      status.cells.emplace_back(to_text(planned.status));
+      group.cells.push_back(group_text(planned.experiment.shape));
+      memory.cells.push_back(is_predicted ? format_bytes(predicted.peak_memory_bytes) : "");
+      target.cells.push_back(shows_target ? format_bytes(predicted.target_memory_bytes) : "");
+      throughput.cells.push_back(shows_throughput ? format_number(*predicted.throughput) : "");
+      has_target = has_target || shows_target;
+      has_throughput = has_throughput || shows_throughput;
+      name_width_ = std::max(name_width_, planned.experiment.name.size());
+      has_remarks_ = has_remarks_ || style.verbose || !planned.reason.empty();
+    }
+    columns_ = {std::move(number), std::move(status), std::move(group), std::move(memory)};
+    if (has_target) columns_.push_back(std::move(target));
+    if (has_throughput) columns_.push_back(std::move(throughput));
+    for (const Column& column : columns_) {
+      widths_.push_back(column.width());
+      name_at_ += widths_.back() + gap.size();
+    }
+  }
+
+  [[nodiscard]] std::string text() const {
+    std::string out = header();
+    for (std::size_t row = 0; row < plan_->experiments.size(); ++row) out += member(row);
+    if (plan_->experiments.size() > long_table) out += header();
+    return out;
+  }
+
+ private:
+  [[nodiscard]] std::string header() const {
+    std::string line;
+    for (std::size_t index = 0; index < columns_.size(); ++index)
+      line += padded(columns_[index].header, widths_[index], columns_[index].is_number) +
+              std::string(gap);
+    if (style_->width > 0 || !has_remarks_) return line + "name\n";
+    return line + padded("name", name_width_, false) + std::string(gap) + "reason\n";
+  }
+
+  /// A member's line, and its remarks: beside the name where that fits, else below it.
+  [[nodiscard]] std::string member(std::size_t row) const {
+    const PlannedExperiment& planned = plan_->experiments[row];
+    std::string line;
+    for (std::size_t index = 0; index < columns_.size(); ++index)
+      line += padded(columns_[index].cells[row], widths_[index], columns_[index].is_number) +
+              std::string(gap);
+    const auto remarks = remarks_on(planned, style_->verbose);
+    if (remarks.empty()) return line + planned.experiment.name + "\n";
+    line += planned.experiment.name;
+    const std::size_t beside = name_at_ + name_width_ + gap.size();
+    if (style_->width == 0) {
+      line += std::string(beside - gap.size() - line.size(), ' ');
+      for (const std::string& remark : remarks) line += std::string(gap) + remark;
+      return line + "\n";
+    }
+    if (remarks.size() == 1 && beside + remarks.front().size() <= style_->width)
+      return line + std::string(beside - line.size(), ' ') + remarks.front() + "\n";
+    // A narrow terminal has more room further to the left.
+    const bool is_narrow = style_->width < name_at_ + least_reason_width;
+    const std::size_t at = is_narrow ? 4 : name_at_;
+    const std::size_t room = std::max(style_->width, at + least_reason_width) - at;
+    line += "\n";
+    for (const std::string& remark : remarks)
+      for (const std::string& part : wrapped(remark, room))
+        line += std::string(at, ' ') + part + "\n";
+    return line;
+  }
+
+  const DryRun* plan_;
+  const DryRunStyle* style_;
+  std::vector<Column> columns_;
+  std::vector<std::size_t> widths_;
+  std::size_t name_at_ = 0;
+  std::size_t name_width_ = 4;
+  bool has_remarks_ = false;
+};
 
 }  // namespace
 
-std::string dry_run_text(const DryRun& plan) {
-  std::size_t name_width = 0;
-  for (const PlannedExperiment& planned : plan.experiments)
-    name_width = std::max(name_width, planned.experiment.name.size());
-  std::string out;
-  for (const PlannedExperiment& planned : plan.experiments) out += line(planned, name_width);
+std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
+  std::string out = Table(plan, style).text();
+  std::string close = fmt::format("{} members: {} planned, {} infeasible, {} pruned.", plan.total,
+                                  plan.planned, plan.infeasible, plan.pruned);
+  if (plan.device_memory_bytes > 0)
+    close += fmt::format(" A rank may use {}.", format_bytes(plan.device_memory_bytes));
   if (plan.total > plan.experiments.size())
-    out += fmt::format("... and {} further members\n", plan.total - plan.experiments.size());
-  return out + fmt::format("\n{} members: {} planned, {} infeasible, {} pruned.\n", plan.total,
-                           plan.planned, plan.infeasible, plan.pruned);
+    close += fmt::format(
+        " Only the first {} members are listed and predicted; the counts are over all of them.",
+        plan.experiments.size());
+  out += "\n";
+  for (const std::string& line : wrapped(close, style.width)) out += line + "\n";
+  return out;
 }
 
 json::Value dry_run_json(const DryRun& plan) {

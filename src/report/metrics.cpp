@@ -60,6 +60,7 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["attempt"] = record.attempt;
   value["step_times_s"] = all_finite_or_null(measurement.step_times_s);
   value["warmup_steps"] = measurement.warmup_steps;
+  value["skipped_steps"] = measurement.skipped_steps;
   const auto result = value_in(record, metric);
   value["metric"] = to_text(metric);
   value["ci_low"] = result ? finite_or_null(result->ci_low) : json::Value();

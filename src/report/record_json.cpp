@@ -53,7 +53,7 @@ struct Reader {
     if (const auto found = node.find(name)) member = found->string(problems).value_or(member);
   }
   void operator()(const char* name, Precision& member) const {
-    word(name, member, std::array{Precision::fp32, Precision::bf16});
+    word(name, member, std::array{Precision::fp32, Precision::bf16, Precision::fp16});
   }
   void operator()(const char* name, Recompute& member) const {
     word(name, member, std::array{Recompute::none, Recompute::block});

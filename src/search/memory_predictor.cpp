@@ -6,6 +6,20 @@
 
 namespace dstune {
 
+namespace {
+
+/// By name; they add up to the arena. What lies free between tensors is `gaps`.
+std::map<std::string, std::int64_t> categories_of(const MemoryPlan& memory) {
+  std::map<std::string, std::int64_t> categories;
+  for (int category = 0; category < num_categories; ++category)
+    categories[std::string(to_text(static_cast<Category>(category)))] =
+        memory.categories_at_peak[static_cast<std::size_t>(category)];
+  categories["gaps"] = memory.arena_bytes - memory.peak_live_bytes;
+  return categories;
+}
+
+}  // namespace
+
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
   TrainingConfig config = experiment.config;
   const auto kind = config.optimizer.kind;
@@ -18,15 +32,15 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   });
   if (found != alike.end()) return found->prediction;
 
-  const auto plan = build_step_plan(job_->model, config, group_size, 0, *workspaces_);
   Prediction prediction;
+  // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
+  const auto plan = build_step_plan(job_->model, config, group_size, 0, *workspaces_);
   prediction.host_memory_bytes = plan.host_memory.arena_bytes;
   prediction.peak_memory_bytes = plan.memory.arena_bytes + prediction.host_memory_bytes;
-  for (int category = 0; category < num_categories; ++category) {
-    const std::string name(to_text(static_cast<Category>(category)));
-    prediction.categories[name] = plan.memory.categories_at_peak[category];
-    prediction.host_categories[name] = plan.host_memory.categories_at_peak[category];
-  }
+  prediction.host_categories = categories_of(plan.host_memory);
+  prediction.categories = categories_of(plan.memory);
+  for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
+  prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;
   alike.push_back({config, group_size, prediction});

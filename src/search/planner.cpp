@@ -138,6 +138,8 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
   };
   const std::int64_t device_memory_bytes = options.device_memory_bytes;
+  std::map<std::string, std::int64_t> on_device = predicted.categories;
+  for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
   const auto check = [&](std::int64_t needed, std::int64_t available, const char* memory,
                          const std::map<std::string, std::int64_t>& parts) {
     if (needed <= available) return;
@@ -145,7 +147,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                            format_bytes(available), memory, parts_text(parts)));
   };
   check(predicted.peak_memory_bytes - predicted.host_memory_bytes, device_memory_bytes, "device",
-        predicted.categories);
+        on_device);
   check(predicted.host_memory_bytes, options.host_memory_bytes, "host", predicted.host_categories);
   if (predicted.target_memory_bytes > device_memory_bytes) {
     const auto target = target_memory(job.model, planned.experiment.config,

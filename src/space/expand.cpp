@@ -63,6 +63,11 @@ class Expander {
     product_.base[json::Value::json_pointer(pointer)] = value;
   }
 
+  void remove_from_base(const std::string& pointer) {
+    const json::Value::json_pointer place(pointer);
+    product_.base[place.parent_pointer()].erase(place.back());
+  }
+
   void add_shapes() {
     auto& dimension = add(Kind::shape, "");
     for (const auto& shape : job_->shapes)
@@ -109,7 +114,7 @@ class Expander {
     if (node.value().empty()) {
       problems_->add(node.problem(
           "an empty list leaves nothing to try: name at least one value, or remove the key"));
-      set_base(node.pointer(), nullptr);
+      remove_from_base(node.pointer());
       return;
     }
     auto& dimension = add(Kind::knob, node.pointer());
@@ -121,7 +126,7 @@ class Expander {
       for (auto& value : values) add_candidate(dimension, std::move(value), element.pointer());
     }
     if (dimension.candidates.empty()) {
-      set_base(node.pointer(), nullptr);
+      remove_from_base(node.pointer());
       product_.dimensions.pop_back();
       return;
     }
@@ -196,7 +201,7 @@ std::vector<Product> expand(const JobSpec& job, json::Problems& problems) {
   const auto zero = json::Node(*job.document, job.ds_config, "").find("zero_optimization");
   if (zero && zero->value() == "all") {
     problems.add(zero->problem("write {\"stage\": \"all\"} for all stages"));
-    config["zero_optimization"] = nullptr;
+    config.erase("zero_optimization");
   }
   if (job.tuning.fast || !problems.empty()) {
     products.push_back(Expander(job, config, problems).run());

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "dstune/space/search_space.hpp"
 #include "section.hpp"
 #include "sections.hpp"
@@ -19,11 +21,7 @@ std::shared_ptr<const json::Document> read_document(const std::string& path) {
 }
 
 void apply(const Overrides& overrides, TuningOptions& tuning) {
-  if (overrides.tuner_type) {
-    std::string why;
-    if (!is_built_tuner(*overrides.tuner_type, why)) throw UsageError(why);
-    tuning.tuner_type = *overrides.tuner_type;
-  }
+  if (overrides.tuner_type) tuning.tuner_type = *overrides.tuner_type;
   if (overrides.full) tuning.fast = false;
   if (overrides.metric) tuning.metric = *overrides.metric;
   if (overrides.num_trials) tuning.num_trials = *overrides.num_trials;
@@ -35,9 +33,11 @@ void apply(const Overrides& overrides, TuningOptions& tuning) {
 }
 
 void decide_model(const Overrides& overrides, const json::Node& root, const json::Node* section,
-                  JobSpec& job, json::Problems& problems) {
+                  SectionTarget& target) {
+  JobSpec& job = *target.job;
+  json::Problems& problems = *target.problems;
   const bool is_named = overrides.model || (section != nullptr && given(*section, "model"));
-  if (const auto model = find_model(overrides.model, section, job.folder, problems)) {
+  if (const auto model = find_model(overrides.model, target.model, job.folder, problems)) {
     job.model = *model;
   } else if (!is_named && job.workload.kind == WorkloadKind::transformer) {
     problems.add((section != nullptr ? *section : root)
@@ -48,13 +48,31 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   }
 }
 
-void decide_sequence_length(const json::Node* section, JobSpec& job, json::Problems& problems) {
+/// A window as long as the sequence is full attention, which is what the step has.
+void check_window(const json::Node& place, const JobSpec& job, json::Problems& problems) {
+  const auto window = job.model.attention_window;
+  if (window == 0 || job.sequence_length <= window) return;
+  problems.add(
+      place.problem(fmt::format("sequence_length {} is longer than the model's "
+                                "sliding_window {}; only full attention is built: give at "
+                                "most {}",
+                                job.sequence_length, window, window)));
+}
+
+/// `place`: where the section `dstune` is, or the document.
+void decide_sequence_length(const json::Node& place, SectionTarget& target) {
+  JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
   job.sequence_length =
       positions > 0 ? std::min(positions, usual_sequence_length) : usual_sequence_length;
-  if (section == nullptr) return;
-  const auto longest = positions > 0 ? positions : std::int64_t{1} << 30;
-  read_integer(*section, "sequence_length", job.sequence_length, problems, 1, longest);
+  if (!target.sequence_length) return check_window(place, job, *target.problems);
+  const json::Node& written = target.sequence_length->node;
+  job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
+  if (positions > 0 && job.sequence_length > positions)
+    target.problems->add(
+        written.problem(fmt::format("the model has {} positions: write at most as many, not {}",
+                                    positions, job.sequence_length)));
+  check_window(written, job, *target.problems);
 }
 
 json::Value deepspeed_part(const json::Value& root) {
@@ -63,6 +81,21 @@ json::Value deepspeed_part(const json::Value& root) {
     if (key != "autotuning" && key != "dstune") part[key] = value;
   }
   return part;
+}
+
+}  // namespace
+
+namespace {
+
+/// What runs where the tuner that is asked for is not built.
+void settle_tuner(JobSpec& job) {
+  std::string& type = job.tuning.tuner_type;
+  if (type == "gridsearch" || type == "random") return;
+  if (job.experiment_files.empty())
+    job.warnings.push_back(fmt::format(
+        "{} not built yet: gridsearch takes its place and runs every member that is planned",
+        type.empty() ? "no tuner_type is given, and race is" : "the tuner " + type + " is"));
+  type = "gridsearch";
 }
 
 }  // namespace
@@ -85,17 +118,15 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const json::Node root(*job.document, replaced, "");
 
   job.tuning.tuner_type = overrides.tuner_type.value_or("");
-  if (const auto section = given(root, "autotuning")) {
-    read_autotuning(*section, job.folder, job.tuning, problems);
-  }
+  SectionTarget target{&job, &problems, {}, {}, {}, {}};
+  if (const auto section = given(root, "autotuning")) read_autotuning(*section, target);
   apply(overrides, job.tuning);
-  auto section = given(root, "dstune");
-  if (section && !section->expect_object(problems)) section.reset();
-  const auto* dstune = section ? &*section : nullptr;
-  if (dstune != nullptr) read_dstune(*dstune, job, problems);
-  read_resources(dstune, machine, default_ranks, job, problems);
-  decide_model(overrides, root, dstune, job, problems);
-  decide_sequence_length(dstune, job, problems);
+  const auto section = given(root, "dstune");
+  if (section) read_dstune(*section, target);
+  const auto resources = section ? given(*section, "resources") : std::nullopt;
+  decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
+  decide_model(overrides, root, section ? &*section : nullptr, target);
+  decide_sequence_length(section ? *section : root, target);
 
   job.ds_config = deepspeed_part(replaced);
   if (job.experiment_files.empty()) {
@@ -103,12 +134,9 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
     problems.check();
     const auto found = find_warnings(job, products);
     job.warnings.insert(job.warnings.end(), found.begin(), found.end());
-    if (job.tuning.tuner_type.empty()) {
-      job.warnings.push_back(
-          "no tuner_type is given: gridsearch runs every member (race is not built yet)");
-    }
   }
   problems.check();
+  settle_tuner(job);
   return job;
 }
 

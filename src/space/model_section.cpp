@@ -1,6 +1,5 @@
 #include <filesystem>
 
-#include "section.hpp"
 #include "sections.hpp"
 
 namespace dstune {
@@ -38,18 +37,27 @@ std::optional<ModelSpec> read_preset(const std::string& name, const json::Node* 
   }
 }
 
+/// The object without keys that are null, which stand for their defaults.
+json::Value without_nulls(const json::Value& object) {
+  json::Value kept = json::Value::object();
+  for (const auto& [key, value] : object.items())
+    if (!value.is_null()) kept[key] = value;
+  // The family is a word: read in any case of letters.
+  if (kept.contains("family")) kept["family"] = lower_case(kept["family"].get<std::string>());
+  return kept;
+}
+
 }  // namespace
 
 std::optional<ModelSpec> find_model(const std::optional<std::string>& override_name,
-                                    const json::Node* section, const std::string& folder,
-                                    json::Problems& problems) {
+                                    const std::optional<json::Node>& node,
+                                    const std::string& folder, json::Problems& problems) {
   if (override_name) {
     if (names_a_file(*override_name, *override_name)) {
       return read_model_file(*override_name, problems);
     }
     return read_preset(*override_name, nullptr, problems);
   }
-  const auto node = section ? given(*section, "model") : std::nullopt;
   if (!node) return std::nullopt;
   if (node->is_string()) {
     const auto name = node->value().get<std::string>();
@@ -57,12 +65,10 @@ std::optional<ModelSpec> find_model(const std::optional<std::string>& override_n
     if (names_a_file(name, path)) return read_model_file(path, problems);
     return read_preset(name, &*node, problems);
   }
-  if (!node->expect_object(problems)) return std::nullopt;
-  if (!node->find("hf_config")) return read_model(*node, problems);
-  node->refuse_unknown_keys(problems, {"hf_config"});
-  const auto path = read_text(*node, "hf_config", problems);
-  if (!path) return std::nullopt;
-  return read_model_file(path_from(folder, *path), problems);
+  if (const auto path = node->find("hf_config"))
+    return read_model_file(path_from(folder, path->value().get<std::string>()), problems);
+  const json::Value written = without_nulls(node->value());
+  return read_model(json::Node(node->document(), written, node->pointer()), problems);
 }
 
 }  // namespace dstune

@@ -13,7 +13,8 @@ Dispatch::Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMem
       memory_(memory),
       group_(group),
       seed_(seed),
-      micro_batch_(plan, seed) {}
+      micro_batch_(plan, seed),
+      scaler_(plan.config) {}
 
 void Dispatch::run(const std::vector<Step>& steps) {
   for (const Step& step : steps) std::visit(*this, step.operation);
@@ -21,12 +22,18 @@ void Dispatch::run(const std::vector<Step>& steps) {
 
 // The step's scalars and times.
 
+void Dispatch::begin_training() {
+  scaler_ = LossScaler(plan_.config);
+  updates_ = 0;
+}
+
 void Dispatch::begin_step(std::int64_t step) {
   step_ = step;
   loss_sum_ = 0;
   squares_ = 0;
   gradient_scale_ = 1;
   outcome_ = {};
+  outcome_.loss_scale = scaler_.scale();
   phase_ = Phase::forward;
   phase_began_ = Clock::now();
 }
@@ -40,6 +47,7 @@ void Dispatch::end_phase() {
 
 const StepOutcome& Dispatch::end_step() {
   end_phase();
+  if (!outcome_.skipped) ++updates_;
   return outcome_;
 }
 
@@ -59,24 +67,33 @@ void Dispatch::operator()(const op::AccumulateLoss& o) {
 }
 
 void Dispatch::operator()(const op::FinishLoss& o) {
-  outcome_.loss = group_sum(loss_sum_) / static_cast<double>(o.global_tokens);
+  outcome_.loss = group_sum(loss_sum_) / static_cast<double>(o.global_targets);
 }
 
 void Dispatch::operator()(const op::AccumulateSquares& o) {
   squares_ += table_.sum_of_squares(type(o.gradient), at(o.gradient), o.count);
 }
 
+void Dispatch::operator()(const op::CheckOverflow& o) {
+  // Squares of halves are finite in double, and so are sums of as many as memory holds.
+  if (o.over_group) squares_ = group_sum(squares_);
+  const LossScaler::Verdict verdict = scaler_.end_step(!std::isfinite(squares_));
+  outcome_.skipped = verdict != LossScaler::Verdict::update;
+  outcome_.scale_exhausted = verdict == LossScaler::Verdict::exhausted;
+  gradient_scale_ = static_cast<float>(1.0 / scaler_.scale());
+}
+
 void Dispatch::operator()(const op::ClipFactor& o) {
   const double squares = o.over_group ? group_sum(squares_) : squares_;
-  outcome_.gradient_norm = std::sqrt(squares);
+  outcome_.gradient_norm = std::sqrt(squares) / scaler_.scale();
   // DeepSpeed's formula, with its 1e-6.
   const double divisor = std::max(1.0, (outcome_.gradient_norm + 1e-6) / o.clip);
-  gradient_scale_ = static_cast<float>(1.0 / divisor);
+  gradient_scale_ = static_cast<float>(1.0 / (divisor * scaler_.scale()));
 }
 
 void Dispatch::operator()(const op::Adam& o) {
   const bool separate_model = static_cast<bool>(o.model);
-  table_.adam(adam_step(plan_.config.optimizer, step_, gradient_scale_), at<float>(o.master),
+  table_.adam(adam_step(plan_.config.optimizer, updates_, gradient_scale_), at<float>(o.master),
               at<float>(o.m), at<float>(o.v), type(o.gradient), at(o.gradient),
               separate_model ? type(o.model) : kernels::DType::f32, at(o.model), o.count);
 }

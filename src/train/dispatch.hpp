@@ -9,6 +9,7 @@
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/train/executor.hpp"
+#include "loss_scaler.hpp"
 #include "micro_batch.hpp"
 #include "planned_memory.hpp"
 
@@ -20,9 +21,13 @@ class Dispatch {
   Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMemory& memory,
            ProcessGroup& group, std::uint64_t seed);
 
+  /// Forgets what earlier steps have left in the scalars.
+  void begin_training();
   void begin_step(std::int64_t step);
   void begin_micro_step(std::int64_t micro_step) { micro_batch_.fill(step_, micro_step); }
   void run(const std::vector<Step>& steps);
+  /// Whether the step's update is to be left out.
+  [[nodiscard]] bool is_skipped() const { return outcome_.skipped; }
   /// Ends the last phase.
   const StepOutcome& end_step();
 
@@ -39,6 +44,8 @@ class Dispatch {
   void operator()(const op::NormBackward& o);
   void operator()(const op::Matmul& o);
   void operator()(const op::BiasBackward& o);
+  void operator()(const op::HeadNormForward& o);
+  void operator()(const op::HeadNormBackward& o);
   void operator()(const op::Rotary& o);
   void operator()(const op::AttentionForward& o);
   void operator()(const op::AttentionBackward& o);
@@ -56,6 +63,7 @@ class Dispatch {
   void operator()(const op::AccumulateLoss& o);
   void operator()(const op::FinishLoss& o);
   void operator()(const op::AccumulateSquares& o);
+  void operator()(const op::CheckOverflow& o);
   void operator()(const op::ClipFactor& o);
   void operator()(const op::Adam& o);
 
@@ -81,7 +89,10 @@ class Dispatch {
   std::uint64_t seed_;
   MicroBatch micro_batch_;
 
+  LossScaler scaler_;
+
   std::int64_t step_ = 0;
+  std::int64_t updates_ = 0;  ///< made before this step
   double loss_sum_ = 0;
   double squares_ = 0;
   float gradient_scale_ = 1;
@@ -94,8 +105,8 @@ class Dispatch {
 kernels::MatmulShape matmul_shape(const op::Matmul& o, DType type, DType out_type);
 kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequence,
                                         const ModelSpec& model, DType type);
-/// The update of optimizer step number `step`, from 0.
-kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t step,
+/// The update number `update`, from 0.
+kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t update,
                             float gradient_scale);
 
 }  // namespace dstune::train

@@ -5,6 +5,23 @@
 #include "reshard.hpp"
 
 namespace dstune::train {
+namespace {
+
+kernels::Activation kernel_activation(Activation activation) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return kernels::Activation::gelu_tanh;
+    case Activation::gelu:
+      return kernels::Activation::gelu;
+    case Activation::relu:
+      return kernels::Activation::relu;
+    case Activation::silu:
+      return kernels::Activation::silu;
+  }
+  throw LogicError("an activation is a known one");
+}
+
+}  // namespace
 
 void Dispatch::operator()(const op::FillNormal& o) {
   table_.fill_normal(type(o.out), at(o.out), seed_, static_cast<std::uint64_t>(o.parameter),
@@ -17,8 +34,8 @@ void Dispatch::operator()(const op::Fill& o) {
 
 void Dispatch::operator()(const op::EmbeddingForward& o) {
   table_.embedding_forward(type(o.out), at(o.out), at(o.token_table), at(o.position_table),
-                           micro_batch_.tokens(), o.rows, plan_.config.sequence_length,
-                           plan_.model.hidden_size);
+                           at(o.type_row), micro_batch_.tokens(), o.rows,
+                           plan_.config.sequence_length, plan_.model.hidden_size);
 }
 
 void Dispatch::operator()(const op::EmbeddingBackward& o) {
@@ -71,9 +88,21 @@ kernels::AttentionShape Dispatch::attention_shape(const View& qkv) const {
                                 memory_.type(qkv));
 }
 
+void Dispatch::operator()(const op::HeadNormForward& o) {
+  table_.head_norm_forward(attention_shape(o.qkv), at(o.qkv), at(o.raw), at<float>(o.rstd),
+                           at(o.q_weight), at(o.k_weight),
+                           static_cast<float>(plan_.model.norm_epsilon));
+}
+
+void Dispatch::operator()(const op::HeadNormBackward& o) {
+  table_.head_norm_backward(attention_shape(o.d_qkv), at(o.d_qkv), at(o.d_q_weight),
+                            at(o.d_k_weight), at(o.raw), at<float>(o.rstd), at(o.q_weight),
+                            at(o.k_weight), o.accumulate_weights, at(o.workspace));
+}
+
 void Dispatch::operator()(const op::Rotary& o) {
-  table_.rotary(attention_shape(o.qkv), at(o.qkv), static_cast<float>(plan_.model.rope_theta),
-                o.inverse);
+  table_.rotary(attention_shape(o.qkv), plan_.model.rotary_size(), at(o.qkv),
+                static_cast<float>(plan_.model.rope_theta), o.inverse);
 }
 
 void Dispatch::operator()(const op::AttentionForward& o) {
@@ -90,7 +119,8 @@ void Dispatch::operator()(const op::ActivationForward& o) {
   if (o.gated) {
     table_.swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
   } else {
-    table_.gelu_forward(type(o.x), at(o.out), at(o.x), o.rows * o.width);
+    table_.activation_forward(type(o.x), kernel_activation(plan_.model.architecture.activation),
+                              at(o.out), at(o.x), o.rows * o.width);
   }
 }
 
@@ -98,14 +128,15 @@ void Dispatch::operator()(const op::ActivationBackward& o) {
   if (o.gated) {
     table_.swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
   } else {
-    table_.gelu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
+    table_.activation_backward(type(o.x), kernel_activation(plan_.model.architecture.activation),
+                               at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
   }
 }
 
 void Dispatch::operator()(const op::CrossEntropy& o) {
   table_.cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
                        micro_batch_.targets() + o.first_row, o.rows, plan_.model.vocab_size,
-                       o.scale);
+                       static_cast<float>(o.scale * scaler_.scale()));
 }
 
 void Dispatch::operator()(const op::Add& o) {

@@ -4,6 +4,13 @@
 #include "dstune/base/error.hpp"
 
 namespace dstune {
+namespace {
+
+bool is_micro_step(Segment::Kind kind) {
+  return kind != Segment::Kind::update && kind != Segment::Kind::guarded_update;
+}
+
+}  // namespace
 
 struct Executor::State {
   State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed)
@@ -25,6 +32,7 @@ Executor::Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group,
 Executor::~Executor() = default;
 
 void Executor::initialize() {
+  state_->dispatch.begin_training();
   state_->dispatch.run(state_->plan.initialize);
 }
 
@@ -33,12 +41,13 @@ StepOutcome Executor::step(std::int64_t step) {
   dispatch.begin_step(step);
   std::int64_t micro_step = 0;
   for (const Segment& segment : state_->plan.cycle) {
+    if (segment.kind == Segment::Kind::guarded_update && dispatch.is_skipped()) continue;
     for (std::int64_t i = 0; i < segment.repeat; ++i) {
-      if (segment.kind != Segment::Kind::update) dispatch.begin_micro_step(micro_step++);
+      if (is_micro_step(segment.kind)) dispatch.begin_micro_step(micro_step++);
       dispatch.run(segment.steps);
     }
   }
-  state_->memory.close_account();
+  if (!dispatch.is_skipped()) state_->memory.close_account();
   return dispatch.end_step();
 }
 

@@ -45,8 +45,17 @@ class Run {
   using Clock = std::chrono::steady_clock;
 
   /// What a step's agreement carries from each rank.
-  enum Slot : std::size_t { status, reason_bytes, stop, step_s, forward_s, backward_s, update_s };
-  static constexpr std::size_t num_slots = 7;
+  enum Slot : std::size_t {
+    status,
+    reason_bytes,
+    stop,
+    skipped,
+    step_s,
+    forward_s,
+    backward_s,
+    update_s
+  };
+  static constexpr std::size_t num_slots = 8;
 
   bool build() {
     const Failure mine = timed("build", [&] { workload_.build(); });
@@ -56,19 +65,22 @@ class Run {
   bool take_steps() {
     Failure mine = timed("initialize", [&] { together([&] { workload_.initialize(); }); });
     bool warm = warmup_rule_.is_over({});
+    std::vector<double> warmup_s;
     std::vector<double> timed_s;
     for (std::int64_t step = 0;; ++step) {
       StepSample sample;
       if (!mine) {
         mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
+        if (!mine) mine = failure_of(sample);
       }
       if (!agree_on_step(mine, sample)) return false;
-      if (warm) {
+      if (!warm) {
+        ++result_.warmup_steps;
+        if (skipped_in_a_row_ == 0) warmup_s.push_back(result_.step_times_s.back());
+        warm = warmup_rule_.is_over(warmup_s);
+      } else if (skipped_in_a_row_ == 0) {
         timed_s.push_back(result_.step_times_s.back());
         if (timing_rule_.is_over(timed_s)) return true;
-      } else {
-        ++result_.warmup_steps;
-        warm = warmup_rule_.is_over(result_.step_times_s);
       }
       if (stopped_) {
         result_.status = Status::raced_out;
@@ -76,6 +88,15 @@ class Run {
         return true;
       }
     }
+  }
+
+  /// What ends the training though nothing went wrong on this rank alone.
+  [[nodiscard]] Failure failure_of(const StepSample& sample) const {
+    if (!sample.failure.empty()) return {Status::failed, sample.failure};
+    if (!sample.skipped || skipped_in_a_row_ + 1 < train::most_skipped_in_a_row) return {};
+    return {Status::failed, "gradients overflowed in " +
+                                std::to_string(train::most_skipped_in_a_row) +
+                                " steps in a row (fp16), so that none made its update"};
   }
 
   /// Puts the slowest rank's times, the loss and the leader's wish to stop into the result.
@@ -86,6 +107,7 @@ class Run {
     numbers[status] = code.status;
     numbers[reason_bytes] = code.reason_bytes;
     numbers[stop] = stop_wanted_ ? 1 : 0;
+    numbers[skipped] = sample.skipped ? 1 : 0;
     numbers[step_s] = sample.step_s;
     numbers[forward_s] = sample.forward_s;
     numbers[backward_s] = sample.backward_s;
@@ -104,6 +126,9 @@ class Run {
       if (of(rank, step_s) > of(slowest, step_s)) slowest = rank;
     }
     stopped_ = of(0, stop) != 0;
+    skipped_in_a_row_ = of(0, skipped) != 0 ? skipped_in_a_row_ + 1 : 0;
+    if (skipped_in_a_row_ > 0)
+      result_.skipped_steps.push_back(static_cast<std::int64_t>(result_.step_times_s.size()));
     result_.step_times_s.push_back(of(slowest, step_s));
     phases_.push_back({of(slowest, forward_s), of(slowest, backward_s), of(slowest, update_s)});
     // A workload without a loss has none from its first step on.
@@ -129,13 +154,17 @@ class Run {
 
   /// Of one micro-step and one update, over the timed steps.
   void average_phases() {
-    const auto first = static_cast<std::size_t>(result_.warmup_steps);
-    if (phases_.size() <= first) return;
     std::array<double, 3> sum{};
-    for (std::size_t step = first; step < phases_.size(); ++step) {
+    double steps = 0;
+    for (auto step = static_cast<std::size_t>(result_.warmup_steps); step < phases_.size();
+         ++step) {
+      if (std::binary_search(result_.skipped_steps.begin(), result_.skipped_steps.end(),
+                             static_cast<std::int64_t>(step)))
+        continue;
       for (std::size_t phase = 0; phase < sum.size(); ++phase) sum[phase] += phases_[step][phase];
+      ++steps;
     }
-    const auto steps = static_cast<double>(phases_.size() - first);
+    if (steps == 0) return;
     const double micro_steps = steps * static_cast<double>(workload_.micro_steps());
     result_.forward_s = sum[0] / micro_steps;
     result_.backward_s = sum[1] / micro_steps;
@@ -201,6 +230,7 @@ class Run {
   train::TimingRule timing_rule_;
   Measurement result_;
   std::vector<std::array<double, 3>> phases_;  ///< forward, backward, update of every step
+  int skipped_in_a_row_ = 0;                   ///< up to the last step
   bool stop_wanted_ = false;                   ///< leader: what the hook has said
   bool stopped_ = false;                       ///< the group: what the last agreement said
 };

@@ -18,10 +18,16 @@ class MicroBatch {
   void fill(std::int64_t step, std::int64_t micro_step);
   /// [micro-batch, sequence length]
   [[nodiscard]] const std::int32_t* tokens() const { return tokens_.data(); }
+  /// Likewise; −1 where a token has none.
   [[nodiscard]] const std::int32_t* targets() const { return targets_.data(); }
 
  private:
+  void fill_next_tokens(std::int64_t step, std::int64_t sample, std::size_t row);
+  void fill_masked_tokens(std::int64_t step, std::int64_t sample, std::size_t row);
+
   std::uint64_t seed_;
+  Objective objective_;
+  std::int64_t masked_;  ///< of a sequence
   std::int64_t group_size_, group_rank_, samples_, sequence_, vocabulary_;
   std::vector<std::int32_t> tokens_, targets_;
 };

@@ -4,8 +4,17 @@
 
 namespace dstune::train {
 kernels::DType kernel_type(DType type) {
-  require(type != DType::i32, "kernels compute with f32 and bf16");
-  return type == DType::bf16 ? kernels::DType::bf16 : kernels::DType::f32;
+  switch (type) {
+    case DType::f32:
+      return kernels::DType::f32;
+    case DType::bf16:
+      return kernels::DType::bf16;
+    case DType::f16:
+      return kernels::DType::f16;
+    case DType::i32:
+      break;
+  }
+  throw LogicError("kernels compute with floating-point numbers");
 }
 
 PlannedMemory::PlannedMemory(const StepPlan& plan, Arena& arena, Arena& host_arena)

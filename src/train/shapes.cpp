@@ -26,13 +26,13 @@ kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequenc
           .heads = model.num_heads,
           .kv_heads = model.num_kv_heads,
           .head_size = model.head_size,
-          .causal = true,
+          .causal = model.architecture.objective == Objective::next_token,
           .type = kernel_type(type)};
 }
 
-kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t step,
+kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t update,
                             float gradient_scale) {
-  const auto updates = static_cast<double>(step + 1);
+  const auto updates = static_cast<double>(update + 1);
   return {.learning_rate = static_cast<float>(optimizer.learning_rate),
           .beta1 = static_cast<float>(optimizer.beta1),
           .beta2 = static_cast<float>(optimizer.beta2),

@@ -8,12 +8,16 @@
 
 namespace dstune::train {
 
+/// Steps in a row without an update (fp16) after which there is nothing to be measured. A dynamic
+/// loss scale from 2^63 down has found its place by then.
+inline constexpr int most_skipped_in_a_row = 100;
+
 class WarmupRule {
  public:
   /// `given_times`: exactly the least number of steps.
   WarmupRule(const MeasureOptions& options, bool given_times)
       : options_(options), given_times_(given_times) {}
-  /// Whether the steps so far, all of them, are warm-up enough.
+  /// Whether the steps so far, all that made their update, are warm-up enough.
   [[nodiscard]] bool is_over(const std::vector<double>& step_times_s) const;
 
  private:

@@ -3,7 +3,19 @@
 #include <chrono>
 #include <string>
 
+#include <fmt/format.h>
+
 namespace dstune::train {
+namespace {
+
+std::string scale_exhausted(double loss_scale) {
+  return fmt::format(
+      "gradients overflow at a loss scale of {:g}, which is fp16.min_loss_scale and can not fall: "
+      "DeepSpeed ends the training here",
+      loss_scale);
+}
+
+}  // namespace
 
 void TransformerWorkload::build() {
   executor_.reset();
@@ -23,7 +35,9 @@ StepSample TransformerWorkload::step(std::int64_t step) {
           .step_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(),
           .forward_s = phase_s(Phase::forward),
           .backward_s = phase_s(Phase::backward),
-          .update_s = phase_s(Phase::update)};
+          .update_s = phase_s(Phase::update),
+          .skipped = outcome.skipped,
+          .failure = outcome.scale_exhausted ? scale_exhausted(outcome.loss_scale) : ""};
 }
 
 PeakMemory TransformerWorkload::peak_memory() const {

@@ -25,6 +25,7 @@
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
 #include "preparation.hpp"
+#include "show_plan.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
@@ -100,16 +101,6 @@ std::function<bool(int)> death_watch(const Topology& topology,
     const auto found = watched.find(rank);
     return found != watched.end() && !is_process(found->second);
   };
-}
-
-DryRun dry_run_of(const PlannedSpace& space) {
-  DryRun plan{.experiments = {},
-              .total = space.total,
-              .planned = space.planned,
-              .infeasible = space.infeasible,
-              .pruned = space.pruned};
-  for (const PlannedMember& member : space.members) plan.experiments.push_back(member.planned);
-  return plan;
 }
 
 /// Runs rank 0's preparation and turns its failures into a message and an exit code.
@@ -233,12 +224,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
             "mpirun -np 2 or more");
       }
       ready = prepare_plan(decided, topology, devices);
-      if (decided.dry_run) {
-        const DryRun plan = dry_run_of(ready.space);
-        std::cout << (decided.json_output ? dry_run_json(plan).dump() + "\n" : dry_run_text(plan))
-                  << std::flush;
-        return plan.planned > 0 ? ExitCode::ok : ExitCode::nothing_feasible;
-      }
+      if (decided.dry_run) return show_plan(ready, decided);
       open_results(ready, decided, topology, devices);
       input = job_input(ready);
       return ExitCode::ok;

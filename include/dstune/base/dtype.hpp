@@ -6,10 +6,11 @@
 
 namespace dstune {
 
-enum class DType : std::uint8_t { f32, bf16, i32 };
+/// bf16: bfloat16. f16: IEEE 754 half precision, binary16.
+enum class DType : std::uint8_t { f32, bf16, f16, i32 };
 
 [[nodiscard]] constexpr std::int64_t size_bytes(DType type) {
-  return type == DType::bf16 ? 2 : 4;
+  return type == DType::bf16 || type == DType::f16 ? 2 : 4;
 }
 
 }  // namespace dstune

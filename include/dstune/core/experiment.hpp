@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/training_config.hpp"
@@ -27,14 +28,22 @@ struct Experiment {
   TrainingConfig config;  ///< the same, decided
 };
 
+/// Predicted memory of the ranks of a group that plan alike.
+struct RankMemory {
+  int first = 0, last = 0;  ///< group ranks, both included
+  std::int64_t peak_memory_bytes = 0;
+  std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
+};
+
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
-  std::optional<double> throughput;      ///< samples/s
-  std::int64_t peak_memory_bytes = 0;    ///< of the device and the host together
-  std::int64_t host_memory_bytes = 0;    ///< of these, the host's
-  std::int64_t target_memory_bytes = 0;  ///< 0 where the target is "self"
-  /// Of the device's bytes and of the host's, each at its fullest instant.
-  std::map<std::string, std::int64_t> categories, host_categories;
+  std::optional<double> throughput;                     ///< samples/s
+  std::int64_t peak_memory_bytes = 0;                   ///< of the device and the host together
+  std::int64_t host_memory_bytes = 0;                   ///< of these, the host's
+  std::int64_t target_memory_bytes = 0;                 ///< 0 where the target is "self"
+  std::map<std::string, std::int64_t> categories;       ///< device and host, each at its fullest
+  std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
+  std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once
 };
 
 enum class PlanStatus { planned, infeasible, pruned };

@@ -39,16 +39,22 @@ struct Measurement {
   std::string reason;                ///< empty where status is ok
   std::vector<double> step_times_s;  ///< every optimizer step from the first
   int warmup_steps = 0;              ///< how many of them are warm-up
-  std::vector<double> losses;        ///< one a step, mean over the global batch before the update
-  double forward_s = 0;              ///< of one micro-step, mean over the timed steps
-  double backward_s = 0;             ///< likewise
-  double update_s = 0;        ///< of one optimizer step: reduction at the boundary and update
-  double flops_per_step = 0;  ///< of the whole group, by the model's formula
+  /// Numbers of the steps whose update was left out because a gradient overflowed (fp16), rising.
+  /// Their times stand in step_times_s and count for nothing.
+  std::vector<std::int64_t> skipped_steps;
+  std::vector<double> losses;  ///< one a step, mean over the global batch before the update
+  double forward_s = 0;        ///< of one micro-step, mean over the timed steps
+  double backward_s = 0;       ///< likewise
+  double update_s = 0;         ///< of one optimizer step: reduction at the boundary and update
+  double flops_per_step = 0;   ///< of the whole group, by the model's formula
   PeakMemory peak_memory;
   std::vector<int> world_ranks;
   std::vector<std::string> hosts;
   std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
 };
+
+/// The times of the steps after warm-up that made their update. Local.
+[[nodiscard]] std::vector<double> timed_steps_s(const Measurement& measurement);
 
 /// An interval for the mean of a stationary series whose members may be correlated.
 struct Interval {

@@ -7,9 +7,10 @@
 
 namespace dstune {
 
-/// Element type of parameters, activations and gradients. bf16 keeps fp32 master weights and
-/// moments.
-enum class Precision { fp32, bf16 };
+/// Element type of parameters, activations and gradients. bf16 and fp16 keep fp32 master weights
+/// and moments; fp16 scales the loss, so that small gradients do not vanish, and skips the update
+/// where one of them overflows.
+enum class Precision { fp32, bf16, fp16 };
 /// What backward computes again instead of keeping it from forward.
 enum class Recompute { none, block };
 enum class OptimizerKind { adam, adamw };
@@ -26,6 +27,17 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+/// What the loss is multiplied by before backward in fp16: section "fp16" of a DeepSpeed config.
+struct LossScale {
+  double fixed = 0;                 ///< loss_scale; 0: dynamic, as the others say
+  std::int64_t initial_power = 16;  ///< of two: initial_scale_power
+  std::int64_t window = 1000;       ///< loss_scale_window: steps without overflow before a raise
+  std::int64_t hysteresis = 2;      ///< overflows before a fall; from ZeRO stage 1 on
+  bool consecutive_hysteresis = false;  ///< … in a row; from ZeRO stage 1 on
+  double minimum = 1;                   ///< min_loss_scale
+  bool operator==(const LossScale&) const = default;
+};
+
 /// Names and defaults are DeepSpeed 0.19.6's; bucket sizes are counted in elements.
 struct TrainingConfig {
   int zero_stage = 0;
@@ -33,6 +45,7 @@ struct TrainingConfig {
   std::int64_t accumulation_steps = 1;  ///< gradient_accumulation_steps
   std::int64_t sequence_length = 1024;
   Precision precision = Precision::fp32;
+  LossScale loss_scale;
   Recompute recompute = Recompute::none;
 
   std::int64_t reduce_bucket_size = 500'000'000;
@@ -68,6 +81,12 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("accumulation_steps", config.accumulation_steps);
   visit("sequence_length", config.sequence_length);
   visit("precision", config.precision);
+  visit("loss_scale", config.loss_scale.fixed);
+  visit("initial_scale_power", config.loss_scale.initial_power);
+  visit("loss_scale_window", config.loss_scale.window);
+  visit("hysteresis", config.loss_scale.hysteresis);
+  visit("consecutive_hysteresis", config.loss_scale.consecutive_hysteresis);
+  visit("min_loss_scale", config.loss_scale.minimum);
   visit("recompute", config.recompute);
   visit("reduce_bucket_size", config.reduce_bucket_size);
   visit("allgather_bucket_size", config.allgather_bucket_size);

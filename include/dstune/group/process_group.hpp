@@ -23,7 +23,8 @@ class ProcessGroup {
   [[nodiscard]] int size() const { return static_cast<int>(world_ranks_.size()); }
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
 
-  /// data[count] becomes the mean over the group. f32 or bf16. Collective over the group.
+  /// data[count] becomes the mean over the group. f32, bf16 or f16. Collective over the
+  /// group.
   virtual void all_reduce_average(void* data, std::int64_t count, DType type) = 0;
   /// As all_reduce_average, but only `root` has the result; the others' data is unchanged.
   /// Collective over the group.

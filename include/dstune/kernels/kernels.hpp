@@ -3,19 +3,19 @@
 /// fetches a table once and calls through it; the CPU table is the reference of every other one.
 ///
 /// Matrices are row-major. `rows` is micro-batch × sequence length (tokens). Pointers marked
-/// `T` hold elements of the call's `DType` (float or bfloat16), the others hold what they say.
-/// No function allocates from the heap inside a step except a matrix product's first call for a
-/// new shape (it builds and caches its primitive). All results are deterministic: for the same
-/// arguments they do not depend on the number of threads, but for matrix products, which are
-/// deterministic at an equal number of threads. Tables differ from each other in the last bits
-/// (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
+/// `T` hold elements of the call's `DType` (float, bfloat16 or IEEE half precision), the others
+/// hold what they say. No function allocates from the heap inside a step except a matrix product's
+/// first call for a new shape (it builds and caches its primitive). All results are deterministic:
+/// for the same arguments they do not depend on the number of threads, but for matrix products,
+/// which are deterministic at an equal number of threads. Tables differ from each other in the last
+/// bits (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
 
 #include <cstddef>
 #include <cstdint>
 
 namespace dstune::kernels {
 
-enum class DType : std::uint8_t { f32, bf16 };
+enum class DType : std::uint8_t { f32, bf16, f16 };
 
 /// C[m,n] = op(A)·op(B) (+ C where `accumulate`) (+ bias[n], one value a column, where given).
 /// op(A) is m×k: A is stored m×k, or k×m where `transpose_a`; likewise op(B) k×n.
@@ -37,6 +37,10 @@ struct AttentionShape {
   DType type = DType::f32;
 };
 
+/// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). gelu: x·Φ(x), Φ the normal
+/// distribution. relu: max(x, 0), slope 0 at 0. silu: x/(1 + e^−x).
+enum class Activation : std::uint8_t { gelu_tanh, gelu, relu, silu };
+
 struct AdamStep {
   float learning_rate, beta1, beta2, epsilon, weight_decay;
   float bias_correction1, bias_correction2;  ///< 1 − beta^t of the update's number t = 1, 2, …
@@ -52,10 +56,11 @@ struct Table {
   void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,
                  void* workspace);
 
-  /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none).
+  /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none)
+  /// + type_row[width] (null: none; every token is of that type), rounded once.
   void (*embedding_forward)(DType, void* out, const void* token_table, const void* position_table,
-                            const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
-                            std::int64_t width);
+                            const void* type_row, const std::int32_t* tokens, std::int64_t rows,
+                            std::int64_t sequence, std::int64_t width);
   /// Adds to (accumulate) or overwrites the whole of d_token_table [vocabulary, width] and
   /// d_position_table [sequence first rows of it] (null: none).
   void (*embedding_backward)(DType, void* d_token_table, void* d_position_table, const void* d_out,
@@ -85,9 +90,21 @@ struct Table {
                            void* workspace);
   std::size_t (*norm_workspace_bytes)(std::int64_t width);
 
-  /// Rotates q and k of a packed qkv in place: pairs (i, i + head_size/2) of each head by the
-  /// angle position·theta^(−2i/head_size), as Hugging Face's LLaMA does. inverse: by minus it.
-  void (*rotary)(const AttentionShape&, void* qkv, float theta, bool inverse);
+  /// RMSNorm of every head of q (weight[head_size] of its own) and of k of a packed qkv in place.
+  /// raw[rows, (heads + kv_heads)·head_size] T gets what was there, for backward; rstd is
+  /// float[rows, heads + kv_heads].
+  void (*head_norm_forward)(const AttentionShape&, void* qkv, void* raw, float* rstd,
+                            const void* q_weight, const void* k_weight, float epsilon);
+  /// In place in d_qkv, v's part of which stays. workspace: norm_workspace_bytes(head_size).
+  void (*head_norm_backward)(const AttentionShape&, void* d_qkv, void* d_q_weight, void* d_k_weight,
+                             const void* raw, const float* rstd, const void* q_weight,
+                             const void* k_weight, bool accumulate_weights, void* workspace);
+
+  /// Rotates q and k of a packed qkv in place: of each head's first rotary_size elements the pairs
+  /// (i, i + rotary_size/2) by the angle position·theta^(−2i/rotary_size), as Hugging Face's LLaMA
+  /// does. inverse: by minus it.
+  void (*rotary)(const AttentionShape&, std::int64_t rotary_size, void* qkv, float theta,
+                 bool inverse);
 
   /// out[rows, heads·head_size] T; log_sum_exp float[batch, heads, sequence].
   /// No score matrix is stored: scratch is attention_workspace_bytes().
@@ -97,9 +114,10 @@ struct Table {
                              const void* out, const float* log_sum_exp, void* workspace);
   std::size_t (*attention_workspace_bytes)(const AttentionShape&);
 
-  /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). out may be x; d_x may be d_out.
-  void (*gelu_forward)(DType, void* out, const void* x, std::int64_t count);
-  void (*gelu_backward)(DType, void* d_x, const void* d_out, const void* x, std::int64_t count);
+  /// out may be x; d_x may be d_out.
+  void (*activation_forward)(DType, Activation, void* out, const void* x, std::int64_t count);
+  void (*activation_backward)(DType, Activation, void* d_x, const void* d_out, const void* x,
+                              std::int64_t count);
   /// gate_up[rows, 2·width]: gate first; out[rows, width] = silu(gate)·up. d_gate_up may be
   /// gate_up.
   void (*swiglu_forward)(DType, void* out, const void* gate_up, std::int64_t rows,
@@ -113,13 +131,15 @@ struct Table {
                         std::int64_t width, bool accumulate, void* workspace);
 
   /// losses[row] = −log softmax(logits[row])[target[row]] in fp32; then logits[row] becomes
-  /// (softmax − onehot)·scale, in place. Logits have type `type`.
+  /// (softmax − onehot)·scale, in place. Logits have type `type`. A negative target stands for no
+  /// target: loss and gradient of that row are 0.
   void (*cross_entropy)(DType, float* losses, void* logits, const std::int32_t* targets,
                         std::int64_t rows, std::int64_t vocabulary, float scale);
 
   /// y[i] += x[i] (in fp32, rounded once).
   void (*add)(DType, void* y, const void* x, std::int64_t count);
-  /// Copies with conversion; equal types are a plain copy. The ranges do not overlap.
+  /// Copies with conversion between f32 and another type; equal types are a plain copy. What is too
+  /// large for f16 becomes infinite. The ranges do not overlap.
   void (*convert)(DType to, void* y, DType from, const void* x, std::int64_t count);
   void (*scale)(DType, void* y, float factor, std::int64_t count);
   void (*zero)(void* y, std::size_t bytes);
@@ -129,8 +149,8 @@ struct Table {
   double (*sum_f32)(const float* x, std::int64_t count);  ///< likewise, plain sum in double
 
   /// One Adam(W) update of `count` elements in fp32. master, m, v: float. gradient has
-  /// gradient_type. Where model_type is bf16, `model` gets master rounded to nearest even; where it
-  /// is f32, model is null and master is the model's own parameter.
+  /// gradient_type. Where model_type is not f32, `model` gets master rounded to nearest even; where
+  /// it is, model is null and master is the model's own parameter.
   void (*adam)(const AdamStep&, float* master, float* m, float* v, DType gradient_type,
                const void* gradient, DType model_type, void* model, std::int64_t count);
 
@@ -138,7 +158,8 @@ struct Table {
   /// (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit parts
   /// of counter_hash(seed, tensor, first_index + i): a near-normal number, since the divisor,
   /// sqrt((2^32 − 1)/3), is the standard deviation of the sum. Quotient and product are doubles,
-  /// rounded to float and, for bf16, on from there: the bf16 tensor is convert() of the f32 one.
+  /// rounded to float and, for the 16-bit types, on from there: such a tensor is convert() of the
+  /// f32 one.
   void (*fill_normal)(DType, void* y, std::uint64_t seed, std::uint64_t tensor,
                       std::int64_t first_index, std::int64_t count, double standard_deviation);
   void (*fill)(DType, void* y, float value, std::int64_t count);

@@ -2,6 +2,7 @@
 /// The shape of a model: what of a Hugging Face `config.json` the training step depends on.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,9 +11,45 @@
 
 namespace dstune {
 
-/// gpt2: LayerNorm, learned positions, GELU (tanh), biases. llama: RMSNorm, rotary positions,
-/// SwiGLU, grouped-query attention, no biases.
-enum class ModelFamily { gpt2, llama };
+/// Whose modules: names of parameters, and what of `Architecture` the family's config implies.
+enum class ModelFamily { gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert };
+
+/// layer: LayerNorm, with a bias. rms: RMSNorm, without.
+enum class NormKind { layer, rms };
+/// How a block adds its two branches to the residual stream x.
+/// sequential: x += attention(norm1(x)), then x += mlp(norm2(x)).
+/// parallel: x += attention(norm1(x)) + mlp(norm2(x)).
+/// post_norm: x = norm1(x + attention(x)), then x = norm2(x + mlp(x)); the embeddings are normed,
+/// too, and there is no final norm.
+enum class BlockKind { sequential, parallel, post_norm };
+enum class PositionKind { learned, rotary };
+/// gelu_tanh: GELU by its tanh approximation; gelu: exact; silu: x·logistic(x).
+enum class Activation { gelu_tanh, gelu, relu, silu };
+/// masked_token: attention in both directions, a head of its own (transform, norm, tied or untied
+/// decoder with bias), and a loss at masked positions only.
+enum class Objective { next_token, masked_token };
+
+/// What the blocks and their ends are made of; docs/reference-step.md, section 4. The default is
+/// GPT-2's.
+struct Architecture {
+  NormKind norm = NormKind::layer;
+  BlockKind block = BlockKind::sequential;
+  PositionKind positions = PositionKind::learned;
+  Objective objective = Objective::next_token;
+  Activation activation = Activation::gelu_tanh;
+  bool gated = false;  ///< the MLP is activation(gate)·up; silu only
+  bool qkv_bias = true, projection_bias = true, mlp_bias = true;
+  bool query_key_norm = false;  ///< RMSNorm of each head of q and k, before the rotation
+  /// Initial weights of what is added to the residual stream are divided by sqrt(2·num_layers).
+  bool scaled_projections = true;
+  std::int64_t position_offset = 0;  ///< rows of the position table before position 0's
+  std::int64_t token_types = 0;      ///< rows of a table of token types, all tokens being of type 0
+  double rotary_fraction = 1.0;      ///< of a head's elements, the first ones
+  bool operator==(const Architecture&) const = default;
+};
+
+/// The architecture of a family where its config says nothing else.
+[[nodiscard]] Architecture architecture_of(ModelFamily family);
 
 struct ModelSpec {
   std::string name;  ///< as shown: a preset's name, or the model's type and size
@@ -27,19 +64,31 @@ struct ModelSpec {
   std::int64_t max_positions = 0;
   bool tie_embeddings = true;
   double norm_epsilon = 1e-5;
-  double rope_theta = 10000.0;      ///< llama
+  double rope_theta = 10000.0;      ///< rotary positions
   double initializer_range = 0.02;  ///< standard deviation of the initial weights
   double dropout =
       0.0;  ///< largest of the config's; our step runs without, the target's masks count
+  /// Positions back that a token attends to, its own included; 0: all. The step attends to all, so
+  /// sequences that are longer are refused.
+  std::int64_t attention_window = 0;
+  Architecture architecture{};
   bool operator==(const ModelSpec&) const = default;
+
+  /// Elements of a head that the rotation turns; even.
+  [[nodiscard]] std::int64_t rotary_size() const {
+    return static_cast<std::int64_t>(static_cast<double>(head_size) * architecture.rotary_fraction);
+  }
 };
 
 [[nodiscard]] std::string_view to_text(ModelFamily family);
+[[nodiscard]] std::optional<ModelFamily> model_family(std::string_view text);
+/// "gpt2, llama, …"
+[[nodiscard]] std::string model_family_names();
 
-/// Reads a Hugging Face config.json (model_type gpt2 or llama; its own defaults where a key is
-/// absent). Other model types, and settings that the step can not express (rope scaling, another
-/// activation, attention or MLP biases in llama, …), are refused by name. Keys that do not touch
-/// the step are ignored. Throws InputError.
+/// Reads a Hugging Face config.json of one of the families (its model_type's own defaults where a
+/// key is absent). Other model types, and settings that the step can not express (rope scaling,
+/// another activation, another head, …), are refused by name: the key, its value, and what is built
+/// instead. Keys that do not touch the step are ignored. Throws InputError.
 ModelSpec import_huggingface(const json::Document& document);
 
 /// A model written out in `dstune.model`: family, hidden_size, num_layers, num_heads, num_kv_heads,
@@ -52,6 +101,7 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems);
 /// Throws InputError for an unknown name, naming those there are.
 ModelSpec preset(std::string_view name);
 
+/// Of the architecture, what differs from the family's.
 json::Value to_json(const ModelSpec& model);
 ModelSpec model_from_json(const json::Value& value);
 

@@ -11,23 +11,33 @@
 namespace dstune {
 
 enum class ParameterRole {
-  token_embedding,     ///< [vocab_size, hidden_size]; also the head where embeddings are tied
-  position_embedding,  ///< [max_positions, hidden_size], gpt2
+  token_embedding,        ///< [vocab_size, hidden_size]; also the head where embeddings are tied
+  position_embedding,     ///< [position_offset + max_positions, hidden_size], learned positions
+  token_type_embedding,   ///< [token_types, hidden_size]
+  embedding_norm_weight,  ///< post_norm
+  embedding_norm_bias,
   norm1_weight,
   norm1_bias,
   qkv_weight,  ///< [(heads + 2·kv_heads)·head_size, hidden_size], rows q, k, v
   qkv_bias,
+  query_norm_weight,  ///< [head_size], query_key_norm
+  key_norm_weight,
   projection_weight,  ///< [hidden_size, heads·head_size]
   projection_bias,
   norm2_weight,
   norm2_bias,
-  fc_weight,  ///< gpt2: [intermediate, hidden]; llama: [2·intermediate, hidden], gate then up
+  fc_weight,  ///< [intermediate, hidden]; gated: [2·intermediate, hidden], gate then up
   fc_bias,
   fc_projection_weight,  ///< [hidden_size, intermediate_size]
   fc_projection_bias,
-  final_norm_weight,
+  final_norm_weight,  ///< absent where norms come after their branch
   final_norm_bias,
+  transform_weight,  ///< [hidden_size, hidden_size], masked_token; then a norm
+  transform_bias,
+  transform_norm_weight,
+  transform_norm_bias,
   head_weight,  ///< [vocab_size, hidden_size], where embeddings are not tied
+  head_bias,    ///< [vocab_size], masked_token
 };
 
 enum class InitialValue { normal, zero, one };
@@ -68,11 +78,11 @@ class ParameterTable {
 
 [[nodiscard]] std::int64_t parameter_count(const ModelSpec& model);
 
-/// Floating-point operations of forward and backward for one token: 6·N + 6·L·C·T, N parameters
-/// that take part in matrix products (all but position embeddings; the token embedding counts once,
-/// as the head), L layers, C = heads·head_size, T sequence length; causal attention counted at half
-/// of 12·L·C·T. Chowdhery et al. 2022 (PaLM), appendix B, with the causal half. Recomputation is
-/// not counted.
+/// Floating-point operations of forward and backward for one token: 6·N + 12·L·C·T, N parameters
+/// that take part in matrix products (all but position and token type embeddings; the token
+/// embedding counts once, as the head), L layers, C = heads·head_size, T sequence length; causal
+/// attention counted at half, 6·L·C·T. Chowdhery et al. 2022 (PaLM), appendix B, with the causal
+/// half. Recomputation is not counted.
 [[nodiscard]] double flops_per_token(const ModelSpec& model, std::int64_t sequence_length);
 
 }  // namespace dstune

@@ -4,8 +4,9 @@
 /// up, the time model will price it. Knows no MPI and no device. All functions: Local.
 ///
 /// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
-/// micro-step, then the update. A tensor has one place in the arena; what a segment acquires it
-/// releases, except persistent tensors, which live from before the first cycle on.
+/// micro-step, then the update; in fp16 what follows the search for overflow is a segment of its
+/// own, left out where one is found. A tensor has one place in the arena; what a segment acquires
+/// it releases, except persistent tensors, which live from before the first cycle on.
 ///
 /// Lifetimes: Acquire and Release stand in program order on the compute stream. What another
 /// stream uses is acquired before an event it waits for, and released after compute has waited for
@@ -115,7 +116,7 @@ struct Fill {
 
 // Arithmetic. `rows` counts tokens; see kernels.hpp for the exact meaning of each.
 struct EmbeddingForward {
-  View out, token_table, position_table;
+  View out, token_table, position_table, type_row;
   std::int64_t rows;
 };
 struct EmbeddingBackward {
@@ -145,6 +146,15 @@ struct BiasBackward {
   std::int64_t rows, width;
   bool accumulate;
 };
+/// RMSNorm of each head of q and k, in place; raw[rows, (heads + kv_heads)·head_size] and rstd are
+/// kept for backward.
+struct HeadNormForward {
+  View qkv, raw, rstd, q_weight, k_weight;
+};
+struct HeadNormBackward {
+  View d_qkv, d_q_weight, d_k_weight, raw, rstd, q_weight, k_weight, workspace;
+  bool accumulate_weights;
+};
 struct Rotary {
   View qkv;
   bool inverse;
@@ -155,7 +165,7 @@ struct AttentionForward {
 struct AttentionBackward {
   View d_qkv, d_out, qkv, out, log_sum_exp, workspace;
 };
-/// gated: SwiGLU on [rows, 2·width], else GELU on [rows, width].
+/// gated: SwiGLU on [rows, 2·width], else the model's or the head's activation on [rows, width].
 struct ActivationForward {
   bool gated;
   View out, x;
@@ -166,7 +176,8 @@ struct ActivationBackward {
   View d_x, d_out, x;
   std::int64_t rows, width;
 };
-/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`.
+/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`, in
+/// fp16 times the loss scale, too; rows without a target have neither loss nor gradient.
 struct CrossEntropy {
   View losses, logits;
   std::int64_t first_row, rows;
@@ -227,15 +238,23 @@ struct AccumulateLoss {
   View losses;
   std::int64_t rows;
 };
-/// Mean over the group's global batch; the step's loss.
+/// Mean over the targets of the group's global batch; the step's loss.
 struct FinishLoss {
-  std::int64_t global_tokens;
+  std::int64_t global_targets;
 };
 struct AccumulateSquares {
   View gradient;
   std::int64_t count;
 };
+/// fp16: the squares become those of the group where `over_group`. Where they are infinite or NaN,
+/// as they are exactly where a gradient is, the step is skipped. The loss scale moves on, and the
+/// update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
+struct CheckOverflow {
+  bool over_group;
+};
 /// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the group where `over_group`.
+/// In fp16 the norm is that of the gradients without the loss scale, and `scale` divides by that,
+/// too.
 struct ClipFactor {
   double clip;
   bool over_group;
@@ -247,13 +266,15 @@ struct Adam {
 
 }  // namespace op
 
-using Operation = std::variant<
-    op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
-    op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward, op::Matmul,
-    op::BiasBackward, op::Rotary, op::AttentionForward, op::AttentionBackward,
-    op::ActivationForward, op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Copy,
-    op::Reshard, op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage, op::AllGather,
-    op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares, op::ClipFactor, op::Adam>;
+using Operation =
+    std::variant<op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
+                 op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward,
+                 op::Matmul, op::BiasBackward, op::HeadNormForward, op::HeadNormBackward,
+                 op::Rotary, op::AttentionForward, op::AttentionBackward, op::ActivationForward,
+                 op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Copy,
+                 op::Reshard, op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage,
+                 op::AllGather, op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares,
+                 op::CheckOverflow, op::ClipFactor, op::Adam>;
 
 struct Step {
   Stream stream = Stream::compute;
@@ -261,7 +282,8 @@ struct Step {
 };
 
 struct Segment {
-  enum class Kind { first_micro, middle_micro, last_micro, only_micro, update };
+  /// guarded_update: what is left out of a step that is skipped.
+  enum class Kind { first_micro, middle_micro, last_micro, only_micro, update, guarded_update };
   Kind kind;
   std::int64_t repeat = 1;
   std::vector<Step> steps;
@@ -287,6 +309,10 @@ struct StepPlan {
   int num_events = 0;
 };
 
+/// Targets of a sequence: all of its tokens, or those that are masked (15 %, at least one).
+[[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,
+                                                std::int64_t sequence_length);
+
 /// Scratch that the backend's libraries need, in bytes; asked once for each shape of a plan.
 class WorkspaceSizes {
  public:
@@ -296,6 +322,19 @@ class WorkspaceSizes {
   virtual std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec& model,
                                  DType type) const = 0;
 };
+
+/// Of parameters, activations and gradients.
+[[nodiscard]] constexpr DType element_type(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return DType::f32;
+    case Precision::bf16:
+      return DType::bf16;
+    case Precision::fp16:
+      return DType::f16;
+  }
+  return DType::f32;
+}
 
 /// Builds the program of one rank. Memory does not depend on the rank.
 /// Throws LogicError for a configuration that validation should have refused.

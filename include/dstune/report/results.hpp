@@ -82,12 +82,5 @@ std::string summary_text(const Report& report);
 json::Value summary_json(const Report& report, int exit_code);
 /// metrics.json (design 2).
 json::Value metrics_json(const Record& record, Metric metric);
-/// --dry-run in words, and as JSON (design 2). Counts are over the whole product.
-struct DryRun {
-  std::vector<PlannedExperiment> experiments;
-  std::uint64_t total = 0, planned = 0, infeasible = 0, pruned = 0;
-};
-std::string dry_run_text(const DryRun& plan);
-json::Value dry_run_json(const DryRun& plan);
 
 }  // namespace dstune

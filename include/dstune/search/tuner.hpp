@@ -31,11 +31,11 @@ class Tuner {
   [[nodiscard]] virtual std::vector<Skipped> skipped() const = 0;
 };
 
-/// gridsearch (also where `type` is empty) and random: every planned member in the plan's order,
+/// gridsearch and random: every planned member in the plan's order,
 /// which plan_space() has drawn from the seed for random. In a chain of searched micro-batch sizes
 /// the next larger size runs only while each one brings at least 5 % over the one before
 /// (DeepSpeed's plateau), and none above one that failed. Early stopping, where given: after so
-/// many experiments past the best one. Throws UsageError for a tuner that is not built, by name.
+/// many experiments past the best one.
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options);
 

@@ -57,14 +57,12 @@ struct JobSpec {
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
   std::optional<std::int64_t> host_memory_bytes;    ///< for what one rank offloads
   std::optional<std::string> training_command;
-  /// ZeRO stage → file with the template that `fast: false` starts from there; else the built-in.
+  /// `dstune.templates`: ZeRO stage → DeepSpeed config that fast = false lays the document over; a
+  /// file that exists. Stages without one have the built-in template.
   std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
 };
-
-/// Whether a tuner of this name is built; else `why` says so, with the mend.
-bool is_built_tuner(const std::string& type, std::string& why);
 
 /// Reads the document and everything it refers to. `machine`: groups larger than it are bad input;
 /// absent (--dry-run): groups may be larger, and "every rank" is `default_ranks` on one node.

@@ -14,7 +14,11 @@ namespace dstune {
 
 struct StepOutcome {
   double loss = 0;
-  double gradient_norm = 0;         ///< 0 where nothing is clipped
+  double gradient_norm = 0;  ///< 0 where nothing is clipped, or the update is skipped
+  double loss_scale = 1;  ///< what the loss was multiplied by before backward; other than 1 in fp16
+  bool skipped = false;   ///< fp16: a gradient overflowed, so that the update was left out
+  /// Skipped at the lowest loss scale, from stage 1 on: where DeepSpeed ends the training.
+  bool scale_exhausted = false;
   std::array<double, 3> phase_s{};  ///< by Phase
 };
 
@@ -57,5 +61,11 @@ class CpuWorkspaces : public WorkspaceSizes {
 /// model has something to learn. Local.
 std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
                              std::int64_t position, std::int64_t vocabulary);
+
+/// Where masked token `number` of `count` of a sequence stands (docs/reference-step.md): one in
+/// each of `count` parts of the sequence that are as equal as whole numbers allow. Local.
+std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                                       std::int64_t number, std::int64_t count,
+                                       std::int64_t sequence_length);
 
 }  // namespace dstune

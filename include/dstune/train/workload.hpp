@@ -23,6 +23,8 @@ struct StepSample {
   double forward_s = 0;  ///< summed over the micro-steps
   double backward_s = 0;
   double update_s = 0;
+  bool skipped = false;   ///< the update was left out (fp16): not a step to be timed; on every rank
+  std::string failure{};  ///< why the training ends here, or empty; the same on every rank
 };
 
 class Workload {

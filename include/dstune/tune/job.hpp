@@ -23,6 +23,7 @@ struct JobOptions {
   std::optional<double> trial_timeout_s;
   bool dedicated_coordinator = false;
   bool quiet = false;
+  bool verbose = false;
   bool no_progress = false;
   std::string command_line;  ///< as it was given, for environment.json
   std::string version;

@@ -33,13 +33,17 @@ void adam(const AdamStep& step, float* master, float* m, float* v, DType gradien
           const void* gradient, DType model_type, void* model, std::int64_t count) {
   with_type(gradient_type, [&](auto tag) {
     const auto* slopes = static_cast<const decltype(tag)*>(gradient);
-    Bfloat16* rounded = model_type == DType::bf16 ? static_cast<Bfloat16*>(model) : nullptr;
-    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
-        const Vector parameter = step.decoupled_decay
-                                     ? adam_vector<true>(step, master, m, v, slopes, i, extent)
-                                     : adam_vector<false>(step, master, m, v, slopes, i, extent);
-        if (rounded != nullptr) store(rounded + i, parameter, extent);
+    with_type(model_type, [&](auto model_tag) {
+      using Model = decltype(model_tag);
+      for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+        for_vectors(begin, end, [&](std::int64_t i, auto extent) {
+          const Vector parameter = step.decoupled_decay
+                                       ? adam_vector<true>(step, master, m, v, slopes, i, extent)
+                                       : adam_vector<false>(step, master, m, v, slopes, i, extent);
+          if (sizeof(Model) < sizeof(float)) {
+            store(static_cast<Model*>(model) + i, parameter, extent);
+          }
+        });
       });
     });
   });

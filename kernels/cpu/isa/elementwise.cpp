@@ -46,9 +46,12 @@ void convert(DType to, void* y, DType from, const void* x, std::int64_t count) {
     });
   };
   if (to == DType::f32) {
-    copy(static_cast<float*>(y), static_cast<const Bfloat16*>(x));
+    with_type(from, [&](auto tag) {
+      copy(static_cast<float*>(y), static_cast<const decltype(tag)*>(x));
+    });
   } else {
-    copy(static_cast<Bfloat16*>(y), static_cast<const float*>(x));
+    with_type(
+        to, [&](auto tag) { copy(static_cast<decltype(tag)*>(y), static_cast<const float*>(x)); });
   }
 }
 

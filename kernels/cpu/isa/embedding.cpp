@@ -54,20 +54,21 @@ void sum_rows(T* target, const T* d_out, std::int64_t first, std::int64_t rows, 
 }  // namespace
 
 void embedding_forward(DType type, void* out, const void* token_table, const void* position_table,
-                       const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
-                       std::int64_t width) {
+                       const void* type_row, const std::int32_t* tokens, std::int64_t rows,
+                       std::int64_t sequence, std::int64_t width) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
+    const T* positions = static_cast<const T*>(position_table);
+    const T* of_type = static_cast<const T*>(type_row);
     for_items(rows, width, [&](std::int64_t row) {
       T* to = static_cast<T*>(out) + row * width;
       const T* token = static_cast<const T*>(token_table) + tokens[row] * width;
-      if (position_table == nullptr) {
-        __builtin_memcpy(to, token, sizeof(T) * static_cast<std::size_t>(width));
-        return;
-      }
-      const T* position = static_cast<const T*>(position_table) + row % sequence * width;
+      const T* position = positions == nullptr ? nullptr : positions + row % sequence * width;
       for_vectors(0, width, [&](std::int64_t i, auto extent) {
-        store(to + i, load(token + i, extent) + load(position + i, extent), extent);
+        Vector sum = load(token + i, extent);
+        if (position != nullptr) sum += load(position + i, extent);
+        if (of_type != nullptr) sum += load(of_type + i, extent);
+        store(to + i, sum, extent);
       });
     });
   });

@@ -9,8 +9,8 @@
 namespace dstune::kernels::DSTUNE_ISA {
 
 void embedding_forward(DType type, void* out, const void* token_table, const void* position_table,
-                       const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
-                       std::int64_t width);
+                       const void* type_row, const std::int32_t* tokens, std::int64_t rows,
+                       std::int64_t sequence, std::int64_t width);
 void embedding_backward(DType type, void* d_token_table, void* d_position_table, const void* d_out,
                         const std::int32_t* tokens, std::int64_t rows, std::int64_t sequence,
                         std::int64_t width, std::int64_t vocabulary, bool accumulate_tokens,
@@ -33,7 +33,13 @@ std::size_t norm_workspace_bytes(std::int64_t width);
 void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
                    std::int64_t width, bool accumulate, void* workspace);
 
-void rotary(const AttentionShape& shape, void* qkv, float theta, bool inverse);
+void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
+                       const void* q_weight, const void* k_weight, float epsilon);
+void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
+                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
+                        const void* k_weight, bool accumulate_weights, void* workspace);
+void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv, float theta,
+            bool inverse);
 void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
                        void* workspace);
 void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
@@ -41,8 +47,10 @@ void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_
                         void* workspace);
 std::size_t attention_workspace_bytes(const AttentionShape& shape);
 
-void gelu_forward(DType type, void* out, const void* x, std::int64_t count);
-void gelu_backward(DType type, void* d_x, const void* d_out, const void* x, std::int64_t count);
+void activation_forward(DType type, Activation activation, void* out, const void* x,
+                        std::int64_t count);
+void activation_backward(DType type, Activation activation, void* d_x, const void* d_out,
+                         const void* x, std::int64_t count);
 void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t rows,
                     std::int64_t width);
 void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void* gate_up,

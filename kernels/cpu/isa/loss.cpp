@@ -61,8 +61,13 @@ void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* 
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
     for_items(rows, vocabulary, [&](std::int64_t row) {
-      losses[row] = cross_entropy_row(static_cast<T*>(logits) + row * vocabulary, targets[row],
-                                      vocabulary, scale);
+      T* of_row = static_cast<T*>(logits) + row * vocabulary;
+      if (targets[row] < 0) {
+        losses[row] = 0.0F;
+        zero(of_row, sizeof(T) * static_cast<std::size_t>(vocabulary));
+        return;
+      }
+      losses[row] = cross_entropy_row(of_row, targets[row], vocabulary, scale);
     });
   });
 }

@@ -15,10 +15,13 @@ namespace {
 /// body(T{}) with T the storage type of `type`.
 template <class Body>
 inline void with_type(DType type, Body body) {
-  if (type == DType::f32) {
-    body(float{});
-  } else {
-    body(Bfloat16{});
+  switch (type) {
+    case DType::f32:
+      return body(float{});
+    case DType::bf16:
+      return body(Bfloat16{});
+    case DType::f16:
+      return body(Float16{});
   }
 }
 

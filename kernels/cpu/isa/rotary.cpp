@@ -25,8 +25,9 @@ void rotate(T* head, const float* cosines, const float* sines, std::int64_t firs
 
 }  // namespace
 
-void rotary(const AttentionShape& shape, void* qkv, float theta, bool inverse) {
-  const std::int64_t half = shape.head_size / 2;
+void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv, float theta,
+            bool inverse) {
+  const std::int64_t half = rotary_size / 2;
   const std::int64_t rotated_heads = shape.heads + shape.kv_heads;
   const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
   with_type(shape.type, [&](auto tag) {
@@ -38,7 +39,7 @@ void rotary(const AttentionShape& shape, void* qkv, float theta, bool inverse) {
         float sines[chunk];
         for (std::int64_t i = 0; i < count; ++i) {
           const double exponent =
-              -2.0 * static_cast<double>(first + i) / static_cast<double>(shape.head_size);
+              -2.0 * static_cast<double>(first + i) / static_cast<double>(rotary_size);
           const double angle =
               static_cast<double>(position) * __builtin_pow(static_cast<double>(theta), exponent);
           cosines[i] = static_cast<float>(__builtin_cos(angle));

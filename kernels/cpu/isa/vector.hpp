@@ -1,12 +1,12 @@
 #pragma once
 /// A vector of floats as wide as the instruction set of this compilation, loaded from and stored to
-/// float or bfloat16. These files are compiled once for each table: everything here has internal
-/// linkage and uses nothing inline of the standard library, or the linker could give one
-/// processor's code to all.
+/// float, bfloat16 or half precision. These files are compiled once for each table: everything here
+/// has internal linkage and uses nothing inline of the standard library, or the linker could give
+/// one processor's code to all.
 
 #include <cstdint>
 
-#if defined(__AVX512F__) || defined(__FMA__)
+#if defined(__AVX512F__) || defined(__FMA__) || defined(__F16C__)
 #include <immintrin.h>
 #endif
 
@@ -27,6 +27,10 @@ typedef std::uint32_t Words __attribute__((vector_size(4 * lanes)));
 typedef std::uint16_t HalfWords __attribute__((vector_size(2 * lanes)));
 
 struct Bfloat16 {
+  std::uint16_t bits;
+};
+/// IEEE 754 binary16.
+struct Float16 {
   std::uint16_t bits;
 };
 
@@ -92,6 +96,60 @@ inline void store(Bfloat16* to, Vector value, Extent extent) {
   __builtin_memcpy(to, &bits, sizeof(Bfloat16) * static_cast<std::size_t>(extent.count));
 }
 
+inline Vector widen_float16(HalfWords bits) {
+#if defined(__AVX512F__)
+  // The plain intrinsics start from an undefined register, of which g++ 12 warns.
+  return reinterpret_cast<Vector>(_mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(bits)));
+#elif defined(__F16C__)
+  return reinterpret_cast<Vector>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(bits)));
+#else
+  const Words wide = __builtin_convertvector(bits, Words);
+  // With the exponent in a float's place, 2^112 makes up for the different biases; denormals come
+  // out right too. The largest exponent stands for infinity and NaN.
+  const Words magnitude = (wide & 0x7fff) << 13;
+  const Words finite =
+      reinterpret_cast<Words>(reinterpret_cast<Vector>(magnitude) * splat(0x1p112F));
+  const Words value = (wide & 0x7c00) == 0x7c00 ? magnitude | 0x7f800000 : finite;
+  return reinterpret_cast<Vector>(value | (wide & 0x8000) << 16);
+#endif
+}
+
+/// To nearest, ties to even; too large becomes infinite, a NaN stays one.
+inline HalfWords round_to_float16(Vector value) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<HalfWords>(_mm512_maskz_cvtps_ph(
+      0xffff, reinterpret_cast<__m512>(value), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+  return reinterpret_cast<HalfWords>(
+      _mm256_cvtps_ph(reinterpret_cast<__m256>(value), _MM_FROUND_TO_NEAREST_INT));
+#else
+  const Words bits = reinterpret_cast<Words>(value);
+  const Words magnitude = bits & 0x7fffffff;
+  // The exponent's bias changes by 112; a carry of the rounding may lead to infinity.
+  const Words normal = (magnitude - (112 << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+  // Below 2^-14 a half counts multiples of 2^-24, as a float does that lies between 0.5 and 1.
+  const Words denormal =
+      reinterpret_cast<Words>(reinterpret_cast<Vector>(magnitude) + splat(0.5F)) - 0x3f000000;
+  const Words special = magnitude > 0x7f800000 ? Words{} + 0x7e00 : Words{} + 0x7c00;
+  const Words finite = magnitude < 0x38800000 ? denormal : normal;
+  const Words rounded = magnitude < 0x47800000 ? finite : special;
+  return __builtin_convertvector(rounded | ((bits >> 16) & 0x8000), HalfWords);
+#endif
+}
+
+template <class Extent>
+inline Vector load(const Float16* from, Extent extent) {
+  HalfWords bits{};
+  __builtin_memcpy(&bits, from, sizeof(Float16) * static_cast<std::size_t>(extent.count));
+  return widen_float16(bits);
+}
+
+template <class Extent>
+inline void store(Float16* to, Vector value, Extent extent) {
+  const HalfWords bits = round_to_float16(value);
+  __builtin_memcpy(to, &bits, sizeof(Float16) * static_cast<std::size_t>(extent.count));
+}
+
 /// a·b + c, rounded once where the instruction set can.
 inline Vector multiply_add(Vector a, Vector b, Vector c) {
 #if defined(__AVX512F__)
@@ -107,7 +165,6 @@ inline Vector multiply_add(Vector a, Vector b, Vector c) {
 
 inline Vector square_root(Vector value) {
 #if defined(__AVX512F__)
-  // The plain intrinsic starts from an undefined register, of which g++ 12 warns.
   return reinterpret_cast<Vector>(_mm512_maskz_sqrt_ps(0xffff, reinterpret_cast<__m512>(value)));
 #elif defined(__AVX2__)
   return reinterpret_cast<Vector>(_mm256_sqrt_ps(reinterpret_cast<__m256>(value)));

@@ -12,9 +12,9 @@ using test::Job;
 using test::Way;
 
 constexpr std::int64_t odd_counts[] = {0, 1, 7, 1000, (1 << 20) + 3};
-constexpr DType types[] = {DType::f32, DType::bf16};
+constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
 
-// Multiples of the group's size, small enough that sums and means are exact in bf16, too.
+// Multiples of the group's size, small enough that sums and means are exact in 16 bits, too.
 float value_of(int rank, std::int64_t i, int size) {
   return static_cast<float>(size * ((rank * 3 + static_cast<int>(i % 5)) % 7 - 3));
 }
@@ -143,6 +143,23 @@ TEST_P(CollectivesTest, Bf16MeansAreRoundedOnceToNearestEven) {
   EXPECT_TRUE(std::isnan(data.get(4)));
 }
 
+TEST_P(CollectivesTest, F16MeansAreRoundedOnceToNearestEven) {
+  Job job(GetParam());
+  if (job.size() != 2) GTEST_SKIP() << "worked out for two ranks";
+  const auto group = job.join(job.everyone());
+  // 1 + 2^-10 is the next half after 1. The sum of the two largest is no half, their mean is one.
+  const float step = 0x1p-10F;
+  const float parts[6][2] = {{1, 1 + step},  {1 + step, 1 + 2 * step}, {65504, 65504},
+                             {-3, INFINITY}, {0x1p-14F, -0x1p-14F},    {0x1p-14F, 0}};
+  const float expected[6] = {1, 1 + 2 * step, 65504, INFINITY, 0, 0x1p-15F};
+  Elements data(DType::f16, 7);
+  for (int i = 0; i < 6; ++i) data.set(i, parts[i][group->group_rank()]);
+  data.set(6, std::nanf(""));
+  group->all_reduce_average(data.bytes.data(), 7, DType::f16);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
+  EXPECT_TRUE(std::isnan(data.get(6)));
+}
+
 // Numbers whose sums depend on the order: the bits tell whether it was the ranks'.
 Elements random_elements(int rank, std::int64_t count, DType type) {
   std::mt19937 generator(static_cast<unsigned>(rank + 1));
@@ -193,12 +210,14 @@ TEST(CollectivesTest, PartsOfAReductionAreThoseOfTheWhole) {
     Job job(way);
     const auto group = job.join(job.everyone());
     const std::int64_t count = 70001;
-    Elements whole = random_elements(job.rank(), count * group->size(), DType::bf16);
-    Elements part(DType::bf16, count);
-    group->reduce_scatter_average(part.bytes.data(), whole.bytes.data(), count, DType::bf16);
-    group->all_reduce_average(whole.bytes.data(), count * group->size(), DType::bf16);
-    EXPECT_EQ(0, std::memcmp(part.bytes.data(), whole.at(count * group->group_rank()),
-                             part.bytes.size()));
+    for (const DType type : {DType::bf16, DType::f16}) {
+      Elements whole = random_elements(job.rank(), count * group->size(), type);
+      Elements part(type, count);
+      group->reduce_scatter_average(part.bytes.data(), whole.bytes.data(), count, type);
+      group->all_reduce_average(whole.bytes.data(), count * group->size(), type);
+      EXPECT_EQ(0, std::memcmp(part.bytes.data(), whole.at(count * group->group_rank()),
+                               part.bytes.size()));
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -75,7 +76,8 @@ class Job {
   std::uint64_t attempt_ = 0;
 };
 
-/// Elements of a type as their bytes, so that one test serves both types.
+/// Elements of a type as their bytes, so that one test serves all types. f16: normal numbers that
+/// need no rounding, zero, infinity and NaN.
 struct Elements {
   Elements(DType element_type, std::int64_t count)
       : type(element_type), bytes(static_cast<std::size_t>(count * size_bytes(element_type))) {}
@@ -83,6 +85,13 @@ struct Elements {
   void set(std::int64_t i, float value) {
     if (type == DType::f32) {
       std::memcpy(&bytes[static_cast<std::size_t>(4 * i)], &value, 4);
+    } else if (type == DType::f16) {
+      const auto wide = std::bit_cast<std::uint32_t>(value);
+      const std::uint32_t magnitude = wide & 0x7fffffffU;
+      std::uint32_t half = magnitude < 0x38800000U ? 0 : (magnitude - (112U << 23)) >> 13;
+      if (magnitude >= 0x7f800000U) half = magnitude == 0x7f800000U ? 0x7c00 : 0x7e00;
+      const auto bits = static_cast<std::uint16_t>(half | (wide >> 16 & 0x8000U));
+      std::memcpy(&bytes[static_cast<std::size_t>(2 * i)], &bits, 2);
     } else {
       const auto upper = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
       std::memcpy(&bytes[static_cast<std::size_t>(2 * i)], &upper, 2);
@@ -92,6 +101,15 @@ struct Elements {
     float value = 0;
     if (type == DType::f32) {
       std::memcpy(&value, &bytes[static_cast<std::size_t>(4 * i)], 4);
+    } else if (type == DType::f16) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, &bytes[static_cast<std::size_t>(2 * i)], 2);
+      const int exponent = bits >> 10 & 0x1f;
+      const int fraction = bits & 0x3ff;
+      value = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                            : std::ldexp(static_cast<float>(fraction + 0x400), exponent - 25);
+      if (exponent == 0x1f) value = fraction == 0 ? INFINITY : NAN;
+      if ((bits & 0x8000) != 0) value = -value;
     } else {
       std::uint16_t upper = 0;
       std::memcpy(&upper, &bytes[static_cast<std::size_t>(2 * i)], 2);

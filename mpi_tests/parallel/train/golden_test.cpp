@@ -2,6 +2,8 @@
 
 #include "golden.hpp"
 
+#include <string_view>
+
 #include "training.hpp"
 
 namespace dstune {
@@ -9,6 +11,9 @@ namespace {
 
 using test::Golden;
 using test::largest_difference;
+
+/// docs/reference-step.md, section 7.
+constexpr double fp16_tolerance = 1e-4;
 
 struct Case {
   const char* model;
@@ -26,10 +31,13 @@ class GoldenTest : public test::TrainingTest, public testing::WithParamInterface
   }
 };
 
-// So that any two ways to train differ by less than 1e-5.
+// So that any two ways to train differ by less than 1e-5. ReLU's slope jumps: what rounds to the
+// other side of 0 changes a gradient, in PyTorch's fp32 as here.
 TEST_P(GoldenTest, LossesInFp32AreDoublePrecisions) {
-  EXPECT_LT(difference(Precision::fp32, 3), 2e-6);
-  EXPECT_LT(difference(Precision::fp32, 1), 2e-6);
+  const bool jumps = Golden(GetParam().model).model.architecture.activation == Activation::relu;
+  const double tolerance = jumps ? 1e-5 : 2e-6;
+  EXPECT_LT(difference(Precision::fp32, 3), tolerance);
+  EXPECT_LT(difference(Precision::fp32, 1), tolerance);
 }
 
 // docs/reference-step.md, section 7, states this tolerance.
@@ -37,14 +45,38 @@ TEST_P(GoldenTest, LossesInBf16AreWithinTheTolerance) {
   EXPECT_LT(difference(Precision::bf16, 3), 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
-                         testing::Values(Case{"gpt2", 0}, Case{"gpt2", 1}, Case{"gpt2", 2},
-                                         Case{"gpt2", 3}, Case{"llama", 0}, Case{"llama", 1},
-                                         Case{"llama", 2}, Case{"llama", 3}),
-                         [](const auto& test_case) {
-                           return std::string(test_case.param.model) + "_stage" +
-                                  std::to_string(test_case.param.stage);
-                         });
+// Likewise. At the default scale nothing overflows here.
+TEST_P(GoldenTest, LossesInFp16AreWithinTheTolerance) {
+  EXPECT_LT(difference(Precision::fp16, 3), fp16_tolerance);
+}
+
+// A scale so high that steps are skipped until it has fallen, and again after each raise: which
+// ones and what that does to the losses is the reference program's, too. Where a batch is split,
+// parts of it may overflow though the whole does not; so this is of one rank with one micro-step.
+TEST_P(GoldenTest, SkipsTheUpdatesThatTheReferenceSkips) {
+  if (job().size() > 1 || std::string_view(GetParam().model) != "gpt2") GTEST_SKIP();
+  const Golden golden("gpt2-fp16");
+  const TrainingConfig config = golden.on(1, GetParam().stage, 1);
+  const Course result =
+      course(golden.model, config, static_cast<int>(golden.losses.size()), golden.seed);
+  EXPECT_GT(golden.skipped_steps.size(), 3U);
+  EXPECT_EQ(result.skipped_steps, golden.skipped_steps);
+  EXPECT_LT(largest_difference(result.losses, golden.losses), fp16_tolerance);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> result;
+  for (const char* model : {"gpt2", "llama", "bert"})
+    for (const int stage : {0, 1, 2, 3}) result.push_back({model, stage});
+  // The others are made of the same parts and others; stages change nothing about parts.
+  for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox"})
+    for (const int stage : {1, 3}) result.push_back({model, stage});
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(cases()), [](const auto& test_case) {
+  return std::string(test_case.param.model) + "_stage" + std::to_string(test_case.param.stage);
+});
 
 }  // namespace
 }  // namespace dstune

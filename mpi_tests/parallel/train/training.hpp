@@ -57,10 +57,23 @@ class TrainingTest : public testing::Test {
   }
   static Job& job() { return *job_; }
 
-  /// The losses of so many steps. Expects of memory: the arena's own account is the plan's, and
-  /// nothing beyond the plan's bytes is written. Collective over the job.
+  /// What a training gives: a loss a step, and the steps that left their update out (fp16).
+  struct Course {
+    std::vector<double> losses;
+    std::vector<std::int64_t> skipped_steps;
+    bool operator==(const Course&) const = default;
+  };
+
+  /// The losses of so many steps.
   static std::vector<double> train(const ModelSpec& model, const TrainingConfig& config, int steps,
                                    std::int64_t seed) {
+    return course(model, config, steps, seed).losses;
+  }
+
+  /// So many steps. Expects of memory: the arena's own account is the plan's, and
+  /// nothing beyond the plan's bytes is written. Collective over the job.
+  static Course course(const ModelSpec& model, const TrainingConfig& config, int steps,
+                       std::int64_t seed) {
     const std::unique_ptr<ProcessGroup> group = job().join();
     CpuDevice device(256 << 20, 1);
     const StepPlan plan = build_step_plan(model, config, group->size(), group->group_rank(),
@@ -70,11 +83,15 @@ class TrainingTest : public testing::Test {
 
     Executor executor(plan, device, *group, seed);
     executor.initialize();
-    std::vector<double> losses;
-    for (int step = 0; step < steps; ++step) losses.push_back(executor.step(step).loss);
+    Course course;
+    for (int step = 0; step < steps; ++step) {
+      const StepOutcome outcome = executor.step(step);
+      course.losses.push_back(outcome.loss);
+      if (outcome.skipped) course.skipped_steps.push_back(step);
+    }
 
     for (const Guarded& each : guarded) each.check();
-    return losses;
+    return course;
   }
 
  private:

@@ -32,6 +32,7 @@ TEST(EnumTextTest, NamesAreThoseOfTheFiles) {
   EXPECT_EQ(to_text(Recompute::block), "block");
   EXPECT_EQ(to_text(Precision::fp32), "fp32");
   EXPECT_EQ(to_text(Precision::bf16), "bf16");
+  EXPECT_EQ(to_text(Precision::fp16), "fp16");
 }
 
 TEST(EnumTextTest, AnEnumeratorWithoutANameIsABrokenInvariant) {

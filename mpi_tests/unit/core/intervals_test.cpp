@@ -110,6 +110,15 @@ TEST(MetricValueTest, LeavesWarmUpOut) {
   EXPECT_NEAR(latency.ci_high, 4.484138e6, 10);
 }
 
+TEST(MetricValueTest, LeavesSkippedStepsOut) {
+  Measurement measurement = timed({9, 9, 1, 0.5, 2, 3, 0.5}, 2);
+  measurement.skipped_steps = {0, 3, 6};
+  EXPECT_EQ(timed_steps_s(measurement), (std::vector<double>{1, 2, 3}));
+  EXPECT_DOUBLE_EQ(metric_value(measurement, Metric::latency, 8, 4)->value, 2e6);
+  measurement.skipped_steps = {2, 3, 4, 5, 6};
+  EXPECT_FALSE(metric_value(measurement, Metric::latency, 8, 4));
+}
+
 TEST(MetricValueTest, UnitsAreThoseOfTheMetric) {
   const Measurement measurement = timed({5, 1.9, 2.0, 2.1}, 1);
   const MetricValue latency = metric_value(measurement, Metric::latency, 8, 4).value();

@@ -106,6 +106,31 @@ TEST(TrainingConfigTest, ReadsAsLenientlyAsPydanticWhereDeepSpeedDoes) {
               HasSubstr("/optimizer/params/lr: expected a number"));
 }
 
+TEST(TrainingConfigTest, ReadsFp16WithItsLossScale) {
+  const TrainingConfig plain = accepted(R"({"fp16": {"enabled": true}})");
+  EXPECT_EQ(plain.precision, Precision::fp16);
+  EXPECT_EQ(plain.loss_scale, LossScale());
+  const TrainingConfig full = accepted(R"({"bf16": {"enabled": false}, "fp16": {"enabled": true,
+      "loss_scale": 0, "initial_scale_power": 12, "loss_scale_window": 500, "hysteresis": 3,
+      "consecutive_hysteresis": true, "min_loss_scale": 4, "auto_cast": false}})");
+  EXPECT_EQ(full.precision, Precision::fp16);
+  EXPECT_EQ(full.loss_scale, (LossScale{0, 12, 500, 3, true, 4}));
+  EXPECT_EQ(accepted(R"({"fp16": {"enabled": true, "loss_scale": 1024.5}})").loss_scale,
+            (LossScale{.fixed = 1024.5}));
+}
+
+TEST(TrainingConfigTest, Fp16IsOffByDefault) {
+  for (const char* text :
+       {R"({"fp16": {"enabled": "auto"}})", R"({"fp16": {}})",
+        R"({"fp16": {"enabled": false, "loss_scale": 128, "hysteresis": 5}})",
+        R"({"fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 100}})"})
+    EXPECT_EQ(accepted(text), TrainingConfig()) << text;
+  EXPECT_EQ(accepted(R"({"bf16": {"enabled": true}, "fp16": {"enabled": false}})").precision,
+            Precision::bf16);
+  EXPECT_EQ(accepted(R"({"bf16": {"enabled": true}, "fp16": {"enabled": "auto"}})").precision,
+            Precision::bf16);
+}
+
 TEST(TrainingConfigTest, RefusesStagesThatDoNotExist) {
   EXPECT_EQ(refusal(zero_with(R"("stage": 4)")),
             "/zero_optimization/stage: expected an integer from 0 to 3, got 4");
@@ -140,7 +165,7 @@ TEST(TrainingConfigTest, ReportsEveryProblemAtOnceWithItsLine) {
       "reduce_bucket_size": -1,
       "unknown": 1
     },
-    "fp16": {"enabled": true}
+    "fp16": {"fp16_master_weights_and_grads": true}
   })");
   std::vector<int> lines;
   for (const Problem& problem : read.problems) {

@@ -31,17 +31,18 @@ class AdamTest : public KernelTest {
 
   State start() const {
     return {Buffer(DType::f32, random_values(count, 1)), Buffer(DType::f32, Values(count)),
-            Buffer(DType::f32, Values(count)), Buffer(DType::bf16, count)};
+            Buffer(DType::f32, Values(count)), Buffer(model_type(), count)};
   }
 
-  /// Gradients have the parameter's type of the test; the model is bf16 in the bf16 tests.
+  /// Gradients have the test's type, the model, too, where that is a 16-bit one.
+  DType model_type() const { return type() == DType::f32 ? DType::bf16 : type(); }
   void update(State& s, const AdamStep& how, const Buffer& gradient, std::int64_t begin,
               std::int64_t end) const {
     const std::int64_t size = type() == DType::f32 ? 4 : 2;
     void* model = static_cast<std::byte*>(s.model.data()) + 2 * begin;
     table().adam(how, s.master.floats() + begin, s.m.floats() + begin, s.v.floats() + begin, type(),
                  static_cast<const std::byte*>(gradient.data()) + size * begin, type(),
-                 type() == DType::bf16 ? model : nullptr, end - begin);
+                 type() != DType::f32 ? model : nullptr, end - begin);
   }
 };
 
@@ -70,8 +71,8 @@ TEST_P(AdamTest, FollowsTheFormulaOverSteps) {
     expect_close(state.master.values(), master, 1e-5, "master");
     expect_close(state.m.values(), m, 1e-5, "m");
     expect_close(state.v.values(), v, 1e-5, "v");
-    if (type() == DType::bf16) {
-      EXPECT_TRUE(state.model == Buffer(DType::bf16, state.master.values()));
+    if (type() != DType::f32) {
+      EXPECT_TRUE(state.model == Buffer(type(), state.master.values()));
     }
   }
 }

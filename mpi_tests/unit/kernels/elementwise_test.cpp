@@ -58,8 +58,12 @@ TEST_P(ElementwiseTest, ConvertsBothWays) {
 
 TEST_P(ElementwiseTest, RoundsTiesToEvenAndKeepsSpecialValues) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const Values values = {1.0,       1.00390625, 1.01171875, -1.00390625, 1.00390637,  3.4e38,
-                         -infinity, infinity,   0.0,        1e-30,       65504.00001, -0.0};
+  const Values values = {1.0, 1.00390625, 1.01171875, -1.00390625, 1.00390637, 3.4e38, -infinity,
+                         infinity, 0.0, 1e-30, 65504.00001, -0.0,
+                         // Halves: ties, the largest, the smallest, and those between.
+                         1.00048828125, 1.00146484375, 65519.99, 65520.0, -65536.0, 1e5, 6.1e-5,
+                         6.10352e-5, -5.9604645e-8, 2.9802322e-8, 2.9802326e-8, 8.9406967e-8,
+                         3.0e-6, -6.097555e-5};
   const auto count = static_cast<std::int64_t>(values.size());
   Buffer to = poisoned(count);
   table().convert(type(), to.data(), DType::f32, Buffer(DType::f32, values).data(), count);

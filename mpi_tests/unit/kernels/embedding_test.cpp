@@ -18,7 +18,7 @@ class EmbeddingTest : public KernelTest {
   }
 };
 
-TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
+TEST_P(EmbeddingTest, ForwardAddsTokenAndPositionOrType) {
   const std::int64_t vocabulary = 11;
   const std::int64_t sequence = 7;
   for (const std::int64_t width : {48, 65}) {
@@ -27,8 +27,10 @@ TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
       const Values token_table = random_values(vocabulary * width, 2);
       const Values position_table = random_values(sequence * width, 3);
       Buffer out = poisoned(2 * sequence * width);
+      const Values type_row = random_values(width, 4);
       table().embedding_forward(type(), out.data(), typed(token_table).data(),
-                                positions ? typed(position_table).data() : nullptr, tokens.data(),
+                                positions ? typed(position_table).data() : nullptr,
+                                positions ? nullptr : typed(type_row).data(), tokens.data(),
                                 2 * sequence, sequence, width);
       Values expected;
       for (std::int64_t row = 0; row < 2 * sequence; ++row) {
@@ -36,7 +38,8 @@ TEST_P(EmbeddingTest, ForwardAddsTokenAndPosition) {
           const std::int64_t token = tokens[static_cast<std::size_t>(row)];
           double value = token_table[static_cast<std::size_t>(token * width + i)];
           const std::int64_t position = row % sequence;
-          if (positions) value += position_table[static_cast<std::size_t>(position * width + i)];
+          value += positions ? position_table[static_cast<std::size_t>(position * width + i)]
+                             : type_row[static_cast<std::size_t>(i)];
           expected.push_back(value);
         }
       }
@@ -69,7 +72,7 @@ TEST_P(EmbeddingTest, BackwardSumsRowsOfEachTokenAndPosition) {
         }
       }
       // A sum is rounded once to the type, however many rows it has.
-      const double once = type() == DType::f32 ? 1e-5 : 0x1p-8;
+      const double once = type() == DType::f32 ? 1e-5 : type() == DType::bf16 ? 0x1p-8 : 0x1p-11;
       expect_close(d[0].values(), d_tokens, once, "d_token_table");
       expect_close(d[1].values(), d_positions, once, "d_position_table");
     }

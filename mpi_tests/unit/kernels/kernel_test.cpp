@@ -22,6 +22,41 @@ std::uint16_t to_bfloat16(double value) {
   return static_cast<std::uint16_t>(upper);
 }
 
+double from_bfloat16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+/// By arithmetic in double, so by another way than the kernels'.
+std::uint16_t to_float16(double value) {
+  const float narrow = static_cast<float>(value);
+  const unsigned sign = std::signbit(narrow) ? 0x8000U : 0U;
+  if (std::isnan(narrow)) return static_cast<std::uint16_t>(sign | 0x7e00U);
+  const double magnitude = std::abs(static_cast<double>(narrow));
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);  // magnitude < 2^exponent
+  // Eleven bits down from the highest, but no bit below 2^-24.
+  const int unit = std::max(exponent - 11, -24);
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(magnitude, -unit)), unit);
+  if (rounded >= 65536.0) return static_cast<std::uint16_t>(sign | 0x7c00U);
+  if (rounded < 0x1p-14)
+    return static_cast<std::uint16_t>(sign | static_cast<unsigned>(rounded * 0x1p24));
+  const int power = std::ilogb(rounded);
+  const auto fraction = static_cast<unsigned>(std::ldexp(rounded, 10 - power)) - 0x400U;
+  return static_cast<std::uint16_t>(sign | static_cast<unsigned>(power + 15) << 10 | fraction);
+}
+
+double from_float16(std::uint16_t bits) {
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  const int exponent = bits >> 10 & 0x1f;
+  const int fraction = bits & 0x3ff;
+  if (exponent == 0x1f) {
+    return sign * (fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                                 : std::numeric_limits<double>::infinity());
+  }
+  return sign *
+         (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 0x400, exponent - 25));
+}
+
 }  // namespace
 
 Buffer::Buffer(DType type, std::int64_t count)
@@ -54,7 +89,7 @@ void Buffer::set(std::int64_t index, double value) {
     const float narrow = static_cast<float>(value);
     std::memcpy(to, &narrow, sizeof(narrow));
   } else {
-    const std::uint16_t narrow = to_bfloat16(value);
+    const std::uint16_t narrow = type_ == DType::bf16 ? to_bfloat16(value) : to_float16(value);
     std::memcpy(to, &narrow, sizeof(narrow));
   }
 }
@@ -68,7 +103,7 @@ double Buffer::get(std::int64_t index) const {
   }
   std::uint16_t narrow = 0;
   std::memcpy(&narrow, from, sizeof(narrow));
-  return std::bit_cast<float>(static_cast<std::uint32_t>(narrow) << 16);
+  return type_ == DType::bf16 ? from_bfloat16(narrow) : from_float16(narrow);
 }
 
 Values random_values(std::int64_t count, std::uint64_t seed, double scale) {
@@ -76,8 +111,7 @@ Values random_values(std::int64_t count, std::uint64_t seed, double scale) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint64_t hash = counter_hash(seed, 7, static_cast<std::uint64_t>(i));
     const double uniform = static_cast<double>(hash >> 11) * 0x1p-53 * 2.0 - 1.0;
-    values.push_back(
-        std::bit_cast<float>(static_cast<std::uint32_t>(to_bfloat16(uniform * scale)) << 16));
+    values.push_back(from_float16(to_float16(from_bfloat16(to_bfloat16(uniform * scale)))));
   }
   return values;
 }
@@ -139,7 +173,10 @@ std::vector<std::string> table_names() {
 }
 
 std::string parameter_name(const testing::TestParamInfo<std::tuple<std::string, DType>>& info) {
-  return std::get<0>(info.param) + (std::get<1>(info.param) == DType::f32 ? "_in_f32" : "_in_bf16");
+  const DType type = std::get<1>(info.param);
+  return std::get<0>(info.param) + (type == DType::f32    ? "_in_f32"
+                                    : type == DType::bf16 ? "_in_bf16"
+                                                          : "_in_f16");
 }
 
 }  // namespace dstune::kernels::test

@@ -45,6 +45,24 @@ TEST_P(CrossEntropyTest, GivesLossesAndFiniteDifferences) {
   }
 }
 
+TEST_P(CrossEntropyTest, ARowWithoutATargetHasNeitherLossNorGradient) {
+  const std::int64_t vocabulary = 35;
+  const std::vector<std::int32_t> targets{-1, 3, -1};
+  const Values logits = random_values(3 * vocabulary, 1, 6.0);
+  Buffer gradient = typed(logits);
+  Buffer losses(DType::f32, 3);
+  table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), 3, vocabulary,
+                        0.5F);
+  Buffer alone = typed(Values(logits.begin() + vocabulary, logits.begin() + 2 * vocabulary));
+  Buffer loss(DType::f32, 1);
+  table().cross_entropy(type(), loss.floats(), alone.data(), &targets[1], 1, vocabulary, 0.5F);
+  EXPECT_EQ(losses.values(), (Values{0.0, loss.values()[0], 0.0}));
+  Values expected(logits.size());
+  const Values of_row = alone.values();
+  std::copy(of_row.begin(), of_row.end(), expected.begin() + vocabulary);
+  EXPECT_EQ(gradient.values(), expected);
+}
+
 TEST_P(CrossEntropyTest, StandsLargeLogitsAndReportsNotANumber) {
   const std::int32_t target = 1;
   Buffer logits = typed({-60000.0, 50000.0, 49998.0});

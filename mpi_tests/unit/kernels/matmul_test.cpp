@@ -40,7 +40,7 @@ class MatmulTest : public KernelTest {
                    shape.has_bias ? bias_typed.data() : nullptr, c.data(), workspace.data());
     workspace.values();
     expect_close(
-        c.values(), product(shape, a, b, bias, before), shape.out_type == DType::f32 ? 1e-5 : 1e-2,
+        c.values(), product(shape, a, b, bias, before), tolerance_of(shape.out_type),
         std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
   }
 };
@@ -71,6 +71,22 @@ TEST_P(MatmulTest, AddsUpLongSumsOnce) {
            .has_bias = true,
            .type = type(),
            .out_type = DType::f32});
+  }
+}
+
+// Long enough for several panels where 16-bit operands are converted a panel at a time.
+TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
+  set_cpu_threads(2);
+  const MatmulShape shapes[] = {
+      {.m = 4500, .n = 97, .k = 33}, {.m = 33, .n = 4500, .k = 97}, {.m = 33, .n = 97, .k = 4500}};
+  for (MatmulShape shape : shapes) {
+    for (int flags = 0; flags < 8; ++flags) {
+      shape.transpose_a = (flags & 1) != 0;
+      shape.transpose_b = (flags & 2) != 0;
+      shape.accumulate = shape.has_bias = (flags & 4) != 0;
+      shape.type = shape.out_type = type();
+      check(shape);
+    }
   }
 }
 

@@ -8,7 +8,11 @@ namespace {
 class RotaryTest : public KernelTest {};
 
 TEST_P(RotaryTest, TurnsQueriesAndKeysAndBack) {
-  for (const std::int64_t head_size : {6, 64, 160}) {
+  struct Size {
+    std::int64_t head, rotated;
+  };
+  for (const auto& [head_size, rotary_size] :
+       {Size{6, 6}, Size{64, 64}, Size{160, 160}, Size{64, 16}, Size{12, 6}}) {
     const AttentionShape shape{.batch = 2,
                                .sequence = 9,
                                .heads = 4,
@@ -21,21 +25,21 @@ TEST_P(RotaryTest, TurnsQueriesAndKeysAndBack) {
     for (std::size_t head = 0; head < qkv.size() / static_cast<std::size_t>(head_size); ++head) {
       const auto position = static_cast<std::int64_t>(head) / all_heads % shape.sequence;
       if (static_cast<std::int64_t>(head) % all_heads >= shape.heads + shape.kv_heads) continue;
-      for (std::int64_t i = 0; i < head_size / 2; ++i) {
+      for (std::int64_t i = 0; i < rotary_size / 2; ++i) {
         const double angle =
             static_cast<double>(position) *
-            std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_size));
+            std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_size));
         const std::size_t low =
             head * static_cast<std::size_t>(head_size) + static_cast<std::size_t>(i);
-        const std::size_t high = low + static_cast<std::size_t>(head_size / 2);
+        const std::size_t high = low + static_cast<std::size_t>(rotary_size / 2);
         expected[low] = qkv[low] * std::cos(angle) - qkv[high] * std::sin(angle);
         expected[high] = qkv[high] * std::cos(angle) + qkv[low] * std::sin(angle);
       }
     }
     Buffer turned = typed(qkv);
-    table().rotary(shape, turned.data(), 10000.0F, false);
+    table().rotary(shape, rotary_size, turned.data(), 10000.0F, false);
     expect_close(turned.values(), expected, tolerance(), "turned");
-    table().rotary(shape, turned.data(), 10000.0F, true);
+    table().rotary(shape, rotary_size, turned.data(), 10000.0F, true);
     expect_close(turned.values(), qkv, tolerance(), "turned back");
   }
 }

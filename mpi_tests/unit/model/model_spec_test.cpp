@@ -55,6 +55,20 @@ TEST(ReadModelTest, NamesWhatIsMissingOrUnknown) {
   EXPECT_THAT(read_text(R"({"family": "t5"})").problems, HasSubstr("\"t5\""));
 }
 
+TEST(ReadModelTest, TakesEveryFamily) {
+  using enum ModelFamily;
+  for (const ModelFamily family : {gpt2, llama, mistral, qwen2, phi3, opt, gpt_neox, qwen3, bert}) {
+    const auto [model, problems] =
+        read_text(R"({"family": ")" + std::string(to_text(family)) +
+                  R"(", "hidden_size": 64, "num_layers": 2, "num_heads": 4, "intermediate_size": 96,
+           "vocab_size": 100})");
+    EXPECT_EQ(problems, "");
+    EXPECT_EQ(model.family, family);
+    EXPECT_EQ(model.architecture, architecture_of(family));
+    EXPECT_EQ(model_from_json(to_json(model)), model);
+  }
+}
+
 TEST(ReadModelTest, RefusesGroupedHeadsInGpt2) {
   EXPECT_THAT(read_text(R"({"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 4,
                             "num_kv_heads": 2, "vocab_size": 100})")
@@ -80,7 +94,25 @@ TEST(ModelJsonTest, SurvivesARoundTrip) {
     EXPECT_EQ(model_from_json(to_json(preset(name))), preset(name));
 }
 
+TEST(ModelJsonTest, KeepsPartsThatAreNotTheFamilys) {
+  ModelSpec model = preset("llama-7b");
+  EXPECT_FALSE(to_json(model).contains("architecture"));
+  model.attention_window = 77;
+  model.architecture.qkv_bias = true;
+  model.architecture.block = BlockKind::parallel;
+  model.architecture.rotary_fraction = 0.5;
+  model.architecture.token_types = 3;
+  EXPECT_EQ(to_json(model).at("architecture").size(), 4U);
+  EXPECT_EQ(model_from_json(to_json(model)), model);
+}
+
 TEST(ModelJsonTest, RefusesWhatIsNoModel) {
+  json::Value unknown = to_json(preset("gpt2"));
+  unknown["architecture"]["block"] = "circular";
+  EXPECT_THROW(model_from_json(unknown), LogicError);
+  unknown = to_json(preset("gpt2"));
+  unknown["family"] = "gpt5";
+  EXPECT_THROW(model_from_json(unknown), LogicError);
   EXPECT_THROW(model_from_json(json::Value::object()), LogicError);
 }
 

@@ -1,7 +1,10 @@
 #include "dstune/model/parameter_table.hpp"
 
 #include <cmath>
+#include <string>
+#include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
@@ -85,6 +88,55 @@ TEST(ParameterTableTest, NamesAsHuggingFace) {
             "h.3.attn.c_attn.weight");
 }
 
+/// Every name of a unit, "+" taken apart.
+std::vector<std::string> names_of_unit(ModelFamily family, int unit) {
+  ModelSpec model = preset("llama-7b");
+  model.family = family;
+  model.architecture = architecture_of(family);
+  const ParameterTable table(model);
+  std::vector<std::string> names;
+  const auto [first, last] = table.unit_range(unit);
+  for (int index = first; index < last; ++index) {
+    std::string rest = table.all()[static_cast<std::size_t>(index)].name;
+    for (std::size_t plus; (plus = rest.find('+')) != std::string::npos; rest.erase(0, plus + 1))
+      names.push_back(rest.substr(0, plus));
+    names.push_back(rest);
+  }
+  return names;
+}
+
+TEST(ParameterTableTest, NamesTheOtherFamiliesPartsToo) {
+  using testing::Contains;
+  EXPECT_THAT(names_of_unit(ModelFamily::opt, 1),
+              testing::IsSupersetOf({"model.decoder.layers.0.self_attn.k_proj.bias",
+                                     "model.decoder.layers.0.self_attn.out_proj.weight",
+                                     "model.decoder.layers.0.final_layer_norm.bias",
+                                     "model.decoder.layers.0.fc2.bias"}));
+  EXPECT_THAT(names_of_unit(ModelFamily::gpt_neox, 3),
+              Contains("gpt_neox.layers.2.attention.query_key_value.bias"));
+  EXPECT_THAT(names_of_unit(ModelFamily::phi3, 1),
+              testing::ElementsAre("model.layers.0.input_layernorm.weight",
+                                   "model.layers.0.self_attn.qkv_proj.weight",
+                                   "model.layers.0.self_attn.o_proj.weight",
+                                   "model.layers.0.post_attention_layernorm.weight",
+                                   "model.layers.0.mlp.gate_up_proj.weight",
+                                   "model.layers.0.mlp.down_proj.weight"));
+  EXPECT_THAT(names_of_unit(ModelFamily::qwen3, 2),
+              Contains("model.layers.1.self_attn.k_norm.weight"));
+  EXPECT_THAT(
+      names_of_unit(ModelFamily::bert, 0),
+      testing::ElementsAre("bert.embeddings.word_embeddings.weight",
+                           "bert.embeddings.position_embeddings.weight",
+                           "bert.embeddings.token_type_embeddings.weight",
+                           "bert.embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.bias"));
+  EXPECT_THAT(names_of_unit(ModelFamily::bert, 33),
+              testing::ElementsAre("cls.predictions.transform.dense.weight",
+                                   "cls.predictions.transform.dense.bias",
+                                   "cls.predictions.transform.LayerNorm.weight",
+                                   "cls.predictions.transform.LayerNorm.bias",
+                                   "cls.predictions.decoder.weight", "cls.predictions.bias"));
+}
+
 TEST(ParameterTableTest, RefusesAModelWithoutLayers) {
   ModelSpec model = preset("gpt2");
   model.num_layers = 0;
@@ -98,6 +150,15 @@ TEST(FlopsTest, CountsSixForEachMultipliedParameterAndCausalAttention) {
   // The looked-up table of an untied model takes no part.
   EXPECT_DOUBLE_EQ(flops_per_token(preset("llama-7b"), 2048),
                    6.0 * (6'738'415'616.0 - 32000.0 * 4096) + 6.0 * 32 * 4096 * 2048);
+}
+
+TEST(FlopsTest, AttentionInBothDirectionsCountsWhole) {
+  ModelSpec model = preset("gpt2");
+  model.family = ModelFamily::bert;
+  model.architecture = architecture_of(model.family);
+  // Positions and token types are looked up, the token embedding is the head, too.
+  const double multiplied = static_cast<double>(parameter_count(model)) - (1024 + 2) * 768.0;
+  EXPECT_DOUBLE_EQ(flops_per_token(model, 512), 6 * multiplied + 12.0 * 12 * 768 * 512);
 }
 
 }  // namespace

@@ -20,11 +20,13 @@ class Collector {
   void operator()(const op::Wait&) {}
   void operator()(const op::FinishLoss&) {}
   void operator()(const op::ClipFactor&) {}
+  void operator()(const op::CheckOverflow&) {}
   void operator()(const op::FillNormal& o) { write(o.out, o.count); }
   void operator()(const op::Fill& o) { write(o.out, o.count); }
   void operator()(const op::EmbeddingForward& o) {
     read(o.token_table, plan_.model.vocab_size * hidden_);
     read(o.position_table, plan_.config.sequence_length * hidden_);
+    read(o.type_row, hidden_);
     write(o.out, o.rows * hidden_);
   }
   void operator()(const op::EmbeddingBackward& o) {
@@ -64,6 +66,23 @@ class Collector {
     read(o.d_out, o.rows * o.width);
     write(o.workspace, 1);
     update(o.d_bias, o.width, o.accumulate);
+  }
+  void operator()(const op::HeadNormForward& o) {
+    read(o.q_weight, plan_.model.head_size);
+    read(o.k_weight, plan_.model.head_size);
+    update(o.qkv, rows_ * qkv_, true);
+    write(o.raw, rows_ * normed_heads() * plan_.model.head_size);
+    write(o.rstd, rows_ * normed_heads());
+  }
+  void operator()(const op::HeadNormBackward& o) {
+    read(o.raw, rows_ * normed_heads() * plan_.model.head_size);
+    read(o.rstd, rows_ * normed_heads());
+    read(o.q_weight, plan_.model.head_size);
+    read(o.k_weight, plan_.model.head_size);
+    write(o.workspace, 1);
+    update(o.d_qkv, rows_ * qkv_, true);
+    update(o.d_q_weight, plan_.model.head_size, o.accumulate_weights);
+    update(o.d_k_weight, plan_.model.head_size, o.accumulate_weights);
   }
   void operator()(const op::Rotary& o) { update(o.qkv, rows_ * qkv_, true); }
   void operator()(const op::AttentionForward& o) {
@@ -135,6 +154,9 @@ class Collector {
   }
 
  private:
+  [[nodiscard]] std::int64_t normed_heads() const {
+    return plan_.model.num_heads + plan_.model.num_kv_heads;
+  }
   void read(View view, std::int64_t elements) {
     if (view) found_.push_back({view, elements, false});
   }

@@ -36,8 +36,19 @@ inline ModelSpec tiny_gpt2(bool tied = true) {
 inline ModelSpec tiny_llama(bool tied = false) {
   ModelSpec model = tiny_gpt2(tied);
   model.family = ModelFamily::llama;
+  model.architecture = architecture_of(model.family);
   model.num_heads = 4;
   model.head_size = 6;
+  return model;
+}
+
+/// Of the other families, with as many key heads as heads but where they may differ.
+inline ModelSpec tiny_model(ModelFamily family) {
+  ModelSpec model = tiny_llama(family == ModelFamily::opt || family == ModelFamily::bert);
+  model.family = family;
+  model.architecture = architecture_of(family);
+  if (model.architecture.rotary_fraction < 1) model.head_size = 8;
+  if (model.architecture.norm == NormKind::layer) model.num_kv_heads = model.num_heads;
   return model;
 }
 

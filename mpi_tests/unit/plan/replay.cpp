@@ -35,9 +35,11 @@ Replay::Replay(const StepPlan& plan) : plan_(plan), states_(plan.tensors.size())
     if (plan.tensors[index].persistent) acquire(static_cast<TensorId>(index));
   }
   run(plan.initialize, "initialize");
-  for (int cycle = 0; cycle < 2; ++cycle) {
+  for (int cycle = 0; cycle < 3; ++cycle) {
     forget_gradients();
     for (const Segment& segment : plan.cycle) {
+      // A step that is skipped, and one after it.
+      if (segment.kind == Segment::Kind::guarded_update && cycle == 1) continue;
       const std::int64_t rounds = std::min<std::int64_t>(segment.repeat, 2);
       for (std::int64_t round = 0; round < rounds; ++round)
         run(segment.steps, "segment " + std::to_string(static_cast<int>(segment.kind)));

@@ -203,10 +203,10 @@ TEST(StepPlanTest, OffloadedGradientsTravelAsInDeepSpeed) {
 }
 
 std::int64_t activations_at_peak(std::int64_t layers, ModelFamily family, Recompute recompute) {
-  ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_llama();
+  ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_model(family);
   model.hidden_size = 256;
   model.num_heads = 4;
-  model.num_kv_heads = family == ModelFamily::gpt2 ? 4 : 2;
+  model.num_kv_heads = model.architecture.norm == NormKind::layer ? 4 : 2;
   model.head_size = 64;
   model.intermediate_size = 1024;
   model.max_positions = 128;
@@ -230,8 +230,15 @@ TEST(StepPlanTest, ALayerKeepsThePublishedBytes) {
   // 12h + 4gh + 6f + 4a + 8 with g = kv heads / heads = 1/2 and f = 1024.
   EXPECT_EQ(of_a_layer(ModelFamily::llama, Recompute::none),
             tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8));
-  EXPECT_EQ(of_a_layer(ModelFamily::gpt2, Recompute::block), tokens * 2 * h);
-  EXPECT_EQ(of_a_layer(ModelFamily::llama, Recompute::block), tokens * 2 * h);
+  EXPECT_EQ(of_a_layer(ModelFamily::opt, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  EXPECT_EQ(of_a_layer(ModelFamily::bert, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  EXPECT_EQ(of_a_layer(ModelFamily::gpt_neox, Recompute::none), tokens * (30 * h + 4 * a + 16));
+  // 2h(1 + g) + 4a(1 + g) more.
+  EXPECT_EQ(of_a_layer(ModelFamily::qwen3, Recompute::none),
+            tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8 + 3 * h + 6 * a));
+  using enum ModelFamily;
+  for (const ModelFamily family : {gpt2, llama, opt, bert, gpt_neox, qwen3})
+    EXPECT_EQ(of_a_layer(family, Recompute::block), tokens * 2 * h) << to_text(family);
 }
 
 TEST(StepPlanTest, LogitsComeInChunksOfBoundedSize) {
@@ -259,6 +266,42 @@ TEST(StepPlanTest, ClippingIsLeftOutWhereItIsOff) {
   EXPECT_EQ(count_of<op::AccumulateSquares>(update()), 0);
   EXPECT_EQ(count_of<op::ClipFactor>(update()), 0);
   EXPECT_EQ(count_of<op::Adam>(update()), 1);
+}
+
+TEST(StepPlanTest, Fp16PutsBehindAGuardWhatASkippedStepLeavesOut) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const double clipping : {0.0, 1.0}) {
+      TrainingConfig config = test::tiny_config(stage);
+      config.precision = Precision::fp16;
+      config.gradient_clipping = clipping;
+      const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+      ASSERT_EQ(plan.cycle.size(), 3U);
+      EXPECT_EQ(plan.cycle[1].kind, Segment::Kind::update);
+      EXPECT_EQ(plan.cycle[2].kind, Segment::Kind::guarded_update);
+      const std::vector<Step>& always = plan.cycle[1].steps;
+      const std::vector<Step>& guarded = plan.cycle[2].steps;
+      EXPECT_EQ(count_of<op::FinishLoss>(always), 1);
+      EXPECT_EQ(count_of<op::AccumulateSquares>(always), 1);
+      EXPECT_TRUE(std::holds_alternative<op::CheckOverflow>(always.back().operation));
+      EXPECT_EQ(std::get<op::CheckOverflow>(always.back().operation).over_group, stage > 0);
+      EXPECT_EQ(count_of<op::ClipFactor>(guarded), clipping > 0 ? 1 : 0);
+      EXPECT_EQ(count_of<op::Adam>(guarded), 1);
+      EXPECT_EQ(count_of<op::AllGather>(guarded), stage == 1 || stage == 2 ? 1 : 0);
+      EXPECT_EQ(count_of<op::Adam>(always) + count_of<op::AllGather>(always), 0);
+    }
+  }
+}
+
+TEST(StepPlanTest, Fp16NeedsTheMemoryOfBf16) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TrainingConfig config = test::tiny_config(stage);
+    config.precision = Precision::bf16;
+    const MemoryPlan bf16 = build(test::tiny_llama(), config, 4).memory;
+    config.precision = Precision::fp16;
+    const MemoryPlan fp16 = build(test::tiny_llama(), config, 4).memory;
+    EXPECT_EQ(fp16.arena_bytes, bf16.arena_bytes);
+    EXPECT_EQ(fp16.categories_at_peak, bf16.categories_at_peak);
+  }
 }
 
 TEST(StepPlanTest, RecomputeRunsForwardAgain) {
@@ -294,6 +337,11 @@ TEST(StepPlanTest, RefusesWhatValidationShouldHaveRefused) {
   config.sequence_length = 20;
   EXPECT_THROW(build(test::tiny_gpt2(), config, 1), LogicError);
   EXPECT_NO_THROW(build(test::tiny_llama(), config, 1));
+  ModelSpec windowed = test::tiny_llama();
+  windowed.attention_window = 20;
+  EXPECT_NO_THROW(build(windowed, config, 1));
+  windowed.attention_window = 19;
+  EXPECT_THROW(build(windowed, config, 1), LogicError);
   config.zero_stage = 4;
   EXPECT_THROW(build(test::tiny_llama(), config, 1), LogicError);
 }

@@ -85,6 +85,24 @@ TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
   EXPECT_LT(memory.total_bytes, of(preset("gpt2"), mixed(1), 4, TargetAttention::sdpa).total_bytes);
 }
 
+TEST(TargetMemoryTest, Fp16IsHeldLikeBf16ButForTheUpdateOfStage0) {
+  // One token: so little in backward that the update is the fullest instant at stage 0.
+  for (int stage = 0; stage <= 3; ++stage) {
+    TrainingConfig config = mixed(stage);
+    config.sequence_length = 1;
+    TargetMemory bf16 = of(preset("gpt2"), config, 1);
+    config.precision = Precision::fp16;
+    const TargetMemory fp16 = of(preset("gpt2"), config, 1);
+    if (stage == 0) {
+      EXPECT_EQ(fp16.parts.at("step"), 2 * bf16.parts.at("step"));
+      EXPECT_EQ(fp16.parts.at("step"), 8 * parameter_count(preset("gpt2")));
+    } else {
+      EXPECT_EQ(fp16.parts, bf16.parts);
+    }
+    EXPECT_EQ(fp16.parts.at("optimizer"), 12 * parameter_count(preset("gpt2")));
+  }
+}
+
 TEST(TargetMemoryTest, HoldsGpt2MediumAsPublishedOn32GiB) {
   // Six to seven samples with eager attention.
   const ModelSpec model = preset("gpt2-medium");
@@ -136,6 +154,33 @@ TEST(TargetMemoryTest, AGpt2LayerKeepsKorthikantisBytesAndTheWrittenOutGelu) {
   const std::int64_t statistics = 16;
   EXPECT_EQ(activations(13) - activations(12),
             tokens * (34 * 768 + 5 * 12 * 1024 + 3 * 2 * 4 * 768 + statistics));
+}
+
+TEST(TargetMemoryTest, ALayerKeepsWhatItsPartsSave) {
+  // Of one token in bf16 with flash attention and no dropout, hidden h, a heads, MLP width 4h.
+  const std::int64_t h = 64;
+  const std::int64_t a = 4;
+  const auto layer = [&](ModelFamily family) {
+    const auto activations = [&](std::int64_t layers) {
+      ModelSpec model = test::tiny_model(family);
+      model.hidden_size = h;
+      model.num_heads = model.num_kv_heads = a;
+      model.head_size = h / a;
+      model.intermediate_size = 4 * h;
+      model.num_layers = layers;
+      TrainingConfig config = mixed(0, 4096);
+      config.sequence_length = 16;
+      return of(model, config, 1, TargetAttention::flash).parts["activations"];
+    };
+    return (activations(13) - activations(12)) / (4096 * 16);
+  };
+  const std::int64_t attention = 2 * 4 * h + 4 * a;
+  EXPECT_EQ(layer(ModelFamily::gpt2), 8 * h + 16 + attention + 5 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::opt), 8 * h + 16 + attention + 8 * h);
+  EXPECT_EQ(layer(ModelFamily::gpt_neox), 6 * h + 16 + attention + 2 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::bert), 8 * h + 16 + attention + 2 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::qwen2), 16 * h + 8 + attention + 4 * 8 * h);
+  EXPECT_EQ(layer(ModelFamily::qwen3), 16 * h + 8 + attention + 6 * 2 * h + 4 * 8 * h);
 }
 
 TEST(TargetMemoryTest, RecomputeKeepsTheInputOfEachLayer) {

@@ -213,45 +213,6 @@ TEST(SummaryJsonTest, BestIsNullWhereThereIsNone) {
   EXPECT_EQ(value["exit_code"], 4);
 }
 
-DryRun sample_dry_run() {
-  DryRun plan;
-  plan.experiments = {
-      test::planned_row("runs", PlanStatus::planned, "").planned,
-      test::planned_row("large", PlanStatus::infeasible, "needs 9 GiB of 8 GiB").planned,
-      test::planned_row("twin", PlanStatus::pruned, "twin of runs").planned};
-  plan.experiments[0].predicted.peak_memory_bytes = 1 << 30;
-  plan.experiments[1].predicted.target_memory_bytes = 9LL << 30;
-  plan.total = 1000;
-  plan.planned = 900;
-  plan.infeasible = 60;
-  plan.pruned = 40;
-  return plan;
-}
-
-TEST(DryRunJsonTest, HasExperimentsAndCounts) {
-  const json::Value value = dry_run_json(sample_dry_run());
-  ASSERT_EQ(value["experiments"].size(), 3U);
-  const json::Value& first = value["experiments"][0];
-  EXPECT_EQ(first["name"], "runs");
-  EXPECT_EQ(first["num_gpus"], 2);
-  EXPECT_EQ(first["status"], "planned");
-  EXPECT_EQ(first["reason"], "");
-  EXPECT_EQ(first["predicted"]["peak_memory_bytes"], 1 << 30);
-  EXPECT_EQ(first["ds_config"]["train_batch_size"], 16);
-  EXPECT_EQ(value["experiments"][1]["status"], "infeasible");
-  EXPECT_TRUE(value["experiments"][2]["predicted"]["peak_memory_bytes"].is_null());
-  EXPECT_EQ(value["counts"].dump(), R"({"planned":900,"infeasible":60,"pruned":40})");
-}
-
-TEST(DryRunTextTest, SaysEveryMemberAndTheCounts) {
-  const std::string text = dry_run_text(sample_dry_run());
-  EXPECT_THAT(text, HasSubstr("planned     runs   group 2    memory 1.00 GiB\n"));
-  EXPECT_THAT(text, HasSubstr("in the target 9.00 GiB  needs 9 GiB of 8 GiB\n"));
-  EXPECT_THAT(text, HasSubstr("pruned      twin   group 2    twin of runs\n"));
-  EXPECT_THAT(text, HasSubstr("... and 997 further members\n"));
-  EXPECT_THAT(text, HasSubstr("1000 members: 900 planned, 60 infeasible, 40 pruned.\n"));
-}
-
 }  // namespace
 
 }  // namespace dstune

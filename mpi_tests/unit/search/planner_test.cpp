@@ -40,7 +40,7 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
               target_memory(read.model, experiment.config, 2, read.target).total_bytes);
     std::int64_t sum = 0;
     for (const auto& [name, bytes] : planned.predicted.categories) sum += bytes;
-    EXPECT_EQ(sum, expected.peak_live_bytes);
+    EXPECT_EQ(sum, expected.arena_bytes);
     EXPECT_EQ(predict_memory(read, experiment, workspaces_).peak_memory_bytes,
               expected.arena_bytes);
     EXPECT_FALSE(chain);

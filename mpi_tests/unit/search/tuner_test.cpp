@@ -36,23 +36,12 @@ TEST(TunerTest, GridsearchRunsEveryPlannedMemberInOrder) {
   auto space = plain_space(5);
   space.members[1].planned.status = PlanStatus::infeasible;
   space.members[3].planned.status = PlanStatus::pruned;
-  for (const char* type : {"", "gridsearch", "random"}) {
+  for (const char* type : {"gridsearch", "random"}) {
     const auto tuner = make_tuner(type, space, {});
     EXPECT_FALSE(tuner->is_done());
     EXPECT_THAT(take_all(*tuner), ElementsAre(0, 2, 4));
     EXPECT_TRUE(tuner->is_done());
     EXPECT_THAT(tuner->skipped(), IsEmpty());
-  }
-}
-
-TEST(TunerTest, RefusesWhatIsNotBuiltByName) {
-  for (const char* type : {"race", "model_based", "xgboost"}) {
-    try {
-      make_tuner(type, plain_space(1), {});
-      FAIL() << type;
-    } catch (const UsageError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(type));
-    }
   }
 }
 

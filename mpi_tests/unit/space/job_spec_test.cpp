@@ -17,7 +17,7 @@ class ReadJobTest : public SpaceTest {};
 TEST_F(ReadJobTest, DefaultsAreTheDocumentedOnes) {
   default_ranks_ = 4;
   const auto read = job("{}");
-  EXPECT_EQ(read.tuning.tuner_type, "");
+  EXPECT_EQ(read.tuning.tuner_type, "gridsearch");
   EXPECT_EQ(read.tuning.metric, Metric::throughput);
   EXPECT_FALSE(read.tuning.overwrite);
   EXPECT_EQ(read.tuning.results_dir, "autotuning_results");
@@ -97,8 +97,6 @@ TEST_F(ReadJobTest, TheCommandLineWins) {
   EXPECT_EQ(read.model.hidden_size, 1024);
   EXPECT_EQ(job(R"({"autotuning": {"tuner_type": "race"}})").tuning.tuner_type, "random");
   EXPECT_EQ(problems(R"({"autotuning": {"tuner_type": "rice"}})").size(), 1U);
-  overrides_.tuner_type = "race";
-  EXPECT_THROW(job("{}"), UsageError);
   overrides_.tuner_type.reset();
   overrides_.full = true;
   EXPECT_FALSE(job("{}").tuning.fast);
@@ -110,7 +108,7 @@ TEST_F(ReadJobTest, EveryProblemIsFoundAtOnce) {
              "\"activation_recompute\": [\"none\",\n\"selective\"],\n"
              "\"device_memory\": \"lots\",\n\"target\": {\"attention\": \"x\"},\n"
              "\"trial_budget_s\": 0},\n"
-             "\"autotuning\": {\"fast\": \"no\",\n\"tuner_type\": \"race\",\n"
+             "\"autotuning\": {\"fast\": \"no\",\n\"tuner_type\": \"rice\",\n"
              "\"mp_size\": 2,\n\"metric\": \"speed\",\n\"tuner_num_trials\": 4.7,\n"
              "\"results_dir\": \"\"},\n\"zero_optimization\": {\"stage\": 4}}"),
       testing::UnorderedElementsAre(
@@ -121,18 +119,26 @@ TEST_F(ReadJobTest, EveryProblemIsFoundAtOnce) {
           "15 /zero_optimization/stage"));
 }
 
+TEST_F(ReadJobTest, GridsearchTakesThePlaceOfTunersThatAreNotBuilt) {
+  for (const char* type : {"race", "model_based"}) {
+    const auto read = job(std::string(R"({"autotuning": {"tuner_type": ")") + type + R"("}})");
+    EXPECT_EQ(read.tuning.tuner_type, "gridsearch");
+    EXPECT_THAT(read.warnings, testing::Contains(HasSubstr(std::string("the tuner ") + type)));
+  }
+  EXPECT_THAT(job("{}").warnings, testing::Contains(HasSubstr("no tuner_type is given")));
+  EXPECT_THAT(job(R"({"autotuning": {"tuner_type": "random"}})").warnings,
+              testing::Not(testing::Contains(HasSubstr("tuner"))));
+}
+
 TEST_F(ReadJobTest, WhatIsNotBuiltIsRefusedByName) {
   const auto message_of = [&](const std::string& text) {
     const auto found = problems(text);
     return found.size() == 1 ? found[0].message : std::to_string(found.size()) + " problems";
   };
-  EXPECT_THAT(message_of(R"({"autotuning": {"tuner_type": "race"}})"), HasSubstr("race"));
-  EXPECT_THAT(message_of(R"({"autotuning": {"tuner_type": "model_based"}})"),
-              HasSubstr("model_based is not built"));
   EXPECT_THAT(message_of(R"({"autotuning": {"mp_size": 4}})"), HasSubstr("mp_size 4"));
   EXPECT_THAT(message_of(R"({"dstune": {"workload": {"type": "plugin", "library": "x.so"}}})"),
               HasSubstr("plugin is not built"));
-  EXPECT_THAT(places(R"({"fp16": {"enabled": true}})"), ElementsAre("1 /fp16/enabled"));
+  EXPECT_THAT(places(R"({"amp": {"enabled": true}})"), ElementsAre("1 /amp/enabled"));
 }
 
 TEST_F(ReadJobTest, HjsonFilesAreRead) {
@@ -244,6 +250,25 @@ TEST_F(ReadJobTest, ExperimentsNeedNoSpace) {
   overrides_.experiment_files = {"a.json"};
   const auto read = job(R"({"zero_optimization": {"stage": [7]}})");
   EXPECT_THAT(read.experiment_files, ElementsAre("a.json"));
+}
+
+TEST_F(ReadJobTest, ASequenceLongerThanTheAttentionWindowIsRefused) {
+  write("mistral.json", R"({"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 99,
+    "max_position_embeddings": 4096, "sliding_window": 1500})");
+  EXPECT_EQ(job(R"({"dstune": {"model": "mistral.json"}})").sequence_length, 1024);
+  EXPECT_EQ(
+      job(R"({"dstune": {"model": "mistral.json", "sequence_length": 1500}})").sequence_length,
+      1500);
+  const auto found = problems(R"({"dstune": {"model": "mistral.json", "sequence_length": 1501}})");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pointer, "/dstune/sequence_length");
+  EXPECT_THAT(found[0].message, HasSubstr("sliding_window 1500"));
+  EXPECT_THAT(found[0].message, HasSubstr("only full attention is built"));
+
+  overrides_.model = write("short.json", R"({"model_type": "mistral", "sliding_window": 512})");
+  EXPECT_THAT(places("{}"), ElementsAre("1 "));
+  EXPECT_EQ(job(R"({"dstune": {"sequence_length": 512}})").sequence_length, 512);
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ TEST_F(SearchSpaceTest, ACombinationWithoutAlternativeIsBadInput) {
 
 TEST_F(SearchSpaceTest, KnobsThatAreNotMeasuredMakeTwinsAndAreNamedOnce) {
   const std::string text = R"({"autotuning": {"tuner_type": "gridsearch"},
-      "train_micro_batch_size_per_gpu": [4], "steps_per_print": 10, "scheduler": {"type": "WarmupLR"},
+      "train_micro_batch_size_per_gpu": [4], "steps_per_print": 10, "scheduler": {"type": "WarmupLR", "params": {}},
       "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": [1e7, 2e7]}})";
   EXPECT_THAT(
       names(text),

@@ -1,5 +1,6 @@
 #include "dstune/train/executor.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -120,6 +121,30 @@ TEST_F(ExecutorTest, APlanBeyondTheBudgetIsOutOfMemory) {
   EXPECT_THROW(Executor(plan_, device_, group_, 0), OutOfMemory);
 }
 
+TEST_F(ExecutorTest, CopiesBetweenTwoMemories) {
+  const TensorId here = tensor(true, 0);
+  const TensorId there = tensor(true, 0);  // the same place in the other arena
+  plan_.tensors[static_cast<std::size_t>(there)].memory = Memory::host;
+  plan_.host_memory.arena_bytes = tensor_alignment_bytes;
+  plan_.initialize = {fill(here, 3), {Stream::compute, op::Copy{{there}, {here}, elements}}};
+  cycle(Segment::Kind::only_micro, 1, {fill(here, 5)});
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  executor.step(0);
+  EXPECT_THAT(values(executor, here), Each(5.0F));
+  EXPECT_THAT(values(executor, there), Each(3.0F));
+  EXPECT_EQ(device_.host_arena().account().high_water_bytes, tensor_alignment_bytes);
+}
+
+TEST_F(ExecutorTest, WhatTheHostDoesNotHoldIsOutOfMemoryAndTheDeviceIsFreeAgain) {
+  tensor(true, 0);
+  plan_.host_memory.arena_bytes = 4096;
+  device_.host_budget().set_limit_bytes(4095);
+  EXPECT_THROW(Executor(plan_, device_, group_, 0), OutOfMemory);
+  device_.host_budget().set_limit_bytes(4096);
+  EXPECT_NO_THROW(Executor(plan_, device_, group_, 0));
+}
+
 TEST_F(ExecutorTest, RefusesThePlanOfAnotherRank) {
   plan_.group_size = 2;
   EXPECT_THROW(Executor(plan_, device_, group_, 0), LogicError);
@@ -163,15 +188,117 @@ TEST_F(ExecutorUpdateTest, LeavesSmallGradientsAsTheyAre) {
   EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.3F, 1e-7F)));
 }
 
-TEST_F(ExecutorUpdateTest, BiasCorrectionFollowsTheStepsNumber) {
+TEST_F(ExecutorUpdateTest, BiasCorrectionCountsUpdates) {
   clip(100);
   Executor executor(plan_, device_, group_, 0);
   executor.initialize();
-  executor.step(6);
-  const double m = 0.1 * 3 / (1 - std::pow(0.9, 7));
-  const double v = 0.01 * 9 / (1 - std::pow(0.99, 7));
-  EXPECT_THAT(values(executor, parameter_),
-              Each(testing::FloatNear(static_cast<float>(1 - 0.5 * m / std::sqrt(v)), 1e-5F)));
+  // A gradient that never changes makes corrected moments of its own size, so steps of the rate.
+  for (const std::int64_t step : {6, 7, 20}) executor.step(step);
+  EXPECT_THAT(values(executor, parameter_), Each(testing::FloatNear(1 - 3 * 0.5F, 1e-5F)));
+  executor.initialize();
+  executor.step(0);
+  EXPECT_THAT(values(executor, parameter_), Each(testing::FloatNear(0.5F, 1e-5F)));
+}
+
+/// The same in fp16, with gradients that a test sets: those of a loss times the loss scale.
+class ExecutorLossScaleTest : public ExecutorUpdateTest {
+ protected:
+  void SetUp() override {
+    ExecutorUpdateTest::SetUp();
+    plan_.config.precision = Precision::fp16;
+    plan_.config.zero_stage = 1;
+    plan_.config.loss_scale.hysteresis = 1;
+    plan_.config.loss_scale.initial_power = 3;
+    cycle(Segment::Kind::update, 1,
+          {{Stream::compute, op::AccumulateSquares{{gradient_}, elements}},
+           {Stream::compute, op::CheckOverflow{true}}});
+    cycle(Segment::Kind::guarded_update, 1,
+          {{Stream::compute, op::ClipFactor{2, false}},
+           {Stream::compute, op::Adam{{parameter_}, {m_}, {v_}, {gradient_}, {}, elements}}});
+  }
+  /// A step with these gradients before the scale.
+  StepOutcome step(Executor& executor, std::vector<float> gradients) {
+    auto* to = static_cast<float*>(executor.address(gradient_));
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      to[i] = gradients[i] * static_cast<float>(scale_);
+    const StepOutcome outcome = executor.step(step_++);
+    EXPECT_EQ(outcome.loss_scale, scale_);
+    return outcome;
+  }
+
+  double scale_ = 8;
+  std::int64_t step_ = 0;
+};
+
+TEST_F(ExecutorLossScaleTest, TakesTheScaleOutAgainAndClipsWhatIsLeft) {
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  const StepOutcome outcome = step(executor, {3, 3, 3, 3});
+  EXPECT_FALSE(outcome.skipped);
+  EXPECT_DOUBLE_EQ(outcome.gradient_norm, 6.0);
+  EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.1F * 3 * 2 / 6, 1e-6F)));
+}
+
+TEST_F(ExecutorLossScaleTest, AnOverflowLeavesTheUpdateOutAndHalvesTheScale) {
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  for (const float broken : {INFINITY, -INFINITY, NAN}) {
+    const StepOutcome outcome = step(executor, {3, broken, 3, 3});
+    EXPECT_TRUE(outcome.skipped);
+    EXPECT_FALSE(outcome.scale_exhausted);
+    EXPECT_EQ(outcome.gradient_norm, 0);
+    EXPECT_THAT(values(executor, parameter_), Each(1.0F));
+    EXPECT_THAT(values(executor, m_), Each(0.0F));
+    scale_ /= 2;
+  }
+  // The first update that is made is number one, whatever the step's number.
+  EXPECT_FALSE(step(executor, {1, 1, 1, 1}).skipped);
+  EXPECT_THAT(values(executor, parameter_), Each(testing::FloatNear(0.5F, 1e-5F)));
+}
+
+TEST_F(ExecutorLossScaleTest, TheLowestScaleEndsTheTraining) {
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  for (; scale_ > 1; scale_ /= 2) EXPECT_FALSE(step(executor, {INFINITY, 1, 1, 1}).scale_exhausted);
+  EXPECT_TRUE(step(executor, {INFINITY, 1, 1, 1}).scale_exhausted);
+}
+
+TEST_F(ExecutorLossScaleTest, TheStepThatRaisesTheScaleDividesByTheRaisedOne) {
+  plan_.config.loss_scale.window = 1;
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  step(executor, {0, 0, 0, 0});
+  const StepOutcome outcome = step(executor, {1, 1, 1, 1});
+  EXPECT_DOUBLE_EQ(outcome.gradient_norm, 1.0);
+  EXPECT_THAT(values(executor, m_), Each(testing::FloatNear(0.1F * 0.5F, 1e-7F)));
+}
+
+TEST_F(ExecutorLossScaleTest, BeginsAnewWithATraining) {
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  step(executor, {INFINITY, 1, 1, 1});
+  executor.initialize();
+  step(executor, {1, 1, 1, 1});
+}
+
+TEST_F(ExecutorTest, ASkippedCycleDoesNotCloseTheAccount) {
+  const TensorId gradient = tensor(true, 0);
+  const TensorId late = tensor(false, 1);
+  plan_.config.precision = Precision::fp16;
+  plan_.initialize = {fill(gradient, INFINITY)};
+  cycle(Segment::Kind::update, 1,
+        {{Stream::compute, op::AccumulateSquares{{gradient}, elements}},
+         {Stream::compute, op::CheckOverflow{false}}});
+  cycle(Segment::Kind::guarded_update, 1,
+        {{Stream::compute, op::Acquire{late}}, {Stream::compute, op::Release{late}}});
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  EXPECT_TRUE(executor.step(0).skipped);
+  EXPECT_EQ(device_.arena().account().high_water_bytes, 256);
+  auto* begin = static_cast<float*>(executor.address(gradient));
+  std::fill(begin, begin + elements, 1.0F);
+  EXPECT_FALSE(executor.step(1).skipped);
+  EXPECT_EQ(device_.arena().account().high_water_bytes, plan_.memory.arena_bytes);
 }
 
 TEST_F(ExecutorTest, TheStepsLossIsTheMeanOverTheGlobalBatch) {

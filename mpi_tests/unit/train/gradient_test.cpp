@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,11 +21,13 @@ constexpr std::uint64_t seed = 11;
 ModelSpec small_model(ModelFamily family, bool tied) {
   ModelSpec model;
   model.family = family;
+  model.architecture = architecture_of(family);
   model.hidden_size = 16;
   model.num_layers = 2;
   model.num_heads = 4;
-  model.num_kv_heads = family == ModelFamily::llama ? 2 : 4;
-  model.head_size = 4;
+  model.num_kv_heads = model.architecture.norm == NormKind::rms ? 2 : 4;
+  // Of gpt_neox's heads a quarter turns, and that must be even.
+  model.head_size = family == ModelFamily::gpt_neox ? 8 : 4;
   model.intermediate_size = 24;
   model.vocab_size = 23;
   model.max_positions = 9;
@@ -34,10 +37,24 @@ ModelSpec small_model(ModelFamily family, bool tied) {
   return model;
 }
 
+ModelSpec sequential_gpt_neox() {
+  ModelSpec model = small_model(ModelFamily::gpt_neox, false);
+  model.architecture.block = BlockKind::sequential;
+  return model;
+}
+
+/// A llama with every bias, and rotations of half a head.
+ModelSpec biased_llama() {
+  ModelSpec model = small_model(ModelFamily::llama, false);
+  model.architecture.qkv_bias = model.architecture.projection_bias = model.architecture.mlp_bias =
+      true;
+  model.architecture.rotary_fraction = 0.5;
+  return model;
+}
+
 struct Case {
   const char* name;
-  ModelFamily family;
-  bool tied;
+  ModelSpec model;
   Recompute recompute;
 };
 
@@ -45,7 +62,7 @@ struct Case {
 class GradientTest : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    model_ = small_model(GetParam().family, GetParam().tied);
+    model_ = GetParam().model;
     TrainingConfig config;
     config.micro_batch = 2;
     config.accumulation_steps = 3;
@@ -83,14 +100,30 @@ class GradientTest : public testing::TestWithParam<Case> {
       std::vector<std::int32_t> tokens;
       for (std::int64_t position = 0; position <= positions_; ++position)
         tokens.push_back(reference_token(seed, 0, sample, position, model_.vocab_size));
-      sum += reference.loss(parameters, tokens);
+      std::vector<std::int32_t> targets(tokens.begin() + 1, tokens.end());
+      tokens.pop_back();
+      if (model_.architecture.objective == Objective::masked_token) mask(sample, tokens, targets);
+      sum += reference.loss(parameters, tokens, targets);
     }
     return sum / static_cast<double>(samples_);
   }
 
+  void mask(std::int64_t sample, std::vector<std::int32_t>& tokens,
+            std::vector<std::int32_t>& targets) const {
+    targets.assign(tokens.size(), -1);
+    const std::int64_t count = targets_per_sequence(model_, positions_);
+    for (std::int64_t number = 0; number < count; ++number) {
+      const auto position = static_cast<std::size_t>(
+          reference_masked_position(seed, 0, sample, number, count, positions_));
+      targets[position] = tokens[position];
+      tokens[position] = static_cast<std::int32_t>(model_.vocab_size - 1);
+    }
+  }
+
   /// The loss's slope along a direction.
   [[nodiscard]] double slope(const std::vector<double>& direction) const {
-    constexpr double h = 1e-5;
+    // So small for ReLU that no input crosses its kink on the way.
+    const double h = model_.architecture.activation == Activation::relu ? 1e-8 : 1e-5;
     std::vector<double> before = parameters_;
     std::vector<double> after = parameters_;
     for (std::size_t i = 0; i < direction.size(); ++i) {
@@ -142,15 +175,31 @@ TEST_P(GradientTest, AllGradientsTogetherAreTheSlopeAlongRandomDirections) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, GradientTest,
-    testing::Values(Case{"gpt2", ModelFamily::gpt2, true, Recompute::none},
-                    Case{"gpt2_recompute", ModelFamily::gpt2, true, Recompute::block},
-                    Case{"gpt2_untied", ModelFamily::gpt2, false, Recompute::none},
-                    Case{"llama", ModelFamily::llama, false, Recompute::none},
-                    Case{"llama_recompute", ModelFamily::llama, false, Recompute::block},
-                    Case{"llama_tied", ModelFamily::llama, true, Recompute::none}),
-    [](const auto& test_case) { return test_case.param.name; });
+std::vector<Case> cases() {
+  using enum ModelFamily;
+  std::vector<Case> result{{"gpt2_untied", small_model(gpt2, false), Recompute::none},
+                           {"llama_tied", small_model(llama, true), Recompute::none},
+                           {"bert_untied", small_model(bert, false), Recompute::none}};
+  for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+    const bool again = recompute == Recompute::block;
+    const auto add = [&](const char* name, const char* name_again, const ModelSpec& model) {
+      result.push_back({again ? name_again : name, model, recompute});
+    };
+    add("gpt2", "gpt2_recompute", small_model(gpt2, true));
+    add("llama", "llama_recompute", small_model(llama, false));
+    add("biased_llama", "biased_llama_recompute", biased_llama());
+    add("qwen2", "qwen2_recompute", small_model(qwen2, true));
+    add("qwen3", "qwen3_recompute", small_model(qwen3, false));
+    add("opt", "opt_recompute", small_model(opt, true));
+    add("gpt_neox", "gpt_neox_recompute", small_model(gpt_neox, false));
+    add("sequential_gpt_neox", "sequential_gpt_neox_recompute", sequential_gpt_neox());
+    add("bert", "bert_recompute", small_model(bert, true));
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GradientTest, testing::ValuesIn(cases()),
+                         [](const auto& test_case) { return std::string(test_case.param.name); });
 
 }  // namespace
 }  // namespace dstune

@@ -54,6 +54,63 @@ std::vector<Measurement> measure_on(
   return results;
 }
 
+// fp16: steps without an update have losses and times, which count for nothing.
+TEST(MeasureTest, SkippedStepsAreNotTimed) {
+  const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.on_step = [](std::int64_t step) {
+      StepSample sample{.loss = 1.0, .step_s = 0.5, .forward_s = 4, .backward_s = 8, .update_s = 1};
+      sample.skipped = step < 2 || step == 6;
+      if (sample.skipped) sample = {2.0, 0.125, 100, 100, 100, true, {}};
+      return sample;
+    };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::ok);
+    EXPECT_EQ(result.skipped_steps, (std::vector<std::int64_t>{0, 1, 6}));
+    EXPECT_EQ(result.warmup_steps, 5);  // two skipped and three that are warm-up
+    EXPECT_EQ(result.step_times_s,
+              (std::vector<double>{0.125, 0.125, 0.5, 0.5, 0.5, 0.5, 0.125, 0.5, 0.5, 0.5, 0.5}));
+    EXPECT_EQ(result.losses.size(), 11U);
+    EXPECT_EQ(result.losses[6], 2.0);
+    EXPECT_EQ(timed_steps_s(result), std::vector<double>(5, 0.5));
+    EXPECT_DOUBLE_EQ(result.forward_s, 1.0);
+    EXPECT_DOUBLE_EQ(result.backward_s, 2.0);
+    EXPECT_DOUBLE_EQ(result.update_s, 1.0);
+  }
+}
+
+TEST(MeasureTest, EndsWhereNoStepMakesItsUpdate) {
+  const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.talks = true;
+    workload.on_step = [](std::int64_t step) {
+      StepSample sample{.step_s = 0.5};
+      sample.skipped = step > 0;
+      return sample;
+    };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::failed);
+    EXPECT_THAT(result.reason, HasSubstr("overflowed in 100 steps in a row"));
+    EXPECT_EQ(result.step_times_s.size(), 100U);
+  }
+}
+
+TEST(MeasureTest, AnEndThatAllRanksSeeIsAResult) {
+  const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
+    workload.talks = true;
+    workload.on_step = [](std::int64_t step) {
+      StepSample sample{.step_s = 0.5};
+      if (step == 2) sample.failure = "no further";
+      return sample;
+    };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::failed);
+    EXPECT_THAT(result.reason, HasSubstr("no further"));
+    EXPECT_EQ(result.step_times_s.size(), 2U);
+  }
+}
+
 TEST(MeasureTest, TimesAreTheSlowestRanks) {
   const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
     workload.on_step = [rank](std::int64_t step) {

@@ -49,6 +49,29 @@ TEST(ReferenceTokenTest, SmallNumbersAreMoreFrequent) {
   EXPECT_NEAR(below_a_quarter, 5000, 200);
 }
 
+TEST(ReferenceMaskTest, HasOnePositionInEachPart) {
+  for (const std::int64_t length : {7, 20, 128, 511}) {
+    const std::int64_t count = std::max<std::int64_t>(1, length * 15 / 100);
+    for (std::int64_t sample = 0; sample < 30; ++sample) {
+      for (std::int64_t number = 0; number < count; ++number) {
+        const std::int64_t position =
+            reference_masked_position(3, 2, sample, number, count, length);
+        EXPECT_GE(position, number * length / count);
+        EXPECT_LT(position, (number + 1) * length / count);
+      }
+    }
+  }
+}
+
+// From scripts/reference_step.py: masked_positions(7, 3, 2, 20).
+TEST(ReferenceMaskTest, AgreesWithTheScript) {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t sample = 0; sample < 2; ++sample)
+    for (std::int64_t number = 0; number < 3; ++number)
+      positions.push_back(reference_masked_position(7, 3, sample, number, 3, 20));
+  EXPECT_THAT(positions, testing::ElementsAreArray({1, 6, 13, 1, 7, 15}));
+}
+
 StepPlan plan_of(int group_size, int group_rank, std::int64_t micro_batch) {
   StepPlan plan;
   plan.group_size = group_size;
@@ -79,6 +102,29 @@ TEST(MicroBatchTest, TargetsAreTheNextTokens) {
   for (int position = 0; position < 4; ++position)
     EXPECT_EQ(batch.targets()[position], batch.tokens()[position + 1]);
   EXPECT_EQ(batch.targets()[4], reference_token(0, 0, 3, 5, 999));
+}
+
+TEST(MicroBatchTest, MaskedTokensAreTheLastNumberAndAloneHaveTargets) {
+  StepPlan plan = plan_of(1, 0, 3);
+  plan.config.sequence_length = 20;
+  train::MicroBatch plain(plan, 4);
+  plain.fill(2, 0);
+  plan.model.architecture = architecture_of(ModelFamily::bert);
+  train::MicroBatch masked(plan, 4);
+  masked.fill(2, 0);
+  for (int sample = 0; sample < 3; ++sample) {
+    int targets = 0;
+    for (int row = sample * 20; row < (sample + 1) * 20; ++row) {
+      if (masked.targets()[row] < 0) {
+        EXPECT_EQ(masked.tokens()[row], plain.tokens()[row]);
+        continue;
+      }
+      ++targets;
+      EXPECT_EQ(masked.targets()[row], plain.tokens()[row]);
+      EXPECT_EQ(masked.tokens()[row], 998);
+    }
+    EXPECT_EQ(targets, 3);
+  }
 }
 
 }  // namespace

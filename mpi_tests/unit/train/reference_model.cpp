@@ -1,7 +1,9 @@
 #include "reference_model.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace dstune::test {
 
@@ -46,46 +48,115 @@ double log_sum_exp(const std::vector<double>& values) {
 
 }  // namespace
 
-double ReferenceModel::loss(const std::vector<double>& parameters,
-                            const std::vector<std::int32_t>& tokens) const {
-  const Weights weights{table_, parameters};
-  const std::size_t positions = tokens.size() - 1;
+ReferenceModel::Rows ReferenceModel::embeddings(const Weights& weights,
+                                                const std::vector<std::int32_t>& tokens) const {
   const auto width = static_cast<std::size_t>(model_.hidden_size);
-  Rows x(positions, std::vector<double>(width));
-  for (std::size_t t = 0; t < positions; ++t) {
+  const Architecture& parts = model_.architecture;
+  Rows x(tokens.size(), std::vector<double>(width));
+  for (std::size_t t = 0; t < x.size(); ++t) {
+    const std::int64_t position = static_cast<std::int64_t>(t) + parts.position_offset;
     for (std::size_t i = 0; i < width; ++i) {
       x[t][i] = weights.row(0, token_embedding, tokens[t])[i];
-      if (weights.has(0, position_embedding))
-        x[t][i] += weights.row(0, position_embedding, static_cast<std::int64_t>(t))[i];
+      if (parts.positions == PositionKind::learned)
+        x[t][i] += weights.row(0, position_embedding, position)[i];
+      if (parts.token_types > 0) x[t][i] += weights.row(0, token_type_embedding)[i];
     }
   }
-  const auto layers = static_cast<int>(model_.num_layers);
-  for (int unit = 1; unit <= layers; ++unit) {
-    const Rows normed1 = norm(weights, unit, norm1_weight, norm1_bias, x);
-    const Rows attended = attention(linear(weights, unit, qkv_weight, qkv_bias, normed1));
-    add_to(x, linear(weights, unit, projection_weight, projection_bias, attended));
-    const Rows normed2 = norm(weights, unit, norm2_weight, norm2_bias, x);
-    const Rows activated = activation(linear(weights, unit, fc_weight, fc_bias, normed2));
-    add_to(x, linear(weights, unit, fc_projection_weight, fc_projection_bias, activated));
+  if (parts.block != BlockKind::post_norm) return x;
+  return norm(weights, 0, embedding_norm_weight, embedding_norm_bias, x);
+}
+
+ReferenceModel::Rows ReferenceModel::attention_branch(const Weights& weights, int unit,
+                                                      const Rows& x) const {
+  Rows qkv = linear(weights, unit, qkv_weight, qkv_bias, x);
+  if (model_.architecture.query_key_norm) norm_heads(weights, unit, qkv);
+  return linear(weights, unit, projection_weight, projection_bias, attention(std::move(qkv)));
+}
+
+ReferenceModel::Rows ReferenceModel::mlp_branch(const Weights& weights, int unit,
+                                                const Rows& x) const {
+  const Rows hidden = linear(weights, unit, fc_weight, fc_bias, x);
+  return linear(weights, unit, fc_projection_weight, fc_projection_bias,
+                model_.architecture.gated ? gated(hidden) : activations(hidden));
+}
+
+void ReferenceModel::block(const Weights& weights, int unit, Rows& x) const {
+  const auto norm1 = [&](const Rows& y) {
+    return norm(weights, unit, norm1_weight, norm1_bias, y);
+  };
+  const auto norm2 = [&](const Rows& y) {
+    return norm(weights, unit, norm2_weight, norm2_bias, y);
+  };
+  switch (model_.architecture.block) {
+    case BlockKind::sequential:
+      add_to(x, attention_branch(weights, unit, norm1(x)));
+      add_to(x, mlp_branch(weights, unit, norm2(x)));
+      return;
+    case BlockKind::parallel: {
+      const Rows attended = attention_branch(weights, unit, norm1(x));
+      add_to(x, mlp_branch(weights, unit, norm2(x)));
+      add_to(x, attended);
+      return;
+    }
+    case BlockKind::post_norm:
+      add_to(x, attention_branch(weights, unit, x));
+      x = norm1(x);
+      add_to(x, mlp_branch(weights, unit, x));
+      x = norm2(x);
+      return;
   }
-  const Rows last = norm(weights, layers + 1, final_norm_weight, final_norm_bias, x);
-  const bool tied = model_.tie_embeddings;
+}
+
+double ReferenceModel::loss(const std::vector<double>& parameters,
+                            const std::vector<std::int32_t>& tokens,
+                            const std::vector<std::int32_t>& targets) const {
+  const Weights weights{table_, parameters};
+  const auto layers = static_cast<int>(model_.num_layers);
+  const int last = layers + 1;
+  const bool masked = model_.architecture.objective == Objective::masked_token;
+  Rows x = embeddings(weights, tokens);
+  for (int unit = 1; unit <= layers; ++unit) block(weights, unit, x);
+  if (model_.architecture.block != BlockKind::post_norm)
+    x = norm(weights, last, final_norm_weight, final_norm_bias, x);
+  if (masked) {
+    x = norm(weights, last, transform_norm_weight, transform_norm_bias,
+             activations(linear(weights, last, transform_weight, transform_bias, x)));
+  }
   double sum = 0;
-  for (std::size_t t = 0; t < positions; ++t) {
+  double count = 0;
+  for (std::size_t t = 0; t < x.size(); ++t) {
+    if (targets[t] < 0) continue;
     std::vector<double> logits;
     for (std::int64_t token = 0; token < model_.vocab_size; ++token) {
-      const double* row = tied ? weights.row(0, token_embedding, token)
-                               : weights.row(layers + 1, head_weight, token);
-      logits.push_back(dot(row, last[t].data(), model_.hidden_size));
+      const double* row = model_.tie_embeddings ? weights.row(0, token_embedding, token)
+                                                : weights.row(last, head_weight, token);
+      logits.push_back(dot(row, x[t].data(), model_.hidden_size));
+      if (masked) logits.back() += weights.row(last, head_bias)[token];
     }
-    sum += log_sum_exp(logits) - logits[static_cast<std::size_t>(tokens[t + 1])];
+    sum += log_sum_exp(logits) - logits[static_cast<std::size_t>(targets[t])];
+    count += 1;
   }
-  return sum / static_cast<double>(positions);
+  return sum / count;
+}
+
+void ReferenceModel::norm_heads(const Weights& weights, int unit, Rows& qkv) const {
+  const auto size = static_cast<std::size_t>(model_.head_size);
+  const auto normed = static_cast<std::size_t>(model_.num_heads + model_.num_kv_heads);
+  for (auto& row : qkv) {
+    for (std::size_t head = 0; head < normed; ++head) {
+      const bool query = head < static_cast<std::size_t>(model_.num_heads);
+      const double* weight = weights.row(unit, query ? query_norm_weight : key_norm_weight);
+      double* values = row.data() + head * size;
+      const double squares = dot(values, values, model_.head_size);
+      const double rstd = 1 / std::sqrt(squares / static_cast<double>(size) + model_.norm_epsilon);
+      for (std::size_t i = 0; i < size; ++i) values[i] *= rstd * weight[i];
+    }
+  }
 }
 
 ReferenceModel::Rows ReferenceModel::norm(const Weights& weights, int unit, ParameterRole weight,
                                           ParameterRole bias, const Rows& x) const {
-  const bool centred = model_.family == ModelFamily::gpt2;
+  const bool centred = model_.architecture.norm == NormKind::layer;
   Rows out = x;
   for (auto& row : out) {
     const auto count = static_cast<double>(row.size());
@@ -120,11 +191,12 @@ ReferenceModel::Rows ReferenceModel::linear(const Weights& weights, int unit, Pa
 
 void ReferenceModel::rotate(std::vector<double>& row, std::int64_t first,
                             std::int64_t position) const {
-  const std::int64_t half = model_.head_size / 2;
+  const std::int64_t turned_size = model_.rotary_size();
+  const std::int64_t half = turned_size / 2;
   for (std::int64_t i = 0; i < half; ++i) {
     const double angle = static_cast<double>(position) *
-                         std::pow(model_.rope_theta, -2.0 * static_cast<double>(i) /
-                                                         static_cast<double>(model_.head_size));
+                         std::pow(model_.rope_theta,
+                                  -2.0 * static_cast<double>(i) / static_cast<double>(turned_size));
     double& low = row[static_cast<std::size_t>(first + i)];
     double& high = row[static_cast<std::size_t>(first + i + half)];
     const double turned = low * std::cos(angle) - high * std::sin(angle);
@@ -137,24 +209,26 @@ ReferenceModel::Rows ReferenceModel::attention(Rows qkv) const {
   const std::int64_t heads = model_.num_heads;
   const std::int64_t kv_heads = model_.num_kv_heads;
   const std::int64_t size = model_.head_size;
-  if (model_.family == ModelFamily::llama) {
+  if (model_.architecture.positions == PositionKind::rotary) {
     for (std::size_t t = 0; t < qkv.size(); ++t) {
       for (std::int64_t head = 0; head < heads + kv_heads; ++head)
         rotate(qkv[t], head * size, static_cast<std::int64_t>(t));
     }
   }
+  const bool causal = model_.architecture.objective == Objective::next_token;
   Rows out(qkv.size(), std::vector<double>(static_cast<std::size_t>(heads * size)));
   for (std::size_t t = 0; t < qkv.size(); ++t) {
     for (std::int64_t head = 0; head < heads; ++head) {
       const std::int64_t key = (heads + head * kv_heads / heads) * size;
       const std::int64_t value = key + kv_heads * size;
       std::vector<double> scores;
-      for (std::size_t s = 0; s <= t; ++s) {
+      const std::size_t seen = causal ? t + 1 : qkv.size();
+      for (std::size_t s = 0; s < seen; ++s) {
         scores.push_back(dot(qkv[t].data() + head * size, qkv[s].data() + key, size) /
                          std::sqrt(static_cast<double>(size)));
       }
       const double total = log_sum_exp(scores);
-      for (std::size_t s = 0; s <= t; ++s) {
+      for (std::size_t s = 0; s < seen; ++s) {
         for (std::int64_t i = 0; i < size; ++i) {
           out[t][static_cast<std::size_t>(head * size + i)] +=
               std::exp(scores[s] - total) * qkv[s][static_cast<std::size_t>(value + i)];
@@ -165,20 +239,34 @@ ReferenceModel::Rows ReferenceModel::attention(Rows qkv) const {
   return out;
 }
 
-ReferenceModel::Rows ReferenceModel::activation(const Rows& x) const {
+double ReferenceModel::activation(double z) const {
+  switch (model_.architecture.activation) {
+    case Activation::gelu_tanh:
+      return 0.5 * z *
+             (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
+    case Activation::gelu:
+      return 0.5 * z * (1 + std::erf(z / std::numbers::sqrt2));
+    case Activation::relu:
+      return std::max(z, 0.0);
+    case Activation::silu:
+      return z / (1 + std::exp(-z));
+  }
+  return 0;
+}
+
+ReferenceModel::Rows ReferenceModel::activations(const Rows& x) const {
+  Rows out = x;
+  for (auto& row : out)
+    for (double& z : row) z = activation(z);
+  return out;
+}
+
+ReferenceModel::Rows ReferenceModel::gated(const Rows& x) const {
   Rows out;
   for (const auto& row : x) {
     auto& result = out.emplace_back();
-    if (model_.family == ModelFamily::gpt2) {
-      for (double z : row) {
-        const double inner = std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z);
-        result.push_back(0.5 * z * (1 + std::tanh(inner)));
-      }
-    } else {
-      const std::size_t width = row.size() / 2;
-      for (std::size_t i = 0; i < width; ++i)
-        result.push_back(row[i] / (1 + std::exp(-row[i])) * row[width + i]);
-    }
+    const std::size_t width = row.size() / 2;
+    for (std::size_t i = 0; i < width; ++i) result.push_back(activation(row[i]) * row[width + i]);
   }
   return out;
 }

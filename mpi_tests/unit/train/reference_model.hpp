@@ -13,10 +13,11 @@ class ReferenceModel {
  public:
   explicit ReferenceModel(const ModelSpec& model) : model_(model), table_(model) {}
 
-  /// Mean loss of a sequence; `parameters` flat in the table's order, `tokens` one more than
-  /// positions.
+  /// Mean loss over the targets of a sequence; `parameters` flat in the table's order. A target of
+  /// −1 is none.
   [[nodiscard]] double loss(const std::vector<double>& parameters,
-                            const std::vector<std::int32_t>& tokens) const;
+                            const std::vector<std::int32_t>& tokens,
+                            const std::vector<std::int32_t>& targets) const;
 
  private:
   /// [positions][width]
@@ -27,9 +28,17 @@ class ReferenceModel {
                           ParameterRole bias, const Rows& x) const;
   [[nodiscard]] Rows linear(const Weights& weights, int unit, ParameterRole weight,
                             ParameterRole bias, const Rows& x) const;
+  [[nodiscard]] Rows embeddings(const Weights& weights,
+                                const std::vector<std::int32_t>& tokens) const;
+  void block(const Weights& weights, int unit, Rows& x) const;
+  [[nodiscard]] Rows attention_branch(const Weights& weights, int unit, const Rows& x) const;
+  [[nodiscard]] Rows mlp_branch(const Weights& weights, int unit, const Rows& x) const;
+  void norm_heads(const Weights& weights, int unit, Rows& qkv) const;
   [[nodiscard]] Rows attention(Rows qkv) const;
   void rotate(std::vector<double>& row, std::int64_t first, std::int64_t position) const;
-  [[nodiscard]] Rows activation(const Rows& x) const;
+  [[nodiscard]] double activation(double z) const;
+  [[nodiscard]] Rows activations(const Rows& x) const;
+  [[nodiscard]] Rows gated(const Rows& x) const;
 
   ModelSpec model_;
   ParameterTable table_;

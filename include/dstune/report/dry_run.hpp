@@ -1,0 +1,35 @@
+#pragma once
+/// What --dry-run prints: the plan as a table for people and as JSON (fields in docs/files.md).
+/// Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/experiment.hpp"
+
+namespace dstune {
+
+/// Members in the order in which they would run. Counts are over the whole product.
+struct DryRun {
+  std::vector<PlannedExperiment> experiments;
+  std::uint64_t total = 0, planned = 0, infeasible = 0, pruned = 0;
+  std::int64_t device_memory_bytes = 0;  ///< what a rank may use
+};
+
+struct DryRunStyle {
+  std::size_t width = 0;  ///< characters of a line; 0: as long as need be, one line a member
+  bool verbose = false;   ///< the memory of each category, too
+};
+
+std::string dry_run_text(const DryRun& plan, const DryRunStyle& style = {});
+
+/// {experiments: [{name, num_gpus, status, reason, predicted, ds_config}], counts}. `predicted`:
+/// throughput, peak_memory_bytes, target_memory_bytes, categories (of the fullest rank; they add up
+/// to its peak), ranks: [{ranks: [first, last], peak_memory_bytes, categories}] for group ranks
+/// that plan alike; all null of a pruned member.
+json::Value dry_run_json(const DryRun& plan);
+
+}  // namespace dstune

@@ -1,0 +1,23 @@
+#pragma once
+/// What the tables of keys say, for people and for editors: docs/space.schema.json and the last
+/// part of docs/space.md are written from here. Local.
+
+#include <string>
+#include <string_view>
+
+#include "dstune/base/json.hpp"
+
+namespace dstune {
+
+/// A JSON Schema (2020-12) of space.json: the DeepSpeed config with its lists of candidates, and
+/// the sections `autotuning` and `dstune`. It takes what the program takes but for what no schema
+/// can say: rules between keys, files that must exist, sizes of groups.
+[[nodiscard]] json::Value space_schema();
+
+/// Tables of every key. Starts with the line that marks the rest of a page as generated.
+[[nodiscard]] std::string space_reference();
+
+/// The page with everything from that line on written anew.
+[[nodiscard]] std::string with_reference(std::string_view page);
+
+}  // namespace dstune

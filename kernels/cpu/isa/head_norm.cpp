@@ -1,0 +1,100 @@
+// RMSNorm of each head of q and k, in place in the packed qkv.
+#include "isa/column_sums.hpp"
+#include "isa/functions.hpp"
+#include "isa/parallel.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+/// What a row of qkv holds.
+struct Heads {
+  explicit Heads(const AttentionShape& shape)
+      : rows(shape.batch * shape.sequence),
+        queries(shape.heads),
+        normed(shape.heads + shape.kv_heads),
+        size(shape.head_size),
+        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
+  std::int64_t rows, queries, normed, size, row_width;
+};
+
+template <class T>
+float forward_head(T* head, T* raw, const T* weight, std::int64_t size, float epsilon) {
+  Vector squares{};
+  for_vectors(0, size, [&](std::int64_t i, auto extent) {
+    const Vector x = load(head + i, extent);
+    store(raw + i, x, extent);
+    squares = multiply_add(x, x, squares);
+  });
+  const float rstd =
+      1.0F / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(size) + epsilon);
+  for_vectors(0, size, [&](std::int64_t i, auto extent) {
+    store(head + i, load(head + i, extent) * rstd * load(weight + i, extent), extent);
+  });
+  return rstd;
+}
+
+/// d_x = rstd·(g − unit·mean(g·unit)) with g = d_out·weight.
+template <class T>
+void backward_head(T* d_head, float* d_weight, const T* raw, float rstd, const T* weight,
+                   std::int64_t size) {
+  Vector product_sum{};
+  for_vectors(0, size, [&](std::int64_t i, auto extent) {
+    const Vector d = load(d_head + i, extent);
+    const Vector unit = load(raw + i, extent) * rstd;
+    product_sum = multiply_add(d * load(weight + i, extent), unit, product_sum);
+    store(d_weight + i, multiply_add(d, unit, load(d_weight + i, extent)), extent);
+  });
+  const float mean = sum_of_lanes(product_sum) / static_cast<float>(size);
+  for_vectors(0, size, [&](std::int64_t i, auto extent) {
+    const Vector unit = load(raw + i, extent) * rstd;
+    const Vector g = load(d_head + i, extent) * load(weight + i, extent);
+    store(d_head + i, multiply_add(unit, splat(-mean), g) * rstd, extent);
+  });
+}
+
+}  // namespace
+
+void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
+                       const void* q_weight, const void* k_weight, float epsilon) {
+  const Heads heads(shape);
+  with_type(shape.type, [&](auto tag) {
+    using T = decltype(tag);
+    for_items(heads.rows, heads.row_width, [&](std::int64_t row) {
+      for (std::int64_t head = 0; head < heads.normed; ++head) {
+        const std::int64_t number = row * heads.normed + head;
+        rstd[number] = forward_head(
+            static_cast<T*>(qkv) + row * heads.row_width + head * heads.size,
+            static_cast<T*>(raw) + number * heads.size,
+            static_cast<const T*>(head < heads.queries ? q_weight : k_weight), heads.size, epsilon);
+      }
+    });
+  });
+}
+
+void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
+                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
+                        const void* k_weight, bool accumulate_weights, void* workspace) {
+  const Heads heads(shape);
+  with_type(shape.type, [&](auto tag) {
+    using T = decltype(tag);
+    const ColumnSums sums(heads.rows, heads.size, 2, workspace);
+    for_items(sums.blocks(), sums.rows_per_block() * heads.row_width, [&](std::int64_t block) {
+      float* q_sums = sums.clear(block, 0);
+      float* k_sums = sums.clear(block, 1);
+      for (std::int64_t row = sums.begin(block); row < sums.end(block); ++row) {
+        for (std::int64_t head = 0; head < heads.normed; ++head) {
+          const bool query = head < heads.queries;
+          const std::int64_t number = row * heads.normed + head;
+          backward_head(static_cast<T*>(d_qkv) + row * heads.row_width + head * heads.size,
+                        query ? q_sums : k_sums, static_cast<const T*>(raw) + number * heads.size,
+                        rstd[number], static_cast<const T*>(query ? q_weight : k_weight),
+                        heads.size);
+        }
+      }
+    });
+    sums.combine(static_cast<T*>(d_q_weight), 0, accumulate_weights);
+    sums.combine(static_cast<T*>(d_k_weight), 1, accumulate_weights);
+  });
+}
+
+}  // namespace dstune::kernels::DSTUNE_ISA

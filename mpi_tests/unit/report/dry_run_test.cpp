@@ -1,0 +1,140 @@
+#include "dstune/report/dry_run.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "samples.hpp"
+
+namespace dstune {
+
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::int64_t gib = 1LL << 30;
+
+DryRun sample() {
+  DryRun plan;
+  plan.experiments = {
+      test::planned_row("z1_gas1_tmbspg4", PlanStatus::planned, "").planned,
+      test::planned_row("z1_gas1_tmbspg64", PlanStatus::infeasible,
+                        "needs 9.00 GiB of 8.00 GiB on the device (activations 8.00 GiB, "
+                        "parameters 1.00 GiB); needs 12.0 GiB of 8.00 GiB in the training that it "
+                        "is for (logits 12.0 GiB)")
+          .planned,
+      test::planned_row("twin", PlanStatus::pruned, "runs exactly as z1_gas1_tmbspg4").planned,
+      test::planned_row("z2", PlanStatus::planned, "").planned};
+  const auto predict = [](PlannedExperiment& planned, std::int64_t bytes, std::int64_t target) {
+    Prediction& predicted = planned.predicted;
+    predicted.peak_memory_bytes = bytes;
+    predicted.target_memory_bytes = target;
+    predicted.categories = {{"activations", bytes - 1000}, {"parameters", 1000}, {"staging", 0}};
+    predicted.ranks = {{0, planned.experiment.shape.size() - 1, bytes, predicted.categories}};
+  };
+  predict(plan.experiments[0], gib, 2 * gib);
+  predict(plan.experiments[1], 9 * gib, 12 * gib);
+  predict(plan.experiments[3], 100 * gib, 2 * gib);
+  plan.experiments[3].experiment.shape = {4, 2};
+  plan.total = 4;
+  plan.planned = 2;
+  plan.infeasible = plan.pruned = 1;
+  plan.device_memory_bytes = 8 * gib;
+  return plan;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t to = std::min(text.find('\n', from), text.size());
+    longest = std::max(longest, to - from);
+    from = to + 1;
+  }
+  return longest;
+}
+
+TEST(DryRunJsonTest, HasExperimentsAndCounts) {
+  const json::Value value = dry_run_json(sample());
+  ASSERT_EQ(value["experiments"].size(), 4U);
+  const json::Value& first = value["experiments"][0];
+  EXPECT_EQ(first["name"], "z1_gas1_tmbspg4");
+  EXPECT_EQ(first["num_gpus"], 2);
+  EXPECT_EQ(first["status"], "planned");
+  EXPECT_EQ(first["reason"], "");
+  EXPECT_EQ(first["ds_config"]["train_batch_size"], 16);
+  const json::Value& predicted = first["predicted"];
+  EXPECT_EQ(predicted["peak_memory_bytes"], gib);
+  EXPECT_EQ(predicted["categories"]["activations"], gib - 1000);
+  ASSERT_EQ(predicted["ranks"].size(), 1U);
+  EXPECT_EQ(predicted["ranks"][0]["ranks"], json::Value({0, 1}));
+  EXPECT_EQ(predicted["ranks"][0]["peak_memory_bytes"], gib);
+  EXPECT_EQ(predicted["ranks"][0]["categories"], predicted["categories"]);
+  EXPECT_EQ(value["experiments"][1]["status"], "infeasible");
+  EXPECT_EQ(value["counts"].dump(), R"({"planned":2,"infeasible":1,"pruned":1})");
+}
+
+TEST(DryRunJsonTest, APrunedMemberHasTheSameKeys) {
+  const json::Value value = dry_run_json(sample());
+  const json::Value& pruned = value["experiments"][2]["predicted"];
+  for (const auto& [key, anything] : value["experiments"][0]["predicted"].items()) {
+    ASSERT_TRUE(pruned.contains(key)) << key;
+    EXPECT_TRUE(pruned[key].is_null()) << key;
+  }
+}
+
+TEST(DryRunTextTest, IsOneLineAMemberInAPipe) {
+  EXPECT_EQ(
+      dry_run_text(sample()),
+      "#  status        ranks    memory    target  name              reason\n"
+      "1  planned           2  1.00 GiB  2.00 GiB  z1_gas1_tmbspg4\n"
+      "   infeasible        2  9.00 GiB  12.0 GiB  z1_gas1_tmbspg64  needs 9.00 GiB of 8.00 GiB on "
+      "the device; needs 12.0 GiB of 8.00 GiB in the training that it is for\n"
+      "   pruned            2                      twin              runs exactly as "
+      "z1_gas1_tmbspg4\n"
+      "2  planned     8 (2x4)   100 GiB  2.00 GiB  z2\n"
+      "\n"
+      "4 members: 2 planned, 1 infeasible, 1 pruned. A rank may use 8.00 GiB.\n");
+}
+
+TEST(DryRunTextTest, KeepsToTheWidthOfATerminal) {
+  for (const std::size_t width : {80U, 100U, 120U, 200U}) {
+    const std::string text = dry_run_text(sample(), {width, false});
+    EXPECT_LE(longest_line(text), width) << text;
+    for (const char* part : {"needs 9.00 GiB of", "training that", "runs exactly as"})
+      EXPECT_THAT(text, HasSubstr(part)) << width;
+  }
+  EXPECT_THAT(dry_run_text(sample(), {100, false}),
+              HasSubstr("twin              runs exactly as z1_gas1_tmbspg4\n"));
+}
+
+TEST(DryRunTextTest, ShowsThePartsWhereAsked) {
+  EXPECT_THAT(dry_run_text(sample()), Not(HasSubstr("activations")));
+  const std::string text = dry_run_text(sample(), {100, true});
+  EXPECT_LE(longest_line(text), 100U) << text;
+  EXPECT_THAT(text, HasSubstr("every rank: activations 1.00 GiB, parameters 1000 B\n"));
+  EXPECT_THAT(text, HasSubstr("(logits 12.0"));
+  EXPECT_THAT(text, Not(HasSubstr("staging")));
+}
+
+TEST(DryRunTextTest, SaysWhatOfAHugeSpaceIsNotListed) {
+  DryRun plan = sample();
+  plan.total = 1'500'000;
+  plan.planned = 1'499'998;
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("1500000 members: 1499998 planned"));
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("Only the first 4 members are listed and predicted"));
+}
+
+TEST(DryRunTextTest, LeavesEmptyColumnsOutAndRepeatsTheHeaderOfALongTable) {
+  DryRun plan = sample();
+  for (PlannedExperiment& planned : plan.experiments) planned.predicted.target_memory_bytes = 0;
+  EXPECT_THAT(dry_run_text(plan), Not(HasSubstr("target ")));
+  plan.experiments.front().predicted.throughput = 1234.5;
+  EXPECT_THAT(dry_run_text(plan), HasSubstr("1234.5  z1_gas1_tmbspg4"));
+  while (plan.experiments.size() < 50) plan.experiments.push_back(plan.experiments.back());
+  const std::string text = dry_run_text(plan);
+  EXPECT_NE(text.find("samples/s"), text.rfind("samples/s"));
+}
+
+}  // namespace
+
+}  // namespace dstune

@@ -1,0 +1,208 @@
+// The sections `autotuning` and `dstune`, key by key from their tables.
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "section_table.hpp"
+#include "space_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+std::vector<SectionRow> all_rows() {
+  std::vector<SectionRow> rows;
+  for (const auto part : {autotuning_rows(), dstune_rows()})
+    for (const SectionRow& row : part) rows.push_back(row);
+  return rows;
+}
+
+/// A document that has `value` at the row's pointer and what the key can not do without beside it.
+json::Value document_with(const SectionRow& row, const json::Value& value) {
+  json::Value document = json::Value::object();
+  std::string pointer(row.key.pointer);
+  if (pointer.ends_with("/*")) pointer.replace(pointer.size() - 1, 1, "lr");
+  const json::Value::json_pointer place(pointer);
+  const auto [key, word] = companion_of(row);
+  if (!key.empty()) document[place.parent_pointer() / std::string(key)] = std::string(word);
+  auto& section = document[place.parent_pointer()];
+  if (section.is_null()) section = json::Value::object();
+  document[place] = value;
+  return document;
+}
+
+class SectionsTest : public SpaceTest {
+ protected:
+  std::vector<std::string> pointers_of(const json::Value& document) {
+    std::vector<std::string> pointers;
+    for (const Problem& problem : problems(document.dump())) pointers.push_back(problem.pointer);
+    return pointers;
+  }
+  std::string message_of(const std::string& text) {
+    const auto found = problems(text);
+    return found.size() == 1 ? found[0].message : std::to_string(found.size()) + " problems";
+  }
+};
+
+TEST_F(SectionsTest, EveryRowHasAHelpAndADefaultOfItsType) {
+  std::set<std::string_view> sections = {""};
+  for (const SectionRow& row : all_rows()) {
+    EXPECT_FALSE(row.key.help.empty()) << row.key.pointer;
+    EXPECT_TRUE(sections.contains(row.key.pointer.substr(0, row.key.pointer.rfind('/'))))
+        << row.key.pointer << " stands before its section";
+    if (row.key.type == KnobType::object) sections.insert(row.key.pointer);
+    const auto fallback = json::Value::parse(row.key.fallback);
+    if (fallback.is_null()) continue;
+    EXPECT_THAT(pointers_of(document_with(row, fallback)),
+                testing::Not(testing::Contains(row.key.pointer)));
+  }
+}
+
+TEST_F(SectionsTest, EveryKeyRefusesAnotherType) {
+  for (const SectionRow& row : all_rows()) {
+    const json::Value wrong =
+        row.key.type == KnobType::boolean ? json::Value("yes") : json::Value(true);
+    const json::Value document = document_with(row, wrong);
+    const auto place = pointers_of(document);
+    ASSERT_FALSE(place.empty()) << row.key.pointer;
+    const std::string pointer(row.key.pointer.substr(0, row.key.pointer.find('*')));
+    EXPECT_THAT(place, testing::Contains(testing::StartsWith(pointer)));
+  }
+}
+
+TEST_F(SectionsTest, EveryRangeIsKept) {
+  int num_ranges = 0;
+  for (const SectionRow& row : all_rows()) {
+    for (const double outside : {row.key.low - 1, row.key.high * 2}) {
+      if (std::isinf(outside)) continue;
+      json::Value value = outside;
+      if (row.key.type == KnobType::integer) value = static_cast<std::int64_t>(outside);
+      EXPECT_THAT(pointers_of(document_with(row, value)), testing::Contains(row.key.pointer))
+          << value;
+      ++num_ranges;
+    }
+  }
+  EXPECT_GT(num_ranges, 30);
+}
+
+TEST_F(SectionsTest, EverySectionRefusesUnknownKeys) {
+  int num_closed = 0;
+  for (const SectionRow& row : all_rows()) {
+    if (!row.key.closed) continue;
+    const std::string pointer = std::string(row.key.pointer) + "/unheard_of";
+    json::Value document;
+    document[json::Value::json_pointer(pointer)] = 1;
+    EXPECT_THAT(pointers_of(document), testing::Contains(pointer));
+    ++num_closed;
+  }
+  EXPECT_EQ(num_closed, 8);
+  EXPECT_THAT(message_of(R"({"autotuning": {"max_train_batchsize": 4}})"),
+              HasSubstr("did you mean \"max_train_batch_size\"?"));
+  EXPECT_THAT(message_of(R"({"dstune": {"resources": {"num_gpu": 4}}})"),
+              HasSubstr("did you mean \"num_gpus\"?"));
+}
+
+TEST_F(SectionsTest, NullIsTheDefault) {
+  const auto read = job(R"({"autotuning": {"fast": null, "metric": null, "arg_mappings": null,
+      "max_train_batch_size": null, "model_info": {"num_params": null}}, "dstune":
+      {"sequence_length": null, "resources": {"num_gpus": null}, "workload": null}})");
+  EXPECT_TRUE(read.tuning.fast);
+  EXPECT_EQ(read.tuning.metric, Metric::throughput);
+  EXPECT_EQ(read.sequence_length, 1024);
+}
+
+TEST_F(SectionsTest, MetricsAreNamedAsDeepSpeedAndItsDocumentationDo) {
+  const auto metric_of = [&](const std::string& word) {
+    return job(R"({"autotuning": {"metric": ")" + word + R"("}})").tuning.metric;
+  };
+  EXPECT_EQ(metric_of("throughput"), Metric::throughput);
+  EXPECT_EQ(metric_of("throughput_per_gpu"), Metric::throughput_per_gpu);
+  EXPECT_EQ(metric_of("latency"), Metric::latency);
+  for (const char* word : {"flops", "FLOPS", "FLOPS_per_gpu"})
+    EXPECT_EQ(metric_of(word), Metric::flops) << word;
+  EXPECT_THAT(message_of(R"({"autotuning": {"metric": "forward"}})"),
+              HasSubstr("throughput, throughput_per_gpu, latency, flops"));
+}
+
+TEST_F(SectionsTest, MappingsLoseTheirBlanksAndKeepTheirOrder) {
+  const auto read = job(R"({"autotuning": {"arg_mappings": {"train_micro_batch_size_per_gpu":
+      " --per_device_train_batch_size", "gradient_accumulation_steps ": "--gas"}}})");
+  EXPECT_THAT(read.tuning.arg_mappings,
+              ElementsAre(Pair("train_micro_batch_size_per_gpu", "--per_device_train_batch_size"),
+                          Pair("gradient_accumulation_steps", "--gas")));
+  EXPECT_THAT(message_of(R"({"autotuning": {"arg_mappings": {"lr": "--lr", "lr ": "--rate"}}})"),
+              HasSubstr("twice"));
+  EXPECT_THAT(places(R"({"autotuning": {"arg_mappings": {"lr": " ", "eps": 3}}})"),
+              ElementsAre("1 /autotuning/arg_mappings/lr", "1 /autotuning/arg_mappings/eps"));
+}
+
+TEST_F(SectionsTest, WhatOnlyTheOthersMakeWrongIsFound) {
+  EXPECT_THAT(places(R"({"autotuning": {"start_profile_step": 7}})"),
+              ElementsAre("1 /autotuning/start_profile_step"));
+  EXPECT_THAT(places(R"({"autotuning": {"max_train_batch_size": 4, "min_train_batch_size": 8}})"),
+              ElementsAre("1 /autotuning/max_train_batch_size"));
+  EXPECT_THAT(places(R"({"autotuning": {"min_train_micro_batch_size_per_gpu": 2000}})"),
+              testing::Contains("1 /autotuning/min_train_micro_batch_size_per_gpu"));
+}
+
+TEST_F(SectionsTest, BatchLimitsAreHonoured) {
+  const auto of = [&](const std::string& limits) {
+    return names(R"({"autotuning": {)" + limits +
+                 R"(}, "train_micro_batch_size_per_gpu": [1, 4], "zero_optimization": {}})");
+  };
+  EXPECT_THAT(of(R"("max_train_batch_size": 2)"),
+              ElementsAre("z0_gas1_tmbspg1", HasSubstr("above max_train_batch_size 2")));
+  EXPECT_THAT(of(R"("min_train_batch_size": 2)"),
+              ElementsAre(HasSubstr("below min_train_batch_size 2"), "z0_gas1_tmbspg4"));
+}
+
+TEST_F(SectionsTest, KeysOfAnotherWorkloadAreRefused) {
+  EXPECT_THAT(message_of(R"({"dstune": {"workload": {"type": "synthetic", "time_scale": 1}}})"),
+              HasSubstr("belongs to type \"replay\""));
+  EXPECT_THAT(places(R"({"dstune": {"workload": {"type": "replay"}}})"),
+              ElementsAre("1 /dstune/workload"));
+  EXPECT_THAT(places(R"({"dstune": {"workload": {}}})"), ElementsAre("1 /dstune/workload"));
+  EXPECT_THAT(message_of(R"({"dstune": {"workload": 4}})"),
+              HasSubstr("expected \"transformer|synthetic\" or an object, got an integer"));
+}
+
+TEST_F(SectionsTest, AModelIsAFileOrWrittenOut) {
+  EXPECT_THAT(message_of(R"({"dstune": {"model": {"hf_config": "c.json", "hidden_size": 8}}})"),
+              HasSubstr("alone"));
+  EXPECT_THAT(places(R"({"dstune": {"model": {"hidden_size": 8, "num_layers": 2,
+                         "vocab_size": 9}}})"),
+              ElementsAre("1 /dstune/model", "1 /dstune/model"));
+  EXPECT_THAT(places(R"({"dstune": {"model": {"hf_config": null}}})"),
+              ElementsAre("1 /dstune/model/hf_config"));
+}
+
+TEST_F(SectionsTest, TemplatesAreAFolderOrFilesByStage) {
+  write("template_zero1.json", "{}");
+  write("template_zero3.json", "{}");
+  const auto one = (folder_ / "template_zero1.json").string();
+  const auto three = (folder_ / "template_zero3.json").string();
+  EXPECT_THAT(job(R"({"dstune": {"templates": "."}})").templates,
+              ElementsAre(Pair(1, one), Pair(3, three)));
+  EXPECT_THAT(job(R"({"dstune": {"templates": {"2": "template_zero1.json"}}})").templates,
+              ElementsAre(Pair(2, one)));
+  EXPECT_THAT(places(R"({"dstune": {"templates": "nowhere"}})"),
+              ElementsAre("1 /dstune/templates"));
+  EXPECT_THAT(places(R"({"dstune": {"templates": {"0": "none.json", "4": "x"}}})"),
+              testing::UnorderedElementsAre("1 /dstune/templates/0", "1 /dstune/templates/4"));
+}
+
+TEST(SectionRowsTest, FamiliesAreThoseOfTheModels) {
+  std::string words;
+  for (const SectionRow& row : dstune_rows())
+    if (row.key.pointer == "/dstune/model/family")
+      for (const std::string_view word : choices_of(row.key.choices))
+        words += (words.empty() ? "" : ", ") + std::string(word);
+  EXPECT_EQ(words, model_family_names());
+}
+
+}  // namespace
+}  // namespace dstune

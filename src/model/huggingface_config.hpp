@@ -1,0 +1,69 @@
+#pragma once
+/// Reading a Hugging Face config: values by key with transformers' own defaults, and refusals that
+/// name the key, its value, and what is built instead.
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "dstune/model/model_spec.hpp"
+#include "model_check.hpp"
+
+namespace dstune::model {
+
+/// null stands for absent.
+class Config {
+ public:
+  Config(const json::Node& node, json::Problems& problems) : node_(node), problems_(problems) {}
+
+  using Names = std::initializer_list<const char*>;
+
+  /// The first of the names that is there: transformers accepts a common name for each of gpt2's.
+  [[nodiscard]] std::optional<json::Node> find(Names names) const;
+  [[nodiscard]] std::int64_t size(Names names, std::int64_t fallback) const;
+  [[nodiscard]] double number(Names names, double fallback, double low, double high) const;
+  [[nodiscard]] bool boolean(const char* name, bool fallback) const;
+  /// The largest of the dropout probabilities; each has a default.
+  [[nodiscard]] double dropout(
+      std::initializer_list<std::pair<const char*, double>> probabilities) const;
+  /// hidden_size / heads where the config does not give it.
+  [[nodiscard]] std::int64_t head_size(const ModelSpec& spec) const;
+
+  /// A switch that only one position is built of.
+  void only(const char* name, bool built) const;
+  /// An activation that is built.
+  [[nodiscard]] Activation activation(const char* name, Activation fallback) const;
+  /// SwiGLU's: silu.
+  void only_silu(const char* name) const;
+  /// rope_scaling of older files, rope_parameters of newer ones: plain rotary positions, over the
+  /// whole head or its first part, or a problem.
+  void read_rope(ModelSpec& spec) const;
+  /// layer_types: where it is given, whether any layer has a sliding window; other kinds than that
+  /// and full attention are refused.
+  [[nodiscard]] std::optional<bool> any_sliding_layer() const;
+  /// A head other than the one that is built, quantised weights.
+  void refuse_other_models() const;
+
+  void refuse(const json::Node& at, std::string message) const {
+    problems_.add(at.problem(std::move(message)));
+  }
+  [[nodiscard]] const json::Node& node() const { return node_; }
+  [[nodiscard]] json::Problems& problems() const { return problems_; }
+
+ private:
+  void read_rotary_fraction(ModelSpec& spec) const;
+
+  json::Node node_;
+  json::Problems& problems_;
+};
+
+/// Of one family each; sizes that do not fit each other are found later.
+ModelSpec import_gpt2(const Config& config);
+ModelSpec import_opt(const Config& config);
+ModelSpec import_gpt_neox(const Config& config);
+ModelSpec import_bert(const Config& config);
+/// llama, mistral, phi3, qwen2, qwen3.
+ModelSpec import_llama_like(const Config& config, ModelFamily family);
+
+}  // namespace dstune::model

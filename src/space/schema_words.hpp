@@ -1,0 +1,35 @@
+#pragma once
+/// Pieces of a JSON Schema that a row of either table becomes. Local.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dstune/core/knob_value.hpp"
+
+namespace dstune::schema {
+
+/// {"$ref": "#/$defs/<name>"}
+[[nodiscard]] json::Value reference(std::string_view name);
+/// {"anyOf": [...]}, or the one schema that there is.
+[[nodiscard]] json::Value any_of(std::vector<json::Value> schemas);
+/// A non-empty list of such values.
+[[nodiscard]] json::Value list_of(json::Value element);
+/// A text that is one of these words, in any case of letters where that is said.
+[[nodiscard]] json::Value word(const std::vector<std::string_view>& words, bool any_case);
+/// "$NAME" alone.
+[[nodiscard]] json::Value variable();
+/// What the schemas of keys refer to, by name.
+[[nodiscard]] json::Value shared_definitions();
+/// Fields of an annotated schema: description and, unless it is null, default.
+void annotate(json::Value& schema, std::string description, std::string_view fallback);
+
+/// What stands for the default of a row, and a variable.
+[[nodiscard]] json::Value standing_of(const Knob& knob);
+/// What alone can be run of a key that is refused at every stage: its default.
+[[nodiscard]] std::optional<json::Value> built_value_of(const Knob& knob);
+/// What the row takes: no null, no "auto", no candidates. May refer to shared definitions. Objects:
+/// any; the caller knows the rest.
+[[nodiscard]] json::Value value_of(const Knob& knob);
+
+}  // namespace dstune::schema
