@@ -77,21 +77,47 @@ FAMILIES = {
     "qwen3": LLAMA | {"query_key_norm": True},
 }
 
+
+def gelu_tanh(z):
+    inner = math.sqrt(2 / math.pi) * (z + 0.044715 * z**3)
+    return 0.5 * z * (1 + torch.tanh(inner))
+
+
 ACTIVATIONS = {
-    "gelu_tanh": lambda z: 0.5 * z * (1 + torch.tanh(math.sqrt(2 / math.pi)
-                                                     * (z + 0.044715 * z**3))),
+    "gelu_tanh": gelu_tanh,
     "gelu": lambda z: 0.5 * z * (1 + torch.erf(z / math.sqrt(2))),
-    "relu": lambda z: z.clamp(min=0),
+    "relu": torch.relu,
     "silu": lambda z: z * torch.sigmoid(z),
 }
 
 
+class Cut(torch.autograd.Function):
+    """Section 6: rounds a value to 16 bits where it is stored, and its gradient likewise."""
+
+    @staticmethod
+    def forward(context, x, narrow):
+        context.narrow = narrow
+        return x.to(narrow).to(x.dtype)
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient.to(context.narrow).to(gradient.dtype), None
+
+
+def wide(x):
+    """Norms and losses are computed in fp32 where tensors have 16 bits, as PyTorch's own are."""
+    return x.float() if x.dtype.itemsize == 2 else x
+
+
 class Model:
-    def __init__(self, spec, seed, dtype):
+    """Computes in `dtype`. `narrow`: a 16-bit type to round to where section 6 says so."""
+
+    def __init__(self, spec, seed, dtype, narrow=None):
         self.spec = spec
         self.parts = FAMILIES[spec["family"]] | spec.get("architecture", {})
         self.seed = seed
         self.dtype = dtype
+        self.narrow = narrow
         self.head_size = spec.get("head_size", spec["hidden_size"] // spec["num_heads"])
         self.activation = ACTIVATIONS[self.parts["activation"]]
         self.masked = self.parts["objective"] == "masked_token"
@@ -149,7 +175,10 @@ class Model:
         if deviation is None:
             value = torch.full(shape, constant, dtype=self.dtype)
         else:
-            value = torch.from_numpy(normal(self.seed, number, shape, deviation)).to(self.dtype)
+            value = torch.from_numpy(normal(self.seed, number, shape, deviation))
+            # By way of fp32, as section 2 says; float64 keeps all that was drawn.
+            value = value if self.dtype == torch.float64 else value.float()
+            value = value.to(self.narrow or self.dtype).to(self.dtype)
         self.parameters.append(value.requires_grad_())
         self.by_name[name] = value
 
@@ -163,33 +192,40 @@ class Model:
         if bias:
             self.add(name + ".bias", (rows,))
 
+    def cut(self, x):
+        return x if self.narrow is None else Cut.apply(x, self.narrow)
+
     def linear(self, name, x):
         y = x @ self.by_name[name + ".weight"].T
         bias = self.by_name.get(name + ".bias")
-        return y if bias is None else y + bias
+        return self.cut(y if bias is None else y + bias)
 
     def rms_norm(self, x, weight):
-        epsilon = self.spec.get("norm_epsilon", 1e-5)
-        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + epsilon) * weight
+        epsilon, z = self.spec.get("norm_epsilon", 1e-5), wide(x)
+        y = z * torch.rsqrt((z * z).mean(-1, keepdim=True) + epsilon) * weight
+        return self.cut(y.to(x.dtype))
 
     def norm(self, name, x):
         epsilon, weight = self.spec.get("norm_epsilon", 1e-5), self.by_name[name + ".weight"]
         if self.parts["norm"] == "rms":
             return self.rms_norm(x, weight)
-        centred = x - x.mean(-1, keepdim=True)
+        z = wide(x)
+        centred = z - z.mean(-1, keepdim=True)
         variance = (centred * centred).mean(-1, keepdim=True)
-        return centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
+        y = centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
+        return self.cut(y.to(x.dtype))
 
     def rotate(self, x):
         """x: [batch, heads, positions, head_size]."""
-        turned = int(self.head_size * self.parts["rotary_fraction"])
-        half = turned // 2
+        size = int(self.head_size * self.parts["rotary_fraction"])
+        half = size // 2
         i = torch.arange(half, dtype=torch.float64)
-        frequency = self.spec.get("rope_theta", 10000.0) ** (-2 * i / turned)
+        frequency = self.spec.get("rope_theta", 10000.0) ** (-2 * i / size)
         angle = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequency
         cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-        low, high, rest = x[..., :half], x[..., half:turned], x[..., turned:]
-        return torch.cat((low * cosine - high * sine, high * cosine + low * sine, rest), -1)
+        low, high, rest = x[..., :half], x[..., half:size], x[..., size:]
+        turned = (low * cosine - high * sine, high * cosine + low * sine)
+        return self.cut(torch.cat((*turned, rest), -1))
 
     def attention(self, layer, x):
         batch, length, _ = x.shape
@@ -208,8 +244,8 @@ class Model:
             future = torch.ones(length, length, dtype=torch.bool).triu(1)
             scores = scores.masked_fill(future, -math.inf)
         out = (scores.softmax(-1) @ v).transpose(1, 2)
-        return self.linear(layer + ".projection",
-                           out.reshape(batch, length, heads * self.head_size))
+        out = self.cut(out.reshape(batch, length, heads * self.head_size))
+        return self.linear(layer + ".projection", out)
 
     def feed_forward(self, layer, x):
         hidden = self.linear(layer + ".fc", x)
@@ -218,18 +254,23 @@ class Model:
             hidden = self.activation(gate) * up
         else:
             hidden = self.activation(hidden)
-        return self.linear(layer + ".fc_projection", hidden)
+        return self.linear(layer + ".fc_projection", self.cut(hidden))
 
     def block(self, layer, x):
         kind = self.parts["block"]
         if kind == "post_norm":
-            x = self.norm(layer + ".norm1", x + self.attention(layer, x))
-            return self.norm(layer + ".norm2", x + self.feed_forward(layer, x))
+            # The branch's gradient is rounded before that of the sum is added, and again after.
+            x = self.norm(layer + ".norm1", self.cut(x + self.attention(layer, self.cut(x))))
+            return self.norm(layer + ".norm2", self.cut(x + self.feed_forward(layer, self.cut(x))))
         attended = self.attention(layer, self.norm(layer + ".norm1", x))
         if kind == "parallel":
-            return x + attended + self.feed_forward(layer, self.norm(layer + ".norm2", x))
-        x = x + attended
-        return x + self.feed_forward(layer, self.norm(layer + ".norm2", x))
+            if self.narrow is None:
+                return x + attended + self.feed_forward(layer, self.norm(layer + ".norm2", x))
+            # The sum of branches is stored, then that of the residual and it.
+            fed = self.feed_forward(layer, self.norm(layer + ".norm2", x))
+            return self.cut(x + self.cut(attended + fed))
+        x = self.cut(x + attended)
+        return self.cut(x + self.feed_forward(layer, self.norm(layer + ".norm2", x)))
 
     def logits(self, inputs):
         x = self.by_name["embedding"][inputs]
@@ -238,6 +279,8 @@ class Model:
             x = x + self.by_name["positions"][first : first + inputs.shape[1]]
         if self.parts["token_types"]:
             x = x + self.by_name["types"][0]
+        if self.parts["positions"] == "learned" or self.parts["token_types"]:
+            x = self.cut(x)  # the sum, once
         if self.parts["block"] == "post_norm":
             x = self.norm("embedding_norm", x)
         for layer in range(self.spec["num_layers"]):
@@ -246,8 +289,11 @@ class Model:
             x = self.norm("final_norm", x)
         if self.masked:
             x = self.norm("transform_norm", self.activation(self.linear("transform", x)))
-        logits = x @ self.by_name.get("head", self.by_name["embedding"]).T
-        return logits + self.by_name["head_bias"] if self.masked else logits
+        # A tied table gets the head's gradient rounded, before the embedding's is added.
+        head = self.by_name.get("head")
+        head = self.cut(self.by_name["embedding"]) if head is None else head
+        logits = x @ head.T
+        return wide(self.cut(logits + self.by_name["head_bias"] if self.masked else logits))
 
     def loss(self, tokens, masked):
         """tokens: one more than positions; masked: the positions with a target, for masked_token."""
@@ -262,30 +308,85 @@ class Model:
         return torch.nn.functional.cross_entropy(rows.flatten(0, 1), targets.flatten())
 
 
-class Optimizer:
-    """Section 5, all of it."""
+class LossScaler:
+    """Section 6.1. `options`: the section fp16 of a DeepSpeed config, and zero_stage."""
 
-    def __init__(self, parameters, training):
+    def __init__(self, options):
+        self.fixed = options.get("loss_scale", 0)
+        self.window = options.get("loss_scale_window", 1000)
+        self.hysteresis = self.left = options.get("hysteresis", 2)
+        self.refill = options.get("consecutive_hysteresis", False)
+        self.minimum = options.get("min_loss_scale", 1)
+        self.in_zero = options.get("zero_stage", 0) > 0
+        self.scale = float(self.fixed or 2.0 ** options.get("initial_scale_power", 16))
+        self.step, self.last_overflow = 0, -1
+
+    def move(self, overflow):
+        if self.fixed:
+            return
+        if overflow:
+            self.last_overflow = self.step
+            if self.in_zero and self.hysteresis != 1 and self.left != 1:
+                self.left -= 1
+            elif self.in_zero and self.scale == self.minimum:
+                sys.exit(f"reference_step.py: overflow at the lowest loss scale, {self.minimum}")
+            else:
+                self.scale = max(self.scale / 2, self.minimum)
+        else:
+            quiet = self.step - self.last_overflow - 1
+            rises = quiet > 0 and quiet % self.window == 0
+            if self.refill or rises:
+                self.left = self.hysteresis
+            if rises:
+                self.scale *= 2
+        self.step += 1
+
+
+class Optimizer:
+    """Section 5, all of it; on fp32 master weights where parameters have 16 bits."""
+
+    def __init__(self, parameters, training, narrow, scaler):
         self.parameters = parameters
+        self.narrow = narrow
+        self.scaler = scaler
         self.options = training["optimizer"]
         self.clip = training.get("gradient_clipping", 1.0)
-        self.m = [torch.zeros_like(p) for p in parameters]
-        self.v = [torch.zeros_like(p) for p in parameters]
+        self.masters = [p.detach().float().clone() if narrow else p for p in parameters]
+        self.m = [torch.zeros_like(p) for p in self.masters]
+        self.v = [torch.zeros_like(p) for p in self.masters]
         self.t = 0
 
     @torch.no_grad()
     def step(self):
+        """Whether it made its update."""
+        gradients = [p.grad.to(self.narrow).float() if self.narrow else p.grad
+                     for p in self.parameters]
+        for p in self.parameters:
+            p.grad = None
+        if self.scaler:
+            overflow = not all(bool(g.isfinite().all()) for g in gradients)
+            self.scaler.move(overflow)
+            if overflow:
+                return False
+            # By the scale of the next step, as DeepSpeed does.
+            gradients = [g / self.scaler.scale for g in gradients]
+        self.update(gradients)
+        if self.narrow:
+            for p, master in zip(self.parameters, self.masters):
+                p.copy_(master.to(self.narrow))
+        return True
+
+    def update(self, gradients):
         o = self.options
         beta1, beta2 = o.get("beta1", 0.9), o.get("beta2", 0.999)
         rate, decay = o.get("learning_rate", 1e-3), o.get("weight_decay", 0.0)
         self.t += 1
         divisor = 1.0
         if self.clip > 0:
-            norm = math.sqrt(sum(p.grad.double().square().sum().item() for p in self.parameters))
+            norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients))
             divisor = max(1.0, (norm + 1e-6) / self.clip)
-        for w, m, v in zip(self.parameters, self.m, self.v):
-            g = w.grad / divisor
-            w.grad = None
+        for w, m, v, gradient in zip(self.masters, self.m, self.v, gradients):
+            g = gradient / divisor
             if o.get("kind", "adamw") == "adamw":
                 w -= rate * decay * w
             else:
@@ -296,20 +397,25 @@ class Optimizer:
             w -= rate * m_hat / (v_hat.sqrt() + o.get("epsilon", 1e-8))
 
 
-def losses_of(case, dtype):
+def losses_of(case, dtype, plain):
+    """The losses, and the numbers of the steps that left their update out (fp16)."""
     spec, training = case["model"], case["training"]
     seed = training.get("seed", 0)
-    model = Model(spec, seed, dtype)
-    optimizer = Optimizer(model.parameters, training)
-    losses = []
+    narrow = dtype if dtype.itemsize == 2 else None
+    model = Model(spec, seed, torch.float32, narrow) if narrow and not plain else Model(
+        spec, seed, dtype)
+    scaler = LossScaler(training.get("fp16", {})) if dtype == torch.float16 else None
+    optimizer = Optimizer(model.parameters, training, narrow, scaler)
+    losses, skipped = [], []
     for step in range(training["steps"]):
         batch, length = training["global_batch"], training["sequence_length"]
         tokens = tokens_of_step(seed, step, batch, length, spec["vocab_size"])
         loss = model.loss(tokens, masked_positions(seed, step, batch, length))
-        loss.backward()
-        optimizer.step()
+        (loss * scaler.scale if scaler else loss).backward()
+        if not optimizer.step():
+            skipped.append(step)
         losses.append(loss.item())
-    return losses
+    return losses, skipped
 
 
 def compare(ours, theirs, tolerance):
@@ -328,7 +434,10 @@ def compare(ours, theirs, tolerance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("case", help="JSON file with `model` and `training`")
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"),
+                        default="float64", help="16 bits: fp32 rounded where the step rounds")
+    parser.add_argument("--plain", action="store_true",
+                        help="16 bits: PyTorch's own 16-bit tensors instead")
     parser.add_argument("--write", metavar="FILE", help="write the case with its losses")
     parser.add_argument("--check", metavar="FILE", help="compare with the `losses` of this JSON file")
     parser.add_argument("--tolerance", type=float, default=1e-5, help="relative (default 1e-5)")
@@ -342,9 +451,11 @@ def main():
             theirs = json.load(file)["losses"]
         # Only what both have is compared.
         case["training"]["steps"] = min(case["training"]["steps"], len(theirs))
-    losses = losses_of(case, getattr(torch, options.dtype))
+    losses, skipped = losses_of(case, getattr(torch, options.dtype), options.plain)
     if options.write:
         case["losses"] = losses
+        if "fp16" in case["training"]:
+            case["skipped_steps"] = skipped
         with open(options.write, "w", encoding="utf-8") as file:
             json.dump(case, file, indent=2)
             file.write("\n")

@@ -42,6 +42,10 @@ int Communicator::size() const {
   return size;
 }
 
+int Communicator::fortran_handle() const {
+  return static_cast<int>(MPI_Comm_c2f(state_->comm));
+}
+
 Communicator Communicator::duplicate() const {
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(state_->comm, &copy), "MPI_Comm_dup");

@@ -30,6 +30,9 @@ class MpiGroup : public ProcessGroup {
   MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_ranks, int group_rank,
            Waiter waiter);
 
+  [[nodiscard]] int mpi_communicator() const override {
+    return context_->communicator.fortran_handle();
+  }
   void all_reduce_average(void* data, std::int64_t count, DType type) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,

@@ -7,7 +7,9 @@ namespace dstune::plan {
 std::int64_t ArenaSimulation::acquire(std::int64_t bytes) {
   auto best = free_.end();
   for (auto block = free_.begin(); block != free_.end(); ++block) {
-    if (block->bytes >= bytes && (best == free_.end() || block->bytes < best->bytes)) best = block;
+    if (block->bytes < bytes) continue;
+    if (best == free_.end() || block->bytes < best->bytes) best = block;
+    if (block->bytes == bytes) break;
   }
   if (best == free_.end()) {
     const std::int64_t offset = top_;

@@ -17,6 +17,7 @@ Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config) {
 }
 
 void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in) {
+  context.parameters.use(layer.unit, layer.weight, layer.bias);
   context.emitter.matmul({.a = at(in),
                           .b = context.parameters.view(layer.unit, layer.weight),
                           .bias = context.parameters.view(layer.unit, layer.bias),
@@ -28,10 +29,17 @@ void linear_forward(const Context& context, const Linear& layer, TensorId out, T
                           .transpose_a = false,
                           .transpose_b = true,
                           .accumulate = false});
+  context.parameters.done(layer.unit, layer.weight, layer.bias);
+}
+
+void pass(const Context& context, const Linear& layer) {
+  context.parameters.use(layer.unit, layer.weight, layer.bias);
+  context.parameters.done(layer.unit, layer.weight, layer.bias);
 }
 
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
                            TensorId d_out, bool accumulate) {
+  context.parameters.use(layer.unit, layer.weight, layer.bias);
   context.emitter.matmul({.a = at(d_out),
                           .b = context.parameters.view(layer.unit, layer.weight),
                           .bias = {},
@@ -43,6 +51,7 @@ void linear_backward_input(const Context& context, const Linear& layer, TensorId
                           .transpose_a = false,
                           .transpose_b = false,
                           .accumulate = accumulate});
+  context.parameters.done(layer.unit, layer.weight, layer.bias);
 }
 
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
@@ -72,6 +81,7 @@ void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorI
   if (!sizes.rms) norm.mean = context.statistics("mean", layer, sizes.rows);
   norm.rstd = context.statistics("rstd", layer, sizes.rows);
   norm.out = context.activation("norm", layer, sizes.rows * sizes.hidden);
+  context.parameters.use(norm.unit, norm.weight, norm.bias);
   context.emitter.emit(op::NormForward{.rms = sizes.rms,
                                        .out = at(norm.out),
                                        .residual_out = at(norm.input),
@@ -82,10 +92,12 @@ void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorI
                                        .weight = context.parameters.view(norm.unit, norm.weight),
                                        .bias = context.parameters.view(norm.unit, norm.bias),
                                        .rows = sizes.rows});
+  context.parameters.done(norm.unit, norm.weight, norm.bias);
 }
 
 void norm_backward(const Context& context, const Norm& norm, TensorId d_residual, TensorId d_out,
                    bool accumulate_input) {
+  context.parameters.use(norm.unit, norm.weight, norm.bias);
   context.emitter.norm_backward({.rms = context.sizes.rms,
                                  .d_x = at(d_residual),
                                  .d_weight = context.gradients.view(norm.unit, norm.weight),
@@ -99,6 +111,7 @@ void norm_backward(const Context& context, const Norm& norm, TensorId d_residual
                                  .rows = context.sizes.rows,
                                  .accumulate_input = accumulate_input,
                                  .accumulate_weights = context.gradients.accumulate()});
+  context.parameters.done(norm.unit, norm.weight, norm.bias);
   context.emitter.release(norm.mean);
   context.emitter.release(norm.rstd);
 }

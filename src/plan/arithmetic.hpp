@@ -41,6 +41,8 @@ struct Linear {
 };
 
 void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
+/// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
+void pass(const Context& context, const Linear& layer);
 /// d_in = (or +=, where it accumulates) the gradient of the layer's input.
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
                            TensorId d_out, bool accumulate = false);

@@ -20,6 +20,11 @@ TensorId Attention::forward(TensorId in) {
   return projected;
 }
 
+void Attention::forward_again(TensorId in) {
+  forward_for_backward(in);
+  pass(context_, projection_layer_);
+}
+
 void Attention::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
   const Architecture& parts = context_.model.architecture;
@@ -67,12 +72,15 @@ void Attention::head_norm_forward() {
   const std::int64_t heads = context_.model.num_heads + context_.model.num_kv_heads;
   raw_ = context_.activation("raw q and k", layer_, sizes.rows * heads * context_.model.head_size);
   head_rstd_ = context_.statistics("heads' rstd", layer_, sizes.rows * heads);
+  context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
   context_.emitter.emit(op::HeadNormForward{at(qkv_), at(raw_), at(head_rstd_),
                                             context_.parameters.view(unit_, query_norm_weight),
                                             context_.parameters.view(unit_, key_norm_weight)});
+  context_.parameters.done(unit_, query_norm_weight, key_norm_weight);
 }
 
 void Attention::head_norm_backward(TensorId d_qkv) {
+  context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
   context_.emitter.head_norm_backward(
       {.d_qkv = at(d_qkv),
        .d_q_weight = context_.gradients.view(unit_, query_norm_weight),
@@ -83,6 +91,7 @@ void Attention::head_norm_backward(TensorId d_qkv) {
        .k_weight = context_.parameters.view(unit_, key_norm_weight),
        .workspace = {},
        .accumulate_weights = context_.gradients.accumulate()});
+  context_.parameters.done(unit_, query_norm_weight, key_norm_weight);
   context_.emitter.release(raw_);
   context_.emitter.release(head_rstd_);
 }

@@ -13,13 +13,14 @@ class Attention {
   /// The projection's result for `in`, which backward needs again.
   TensorId forward(TensorId in);
   /// What backward needs of forward, without the result.
-  void forward_for_backward(TensorId in);
+  void forward_again(TensorId in);
   void release_saved();
   /// The gradient of `in` from that of the result: in a new tensor, or added to `d_in` where one is
   /// given. Releases what was kept, and `in` where it is to.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in);
 
  private:
+  void forward_for_backward(TensorId in);
   void head_norm_forward();
   void head_norm_backward(TensorId d_qkv);
 

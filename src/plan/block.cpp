@@ -16,7 +16,6 @@ Block::Block(const Context& context, int layer)
       mlp_(context, layer) {}
 
 Running Block::forward(const Running& running) {
-  context_.parameters.fetch(unit_);
   Running result;
   if (kind_ == BlockKind::post_norm) {
     input_ = running.residual;
@@ -26,7 +25,6 @@ Running Block::forward(const Running& running) {
     result = branches();
   }
   if (recompute_) release_saved();
-  context_.parameters.release(unit_);
   return result;
 }
 
@@ -105,16 +103,19 @@ void Block::forward_again() {
     norm_forward(context_, norm2_, norm1_.input, attended);
     context_.emitter.release(attended);
   } else {
-    attention_.forward_for_backward(norm1_.out);
+    attention_.forward_again(norm1_.out);
     norm_forward(context_, norm2_, norm2_.input, no_tensor);
   }
   // The block's output itself is not needed again.
-  mlp_.forward_for_backward(norm2_.out);
+  mlp_.forward_again(norm2_.out);
 }
 
 TensorId Block::backward(TensorId d_out) {
-  context_.parameters.fetch(unit_);
-  if (recompute_) forward_again();
+  if (recompute_) {
+    context_.parameters.run_again(true);
+    forward_again();
+    context_.parameters.run_again(false);
+  }
   context_.gradients.open(unit_);
   TensorId d_input = d_out;
   switch (kind_) {
@@ -128,7 +129,6 @@ TensorId Block::backward(TensorId d_out) {
       d_input = post_norm_backward(d_out);
       break;
   }
-  context_.parameters.release(unit_);
   context_.gradients.close(unit_);
   return d_input;
 }

@@ -7,6 +7,8 @@ using enum ParameterRole;
 Embedding::Embedding(const Context& context)
     : context_(context),
       normed_(context.model.architecture.block == BlockKind::post_norm),
+      last_table_(context.model.architecture.token_types > 0 ? token_type_embedding
+                                                             : position_embedding),
       norm_{.unit = 0, .weight = embedding_norm_weight, .bias = embedding_norm_bias} {}
 
 /// Position 0's row.
@@ -18,14 +20,14 @@ View Embedding::first_position(View table) const {
 Running Embedding::forward() {
   const Sizes& sizes = context_.sizes;
   const TensorId sum = context_.activation("residual", -1, sizes.rows * sizes.hidden);
-  context_.parameters.fetch(0);
+  context_.parameters.use(0, token_embedding, last_table_);
   context_.emitter.emit(
       op::EmbeddingForward{at(sum), context_.parameters.view(0, token_embedding),
                            first_position(context_.parameters.view(0, position_embedding)),
                            context_.parameters.view(0, token_type_embedding), sizes.rows});
+  context_.parameters.done(0, token_embedding, last_table_);
   norm_.input = sum;
   if (normed_) norm_forward(context_, norm_, sum, no_tensor);
-  context_.parameters.release(0);
   return {normed_ ? norm_.out : sum, no_tensor, false};
 }
 
@@ -37,13 +39,13 @@ void Embedding::backward(TensorId d_out) {
   if (!tied) context_.gradients.open(0);
   TensorId d_sum = d_out;
   if (normed_) {
-    context_.parameters.fetch(0);
     d_sum = context_.activation("d residual", -1, sizes.rows * sizes.hidden);
     norm_backward(context_, norm_, d_sum, d_out, false);
-    context_.parameters.release(0);
     emitter.release(d_out);
     emitter.release(norm_.input);
   }
+  // DeepSpeed gathers the tables before their backward, which does not read them.
+  context_.parameters.use(0, token_embedding, last_table_);
   positions_backward(accumulate);
   emitter.emit(op::EmbeddingBackward{
       .d_token_table = context_.gradients.view(0, token_embedding),
@@ -54,6 +56,7 @@ void Embedding::backward(TensorId d_out) {
       .accumulate_tokens = tied || accumulate,
       .accumulate_positions = accumulate});
   types_backward(d_sum, accumulate);
+  context_.parameters.done(0, token_embedding, last_table_);
   emitter.release(d_sum);
   context_.gradients.close(0);
 }

@@ -22,6 +22,7 @@ class Embedding {
 
   const Context& context_;
   bool normed_;
+  ParameterRole last_table_;  // of those that are looked up, in the flat order
   Norm norm_;
 };
 

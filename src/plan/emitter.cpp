@@ -25,7 +25,19 @@ Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
       workspaces_(workspaces),
       type_(element_type(plan.config.precision)),
       attention_bytes_(workspaces.attention(plan.config.micro_batch, plan.config.sequence_length,
-                                            plan.model, type_)) {}
+                                            plan.model, type_)) {
+  for (std::vector<Segment>* segments : {&plan.tracing, &plan.cycle}) {
+    for (Segment& segment : *segments) {
+      segment.steps.clear();
+      spare_.push_back(std::move(segment.steps));
+    }
+    segments->clear();
+  }
+  plan.tensors.clear();
+  plan.initialize.clear();
+  plan.memory = plan.host_memory = {};
+  plan.num_events = 0;
+}
 
 void Emitter::book(const PlannedTensor& tensor) {
   Book& book = book_of(tensor.memory);
@@ -62,9 +74,14 @@ void Emitter::write_initialize() {
   steps_ = &plan_.initialize;
 }
 
-void Emitter::begin_segment(Segment::Kind kind, std::int64_t repeat) {
-  plan_.cycle.push_back({kind, repeat, {}});
-  steps_ = &plan_.cycle.back().steps;
+void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind,
+                               std::int64_t repeat) {
+  segments.push_back({kind, repeat, {}});
+  steps_ = &segments.back().steps;
+  if (!spare_.empty()) {
+    *steps_ = std::move(spare_.back());
+    spare_.pop_back();
+  }
   if (kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
     // Growing by copies would take most of the time of building a plan.
     const auto layers = static_cast<std::size_t>(plan_.model.num_layers);

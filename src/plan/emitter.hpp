@@ -19,13 +19,18 @@ namespace dstune::plan {
 
 class Emitter {
  public:
+  /// The plan has its model and configuration; what else it holds is dropped, its memory used
+  /// again.
   Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
 
   /// Before the first segment only.
   TensorId persistent(const char* name, Category category, DType type, std::int64_t elements,
                       Memory memory = Memory::device);
   void write_initialize();
-  void begin_segment(Segment::Kind kind, std::int64_t repeat);
+  void begin_segment(Segment::Kind kind, std::int64_t repeat) {
+    begin_segment_of(plan_.cycle, kind, repeat);
+  }
+  void begin_tracing_segment(Segment::Kind kind) { begin_segment_of(plan_.tracing, kind, 1); }
   void end_segment();
   /// Writes the figures of the arenas.
   void finish();
@@ -50,6 +55,13 @@ class Emitter {
   /// A new event, reached when what the stream was given so far is done.
   int record(Stream stream);
   void wait(Stream stream, int event) { emit(op::Wait{event}, stream); }
+  /// Where work goes that may run beside compute: on `stream`, after what compute was given so
+  /// far, or on compute itself.
+  Stream begin_beside(bool overlap, Stream stream) {
+    if (!overlap) return Stream::compute;
+    wait(stream, record(Stream::compute));
+    return stream;
+  }
 
   [[nodiscard]] DType type() const { return type_; }
 
@@ -61,6 +73,7 @@ class Emitter {
     std::int64_t live_bytes = 0;
   };
 
+  void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
                  Memory memory);
   [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
@@ -76,6 +89,7 @@ class Emitter {
   std::vector<std::pair<op::Matmul, std::int64_t>> matmuls_;
   std::vector<std::pair<std::int64_t, std::int64_t>> norms_;
 
+  std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
   std::array<Book, num_memories> books_;
   int events_ = 0;

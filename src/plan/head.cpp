@@ -141,7 +141,6 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   const bool tied = context.model.tie_embeddings;
   const bool final_norm = parts.block != BlockKind::post_norm;
   const bool masked = parts.objective == Objective::masked_token;
-  context.parameters.fetch(unit);
   Norm norm{.unit = unit, .weight = final_norm_weight, .bias = final_norm_bias};
   if (final_norm) {
     norm.input = context.activation("residual", -1, sizes.rows * sizes.hidden);
@@ -154,17 +153,25 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
   Transform transform(context, unit);
   const TensorId features = masked ? transform.forward(norm.out) : norm.out;
 
-  if (tied) context.parameters.fetch(0);
   context.gradients.begin_backward(micro);
   context.gradients.open(unit);
   if (tied) context.gradients.open(0);
   const int head_unit = tied ? 0 : unit;
   const ParameterRole role = tied ? token_embedding : head_weight;
+  // Forward and backward of the head are one here, but two uses of its parameters.
+  for (const bool backward : {false, true}) {
+    context.parameters.use(head_unit, role, role);
+    if (masked) context.parameters.use(unit, head_bias, head_bias);
+    if (backward) break;
+    context.parameters.done(head_unit, role, role);
+    if (masked) context.parameters.done(unit, head_bias, head_bias);
+  }
   const HeadWeight head{
       context.parameters.view(head_unit, role), context.gradients.view(head_unit, role),
       context.parameters.view(unit, head_bias), context.gradients.view(unit, head_bias)};
   const TensorId d_features = emit_chunks(context, head, features);
-  if (tied) context.parameters.release(0);
+  context.parameters.done(head_unit, role, role);
+  if (masked) context.parameters.done(unit, head_bias, head_bias);
   emitter.release(features);
   TensorId d_residual = masked ? transform.backward(d_features, norm.out) : d_features;
   if (final_norm) {
@@ -174,7 +181,6 @@ TensorId emit_head(const Context& context, const Running& running, MicroStep mic
     emitter.release(d_hidden);
     emitter.release(norm.input);
   }
-  context.parameters.release(unit);
   context.gradients.close(unit);
   return d_residual;
 }

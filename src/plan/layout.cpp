@@ -26,6 +26,18 @@ void emit_initial_values(Emitter& emitter, TensorId tensor, std::int64_t offset,
   }
 }
 
+/// This rank's shard of a piece.
+void emit_initial_shard(Emitter& emitter, const Layout& layout, TensorId tensor, int index) {
+  const Piece& piece = layout.pieces()[static_cast<std::size_t>(index)];
+  const std::int64_t shard = layout.piece_shard_elements(index);
+  const std::int64_t first = std::min(shard * layout.group_rank(), piece.elements);
+  const std::int64_t count = std::min(shard, piece.elements - first);
+  const std::int64_t offset = layout.piece_shard_offset(index);
+  emit_initial_values(emitter, tensor, offset, layout.parameter(piece.parameter), piece.parameter,
+                      piece.first + first, count);
+  fill(emitter, tensor, offset + count, shard - count, 0.0F);
+}
+
 int stage_of(int zero_stage, int group_size, bool is_optimizer_offloaded) {
   if (group_size > 1) return zero_stage;
   return is_optimizer_offloaded ? std::min(zero_stage, 2) : 0;
@@ -92,25 +104,30 @@ Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int 
     own_ = resident_ / group_size;
   }
   if (stage_ == 3) {
-    shard_offset_.reserve(table.all().size() + 1);
+    pieces_ = cut_into_pieces(table);
+    shard_offset_.reserve(pieces_.size() + 1);
     std::int64_t offset = 0;
-    for (const Parameter& parameter : table.all()) {
+    for (const Piece& piece : pieces_) {
+      if (piece.first == 0) piece_begin_.push_back(static_cast<int>(shard_offset_.size()));
       shard_offset_.push_back(offset);
-      offset += (parameter.elements() + group_size - 1) / group_size;
+      offset += (piece.elements + group_size - 1) / group_size;
     }
+    piece_begin_.push_back(static_cast<int>(pieces_.size()));
     shard_offset_.push_back(offset);
     resident_ = own_ = offset;
   }
 }
 
-std::vector<op::Reshard::Piece> Layout::pieces(int first, int last, int slab_first,
-                                               int shards_first) const {
+std::vector<op::Reshard::Piece> Layout::resharding(int first, int last, int slab_first,
+                                                   int shards_first) const {
   std::vector<op::Reshard::Piece> result;
-  result.reserve(static_cast<std::size_t>(last - first));
-  for (int index = first; index < last; ++index) {
-    const Parameter& whole = parameter(index);
-    result.push_back({whole.offset - parameter(slab_first).offset, whole.elements(),
-                      shard_offset(index) - shard_offset(shards_first), shard_elements(index)});
+  result.reserve(static_cast<std::size_t>(piece_begin(last) - piece_begin(first)));
+  for (int index = piece_begin(first); index < piece_begin(last); ++index) {
+    const Piece& piece = pieces_[static_cast<std::size_t>(index)];
+    const std::int64_t begin = parameter(piece.parameter).offset + piece.first;
+    result.push_back({begin - parameter(slab_first).offset, piece.elements,
+                      piece_shard_offset(index) - shard_offset(shards_first),
+                      piece_shard_elements(index)});
   }
   return result;
 }
@@ -145,12 +162,15 @@ std::int64_t Layout::largest_parameter_elements() const {
 }
 
 PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
-                                             const TrainingConfig& config) {
+                                             const TrainingConfig& config,
+                                             std::int64_t kept_elements) {
   const DType type = emitter.type();
   const std::int64_t own = layout.own_elements();
   PersistentTensors tensors;
   tensors.parameters =
       emitter.persistent("parameters", Category::parameters, type, layout.resident_elements());
+  if (kept_elements > 0)
+    tensors.kept = emitter.persistent("kept parameters", Category::parameters, type, kept_elements);
   if (layout.stage() <= 1) {
     tensors.gradients =
         emitter.persistent("gradients", Category::gradients, type, layout.table().total_elements());
@@ -177,12 +197,8 @@ void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTen
                           parameter.elements());
       continue;
     }
-    const std::int64_t shard = layout.shard_elements(index);
-    const std::int64_t first = std::min(shard * layout.group_rank(), parameter.elements());
-    const std::int64_t count = std::min(shard, parameter.elements() - first);
-    const std::int64_t offset = layout.shard_offset(index);
-    emit_initial_values(emitter, tensors.parameters, offset, parameter, index, first, count);
-    fill(emitter, tensors.parameters, offset + count, shard - count, 0.0F);
+    for (int piece = layout.piece_begin(index); piece < layout.piece_begin(index + 1); ++piece)
+      emit_initial_shard(emitter, layout, tensors.parameters, piece);
   }
   if (layout.stage() < 3) {
     const std::int64_t total = layout.table().total_elements();

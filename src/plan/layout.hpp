@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emitter.hpp"
+#include "pieces.hpp"
 
 namespace dstune::plan {
 
@@ -42,18 +43,27 @@ class Layout {
   [[nodiscard]] std::int64_t most_touched_elements() const;
   [[nodiscard]] std::int64_t largest_parameter_elements() const;
 
-  /// Stage 3: elements of a rank's shard of a parameter, and where it begins among the shards.
-  /// Defined for one past the last parameter, too: the end.
+  // Stage 3: every rank holds a shard of each piece. Beginnings are defined for one past the last,
+  // too: the end.
+  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  /// The first piece of a parameter.
+  [[nodiscard]] int piece_begin(int index) const {
+    return piece_begin_[static_cast<std::size_t>(index)];
+  }
+  /// Elements of a rank's shard of a piece, and where it begins among the shards.
+  [[nodiscard]] std::int64_t piece_shard_offset(int piece) const {
+    return shard_offset_[static_cast<std::size_t>(piece)];
+  }
+  [[nodiscard]] std::int64_t piece_shard_elements(int piece) const {
+    return piece_shard_offset(piece + 1) - piece_shard_offset(piece);
+  }
   [[nodiscard]] std::int64_t shard_offset(int index) const {
-    return shard_offset_[static_cast<std::size_t>(index)];
+    return piece_shard_offset(piece_begin(index));
   }
-  [[nodiscard]] std::int64_t shard_elements(int index) const {
-    return shard_offset(index + 1) - shard_offset(index);
-  }
-  /// Pieces between a slab that begins at parameter `slab_first` and the shards of parameters
+  /// Between a slab that begins at parameter `slab_first` and the shards of parameters
   /// [first, last) that begin at parameter `shards_first`.
-  [[nodiscard]] std::vector<op::Reshard::Piece> pieces(int first, int last, int slab_first,
-                                                       int shards_first) const;
+  [[nodiscard]] std::vector<op::Reshard::Piece> resharding(int first, int last, int slab_first,
+                                                           int shards_first) const;
 
  private:
   /// Beginning and end, in the flat order, of the parameters that a rank's own part touches.
@@ -63,12 +73,15 @@ class Layout {
   bool is_optimizer_offloaded_;
   int stage_, group_size_, group_rank_;
   std::int64_t resident_, own_;
-  std::vector<std::int64_t> shard_offset_;
+  std::vector<Piece> pieces_;
+  std::vector<int> piece_begin_;            // by parameter
+  std::vector<std::int64_t> shard_offset_;  // by piece
 };
 
 /// The tensors that live from before the first cycle on.
 struct PersistentTensors {
   TensorId parameters = no_tensor;
+  TensorId kept = no_tensor;           ///< stage 3: parameters that stay whole
   TensorId gradients = no_tensor;      ///< whole and flat; stages 0 and 1
   TensorId own_gradients = no_tensor;  ///< of the own part; stages 1 to 3
   TensorId master = no_tensor;         ///< in 16-bit training, and wherever it is offloaded
@@ -81,8 +94,10 @@ struct PersistentTensors {
   TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
 };
 
+/// `kept_elements`: of stage 3's parameters that stay whole.
 PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
-                                             const TrainingConfig& config);
+                                             const TrainingConfig& config,
+                                             std::int64_t kept_elements);
 /// Initial weights of what this rank holds, its master copy, and zeros.
 void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors);
 

@@ -19,6 +19,7 @@ void emit_micro_step(const Context& context, MicroStep micro) {
   for (int layer = layers - 1; layer >= 0; --layer)
     d_residual = blocks[static_cast<std::size_t>(layer)].backward(d_residual);
   embedding.backward(d_residual);
+  context.parameters.end_micro_step();
   context.gradients.end_backward();
 }
 

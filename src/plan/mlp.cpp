@@ -19,6 +19,11 @@ TensorId Mlp::forward(TensorId in) {
   return out;
 }
 
+void Mlp::forward_again(TensorId in) {
+  forward_for_backward(in);
+  pass(context_, fc_projection_layer_);
+}
+
 void Mlp::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
   fc_ = context_.activation("fc", layer_, sizes.rows * sizes.fc_width);

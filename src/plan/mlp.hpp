@@ -12,12 +12,13 @@ class Mlp {
   /// The result for `in`, which backward needs again.
   TensorId forward(TensorId in);
   /// What backward needs of forward, without the result.
-  void forward_for_backward(TensorId in);
+  void forward_again(TensorId in);
   void release_saved();
   /// As Attention's.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in);
 
  private:
+  void forward_for_backward(TensorId in);
   const Context& context_;
   int layer_;
   Linear fc_layer_, fc_projection_layer_;

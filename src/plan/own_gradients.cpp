@@ -35,22 +35,24 @@ std::vector<TensorId> OwnGradients::acquire_scratch(const BucketRange& range) co
 
 std::int64_t OwnGradients::largest_piece(const BucketRange& range) const {
   std::int64_t largest = 0;
-  for (int index = range.first; index < range.last; ++index) {
-    const std::int64_t elements =
-        layout_.stage() == 3
-            ? layout_.shard_offset(index + 1) - layout_.shard_offset(index)
-            : std::min(layout_.parameter(index).elements(), layout_.own_elements());
-    largest = std::max(largest, elements);
+  if (layout_.stage() == 3) {
+    const int end = layout_.piece_begin(range.last);
+    for (int piece = layout_.piece_begin(range.first); piece < end; ++piece)
+      largest = std::max(largest, layout_.piece_shard_elements(piece));
+    return largest;
   }
-  return largest;
+  for (int index = range.first; index < range.last; ++index)
+    largest = std::max(largest, layout_.parameter(index).elements());
+  return std::min(largest, layout_.own_elements());
 }
 
-std::vector<OwnGradients::Piece> OwnGradients::pieces(const BucketRange& range) const {
-  std::vector<Piece> result;
+std::vector<OwnGradients::Kept> OwnGradients::pieces(const BucketRange& range) const {
+  std::vector<Kept> result;
   if (layout_.stage() == 3) {
-    for (int index = range.first; index < range.last; ++index) {
-      const std::int64_t offset = layout_.shard_offset(index);
-      const std::int64_t elements = layout_.shard_offset(index + 1) - offset;
+    const int end = layout_.piece_begin(range.last);
+    for (int piece = layout_.piece_begin(range.first); piece < end; ++piece) {
+      const std::int64_t offset = layout_.piece_shard_offset(piece);
+      const std::int64_t elements = layout_.piece_shard_elements(piece);
       result.push_back(
           {offset - layout_.shard_offset(range.first), elements, offset, 0, elements, offset});
     }
@@ -78,7 +80,7 @@ void OwnGradients::keep(const BucketRange& range, View averaged,
   }
   const TensorId staging = is_stage3_ ? scratch.front() : tensors_.gradient_staging;
   const bool accumulates = tensors_.accumulated_gradients != no_tensor;
-  for (const Piece& piece : pieces(range)) {
+  for (const Kept& piece : pieces(range)) {
     View sum = moved(averaged, piece.averaged_offset);
     if (accumulates) {
       accumulate(piece, sum, at(staging), stream);
@@ -111,8 +113,7 @@ View OwnGradients::place_of_shards(const BucketRange& range) const {
   return at(tensors_.own_gradients, layout_.shard_offset(range.first));
 }
 
-void OwnGradients::accumulate(const Piece& piece, View averaged, View staging,
-                              Stream stream) const {
+void OwnGradients::accumulate(const Kept& piece, View averaged, View staging, Stream stream) const {
   const View host = at(tensors_.accumulated_gradients, piece.accumulated_offset);
   if (overwrite_) {
     emitter_.emit(op::Copy{host, averaged, piece.elements}, stream);
@@ -126,8 +127,7 @@ void OwnGradients::accumulate(const Piece& piece, View averaged, View staging,
   emitter_.emit(op::Copy{host, sum, piece.elements}, stream);
 }
 
-void OwnGradients::hand_over(const Piece& piece, View sum, TensorId converted,
-                             Stream stream) const {
+void OwnGradients::hand_over(const Kept& piece, View sum, TensorId converted, Stream stream) const {
   View slice = moved(sum, piece.slice_offset);
   if (takes_norm_) emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
   if (emitter_.type() != DType::f32) {

@@ -25,19 +25,19 @@ class OwnGradients {
 
  private:
   /// A parameter, or the shard of it, that is kept.
-  struct Piece {
+  struct Kept {
     std::int64_t averaged_offset, elements;
     std::int64_t accumulated_offset;
     std::int64_t slice_offset, slice_elements;  ///< what is own, inside of it
     std::int64_t own_offset;
   };
 
-  [[nodiscard]] std::vector<Piece> pieces(const BucketRange& range) const;
+  [[nodiscard]] std::vector<Kept> pieces(const BucketRange& range) const;
   [[nodiscard]] std::int64_t largest_piece(const BucketRange& range) const;
   void keep_on_device(const BucketRange& range, View averaged, Stream stream) const;
-  void accumulate(const Piece& piece, View averaged, View staging, Stream stream) const;
+  void accumulate(const Kept& piece, View averaged, View staging, Stream stream) const;
   /// The sum of the step is on the device: its norm is taken and fp32 goes to the host.
-  void hand_over(const Piece& piece, View sum, TensorId converted, Stream stream) const;
+  void hand_over(const Kept& piece, View sum, TensorId converted, Stream stream) const;
 
   Emitter& emitter_;
   const Layout& layout_;

@@ -1,46 +1,248 @@
 #include "parameter_source.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include "dstune/base/error.hpp"
 
 namespace dstune::plan {
+namespace {
 
-ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout, TensorId parameters)
-    : emitter_(emitter), layout_(layout), parameters_(parameters) {
-  if (layout.stage() == 3)
-    slabs_.assign(static_cast<std::size_t>(layout.table().num_units()), no_tensor);
+constexpr int none = -1;
+
+}  // namespace
+
+ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
+                                 const TrainingConfig& config, const PersistentTensors& tensors,
+                                 const Gathering* gathering)
+    : emitter_(emitter),
+      layout_(layout),
+      parameters_(tensors.parameters),
+      kept_(tensors.kept),
+      overlap_(config.overlap_comm),
+      sequential_(config.stage3_allgather_sequential),
+      gathering_(gathering) {
+  if (gathering == nullptr) return;
+  const std::size_t pieces = layout.pieces().size();
+  const auto parameters = static_cast<std::size_t>(layout.num_parameters());
+  user_.assign(pieces, none);
+  uses_.assign(pieces, 0);
+  group_.assign(pieces, none);
+  is_placed_.assign(pieces, false);
+  slabs_.assign(parameters, no_tensor);
+  slab_pieces_.assign(parameters, 0);
 }
 
-void ParameterSource::fetch(int unit) {
-  if (slabs_.empty()) return;
-  const auto [first, last] = layout_.table().unit_range(unit);
-  const std::int64_t shards = layout_.shard_offset(last) - layout_.shard_offset(first);
-  const DType type = emitter_.type();
-  const TensorId interleaved = emitter_.acquire("gathered shards", unit - 1, Category::gathered,
-                                                type, shards * layout_.group_size());
-  emitter_.emit(
-      op::AllGather{at(interleaved), at(parameters_, layout_.shard_offset(first)), shards});
-  const TensorId slab = emitter_.acquire("gathered parameters", unit - 1, Category::gathered, type,
-                                         layout_.table().unit_elements(unit));
-  emitter_.emit(op::Reshard{at(slab), at(interleaved), false, shards,
-                            layout_.pieces(first, last, first, first)});
-  emitter_.release(interleaved);
-  slabs_[static_cast<std::size_t>(unit)] = slab;
+void ParameterSource::begin_micro_step(const MicroStepGathers& gathers) {
+  gathers_ = &gathers;
+  next_ = 0;
+  groups_.clear();
+  users_.assign(gathering_->trace.visits.size(), 0);
 }
 
-void ParameterSource::release(int unit) {
-  if (slabs_.empty()) return;
-  emitter_.release(slabs_[static_cast<std::size_t>(unit)]);
-  slabs_[static_cast<std::size_t>(unit)] = no_tensor;
+void ParameterSource::end_micro_step() {
+  if (gathering_ == nullptr) return;
+  require(next_ == gathers_->size(), "every module is run");
+}
+
+PieceRange ParameterSource::find(int unit, ParameterRole first, ParameterRole last) const {
+  const int begin = layout_.table().find(unit, first);
+  const int end = std::max(begin, layout_.table().find(unit, last));
+  return {layout_.piece_begin(begin), layout_.piece_begin(end + 1)};
+}
+
+void ParameterSource::use_pieces(PieceRange pieces) {
+  for (int piece = pieces.first; piece < pieces.last; ++piece)
+    while (user_[static_cast<std::size_t>(piece)] == none) next_visit();
+  while (repeats(pieces)) next_visit();
+  for (int piece = pieces.first; piece < pieces.last; ++piece) {
+    if (piece == layout_.piece_begin(parameter_of(piece))) fill_gaps(parameter_of(piece));
+  }
+}
+
+bool ParameterSource::repeats(PieceRange pieces) const {
+  if (next_ == gathers_->size()) return false;
+  const Visit& visit = gathering_->trace.visits[next_];
+  return !visit.holds && visit.pieces.first <= pieces.first && pieces.first < visit.pieces.last;
+}
+
+void ParameterSource::next_visit() {
+  require(next_ < gathers_->size(), "modules are run in the order of their trace");
+  const int index = static_cast<int>(next_);
+  const Visit& visit = gathering_->trace.visits[next_];
+  const VisitGathers& gathers = (*gathers_)[next_];
+  ++next_;
+  gather(gathers.fetched);
+  for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
+    const auto at = static_cast<std::size_t>(piece);
+    if (group_[at] != none) take(piece);
+  }
+  if (visit.holds) hold(index);
+  gather(gathers.prefetched);
+}
+
+void ParameterSource::hold(int index) {
+  const Visit& visit = gathering_->trace.visits[static_cast<std::size_t>(index)];
+  const std::vector<Module>& modules = gathering_->trace.modules;
+  const Module& module = modules[static_cast<std::size_t>(visit.module)];
+  users_[static_cast<std::size_t>(index)] = visit.pieces.size();
+  for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece)
+    user_[static_cast<std::size_t>(piece)] = index;
+  // A tied table is used twice in a leaf that holds both ends of the model.
+  for (int each = visit.module; each < (module.is_leaf ? module.end : visit.module + 1); ++each) {
+    const PieceRange own = modules[static_cast<std::size_t>(each)].own;
+    for (int piece = own.first; piece < own.last; ++piece) ++uses_[static_cast<std::size_t>(piece)];
+  }
+}
+
+void ParameterSource::done_pieces(PieceRange pieces) {
+  for (int piece = pieces.first; piece < pieces.last; ++piece) {
+    int& user = user_[static_cast<std::size_t>(piece)];
+    const auto visit = static_cast<std::size_t>(user);
+    if (again_ && !gathering_->trace.visits[visit].is_forward) continue;
+    if (--uses_[static_cast<std::size_t>(piece)] > 0) continue;
+    user = none;
+    if (--users_[visit] > 0) continue;
+    for (const int released : (*gathers_)[visit].released) release(released);
+  }
+}
+
+void ParameterSource::gather(const std::vector<int>& pieces) {
+  if (!sequential_) {
+    if (!pieces.empty()) gather_group(pieces);
+    return;
+  }
+  for (const int piece : pieces) gather_group({piece});
+}
+
+void ParameterSource::gather_group(const std::vector<int>& pieces) {
+  for (const int piece : pieces)
+    group_[static_cast<std::size_t>(piece)] = static_cast<int>(groups_.size());
+  Group& group =
+      groups_.emplace_back(Group{pieces, no_tensor, none, static_cast<int>(pieces.size()), false});
+  const int only = pieces.size() == 1 ? pieces.front() : none;
+  // A piece of a merged matrix may be wanted anew before the product that uses it now is done.
+  const bool is_free = only != none && !is_placed_[static_cast<std::size_t>(only)];
+  if (is_free && travels_to_its_place(only)) {
+    const View out = place(only);
+    const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
+    emitter_.emit(op::AllGather{out, at(parameters_, layout_.piece_shard_offset(only)),
+                                layout_.piece_shard_elements(only)},
+                  stream);
+  } else {
+    gather_flat(group);
+  }
+  if (overlap_) group.event = emitter_.record(Stream::gather);
+}
+
+void ParameterSource::gather_flat(Group& group) {
+  std::int64_t shards = 0;
+  for (const int piece : group.pieces) shards += layout_.piece_shard_elements(piece);
+  group.flat = emitter_.acquire("gathered shards", -1, Category::gathered, emitter_.type(),
+                                shards * layout_.group_size());
+  const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
+  const View own = at(group.flat, shards * layout_.group_rank());
+  const std::vector<int>& pieces = group.pieces;
+  // One call needs the own shards side by side.
+  std::int64_t offset = 0;
+  for (std::size_t first = 0; first < pieces.size();) {
+    std::size_t last = first + 1;
+    while (last < pieces.size() && pieces[last] == pieces[last - 1] + 1) ++last;
+    const std::int64_t begin = layout_.piece_shard_offset(pieces[first]);
+    const std::int64_t count = layout_.piece_shard_offset(pieces[last - 1] + 1) - begin;
+    emitter_.emit(op::Convert{moved(own, offset), at(parameters_, begin), count}, stream);
+    offset += count;
+    first = last;
+  }
+  emitter_.emit(op::AllGather{at(group.flat), own, shards}, stream);
+}
+
+bool ParameterSource::travels_to_its_place(int piece) const {
+  const int parameter = parameter_of(piece);
+  const bool alone = layout_.piece_begin(parameter + 1) - layout_.piece_begin(parameter) == 1;
+  const std::int64_t padded = layout_.piece_shard_elements(piece) * layout_.group_size();
+  const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
+  const bool kept_beside = gathering_->kept[static_cast<std::size_t>(piece)] &&
+                           !gathering_->kept_whole[static_cast<std::size_t>(parameter)];
+  return alone || kept_beside || padded == whole.elements;
+}
+
+View ParameterSource::place(int piece) {
+  const auto index = static_cast<std::size_t>(piece);
+  if (gathering_->kept[index]) return at(kept_, gathering_->kept_offset[index]);
+  const int parameter = parameter_of(piece);
+  const auto slab = static_cast<std::size_t>(parameter);
+  if (slabs_[slab] == no_tensor) {
+    const Parameter& whole = layout_.parameter(parameter);
+    const bool alone = layout_.piece_begin(parameter + 1) - layout_.piece_begin(parameter) == 1;
+    slabs_[slab] = emitter_.acquire(
+        "gathered", whole.unit - 1, Category::gathered, emitter_.type(),
+        alone ? layout_.piece_shard_elements(piece) * layout_.group_size() : whole.elements());
+  }
+  if (!is_placed_[index]) ++slab_pieces_[slab];
+  is_placed_[index] = true;
+  return at(slabs_[slab], layout_.pieces()[index].first);
+}
+
+void ParameterSource::take(int piece) {
+  const auto index = static_cast<std::size_t>(piece);
+  Group& group = groups_[static_cast<std::size_t>(group_[index])];
+  group_[index] = none;
+  if (!group.arrived) arrive(group);
+  // As in DeepSpeed, the buffer lives until the last of its parameters is asked for.
+  if (--group.unused == 0) emitter_.release(group.flat);
+}
+
+void ParameterSource::arrive(Group& group) {
+  group.arrived = true;
+  if (overlap_) emitter_.wait(Stream::compute, group.event);
+  if (group.flat == no_tensor) return;
+  std::int64_t shards = 0;
+  for (const int piece : group.pieces) shards += layout_.piece_shard_elements(piece);
+  std::int64_t offset = 0;
+  for (const int piece : group.pieces) {
+    const std::int64_t shard = layout_.piece_shard_elements(piece);
+    const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
+    emitter_.emit(op::Reshard{
+        place(piece), at(group.flat), false, shards, {{0, whole.elements, offset, shard}}});
+    offset += shard;
+  }
+}
+
+void ParameterSource::fill_gaps(int parameter) {
+  const auto slab = static_cast<std::size_t>(parameter);
+  if (gathering_->kept_whole[slab]) return;
+  for (int piece = layout_.piece_begin(parameter); piece < layout_.piece_begin(parameter + 1);
+       ++piece) {
+    const auto index = static_cast<std::size_t>(piece);
+    if (!gathering_->kept[index]) continue;
+    const Piece& whole = layout_.pieces()[index];
+    emitter_.emit(op::Convert{at(slabs_[slab], whole.first),
+                              at(kept_, gathering_->kept_offset[index]), whole.elements});
+  }
+}
+
+void ParameterSource::release(int piece) {
+  const auto index = static_cast<std::size_t>(piece);
+  if (!is_placed_[index]) return;  // it is kept
+  is_placed_[index] = false;
+  const auto slab = static_cast<std::size_t>(parameter_of(piece));
+  if (--slab_pieces_[slab] > 0) return;
+  emitter_.release(slabs_[slab]);
+  slabs_[slab] = no_tensor;
 }
 
 View ParameterSource::view(int unit, ParameterRole role) const {
   const int index = layout_.table().find(unit, role);
   if (index < 0) return {};
-  const std::int64_t offset = layout_.parameter(index).offset;
-  if (slabs_.empty()) return at(parameters_, offset);
-  const TensorId slab = slabs_[static_cast<std::size_t>(unit)];
-  require(slab != no_tensor, "parameters are fetched before they are used");
-  return at(slab, offset - layout_.parameter(layout_.table().unit_range(unit).first).offset);
+  if (gathering_ == nullptr) return at(parameters_, layout_.parameter(index).offset);
+  const auto slab = static_cast<std::size_t>(index);
+  if (gathering_->kept_whole[slab]) {
+    const int first = layout_.piece_begin(index);
+    return at(kept_, gathering_->kept_offset[static_cast<std::size_t>(first)]);
+  }
+  require(slabs_[slab] != no_tensor, "parameters are gathered before they are used");
+  return at(slabs_[slab]);
 }
 
 }  // namespace dstune::plan

@@ -1,29 +1,88 @@
 #pragma once
-/// Whole parameters for the arithmetic: always there in stages 0 to 2, gathered a unit at a time in
-/// stage 3.
+/// Whole parameters for the arithmetic: always there in stages 0 to 2, gathered module by module in
+/// stage 3, as the schedule of gathers says.
 
 #include <vector>
 
-#include "layout.hpp"
+#include "gathering.hpp"
 
 namespace dstune::plan {
 
 class ParameterSource {
  public:
-  ParameterSource(Emitter& emitter, const Layout& layout, TensorId parameters);
+  /// `gathering`: at stage 3 only.
+  ParameterSource(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                  const PersistentTensors& tensors, const Gathering* gathering);
 
-  /// A unit's parameters can be viewed from fetch to release.
-  void fetch(int unit);
-  void release(int unit);
+  /// Stage 3: the gathers of the micro-step that begins.
+  void begin_micro_step(const MicroStepGathers& gathers);
+  void end_micro_step();
+
+  /// Parameters of these roles (the last may be missing) can be viewed from use to done. Calls come
+  /// in the order in which the modules of the Hugging Face model would be run.
+  void use(int unit, ParameterRole first, ParameterRole last) {
+    if (gathering_ != nullptr) use_pieces(find(unit, first, last));
+  }
+  void done(int unit, ParameterRole first, ParameterRole last) {
+    if (gathering_ != nullptr) done_pieces(find(unit, first, last));
+  }
+
+  /// Forward is run once more for backward. A module whose backward has begun goes on holding its
+  /// parameters.
+  void run_again(bool again) { again_ = again; }
 
   /// No view where the unit has no such parameter.
   [[nodiscard]] View view(int unit, ParameterRole role) const;
 
  private:
+  /// Pieces that travel together.
+  struct Group {
+    std::vector<int> pieces;
+    TensorId flat;  ///< their shards, rank by rank; none where they travel to their places
+    int event;      ///< none without overlap
+    int unused;     ///< pieces that no module has asked for yet
+    bool arrived;
+  };
+
+  [[nodiscard]] PieceRange find(int unit, ParameterRole first, ParameterRole last) const;
+  void use_pieces(PieceRange pieces);
+  void done_pieces(PieceRange pieces);
+  void next_visit();
+  void hold(int visit);
+  [[nodiscard]] bool repeats(PieceRange pieces) const;
+  void gather(const std::vector<int>& pieces);
+  void gather_group(const std::vector<int>& pieces);
+  void gather_flat(Group& group);
+  void take(int piece);
+  void arrive(Group& group);
+  void release(int piece);
+  [[nodiscard]] bool travels_to_its_place(int piece) const;
+  /// Where a piece is whole; acquires that.
+  View place(int piece);
+  void fill_gaps(int parameter);
+
+  [[nodiscard]] int parameter_of(int piece) const {
+    return layout_.pieces()[static_cast<std::size_t>(piece)].parameter;
+  }
+
   Emitter& emitter_;
   const Layout& layout_;
-  TensorId parameters_;
-  std::vector<TensorId> slabs_;  // of each unit, where it is gathered now
+  TensorId parameters_, kept_;
+  bool overlap_;
+  bool sequential_;
+  const Gathering* gathering_;
+
+  const MicroStepGathers* gathers_ = nullptr;
+  bool again_ = false;
+  std::size_t next_ = 0;    // visit
+  std::vector<int> uses_;   // by piece: still to come in the visit that uses it now
+  std::vector<int> user_;   // by piece: the visit that uses it now, or none
+  std::vector<int> users_;  // by visit: pieces still in use
+  std::vector<int> group_;  // by piece: the group that it travels in, or none
+  std::vector<Group> groups_;
+  std::vector<TensorId> slabs_;   // by parameter
+  std::vector<int> slab_pieces_;  // by parameter: pieces there or on their way
+  std::vector<bool> is_placed_;   // by piece: counted there
 };
 
 }  // namespace dstune::plan

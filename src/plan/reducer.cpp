@@ -72,9 +72,9 @@ void Reducer::finish() {
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
   if (layout_.stage() == 3) {
-    emitter_.emit(
-        op::Reshard{arrived.source, at(bucket), true, range.shards,
-                    layout_.pieces(arrived.first, arrived.last, arrived.slab_first, range.first)});
+    emitter_.emit(op::Reshard{
+        arrived.source, at(bucket), true, range.shards,
+        layout_.resharding(arrived.first, arrived.last, arrived.slab_first, range.first)});
     return;
   }
   const std::int64_t begin = layout_.parameter(arrived.first).offset;

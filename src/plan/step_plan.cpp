@@ -1,6 +1,7 @@
 #include "dstune/plan/step_plan.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "dstune/base/error.hpp"
 #include "micro_step.hpp"
@@ -24,12 +25,29 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
   require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
 }
 
-void emit_cycle(plan::Emitter& emitter, const plan::Context& context) {
+/// Stage 3's first micro-steps of all.
+void emit_tracing(const plan::Context& context, const plan::Gathering& gathering) {
+  using enum Segment::Kind;
+  const std::int64_t steps = context.config.accumulation_steps;
+  const auto segment = [&](Segment::Kind kind, plan::MicroStep micro,
+                           const plan::MicroStepGathers& gathers) {
+    context.emitter.begin_tracing_segment(kind);
+    context.parameters.begin_micro_step(gathers);
+    plan::emit_micro_step(context, micro);
+    context.emitter.end_segment();
+  };
+  segment(steps == 1 ? only_micro : first_micro, {true, steps == 1}, gathering.first);
+  if (steps > 1)
+    segment(steps == 2 ? last_micro : middle_micro, {false, steps == 2}, gathering.second);
+}
+
+void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) {
   using enum Segment::Kind;
   const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
-    emitter.begin_segment(kind, repeat);
+    context.emitter.begin_segment(kind, repeat);
+    if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady);
     plan::emit_micro_step(context, micro);
-    emitter.end_segment();
+    context.emitter.end_segment();
   };
   const std::int64_t steps = context.config.accumulation_steps;
   if (steps == 1) {
@@ -72,8 +90,14 @@ std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_
 
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces) {
-  check(model, config, group_size, group_rank);
   StepPlan result;
+  rebuild_step_plan(result, model, config, group_size, group_rank, workspaces);
+  return result;
+}
+
+void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingConfig& config,
+                       int group_size, int group_rank, const WorkspaceSizes& workspaces) {
+  check(model, config, group_size, group_rank);
   result.model = model;
   result.config = config;
   result.group_size = group_size;
@@ -83,17 +107,22 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   const plan::Layout layout(table, config.zero_stage, group_size, group_rank,
                             is_optimizer_offloaded(config));
   plan::Emitter emitter(result, workspaces);
-  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(emitter, layout, config);
+  std::optional<plan::Gathering> gathered;
+  if (layout.stage() == 3) gathered = plan::plan_gathering(model, layout, config);
+  const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
+  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
+      emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);
   plan::emit_initialize(emitter, layout, tensors);
 
-  plan::ParameterSource parameters(emitter, layout, tensors.parameters);
+  plan::ParameterSource parameters(emitter, layout, config, tensors, gathering);
   plan::GradientSink gradients(emitter, layout, config, tensors);
-  emit_cycle(emitter,
-             {emitter, parameters, gradients, model, config, plan::sizes_of(model, config)});
+  const plan::Context context{emitter, parameters, gradients,
+                              model,   config,     plan::sizes_of(model, config)};
+  if (gathering != nullptr) emit_tracing(context, *gathering);
+  emit_cycle(context, gathering);
   plan::emit_update(emitter, layout, tensors, config,
-                    targets_per_sequence(model, config.sequence_length));
+                    targets_per_sequence(model, config.sequence_length), gathering);
   emitter.finish();
-  return result;
 }
 
 }  // namespace dstune

@@ -18,12 +18,8 @@ constexpr std::int64_t nccl_bytes = 512 * mebibyte;
 /// Rounding of PyTorch's caching allocator, as a share of what is allocated.
 constexpr std::int64_t rounding_divisor = 50;
 
-/// DeepSpeed's defaults of what TrainingConfig does not hold.
+/// One all-reduce of stage 0 is of whole parameters until they are more elements than this.
 constexpr std::int64_t stage0_flatten_elements = 500'000'000;
-constexpr std::int64_t max_reuse_elements = 1'000'000'000;
-constexpr std::int64_t prefetch_elements = 50'000'000;
-constexpr std::int64_t sub_group_elements = 1'000'000'000;
-constexpr std::int64_t persistence_threshold = 100'000;
 
 /// Bytes of one rank.
 struct States {
@@ -37,7 +33,7 @@ struct Counts {
   std::int64_t parameters, own, largest_unit, persistent, largest_parameter;
 };
 
-Counts count(const ModelSpec& model, int group_size) {
+Counts count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const ParameterTable table(model);
   Counts counts{table.total_elements(), 0, 0, 0, 0};
   counts.own = (counts.parameters + group_size - 1) / group_size;
@@ -46,7 +42,9 @@ Counts count(const ModelSpec& model, int group_size) {
   for (const Parameter& parameter : table.all())
     counts.largest_parameter = std::max(counts.largest_parameter, parameter.elements());
   for (const Parameter& parameter : table.all())
-    if (parameter.elements() < persistence_threshold) counts.persistent += parameter.elements();
+    if (parameter.elements() <= config.stage3_param_persistence_threshold &&
+        parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
+      counts.persistent += parameter.elements();
   return counts;
 }
 
@@ -65,8 +63,7 @@ States stage0(const Counts& counts, const TrainingConfig& config, int group_size
           .step = fp32_gradients * counts.parameters};
 }
 
-States stage1_or_2(const Counts& counts, const TrainingConfig& config, int group_size,
-                   std::int64_t e) {
+States stage1_or_2(const Counts& counts, const TrainingConfig& config, std::int64_t e) {
   const bool partitioned = config.zero_stage == 2;
   States states{.parameters = e * counts.parameters,
                 .gradients = e * (partitioned ? counts.own : counts.parameters),
@@ -74,7 +71,7 @@ States stage1_or_2(const Counts& counts, const TrainingConfig& config, int group
                 .buckets = 0,
                 .reduction = 0,
                 .step = 4 * counts.own + (partitioned ? 0 : e * counts.own)};
-  if (group_size == 1 && !is_optimizer_offloaded(config)) return states;
+  // DeepSpeed reduces by way of its buckets in a group of one, too.
   const std::int64_t bucket = config.reduce_bucket_size;
   std::int64_t elements = std::min(bucket, counts.parameters);  // flattened for the reduction
   if (config.contiguous_gradients) elements += bucket * (config.overlap_comm ? 2 : 1);
@@ -97,14 +94,19 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
                 .optimizer = 12 * counts.own,
                 .buckets = 0,
                 .reduction = 0,
-                .step = 4 * std::min(sub_group_elements, counts.own)};
-  if (group_size == 1) return states;
-  states.parameters += e * counts.persistent;
+                .step = 4 * std::min(config.sub_group_size, counts.own)};
   const std::int64_t bucket = config.reduce_bucket_size;
+  // A group of one has whole parameters, but reduces by way of its bucket.
+  if (group_size == 1) {
+    states.buckets = e * (bucket + std::min(bucket, counts.parameters) + counts.largest_unit);
+    return states;
+  }
+  states.parameters += e * counts.persistent;
   const std::int64_t gathered =
-      std::min(counts.parameters, max_reuse_elements + counts.largest_unit);
-  const std::int64_t concatenated =
-      std::max(counts.largest_unit, std::min(prefetch_elements, counts.parameters));
+      std::min(counts.parameters,
+               std::min(config.stage3_max_reuse_distance, counts.parameters) + counts.largest_unit);
+  const std::int64_t concatenated = std::max(
+      counts.largest_unit, std::min(config.stage3_prefetch_bucket_size, counts.parameters));
   states.buckets = e * (bucket + std::min(bucket, counts.parameters) + gathered + concatenated +
                         counts.largest_unit);
   return states;
@@ -130,7 +132,7 @@ States states_of(const Counts& counts, const TrainingConfig& config, int group_s
   const std::int64_t e = size_bytes(element_type(config.precision));
   if (config.zero_stage == 0) return stage0(counts, config, group_size, e);
   const States states = config.zero_stage == 3 ? stage3(counts, config, group_size, e)
-                                               : stage1_or_2(counts, config, group_size, e);
+                                               : stage1_or_2(counts, config, e);
   if (!is_optimizer_offloaded(config)) return states;
   return without_optimizer(states, counts, config, group_size, e);
 }
@@ -146,7 +148,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   require(group_size >= 1, "a group has ranks");
   require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
 
-  const States states = states_of(count(model, group_size), config, group_size);
+  const States states = states_of(count(model, config, group_size), config, group_size);
   const plan::TargetActivations backward =
       plan::target_activations(model, config, target.attention);
   memory.parts["parameters"] = states.parameters;

@@ -127,7 +127,9 @@ class Table {
       number.cells.push_back(planned.status == PlanStatus::planned ? std::to_string(++next) : "");
       status.cells.emplace_back(to_text(planned.status));
       group.cells.push_back(group_text(planned.experiment.shape));
-      memory.cells.push_back(is_predicted ? format_bytes(predicted.peak_memory_bytes) : "");
+      // A plug-in's memory is its own affair.
+      const bool has_memory = is_predicted && predicted.peak_memory_bytes > 0;
+      memory.cells.push_back(has_memory ? format_bytes(predicted.peak_memory_bytes) : "");
       target.cells.push_back(shows_target ? format_bytes(predicted.target_memory_bytes) : "");
       throughput.cells.push_back(shows_throughput ? format_number(*predicted.throughput) : "");
       has_target = has_target || shows_target;

@@ -34,11 +34,11 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
 
   Prediction prediction;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
-  const auto plan = build_step_plan(job_->model, config, group_size, 0, *workspaces_);
-  prediction.host_memory_bytes = plan.host_memory.arena_bytes;
-  prediction.peak_memory_bytes = plan.memory.arena_bytes + prediction.host_memory_bytes;
-  prediction.host_categories = categories_of(plan.host_memory);
-  prediction.categories = categories_of(plan.memory);
+  rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
+  prediction.host_memory_bytes = plan_.host_memory.arena_bytes;
+  prediction.peak_memory_bytes = plan_.memory.arena_bytes + prediction.host_memory_bytes;
+  prediction.host_categories = categories_of(plan_.host_memory);
+  prediction.categories = categories_of(plan_.memory);
   for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
   prediction.target_memory_bytes =

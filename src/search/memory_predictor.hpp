@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/search/planner.hpp"
 
 namespace dstune {
@@ -22,6 +23,7 @@ class MemoryPredictor {
     int group_size;
     Prediction prediction;
   };
+  StepPlan plan_;  // the latest, for its memory
   const JobSpec* job_;
   const WorkspaceSizes* workspaces_;
   std::unordered_map<std::int64_t, std::vector<Known>> known_;  ///< by micro-batch

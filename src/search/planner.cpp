@@ -130,6 +130,7 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
 
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
+  if (job.workload.kind == WorkloadKind::plugin) return;  // nobody here knows what it does
   planned.predicted = predictor.predict(planned.experiment);
   if (job.workload.kind != WorkloadKind::transformer) return;
   const auto& predicted = planned.predicted;

@@ -76,7 +76,17 @@ void set_workload(SectionTarget& target, const Readings& readings) {
   const std::string& word = text_of(readings);
   target.job->workload.kind = word == "synthetic" ? WorkloadKind::synthetic
                               : word == "replay"  ? WorkloadKind::replay
+                              : word == "plugin"  ? WorkloadKind::plugin
                                                   : WorkloadKind::transformer;
+}
+/// Every member of the object is the plug-in's to read.
+void keep_plugin_options(SectionTarget& target, const Readings& readings) {
+  if (target.job->workload.kind == WorkloadKind::plugin)
+    target.job->workload.options = readings.front().node.value();
+}
+void set_library(SectionTarget& target, const Readings& readings) {
+  set_plugin_library(readings.front().node, path_from(target.job->folder, text_of(readings)),
+                     target.job->workload, *target.problems);
 }
 void set_step_time(SectionTarget& target, const Readings& readings) {
   target.job->workload.step_time_s = number_of(readings);
@@ -210,17 +220,16 @@ constexpr std::array rows = {
     applied(set_template, text_row("/dstune/templates/2", "null", "file for stage 2")),
     applied(set_template, text_row("/dstune/templates/3", "null", "file for stage 3")),
 
-    unbuilt("plugin",
-            applied(set_workload,
-                    word_row("/dstune/workload", "\"transformer\"", "transformer|synthetic",
-                             "what a step is; `transformer` trains the model"))),
-    object_row("/dstune/workload", "the same with its settings"),
-    required(unbuilt(
-        "plugin",
+    applied(set_workload, word_row("/dstune/workload", "\"transformer\"", "transformer|synthetic",
+                                   "what a step is; `transformer` trains the model")),
+    open_with("type=plugin", applied(keep_plugin_options,
+                                     object_row("/dstune/workload", "the same with its settings"))),
+    required(
         applied(set_workload,
-                word_row("/dstune/workload/type", "null", "transformer|synthetic|replay",
+                word_row("/dstune/workload/type", "null", "transformer|synthetic|replay|plugin",
                          "`synthetic`: a step takes so long and trains nothing; `replay`: a "
-                         "recorded table answers")))),
+                         "recorded table answers; `plugin`: a library of yours, with the other "
+                         "members as its options"))),
     only_with("type=synthetic",
               applied(set_step_time, number_row("/dstune/workload/step_time_s", "0", 0, no_limit,
                                                 "seconds of a step"))),
@@ -232,8 +241,9 @@ constexpr std::array rows = {
     only_with("type=replay",
               applied(set_time_scale, number_row("/dstune/workload/time_scale", "0", 0, no_limit,
                                                  "1 waits as long as a step took, 0 not at all"))),
-    only_with("type=plugin",
-              text_row("/dstune/workload/library", "null", "of a plugin, which is not built")),
+    required(only_with("type=plugin",
+                       applied(set_library, text_row("/dstune/workload/library", "null",
+                                                     "file of a plugin (dstune/workload.h)")))),
 };
 
 }  // namespace

@@ -178,7 +178,25 @@ class SectionSchema {
     if (row.key.closed) made["additionalProperties"] = false;
     if (!row.key.closed && !row.pattern.empty()) made["propertyNames"] = {{"pattern", row.pattern}};
     add_conditions(row, made);
-    return made;
+    return row.open_with.empty() ? made : opened(row, std::move(made));
+  }
+
+  /// With the word that opens a section its own keys are those of that word, and any others.
+  [[nodiscard]] Value opened(const SectionRow& section, Value closed) const {
+    const Companion opener = companion_in(section.open_with);
+    Value properties = Value::object();
+    Value required = Value::array();
+    for (const SectionRow& row : rows_) {
+      if (!is_below(row, section.key.pointer)) continue;
+      const Companion companion = companion_in(row.only_with);
+      if (!companion.key.empty() && companion.word != opener.word) continue;
+      properties[std::string(last_key(row))] = property(row.key.pointer);
+      if (row.is_required) required.push_back(last_key(row));
+    }
+    return {{"type", "object"},
+            {"if", has_word(opener, false)},
+            {"then", {{"properties", std::move(properties)}, {"required", std::move(required)}}},
+            {"else", std::move(closed)}};
   }
 
   /// {"properties": {key: word}, "required": [key]}: the section has this word.
@@ -198,7 +216,7 @@ class SectionSchema {
     for (const SectionRow& row : rows_) {
       if (!is_below(row, section.key.pointer)) continue;
       const std::string key(last_key(row));
-      const Companion companion = companion_of(row);
+      const Companion companion = companion_in(row.only_with);
       if (row.is_alone) lone = key;
       if (!companion.key.empty()) dependent[key] = has_word(companion, true);
       if (!row.is_required) continue;

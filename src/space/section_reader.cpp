@@ -126,13 +126,18 @@ class Reader {
     std::vector<std::string_view> known;
     for (const SectionRow& below : rows_)
       if (is_below(below, row.key.pointer)) known.push_back(last_key(below));
-    if (row.key.closed) section.refuse_unknown_keys(*problems_, known);
+    const Companion opener = companion_in(row.open_with);
+    const bool is_open =
+        !opener.key.empty() && word_of(section, row.key.pointer, opener.key) == opener.word;
+    if (row.key.closed && !is_open) section.refuse_unknown_keys(*problems_, known);
     for (const std::string& key : section.keys()) {
       const json::Node member = *section.find(key);
       std::string pointer = fmt::format("{}/{}", row.key.pointer, key);
       if (!row.key.closed) pointer = fmt::format("{}/*", row.key.pointer);
       const Rows forms = rows_at(pointer);
       if (forms.empty()) continue;
+      const Companion companion = companion_in(forms.front()->only_with);
+      if (is_open && !companion.key.empty() && companion.word != opener.word) continue;
       if (member.is_null() && !forms.front()->is_required && !forms.front()->is_alone) continue;
       read(member, pointer);
       check_companion(section, member, *forms.front());
@@ -155,7 +160,7 @@ class Reader {
   }
 
   void check_companion(const json::Node& section, const json::Node& member, const SectionRow& row) {
-    const auto [key, wanted] = companion_of(row);
+    const auto [key, wanted] = companion_in(row.only_with);
     if (key.empty()) return;
     const std::string_view pointer = row.key.pointer.substr(0, row.key.pointer.rfind('/'));
     const auto word = word_of(section, pointer, key);
@@ -175,7 +180,7 @@ class Reader {
         return;
       }
       if (!below.is_required || section.find(key)) continue;
-      const auto [companion, wanted] = companion_of(below);
+      const auto [companion, wanted] = companion_in(below.only_with);
       if (companion.empty() || word_of(section, row.key.pointer, companion) == wanted)
         missing.push_back(last_key(below));
     }
@@ -211,10 +216,10 @@ std::string_view last_key(const SectionRow& row) {
   return row.key.pointer.substr(row.key.pointer.rfind('/') + 1);
 }
 
-Companion companion_of(const SectionRow& row) {
-  const std::size_t equals = row.only_with.find('=');
-  if (equals == row.only_with.npos) return {};
-  return {row.only_with.substr(0, equals), row.only_with.substr(equals + 1)};
+Companion companion_in(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == text.npos) return {};
+  return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
 void read_section(const json::Node& node, std::span<const SectionRow> rows, SectionTarget& target) {

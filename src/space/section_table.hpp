@@ -41,6 +41,8 @@ struct SectionRow {
   bool is_required = false;      ///< its section can not do without it
   bool is_alone = false;         ///< nothing stands beside it in its section
   std::string_view only_with{};  ///< "type=replay": the word of a key beside it that it belongs to
+  std::string_view open_with{};  ///< object: "type=plugin": with this word further keys are the
+                                 ///< user's, and none belongs to another word
   std::string_view unbuilt{};    ///< text: further words, separated by '|', refused by name
   std::string_view pattern{};    ///< text (object: its keys): what `apply` takes, as a regular
                                  ///< expression for the schema
@@ -60,11 +62,11 @@ bool is_unbuilt(const SectionRow& row, std::string_view word, std::string& why);
 /// Whether `row` stands right below the section at `pointer`.
 [[nodiscard]] bool is_below(const SectionRow& row, std::string_view pointer);
 [[nodiscard]] std::string_view last_key(const SectionRow& row);
-/// The key and the word of `only_with`; empty where there is none.
+/// The key and the word of `only_with` or `open_with`; empty where there is none.
 struct Companion {
   std::string_view key, word;
 };
-[[nodiscard]] Companion companion_of(const SectionRow& row);
+[[nodiscard]] Companion companion_in(std::string_view text);
 
 // The words that rows are written in.
 
@@ -139,6 +141,10 @@ constexpr SectionRow alone(SectionRow row) {
 }
 constexpr SectionRow only_with(std::string_view companion, SectionRow row) {
   row.only_with = companion;
+  return row;
+}
+constexpr SectionRow open_with(std::string_view companion, SectionRow row) {
+  row.open_with = companion;
   return row;
 }
 constexpr SectionRow unbuilt(std::string_view words, SectionRow row) {

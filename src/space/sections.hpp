@@ -25,6 +25,10 @@ void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget
 /// The file of a replay's `table`, checked row by row.
 void read_replay_table(const std::string& path, WorkloadSpec& workload, json::Problems& problems);
 
+/// The library of a plug-in: its file is looked at, and nothing of it runs.
+void set_plugin_library(const json::Node& node, const std::string& path, WorkloadSpec& workload,
+                        json::Problems& problems);
+
 /// The model that the command line (a file's or preset's name) or `dstune.model` names; nothing
 /// where neither does or where it can not be read.
 std::optional<ModelSpec> find_model(const std::optional<std::string>& override_name,

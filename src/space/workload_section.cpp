@@ -1,4 +1,8 @@
+#include <filesystem>
+
+#include "dstune/base/error.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/plugin_library.hpp"
 #include "section.hpp"
 #include "sections.hpp"
 
@@ -52,6 +56,17 @@ void read_replay_table(const std::string& path, WorkloadSpec& workload, json::Pr
     workload.table = document.root();
   } catch (const InputError& error) {
     for (const auto& problem : error.problems()) problems.add(problem);
+  }
+}
+
+void set_plugin_library(const json::Node& node, const std::string& path, WorkloadSpec& workload,
+                        json::Problems& problems) {
+  // With a slash in it, so that the loader searches nowhere else.
+  workload.library_path = std::filesystem::absolute(path).lexically_normal();
+  try {
+    check_plugin_library(workload.library_path);
+  } catch (const Error& error) {
+    problems.add(node.problem(error.what()));
   }
 }
 

@@ -24,6 +24,7 @@ struct Executor::State {
   const StepPlan& plan;
   train::PlannedMemory memory;
   train::Dispatch dispatch;
+  std::int64_t steps = 0;  // that have been run
 };
 
 Executor::Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed)
@@ -39,15 +40,21 @@ void Executor::initialize() {
 StepOutcome Executor::step(std::int64_t step) {
   train::Dispatch& dispatch = state_->dispatch;
   dispatch.begin_step(step);
+  const StepPlan& plan = state_->plan;
   std::int64_t micro_step = 0;
-  for (const Segment& segment : state_->plan.cycle) {
+  std::size_t next_tracing = state_->steps == 0 ? 0 : plan.tracing.size();
+  for (const Segment& segment : plan.cycle) {
     if (segment.kind == Segment::Kind::guarded_update && dispatch.is_skipped()) continue;
     for (std::int64_t i = 0; i < segment.repeat; ++i) {
       if (is_micro_step(segment.kind)) dispatch.begin_micro_step(micro_step++);
-      dispatch.run(segment.steps);
+      const bool is_replaced = next_tracing < plan.tracing.size();
+      dispatch.run(is_replaced ? plan.tracing[next_tracing++].steps : segment.steps);
     }
   }
-  if (!dispatch.is_skipped()) state_->memory.close_account();
+  // By then the plan has been run as a whole.
+  ++state_->steps;
+  if (!dispatch.is_skipped() && state_->steps > (plan.tracing.empty() ? 0 : 1))
+    state_->memory.close_account();
   return dispatch.end_step();
 }
 

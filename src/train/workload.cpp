@@ -2,6 +2,7 @@
 
 #include "dstune/base/error.hpp"
 #include "given_workloads.hpp"
+#include "plugin_workload.hpp"
 #include "transformer_workload.hpp"
 
 namespace dstune {
@@ -14,6 +15,8 @@ std::unique_ptr<Workload> make_workload(const WorkloadContext& context) {
       return std::make_unique<train::SyntheticWorkload>(context);
     case WorkloadKind::replay:
       return std::make_unique<train::ReplayWorkload>(context);
+    case WorkloadKind::plugin:
+      return std::make_unique<train::PluginWorkload>(context);
   }
   throw LogicError("a workload is of a known kind");
 }

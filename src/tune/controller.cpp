@@ -241,9 +241,11 @@ void Controller::dispatch() {
     // Members give up by themselves long after ABORT should have reached them.
     const double member_timeout_s =
         options_.trial_timeout_s.value_or(24 * 3600.0) + patience_s + 2 * options_.abort_grace_s;
+    const std::string ds_config =
+        options_.sends_ds_config ? experiment.ds_config.dump() : std::string();
     for (const int member : attempt.reservation.world_ranks()) {
       send(member, message::Assign{number, experiment.name, experiment.config,
-                                   attempt.reservation.world_ranks(), member_timeout_s});
+                                   attempt.reservation.world_ranks(), member_timeout_s, ds_config});
     }
     running_.emplace(number, std::move(attempt));
   }

@@ -24,6 +24,8 @@
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
+#include "patience.hpp"
+#include "plugin_start.hpp"
 #include "preparation.hpp"
 #include "show_plan.hpp"
 #include "steady_time.hpp"
@@ -37,9 +39,6 @@ using json::Value;
 constexpr double share_of_host_memory = 0.8;
 /// … and with what they offload; the rest is for processes and libraries.
 constexpr double share_with_offload = 0.95;
-/// The slowest machine that an experiment is waited for: a tenth of a slow core.
-constexpr double least_flops_per_rank = 1e9;
-constexpr double least_patience_s = 60;
 constexpr double default_reserve_s = 60;
 
 RankDevice describe(const Topology& topology, CpuDevice& device) {
@@ -70,17 +69,6 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
                        value.at("memory_bytes"), value.at("host_bytes")});
   }
   return devices;
-}
-
-/// How long an experiment may be silent. Generous: it only has to tell a hang from a slow machine.
-double patience_s(const JobSpec& job, const Experiment& experiment) {
-  if (job.workload.kind == WorkloadKind::synthetic) {
-    return least_patience_s + 20 * job.workload.step_time_s;
-  }
-  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
-                                          job.sequence_length);
-  return least_patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
-                                (least_flops_per_rank * experiment.shape.size());
 }
 
 bool is_process(int process_id) {
@@ -120,6 +108,15 @@ ExitCode guarded(Work&& work) {
   }
 }
 
+/// What rank 0's work ended with, on every rank. Collective over the world.
+template <class Work>
+ExitCode rank_0_says(const Communicator& world, Work&& work) {
+  Bytes code(1);
+  if (world.rank() == 0) code[0] = static_cast<std::byte>(guarded(work));
+  world.broadcast(code, 0);
+  return static_cast<ExitCode>(code[0]);
+}
+
 Progress::Style progress_style(const JobOptions& options) {
   if (options.quiet || options.no_progress) return Progress::Style::silent;
   return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
@@ -155,10 +152,11 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
   control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
   control_options.patience_s = [&](const Experiment& experiment) {
-    return patience_s(ready.job, experiment);
+    return patience_s(ready.job, options.trial_timeout_s, experiment);
   };
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
+  control_options.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin;
   control_options.is_dead = death_watch(topology, devices);
   control_options.signals = stop_signals;
 
@@ -225,7 +223,6 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
       }
       ready = prepare_plan(decided, topology, devices);
       if (decided.dry_run) return show_plan(ready, decided);
-      open_results(ready, decided, topology, devices);
       input = job_input(ready);
       return ExitCode::ok;
     });
@@ -238,6 +235,14 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   world.broadcast(bytes, 0);
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
+  const std::string objection = load_plugin_everywhere(world, input.workload);
+  // Only now: bad input touches no result.
+  const ExitCode start = rank_0_says(world, [&] {
+    if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
+    open_results(ready, decided, topology, devices);
+    return ExitCode::ok;
+  });
+  if (start != ExitCode::ok) return start;
 
   count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);
@@ -246,14 +251,16 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {});
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
-  Worker worker({.model = &input.model,
-                 .workload = &input.workload,
-                 .measure = input.measure,
-                 .seed = reference_seed,
-                 .topology = &topology,
-                 .groups = &groups,
-                 .device = &device,
-                 .mailbox = &worker_mailbox});
+  Worker worker(
+      {.model = &input.model,
+       .workload = &input.workload,
+       .measure = input.measure,
+       .seed = reference_seed,
+       .topology = &topology,
+       .groups = &groups,
+       .device = &device,
+       .mailbox = &worker_mailbox,
+       .leaves_when_stuck = thread_multiple && input.workload.kind == WorkloadKind::plugin});
 
   std::thread controller_thread;
   if (topology.world_rank == 0) {

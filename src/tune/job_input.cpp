@@ -15,6 +15,9 @@ Bytes encode(const JobInput& input) {
                        {"table_path", input.workload.table_path},
                        {"table", input.workload.table},
                        {"time_scale", input.workload.time_scale},
+                       {"options", input.workload.options},
+                       {"library_path", input.workload.library_path},
+                       {"library_hash", input.workload.library_hash},
                        {"start", input.measure.start_profile_step},
                        {"end", input.measure.end_profile_step},
                        {"budget_s", input.measure.trial_budget_s},
@@ -39,6 +42,9 @@ JobInput decode_job_input(const Bytes& bytes) {
   input.workload.table_path = value.at("table_path");
   input.workload.table = value.at("table");
   input.workload.time_scale = value.at("time_scale");
+  input.workload.options = value.at("options");
+  input.workload.library_path = value.at("library_path");
+  input.workload.library_hash = value.at("library_hash");
   input.measure.start_profile_step = value.at("start");
   input.measure.end_profile_step = value.at("end");
   input.measure.trial_budget_s = value.at("budget_s");

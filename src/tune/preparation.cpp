@@ -12,6 +12,7 @@
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
+#include "plugin_start.hpp"
 
 namespace dstune {
 namespace {
@@ -97,6 +98,10 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
                     {"step_time_s", job.workload.step_time_s},
                     {"time_scale", job.workload.time_scale},
                     {"table", job.workload.table}};
+  if (job.workload.kind == WorkloadKind::plugin) {
+    workload["options"] = job.workload.options;
+    workload["library_hash"] = job.workload.library_hash;
+  }
   Value config = experiment.ds_config;
   config.erase("autotuning");
   return {
@@ -131,6 +136,9 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   ready.job =
       read_job(options.space_path, options.overrides, machine, static_cast<int>(most_ranks_a_node));
   for (const std::string& warning : ready.job.warnings) log::warning(warning);
+  if (ready.job.workload.kind == WorkloadKind::plugin) {
+    ready.job.workload.library_hash = plugin_hash(ready.job.workload);
+  }
 
   ready.device_memory_bytes =
       ready.job.device_memory_bytes

@@ -55,7 +55,8 @@ Value body(const message::Assign& m) {
   return {{"experiment", m.experiment},
           {"config", encode_config(m.config)},
           {"ranks", m.world_ranks},
-          {"timeout", m.timeout_s}};
+          {"timeout", m.timeout_s},
+          {"ds_config", m.ds_config}};
 }
 Value body(const message::Quit& m) {
   return {{"exit_code", m.exit_code}, {"finalize", m.finalize}};
@@ -77,8 +78,12 @@ Value body(const T&) {
 Message decode_body(int kind, const Value& value) {
   switch (kind) {
     case kind_of<message::Assign>():
-      return message::Assign{0, value.at("experiment"), decode_config(value.at("config")),
-                             value.at("ranks").get<std::vector<int>>(), value.at("timeout")};
+      return message::Assign{0,
+                             value.at("experiment"),
+                             decode_config(value.at("config")),
+                             value.at("ranks").get<std::vector<int>>(),
+                             value.at("timeout"),
+                             value.at("ds_config")};
     case kind_of<message::Go>():
       return message::Go{};
     case kind_of<message::Stop>():

@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include <sys/prctl.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/comm/environment.hpp"
 #include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
 #include "dstune/tune/idle.hpp"
@@ -18,6 +24,9 @@ namespace {
 
 /// PROGRESS is for people and for patience: no more often than this.
 constexpr std::chrono::milliseconds progress_interval{100};
+
+/// For a rank that is stuck; what it takes from one that measures can not be measured.
+constexpr std::chrono::milliseconds listening_interval{200};
 
 /// Takes the memory away for one experiment where that is asked for, and gives it back.
 class MemoryFault {
@@ -35,6 +44,24 @@ class MemoryFault {
  private:
   MemoryBudget& budget_;
   std::int64_t old_limit_bytes_;
+};
+
+/// Does something again and again on a thread of its own, until it is destroyed.
+class Regularly {
+ public:
+  Regularly(std::chrono::milliseconds interval, std::function<void()> work)
+      : thread_([this, interval, work = std::move(work)](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          while (!changed_.wait_for(lock, stop, interval, [] { return false; }) &&
+                 !stop.stop_requested()) {
+            work();
+          }
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;
 };
 
 void commit_fault(Fault fault, const Waiter& waiter) {
@@ -87,6 +114,7 @@ message::Quit Worker::run() {
 }
 
 bool Worker::poll_for_abort() {
+  const std::lock_guard lock(inbox_mutex_);
   while (auto received = context_.mailbox->try_receive()) {
     Message message = decode(received->data);
     if (const auto* go = std::get_if<message::Go>(&message)) {
@@ -106,10 +134,21 @@ bool Worker::poll_for_abort() {
   return aborted_;
 }
 
+void Worker::leave_if_given_up() {
+  poll_for_abort();
+  const std::lock_guard lock(inbox_mutex_);
+  for (const Message& message : pending_) {
+    const auto* quit = std::get_if<message::Quit>(&message);
+    // Where everybody finalizes this rank has ended its experiment in time, and is about to hear.
+    if (quit != nullptr && !quit->finalize) MpiEnvironment::leave_without_finalize(quit->exit_code);
+  }
+}
+
 void Worker::run_assignment(const message::Assign& assign) {
   using Clock = std::chrono::steady_clock;
   attempt_ = assign.attempt;
-  go_ = stop_ = false;
+  go_ = false;
+  stop_ = false;
   // An ABORT may have come together with its ASSIGN, while the attempt before was running.
   aborted_ = std::any_of(pending_.begin(), pending_.end(), [&](const Message& message) {
     const auto* abort = std::get_if<message::Abort>(&message);
@@ -121,6 +160,9 @@ void Worker::run_assignment(const message::Assign& assign) {
                          std::chrono::duration<double>(assign.timeout_s)),
       [this] { return poll_for_abort(); }, context_.topology->share_core);
   const Fault fault = injected_fault(world_rank, assign.experiment);
+  std::optional<Regularly> listener;
+  if (context_.leaves_when_stuck)
+    listener.emplace(listening_interval, [this] { leave_if_given_up(); });
   try {
     const auto group = context_.groups->join(assign.world_ranks, assign.attempt, waiter);
     const MemoryFault memory(*context_.device, fault == Fault::oom);
@@ -132,7 +174,8 @@ void Worker::run_assignment(const message::Assign& assign) {
                                          .seed = context_.seed,
                                          .device = context_.device,
                                          .group = group.get(),
-                                         .waiter = &waiter});
+                                         .waiter = &waiter,
+                                         .ds_config = &assign.ds_config});
     Clock::time_point last_progress = Clock::now();
     int steps = 0;
     double slowest_step_s = 0;
@@ -151,7 +194,7 @@ void Worker::run_assignment(const message::Assign& assign) {
         // A group of one never waits, so this is where it hears of an ABORT.
         if (poll_for_abort()) throw CollectiveError(CollectiveError::Why::aborted, "aborted");
       }
-      return stop_;
+      return stop_.load();
     };
     Measurement measurement = measure(*workload, *group, context_.measure, hooks);
     if (group->group_rank() == 0) {

@@ -26,6 +26,12 @@ class Waiter {
     return {deadline, aborted_, share_core_};
   }
 
+  /// Throws what a wait would throw now, without waiting.
+  void check(const char* what) const {
+    Progress progress;
+    look(progress, Clock::now(), what);
+  }
+
   /// Polls `done` until it returns true. Throws CollectiveError naming `what`.
   template <class Done>
   void until(Done&& done, const char* what) const {

@@ -41,6 +41,8 @@ class Communicator {
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
+  /// For code that is handed the communicator itself: what MPI_Comm_f2c takes. Local.
+  [[nodiscard]] int fortran_handle() const;
 
   /// Collective over the communicator.
   [[nodiscard]] Communicator duplicate() const;

@@ -13,14 +13,17 @@
 
 namespace dstune {
 
-enum class WorkloadKind { transformer, synthetic, replay };
+enum class WorkloadKind { transformer, synthetic, replay, plugin };
 
 struct WorkloadSpec {
   WorkloadKind kind = WorkloadKind::transformer;
-  double step_time_s = 0;  ///< synthetic: how long a step takes
-  std::string table_path;  ///< replay
-  json::Value table;       ///< replay: the table itself, name → row
-  double time_scale = 0;   ///< replay: 1 waits as long as it took, 0 not at all
+  double step_time_s = 0;    ///< synthetic: how long a step takes
+  std::string table_path;    ///< replay
+  json::Value table;         ///< replay: the table itself, name → row
+  double time_scale = 0;     ///< replay: 1 waits as long as it took, 0 not at all
+  json::Value options;       ///< plugin: its members as they are written, library among them
+  std::string library_path;  ///< plugin: absolute
+  std::string library_hash;  ///< plugin: of the file's content, which has passed the check
 };
 
 /// When to stop warming up and when to stop measuring (design 6).

@@ -3,6 +3,7 @@
 /// table of knobs (knobs.hpp) fills it from a DeepSpeed config.
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 namespace dstune {
@@ -56,6 +57,15 @@ struct TrainingConfig {
   bool use_multi_rank_bucket_allreduce = true;
   OffloadDevice offload_optimizer = OffloadDevice::none;  ///< stages 1 to 3
 
+  std::int64_t sub_group_size = 1'000'000'000;  ///< stage 3; elements of this rank's shards
+  std::int64_t stage3_prefetch_bucket_size = 50'000'000;
+  std::int64_t stage3_param_persistence_threshold = 100'000;
+  std::int64_t stage3_model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
+  std::int64_t stage3_max_live_parameters = 1'000'000'000;
+  std::int64_t stage3_max_reuse_distance = 1'000'000'000;
+  std::int64_t stage3_module_granularity_threshold = 0;  ///< 0: none
+  bool stage3_allgather_sequential = false;
+
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
   OptimizerConfig optimizer;
 
@@ -95,6 +105,14 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("contiguous_gradients", config.contiguous_gradients);
   visit("use_multi_rank_bucket_allreduce", config.use_multi_rank_bucket_allreduce);
   visit("offload_optimizer", config.offload_optimizer);
+  visit("sub_group_size", config.sub_group_size);
+  visit("stage3_prefetch_bucket_size", config.stage3_prefetch_bucket_size);
+  visit("stage3_param_persistence_threshold", config.stage3_param_persistence_threshold);
+  visit("stage3_model_persistence_threshold", config.stage3_model_persistence_threshold);
+  visit("stage3_max_live_parameters", config.stage3_max_live_parameters);
+  visit("stage3_max_reuse_distance", config.stage3_max_reuse_distance);
+  visit("stage3_module_granularity_threshold", config.stage3_module_granularity_threshold);
+  visit("stage3_allgather_sequential", config.stage3_allgather_sequential);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);

@@ -22,6 +22,8 @@ class ProcessGroup {
   [[nodiscard]] int group_rank() const { return group_rank_; }
   [[nodiscard]] int size() const { return static_cast<int>(world_ranks_.size()); }
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
+  /// The group's MPI communicator as MPI_Comm_f2c takes it; −1 where it has none. Local.
+  [[nodiscard]] virtual int mpi_communicator() const { return -1; }
 
   /// data[count] becomes the mean over the group. f32, bf16 or f16. Collective over the
   /// group.

@@ -30,8 +30,8 @@ struct StepSample {
 class Workload {
  public:
   virtual ~Workload() = default;
-  /// Everything that may fail for want of memory, without talking to peers. Local. Throws
-  /// OutOfMemory.
+  /// Everything that may fail for want of memory, without talking to peers unless it meets them
+  /// first. Throws OutOfMemory.
   virtual void build() = 0;
   /// First state; may use the group. Collective over the group.
   virtual void initialize() = 0;
@@ -44,8 +44,8 @@ class Workload {
   /// Whether step times are given and not measured: then exactly the least number of steps is
   /// warm-up, since nothing has to become steady.
   [[nodiscard]] virtual bool has_given_times() const { return false; }
-  /// Whether initialize() and step() talk to peers. What they throw then can not be agreed on,
-  /// because the peers are inside a collective; it ends as CollectiveError.
+  /// Whether initialize() and step() talk to peers without meeting them first. What they throw then
+  /// can not be agreed on, because the peers are inside a collective; it ends as CollectiveError.
   [[nodiscard]] virtual bool talks_to_peers() const { return true; }
 };
 
@@ -59,6 +59,7 @@ struct WorkloadContext {
   CpuDevice* device;
   ProcessGroup* group;
   const Waiter* waiter;  ///< for waits that are not the group's; outlives the workload
+  const std::string* ds_config = nullptr;  ///< plugin: the experiment's, as JSON
 };
 
 /// Local.

@@ -38,6 +38,7 @@ struct ControllerOptions {
   double stop_grace_s = 20;   ///< for experiments to end after STOP
   std::optional<std::string> training_command;
   std::vector<std::pair<std::string, std::string>> arg_mappings;
+  bool sends_ds_config = false;  ///< with every assignment: the workload reads it
   /// Whether a rank's process is known to be gone; where nobody can tell, patience decides.
   std::function<bool(int world_rank)> is_dead;
   /// How many signals to stop have arrived so far.

@@ -22,6 +22,7 @@ struct Assign {
   TrainingConfig config;
   std::vector<int> world_ranks;  ///< ascending; the first is the leader
   double timeout_s = 0;          ///< after which a member gives up by itself
+  std::string ds_config{};       ///< for plug-ins alone: as JSON
 };
 struct Go {
   std::uint64_t attempt = 0;

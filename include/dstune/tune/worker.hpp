@@ -1,9 +1,11 @@
 #pragma once
 /// One rank's part: waits for assignments and runs them in its group.
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <string>
 
 #include "dstune/comm/mailbox.hpp"
@@ -27,6 +29,9 @@ struct WorkerContext {
   CpuDevice* device;
   Mailbox* mailbox;
   int controller_rank = 0;
+  /// While an experiment runs a thread of its own listens, too: a rank whose workload never returns
+  /// still leaves with the job. Needs MPI_THREAD_MULTIPLE.
+  bool leaves_when_stuck = false;
 };
 
 class Worker {
@@ -40,14 +45,17 @@ class Worker {
   void run_assignment(const message::Assign& assign);
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
+  /// Ends the process where the job is over without this rank: QUIT came, and nobody finalizes.
+  void leave_if_given_up();
   void send(const Message& message);
 
   WorkerContext context_;
   std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
   std::uint64_t attempt_ = 0;    ///< the current one, 0: none
-  bool go_ = false;
-  bool stop_ = false;
-  bool aborted_ = false;
+  std::atomic<bool> go_ = false;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> aborted_ = false;
+  std::mutex inbox_mutex_;  ///< while a second thread listens
 };
 
 }  // namespace dstune

@@ -1,5 +1,6 @@
 /// What must not change the losses: docs/reference-step.md, section 7.
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,6 +70,52 @@ TEST_P(InvarianceTest, WaysToReduceChangeNoBit) {
       variant.overlap_comm = overlap;
       variant.*member = false;
       EXPECT_EQ(run(variant), expected) << name << ", overlap " << overlap;
+    }
+  }
+}
+
+/// Stage 3's knobs; the other stages know none of them.
+std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> gather_knobs() {
+  return {
+      {"nothing stays whole", [](auto& c) { c.stage3_param_persistence_threshold = 0; }},
+      {"few stay whole", [](auto& c) { c.stage3_model_persistence_threshold = 300; }},
+      {"gathered twice",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 0;
+         c.stage3_prefetch_bucket_size = 0;
+         c.stage3_max_reuse_distance = 0;
+       }},
+      {"gathered ahead",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 100;
+         c.stage3_prefetch_bucket_size = 9'000;
+         c.stage3_max_live_parameters = 30'000;
+         c.stage3_max_reuse_distance = 10'000;
+       }},
+      {"one by one",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 100;
+         c.stage3_allgather_sequential = true;
+       }},
+      {"as leaves",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 0;
+         c.stage3_module_granularity_threshold = 1'000'000;
+       }},
+      {"sub-groups", [](auto& c) { c.sub_group_size = 1'000; }},
+  };
+}
+
+TEST_P(InvarianceTest, GatheringChangesNoBit) {
+  const TrainingConfig base = config(3);
+  const std::vector<double> expected = losses(base);
+  for (const auto& [name, change] : gather_knobs()) {
+    for (const bool overlap : {false, true}) {
+      TrainingConfig variant = base;
+      change(variant);
+      variant.overlap_comm = overlap;
+      if (overlap) variant.recompute = Recompute::block;
+      EXPECT_EQ(losses(variant), expected) << name << ", overlap " << overlap;
     }
   }
 }

@@ -54,16 +54,38 @@ TEST(LayoutTest, PadsPartitionsToTwoElementsARank) {
   }
 }
 
-TEST(LayoutTest, ShardsEveryParameterByItself) {
-  const ParameterTable table(test::tiny_gpt2());
-  const Layout layout(table, 3, 4, 1);
-  std::int64_t offset = 0;
-  for (int index = 0; index < layout.num_parameters(); ++index) {
-    EXPECT_EQ(layout.shard_offset(index), offset);
-    EXPECT_EQ(layout.shard_elements(index), (layout.parameter(index).elements() + 3) / 4);
-    offset += layout.shard_elements(index);
+TEST(LayoutTest, ShardsEveryHuggingFaceParameterByItself) {
+  for (const ModelSpec& model : {test::tiny_gpt2(), test::tiny_llama()}) {
+    const ParameterTable table(model);
+    const Layout layout(table, 3, 4, 1);
+    std::int64_t offset = 0;
+    std::int64_t elements = 0;
+    for (int index = 0; index < layout.num_parameters(); ++index) {
+      EXPECT_EQ(layout.shard_offset(index), offset);
+      for (int piece = layout.piece_begin(index); piece < layout.piece_begin(index + 1); ++piece) {
+        const Piece& whole = layout.pieces()[static_cast<std::size_t>(piece)];
+        EXPECT_EQ(layout.parameter(index).offset + whole.first, elements);
+        EXPECT_EQ(layout.piece_shard_elements(piece), (whole.elements + 3) / 4);
+        offset += layout.piece_shard_elements(piece);
+        elements += whole.elements;
+      }
+    }
+    EXPECT_EQ(layout.resident_elements(), offset);
+    EXPECT_EQ(elements, table.total_elements());
   }
-  EXPECT_EQ(layout.resident_elements(), offset);
+}
+
+TEST(LayoutTest, CutsMergedMatricesIntoHuggingFaces) {
+  ModelSpec model = test::tiny_llama();
+  model.num_kv_heads = 2;
+  const ParameterTable table(model);
+  const std::vector<Piece> pieces = cut_into_pieces(table);
+  const int qkv = table.find(2, ParameterRole::qkv_weight);
+  const int fc = table.find(2, ParameterRole::fc_weight);
+  std::vector<std::int64_t> rows;
+  for (const Piece& piece : pieces)
+    if (piece.parameter == qkv || piece.parameter == fc) rows.push_back(piece.elements / 10);
+  EXPECT_EQ(rows, (std::vector<std::int64_t>{24, 12, 12, 37, 37}));
 }
 
 }  // namespace

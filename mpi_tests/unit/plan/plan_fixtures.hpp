@@ -58,6 +58,11 @@ inline TrainingConfig tiny_config(int stage) {
   config.micro_batch = 2;
   config.sequence_length = 7;
   config.reduce_bucket_size = 1000;
+  // Norms and biases stay whole, a few matrices are gathered ahead, some are kept for backward.
+  config.stage3_param_persistence_threshold = 50;
+  config.stage3_prefetch_bucket_size = 800;
+  config.stage3_max_live_parameters = 4000;
+  config.stage3_max_reuse_distance = 1500;
   return config;
 }
 

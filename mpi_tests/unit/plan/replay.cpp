@@ -37,12 +37,18 @@ Replay::Replay(const StepPlan& plan) : plan_(plan), states_(plan.tensors.size())
   run(plan.initialize, "initialize");
   for (int cycle = 0; cycle < 3; ++cycle) {
     forget_gradients();
+    std::size_t replaced = 0;
     for (const Segment& segment : plan.cycle) {
       // A step that is skipped, and one after it.
       if (segment.kind == Segment::Kind::guarded_update && cycle == 1) continue;
-      const std::int64_t rounds = std::min<std::int64_t>(segment.repeat, 2);
-      for (std::int64_t round = 0; round < rounds; ++round)
-        run(segment.steps, "segment " + std::to_string(static_cast<int>(segment.kind)));
+      const std::int64_t rounds = std::min<std::int64_t>(segment.repeat, 3);
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        if (cycle == 0 && replaced < plan.tracing.size()) {
+          run(plan.tracing[replaced++].steps, "tracing segment");
+        } else {
+          run(segment.steps, "segment " + std::to_string(static_cast<int>(segment.kind)));
+        }
+      }
     }
   }
 }

@@ -1,3 +1,5 @@
+#include <array>
+
 #include <gtest/gtest.h>
 
 #include "plan_fixtures.hpp"
@@ -37,6 +39,21 @@ void expect_sound(const ModelSpec& model, const TrainingConfig& config, int grou
   }
 }
 
+void vary_gathers(TrainingConfig& config, int number) {
+  constexpr std::array<std::int64_t, 4> sizes{0, 60, 900, 1'000'000'000};
+  const auto pick = [&] {
+    const std::int64_t size = sizes[static_cast<std::size_t>(number % 4)];
+    number = number * 7 / 4 + 3;
+    return size;
+  };
+  config.stage3_param_persistence_threshold = pick();
+  config.stage3_prefetch_bucket_size = pick();
+  config.stage3_max_live_parameters = pick() * 5;
+  config.stage3_max_reuse_distance = pick();
+  config.stage3_allgather_sequential = number % 3 == 0;
+  config.stage3_module_granularity_threshold = number % 5 == 0 ? 300 : 0;
+}
+
 class StepPlanReplayTest : public testing::TestWithParam<int> {
  protected:
   /// Every `stride`-th of the combinations of switches, from 0 on.
@@ -53,6 +70,7 @@ class StepPlanReplayTest : public testing::TestWithParam<int> {
         config.reduce_bucket_size = bucket;
         for (int group_size = 1; group_size <= 4; ++group_size) {
           config.accumulation_steps = 1 + (bits + group_size) % 4;
+          vary_gathers(config, bits + 3 * group_size + static_cast<int>(bucket % 7));
           expect_sound(model, config, group_size);
           ASSERT_FALSE(HasFailure())
               << "stage " << GetParam() << ", bits " << bits << ", bucket " << bucket

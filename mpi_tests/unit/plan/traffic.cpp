@@ -1,5 +1,7 @@
 #include "traffic.hpp"
 
+#include <algorithm>
+
 namespace dstune::test {
 
 Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
@@ -37,8 +39,19 @@ Traffic traffic_of(const StepPlan& plan) {
 std::int64_t padded_elements(const ParameterTable& table, int unit, int group_size) {
   std::int64_t sum = 0;
   const auto [first, last] = table.unit_range(unit);
-  for (int index = first; index < last; ++index)
-    sum += round_up(table.all()[static_cast<std::size_t>(index)].elements(), group_size);
+  for (int index = first; index < last; ++index) {
+    const Parameter& parameter = table.all()[static_cast<std::size_t>(index)];
+    const std::int64_t parts = 1 + std::count(parameter.name.begin(), parameter.name.end(), '+');
+    if (parts == 3) {  // query, key, value
+      const int projection = table.find(unit, ParameterRole::projection_weight);
+      const std::int64_t query = table.all()[static_cast<std::size_t>(projection)].columns;
+      const std::int64_t key = (parameter.rows - query) / 2;
+      sum += round_up(query * parameter.columns, group_size) +
+             2 * round_up(key * parameter.columns, group_size);
+    } else {
+      sum += parts * round_up(parameter.elements() / parts, group_size);
+    }
+  }
   return sum;
 }
 

@@ -57,19 +57,30 @@ TEST_P(TrafficTest, Stage3GathersTwiceAndScattersInEveryMicroStep) {
   for (const bool tied : {true, false}) {
     const ModelSpec model = test::tiny_llama(tied);
     const ParameterTable table(model);
-    const int last = table.num_units() - 1;
     std::int64_t once = 0;
-    for (int unit = 0; unit <= last; ++unit) once += padded_elements(table, unit, group_size());
-    // Blocks twice; the head once, for forward and backward together; a tied table in the head too.
-    std::int64_t gathered = 2 * once - padded_elements(table, last, group_size());
-    if (!tied) gathered -= padded_elements(table, 0, group_size());
-    const Traffic traffic = traffic_of(build(model, config(3), group_size()));
-    EXPECT_EQ(traffic.all_gather, accumulation() * gathered);
+    for (int unit = 0; unit < table.num_units(); ++unit)
+      once += padded_elements(table, unit, group_size());
+    TrainingConfig stage3 = config(3);
+    stage3.stage3_param_persistence_threshold = 0;
+    stage3.stage3_prefetch_bucket_size = 0;
+    stage3.stage3_max_reuse_distance = 0;
+    // Forward and backward; a tied table in the head, too.
+    const std::int64_t table_elements = padded_elements(table, 0, group_size());
+    Traffic traffic = traffic_of(build(model, stage3, group_size()));
+    EXPECT_EQ(traffic.all_gather, accumulation() * 2 * (once + (tied ? table_elements : 0)));
     EXPECT_EQ(traffic.reduce_scatter, accumulation() * once);
     EXPECT_EQ(traffic.all_reduce, 0);
-    TrainingConfig reduce = config(3);
-    reduce.reduce_scatter = false;
-    EXPECT_EQ(traffic_of(build(model, reduce, group_size())).all_reduce, accumulation() * once);
+    stage3.reduce_scatter = false;
+    EXPECT_EQ(traffic_of(build(model, stage3, group_size())).all_reduce, accumulation() * once);
+    // What stays from forward to backward is gathered once.
+    stage3.stage3_max_reuse_distance = 1'000'000'000;
+    traffic = traffic_of(build(model, stage3, group_size()));
+    EXPECT_EQ(traffic.all_gather, accumulation() * once);
+    // What is kept is gathered by the update alone.
+    stage3.stage3_param_persistence_threshold = 1'000'000;
+    const StepPlan plan = build(model, stage3, group_size());
+    EXPECT_EQ(traffic_of(plan).all_gather, once);
+    EXPECT_EQ(traffic_of(plan.cycle.back().steps, group_size()).all_gather, once);
   }
 }
 

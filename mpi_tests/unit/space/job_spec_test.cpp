@@ -136,8 +136,6 @@ TEST_F(ReadJobTest, WhatIsNotBuiltIsRefusedByName) {
     return found.size() == 1 ? found[0].message : std::to_string(found.size()) + " problems";
   };
   EXPECT_THAT(message_of(R"({"autotuning": {"mp_size": 4}})"), HasSubstr("mp_size 4"));
-  EXPECT_THAT(message_of(R"({"dstune": {"workload": {"type": "plugin", "library": "x.so"}}})"),
-              HasSubstr("plugin is not built"));
   EXPECT_THAT(places(R"({"amp": {"enabled": true}})"), ElementsAre("1 /amp/enabled"));
 }
 
@@ -238,6 +236,27 @@ TEST_F(ReadJobTest, ReplayTablesAreRead) {
                                             "4 /d", "4 /e/step_times_s"));
   EXPECT_THAT(places(R"({"dstune": {"workload": {"type": "replay"}}})"),
               ElementsAre("1 /dstune/workload"));
+}
+
+TEST_F(ReadJobTest, PluginsAreLookedAtAndKeepTheirOptions) {
+  std::filesystem::copy_file(DSTUNE_EXAMPLE_PLUGIN, folder_ / "libmine.so");
+  const auto read = job(R"({"dstune": {"workload": {"type": "plugin", "library": "./libmine.so",
+                            "layers": [1, 2], "note": null}}})");
+  EXPECT_EQ(read.workload.kind, WorkloadKind::plugin);
+  EXPECT_EQ(read.workload.library_path, (folder_ / "libmine.so").string());
+  EXPECT_EQ(read.workload.options["layers"][1], 2);
+  EXPECT_TRUE(read.workload.options.contains("note"));
+
+  write("libtext.so", "no library");
+  const auto found = problems(
+      "{\"dstune\": {\"workload\": {\"type\": \"plugin\",\n\"library\": \"libtext.so\"}}}");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pointer, "/dstune/workload/library");
+  EXPECT_EQ(found[0].line, 2);
+  EXPECT_THAT(found[0].message, HasSubstr("not an ELF file"));
+  EXPECT_THAT(places(R"({"dstune": {"workload": {"type": "plugin"}}})"),
+              ElementsAre("1 /dstune/workload"));
+  EXPECT_THAT(places(R"({"dstune": {"workload": "plugin"}})"), ElementsAre("1 /dstune/workload"));
 }
 
 TEST_F(ReadJobTest, UnknownTopLevelKeysPassWithAWarning) {

@@ -224,15 +224,14 @@ TEST_F(SearchSpaceTest, ACombinationWithoutAlternativeIsBadInput) {
 TEST_F(SearchSpaceTest, KnobsThatAreNotMeasuredMakeTwinsAndAreNamedOnce) {
   const std::string text = R"({"autotuning": {"tuner_type": "gridsearch"},
       "train_micro_batch_size_per_gpu": [4], "steps_per_print": 10, "scheduler": {"type": "WarmupLR", "params": {}},
-      "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": [1e7, 2e7]}})";
-  EXPECT_THAT(
-      names(text),
-      ElementsAre("z3_tmbspg4_spbs1.0e+07_gas1",
-                  "z3_tmbspg4_spbs2.0e+07_gas1: runs exactly as z3_tmbspg4_spbs1.0e+07_gas1: "
-                  "stage3_prefetch_bucket_size is not part of the step measured here yet"));
+      "zero_optimization": {"stage": 3, "memory_efficient_linear": [true, false]}})";
+  EXPECT_THAT(names(text),
+              ElementsAre("z3_tmbspg4_melT_gas1",
+                          "z3_tmbspg4_melF_gas1: runs exactly as z3_tmbspg4_melT_gas1: "
+                          "memory_efficient_linear is not part of the step measured here yet"));
   EXPECT_THAT(
       job(text).warnings,
-      ElementsAre(HasSubstr("not act on them yet: zero_optimization/stage3_prefetch_bucket_size"),
+      ElementsAre(HasSubstr("not act on them yet: zero_optimization/memory_efficient_linear"),
                   HasSubstr("effect on a step's time: steps_per_print, scheduler")));
 }
 

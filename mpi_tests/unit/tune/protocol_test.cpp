@@ -4,6 +4,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/tune/injection.hpp"
+#include "dstune/tune/job_input.hpp"
 
 namespace dstune {
 namespace {
@@ -30,13 +31,15 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   config.gradient_clipping = 0.25;
   config.optimizer = {OptimizerKind::adam, 1.0 / 3, 0.8, 0.95, 1e-7, 0.1};
 
-  const auto result = round_trip(message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5});
+  const auto result =
+      round_trip(message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}"});
 
   EXPECT_EQ(result.attempt, 9U);
   EXPECT_EQ(result.experiment, "z3_gas5_tmbspg7");
   EXPECT_EQ(result.config, config);
   EXPECT_EQ(result.world_ranks, (std::vector<int>{1, 4, 6}));
   EXPECT_EQ(result.timeout_s, 12.5);
+  EXPECT_EQ(result.ds_config, "{\"a\": 1}");
 }
 
 TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
@@ -56,6 +59,23 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
   EXPECT_EQ(result.warmup_steps, 1);
   EXPECT_EQ(result.losses, measurement.losses);
   EXPECT_EQ(result.overhead_s, measurement.overhead_s);
+}
+
+TEST(JobInputTest, KeepsThePlugin) {
+  JobInput input;
+  input.run = true;
+  input.model = preset("gpt2");
+  input.workload.kind = WorkloadKind::plugin;
+  input.workload.library_path = "/there/libmine.so";
+  input.workload.library_hash = "0123";
+  input.workload.options = {{"type", "plugin"}, {"layers", {1, 2.5}}, {"note", nullptr}};
+
+  const WorkloadSpec workload = decode_job_input(encode(input)).workload;
+
+  EXPECT_EQ(workload.kind, WorkloadKind::plugin);
+  EXPECT_EQ(workload.library_path, "/there/libmine.so");
+  EXPECT_EQ(workload.library_hash, "0123");
+  EXPECT_EQ(workload.options, input.workload.options);
 }
 
 TEST(ProtocolTest, GoneAndQuitKeepTheirWords) {

@@ -1,0 +1,190 @@
+// A workload of the user's own: measured as ours is, and what goes wrong in it costs an experiment.
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int bad_input = 3;
+const std::string victim = short_name(0, 2);
+const std::string other = short_name(0, 1);
+
+std::string subject(const std::string& name) {
+  return std::string(DSTUNE_TEST_PLUGINS) + "/libtest_plugin_" + name + ".so";
+}
+
+/// Micro-batches of 2 are the action's victims, those of 1 are not; groups of 2.
+class PluginTest : public testing::Test {
+ protected:
+  void write_space(const std::string& action, const std::string& library = "libmine.so") {
+    Json space = synthetic_space({2}, {2, 1});
+    space["dstune"]["workload"] = {{"type", "plugin"}, {"library", library}, {"do", action}};
+    job_.write("space.json", space);
+  }
+  /// The library lies beside the space.
+  void bring(const std::string& name) {
+    std::filesystem::copy_file(subject(name), job_.folder() / "libmine.so",
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  Ended run(const std::string& action, int ranks = 2,
+            const std::vector<std::string>& mpirun_flags = {}) {
+    bring("good");
+    write_space(action);
+    return job_.run({.ranks = ranks,
+                     .args = {"--trial-timeout", "2s", "space.json"},
+                     .launcher = mpirun_flags,
+                     .limit_s = 120});
+  }
+  /// The victim has ended like this, and the job went on.
+  void expect_victim(const std::string& status, const std::string& words) {
+    auto metrics = all_metrics(job_);
+    ASSERT_EQ(metrics.size(), 2);
+    EXPECT_EQ(metrics[victim]["status"], status);
+    EXPECT_NE(metrics[victim]["reason"].get<std::string>().find(words), std::string::npos)
+        << metrics[victim]["reason"];
+    EXPECT_EQ(metrics[other]["status"], "ok") << metrics[other]["reason"];
+    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], other);
+    EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], 0);
+  }
+  /// Nothing of the library ran, nothing was written, one message names the place.
+  void expect_refused(const std::string& words) {
+    write_space("nothing");
+    const auto before = job_.contents();
+    const std::string mark = (job_.folder() / "mark").string();
+    const Ended ended = job_.run(
+        {.ranks = 3, .args = {"space.json"}, .environment = {{"DSTUNE_TEST_PLUGIN_MARK", mark}}});
+    EXPECT_EQ(ended.exit_code, bad_input) << ended;
+    EXPECT_EQ(count_of(ended.err, "/dstune/workload/library"), 1) << ended;
+    EXPECT_EQ(count_of(ended.err, words), 1) << words << '\n' << ended;
+    EXPECT_EQ(job_.contents(), before);
+  }
+
+  Job job_;
+};
+
+TEST_F(PluginTest, EndsWithMetricsAndAWinner) {
+  const Ended ended = run("check collectives");
+  expect_exit(job_, ended, 0);
+  auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 2);
+  EXPECT_EQ(metrics[victim]["status"], "ok") << metrics[victim]["reason"];
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], victim);
+  const Json& measured = metrics[victim];
+  EXPECT_DOUBLE_EQ(measured["throughput"], 4000) << "4 samples in the millisecond it says";
+  EXPECT_DOUBLE_EQ(measured["latency"], 1000);
+  EXPECT_DOUBLE_EQ(measured["fwd"], 400);
+  EXPECT_DOUBLE_EQ(measured["bwd"], 500);
+  EXPECT_EQ(measured["losses"][1], 1.0);
+  EXPECT_EQ(measured["peak_memory_bytes"]["total"], 2024);
+  EXPECT_EQ(measured["peak_memory_bytes"]["device"], 2000);
+  EXPECT_EQ(measured["peak_memory_bytes"]["host"], 24);
+}
+
+TEST_F(PluginTest, TheSampleSpaceRuns) {
+  std::ifstream file(std::string(DSTUNE_E2E_SPACES) + "/plugin.json");
+  Json space = Json::parse(file, nullptr, true, true);
+  space["dstune"]["workload"]["library"] = DSTUNE_EXAMPLE_PLUGIN;
+  job_.write("space.json", space);
+  const Ended ended = job_.run({.ranks = 4, .args = {"space.json"}, .limit_s = 180});
+  expect_exit(job_, ended, 0);
+  const auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics.size(), 16);
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << name << ' ' << measured["reason"];
+  }
+  // ZeRO's own bargain, on two ranks and four.
+  const auto bytes = [&](const char* name) {
+    return metrics.at(name)["peak_memory_bytes"]["total"].get<std::int64_t>();
+  };
+  EXPECT_LT(bytes("z1_gas2_tmbspg1_ng4"), bytes("z1_gas2_tmbspg1_ng2"));
+  EXPECT_LT(bytes("z1_gas2_tmbspg1_ng2"), bytes("z0_gas2_tmbspg1_ng2"));
+}
+
+TEST_F(PluginTest, RecordsOutOfMemory) {
+  expect_exit(job_, run("out of memory in build"), 0);
+  expect_victim("out_of_memory", "planted: 31 GiB are too many");
+}
+
+TEST_F(PluginTest, RecordsOutOfMemoryOfOneRankInAStep) {
+  expect_exit(job_, run("out of memory in step"), 0);
+  expect_victim("out_of_memory", "rank 1: step 2: planted: no room for the step");
+}
+
+TEST_F(PluginTest, RecordsAFailureWithItsMessage) {
+  expect_exit(job_, run("fail in step"), 0);
+  expect_victim("failed", "rank 1: step 2: planted in step 2");
+}
+
+TEST_F(PluginTest, EndsAWaitAtTheTrialTimeout) {
+  expect_exit(job_, run("wait for the end"), 0);
+  expect_victim("timed_out", "--trial-timeout");
+}
+
+TEST_F(PluginTest, AHangCostsItsRanks) {
+  const Ended ended = run("hang", 4, {"--enable-recovery"});
+  expect_victim("timed_out", "lost rank");
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+}
+
+TEST_F(PluginTest, ACrashCostsItsRanks) {
+  const Ended ended = run("crash", 4, {"--enable-recovery"});
+  expect_victim("failed", "died");
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+}
+
+TEST_F(PluginTest, AnotherLibraryOrOptionIsMeasuredAnew) {
+  expect_exit(job_, run("fail in step"), 0);
+  const std::size_t first = journal(job_).size();
+  expect_exit(job_, run("fail in step"), 0);
+  EXPECT_TRUE(names_of(journal(job_), "started", first).empty());
+  const std::size_t second = journal(job_).size();
+  expect_exit(job_, run("nothing"), 0);
+  EXPECT_EQ(names_of(journal(job_), "started", second).size(), 2U);
+  const std::size_t third = journal(job_).size();
+  std::ofstream(job_.folder() / "libmine.so", std::ios::app) << "the same functions, another file";
+  expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
+  EXPECT_EQ(names_of(journal(job_), "started", third).size(), 2U);
+}
+
+TEST_F(PluginTest, ADryRunRunsNothingOfIt) {
+  bring("good");
+  write_space("nothing");
+  const std::string mark = (job_.folder() / "mark").string();
+  const Ended ended = job_.run({.ranks = 2,
+                                .args = {"--dry-run", "space.json"},
+                                .environment = {{"DSTUNE_TEST_PLUGIN_MARK", mark}}});
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+  EXPECT_EQ(count_of(ended.out, "memory not predicted"), 2) << ended;
+  EXPECT_FALSE(job_.exists("mark"));
+}
+
+TEST_F(PluginTest, RefusesWhatIsNoLibrary) {
+  expect_refused("can not read");
+  job_.write_text("libmine.so", "#!/bin/sh\n# nothing that could be loaded\n");
+  expect_refused("not an ELF file");
+  bring("good");
+  std::filesystem::resize_file(job_.folder() / "libmine.so", 4096);
+  expect_refused("is cut short");
+}
+
+TEST_F(PluginTest, RefusesWhatIsNoPlugin) {
+  bring("without_report");
+  expect_refused("does not export dstune_workload_report");
+  bring("other_version");
+  expect_refused("version 9");
+}
+
+TEST_F(PluginTest, RefusesWhatCanNotBeLoaded) {
+  bring("missing_library");
+  expect_refused("libtest_plugin_absent.so");
+  bring("missing_function");
+  expect_refused("test_plugin_no_such_function");
+}
+
+}  // namespace
+}  // namespace dstune::e2e

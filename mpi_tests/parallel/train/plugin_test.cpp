@@ -1,0 +1,169 @@
+// Plug-ins on groups of every size, through shared memory and through MPI.
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/comm/communicator.hpp"
+#include "dstune/comm/topology.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/train/measuring.hpp"
+#include "dstune/train/workload.hpp"
+#include "plugin_group.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::HasSubstr;
+
+enum class Transport { shared_memory, mpi };
+
+class PluginTest : public testing::TestWithParam<Transport> {
+ protected:
+  PluginTest()
+      : world_(Communicator::world().duplicate()),
+        node_(world_.split_shared()),
+        topology_(find_topology(world_, node_)),
+        everyone_(static_cast<std::size_t>(world_.size())) {
+    std::iota(everyone_.begin(), everyone_.end(), 0);
+    GroupTable::Options options;
+    options.use_shared_memory = GetParam() == Transport::shared_memory;
+    table_ = std::make_unique<GroupTable>(world_, node_, topology_,
+                                          std::vector<std::vector<int>>{everyone_}, options);
+    spec_.kind = WorkloadKind::plugin;
+    config_.micro_batch = 2;
+    config_.accumulation_steps = 2;
+    config_.sequence_length = 8;
+    join(40);
+  }
+
+  void join(double seconds) {
+    waiter_ = Waiter(
+        Waiter::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000)),
+        nullptr, topology_.share_core);
+    group_ = table_->join(everyone_, ++attempt_, waiter_);
+  }
+  /// On the group there is, which failures leave usable.
+  Measurement run(const std::string& library, const json::Value& options) {
+    spec_.library_path = library;
+    spec_.options = options;
+    const auto workload = make_workload({&spec_, &model_, &config_, &name_, &options_, 0, &device_,
+                                         group_.get(), &waiter_, &ds_config_});
+    return measure(*workload, *group_, options_, {});
+  }
+  Measurement run_subject(const std::string& action) {
+    return run(std::string(DSTUNE_TEST_PLUGINS) + "/libtest_plugin_good.so", {{"do", action}});
+  }
+  [[nodiscard]] std::string last_rank() const {
+    return "rank " + std::to_string(world_.size() - 1) + ": ";
+  }
+
+  Communicator world_;
+  Communicator node_;
+  Topology topology_;
+  std::vector<int> everyone_;
+  std::unique_ptr<GroupTable> table_;
+  Waiter waiter_;
+  std::unique_ptr<ProcessGroup> group_;
+  std::uint64_t attempt_ = 0;
+  WorkloadSpec spec_;
+  ModelSpec model_;
+  TrainingConfig config_;
+  std::string name_ = "z0_gas2_tmbspg2";
+  std::string ds_config_ = "{}";
+  MeasureOptions options_{3, 5, 0.05};
+  CpuDevice device_{std::int64_t{1} << 30, 1};
+};
+
+TEST_P(PluginTest, CollectivesFromC) {
+  const Measurement result = run_subject("check collectives");
+  EXPECT_EQ(result.status, Status::ok) << result.reason;
+  EXPECT_EQ(result.losses.at(0), 1 + (world_.size() - 1) / 2.0);
+}
+
+TEST_P(PluginTest, HandsOutTheCommunicatorWhereThereIsOne) {
+  const train::PluginGroup group(*group_, waiter_);
+  const int handle = group.functions()->mpi_communicator;
+  if (GetParam() == Transport::shared_memory || world_.size() == 1) {
+    EXPECT_EQ(handle, -1);
+    return;
+  }
+  ASSERT_NE(handle, -1);
+  int rank = -1, size = -1;
+  MPI_Comm_rank(MPI_Comm_f2c(handle), &rank);
+  MPI_Comm_size(MPI_Comm_f2c(handle), &size);
+  EXPECT_EQ(rank, world_.rank());
+  EXPECT_EQ(size, world_.size());
+}
+
+TEST_P(PluginTest, OneRanksFailureIsTheGroups) {
+  const Measurement in_build = run_subject("fail in build");
+  EXPECT_EQ(in_build.status, Status::failed);
+  EXPECT_EQ(in_build.reason, last_rank() + "build: planted in build");
+  const Measurement in_step = run_subject("fail in step");
+  EXPECT_EQ(in_step.status, Status::failed);
+  EXPECT_EQ(in_step.reason, last_rank() + "step 2: planted in step 2");
+  EXPECT_EQ(in_step.step_times_s.size(), 2U);
+  const Measurement oom = run_subject("out of memory in step");
+  EXPECT_EQ(oom.status, Status::out_of_memory);
+  EXPECT_EQ(oom.reason, last_rank() + "step 2: planted: no room for the step");
+  const Measurement good = run_subject("collective in build");
+  EXPECT_EQ(good.status, Status::ok) << "the group is as good as before: " << good.reason;
+}
+
+TEST_P(PluginTest, RanksThatDisagreeAreToldSo) {
+  const Measurement result = run_subject("another collective");
+  if (world_.size() == 1) {
+    EXPECT_EQ(result.status, Status::ok) << result.reason;
+    return;
+  }
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_THAT(result.reason,
+              HasSubstr("the ranks disagree: group rank 0 calls all_reduce_mean of 1 elements of "
+                        "type 0, group rank " +
+                        std::to_string(world_.size() - 1) + " calls barrier"));
+  EXPECT_EQ(run_subject("nothing").status, Status::ok);
+}
+
+TEST_P(PluginTest, AWaitEndsAtTheDeadline) {
+  join(0.3);
+  try {
+    run_subject("wait for the end");
+    FAIL() << "it waits for the end";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+  }
+  // Until nobody is inside any more.
+  group_.reset();
+  world_.barrier();
+}
+
+TEST_P(PluginTest, TheExamplesLossesDoNotDependOnTheStage) {
+  std::vector<double> reference;
+  for (int stage = 0; stage <= 3; ++stage) {
+    config_.zero_stage = stage;
+    const Measurement result = run(DSTUNE_EXAMPLE_PLUGIN, {{"parameters", 1001}});
+    ASSERT_EQ(result.status, Status::ok) << result.reason;
+    if (stage == 0) reference = result.losses;
+    ASSERT_GE(result.losses.size(), 8U);
+    EXPECT_LT(result.losses[7], result.losses[0]);
+    for (std::size_t step = 0; step < 8; ++step) {
+      EXPECT_NEAR(result.losses[step], reference[step], 1e-5 * reference[step]) << stage;
+    }
+    EXPECT_GT(result.peak_memory.total_bytes, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, PluginTest,
+                         testing::Values(Transport::shared_memory, Transport::mpi),
+                         [](const auto& one) {
+                           return one.param == Transport::mpi ? "mpi" : "shared_memory";
+                         });
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,207 @@
+/// What each knob of stage 3's gathering does to a plan, and that it does nothing elsewhere.
+
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+#include "traffic.hpp"
+
+namespace dstune {
+namespace {
+
+using test::build;
+using test::tiny_config;
+using test::tiny_gpt2;
+using test::traffic_of;
+
+constexpr std::int64_t all = 1'000'000'000;
+
+TrainingConfig without_gathers_ahead() {
+  TrainingConfig config = tiny_config(3);
+  config.overlap_comm = true;
+  config.stage3_param_persistence_threshold = 0;
+  config.stage3_prefetch_bucket_size = 0;
+  config.stage3_max_live_parameters = all;
+  config.stage3_max_reuse_distance = 0;
+  return config;
+}
+
+std::int64_t gathered_bytes(const StepPlan& plan) {
+  return plan.memory.categories_at_peak[static_cast<std::size_t>(Category::gathered)];
+}
+
+/// Operations on the compute stream between the last gather and the first use of its result: 0
+/// where compute waits for every gather at once.
+std::int64_t longest_head_start(const StepPlan& plan) {
+  std::int64_t longest = 0;
+  std::int64_t since = -1;
+  for (const Step& step : plan.cycle.front().steps) {
+    if (std::holds_alternative<op::AllGather>(step.operation)) {
+      since = 0;
+    } else if (step.stream == Stream::compute && since >= 0) {
+      const bool waits = std::holds_alternative<op::Wait>(step.operation);
+      since = waits ? -1 : since + (std::holds_alternative<op::Matmul>(step.operation) ? 1 : 0);
+      longest = std::max(longest, since);
+    }
+  }
+  return longest;
+}
+
+TEST(Stage3Test, SmallParametersAreKeptWhole) {
+  TrainingConfig config = without_gathers_ahead();
+  const StepPlan none = build(tiny_gpt2(), config, 2);
+  config.stage3_param_persistence_threshold = 37;
+  const StepPlan some = build(tiny_gpt2(), config, 2);
+  // A block's norms, biases of projections, and bias of fc; the final norm.
+  const std::int64_t kept = 3 * (6 * 10 + 30 + 37) + 2 * 10;
+  const std::int64_t padded = kept + 3;
+  EXPECT_EQ(traffic_of(none.cycle.back().steps, 2).all_gather, 0);
+  EXPECT_EQ(traffic_of(some.cycle.back().steps, 2).all_gather, padded);
+  EXPECT_EQ(traffic_of(some.cycle.back().steps, 2).calls, 3 * 8 + 2);
+  EXPECT_EQ(traffic_of(none.cycle.front().steps, 2).all_gather -
+                traffic_of(some.cycle.front().steps, 2).all_gather,
+            2 * padded);
+  const auto kept_tensor =
+      std::find_if(some.tensors.begin(), some.tensors.end(), [](const PlannedTensor& tensor) {
+        return std::string_view(tensor.name) == "kept parameters";
+      });
+  ASSERT_NE(kept_tensor, some.tensors.end());
+  EXPECT_EQ(kept_tensor->elements, padded);
+}
+
+TEST(Stage3Test, NoMoreIsKeptThanTheModelsThreshold) {
+  TrainingConfig config = without_gathers_ahead();
+  config.stage3_param_persistence_threshold = 37;
+  config.stage3_model_persistence_threshold = 25;
+  const StepPlan plan = build(tiny_gpt2(), config, 2);
+  EXPECT_EQ(traffic_of(plan.cycle.back().steps, 2).all_gather, 20);
+}
+
+TEST(Stage3Test, TheFirstMicroStepGathersOnDemandAndKeepsNothing) {
+  TrainingConfig config = tiny_config(3);
+  config.accumulation_steps = 3;
+  const StepPlan plan = build(tiny_gpt2(), config, 2);
+  ASSERT_EQ(plan.tracing.size(), 2U);
+  TrainingConfig plain = without_gathers_ahead();
+  const auto on_demand = traffic_of(build(tiny_gpt2(), plain, 2).cycle.front().steps, 2);
+  EXPECT_EQ(traffic_of(plan.tracing[0].steps, 2).all_gather, on_demand.all_gather);
+  // The second gathers what is kept from then on, later ones do not.
+  EXPECT_GT(traffic_of(plan.tracing[1].steps, 2).all_gather,
+            traffic_of(plan.cycle[1].steps, 2).all_gather);
+  EXPECT_TRUE(build(tiny_gpt2(), tiny_config(2), 2).tracing.empty());
+  EXPECT_TRUE(build(tiny_gpt2(), tiny_config(3), 1).tracing.empty());
+}
+
+TEST(Stage3Test, PrefetchStartsGathersBeforeTheyAreNeeded) {
+  TrainingConfig config = without_gathers_ahead();
+  const StepPlan none = build(tiny_gpt2(), config, 2);
+  EXPECT_EQ(longest_head_start(none), 0);
+  config.stage3_prefetch_bucket_size = 800;
+  const StepPlan some = build(tiny_gpt2(), config, 2);
+  EXPECT_GT(longest_head_start(some), 0);
+  // What prefetching passes over because it is there already stays for that use.
+  EXPECT_LT(traffic_of(some).all_gather, traffic_of(none).all_gather);
+  EXPECT_GT(gathered_bytes(some), gathered_bytes(none));
+}
+
+TEST(Stage3Test, PrefetchHonoursTheLimitOfLiveParameters) {
+  TrainingConfig config = without_gathers_ahead();
+  config.stage3_prefetch_bucket_size = 5000;
+  const StepPlan free = build(tiny_gpt2(), config, 2);
+  config.stage3_max_live_parameters = 1500;
+  const StepPlan limited = build(tiny_gpt2(), config, 2);
+  config.stage3_max_live_parameters = 0;
+  const StepPlan none = build(tiny_gpt2(), config, 2);
+  EXPECT_GT(gathered_bytes(free), gathered_bytes(limited));
+  EXPECT_GE(gathered_bytes(limited), gathered_bytes(none));
+  EXPECT_EQ(longest_head_start(none), 0);
+}
+
+TEST(Stage3Test, WhatIsReusedSoonStays) {
+  TrainingConfig config = without_gathers_ahead();
+  std::int64_t traffic = traffic_of(build(tiny_gpt2(), config, 2)).all_gather;
+  std::int64_t bytes = gathered_bytes(build(tiny_gpt2(), config, 2));
+  for (const std::int64_t distance : {std::int64_t{1}, std::int64_t{3000}, all}) {
+    config.stage3_max_reuse_distance = distance;
+    const StepPlan plan = build(tiny_gpt2(), config, 2);
+    EXPECT_LT(traffic_of(plan).all_gather, traffic);
+    EXPECT_GE(gathered_bytes(plan), bytes);
+    traffic = traffic_of(plan).all_gather;
+    bytes = gathered_bytes(plan);
+  }
+}
+
+TEST(Stage3Test, LeafModulesAreGatheredAtOnce) {
+  TrainingConfig config = without_gathers_ahead();
+  const auto before = traffic_of(build(tiny_gpt2(), config, 2));
+  config.stage3_module_granularity_threshold = 150;
+  const StepPlan plan = build(tiny_gpt2(), config, 2);
+  const auto after = traffic_of(plan);
+  EXPECT_LT(after.calls, before.calls);
+  EXPECT_EQ(after.reduce_scatter, before.reduce_scatter);
+}
+
+TEST(Stage3Test, SequentialGathersTakeNoBuffer) {
+  TrainingConfig config = without_gathers_ahead();
+  const StepPlan together = build(tiny_gpt2(), config, 2);
+  config.stage3_allgather_sequential = true;
+  const StepPlan alone = build(tiny_gpt2(), config, 2);
+  EXPECT_EQ(traffic_of(alone).all_gather, traffic_of(together).all_gather);
+  EXPECT_GT(traffic_of(alone).calls, traffic_of(together).calls);
+  const auto has_buffers = [](const StepPlan& plan) {
+    return std::any_of(plan.tensors.begin(), plan.tensors.end(), [](const PlannedTensor& tensor) {
+      return std::string_view(tensor.name) == "gathered shards";
+    });
+  };
+  EXPECT_TRUE(has_buffers(together));
+  EXPECT_FALSE(has_buffers(alone));
+}
+
+TEST(Stage3Test, SubGroupsAreUpdatedOneAfterAnother) {
+  TrainingConfig config = tiny_config(3);
+  const auto updates = [&] {
+    std::vector<std::int64_t> counts;
+    for (const Step& step : build(tiny_gpt2(), config, 2).cycle.back().steps)
+      if (const auto* adam = std::get_if<op::Adam>(&step.operation)) counts.push_back(adam->count);
+    return counts;
+  };
+  const std::vector<std::int64_t> whole = updates();
+  ASSERT_EQ(whole.size(), 1U);
+  // Whole parameters, until they are at least so many elements.
+  config.sub_group_size = 600;
+  const std::vector<std::int64_t> cut = updates();
+  EXPECT_GT(cut.size(), 2U);
+  std::int64_t sum = 0;
+  for (const std::int64_t count : cut) sum += count;
+  EXPECT_EQ(sum, whole.front());
+  EXPECT_EQ(cut.front(), 505 + 95);
+  for (std::size_t i = 0; i + 1 < cut.size(); ++i) EXPECT_GE(cut[i], 600);
+}
+
+TEST(Stage3Test, TheOtherStagesKnowNoneOfThis) {
+  const std::vector<std::function<void(TrainingConfig&)>> changes{
+      [](auto& config) { config.stage3_param_persistence_threshold = 0; },
+      [](auto& config) { config.stage3_model_persistence_threshold = 0; },
+      [](auto& config) { config.stage3_prefetch_bucket_size = 1; },
+      [](auto& config) { config.stage3_max_live_parameters = 1; },
+      [](auto& config) { config.stage3_max_reuse_distance = 0; },
+      [](auto& config) { config.stage3_module_granularity_threshold = 300; },
+      [](auto& config) { config.stage3_allgather_sequential = true; },
+      [](auto& config) { config.sub_group_size = 1; }};
+  for (const int stage : {0, 1, 2}) {
+    for (const auto& change : changes) {
+      TrainingConfig config = tiny_config(stage);
+      const StepPlan before = build(tiny_gpt2(), config, 3);
+      change(config);
+      const StepPlan after = build(tiny_gpt2(), config, 3);
+      EXPECT_EQ(before.memory.arena_bytes, after.memory.arena_bytes);
+      ASSERT_EQ(before.cycle.size(), after.cycle.size());
+      for (std::size_t i = 0; i < before.cycle.size(); ++i)
+        EXPECT_EQ(before.cycle[i].steps.size(), after.cycle[i].steps.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,188 @@
+#include "gather_schedule.hpp"
+
+#include <algorithm>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::plan {
+namespace {
+
+constexpr int never = -1;
+
+}  // namespace
+
+GatherSchedule::GatherSchedule(const ModuleTrace& trace, const std::vector<Piece>& pieces,
+                               const std::vector<bool>& kept, GatherLimits limits)
+    : trace_(trace),
+      pieces_(pieces),
+      kept_(kept),
+      limits_(limits),
+      own_(find_occurrences(false)),
+      status_(pieces.size(), Status::partitioned),
+      fetched_for_(pieces.size(), never) {
+  const bool any_leaf = std::any_of(trace.modules.begin(), trace.modules.end(),
+                                    [](const Module& module) { return module.is_leaf; });
+  if (any_leaf) all_ = find_occurrences(true);
+  for (std::size_t visit = 0; visit < trace.visits.size(); ++visit) {
+    const PieceRange range = trace.visits[visit].pieces;
+    for (int piece = range.first; piece < range.last; ++piece)
+      order_.push_back({piece, static_cast<int>(visit)});
+  }
+}
+
+GatherSchedule::Occurrences GatherSchedule::find_occurrences(bool with_children) const {
+  const auto range_of = [&](const Visit& visit) {
+    const Module& module = trace_.modules[static_cast<std::size_t>(visit.module)];
+    return with_children ? module.all : module.own;
+  };
+  Occurrences found;
+  found.begin.assign(pieces_.size() + 1, 0);
+  for (const Visit& visit : trace_.visits) {
+    const PieceRange range = range_of(visit);
+    for (int piece = range.first; piece < range.last; ++piece)
+      ++found.begin[static_cast<std::size_t>(piece) + 1];
+  }
+  for (std::size_t piece = 0; piece < pieces_.size(); ++piece)
+    found.begin[piece + 1] += found.begin[piece];
+  found.visits.resize(static_cast<std::size_t>(found.begin.back()));
+  std::vector<int> end(found.begin.begin(), found.begin.end() - 1);
+  std::int64_t elements_before = 0;
+  found.elements_before.reserve(trace_.visits.size());
+  for (std::size_t visit = 0; visit < trace_.visits.size(); ++visit) {
+    found.elements_before.push_back(elements_before);
+    const PieceRange range = range_of(trace_.visits[visit]);
+    for (int piece = range.first; piece < range.last; ++piece) {
+      int& next = end[static_cast<std::size_t>(piece)];
+      found.visits[static_cast<std::size_t>(next++)] = static_cast<int>(visit);
+      elements_before += elements(piece);
+    }
+  }
+  return found;
+}
+
+void GatherSchedule::begin() {
+  std::fill(fetched_for_.begin(), fetched_for_.end(), never);
+  step_ = 0;
+  live_ = 0;
+  next_ = 0;
+}
+
+MicroStepGathers GatherSchedule::trace_micro_step() {
+  begin();
+  MicroStepGathers result(trace_.visits.size());
+  for (const TraceEvent& event : trace_.events) {
+    VisitGathers& gathers = result[static_cast<std::size_t>(event.visit)];
+    if (event.kind == TraceEvent::Kind::fetch) {
+      fetch(trace_.visits[static_cast<std::size_t>(event.visit)], gathers);
+      ++step_;
+    } else {
+      release(event.visit, gathers, event.kind == TraceEvent::Kind::release);
+    }
+  }
+  return result;
+}
+
+MicroStepGathers GatherSchedule::micro_step() {
+  begin();
+  const bool deciding = decided_.empty();
+  if (deciding) decided_.resize(trace_.visits.size());
+  MicroStepGathers result(trace_.visits.size());
+  for (const TraceEvent& event : trace_.events) {
+    const auto index = static_cast<std::size_t>(event.visit);
+    const Visit& visit = trace_.visits[index];
+    if (event.kind == TraceEvent::Kind::fetch) {
+      fetch(visit, result[index]);
+      prefetch(visit, result[index]);
+      ++step_;
+    } else if (event.kind == TraceEvent::Kind::left_over) {
+      release(event.visit, result[index], false);
+    } else {
+      if (deciding) {
+        for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece)
+          if (!stays(event.visit, piece)) decided_[index].push_back(piece);
+      }
+      for (const int piece : decided_[index]) release_piece(piece, result[index]);
+    }
+  }
+  // DeepSpeed would keep what an early decision forgot until it is used again.
+  for (std::size_t piece = 0; piece < status_.size(); ++piece) {
+    require(status_[piece] != Status::in_flight, "what is gathered ahead is used");
+    if (status_[piece] == Status::available && !kept_[piece])
+      release_piece(static_cast<int>(piece), result.back());
+  }
+  return result;
+}
+
+void GatherSchedule::update() {
+  for (std::size_t piece = 0; piece < status_.size(); ++piece)
+    status_[piece] = kept_[piece] ? Status::available : Status::partitioned;
+}
+
+void GatherSchedule::fetch(const Visit& visit, VisitGathers& gathers) {
+  for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
+    Status& status = status_[static_cast<std::size_t>(piece)];
+    if (status == Status::partitioned) {
+      gathers.fetched.push_back(piece);
+      live_ += elements(piece);
+    }
+    status = Status::available;
+  }
+}
+
+void GatherSchedule::prefetch(const Visit& visit, VisitGathers& gathers) {
+  int not_taken = 0;
+  for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece)
+    if (fetched_for_[static_cast<std::size_t>(piece)] < step_) ++not_taken;
+  for (; not_taken > 0 && next_ < order_.size(); --not_taken, ++next_)
+    fetched_for_[static_cast<std::size_t>(order_[next_].piece)] = order_[next_].visit;
+  if (limits_.prefetch_bucket <= 0) return;
+  const std::int64_t most = std::min(limits_.max_live - live_, limits_.prefetch_bucket);
+  std::int64_t ahead = 0;
+  for (; next_ < order_.size() && ahead < most; ++next_) {
+    const Queued& queued = order_[next_];
+    int& latest = fetched_for_[static_cast<std::size_t>(queued.piece)];
+    latest = std::max(latest, queued.visit);
+    Status& status = status_[static_cast<std::size_t>(queued.piece)];
+    if (status != Status::partitioned) continue;
+    status = Status::in_flight;
+    gathers.prefetched.push_back(queued.piece);
+    ahead += elements(queued.piece);
+  }
+  live_ += ahead;
+  std::sort(gathers.prefetched.begin(), gathers.prefetched.end());
+}
+
+void GatherSchedule::release(int visit, VisitGathers& gathers, bool even_kept) {
+  const PieceRange range = trace_.visits[static_cast<std::size_t>(visit)].pieces;
+  for (int piece = range.first; piece < range.last; ++piece)
+    if (even_kept || !kept_[static_cast<std::size_t>(piece)]) release_piece(piece, gathers);
+}
+
+void GatherSchedule::release_piece(int piece, VisitGathers& gathers) {
+  Status& status = status_[static_cast<std::size_t>(piece)];
+  if (status != Status::available) return;
+  status = Status::partitioned;
+  live_ -= elements(piece);
+  gathers.released.push_back(piece);
+}
+
+bool GatherSchedule::stays(int visit, int piece) const {
+  const auto index = static_cast<std::size_t>(piece);
+  // One that the queue has passed over for a later use is not gathered again for it.
+  return kept_[index] || fetched_for_[index] > step_ ||
+         is_reused(trace_.visits[static_cast<std::size_t>(visit)], piece);
+}
+
+bool GatherSchedule::is_reused(const Visit& visit, int piece) const {
+  const bool leaf = trace_.modules[static_cast<std::size_t>(visit.module)].is_leaf;
+  const Occurrences& found = leaf ? all_ : own_;
+  const auto begin = found.visits.begin() + found.begin[static_cast<std::size_t>(piece)];
+  const auto end = found.visits.begin() + found.begin[static_cast<std::size_t>(piece) + 1];
+  const auto next = std::lower_bound(begin, end, step_);
+  if (next == end) return false;
+  const std::int64_t distance = found.elements_before[static_cast<std::size_t>(*next)] -
+                                found.elements_before[static_cast<std::size_t>(step_)];
+  return distance < limits_.max_reuse;
+}
+
+}  // namespace dstune::plan

@@ -1,0 +1,65 @@
+#include "gathering.hpp"
+
+#include <algorithm>
+
+namespace dstune::plan {
+namespace {
+
+/// In the flat order, which is the model's but for the norms' place in a block of LLaMA.
+void choose_kept(const Layout& layout, const TrainingConfig& config, Gathering& gathering) {
+  const std::vector<Piece>& pieces = layout.pieces();
+  gathering.kept.assign(pieces.size(), false);
+  std::int64_t sum = 0;
+  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+    const std::int64_t elements = pieces[piece].elements;
+    // Without an overflow: the threshold is the largest integer where there is none.
+    if (elements > config.stage3_param_persistence_threshold ||
+        elements > config.stage3_model_persistence_threshold - sum) {
+      continue;
+    }
+    gathering.kept[piece] = true;
+    sum += elements;
+  }
+}
+
+void place_kept(const Layout& layout, Gathering& gathering) {
+  const std::vector<Piece>& pieces = layout.pieces();
+  gathering.kept_offset.assign(pieces.size(), -1);
+  gathering.kept_whole.assign(static_cast<std::size_t>(layout.num_parameters()), false);
+  std::int64_t& end = gathering.kept_elements;
+  for (int index = 0; index < layout.num_parameters(); ++index) {
+    const auto first = gathering.kept.begin() + layout.piece_begin(index);
+    const auto last = gathering.kept.begin() + layout.piece_begin(index + 1);
+    const bool whole = std::find(first, last, false) == last;
+    gathering.kept_whole[static_cast<std::size_t>(index)] = whole;
+    for (int piece = layout.piece_begin(index); piece < layout.piece_begin(index + 1); ++piece) {
+      const auto at = static_cast<std::size_t>(piece);
+      if (!gathering.kept[at]) continue;
+      gathering.kept_offset[at] = end;
+      // Shards arrive with their padding, which the next piece overwrites.
+      const bool adjoins = whole && piece + 1 < layout.piece_begin(index + 1);
+      end +=
+          adjoins ? pieces[at].elements : layout.piece_shard_elements(piece) * layout.group_size();
+    }
+  }
+}
+
+}  // namespace
+
+Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
+                         const TrainingConfig& config) {
+  Gathering gathering;
+  gathering.trace = trace_modules(model, layout.table(), layout.pieces(), config);
+  choose_kept(layout, config, gathering);
+  place_kept(layout, gathering);
+  GatherSchedule schedule(gathering.trace, layout.pieces(), gathering.kept,
+                          {config.stage3_prefetch_bucket_size, config.stage3_max_live_parameters,
+                           config.stage3_max_reuse_distance});
+  gathering.first = schedule.trace_micro_step();
+  if (config.accumulation_steps > 1) gathering.second = schedule.micro_step();
+  schedule.update();
+  gathering.steady = schedule.micro_step();
+  return gathering;
+}
+
+}  // namespace dstune::plan

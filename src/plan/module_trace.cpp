@@ -1,0 +1,333 @@
+#include "module_trace.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::plan {
+namespace {
+
+using enum ParameterRole;
+
+/// DeepSpeed gathers no module larger than this as a whole.
+constexpr std::int64_t largest_leaf_elements = 1'000'000'000;
+
+class ModuleTree {
+ public:
+  ModuleTree(const ModelSpec& model, const ParameterTable& table, const std::vector<Piece>& pieces,
+             std::vector<Module>& modules)
+      : model_(model),
+        table_(table),
+        modules_(modules),
+        layers_(static_cast<int>(model.num_layers)) {
+    piece_begin_.assign(table.all().size() + 1, static_cast<int>(pieces.size()));
+    for (std::size_t piece = pieces.size(); piece-- > 0;)
+      piece_begin_[static_cast<std::size_t>(pieces[piece].parameter)] = static_cast<int>(piece);
+    modules_.reserve(static_cast<std::size_t>(layers_) * 16 + 8);
+    build();
+  }
+
+ private:
+  [[nodiscard]] PieceRange parameters(int first, int last) const {
+    return {piece_begin_[static_cast<std::size_t>(first)],
+            piece_begin_[static_cast<std::size_t>(last)]};
+  }
+  /// The weight and, where there is one, the bias behind it.
+  [[nodiscard]] PieceRange of(int unit, ParameterRole weight, ParameterRole bias) const {
+    const int first = table_.find(unit, weight);
+    require(first >= 0, "the model has a parameter of this role");
+    const int last = table_.find(unit, bias);
+    return parameters(first, std::max(first, last) + 1);
+  }
+  [[nodiscard]] PieceRange of_units(int first, int last) const {
+    return parameters(table_.unit_range(first).first, table_.unit_range(last).second);
+  }
+  [[nodiscard]] static PieceRange part(PieceRange range, int index) {
+    return {range.first + index, range.first + index + 1};
+  }
+
+  int open(PieceRange all) {
+    Module module;
+    module.all = all;
+    module.own = {all.first, all.first};
+    modules_.push_back(module);
+    return static_cast<int>(modules_.size()) - 1;
+  }
+  void close(int module) {
+    modules_[static_cast<std::size_t>(module)].end = static_cast<int>(modules_.size());
+  }
+  Module& leaf(PieceRange own) {
+    Module module;
+    module.own = module.all = own;
+    module.end = static_cast<int>(modules_.size()) + 1;
+    modules_.push_back(module);
+    return modules_.back();
+  }
+  Module& bare() { return leaf({}); }
+
+  void build() {
+    const int root = open(of_units(0, layers_ + 1));
+    const bool has_norm = table_.find(layers_ + 1, final_norm_weight) >= 0;
+    const PieceRange blocks = of_units(1, layers_);
+    const PieceRange norm = has_norm ? of(layers_ + 1, final_norm_weight, final_norm_bias)
+                                     : PieceRange{blocks.last, blocks.last};
+    const int base = open({0, norm.last});
+    embeddings();
+    const int list = open(blocks);
+    modules_[static_cast<std::size_t>(list)].is_called = false;
+    for (int unit = 1; unit <= layers_; ++unit) block(unit);
+    close(list);
+    if (has_norm) leaf(norm);
+    close(base);
+    head(layers_ + 1);
+    close(root);
+    modules_[static_cast<std::size_t>(root)].is_first = true;
+    modules_[static_cast<std::size_t>(base)].is_first = true;
+  }
+
+  void embeddings() {
+    for (const ParameterRole role : {token_embedding, token_type_embedding, position_embedding})
+      if (table_.find(0, role) >= 0) leaf(of(0, role, role)).is_first = true;
+    if (table_.find(0, embedding_norm_weight) >= 0)
+      leaf(of(0, embedding_norm_weight, embedding_norm_bias));
+    if (model_.architecture.positions == PositionKind::rotary) {
+      bare().has_gradient = false;
+    } else {
+      bare();  // dropout
+    }
+  }
+
+  void head(int unit) {
+    if (table_.find(unit, transform_weight) >= 0) {
+      leaf(of(unit, transform_weight, transform_bias));
+      bare();
+      leaf(of(unit, transform_norm_weight, transform_norm_bias));
+    }
+    if (!model_.tie_embeddings) {
+      leaf(of(unit, head_weight, head_bias));
+      return;
+    }
+    leaf(of(0, token_embedding, token_embedding));
+    if (table_.find(unit, head_bias) >= 0) leaf(of(unit, head_bias, head_bias));
+  }
+
+  void block(int unit) {
+    const int block = open(of_units(unit, unit));
+    modules_[static_cast<std::size_t>(block)].is_block = true;
+    const bool norm_first = model_.architecture.block != BlockKind::post_norm;
+    if (norm_first) leaf(of(unit, norm1_weight, norm1_bias));
+    attention(unit);
+    if (!norm_first) leaf(of(unit, norm1_weight, norm1_bias));
+    if (norm_first) leaf(of(unit, norm2_weight, norm2_bias));
+    mlp(unit);
+    if (!norm_first) leaf(of(unit, norm2_weight, norm2_bias));
+    close(block);
+  }
+
+  void dropout() {
+    using enum ModelFamily;
+    const ModelFamily family = model_.family;
+    if (family == gpt2 || family == gpt_neox || family == bert) bare().saves = model_.dropout > 0;
+  }
+
+  void attention(int unit) {
+    const PieceRange weights = of(unit, qkv_weight, qkv_weight);
+    const PieceRange projection = of(unit, projection_weight, projection_bias);
+    const int module = open({weights.first, projection.last});
+    if (weights.size() == 1) {
+      leaf(of(unit, qkv_weight, qkv_bias));
+    } else {
+      const bool normed = model_.architecture.query_key_norm;
+      leaf(part(weights, 0));
+      if (normed) leaf(of(unit, query_norm_weight, query_norm_weight));
+      leaf(part(weights, 1));
+      if (normed) leaf(of(unit, key_norm_weight, key_norm_weight));
+      leaf(part(weights, 2));
+      // Each belongs to its matrix there. As a rule they stay whole.
+      if (table_.find(unit, qkv_bias) >= 0) leaf(of(unit, qkv_bias, qkv_bias));
+    }
+    leaf(projection);
+    dropout();
+    close(module);
+  }
+
+  void mlp(int unit) {
+    const PieceRange weights = of(unit, fc_weight, fc_weight);
+    const PieceRange projection = of(unit, fc_projection_weight, fc_projection_bias);
+    const int module = open({weights.first, projection.last});
+    if (weights.size() == 1) {
+      leaf(of(unit, fc_weight, fc_bias));
+      bare();
+    } else {
+      leaf(part(weights, 0));
+      bare();
+      leaf(part(weights, 1));
+    }
+    leaf(projection);
+    dropout();
+    close(module);
+  }
+
+  const ModelSpec& model_;
+  const ParameterTable& table_;
+  std::vector<Module>& modules_;
+  int layers_;
+  std::vector<int> piece_begin_;
+};
+
+/// Makes leaves of the modules whose layers are small: stage3_module_granularity_threshold.
+class Granularity {
+ public:
+  Granularity(std::vector<Module>& modules, const std::vector<Piece>& pieces,
+              std::int64_t threshold)
+      : modules_(modules), pieces_(pieces), threshold_(threshold) {
+    mark(0);
+  }
+
+ private:
+  struct Size {
+    std::int64_t layers = 0, elements = 0;
+  };
+
+  [[nodiscard]] Size size_of(int index) const {
+    const Module& module = modules_[static_cast<std::size_t>(index)];
+    Size size;
+    for (int piece = module.own.first; piece < module.own.last; ++piece)
+      size.elements += pieces_[static_cast<std::size_t>(piece)].elements;
+    for (int child = index + 1; child < module.end;
+         child = modules_[static_cast<std::size_t>(child)].end) {
+      const Size below = size_of(child);
+      size.layers += below.layers;
+      size.elements += below.elements;
+    }
+    if (module.is_called && size.elements > 0) ++size.layers;
+    return size;
+  }
+
+  void mark(int index) {
+    Module& module = modules_[static_cast<std::size_t>(index)];
+    const Size size = size_of(index);
+    if (size.elements == 0 || module.end == index + 1) return;
+    if (module.is_called && size.elements <= largest_leaf_elements &&
+        size.elements / size.layers <= threshold_) {
+      module.is_leaf = true;
+      return;
+    }
+    for (int child = index + 1; child < module.end;
+         child = modules_[static_cast<std::size_t>(child)].end)
+      mark(child);
+  }
+
+  std::vector<Module>& modules_;
+  const std::vector<Piece>& pieces_;
+  std::int64_t threshold_;
+};
+
+class Tracer {
+ public:
+  Tracer(ModuleTrace& trace, bool recompute) : trace_(trace), recompute_(recompute) {
+    trace.visits.reserve(trace.modules.size() * 3);
+    trace.events.reserve(trace.modules.size() * 6);
+    forward(0);
+    backward(0);
+    for (const int visit : left_over_) trace.events.push_back({TraceEvent::Kind::left_over, visit});
+  }
+
+ private:
+  [[nodiscard]] const Module& at(int index) const {
+    return trace_.modules[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] std::vector<int> children(int index) const {
+    std::vector<int> result;
+    if (at(index).is_leaf) return result;
+    for (int child = index + 1; child < at(index).end; child = at(child).end)
+      result.push_back(child);
+    return result;
+  }
+
+  int fetch(int module, bool is_forward) {
+    const PieceRange pieces = at(module).is_leaf ? at(module).all : at(module).own;
+    const int visit = static_cast<int>(trace_.visits.size());
+    trace_.visits.push_back({module, is_forward, true, pieces});
+    trace_.events.push_back({TraceEvent::Kind::fetch, visit});
+    return visit;
+  }
+  void release(int visit) { trace_.events.push_back({TraceEvent::Kind::release, visit}); }
+
+  void forward(int index) {
+    const bool hooked = at(index).is_called;
+    const int visit = hooked ? fetch(index, true) : 0;
+    for (const int child : children(index)) forward(child);
+    if (hooked) release(visit);
+  }
+
+  /// What runs again before `last` has what its backward needs: no hook follows its forward.
+  void forward_again(int index, int last) {
+    if (index == last) {
+      trace_.visits[static_cast<std::size_t>(fetch(index, true))].holds = false;
+      return;
+    }
+    const int visit = fetch(index, true);
+    for (const int child : children(index)) {
+      if (child > last) break;
+      forward_again(child, last);
+    }
+    if (at(index).end <= last) release(visit);
+  }
+
+  /// The module whose backward first asks for what forward did not keep.
+  [[nodiscard]] int last_that_saves(int index) const {
+    const std::vector<int> below = children(index);
+    for (auto child = below.rbegin(); child != below.rend(); ++child) {
+      const int found = last_that_saves(*child);
+      if (found >= 0) return found;
+    }
+    return below.empty() && at(index).saves ? index : -1;
+  }
+
+  void backward(int index) {
+    const Module& module = at(index);
+    if (!module.has_gradient) return;
+    int visit = -1;
+    if (module.is_called) visit = fetch(index, false);
+    if (module.is_block && recompute_ && !module.is_leaf) {
+      block_ = index;
+      trigger_ = last_that_saves(index);
+    }
+    if (index == trigger_) {
+      for (const int child : children(block_)) {
+        if (child <= trigger_) forward_again(child, trigger_);
+      }
+      trigger_ = -1;
+    }
+    const std::vector<int> below = children(index);
+    for (auto child = below.rbegin(); child != below.rend(); ++child) backward(*child);
+    if (visit < 0) return;
+    if (module.is_first) {
+      left_over_.push_back(visit);
+    } else {
+      release(visit);
+    }
+  }
+
+  ModuleTrace& trace_;
+  bool recompute_;
+  int block_ = -1, trigger_ = -1;
+  std::vector<int> left_over_;
+};
+
+}  // namespace
+
+ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
+                          const std::vector<Piece>& pieces, const TrainingConfig& config) {
+  ModuleTrace trace;
+  const ModuleTree tree(model, table, pieces, trace.modules);
+  if (config.stage3_module_granularity_threshold > 0)
+    const Granularity granularity(trace.modules, pieces,
+                                  config.stage3_module_granularity_threshold);
+  const Tracer tracer(trace, config.recompute == Recompute::block);
+  return trace;
+}
+
+}  // namespace dstune::plan

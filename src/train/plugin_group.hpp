@@ -1,0 +1,97 @@
+#pragma once
+/// A group as a plug-in sees it (dstune/workload.h). Its ranks meet before each collective and at
+/// the end of each call: what goes wrong on one rank is known to all before anybody waits for data
+/// that never comes, and the group stays usable.
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dstune/base/wait.hpp"
+#include "dstune/core/measurement.hpp"
+#include "dstune/group/process_group.hpp"
+#include "dstune/workload.h"
+
+namespace dstune::train {
+
+class PluginGroup {
+ public:
+  /// Both outlive it.
+  PluginGroup(ProcessGroup& group, const Waiter& waiter);
+  PluginGroup(const PluginGroup&) = delete;
+  PluginGroup& operator=(const PluginGroup&) = delete;
+
+  /// What the plug-in is given.
+  [[nodiscard]] const dstune_group* functions() const { return &functions_; }
+
+  /// Calls into the plug-in and then meets the peers. False: this rank's call went well and a
+  /// peer's did not, which throws there. Throws RecordedStatus for this rank's own failure ("step
+  /// 3: …"), and CollectiveError where the experiment was ended. Collective over the group.
+  bool call(const std::string& name, const std::function<dstune_status()>& work);
+
+ private:
+  enum class Intent { failed, returns, barrier, broadcast, all_reduce, reduce_scatter, all_gather };
+  /// What a rank is about to do: `amount` elements or bytes, `detail` their type or root.
+  struct Plan {
+    Intent intent;
+    std::uint64_t amount = 0;
+    std::int64_t detail = 0;
+  };
+  enum class Met { agreed, peer_failed, disagreed };
+  struct Failure {
+    Status status;
+    std::string message;
+  };
+
+  static PluginGroup& of(const dstune_group* group) {
+    return *static_cast<PluginGroup*>(group->context);
+  }
+  static std::string words(const Plan& plan);
+
+  /// Collective over the group.
+  Met meet(const Plan& plan);
+  /// A collective of the plug-in: meets, then works. Objections are found before, by this rank
+  /// alone.
+  template <class Work>
+  dstune_status together(const Plan& plan, const std::string& objection, Work&& work);
+  [[nodiscard]] std::string objection_to(const void* out, const void* in, std::uint64_t amount,
+                                         std::uint64_t element_bytes) const;
+  [[nodiscard]] Failure failure_of(dstune_status status) const;
+
+  void gather_bytes(std::byte* out, const std::byte* in, std::int64_t bytes_per_rank);
+  void broadcast_bytes(std::byte* data, std::int64_t bytes, int root);
+  /// The same at most chunk_bytes_ of every rank in received_, a stride of padded bytes apart.
+  std::int64_t gather_chunk(const std::byte* in, std::int64_t bytes);
+
+  static dstune_status barrier(const dstune_group* group);
+  static dstune_status broadcast(const dstune_group* group, void* data, std::uint64_t bytes,
+                                 std::int32_t root);
+  static dstune_status all_reduce_mean(const dstune_group* group, void* data, std::uint64_t count,
+                                       dstune_element element);
+  static dstune_status reduce_scatter_mean(const dstune_group* group, void* out, const void* in,
+                                           std::uint64_t count_per_rank, dstune_element element);
+  static dstune_status all_gather(const dstune_group* group, void* out, const void* in,
+                                  std::uint64_t bytes_per_rank);
+  static dstune_status poll(const dstune_group* group);
+  static dstune_status fail(const dstune_group* group, dstune_status status, const char* message);
+
+  ProcessGroup& group_;
+  const Waiter& waiter_;
+  dstune_group functions_{};
+  std::int64_t chunk_bytes_;
+  std::vector<std::byte> sent_;
+  std::vector<std::byte> received_;
+
+  // Of the call that is under way.
+  std::string message_;             ///< the plug-in's words for what it is about to answer
+  std::optional<Failure> failure_;  ///< found by us, on this rank or in a disagreement
+  Met met_ = Met::agreed;           ///< at the last meeting: after any other there is none
+  std::exception_ptr collective_error_;
+};
+
+}  // namespace dstune::train

@@ -1,0 +1,32 @@
+#include "patience.hpp"
+
+#include <algorithm>
+
+#include "dstune/model/parameter_table.hpp"
+
+namespace dstune {
+namespace {
+
+/// The slowest machine that an experiment is waited for: a tenth of a slow core.
+constexpr double least_flops_per_rank = 1e9;
+constexpr double least_patience_s = 60;
+/// Nobody here knows how long a plug-in's steps take; --trial-timeout says it.
+constexpr double plugin_patience_s = 600;
+
+}  // namespace
+
+double patience_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
+                  const Experiment& experiment) {
+  if (job.workload.kind == WorkloadKind::plugin) {
+    return std::max(plugin_patience_s, trial_timeout_s.value_or(0));
+  }
+  if (job.workload.kind == WorkloadKind::synthetic) {
+    return least_patience_s + 20 * job.workload.step_time_s;
+  }
+  const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
+                                          job.sequence_length);
+  return least_patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
+                                (least_flops_per_rank * experiment.shape.size());
+}
+
+}  // namespace dstune
