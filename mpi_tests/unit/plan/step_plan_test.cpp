@@ -146,6 +146,7 @@ TEST(StepPlanTest, OffloadedStatesAreThoseOfDeepSpeed) {
     config.precision = Precision::bf16;
     config.accumulation_steps = accumulation;
     config.offload_optimizer = OffloadDevice::cpu;
+    config.stage3_param_persistence_threshold = 0;
     std::int64_t bytes = 0;
     for (const PlannedTensor& tensor : build(model, config, 4).tensors)
       if (tensor.persistent && tensor.memory == memory)
