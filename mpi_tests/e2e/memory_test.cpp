@@ -89,6 +89,50 @@ TEST_F(MemoryTest, LeavesOutWhatDoesNotFitAndRunsTheRest) {
   EXPECT_EQ(std::set<std::string>(planned.begin(), planned.end()), too_large);
 }
 
+TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
+  space_["zero_optimization"] = {{"stage", {1, 2, 3}},
+                                 {"offload_optimizer", {nullptr, {{"device", "cpu"}}}}};
+  space_["train_micro_batch_size_per_gpu"] = {1};
+  space_["dstune"]["host_memory"] = "64MiB";
+  job_.write("space.json", space_);
+  const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job_, ended, 0);
+  const auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 6);
+  int offloaded = 0;
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << name;
+    const Json& peak = measured["peak_memory_bytes"];
+    EXPECT_EQ(peak["total"], measured["predicted"]["peak_memory_bytes"]) << name;
+    EXPECT_EQ(peak["host"], measured["predicted"]["host_memory_bytes"]) << name;
+    EXPECT_EQ(peak["total"], peak["device"].get<std::int64_t>() + peak["host"].get<std::int64_t>());
+    if (peak["host"] != 0) ++offloaded;
+  }
+  EXPECT_EQ(offloaded, 3);
+  // The same losses with the states here or there, of each stage.
+  for (const auto& [name, measured] : metrics) {
+    std::string other = name;
+    const auto at = other.find("oo_dcpu");
+    if (at == std::string::npos) continue;
+    other.replace(at, 7, "oo_None");
+    ASSERT_TRUE(metrics.contains(other)) << other;
+    const Json& mine = measured["losses"];
+    const Json& theirs = metrics.at(other)["losses"];
+    for (std::size_t step = 0; step < std::min(mine.size(), theirs.size()); ++step)
+      EXPECT_EQ(mine[step], theirs[step]) << name << ", step " << step;
+  }
+
+  space_["dstune"]["host_memory"] = 1000;
+  job_.write("space.json", space_);
+  const Json shown = plan(0);
+  EXPECT_EQ(shown["counts"]["infeasible"], 3);
+  for (const Json& one : shown["experiments"]) {
+    if (one["status"] != "infeasible") continue;
+    const std::string reason = one["reason"];
+    EXPECT_NE(reason.find(" of 1000 B on the host (optimizer "), std::string::npos) << reason;
+  }
+}
+
 TEST_F(MemoryTest, LeavesOutWhatTheTargetCanNotHold) {
   space_["dstune"].erase("target");
   space_["train_micro_batch_size_per_gpu"] = {1};

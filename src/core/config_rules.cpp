@@ -49,6 +49,14 @@ bool differs_from_precision(const Settings& settings, std::string_view pointer) 
   return settings.is_given(pointer) && element_type(settings, pointer) != precision_of(settings);
 }
 
+std::string offload_device(const Settings& settings) {
+  if (settings.is_on("/zero_optimization/cpu_offload")) return "cpu";
+  return settings.word("/zero_optimization/offload_optimizer/device");
+}
+bool offloads_optimizer(const Settings& settings) {
+  return offload_device(settings) != "none";
+}
+
 constexpr std::array rules = {
     ConfigRule{"/fp16/enabled",
                [](const Settings& s) {
@@ -86,6 +94,25 @@ constexpr std::array rules = {
     ConfigRule{"/zero_optimization/mics_shard_size",
                [](const Settings& s) { return s.number("/zero_optimization/mics_shard_size") > 0; },
                "MiCS is not built in dstune-mpi yet: remove the key or write -1", true},
+    // DeepSpeed reads such a config, and its CPU Adam then refuses the parameters on the device at
+    // the first step.
+    ConfigRule{"/zero_optimization/offload_optimizer/device",
+               [](const Settings& s) {
+                 return s.zero_stage() == 0 && offloads_optimizer(s) &&
+                        !s.is_on("/optimizer/params/torch_adam");
+               },
+               "fails in DeepSpeed at stage 0, whose optimizer is not offloaded: write none, or a "
+               "stage from 1 on",
+               true},
+    ConfigRule{"/zero_optimization/offload_optimizer/device",
+               [](const Settings& s) { return s.zero_stage() == 3 && offload_device(s) == "nvme"; },
+               "nvme is not built in dstune-mpi yet at stage 3: write cpu or none", true},
+    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
+               [](const Settings& s) {
+                 return s.zero_stage() == 3 && offloads_optimizer(s) &&
+                        s.number("/zero_optimization/offload_optimizer/ratio") < 1;
+               },
+               "below 1 is not built in dstune-mpi yet: write 1.0", true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) {
                  return s.zero_stage() != 3 &&

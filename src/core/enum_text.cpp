@@ -15,6 +15,8 @@ constexpr Names<Precision, 3> precisions = {
     {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}}};
 constexpr Names<Recompute, 2> recomputes = {
     {{Recompute::none, "none"}, {Recompute::block, "block"}}};
+constexpr Names<OffloadDevice, 2> offload_devices = {
+    {{OffloadDevice::none, "none"}, {OffloadDevice::cpu, "cpu"}}};
 constexpr Names<PlanStatus, 3> plan_statuses = {{{PlanStatus::planned, "planned"},
                                                  {PlanStatus::infeasible, "infeasible"},
                                                  {PlanStatus::pruned, "pruned"}}};
@@ -49,6 +51,9 @@ std::string_view to_text(Precision precision) {
 }
 std::string_view to_text(Recompute recompute) {
   return text_of(recomputes, recompute);
+}
+std::string_view to_text(OffloadDevice device) {
+  return text_of(offload_devices, device);
 }
 std::string_view to_text(PlanStatus status) {
   return text_of(plan_statuses, status);

@@ -91,7 +91,8 @@ Value to_json(const Measurement& measurement) {
   out["losses"] = losses_json(measurement.losses);
   out["peak_memory_bytes"] = {{"total", measurement.peak_memory.total_bytes},
                               {"categories", measurement.peak_memory.category_bytes},
-                              {"process", measurement.peak_memory.process_bytes}};
+                              {"process", measurement.peak_memory.process_bytes},
+                              {"host", measurement.peak_memory.host_bytes}};
   out["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   out["overhead_s"] = measurement.overhead_s;
   return out;
@@ -128,11 +129,13 @@ Measurement measurement_from_json(const Node& node) {
     return each.is_null() ? none : each.number(problems).value_or(none);
   });
   if (const auto memory = reader.member(node, "peak_memory_bytes")) {
-    reader.section(*memory, {"total", "categories", "process"});
+    reader.section(*memory, {"total", "categories", "process", "host"});
     constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
     out.peak_memory.total_bytes = reader.count(*memory, "total", any);
     out.peak_memory.category_bytes = reader.map(*memory, "categories", count);
     out.peak_memory.process_bytes = reader.count(*memory, "process", any);
+    // Earlier releases knew one memory.
+    if (memory->find("host")) out.peak_memory.host_bytes = reader.count(*memory, "host", any);
   }
   if (const auto group = reader.member(node, "group")) {
     reader.section(*group, {"world_ranks", "hosts"});

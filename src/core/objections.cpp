@@ -104,6 +104,9 @@ TrainingConfig training_config(const Settings& settings) {
     if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
   if (!settings.is_given("/zero_optimization/overlap_comm"))
     config.overlap_comm = config.zero_stage == 3;
+  // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
+  if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
+    config.contiguous_gradients = true;
   // What says nothing to the step is left out, so that configurations are equal where steps are.
   const double fixed = config.loss_scale.fixed;
   if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};

@@ -8,6 +8,8 @@ CpuDevice::CpuDevice(std::int64_t memory_limit_bytes, int threads)
       threads_(threads),
       budget_(memory_limit_bytes),
       arena_(budget_),
+      host_budget_(memory_limit_bytes),
+      host_arena_(host_budget_),
       description_("cpu (" + processor_name() + ", " + kernels_->name + ", " +
                    std::to_string(threads) + (threads == 1 ? " thread)" : " threads)")) {
   require(threads >= 1, "a device needs a thread");

@@ -35,36 +35,38 @@ Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
   }
   plan.tensors.clear();
   plan.initialize.clear();
-  plan.memory = {};
+  plan.memory = plan.host_memory = {};
   plan.num_events = 0;
 }
 
 void Emitter::book(const PlannedTensor& tensor) {
-  live_[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
-  live_bytes_ += tensor.booked_bytes;
-  if (live_bytes_ > plan_.memory.peak_live_bytes) {
-    plan_.memory.peak_live_bytes = live_bytes_;
-    plan_.memory.categories_at_peak = live_;
+  Book& book = book_of(tensor.memory);
+  MemoryPlan& memory = tensor.memory == Memory::host ? plan_.host_memory : plan_.memory;
+  book.live[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
+  book.live_bytes += tensor.booked_bytes;
+  if (book.live_bytes > memory.peak_live_bytes) {
+    memory.peak_live_bytes = book.live_bytes;
+    memory.categories_at_peak = book.live;
   }
 }
 
 TensorId Emitter::place(const char* name, int layer, Category category, DType type,
-                        std::int64_t elements) {
+                        std::int64_t elements, Memory memory) {
   require(elements > 0, "a tensor holds something");
   const std::int64_t bytes = elements * size_bytes(type);
   const std::int64_t booked =
       (bytes + tensor_alignment_bytes - 1) / tensor_alignment_bytes * tensor_alignment_bytes;
-  plan_.tensors.push_back(
-      {name, layer, category, type, elements, booked, arena_.acquire(booked), false});
+  plan_.tensors.push_back({name, layer, category, type, elements, booked,
+                           book_of(memory).arena.acquire(booked), false, memory});
   book(plan_.tensors.back());
   return static_cast<TensorId>(plan_.tensors.size()) - 1;
 }
 
-TensorId Emitter::persistent(const char* name, Category category, DType type,
-                             std::int64_t elements) {
-  const TensorId tensor = place(name, -1, category, type, elements);
+TensorId Emitter::persistent(const char* name, Category category, DType type, std::int64_t elements,
+                             Memory memory) {
+  const TensorId tensor = place(name, -1, category, type, elements, memory);
   plan_.tensors.back().persistent = true;
-  persistent_bytes_ = arena_.top_bytes();
+  book_of(memory).persistent_bytes = book_of(memory).arena.top_bytes();
   return tensor;
 }
 
@@ -90,17 +92,19 @@ void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kin
 }
 
 void Emitter::end_segment() {
-  require(arena_.top_bytes() == persistent_bytes_, "a segment releases what it acquires");
+  for (const Book& book : books_)
+    require(book.arena.top_bytes() == book.persistent_bytes, "a segment releases what it acquires");
   plan_.num_events = std::max(plan_.num_events, events_);
 }
 
 void Emitter::finish() {
-  plan_.memory.arena_bytes = arena_.highest_bytes();
+  plan_.memory.arena_bytes = book_of(Memory::device).arena.highest_bytes();
+  plan_.host_memory.arena_bytes = book_of(Memory::host).arena.highest_bytes();
 }
 
 TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,
-                          std::int64_t elements) {
-  const TensorId tensor = place(name, layer, category, type, elements);
+                          std::int64_t elements, Memory memory) {
+  const TensorId tensor = place(name, layer, category, type, elements, memory);
   emit(op::Acquire{tensor});
   return tensor;
 }
@@ -108,9 +112,10 @@ TensorId Emitter::acquire(const char* name, int layer, Category category, DType 
 void Emitter::release(TensorId id) {
   if (id == no_tensor) return;
   const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
-  arena_.release(tensor.offset_bytes, tensor.booked_bytes);
-  live_[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
-  live_bytes_ -= tensor.booked_bytes;
+  Book& book = book_of(tensor.memory);
+  book.arena.release(tensor.offset_bytes, tensor.booked_bytes);
+  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
+  book.live_bytes -= tensor.booked_bytes;
   emit(op::Release{id});
 }
 

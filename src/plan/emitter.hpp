@@ -24,18 +24,19 @@ class Emitter {
   Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
 
   /// Before the first segment only.
-  TensorId persistent(const char* name, Category category, DType type, std::int64_t elements);
+  TensorId persistent(const char* name, Category category, DType type, std::int64_t elements,
+                      Memory memory = Memory::device);
   void write_initialize();
   void begin_segment(Segment::Kind kind, std::int64_t repeat) {
     begin_segment_of(plan_.cycle, kind, repeat);
   }
   void begin_tracing_segment(Segment::Kind kind) { begin_segment_of(plan_.tracing, kind, 1); }
   void end_segment();
-  /// Writes the figures of the arena.
+  /// Writes the figures of the arenas.
   void finish();
 
   TensorId acquire(const char* name, int layer, Category category, DType type,
-                   std::int64_t elements);
+                   std::int64_t elements, Memory memory = Memory::device);
   /// Nothing where there is no tensor.
   void release(TensorId tensor);
 
@@ -65,8 +66,17 @@ class Emitter {
   [[nodiscard]] DType type() const { return type_; }
 
  private:
+  struct Book {
+    ArenaSimulation arena{0};
+    std::int64_t persistent_bytes = 0;
+    std::array<std::int64_t, num_categories> live{};
+    std::int64_t live_bytes = 0;
+  };
+
   void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
-  TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements);
+  TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
+                 Memory memory);
+  [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
   TensorId workspace(std::int64_t bytes);
   std::int64_t matmul_bytes(const op::Matmul& operation);
   std::int64_t norm_bytes(std::int64_t width);
@@ -81,10 +91,7 @@ class Emitter {
 
   std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
-  ArenaSimulation arena_{0};
-  std::int64_t persistent_bytes_ = 0;
-  std::array<std::int64_t, num_categories> live_{};
-  std::int64_t live_bytes_ = 0;
+  std::array<Book, num_memories> books_;
   int events_ = 0;
 };
 

@@ -8,7 +8,7 @@ GradientSink::GradientSink(Emitter& emitter, const Layout& layout, const Trainin
       layout_(layout),
       overlap_(config.overlap_comm),
       gradients_(tensors.gradients) {
-  if (layout.stage() >= 1) reducer_.emplace(emitter, layout, config, tensors.own_gradients);
+  if (layout.stage() >= 1) reducer_.emplace(emitter, layout, config, tensors);
   if (layout.stage() >= 2)
     slabs_.assign(static_cast<std::size_t>(layout.table().num_units()), no_tensor);
 }
@@ -16,9 +16,9 @@ GradientSink::GradientSink(Emitter& emitter, const Layout& layout, const Trainin
 void GradientSink::begin_backward(MicroStep micro) {
   micro_ = micro;
   if (!slabs_.empty()) {
-    reducer_->begin(micro.first);
+    reducer_->begin(micro.first, micro.last);
   } else if (reducer_ && micro.last && overlap_) {
-    reducer_->begin(true);
+    reducer_->begin(true, true);
   }
 }
 
@@ -42,7 +42,7 @@ void GradientSink::end_backward() {
   if (slabs_.empty()) {
     if (!micro_.last) return;
     if (!overlap_) {
-      reducer_->begin(true);
+      reducer_->begin(true, true);
       for (int unit = layout_.table().num_units() - 1; unit >= 0; --unit)
         reducer_->arrive(unit, unit_view(unit), no_tensor);
     }

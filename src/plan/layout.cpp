@@ -38,11 +38,62 @@ void emit_initial_shard(Emitter& emitter, const Layout& layout, TensorId tensor,
   fill(emitter, tensor, offset + count, shard - count, 0.0F);
 }
 
+int stage_of(int zero_stage, int group_size, bool is_optimizer_offloaded) {
+  if (group_size > 1) return zero_stage;
+  return is_optimizer_offloaded ? std::min(zero_stage, 2) : 0;
+}
+
+/// What DeepSpeed keeps on the host (runtime/zero/stage_1_and_2.py, stage3.py): all of it page-
+/// locked but the optimizer's states of stage 3.
+void declare_on_host(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                     PersistentTensors& tensors) {
+  const DType type = emitter.type();
+  const std::int64_t own = layout.own_elements();
+  const auto on_host = [&](const char* name, Category category, DType of, std::int64_t elements) {
+    return emitter.persistent(name, category, of, elements, Memory::host);
+  };
+  tensors.own_gradients = on_host("own gradients", Category::gradients, DType::f32, own);
+  tensors.master = on_host("master", Category::optimizer, DType::f32, own);
+  tensors.m = on_host("m", Category::optimizer, DType::f32, own);
+  tensors.v = on_host("v", Category::optimizer, DType::f32, own);
+  if (config.zero_stage == 3) {
+    tensors.accumulated_gradients =
+        on_host("accumulated gradients", Category::gradients, type, own);
+    return;
+  }
+  if (config.zero_stage == 2 && config.accumulation_steps > 1) {
+    tensors.accumulated_gradients =
+        on_host("accumulated gradients", Category::gradients, type, layout.most_touched_elements());
+  }
+  tensors.updated_parameters = on_host("updated parameters", Category::staging, type, own);
+  const std::int64_t largest = layout.largest_parameter_elements();
+  tensors.host_gradient_staging = on_host("gradient staging", Category::staging, type, largest);
+  tensors.gradient_staging =
+      emitter.persistent("gradient staging", Category::staging, type, largest);
+}
+
+/// The master copy of offloaded states, through a tensor of the parameters' type on the host.
+void emit_offloaded_master(Emitter& emitter, const Layout& layout,
+                           const PersistentTensors& tensors) {
+  const std::int64_t own = layout.own_elements();
+  const View own_parameters = at(tensors.parameters, layout.own_offset());
+  if (emitter.type() == DType::f32) {
+    emitter.emit(op::Copy{at(tensors.master), own_parameters, own});
+    return;
+  }
+  const View through = at(tensors.updated_parameters != no_tensor ? tensors.updated_parameters
+                                                                  : tensors.accumulated_gradients);
+  emitter.emit(op::Copy{through, own_parameters, own});
+  emitter.emit(op::Convert{at(tensors.master), through, own});
+}
+
 }  // namespace
 
-Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank)
+Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank,
+               bool is_optimizer_offloaded)
     : table_(&table),
-      stage_(group_size == 1 ? 0 : zero_stage),
+      is_optimizer_offloaded_(is_optimizer_offloaded),
+      stage_(stage_of(zero_stage, group_size, is_optimizer_offloaded)),
       group_size_(group_size),
       group_rank_(group_rank),
       resident_(table.total_elements()),
@@ -81,7 +132,37 @@ std::vector<op::Reshard::Piece> Layout::resharding(int first, int last, int slab
   return result;
 }
 
+std::pair<std::int64_t, std::int64_t> Layout::touched(int rank) const {
+  const std::int64_t begin = own_ * rank;
+  const std::int64_t end = begin + own_;
+  std::pair<std::int64_t, std::int64_t> range{-1, -1};
+  for (const Parameter& parameter : table_->all()) {
+    const std::int64_t parameter_end = parameter.offset + parameter.elements();
+    if (parameter.offset >= end || parameter_end <= begin) continue;
+    if (range.first < 0) range.first = parameter.offset;
+    range.second = parameter_end;
+  }
+  return range;
+}
+
+std::int64_t Layout::most_touched_elements() const {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < group_size_; ++rank) {
+    const auto [begin, end] = touched(rank);
+    most = std::max(most, end - begin);
+  }
+  return most;
+}
+
+std::int64_t Layout::largest_parameter_elements() const {
+  std::int64_t largest = 0;
+  for (const Parameter& parameter : table_->all())
+    largest = std::max(largest, parameter.elements());
+  return largest;
+}
+
 PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
+                                             const TrainingConfig& config,
                                              std::int64_t kept_elements) {
   const DType type = emitter.type();
   const std::int64_t own = layout.own_elements();
@@ -93,6 +174,10 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
   if (layout.stage() <= 1) {
     tensors.gradients =
         emitter.persistent("gradients", Category::gradients, type, layout.table().total_elements());
+  }
+  if (layout.is_optimizer_offloaded()) {
+    declare_on_host(emitter, layout, config, tensors);
+    return tensors;
   }
   if (layout.stage() >= 1)
     tensors.own_gradients = emitter.persistent("own gradients", Category::gradients, type, own);
@@ -122,7 +207,9 @@ void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTen
   const std::int64_t own = layout.own_elements();
   // No reduction writes the padding of the own gradients, but the update reads it.
   if (tensors.own_gradients != no_tensor) fill(emitter, tensors.own_gradients, 0, own, 0.0F);
-  if (tensors.master != no_tensor) {
+  if (layout.is_optimizer_offloaded()) {
+    emit_offloaded_master(emitter, layout, tensors);
+  } else if (tensors.master != no_tensor) {
     emitter.emit(op::Convert{at(tensors.master), at(tensors.parameters, layout.own_offset()), own});
   }
   fill(emitter, tensors.m, 0, own, 0.0F);

@@ -3,6 +3,7 @@
 /// persistent tensors that follow from it.
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "emitter.hpp"
@@ -10,10 +11,12 @@
 
 namespace dstune::plan {
 
-/// Everything about partitioning. `stage` is 0 for a group of one: there is nothing to partition.
+/// Everything about partitioning. For a group of one there is nothing to partition: `stage` is 0,
+/// or with an offloaded optimizer at most 2, where gradients still leave the device in buckets.
 class Layout {
  public:
-  Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank);
+  Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank,
+         bool is_optimizer_offloaded = false);
 
   [[nodiscard]] const ParameterTable& table() const { return *table_; }
   [[nodiscard]] const Parameter& parameter(int index) const {
@@ -32,6 +35,13 @@ class Layout {
   [[nodiscard]] std::int64_t own_offset() const {
     return stage_ == 1 || stage_ == 2 ? own_ * group_rank_ : 0;
   }
+
+  [[nodiscard]] bool is_optimizer_offloaded() const { return is_optimizer_offloaded_; }
+  /// Stages 1 and 2: where the first parameter begins that the own part touches.
+  [[nodiscard]] std::int64_t touched_begin() const { return touched(group_rank_).first; }
+  /// Elements of all parameters that a rank's own part touches; of the rank with most.
+  [[nodiscard]] std::int64_t most_touched_elements() const;
+  [[nodiscard]] std::int64_t largest_parameter_elements() const;
 
   // Stage 3: every rank holds a shard of each piece. Beginnings are defined for one past the last,
   // too: the end.
@@ -56,7 +66,11 @@ class Layout {
                                                            int shards_first) const;
 
  private:
+  /// Beginning and end, in the flat order, of the parameters that a rank's own part touches.
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> touched(int rank) const;
+
   const ParameterTable* table_;
+  bool is_optimizer_offloaded_;
   int stage_, group_size_, group_rank_;
   std::int64_t resident_, own_;
   std::vector<Piece> pieces_;
@@ -70,12 +84,19 @@ struct PersistentTensors {
   TensorId kept = no_tensor;           ///< stage 3: parameters that stay whole
   TensorId gradients = no_tensor;      ///< whole and flat; stages 0 and 1
   TensorId own_gradients = no_tensor;  ///< of the own part; stages 1 to 3
-  TensorId master = no_tensor;         ///< in 16-bit training
+  TensorId master = no_tensor;         ///< in 16-bit training, and wherever it is offloaded
   TensorId m = no_tensor, v = no_tensor;
+
+  // Offloaded optimizer: what is above from own_gradients on is fp32 and on the host.
+  TensorId gradient_staging = no_tensor;       ///< device; stages 1 and 2: the largest parameter's
+  TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
+  TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
+  TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
 };
 
 /// `kept_elements`: of stage 3's parameters that stay whole.
 PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
+                                             const TrainingConfig& config,
                                              std::int64_t kept_elements);
 /// Initial weights of what this rank holds, its master copy, and zeros.
 void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors);

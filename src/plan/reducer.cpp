@@ -7,11 +7,14 @@
 namespace dstune::plan {
 
 Reducer::Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-                 TensorId own_gradients)
+                 const PersistentTensors& tensors)
     : emitter_(emitter),
       layout_(layout),
       config_(config),
-      own_gradients_(own_gradients),
+      own_gradients_(emitter, layout, config, tensors),
+      // Stages 1 and 2 of DeepSpeed need them for offloading.
+      contiguous_(config.contiguous_gradients ||
+                  (layout.is_optimizer_offloaded() && config.zero_stage < 3)),
       ranges_(cut_into_buckets(layout, config.reduce_bucket_size)) {
   int shared = 0;
   for (const BucketRange& range : ranges_) {
@@ -26,11 +29,12 @@ std::int64_t Reducer::bucket_elements(const BucketRange& range) const {
   return layout_.stage() == 3 ? range.shards * layout_.group_size() : range.end - range.begin;
 }
 
-void Reducer::begin(bool overwrite) {
+void Reducer::begin(bool overwrite, bool last) {
   overwrite_ = overwrite;
+  own_gradients_.begin(overwrite, last);
   next_ = filling_ = 0;
   slabs_.clear();
-  if (!config_.contiguous_gradients) return;
+  if (!contiguous_) return;
   for (int index = 0; index < num_buckets_; ++index) {
     buckets_.push_back(
         emitter_.acquire("bucket", -1, Category::buckets, emitter_.type(), capacity_));
@@ -44,7 +48,7 @@ void Reducer::arrive(int unit, View source, TensorId slab) {
   for (int last = end; last > first;) {
     const BucketRange& range = ranges_[next_];
     const Arrived arrived{std::max(first, range.first), last, first, source, id};
-    if (config_.contiguous_gradients && !range.alone) {
+    if (contiguous_ && !range.alone) {
       copy(arrived, range, buckets_[filling_]);
     } else {
       ++slabs_[id].readers;
@@ -88,7 +92,7 @@ void Reducer::flush(const BucketRange& range) {
   if (in_place) {
     const Arrived& arrived = uncopied_.front();
     data = moved(arrived.source, range.begin - layout_.parameter(arrived.slab_first).offset);
-  } else if (range.alone || !config_.contiguous_gradients) {
+  } else if (range.alone || !contiguous_) {
     own_bucket =
         emitter_.acquire("bucket", -1, Category::buckets, emitter_.type(), bucket_elements(range));
     for (const Arrived& arrived : uncopied_) {
@@ -102,10 +106,12 @@ void Reducer::flush(const BucketRange& range) {
     filling_ = (filling_ + 1) % buckets_.size();
   }
   TensorId scattered = no_tensor;
-  if (layout_.stage() == 3 && config_.reduce_scatter && !overwrite_) {
+  const bool in_its_place = overwrite_ && own_gradients_.place_of_shards(range);
+  if (layout_.stage() == 3 && config_.reduce_scatter && !in_its_place) {
     scattered = emitter_.acquire("scattered", -1, Category::buckets, emitter_.type(), range.shards);
   }
 
+  const std::vector<TensorId> scratch = own_gradients_.acquire_scratch(range);
   const Stream stream = config_.overlap_comm ? Stream::reduce : Stream::compute;
   if (config_.overlap_comm) {
     const int ready = emitter_.record(Stream::compute);
@@ -113,22 +119,22 @@ void Reducer::flush(const BucketRange& range) {
     wait_for_reduction();
     emitter_.wait(stream, ready);
   }
-  reduce(range, data, scattered, stream);
-  used_tensors_ = {own_bucket, scattered};
+  if (const View kept = reduce(range, data, scattered, stream))
+    own_gradients_.keep(range, kept, scratch, stream);
+  used_tensors_ = scratch;
+  used_tensors_.insert(used_tensors_.end(), {own_bucket, scattered});
   for (const Arrived& arrived : uncopied_) used_slabs_.push_back(arrived.slab);
   uncopied_.clear();
   if (config_.overlap_comm) reduction_ = emitter_.record(stream);
   // Without contiguous gradients DeepSpeed waits for each bucket.
-  if (!config_.overlap_comm || !config_.contiguous_gradients) wait_for_reduction();
+  if (!config_.overlap_comm || !contiguous_) wait_for_reduction();
 }
 
-void Reducer::reduce(const BucketRange& range, View data, TensorId scattered, Stream stream) {
-  if (layout_.stage() == 3) {
-    reduce_scattered(range, data, scattered, stream);
-    return;
-  }
-  const std::int64_t own = layout_.own_elements();
+View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, Stream stream) {
+  if (layout_.stage() == 3) return reduce_scattered(range, data, scattered, stream);
+  if (layout_.group_size() == 1) return data;
   if (config_.reduce_scatter && !config_.use_multi_rank_bucket_allreduce) {
+    const std::int64_t own = layout_.own_elements();
     for (std::int64_t begin = range.begin; begin < range.end;) {
       const std::int64_t owner = begin / own;
       const std::int64_t end = std::min(range.end, (owner + 1) * own);
@@ -140,34 +146,18 @@ void Reducer::reduce(const BucketRange& range, View data, TensorId scattered, St
   } else {
     emitter_.emit(op::AllReduceAverage{data, range.end - range.begin}, stream);
   }
-  const std::int64_t begin = std::max(range.begin, layout_.own_offset());
-  const std::int64_t end = std::min(range.end, layout_.own_offset() + own);
-  if (begin < end) {
-    take(at(own_gradients_, begin - layout_.own_offset()), moved(data, begin - range.begin),
-         end - begin, stream);
-  }
+  return data;
 }
 
-void Reducer::reduce_scattered(const BucketRange& range, View data, TensorId scattered,
+View Reducer::reduce_scattered(const BucketRange& range, View data, TensorId scattered,
                                Stream stream) {
-  const View own = at(own_gradients_, layout_.shard_offset(range.first));
   if (!config_.reduce_scatter) {
     emitter_.emit(op::AllReduceAverage{data, range.shards * layout_.group_size()}, stream);
-    take(own, moved(data, range.shards * layout_.group_rank()), range.shards, stream);
-  } else if (overwrite_) {
-    emitter_.emit(op::ReduceScatterAverage{own, data, range.shards}, stream);
-  } else {
-    emitter_.emit(op::ReduceScatterAverage{at(scattered), data, range.shards}, stream);
-    take(own, at(scattered), range.shards, stream);
+    return moved(data, range.shards * layout_.group_rank());
   }
-}
-
-void Reducer::take(View own, View averaged, std::int64_t count, Stream stream) {
-  if (overwrite_) {
-    emitter_.emit(op::Convert{own, averaged, count}, stream);
-  } else {
-    emitter_.emit(op::Add{own, averaged, count}, stream);
-  }
+  const View out = scattered == no_tensor ? own_gradients_.place_of_shards(range) : at(scattered);
+  emitter_.emit(op::ReduceScatterAverage{out, data, range.shards}, stream);
+  return scattered == no_tensor ? View{} : out;
 }
 
 void Reducer::drop(std::size_t slab) {

@@ -3,17 +3,17 @@
 
 #include <vector>
 
-#include "bucket_ranges.hpp"
+#include "own_gradients.hpp"
 
 namespace dstune::plan {
 
 class Reducer {
  public:
   Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-          TensorId own_gradients);
+          const PersistentTensors& tensors);
 
-  /// One pass over all gradients; `overwrite` the own part, or add to it.
-  void begin(bool overwrite);
+  /// One pass over all gradients; `overwrite` the own part, or add to it; the `last` of a step.
+  void begin(bool overwrite, bool last);
   /// A unit's gradients are computed: they begin at `source`, in flat order. Units arrive from the
   /// last to the first. `slab` is released as soon as nothing reads it any more.
   void arrive(int unit, View source, TensorId slab);
@@ -36,16 +36,17 @@ class Reducer {
   [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;
   void copy(const Arrived& arrived, const BucketRange& range, TensorId bucket);
   void flush(const BucketRange& range);
-  void reduce(const BucketRange& range, View data, TensorId scattered, Stream stream);
-  void reduce_scattered(const BucketRange& range, View data, TensorId scattered, Stream stream);
-  void take(View own, View averaged, std::int64_t count, Stream stream);
+  /// Averages the bucket; returns where the part that is kept lies, none where it is there already.
+  View reduce(const BucketRange& range, View data, TensorId scattered, Stream stream);
+  View reduce_scattered(const BucketRange& range, View data, TensorId scattered, Stream stream);
   void drop(std::size_t slab);
   void wait_for_reduction();
 
   Emitter& emitter_;
   const Layout& layout_;
   const TrainingConfig& config_;
-  TensorId own_gradients_;
+  OwnGradients own_gradients_;
+  bool contiguous_;
   std::vector<BucketRange> ranges_;
   std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
   int num_buckets_ = 0;

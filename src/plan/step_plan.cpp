@@ -104,13 +104,14 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   result.group_rank = group_rank;
 
   const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage, group_size, group_rank);
+  const plan::Layout layout(table, config.zero_stage, group_size, group_rank,
+                            is_optimizer_offloaded(config));
   plan::Emitter emitter(result, workspaces);
   std::optional<plan::Gathering> gathered;
   if (layout.stage() == 3) gathered = plan::plan_gathering(model, layout, config);
   const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
-      emitter, layout, gathering == nullptr ? 0 : gathering->kept_elements);
+      emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);
   plan::emit_initialize(emitter, layout, tensors);
 
   plan::ParameterSource parameters(emitter, layout, config, tensors, gathering);

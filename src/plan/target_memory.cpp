@@ -30,15 +30,17 @@ struct States {
 };
 
 struct Counts {
-  std::int64_t parameters, own, largest_unit, persistent;
+  std::int64_t parameters, own, largest_unit, persistent, largest_parameter;
 };
 
 Counts count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const ParameterTable table(model);
-  Counts counts{table.total_elements(), 0, 0, 0};
+  Counts counts{table.total_elements(), 0, 0, 0, 0};
   counts.own = (counts.parameters + group_size - 1) / group_size;
   for (int unit = 0; unit < table.num_units(); ++unit)
     counts.largest_unit = std::max(counts.largest_unit, table.unit_elements(unit));
+  for (const Parameter& parameter : table.all())
+    counts.largest_parameter = std::max(counts.largest_parameter, parameter.elements());
   for (const Parameter& parameter : table.all())
     if (parameter.elements() <= config.stage3_param_persistence_threshold &&
         parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
@@ -78,7 +80,7 @@ States stage1_or_2(const Counts& counts, const TrainingConfig& config, std::int6
     elements += config.contiguous_gradients
                     ? counts.largest_unit
                     : std::max(counts.largest_unit, std::min(bucket, counts.parameters));
-  } else {
+  } else if (!is_optimizer_offloaded(config)) {
     elements += counts.own;  // the own part, copied out of the average
   }
   // Stage 1 reduces during backward only where it overlaps.
@@ -110,17 +112,29 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
   return states;
 }
 
+/// What an offloaded optimizer leaves on the device: no states and no part of the gradients, but
+/// buffers through which gradients leave, one parameter after the other.
+States without_optimizer(States states, const Counts& counts, const TrainingConfig& config,
+                         int group_size, std::int64_t e) {
+  const std::int64_t ranks = config.zero_stage == 3 ? group_size : 1;
+  const std::int64_t largest = (counts.largest_parameter + ranks - 1) / ranks;
+  const std::int64_t converted = e < 4 ? 4 * std::min(largest, counts.own) : 0;
+  states.optimizer = 0;
+  states.step = 0;
+  if (config.zero_stage >= 2) states.gradients = 0;
+  // Stages 1 and 2 keep theirs.
+  (config.zero_stage == 3 ? states.buckets : states.gradients) += e * largest;
+  (states.buckets > 0 ? states.buckets : states.reduction) += converted;
+  return states;
+}
+
 States states_of(const Counts& counts, const TrainingConfig& config, int group_size) {
   const std::int64_t e = size_bytes(element_type(config.precision));
-  switch (config.zero_stage) {
-    case 0:
-      return stage0(counts, config, group_size, e);
-    case 1:
-    case 2:
-      return stage1_or_2(counts, config, e);
-    default:
-      return stage3(counts, config, group_size, e);
-  }
+  if (config.zero_stage == 0) return stage0(counts, config, group_size, e);
+  const States states = config.zero_stage == 3 ? stage3(counts, config, group_size, e)
+                                               : stage1_or_2(counts, config, e);
+  if (!is_optimizer_offloaded(config)) return states;
+  return without_optimizer(states, counts, config, group_size, e);
 }
 
 }  // namespace

@@ -28,11 +28,9 @@ json::Value rank_json(const RankMemory& alike) {
 /// Of a pruned member nothing is predicted; the keys are there all the same.
 json::Value predicted_json(const PlannedExperiment& planned) {
   if (planned.status == PlanStatus::pruned) {
-    return {{"throughput", nullptr},
-            {"peak_memory_bytes", nullptr},
-            {"target_memory_bytes", nullptr},
-            {"categories", nullptr},
-            {"ranks", nullptr}};
+    return {{"throughput", nullptr},        {"peak_memory_bytes", nullptr},
+            {"host_memory_bytes", nullptr}, {"target_memory_bytes", nullptr},
+            {"categories", nullptr},        {"ranks", nullptr}};
   }
   json::Value value = to_json(planned.predicted);
   value["categories"] = planned.predicted.categories;

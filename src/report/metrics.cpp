@@ -16,7 +16,9 @@ json::Value all_finite_or_null(const std::vector<double>& numbers) {
 }
 
 json::Value peak_memory_json(const PeakMemory& peak) {
-  json::Value value = {{"total", peak.total_bytes}};
+  json::Value value = {{"total", peak.total_bytes},
+                       {"device", peak.total_bytes - peak.host_bytes},
+                       {"host", peak.host_bytes}};
   for (const auto& [category, bytes] : peak.category_bytes) value[category] = bytes;
   value["process"] = peak.process_bytes;
   return value;

@@ -58,6 +58,9 @@ struct Reader {
   void operator()(const char* name, Recompute& member) const {
     word(name, member, std::array{Recompute::none, Recompute::block});
   }
+  void operator()(const char* name, OffloadDevice& member) const {
+    word(name, member, std::array{OffloadDevice::none, OffloadDevice::cpu});
+  }
   void operator()(const char* name, OptimizerKind& member) const {
     word(name, member, std::array{OptimizerKind::adam, OptimizerKind::adamw});
   }
@@ -95,11 +98,16 @@ Prediction prediction_from_json(const json::Node& node, json::Problems& problems
   if (const auto throughput = node.find("throughput"); throughput && !throughput->is_null())
     predicted.throughput = throughput->number(problems);
   read("peak_memory_bytes", predicted.peak_memory_bytes);
+  read("host_memory_bytes", predicted.host_memory_bytes);
   read("target_memory_bytes", predicted.target_memory_bytes);
-  if (const auto categories = node.find("categories")) {
+  const auto read_categories = [&](const char* key, std::map<std::string, std::int64_t>& found) {
+    const auto categories = node.find(key);
+    if (!categories) return;
     for (const std::string& name : categories->keys())
-      Reader{*categories, problems}(name.c_str(), predicted.categories[name]);
-  }
+      Reader{*categories, problems}(name.c_str(), found[name]);
+  };
+  read_categories("categories", predicted.categories);
+  read_categories("host_categories", predicted.host_categories);
   return predicted;
 }
 
@@ -129,6 +137,7 @@ json::Value finite_or_null(double number) {
 json::Value to_json(const Prediction& predicted) {
   return {{"throughput", predicted.throughput ? finite_or_null(*predicted.throughput) : nullptr},
           {"peak_memory_bytes", predicted.peak_memory_bytes},
+          {"host_memory_bytes", predicted.host_memory_bytes},
           {"target_memory_bytes", predicted.target_memory_bytes}};
 }
 
@@ -138,6 +147,7 @@ json::Value to_json(const Record& record) {
   for_each_member(experiment.config, Writer{config});
   json::Value predicted = to_json(record.predicted);
   predicted["categories"] = record.predicted.categories;
+  predicted["host_categories"] = record.predicted.host_categories;
   return {{"name", experiment.name},
           {"attempt", record.attempt},
           {"num_gpus", experiment.shape.num_gpus},

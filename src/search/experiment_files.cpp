@@ -138,7 +138,7 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
   for (auto& experiment : experiments) {
     PlannedMember member;
     member.planned.experiment = std::move(experiment);
-    decide_feasibility(job, options.device_memory_bytes, predictor, member.planned);
+    decide_feasibility(job, options, predictor, member.planned);
     ++(member.planned.status == PlanStatus::planned ? space.planned : space.infeasible);
     ++space.total;
     space.members.push_back(std::move(member));

@@ -35,9 +35,12 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   Prediction prediction;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
   rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
-  prediction.ranks = {{0, group_size - 1, plan_.memory.arena_bytes, categories_of(plan_.memory)}};
-  prediction.peak_memory_bytes = plan_.memory.arena_bytes;
-  prediction.categories = prediction.ranks.front().categories;
+  prediction.host_memory_bytes = plan_.host_memory.arena_bytes;
+  prediction.peak_memory_bytes = plan_.memory.arena_bytes + prediction.host_memory_bytes;
+  prediction.host_categories = categories_of(plan_.host_memory);
+  prediction.categories = categories_of(plan_.memory);
+  for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
+  prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;
   alike.push_back({config, group_size, prediction});

@@ -30,7 +30,7 @@ class MemoryPredictor {
 };
 
 /// Predicts, and makes the experiment infeasible, with the numbers, where its memory is too large.
-void decide_feasibility(const JobSpec& job, std::int64_t device_memory_bytes,
+void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned);
 
 }  // namespace dstune

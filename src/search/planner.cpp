@@ -128,7 +128,7 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
 
 }  // namespace
 
-void decide_feasibility(const JobSpec& job, std::int64_t device_memory_bytes,
+void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
   if (job.workload.kind == WorkloadKind::plugin) return;  // nobody here knows what it does
   planned.predicted = predictor.predict(planned.experiment);
@@ -138,11 +138,18 @@ void decide_feasibility(const JobSpec& job, std::int64_t device_memory_bytes,
     planned.status = PlanStatus::infeasible;
     planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
   };
-  if (predicted.peak_memory_bytes > device_memory_bytes) {
-    infeasible(fmt::format("needs {} of {} on the device ({})",
-                           format_bytes(predicted.peak_memory_bytes),
-                           format_bytes(device_memory_bytes), parts_text(predicted.categories)));
-  }
+  const std::int64_t device_memory_bytes = options.device_memory_bytes;
+  std::map<std::string, std::int64_t> on_device = predicted.categories;
+  for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
+  const auto check = [&](std::int64_t needed, std::int64_t available, const char* memory,
+                         const std::map<std::string, std::int64_t>& parts) {
+    if (needed <= available) return;
+    infeasible(fmt::format("needs {} of {} on the {} ({})", format_bytes(needed),
+                           format_bytes(available), memory, parts_text(parts)));
+  };
+  check(predicted.peak_memory_bytes - predicted.host_memory_bytes, device_memory_bytes, "device",
+        on_device);
+  check(predicted.host_memory_bytes, options.host_memory_bytes, "host", predicted.host_categories);
   if (predicted.target_memory_bytes > device_memory_bytes) {
     const auto target = target_memory(job.model, planned.experiment.config,
                                       planned.experiment.shape.size(), job.target);
@@ -175,7 +182,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       next.planned.status = PlanStatus::pruned;
       next.planned.reason = member.reason;
     } else {
-      decide_feasibility(job, options.device_memory_bytes, predictor, next.planned);
+      decide_feasibility(job, options, predictor, next.planned);
     }
     apply_cap(job.tuning.num_trials, trials_left, next.planned);
     count(planned, next.planned.status);

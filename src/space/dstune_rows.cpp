@@ -39,13 +39,15 @@ void set_recompute(SectionTarget& target, const Readings& readings) {
         std::get<std::string>(reading.value) == "block" ? Recompute::block : Recompute::none);
 }
 
-void set_device_memory(SectionTarget& target, const Readings& readings) {
-  target.job->device_memory_bytes = std::get<std::int64_t>(readings.front().value);
+template <std::optional<std::int64_t> JobSpec::*memory_bytes>
+void set_memory(SectionTarget& target, const Readings& readings) {
+  target.job->*memory_bytes = std::get<std::int64_t>(readings.front().value);
 }
-void parse_device_memory(SectionTarget& target, const Readings& readings) {
+template <std::optional<std::int64_t> JobSpec::*memory_bytes>
+void parse_memory(SectionTarget& target, const Readings& readings) {
   const auto bytes = parse_bytes(text_of(readings));
   if (bytes && *bytes > 0) {
-    target.job->device_memory_bytes = *bytes;
+    target.job->*memory_bytes = *bytes;
   } else {
     target.problems->add(readings.front().node.problem(fmt::format(
         "expected an amount of memory such as \"64GiB\", got \"{}\"", text_of(readings))));
@@ -179,11 +181,19 @@ constexpr std::array rows = {
     unbuilt("selective", listable(applied(set_recompute,
                                           word_row("/dstune/activation_recompute", "\"none\"",
                                                    "none|block", "what backward computes again")))),
-    applied(set_device_memory,
+    applied(set_memory<&JobSpec::device_memory_bytes>,
             integer_row("/dstune/device_memory", "null", 1, no_limit,
                         "bytes that a rank may use; absent: what the device says")),
-    applied(parse_device_memory, matching(bytes_pattern, text_row("/dstune/device_memory", "null",
-                                                                  "the same as `\"64GiB\"`"))),
+    applied(parse_memory<&JobSpec::device_memory_bytes>,
+            matching(bytes_pattern,
+                     text_row("/dstune/device_memory", "null", "the same as `\"64GiB\"`"))),
+    applied(set_memory<&JobSpec::host_memory_bytes>,
+            integer_row("/dstune/host_memory", "null", 1, no_limit,
+                        "bytes for what a rank offloads; absent: on CPUs its part of 95 % of the "
+                        "host, less device_memory")),
+    applied(parse_memory<&JobSpec::host_memory_bytes>,
+            matching(bytes_pattern,
+                     text_row("/dstune/host_memory", "null", "the same as `\"64GiB\"`"))),
     applied(set_framework, word_row("/dstune/target", "null", "self",
                                     "whose memory an answer must fit, too; `self`: ours alone")),
     object_row("/dstune/target", "the training that the answer is for"),

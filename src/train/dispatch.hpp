@@ -54,6 +54,7 @@ class Dispatch {
   void operator()(const op::CrossEntropy& o);
   void operator()(const op::Add& o);
   void operator()(const op::Convert& o);
+  void operator()(const op::Copy& o);
   void operator()(const op::Reshard& o);
   void operator()(const op::AllReduceAverage& o);
   void operator()(const op::ReduceAverage& o);

@@ -147,6 +147,11 @@ void Dispatch::operator()(const op::Convert& o) {
   table_.convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
 }
 
+void Dispatch::operator()(const op::Copy& o) {
+  require(memory_.type(o.y) == memory_.type(o.x), "copying does not convert");
+  table_.convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+}
+
 void Dispatch::operator()(const op::Reshard& o) {
   require(memory_.type(o.slab) == memory_.type(o.shards), "resharding does not convert");
   reshard(o, memory_.address(o.slab), memory_.address(o.shards), size_bytes(memory_.type(o.slab)),

@@ -15,7 +15,7 @@ bool is_micro_step(Segment::Kind kind) {
 struct Executor::State {
   State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed)
       : plan(step_plan),
-        memory(step_plan, device.arena()),
+        memory(step_plan, device.arena(), device.host_arena()),
         dispatch(step_plan, device.kernels(), memory, group, seed) {
     require(plan.group_size == group.size() && plan.group_rank == group.group_rank(),
             "the plan is of this rank of this group");

@@ -174,7 +174,8 @@ class Run {
   /// The figures of the rank that holds most in its arena; processes are looked at on their own.
   PeakMemory fullest(PeakMemory mine) {
     std::vector<double> numbers{static_cast<double>(mine.process_bytes),
-                                static_cast<double>(mine.total_bytes)};
+                                static_cast<double>(mine.total_bytes),
+                                static_cast<double>(mine.host_bytes)};
     // Every rank has the same categories: they are the workload's.
     for (const auto& [name, bytes] : mine.category_bytes)
       numbers.push_back(static_cast<double>(bytes));
@@ -188,7 +189,8 @@ class Run {
       if (of(rank)[1] > of(fullest_rank)[1]) fullest_rank = rank;
     }
     mine.total_bytes = static_cast<std::int64_t>(of(fullest_rank)[1]);
-    std::size_t at = 2;
+    mine.host_bytes = static_cast<std::int64_t>(of(fullest_rank)[2]);
+    std::size_t at = 3;
     for (auto& [name, bytes] : mine.category_bytes)
       bytes = static_cast<std::int64_t>(of(fullest_rank)[at++]);
     return mine;

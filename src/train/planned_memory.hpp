@@ -1,7 +1,8 @@
 #pragma once
-/// The tensors of a plan in a device's arena: where each lies, and the arena's account of which
-/// are alive.
+/// The tensors of a plan in the arenas of device and host: where each lies, and the arenas' account
+/// of which are alive.
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -16,8 +17,8 @@ kernels::DType kernel_type(DType type);
 
 class PlannedMemory {
  public:
-  /// Takes the arena and acquires the persistent tensors. Throws OutOfMemory.
-  PlannedMemory(const StepPlan& plan, Arena& arena);
+  /// Takes the arenas and acquires the persistent tensors. Throws OutOfMemory.
+  PlannedMemory(const StepPlan& plan, Arena& arena, Arena& host_arena);
   /// Releases what is acquired.
   ~PlannedMemory();
   PlannedMemory(const PlannedMemory&) = delete;
@@ -30,22 +31,34 @@ class PlannedMemory {
   void close_account() { counting_ = false; }
 
   [[nodiscard]] std::byte* address(TensorId tensor) const {
-    return base_ + plan_.tensors[static_cast<std::size_t>(tensor)].offset_bytes;
+    return address_of(plan_.tensors[static_cast<std::size_t>(tensor)]);
   }
   /// Null where there is no tensor.
   [[nodiscard]] std::byte* address(const View& view) const {
     if (!view) return nullptr;
     const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(view.tensor)];
-    return base_ + tensor.offset_bytes + view.offset_elements * size_bytes(tensor.dtype);
+    return address_of(tensor) + view.offset_elements * size_bytes(tensor.dtype);
   }
   [[nodiscard]] DType type(const View& view) const {
     return plan_.tensors[static_cast<std::size_t>(view.tensor)].dtype;
   }
 
  private:
+  /// An arena with its beginning when the plan took it.
+  struct Taken {
+    Arena* arena;
+    std::byte* base;
+  };
+
+  [[nodiscard]] const Taken& of(const PlannedTensor& tensor) const {
+    return memories_[static_cast<std::size_t>(tensor.memory)];
+  }
+  [[nodiscard]] std::byte* address_of(const PlannedTensor& tensor) const {
+    return of(tensor).base + tensor.offset_bytes;
+  }
+
   const StepPlan& plan_;
-  Arena& arena_;
-  std::byte* base_;
+  std::array<Taken, num_memories> memories_;
   std::vector<bool> acquired_;
   bool counting_ = true;
 };

@@ -136,7 +136,8 @@ void PluginWorkload::check_usage() const {
 PeakMemory PluginWorkload::peak_memory() const {
   return {.total_bytes = usage_.device_bytes + usage_.host_bytes,
           .category_bytes = {{"device", usage_.device_bytes}, {"host", usage_.host_bytes}},
-          .process_bytes = process_resident_bytes()};
+          .process_bytes = process_resident_bytes(),
+          .host_bytes = usage_.host_bytes};
 }
 
 double PluginWorkload::flops_per_step() const {

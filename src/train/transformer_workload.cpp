@@ -42,11 +42,14 @@ StepSample TransformerWorkload::step(std::int64_t step) {
 
 PeakMemory TransformerWorkload::peak_memory() const {
   const Arena::Account& account = context_.device->arena().account();
+  const Arena::Account& on_host = context_.device->host_arena().account();
   PeakMemory peak;
-  peak.total_bytes = account.high_water_bytes;
+  peak.host_bytes = on_host.high_water_bytes;
+  peak.total_bytes = account.high_water_bytes + peak.host_bytes;
   for (int category = 0; category < num_categories; ++category) {
     peak.category_bytes[std::string(to_text(static_cast<Category>(category)))] =
-        account.categories_at_peak[static_cast<std::size_t>(category)];
+        account.categories_at_peak[static_cast<std::size_t>(category)] +
+        on_host.categories_at_peak[static_cast<std::size_t>(category)];
   }
   peak.process_bytes = process_resident_bytes();
   return peak;

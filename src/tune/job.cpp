@@ -37,15 +37,18 @@ using json::Value;
 
 /// Of a host's memory, what its ranks share unless the document says otherwise (design 3).
 constexpr double share_of_host_memory = 0.8;
+/// … and with what they offload; the rest is for processes and libraries.
+constexpr double share_with_offload = 0.95;
 constexpr double default_reserve_s = 60;
 
 RankDevice describe(const Topology& topology, CpuDevice& device) {
   const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
       topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
-  return {
-      device.description(), topology.threads_of_rank, getpid(),
-      static_cast<std::int64_t>(share_of_host_memory * static_cast<double>(host_memory_bytes()) /
-                                static_cast<double>(neighbours.size()))};
+  const double host_bytes =
+      static_cast<double>(host_memory_bytes()) / static_cast<double>(neighbours.size());
+  return {device.description(), topology.threads_of_rank, getpid(),
+          static_cast<std::int64_t>(share_of_host_memory * host_bytes),
+          static_cast<std::int64_t>(share_with_offload * host_bytes)};
 }
 
 /// Every rank's device, on every rank. Collective over the world.
@@ -54,15 +57,16 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
       {"description", mine.description},
       {"threads", mine.threads},
       {"process_id", mine.process_id},
-      {"memory_bytes",
-       mine.memory_bytes}}.dump();
+      {"memory_bytes", mine.memory_bytes},
+      {"host_bytes",
+       mine.host_bytes}}.dump();
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   std::vector<RankDevice> devices;
   for (const Bytes& bytes : world.all_gather({begin, text.size()})) {
     const auto* first = reinterpret_cast<const char*>(bytes.data());
     const Value value = Value::parse(first, first + bytes.size());
     devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
-                       value.at("memory_bytes")});
+                       value.at("memory_bytes"), value.at("host_bytes")});
   }
   return devices;
 }
@@ -242,6 +246,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
 
   count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);
+  device.host_budget().set_limit_bytes(input.host_memory_bytes);
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {});

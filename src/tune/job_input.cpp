@@ -22,6 +22,7 @@ Bytes encode(const JobInput& input) {
                        {"end", input.measure.end_profile_step},
                        {"budget_s", input.measure.trial_budget_s},
                        {"memory", input.device_memory_bytes},
+                       {"host_memory", input.host_memory_bytes},
                        {"groups", input.groups}};
   const std::vector<std::uint8_t> cbor = Value::to_cbor(value);
   const auto* begin = reinterpret_cast<const std::byte*>(cbor.data());
@@ -48,6 +49,7 @@ JobInput decode_job_input(const Bytes& bytes) {
   input.measure.end_profile_step = value.at("end");
   input.measure.trial_budget_s = value.at("budget_s");
   input.device_memory_bytes = value.at("memory");
+  input.host_memory_bytes = value.at("host_memory");
   input.groups = value.at("groups").get<std::vector<std::vector<int>>>();
   return input;
 }

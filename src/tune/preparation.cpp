@@ -74,15 +74,23 @@ std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& option
   return machine_of(training, is_restricted);
 }
 
-/// The least memory of a device that trains.
-std::int64_t least_memory_bytes(const RanksOfNode& nodes, const std::vector<RankDevice>& devices) {
+/// The least memory of a device that trains, and of its host's part.
+std::int64_t least_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nodes,
+                         const std::vector<RankDevice>& devices) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& ranks : nodes) {
     for (const int rank : ranks) {
-      least = std::min(least, devices[static_cast<std::size_t>(rank)].memory_bytes);
+      least = std::min(least, devices[static_cast<std::size_t>(rank)].*bytes);
     }
   }
   return least;
+}
+
+/// On a CPU the device's memory is the host's, too: what it leaves.
+std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfNode& nodes,
+                                const std::vector<RankDevice>& devices) {
+  const std::int64_t of_host = least_bytes(&RankDevice::host_bytes, nodes, devices);
+  return std::max<std::int64_t>(0, of_host - device_memory_bytes);
 }
 
 Value identity(const JobSpec& job, const Experiment& experiment, const Value& fingerprint) {
@@ -132,13 +140,18 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
     ready.job.workload.library_hash = plugin_hash(ready.job.workload);
   }
 
-  ready.device_memory_bytes = ready.job.device_memory_bytes
-                                  ? *ready.job.device_memory_bytes
-                                  : least_memory_bytes(ready.training_ranks, devices);
+  ready.device_memory_bytes =
+      ready.job.device_memory_bytes
+          ? *ready.job.device_memory_bytes
+          : least_bytes(&RankDevice::memory_bytes, ready.training_ranks, devices);
+
+  ready.host_memory_bytes = ready.job.host_memory_bytes.value_or(
+      host_memory_beside(ready.device_memory_bytes, ready.training_ranks, devices));
 
   const CpuWorkspaces workspaces(kernels::cpu_table());
   PlannerOptions planner;
   planner.device_memory_bytes = ready.device_memory_bytes;
+  planner.host_memory_bytes = ready.host_memory_bytes;
   if (!options.dry_run) {
     planner.listed = most_listed_members;
     planner.lists_pruned = false;
@@ -187,6 +200,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   environment["training_ranks"] = ready.training_ranks;
   environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
   environment["device_memory_bytes"] = ready.device_memory_bytes;
+  environment["host_memory_bytes"] = ready.host_memory_bytes;
   environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
                                  {"model", record_key(to_json(ready.job.model))}};
   ready.journal->add(event::job_started({{"version", options.version},
@@ -213,6 +227,7 @@ JobInput job_input(const Preparation& ready) {
   input.workload = ready.job.workload;
   input.measure = ready.job.tuning.measure;
   input.device_memory_bytes = ready.device_memory_bytes;
+  input.host_memory_bytes = ready.host_memory_bytes;
   std::set<GroupShape> shapes;
   for (const PlannedMember& member : ready.space.members) {
     if (member.planned.status == PlanStatus::planned) {

@@ -34,6 +34,7 @@ struct Preparation {
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
   std::int64_t device_memory_bytes = 0;
+  std::int64_t host_memory_bytes = 0;
 };
 
 /// Reads and plans; touches no file of the results folder. Throws InputError, UsageError.

@@ -37,11 +37,13 @@ struct RankMemory {
 
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
-  std::optional<double> throughput;  ///< samples/s
-  std::int64_t peak_memory_bytes = 0;
-  std::int64_t target_memory_bytes = 0;            ///< 0 where the target is "self"
-  std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
-  std::vector<RankMemory> ranks;                   ///< in order, every rank of the group once
+  std::optional<double> throughput;                     ///< samples/s
+  std::int64_t peak_memory_bytes = 0;                   ///< of the device and the host together
+  std::int64_t host_memory_bytes = 0;                   ///< of these, the host's
+  std::int64_t target_memory_bytes = 0;                 ///< 0 where the target is "self"
+  std::map<std::string, std::int64_t> categories;       ///< device and host, each at its fullest
+  std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
+  std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once
 };
 
 enum class PlanStatus { planned, infeasible, pruned };

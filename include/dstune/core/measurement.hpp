@@ -26,9 +26,11 @@ enum class Metric { throughput, throughput_per_gpu, latency, flops };
 [[nodiscard]] bool is_minimised(Metric metric);
 
 struct PeakMemory {
-  std::int64_t total_bytes = 0;  ///< arena bytes of the fullest rank, by its own high-water mark
-  std::map<std::string, std::int64_t> category_bytes;
+  /// Arena bytes of the fullest rank, by their own high-water marks: the device's and the host's.
+  std::int64_t total_bytes = 0;
+  std::map<std::string, std::int64_t> category_bytes;  ///< of both arenas, each at its peak
   std::int64_t process_bytes = 0;  ///< resident bytes of the process, fullest rank
+  std::int64_t host_bytes = 0;     ///< of total_bytes: those in the host's arena
 };
 
 /// One experiment on one group, as its leader saw it. Times are the slowest rank's.

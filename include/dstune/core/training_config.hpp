@@ -15,6 +15,8 @@ enum class Precision { fp32, bf16, fp16 };
 /// What backward computes again instead of keeping it from forward.
 enum class Recompute { none, block };
 enum class OptimizerKind { adam, adamw };
+/// Where states live that the device need not hold.
+enum class OffloadDevice { none, cpu };
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
@@ -53,6 +55,7 @@ struct TrainingConfig {
   bool reduce_scatter = true;
   bool contiguous_gradients = true;
   bool use_multi_rank_bucket_allreduce = true;
+  OffloadDevice offload_optimizer = OffloadDevice::none;  ///< stages 1 to 3
 
   std::int64_t sub_group_size = 1'000'000'000;  ///< stage 3; elements of this rank's shards
   std::int64_t stage3_prefetch_bucket_size = 50'000'000;
@@ -72,6 +75,11 @@ struct TrainingConfig {
 /// Samples of one optimizer step over the whole group.
 [[nodiscard]] constexpr std::int64_t global_batch(const TrainingConfig& config, int group_size) {
   return config.micro_batch * config.accumulation_steps * group_size;
+}
+
+/// Stage 0 has no part of the optimizer's states that could be elsewhere.
+[[nodiscard]] constexpr bool is_optimizer_offloaded(const TrainingConfig& config) {
+  return config.zero_stage > 0 && config.offload_optimizer != OffloadDevice::none;
 }
 
 /// A TrainingConfig's members by name, once for everything that writes or reads all of them.
@@ -96,6 +104,7 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("reduce_scatter", config.reduce_scatter);
   visit("contiguous_gradients", config.contiguous_gradients);
   visit("use_multi_rank_bucket_allreduce", config.use_multi_rank_bucket_allreduce);
+  visit("offload_optimizer", config.offload_optimizer);
   visit("sub_group_size", config.sub_group_size);
   visit("stage3_prefetch_bucket_size", config.stage3_prefetch_bucket_size);
   visit("stage3_param_persistence_threshold", config.stage3_param_persistence_threshold);
@@ -114,6 +123,7 @@ void for_each_member(Config& config, Visitor&& visit) {
 }
 
 [[nodiscard]] std::string_view to_text(Precision precision);
-[[nodiscard]] std::string_view to_text(Recompute recompute);  ///< "none", "block"
+[[nodiscard]] std::string_view to_text(OffloadDevice device);  ///< "none", "cpu"
+[[nodiscard]] std::string_view to_text(Recompute recompute);   ///< "none", "block"
 
 }  // namespace dstune

@@ -9,14 +9,19 @@
 
 namespace dstune {
 
-/// The CPU cores of one rank as a device. Local.
+/// The CPU cores of one rank as a device. Its memory and the host's are the same here, but have a
+/// budget and an arena each, so that what would not fit a device with memory of its own does not
+/// fit here. Local.
 class CpuDevice {
  public:
+  /// Both budgets get the limit.
   CpuDevice(std::int64_t memory_limit_bytes, int threads);
 
   [[nodiscard]] const kernels::Table& kernels() const { return *kernels_; }
   [[nodiscard]] MemoryBudget& budget() { return budget_; }
   [[nodiscard]] Arena& arena() { return arena_; }
+  [[nodiscard]] MemoryBudget& host_budget() { return host_budget_; }
+  [[nodiscard]] Arena& host_arena() { return host_arena_; }
   [[nodiscard]] int threads() const { return threads_; }
   /// "cpu (AMD EPYC, avx512_bf16, 2 threads)"
   [[nodiscard]] const std::string& description() const { return description_; }
@@ -26,6 +31,8 @@ class CpuDevice {
   int threads_;
   MemoryBudget budget_;
   Arena arena_;
+  MemoryBudget host_budget_;
+  Arena host_arena_;
   std::string description_;
 };
 

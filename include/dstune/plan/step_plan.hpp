@@ -13,6 +13,10 @@
 /// an event of it, so places may be reused in program order. At its end a segment has waited for
 /// the other streams; events are numbered anew in each segment and reached once in it.
 ///
+/// A rank has two memories, the device's and the host's, each with an arena of its own. Offloaded
+/// states live in the host's; op::Copy is the only operation that touches both. The host's own
+/// arithmetic is on the host stream.
+///
 /// In a group of one nothing is partitioned: every stage is then stage 0 without its all-reduce,
 /// and no buckets are used; gradients go where the update reads them.
 
@@ -46,6 +50,9 @@ inline constexpr int num_categories = 8;
 /// Tensors start at multiples of this and are booked in multiples of it.
 inline constexpr std::int64_t tensor_alignment_bytes = 256;
 
+enum class Memory : std::uint8_t { device, host };
+inline constexpr int num_memories = 2;
+
 using TensorId = std::int32_t;
 inline constexpr TensorId no_tensor = -1;
 
@@ -56,8 +63,9 @@ struct PlannedTensor {
   DType dtype = DType::f32;
   std::int64_t elements = 0;
   std::int64_t booked_bytes = 0;   ///< rounded up to the alignment
-  std::int64_t offset_bytes = -1;  ///< in the arena
+  std::int64_t offset_bytes = -1;  ///< in the arena of its memory
   bool persistent = false;
+  Memory memory = Memory::device;
 };
 
 /// A place inside a tensor.
@@ -67,8 +75,8 @@ struct View {
   [[nodiscard]] explicit operator bool() const { return tensor != no_tensor; }
 };
 
-enum class Stream : std::uint8_t { compute, reduce, gather };
-inline constexpr int num_streams = 3;
+enum class Stream : std::uint8_t { compute, reduce, gather, host };
+inline constexpr int num_streams = 4;
 enum class Phase : std::uint8_t { forward, backward, update };
 
 namespace op {
@@ -183,6 +191,11 @@ struct Convert {
   View y, x;
   std::int64_t count;
 };  ///< types are the tensors'
+/// From one memory to the other; both views have the same type.
+struct Copy {
+  View y, x;
+  std::int64_t count;
+};
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
 /// travel: [rank][parameter's 1/N]. Padding of a shard is zero-filled on the way out. Elements
@@ -258,10 +271,10 @@ using Operation =
                  op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward,
                  op::Matmul, op::BiasBackward, op::HeadNormForward, op::HeadNormBackward,
                  op::Rotary, op::AttentionForward, op::AttentionBackward, op::ActivationForward,
-                 op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Reshard,
-                 op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage, op::AllGather,
-                 op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares, op::CheckOverflow,
-                 op::ClipFactor, op::Adam>;
+                 op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Copy,
+                 op::Reshard, op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage,
+                 op::AllGather, op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares,
+                 op::CheckOverflow, op::ClipFactor, op::Adam>;
 
 struct Step {
   Stream stream = Stream::compute;
@@ -276,7 +289,7 @@ struct Segment {
   std::vector<Step> steps;
 };
 
-/// The figures of the arena: what the plan needs, exactly.
+/// The figures of an arena: what the plan needs, exactly.
 struct MemoryPlan {
   std::int64_t arena_bytes = 0;      ///< end of the highest tensor: the size of the arena
   std::int64_t peak_live_bytes = 0;  ///< most bytes booked at one instant (≤ arena_bytes)
@@ -294,7 +307,8 @@ struct StepPlan {
   /// model in one, and has not gathered yet what it keeps in the next. One segment each.
   std::vector<Segment> tracing;
   std::vector<Segment> cycle;  ///< one optimizer step
-  MemoryPlan memory;
+  MemoryPlan memory;           ///< the device's
+  MemoryPlan host_memory;
   int num_events = 0;
 };
 

@@ -22,6 +22,7 @@ inline constexpr std::uint64_t most_listed_members = 100'000;
 
 struct PlannerOptions {
   std::int64_t device_memory_bytes = 0;  ///< of one rank
+  std::int64_t host_memory_bytes = 0;    ///< beside it, for one rank: for what is offloaded
   std::uint64_t most_members = most_listed_members;
   /// Above that: how many are listed. A plan that is only shown lists pruned ones, too; one that is
   /// run lists those that may run.
@@ -37,9 +38,10 @@ struct PlannedSpace {
 };
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
-/// `infeasible`, with the numbers in the reason, where they fit the device or the target's memory
-/// not. For synthetic and replay workloads nothing is infeasible. The order is the space's; for the
-/// tuner `random` it is drawn from the seed, sizes of a micro-batch chain staying in order.
+/// `infeasible`, with the numbers in the reason, where they do not fit the device, the host or the
+/// target's memory. For synthetic and replay workloads nothing is infeasible. The order is the
+/// space's; for the tuner `random` it is drawn from the seed, sizes of a micro-batch chain staying
+/// in order.
 /// `num_trials` of the job, where given, prunes what lies past the cap. Above `most_members` every
 /// member is still named and checked, but only the first in order are listed and get a prediction;
 /// of the others, those that are not pruned count as planned.

@@ -55,6 +55,7 @@ struct JobSpec {
   std::vector<GroupShape> shapes;  ///< from `resources`, in its order
   std::vector<Recompute> recompute;
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
+  std::optional<std::int64_t> host_memory_bytes;    ///< for what one rank offloads
   std::optional<std::string> training_command;
   /// `dstune.templates`: ZeRO stage → DeepSpeed config that fast = false lays the document over; a
   /// file that exists. Stages without one have the built-in template.

@@ -24,7 +24,7 @@ struct StepOutcome {
 
 class Executor {
  public:
-  /// Takes the arena (plan.memory.arena_bytes). The plan, device and group outlive it.
+  /// Takes both arenas, as large as the plan says. The plan, device and group outlive it.
   /// Local. Throws OutOfMemory.
   Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed);
   ~Executor();

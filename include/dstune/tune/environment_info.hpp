@@ -15,6 +15,7 @@ struct RankDevice {
   int threads = 1;
   int process_id = 0;
   std::int64_t memory_bytes = 0;  ///< what it may use unless the document says otherwise
+  std::int64_t host_bytes = 0;    ///< its part of the host: device and offloaded states together
 };
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.

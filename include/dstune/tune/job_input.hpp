@@ -18,6 +18,7 @@ struct JobInput {
   WorkloadSpec workload;
   MeasureOptions measure;
   std::int64_t device_memory_bytes = 0;
+  std::int64_t host_memory_bytes = 0;
   std::vector<std::vector<int>> groups;  ///< those to be made at start-up
 };
 

@@ -78,10 +78,8 @@ class TrainingTest : public testing::Test {
     CpuDevice device(256 << 20, 1);
     const StepPlan plan = build_step_plan(model, config, group->size(), group->group_rank(),
                                           CpuWorkspaces(device.kernels()));
-    const std::int64_t planned_bytes = plan.memory.arena_bytes;
-    device.arena().prepare(planned_bytes + guard_bytes);
-    std::byte* const guard = device.arena().base() + planned_bytes;
-    std::fill(guard, guard + guard_bytes, guard_value);
+    const Guarded guarded[] = {{device.arena(), plan.memory},
+                               {device.host_arena(), plan.host_memory}};
 
     Executor executor(plan, device, *group, seed);
     executor.initialize();
@@ -92,19 +90,37 @@ class TrainingTest : public testing::Test {
       if (outcome.skipped) course.skipped_steps.push_back(step);
     }
 
-    const Arena::Account& account = device.arena().account();
-    EXPECT_EQ(account.high_water_bytes, planned_bytes);
-    EXPECT_EQ(account.peak_live_bytes, plan.memory.peak_live_bytes);
-    for (std::size_t category = 0; category < num_categories; ++category)
-      EXPECT_EQ(account.categories_at_peak[category], plan.memory.categories_at_peak[category]);
-    EXPECT_TRUE(std::all_of(guard, guard + guard_bytes,
-                            [](std::byte value) { return value == guard_value; }));
+    for (const Guarded& each : guarded) each.check();
     return course;
   }
 
  private:
-  static constexpr std::int64_t guard_bytes = 1 << 16;
-  static constexpr std::byte guard_value{0xA5};
+  /// An arena with bytes behind the plan's that nothing may touch.
+  class Guarded {
+   public:
+    Guarded(Arena& arena, const MemoryPlan& plan) : arena_(arena), plan_(plan) {
+      arena.prepare(plan.arena_bytes + guard_bytes);
+      std::fill(guard(), guard() + guard_bytes, guard_value);
+    }
+    void check() const {
+      const Arena::Account& account = arena_.account();
+      EXPECT_EQ(account.high_water_bytes, plan_.arena_bytes);
+      EXPECT_EQ(account.peak_live_bytes, plan_.peak_live_bytes);
+      for (std::size_t category = 0; category < num_categories; ++category)
+        EXPECT_EQ(account.categories_at_peak[category], plan_.categories_at_peak[category]);
+      EXPECT_TRUE(std::all_of(guard(), guard() + guard_bytes,
+                              [](std::byte value) { return value == guard_value; }));
+    }
+
+   private:
+    static constexpr std::int64_t guard_bytes = 1 << 16;
+    static constexpr std::byte guard_value{0xA5};
+    [[nodiscard]] std::byte* guard() const { return arena_.base() + plan_.arena_bytes; }
+
+    Arena& arena_;
+    const MemoryPlan& plan_;
+  };
+
   static inline Job* job_ = nullptr;
 };
 

@@ -122,6 +122,10 @@ std::vector<Difference> refused_here_alone() {
   return {
       {"what the step does not do is refused by name",
        [](const Case&, const auto& problems) { return has_message(problems, "not built in"); }},
+      {"an offloaded optimizer at stage 0: DeepSpeed reads it, and its step fails on a device",
+       [](const Case&, const auto& problems) {
+         return has_message(problems, "fails in DeepSpeed at stage 0");
+       }},
       {"DeepSpeed takes a value of another type where it does not look, and fails or errs later",
        [](const Case& said, const auto& problems) {
          return is_unlooked_at(said, problems.front());

@@ -24,7 +24,7 @@ Measurement example() {
   measurement.update_s = 0.004;
   measurement.flops_per_step = 1.5e18;
   measurement.peak_memory = {
-      (std::int64_t{1} << 53) + 1, {{"parameters", 70}, {"gradients", 30}}, 5};
+      (std::int64_t{1} << 53) + 1, {{"parameters", 70}, {"gradients", 30}}, 5, 40};
   measurement.world_ranks = {2, 3};
   measurement.hosts = {"node1", "node1"};
   measurement.overhead_s = {{"build", 0.001}};
@@ -49,9 +49,16 @@ TEST(MeasurementTest, HasTheKeysAndUnitsOfMetricsJson) {
   EXPECT_EQ(value["peak_memory_bytes"]["total"], (std::int64_t{1} << 53) + 1);
   EXPECT_EQ(value["peak_memory_bytes"]["categories"]["gradients"], 30);
   EXPECT_EQ(value["peak_memory_bytes"]["process"], 5);
+  EXPECT_EQ(value["peak_memory_bytes"]["host"], 40);
   EXPECT_EQ(value["group"]["world_ranks"], json::Value({2, 3}));
   EXPECT_EQ(value["group"]["hosts"][1], "node1");
   EXPECT_EQ(value["overhead_s"]["build"], 0.001);
+}
+
+TEST(MeasurementTest, WithoutAHostsMemoryIsOfAnEarlierRelease) {
+  json::Value value = to_json(example());
+  value["peak_memory_bytes"].erase("host");
+  EXPECT_EQ(read_back(value).peak_memory.host_bytes, 0);
 }
 
 TEST(MeasurementTest, IsReadAsWritten) {
@@ -70,6 +77,7 @@ TEST(MeasurementTest, IsReadAsWritten) {
   EXPECT_EQ(after.peak_memory.total_bytes, before.peak_memory.total_bytes);
   EXPECT_EQ(after.peak_memory.category_bytes, before.peak_memory.category_bytes);
   EXPECT_EQ(after.peak_memory.process_bytes, before.peak_memory.process_bytes);
+  EXPECT_EQ(after.peak_memory.host_bytes, before.peak_memory.host_bytes);
   EXPECT_EQ(after.world_ranks, before.world_ranks);
   EXPECT_EQ(after.hosts, before.hosts);
   EXPECT_EQ(after.overhead_s, before.overhead_s);

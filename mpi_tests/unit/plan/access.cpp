@@ -120,6 +120,10 @@ class Collector {
     read(o.x, o.count);
     write(o.y, o.count);
   }
+  void operator()(const op::Copy& o) {
+    read(o.x, o.count);
+    write(o.y, o.count);
+  }
   void operator()(const op::Reshard& o) {
     for (const auto& piece : o.pieces) {
       touch(o.slab, piece.slab_offset, piece.elements, !o.to_shards);

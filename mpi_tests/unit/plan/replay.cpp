@@ -60,7 +60,8 @@ void Replay::forget_gradients() {
     const PlannedTensor& tensor = plan_.tensors[index];
     if (!tensor.persistent || tensor.category != Category::gradients) continue;
     std::int64_t end = tensor.elements;
-    if (std::string_view(tensor.name) == "own gradients" && plan_.config.zero_stage < 3)
+    const bool is_sharded = plan_.config.zero_stage == 3 && plan_.group_size > 1;
+    if (std::string_view(tensor.name) == "own gradients" && !is_sharded)
       end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
     states_[index].written.remove(0, end);
   }
@@ -73,9 +74,10 @@ void Replay::run(const std::vector<Step>& steps, const std::string& where) {
   for (const Step& each : steps) step(each);
   if (num_live_ != live_before) problem(no_tensor, "something is not released");
   // Segments meet on the compute stream: it knows all that the other has done.
-  for (std::size_t stream = 1; stream < num_streams; ++stream)
+  for (std::size_t stream = 1; stream < num_streams; ++stream) {
     if (clocks_[0][stream] != clocks_[stream][stream])
-      problem(no_tensor, "a stream is not waited for");
+      problem(no_tensor, "stream " + std::to_string(stream) + " is not waited for");
+  }
 }
 
 void Replay::step(const Step& step) {
@@ -100,8 +102,30 @@ void Replay::step(const Step& step) {
   } else if (const auto* released = std::get_if<op::Release>(&step.operation)) {
     release(released->tensor);
   } else {
-    for (const Access& each : accesses(step.operation, plan_)) access(each, stream);
+    const std::vector<Access> found = accesses(step.operation, plan_);
+    check_sides(step, found);
+    for (const Access& each : found) access(each, stream);
   }
+}
+
+void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
+  const auto memory_of = [&](const Access& each) {
+    return plan_.tensors[static_cast<std::size_t>(each.view.tensor)].memory;
+  };
+  const auto type_of = [&](const Access& each) {
+    return plan_.tensors[static_cast<std::size_t>(each.view.tensor)].dtype;
+  };
+  if (std::holds_alternative<op::Copy>(step.operation)) {
+    const TensorId tensor = found.front().view.tensor;
+    if (memory_of(found.front()) == memory_of(found.back()))
+      problem(tensor, "copied in its memory");
+    if (type_of(found.front()) != type_of(found.back())) problem(tensor, "converted by a copy");
+    return;
+  }
+  if (where_ == "initialize") return;
+  const Memory side = step.stream == Stream::host ? Memory::host : Memory::device;
+  for (const Access& each : found)
+    if (memory_of(each) != side) problem(each.view.tensor, "touched from the other memory");
 }
 
 void Replay::acquire(TensorId id) {
@@ -112,27 +136,28 @@ void Replay::acquire(TensorId id) {
       tensor.booked_bytes < tensor.elements * size_bytes(tensor.dtype)) {
     problem(id, "has a bad place");
   }
-  const auto next = by_offset_.lower_bound(tensor.offset_bytes);
+  Book& book = books_[static_cast<std::size_t>(tensor.memory)];
+  const auto next = book.by_offset.lower_bound(tensor.offset_bytes);
   const std::int64_t end = tensor.offset_bytes + tensor.booked_bytes;
-  if (next != by_offset_.end() && next->first < end) problem(id, "overlaps the next tensor");
-  if (next != by_offset_.begin()) {
+  if (next != book.by_offset.end() && next->first < end) problem(id, "overlaps the next tensor");
+  if (next != book.by_offset.begin()) {
     const PlannedTensor& previous =
         plan_.tensors[static_cast<std::size_t>(std::prev(next)->second)];
     if (previous.offset_bytes + previous.booked_bytes > tensor.offset_bytes)
       problem(id, "overlaps the previous tensor");
   }
-  by_offset_[tensor.offset_bytes] = id;
+  book.by_offset[tensor.offset_bytes] = id;
   state.live = true;
   ++num_live_;
   state.written = {};
   state.touches = {};
   state.touches[0].push_back({0, tensor.elements, clocks_[0][0], true});
-  live_[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
-  live_bytes_ += tensor.booked_bytes;
-  highest_ = std::max(highest_, end);
-  if (live_bytes_ > peak_) {
-    peak_ = live_bytes_;
-    at_peak_ = live_;
+  book.live[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
+  book.live_bytes += tensor.booked_bytes;
+  book.figures.arena_bytes = std::max(book.figures.arena_bytes, end);
+  if (book.live_bytes > book.figures.peak_live_bytes) {
+    book.figures.peak_live_bytes = book.live_bytes;
+    book.figures.categories_at_peak = book.live;
   }
 }
 
@@ -143,9 +168,10 @@ void Replay::release(TensorId id) {
   check_order(id, {0, tensor.elements, clocks_[0][0], true}, 0);
   state.live = false;
   --num_live_;
-  by_offset_.erase(tensor.offset_bytes);
-  live_[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
-  live_bytes_ -= tensor.booked_bytes;
+  Book& book = books_[static_cast<std::size_t>(tensor.memory)];
+  book.by_offset.erase(tensor.offset_bytes);
+  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
+  book.live_bytes -= tensor.booked_bytes;
 }
 
 void Replay::access(const Access& access, int stream) {
@@ -169,12 +195,13 @@ void Replay::access(const Access& access, int stream) {
 }
 
 void Replay::check_order(TensorId tensor, const Touch& touch, int stream) {
+  const Clock& known = clocks_[static_cast<std::size_t>(stream)];
   for (std::size_t other = 0; other < num_streams; ++other) {
     if (other == static_cast<std::size_t>(stream)) continue;
     for (const Touch& earlier : states_[static_cast<std::size_t>(tensor)].touches[other]) {
       const bool conflict =
           (touch.write || earlier.write) && touch.begin < earlier.end && earlier.begin < touch.end;
-      if (conflict && earlier.time > clocks_[static_cast<std::size_t>(stream)][other]) {
+      if (conflict && earlier.time > known[other]) {
         problem(tensor, "touched by two streams without an event between");
         return;
       }

@@ -1,7 +1,8 @@
 #pragma once
 /// Plays a plan through as an executor would and writes down everything that is wrong with it:
-/// memory used twice, read before it is written, touched outside a tensor's lifetime, or by two
-/// streams without an event between them.
+/// memory used twice, read before it is written, touched outside a tensor's lifetime, by two
+/// streams without an event between them, or from the wrong side: only a copy reaches both
+/// memories, and the host's stream computes in the host's.
 
 #include <array>
 #include <map>
@@ -29,9 +30,10 @@ class Replay {
   explicit Replay(const StepPlan& plan);
 
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
-  [[nodiscard]] std::int64_t highest_bytes() const { return highest_; }
-  [[nodiscard]] std::int64_t peak_live_bytes() const { return peak_; }
-  [[nodiscard]] const std::array<std::int64_t, num_categories>& at_peak() const { return at_peak_; }
+  /// What the plan should say of a memory.
+  [[nodiscard]] const MemoryPlan& figures(Memory memory = Memory::device) const {
+    return books_[static_cast<std::size_t>(memory)].figures;
+  }
 
  private:
   struct Touch {
@@ -43,12 +45,20 @@ class Replay {
     Intervals written;
     std::array<std::vector<Touch>, num_streams> touches;
   };
+  struct Book {
+    std::map<std::int64_t, TensorId> by_offset;  // live tensors
+    std::array<std::int64_t, num_categories> live{};
+    std::int64_t live_bytes = 0;
+    MemoryPlan figures;
+  };
+  using Clock = std::array<std::int64_t, num_streams>;
 
   void run(const std::vector<Step>& steps, const std::string& where);
   void step(const Step& step);
   void acquire(TensorId tensor);
   void release(TensorId tensor);
   void access(const Access& access, int stream);
+  void check_sides(const Step& step, const std::vector<Access>& found);
   void forget_gradients();
   /// The streams agree on the order of this access and every one before it that conflicts.
   void check_order(TensorId tensor, const Touch& touch, int stream);
@@ -56,14 +66,11 @@ class Replay {
 
   const StepPlan& plan_;
   std::vector<State> states_;
-  std::map<std::int64_t, TensorId> by_offset_;  // live tensors
+  std::array<Book, num_memories> books_;
   int num_live_ = 0;
   std::set<int> recorded_;
-  using Clock = std::array<std::int64_t, num_streams>;
   std::map<int, Clock> events_;
-  std::array<Clock, num_streams> clocks_{};  // what a stream knows of each
-  std::array<std::int64_t, num_categories> live_{}, at_peak_{};
-  std::int64_t live_bytes_ = 0, peak_ = 0, highest_ = 0;
+  std::array<Clock, num_streams> clocks_{};  // what a stream knows of all
   std::string where_;
   std::vector<std::string> problems_;
 };

@@ -133,6 +133,81 @@ TEST(StepPlanTest, ModelStatesAreThoseOfThePublishedFormulas) {
   EXPECT_EQ(persistent(3), 16 * shards + 2 * kept);
 }
 
+TEST(StepPlanTest, OffloadedStatesAreThoseOfDeepSpeed) {
+  // On the host: fp32 masters, moments and gradients, 16 bytes; what waits there in 16 bit. On the
+  // device: parameters, at stage 1 gradients, and staging for the largest parameter.
+  const ModelSpec model = test::tiny_gpt2();
+  const std::int64_t p = parameter_count(model);
+  const ParameterTable table(model);
+  std::int64_t largest = 0;
+  for (const Parameter& parameter : table.all()) largest = std::max(largest, parameter.elements());
+  const auto persistent = [&](int stage, std::int64_t accumulation, Memory memory) {
+    TrainingConfig config = test::tiny_config(stage);
+    config.precision = Precision::bf16;
+    config.accumulation_steps = accumulation;
+    config.offload_optimizer = OffloadDevice::cpu;
+    config.stage3_param_persistence_threshold = 0;
+    std::int64_t bytes = 0;
+    for (const PlannedTensor& tensor : build(model, config, 4).tensors)
+      if (tensor.persistent && tensor.memory == memory)
+        bytes += tensor.elements * size_bytes(tensor.dtype);
+    return bytes;
+  };
+  const std::int64_t part = round_up(p, 8) / 4;
+  std::int64_t shards = 0;
+  for (int unit = 0; unit < table.num_units(); ++unit)
+    shards += padded_elements(table, unit, 4) / 4;
+  for (const std::int64_t accumulation : {1, 3}) {
+    EXPECT_EQ(persistent(1, accumulation, Memory::host), 18 * part + 2 * largest);
+    EXPECT_EQ(persistent(1, accumulation, Memory::device),
+              2 * round_up(p, 8) + 2 * p + 2 * largest);
+    EXPECT_EQ(persistent(2, accumulation, Memory::device), 2 * round_up(p, 8) + 2 * largest);
+    EXPECT_EQ(persistent(3, accumulation, Memory::host), 18 * shards);
+    EXPECT_EQ(persistent(3, accumulation, Memory::device), 2 * shards);
+  }
+  EXPECT_EQ(persistent(2, 1, Memory::host), 18 * part + 2 * largest);
+  // Sums over micro-steps are of whole parameters, however little of them is the rank's own.
+  const std::int64_t sums = persistent(2, 3, Memory::host) - persistent(2, 1, Memory::host);
+  EXPECT_GT(sums, 2 * part);
+  EXPECT_LE(sums, 2 * (part + 2 * largest));
+}
+
+/// Elements that a step copies from one memory to the other.
+std::int64_t copied(const StepPlan& plan, Memory to) {
+  std::int64_t elements = 0;
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto* copy = std::get_if<op::Copy>(&step.operation);
+      if (copy == nullptr) continue;
+      const auto tensor = static_cast<std::size_t>(copy->y.tensor);
+      if (plan.tensors[tensor].memory == to) elements += copy->count * segment.repeat;
+    }
+  }
+  return elements;
+}
+
+TEST(StepPlanTest, OffloadedGradientsTravelAsInDeepSpeed) {
+  const ModelSpec model = test::tiny_gpt2();
+  const std::int64_t p = parameter_count(model);
+  for (const std::int64_t steps : {1, 2, 5}) {
+    const auto traffic = [&](int stage, Memory to) {
+      TrainingConfig config = test::tiny_config(stage);
+      config.accumulation_steps = steps;
+      config.offload_optimizer = OffloadDevice::cpu;
+      return copied(build(model, config, 1), to);
+    };
+    const std::int64_t padded = round_up(p, 2);  // of the parameters on their way back
+    EXPECT_EQ(traffic(1, Memory::host), p);
+    EXPECT_EQ(traffic(1, Memory::device), padded);
+    // Sums go to the host in every micro-step and come back for the next.
+    EXPECT_EQ(traffic(2, Memory::host), steps == 1 ? p : (steps + 1) * p);
+    EXPECT_EQ(traffic(2, Memory::device), padded + (steps - 1) * p);
+    // Stage 3 fetches what it has sent even where nothing is added to it.
+    EXPECT_EQ(traffic(3, Memory::host), (steps + 1) * p);
+    EXPECT_EQ(traffic(3, Memory::device), padded + steps * p);
+  }
+}
+
 std::int64_t activations_at_peak(std::int64_t layers, ModelFamily family, Recompute recompute) {
   ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_model(family);
   model.hidden_size = 256;

@@ -48,6 +48,34 @@ TEST(TargetMemoryTest, PartsAddUpToTheTotal) {
   }
 }
 
+TEST(TargetMemoryTest, AnOffloadedOptimizerLeavesStagingOnly) {
+  // Of the largest parameter, the table of tokens: 2 bytes as they come, 4 in fp32 on their way.
+  const std::int64_t p = parameter_count(preset("gpt2"));
+  const std::int64_t largest = 50257 * 768;
+  const std::int64_t own = p / 4;
+  for (const int stage : {1, 2, 3}) {
+    TrainingConfig config = mixed(stage);
+    config.overlap_comm = true;
+    const TargetMemory on_device = of(preset("gpt2"), config, 4);
+    config.offload_optimizer = OffloadDevice::cpu;
+    const TargetMemory offloaded = of(preset("gpt2"), config, 4);
+
+    EXPECT_EQ(offloaded.parts.at("optimizer"), 0);
+    EXPECT_EQ(offloaded.parts.at("parameters"), on_device.parts.at("parameters"));
+    const std::int64_t buckets = offloaded.parts.at("buckets") - on_device.parts.at("buckets");
+    if (stage == 1) {
+      EXPECT_EQ(offloaded.parts.at("gradients"), 2 * p + 2 * largest);
+      EXPECT_EQ(buckets, 4 * own - 2 * own);  // the own part is no longer copied out
+    } else if (stage == 2) {
+      EXPECT_EQ(offloaded.parts.at("gradients"), 2 * largest);
+      EXPECT_EQ(buckets, 4 * own);
+    } else {
+      EXPECT_EQ(offloaded.parts.at("gradients"), 0);
+      EXPECT_EQ(buckets, 6 * (largest / 4));
+    }
+  }
+}
+
 TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
   const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
 

@@ -101,6 +101,8 @@ TEST(HistoryTest, RecordComesBackWhole) {
   EXPECT_EQ(back.predicted.peak_memory_bytes, record.predicted.peak_memory_bytes);
   EXPECT_EQ(back.predicted.target_memory_bytes, record.predicted.target_memory_bytes);
   EXPECT_EQ(back.predicted.categories, record.predicted.categories);
+  EXPECT_EQ(back.predicted.host_memory_bytes, record.predicted.host_memory_bytes);
+  EXPECT_EQ(back.predicted.host_categories, record.predicted.host_categories);
   EXPECT_EQ(back.attempt, 2);
   EXPECT_EQ(back.started_at, record.started_at);
   EXPECT_EQ(back.finished_at, record.finished_at);

@@ -156,10 +156,11 @@ TEST(MetricsJsonTest, AddsWhatItMeasured) {
   EXPECT_DOUBLE_EQ(value["ci_low"], 0.5e6);
   EXPECT_DOUBLE_EQ(value["ci_high"], 0.5e6);
   EXPECT_EQ(value["losses"].size(), 5U);
-  EXPECT_EQ(value["peak_memory_bytes"].dump(),
-            R"({"total":1000,"activations":400,"parameters":600,"process":5000})");
-  EXPECT_EQ(value["predicted"].dump(),
-            R"({"throughput":null,"peak_memory_bytes":1000,"target_memory_bytes":2000})");
+  EXPECT_EQ(
+      value["peak_memory_bytes"].dump(),
+      R"({"total":1000,"device":700,"host":300,"activations":400,"parameters":600,"process":5000})");
+  EXPECT_EQ(value["predicted"].dump(), R"({"throughput":null,"peak_memory_bytes":1000,)"
+                                       R"("host_memory_bytes":300,"target_memory_bytes":2000})");
   EXPECT_EQ(value["group"].dump(), R"({"world_ranks":[2,3],"hosts":["one"]})");
   EXPECT_EQ(value["started_at"], "2026-01-02T03:04:05.678901Z");
   EXPECT_EQ(value["finished_at"], "2026-01-02T03:04:15.000002Z");

@@ -65,6 +65,31 @@ TEST_F(PlannerTest, WhatDoesNotFitIsInfeasibleWithTheNumbers) {
   EXPECT_THAT(refused.reason, HasSubstr("activations "));
 }
 
+TEST_F(PlannerTest, WhatIsOffloadedNeedsTheHost) {
+  const auto read = job(R"("zero_optimization": {"stage": 2,
+                               "offload_optimizer": [null, {"device": "cpu"}]},
+                           "train_micro_batch_size_per_gpu": [1])",
+                        R"("target": "self")");
+  const auto roomy = plan(read);
+  ASSERT_EQ(roomy.planned, 2U);
+  const auto& kept = roomy.members[0].planned.predicted;
+  const auto& offloaded = roomy.members[1].planned.predicted;
+  EXPECT_EQ(kept.host_memory_bytes, 0);
+  EXPECT_GT(offloaded.host_memory_bytes, 0);
+  const auto on_device = offloaded.peak_memory_bytes - offloaded.host_memory_bytes;
+  EXPECT_LT(on_device, kept.peak_memory_bytes);
+
+  // Exactly what it needs of both; then a byte too little of one.
+  EXPECT_EQ(plan(read, on_device, offloaded.host_memory_bytes).members[1].planned.status,
+            PlanStatus::planned);
+  const auto tight = plan(read, plenty_bytes, offloaded.host_memory_bytes - 1);
+  EXPECT_EQ(tight.members[0].planned.status, PlanStatus::planned);
+  const auto& refused = tight.members[1].planned;
+  EXPECT_EQ(refused.status, PlanStatus::infeasible);
+  EXPECT_THAT(refused.reason, StartsWith("needs "));
+  EXPECT_THAT(refused.reason, HasSubstr(" on the host (optimizer "));
+}
+
 TEST_F(PlannerTest, WhatDoesNotFitTheTargetIsInfeasibleToo) {
   const auto read = job(R"("zero_optimization": {"stage": 0},
                            "train_micro_batch_size_per_gpu": [4])",

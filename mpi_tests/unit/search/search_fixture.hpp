@@ -52,9 +52,11 @@ class SearchTest : public testing::Test {
     return read_job(path, overrides_, machine_, 1);
   }
 
-  PlannedSpace plan(const JobSpec& read, std::int64_t device_memory_bytes = plenty_bytes) {
+  PlannedSpace plan(const JobSpec& read, std::int64_t device_memory_bytes = plenty_bytes,
+                    std::int64_t host_memory_bytes = plenty_bytes) {
     PlannerOptions options;
     options.device_memory_bytes = device_memory_bytes;
+    options.host_memory_bytes = host_memory_bytes;
     return plan_space(read, SearchSpace(read), workspaces_, options);
   }
 

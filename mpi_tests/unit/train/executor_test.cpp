@@ -121,6 +121,30 @@ TEST_F(ExecutorTest, APlanBeyondTheBudgetIsOutOfMemory) {
   EXPECT_THROW(Executor(plan_, device_, group_, 0), OutOfMemory);
 }
 
+TEST_F(ExecutorTest, CopiesBetweenTwoMemories) {
+  const TensorId here = tensor(true, 0);
+  const TensorId there = tensor(true, 0);  // the same place in the other arena
+  plan_.tensors[static_cast<std::size_t>(there)].memory = Memory::host;
+  plan_.host_memory.arena_bytes = tensor_alignment_bytes;
+  plan_.initialize = {fill(here, 3), {Stream::compute, op::Copy{{there}, {here}, elements}}};
+  cycle(Segment::Kind::only_micro, 1, {fill(here, 5)});
+  Executor executor(plan_, device_, group_, 0);
+  executor.initialize();
+  executor.step(0);
+  EXPECT_THAT(values(executor, here), Each(5.0F));
+  EXPECT_THAT(values(executor, there), Each(3.0F));
+  EXPECT_EQ(device_.host_arena().account().high_water_bytes, tensor_alignment_bytes);
+}
+
+TEST_F(ExecutorTest, WhatTheHostDoesNotHoldIsOutOfMemoryAndTheDeviceIsFreeAgain) {
+  tensor(true, 0);
+  plan_.host_memory.arena_bytes = 4096;
+  device_.host_budget().set_limit_bytes(4095);
+  EXPECT_THROW(Executor(plan_, device_, group_, 0), OutOfMemory);
+  device_.host_budget().set_limit_bytes(4096);
+  EXPECT_NO_THROW(Executor(plan_, device_, group_, 0));
+}
+
 TEST_F(ExecutorTest, RefusesThePlanOfAnotherRank) {
   plan_.group_size = 2;
   EXPECT_THROW(Executor(plan_, device_, group_, 0), LogicError);

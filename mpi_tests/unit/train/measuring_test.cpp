@@ -281,12 +281,13 @@ TEST(MeasureTest, MemoryIsTheFullestRanks) {
   const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
     const bool fullest = rank == 1;
     workload.peak = {
-        fullest ? 300 : 200, {{"a", fullest ? 100 : 150}, {"b", 50}}, 1000 * (3 - rank)};
+        fullest ? 300 : 200, {{"a", fullest ? 100 : 150}, {"b", 50}}, 1000 * (3 - rank), 10 * rank};
   });
   for (const Measurement& result : results) {
     EXPECT_EQ(result.peak_memory.total_bytes, 300);
     EXPECT_EQ(result.peak_memory.category_bytes.at("a"), 100);
     EXPECT_EQ(result.peak_memory.process_bytes, 3000);
+    EXPECT_EQ(result.peak_memory.host_bytes, 10);
   }
 }
 
