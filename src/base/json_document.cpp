@@ -111,7 +111,8 @@ class JsonReader : public nlohmann::json_sax<Value> {
   const char* reached_;
 };
 
-/// Without byte order marks (the library would skip a second one). Throws InputError where it is not UTF-8.
+/// Without byte order marks (the library would skip a second one). Throws InputError where it is
+/// not UTF-8.
 std::string_view checked(std::string_view text, const std::string& file) {
   constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
   while (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
