@@ -154,7 +154,6 @@ SearchSpace::SearchSpace(const JobSpec& job) : job_(&job) {
 }
 
 SearchSpace::~SearchSpace() = default;
-SearchSpace::SearchSpace(SearchSpace&&) noexcept = default;
 
 std::uint64_t SearchSpace::size() const {
   return parts_.back().first + parts_.back().size;

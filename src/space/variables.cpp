@@ -4,7 +4,7 @@
 #include <cctype>
 #include <map>
 
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/knob_value.hpp"
 
 namespace dstune {
 
@@ -12,13 +12,6 @@ namespace {
 
 bool is_name_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower;
 }
 
 class Replacer {

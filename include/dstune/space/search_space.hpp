@@ -78,7 +78,6 @@ class SearchSpace {
   /// before.
   explicit SearchSpace(const JobSpec& job);
   ~SearchSpace();
-  SearchSpace(SearchSpace&&) noexcept;
 
   /// How many members the products have. 0 never happens.
   [[nodiscard]] std::uint64_t size() const;
