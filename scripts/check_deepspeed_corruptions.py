@@ -100,6 +100,11 @@ COMBINATIONS = [
     {"/activation_checkpointing/contiguous_memory_optimization": True,
      "/activation_checkpointing/partition_activations": True,
      "/activation_checkpointing/number_checkpoints": 4},
+    *({"/optimizer/type": "SGD", "/zero_allow_untested_optimizer": tested,
+       "/zero_optimization/stage": stage} for tested in (True, False) for stage in (0, 2)),
+    *({"/optimizer/type": "SGD", "/zero_optimization/stage": 0, "/optimizer/params/nesterov": True,
+       "/optimizer/params/momentum": momentum, "/optimizer/params/dampening": dampening}
+      for momentum in (0, 0.9) for dampening in (0, 0.1)),
     {"/optimizer/type": "Adam", "/optimizer/params/adam_w_mode": False},
     {"/optimizer/type": "Adam", "/optimizer/params/adam_w_mode": False,
      "/optimizer/params/torch_adam": True},
@@ -138,6 +143,9 @@ def bases():
         found[kind] = {**found["z2-bf16"], "scheduler": {"type": kind, "params": needed}}
     found["torch-adam"] = {**found["z2-bf16"], "optimizer": {
         "type": "AdamW", "params": {"lr": 0.0001, "torch_adam": True}}}
+    for kind in ("Lion", "Adagrad", "SGD"):
+        found[kind] = {**found["z2-bf16"], "zero_allow_untested_optimizer": True,
+                       "optimizer": {"type": kind, "params": {"lr": 0.0001}}}
     return found
 
 
@@ -197,8 +205,9 @@ def home_bases(pointer, key):
     if pointer.startswith(("/bf16", "/bfloat16")):
         return ("z2-bf16" if pointer.startswith("/bf16/") else "z2-fp32"), ("z1-fp32",)
     if pointer.startswith("/optimizer/params/") and "of" in key:
-        kinds = ["z2-bf16" if kind == "FusedAdam" else "torch-adam" for kind in key["of"]]
-        return kinds[0], ("z2-bf16", "torch-adam")
+        kinds = {"FusedAdam": "z2-bf16", "torch": "torch-adam", "FusedLion": "Lion"}
+        home = key["of"][0]
+        return kinds.get(home, home), ("z2-bf16", "torch-adam", "Lion", "Adagrad", "SGD")
     if pointer.startswith("/scheduler/params/"):
         return key["of"][0], tuple(SCHEDULERS)
     if pointer.startswith(("/data_types", "/communication", "/gradient", "/prescale", "/optimizer/type")):

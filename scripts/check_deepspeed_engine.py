@@ -47,11 +47,13 @@ class Engine:
             import deepspeed
             import torch
             from deepspeed.ops.op_builder.builder import OpBuilder
+            from deepspeed.ops.op_builder.cpu.no_impl import NotImplementedBuilder
             from torch.testing._internal.distributed.fake_pg import FakeStore
             deepspeed.utils.logger.setLevel(logging.CRITICAL + 1)
             torch.distributed.init_process_group("fake", rank=0, world_size=world_size,
                                                  store=FakeStore())
-            OpBuilder.load = lambda self, verbose=True: CompiledAdam()
+            for builder in (OpBuilder, NotImplementedBuilder):
+                builder.load = lambda self, verbose=True: CompiledAdam()
             deepspeed.init_distributed(dist_backend="fake", auto_mpi_discovery=False,
                                        dist_init_required=False)
             # A GPU's answers; this machine's processor may say no.

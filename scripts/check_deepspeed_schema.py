@@ -68,7 +68,9 @@ SECTIONS = {
     "scheduler": {}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
 }
 
-OPTIMIZERS = {"FusedAdam": "deepspeed.ops.adam:FusedAdam", "torch": "torch.optim:AdamW"}
+OPTIMIZERS = {"FusedAdam": "deepspeed.ops.adam:FusedAdam", "torch": "torch.optim:AdamW",
+              "FusedLion": "deepspeed.ops.lion:FusedLion", "SGD": "torch.optim:SGD",
+              "Adagrad": "torch.optim:Adagrad"}
 SCHEDULERS = ("LRRangeTest", "OneCycle", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
 
 
@@ -233,6 +235,8 @@ def parameters(function):
             kind = "boolean"
         elif name.endswith(("_size", "_count", "_steps")):
             kind = "integer"
+        elif parameter.annotation in (float, "float"):
+            kind = "number"  # also where the default is written 0
         found[name] = {"type": kind, "default": default, **({"required": True} if required else {})}
     return found
 

@@ -44,7 +44,7 @@ def config_of(model):
             layer_norm_eps=spec["norm_epsilon"], hidden_dropout_prob=0,
             attention_probs_dropout_prob=0, type_vocab_size=parts["token_types"], **common)
     rope = {"rope_type": "default", "rope_theta": spec["rope_theta"],
-            "partial_rotary_factor": parts["rotary_fraction"]}
+            "partial_rotary_factor": parts["rotary_fraction"]} | spec.get("rope", {})
     if family == "gpt_neox":
         return transformers.GPTNeoXConfig(
             layer_norm_eps=spec["norm_epsilon"], rope_parameters=rope,
@@ -56,8 +56,15 @@ def config_of(model):
         common["attention_bias"] = parts["projection_bias"]
     if family == "llama":
         common["mlp_bias"] = parts["mlp_bias"]
-    if family == "mistral":
-        common["sliding_window"] = None
+    window, full = spec.get("attention_window"), spec.get("full_layers", [])
+    if family in ("mistral", "phi3"):
+        common["sliding_window"] = window
+    if family in ("qwen2", "qwen3") and window:
+        kinds = ("sliding_attention", "full_attention")
+        common |= {"sliding_window": window, "use_sliding_window": True,
+                   "layer_types": [kinds[layer in full] for layer in range(spec["num_layers"])]}
+    if family == "phi3" and "original_max_position_embeddings" in rope:
+        common["original_max_position_embeddings"] = rope["original_max_position_embeddings"]
     return transformers.CONFIG_MAPPING[family](**common)
 
 
@@ -146,26 +153,35 @@ def weights_of(model):
 
 
 @torch.no_grad()
-def check(case):
-    model = reference_step.Model(case["model"], 1, torch.float64)
-    generator = torch.Generator().manual_seed(1)
-    for value in model.parameters:
-        # No bias of zero and no norm of one, lest a wrong place of them goes unseen.
-        value += 0.1 * torch.randn(value.shape, generator=generator, dtype=value.dtype)
+def module_of(model, dtype):
+    """(transformers' module with the model's weights, what does not fit)."""
     config = config_of(model)
     kind = (transformers.AutoModelForMaskedLM if model.masked
             else transformers.AutoModelForCausalLM)
-    theirs = kind.from_config(config).double().eval()
+    theirs = kind.from_config(config).to(dtype).eval()
     own = dict(theirs.named_parameters())
     ours = weights_of(model)
     if "lm_head.weight" in own and "embed_out.weight" in ours:
         ours["lm_head.weight"] = ours.pop("embed_out.weight")  # gpt_neox, from transformers 5 on
     problems = [f"no parameter {name} there" for name in ours.keys() - own.keys()]
     problems += [f"no parameter {name} here" for name in own.keys() - ours.keys()]
+    if not problems:
+        for name, value in ours.items():
+            own[name].copy_(value)
+    return theirs, problems
+
+
+@torch.no_grad()
+def check(case):
+    model = reference_step.Model(case["model"], 1, torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    for value in model.parameters:
+        # No bias of zero and no norm of one, lest a wrong place of them goes unseen.
+        value += 0.1 * torch.randn(value.shape, generator=generator, dtype=value.dtype)
+    theirs, problems = module_of(model, torch.float64)
     if problems:
         return problems
-    for name, value in ours.items():
-        own[name].copy_(value)
+    own = dict(theirs.named_parameters())
     counts = (sum(p.numel() for p in model.parameters), sum(p.numel() for p in own.values()))
     if counts[0] != counts[1]:
         problems.append(f"{counts[0]} parameters here, {counts[1]} there")

@@ -218,14 +218,42 @@ class Model:
         y = centred * torch.rsqrt(variance + epsilon) * weight + self.by_name[name + ".bias"]
         return self.cut(y.to(x.dtype))
 
+    def frequencies(self, size, length):
+        """Of each pair of a head's `size` rotated elements, in sequences of `length` tokens."""
+        rope, theta = self.spec.get("rope", {}), self.spec.get("rope_theta", 10000.0)
+        kind, factor = rope.get("rope_type", "default"), rope.get("factor", 1.0)
+        original = rope.get("original_max_position_embeddings", 0)
+        i = torch.arange(size // 2, dtype=torch.float64)
+        frequency = theta ** (-2 * i / size)
+        if kind == "linear":
+            return frequency / factor
+        if kind == "longrope":
+            scales = rope["long_factor" if length > original else "short_factor"]
+            return frequency / torch.tensor(scales, dtype=torch.float64)
+        if kind == "llama3":
+            low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
+            share = (original * frequency / (2 * math.pi) - low) / (high - low)
+        elif kind == "yarn":
+            low, high = (size * math.log(original / (2 * math.pi * rope.get(name, default)))
+                         / (2 * math.log(theta))
+                         for name, default in (("beta_fast", 32.0), ("beta_slow", 1.0)))
+            if rope.get("truncate", True):
+                low, high = math.floor(low), math.ceil(high)
+            low, high = max(low, 0), min(high, size - 1)
+            share = 1 - (i - low) / (high - low if high != low else 0.001)
+        else:
+            return frequency
+        share = share.clamp(0, 1)
+        return share * frequency + (1 - share) * frequency / factor
+
     def rotate(self, x):
         """x: [batch, heads, positions, head_size]."""
         size = int(self.head_size * self.parts["rotary_fraction"])
         half = size // 2
-        i = torch.arange(half, dtype=torch.float64)
-        frequency = self.spec.get("rope_theta", 10000.0) ** (-2 * i / size)
+        frequency = self.frequencies(size, x.shape[2])
         angle = torch.arange(x.shape[2], dtype=torch.float64)[:, None] * frequency
-        cosine, sine = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+        magnitude = self.spec.get("rope", {}).get("attention_factor", 1.0)
+        cosine, sine = (magnitude * angle.cos()).to(x.dtype), (magnitude * angle.sin()).to(x.dtype)
         low, high, rest = x[..., :half], x[..., half:size], x[..., size:]
         turned = (low * cosine - high * sine, high * cosine + low * sine)
         return self.cut(torch.cat((*turned, rest), -1))
@@ -244,8 +272,13 @@ class Model:
         k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
         scores = q @ k.transpose(2, 3) / math.sqrt(self.head_size)
         if not self.masked:
-            future = torch.ones(length, length, dtype=torch.bool).triu(1)
-            scores = scores.masked_fill(future, -math.inf)
+            position = torch.arange(length)
+            distance = position[:, None] - position
+            hidden = distance < 0
+            window = self.spec.get("attention_window", 0)
+            if window and int(layer) not in self.spec.get("full_layers", ()):
+                hidden |= distance >= window
+            scores = scores.masked_fill(hidden, -math.inf)
         out = (scores.softmax(-1) @ v).transpose(1, 2)
         out = self.cut(out.reshape(batch, length, heads * self.head_size))
         return self.linear(layer + ".projection", out)
@@ -355,8 +388,12 @@ class Optimizer:
         self.options = training["optimizer"]
         self.clip = training.get("gradient_clipping", 1.0)
         self.masters = [p.detach().float().clone() if narrow else p for p in parameters]
+        self.offloaded = training.get("offload_optimizer", False)
+        self.low_precision_master = narrow and training.get("low_precision_master", False)
+        self.low_precision_moments = narrow and training.get("low_precision_moments", False)
+        first = 0.0 if self.offloaded else self.options.get("initial_accumulator", 0.0)
         self.m = [torch.zeros_like(p) for p in self.masters]
-        self.v = [torch.zeros_like(p) for p in self.masters]
+        self.v = [torch.full_like(p, first) for p in self.masters]
         self.t = 0
 
     @torch.no_grad()
@@ -374,30 +411,75 @@ class Optimizer:
             # By the scale of the next step, as DeepSpeed does.
             gradients = [g / self.scaler.scale for g in gradients]
         self.update(gradients)
+        self.keep_in_16_bits()
         if self.narrow:
             for p, master in zip(self.parameters, self.masters):
                 p.copy_(master.to(self.narrow))
         return True
 
+    def keep_in_16_bits(self):
+        """Section 6.2."""
+        kept = self.masters if self.low_precision_master else []
+        kept = kept + self.m + self.v if self.low_precision_moments else kept
+        for value in kept:
+            value.copy_(value.to(self.narrow))
+
     def update(self, gradients):
-        o = self.options
-        beta1, beta2 = o.get("beta1", 0.9), o.get("beta2", 0.999)
-        rate, decay = o.get("learning_rate", 1e-3), o.get("weight_decay", 0.0)
         self.t += 1
         divisor = 1.0
         if self.clip > 0:
             norm = math.sqrt(sum(g.double().square().sum().item() for g in gradients))
             divisor = max(1.0, (norm + 1e-6) / self.clip)
+        rule = getattr(self, self.options.get("kind", "adamw"))
         for w, m, v, gradient in zip(self.masters, self.m, self.v, gradients):
-            g = gradient / divisor
-            if o.get("kind", "adamw") == "adamw":
-                w -= rate * decay * w
-            else:
-                g = g + decay * w
-            m.mul_(beta1).add_((1 - beta1) * g)
-            v.mul_(beta2).add_((1 - beta2) * g * g)
-            m_hat, v_hat = m / (1 - beta1**self.t), v / (1 - beta2**self.t)
-            w -= rate * m_hat / (v_hat.sqrt() + o.get("epsilon", 1e-8))
+            rule(w, m, v, gradient / divisor)
+
+    def adamw(self, w, m, v, g, decoupled=True):
+        beta1, beta2 = self.betas()
+        if decoupled:
+            w -= self.rate() * self.decay() * w
+        else:
+            g = g + self.decay() * w
+        m.mul_(beta1).add_((1 - beta1) * g)
+        v.mul_(beta2).add_((1 - beta2) * g * g)
+        m_hat, v_hat = m / (1 - beta1**self.t), v / (1 - beta2**self.t)
+        w -= self.rate() * m_hat / (v_hat.sqrt() + self.options.get("epsilon", 1e-8))
+
+    def adam(self, w, m, v, g):
+        self.adamw(w, m, v, g, decoupled=False)
+
+    def lion(self, w, m, _, g):
+        beta1, beta2 = self.betas()
+        direction = beta1 * m + (1 - beta1) * g
+        at_zero = 1.0 if self.offloaded else -1.0
+        sign = torch.where(direction == 0, at_zero, direction.sign())
+        w -= self.rate() * (sign + self.decay() * w)
+        m.mul_(beta2).add_((1 - beta2) * g)
+
+    def sgd(self, w, m, _, g):
+        momentum, dampening = self.options.get("momentum", 0), self.options.get("dampening", 0)
+        g = g + self.decay() * w
+        if momentum:
+            m.mul_(momentum).add_((1 if self.t == 1 else 1 - dampening) * g)
+            g = g + momentum * m if self.options.get("nesterov", False) else m
+        w -= self.rate() * g
+
+    def adagrad(self, w, _, v, g):
+        fall = 0 if self.offloaded else self.options.get("learning_rate_decay", 0)
+        decayed = g + self.decay() * w
+        v.add_(decayed * decayed)
+        rate = self.rate() / (1 + (self.t - 1) * fall)
+        numerator = g if self.offloaded else decayed
+        w -= rate * numerator / (v.sqrt() + self.options.get("epsilon", 1e-10))
+
+    def rate(self):
+        return self.options.get("learning_rate", 1e-3)
+
+    def decay(self):
+        return self.options.get("weight_decay", 0.0)
+
+    def betas(self):
+        return self.options.get("beta1", 0.9), self.options.get("beta2", 0.999)
 
 
 def losses_of(case, dtype, plain):

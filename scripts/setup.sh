@@ -27,6 +27,7 @@ needs=(
   'GoogleMock|h gmock/gmock.h|libgmock-dev|googletest+gmock'
   'oneDNN|h dnnl.hpp|libdnnl-dev|onednn'
   'OpenCL (oneDNN as Debian builds it asks for it)|o CL/cl.h|ocl-icd-opencl-dev|ocl-icd'
+  'Eigen|h eigen3/Eigen/Core|libeigen3-dev|eigen'
   'fmt|h fmt/core.h|libfmt-dev|fmt'
   'spdlog|h spdlog/spdlog.h|libspdlog-dev|spdlog'
   'Google Benchmark|h benchmark/benchmark.h|libbenchmark-dev|benchmark'

@@ -113,7 +113,7 @@ typedef struct dstune_configuration {
   const char* ds_config;  /**< the DeepSpeed config, a JSON object */
   const char* options;    /**< JSON object: the members of `dstune.workload` but type and library */
   const char* precision;  /**< "fp32", "bf16", ... */
-  const char* recompute;  /**< `dstune.activation_recompute`: "none", "block", ... */
+  const char* recompute;  /**< `dstune.activation_recompute`: "none", "selective", "block" */
   int32_t zero_stage;     /**< 0 to 3 */
   int32_t threads;        /**< that this rank may use */
   int64_t micro_batch;    /**< samples a rank and micro-step */

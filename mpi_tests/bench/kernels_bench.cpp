@@ -97,8 +97,15 @@ void adam(benchmark::State& state) {
   auto model = memory(count / 2);
   const AdamStep step{1e-4F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.1F, 0.05F, 1.0F, true};
   for (auto _ : state) {
-    cpu_table().adam(step, master.data(), m.data(), v.data(), type, gradient.data(), type,
-                     type != DType::f32 ? model.data() : nullptr, count);
+    cpu_table().adam(step,
+                     {.master = master.data(),
+                      .m = m.data(),
+                      .v = v.data(),
+                      .gradient_type = type,
+                      .gradient = gradient.data(),
+                      .model_type = type,
+                      .model = type != DType::f32 ? model.data() : nullptr},
+                     count);
   }
   // fp32: 16 read and 12 written; bf16: 14 and 14.
   state.SetBytesProcessed(state.iterations() * count * 28);

@@ -1,6 +1,6 @@
 // The time of one optimizer step of a preset on all ranks of the job, stage 0, with its phases:
-//   mpirun -np 1 --bind-to none step_bench gpt2 bf16 4 64 2    (model precision micro-batch tokens
-//   threads)
+//   mpirun -np 1 --bind-to none step_bench gpt2 bf16 4 64 2 selective
+// (model, precision, micro-batch, tokens, threads, recompute: none where it is not given)
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -55,14 +55,15 @@ int run(const std::string& name, const TrainingConfig& config, int threads) {
     const double flops = flops_per_token(model, config.sequence_length) *
                          static_cast<double>(config.micro_batch * config.sequence_length);
     std::printf(
-        "%s %s, %lld x %lld tokens a rank, %d ranks, %d threads, %s\n"
+        "%s %s, %lld x %lld tokens a rank, recompute %s, %d ranks, %d threads, %s\n"
         "step %.3f s median (%.3f to %.3f of %d): forward %.3f, backward %.3f, update %.3f; "
-        "%.0f GFLOP/s a rank; arena %.2f GiB\n",
+        "%.0f GFLOP/s a rank; arena %.3f GiB\n",
         name.c_str(), std::string(to_text(config.precision)).c_str(),
         static_cast<long long>(config.micro_batch), static_cast<long long>(config.sequence_length),
-        group->size(), threads, device.description().c_str(), median(totals), *least, *most,
-        timed_steps, median(phases[0]), median(phases[1]), median(phases[2]),
-        flops / median(totals) / 1e9, static_cast<double>(plan.memory.arena_bytes) / (1 << 30));
+        std::string(to_text(config.recompute)).c_str(), group->size(), threads,
+        device.description().c_str(), median(totals), *least, *most, timed_steps, median(phases[0]),
+        median(phases[1]), median(phases[2]), flops / median(totals) / 1e9,
+        static_cast<double>(plan.memory.arena_bytes) / (1 << 30));
   }
   return 0;
 }
@@ -73,12 +74,20 @@ Precision precision_of(std::string_view text) {
   return Precision::fp32;
 }
 
+Recompute recompute_of(std::string_view text) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::block})
+    if (text == to_text(recompute)) return recompute;
+  return Recompute::none;
+}
+
 }  // namespace
 }  // namespace dstune
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    std::fprintf(stderr, "usage: step_bench PRESET fp32|bf16|fp16 MICRO_BATCH TOKENS THREADS\n");
+  if (argc < 6 || argc > 7) {
+    std::fprintf(stderr,
+                 "usage: step_bench PRESET fp32|bf16|fp16 MICRO_BATCH TOKENS THREADS "
+                 "[none|selective|block]\n");
     return 2;
   }
   dstune::MpiEnvironment environment(argc, argv);
@@ -86,5 +95,6 @@ int main(int argc, char** argv) {
   config.precision = dstune::precision_of(argv[2]);
   config.micro_batch = std::atol(argv[3]);
   config.sequence_length = std::atol(argv[4]);
+  if (argc > 6) config.recompute = dstune::recompute_of(argv[6]);
   return dstune::run(argv[1], config, std::atoi(argv[5]));
 }

@@ -136,11 +136,13 @@ TEST_F(DryRunTest, PredictsWhatARunThenNeeds) {
   EXPECT_EQ(num_compared, 8);
 }
 
-TEST_F(DryRunTest, ShowsTheCategoriesWhereAsked) {
+TEST_F(DryRunTest, ShowsTheMemoryOverAStepWhereAsked) {
   EXPECT_EQ(plan({}).out.find("activations"), std::string::npos);
+  EXPECT_EQ(plan({}).out.find("at once"), std::string::npos);
   const Ended ended = plan({"--verbose"});
   EXPECT_NE(ended.out.find("every rank: "), std::string::npos) << ended;
   EXPECT_NE(ended.out.find("activations"), std::string::npos) << ended;
+  EXPECT_NE(ended.out.find("device, at most "), std::string::npos) << ended;
 }
 
 TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {

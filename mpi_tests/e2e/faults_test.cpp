@@ -62,6 +62,17 @@ TEST_F(FaultTest, AnExceptionOnTheLeaderIsTheGroups) {
   expect_only_first_failed(run("throw@0:" + first_), "failed");
 }
 
+// Its peers see it leave, and may say so before it has said why.
+TEST_F(FaultTest, AnExceptionInsideAStepIsTheRecordedReason) {
+  for (const char* const rank : {"0", "1"}) {
+    SCOPED_TRACE(rank);
+    const Ended ended = run(std::string("throw_in_step@") + rank + ":" + first_, {"--overwrite"});
+    expect_only_first_failed(ended, "failed");
+    EXPECT_EQ(results_table(job_)[first_]["reason"],
+              std::string("rank ") + rank + ": injected failure inside a step");
+  }
+}
+
 TEST_F(FaultTest, AHangEndsAtTheTrialTimeout) {
   const Ended ended = run("hang@1:" + first_, {"--trial-timeout", "5s"});
   expect_only_first_failed(ended, "timed_out");

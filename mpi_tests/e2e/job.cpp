@@ -63,7 +63,10 @@ Process Job::start(const Command& command) {
     for (const std::string& word : words_of(DSTUNE_E2E_MPI_FLAGS)) spec.words.push_back(word);
   }
   spec.words.insert(spec.words.end(), command.launcher.begin(), command.launcher.end());
-  spec.words.emplace_back(DSTUNE_E2E_BINARY);
+  if (command.program.empty())
+    spec.words.emplace_back(DSTUNE_E2E_BINARY);
+  else
+    spec.words.insert(spec.words.end(), command.program.begin(), command.program.end());
   spec.words.insert(spec.words.end(), command.args.begin(), command.args.end());
   spec.environment = base_environment();
   // What a killed mpirun leaves goes with the folder.

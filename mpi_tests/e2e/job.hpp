@@ -22,6 +22,7 @@ struct Command {
   std::vector<std::string> args{};
   std::map<std::string, std::string> environment{};
   std::vector<std::string> launcher{};  ///< words before the binary, on every rank
+  std::vector<std::string> program{};   ///< instead of the binary
   double limit_s = 60;                  ///< of a release build on a busy machine
 };
 

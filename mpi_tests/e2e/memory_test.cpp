@@ -89,6 +89,29 @@ TEST_F(MemoryTest, LeavesOutWhatDoesNotFitAndRunsTheRest) {
   EXPECT_EQ(std::set<std::string>(planned.begin(), planned.end()), too_large);
 }
 
+TEST_F(MemoryTest, ParametersOnTheHostAreTheSameTraining) {
+  space_["zero_optimization"] = {{"stage", 3},
+                                 {"offload_optimizer", {nullptr, {{"device", "cpu"}}}},
+                                 {"offload_param", {nullptr, {{"device", "cpu"}}}}};
+  space_["train_micro_batch_size_per_gpu"] = {1};
+  job_.write("space.json", space_);
+  expect_exit(job_, job_.run({.ranks = 2, .args = {"space.json"}}), 0);
+  const auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 4);
+  const Json& losses = metrics.begin()->second["losses"];
+  std::set<std::int64_t> on_host;
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << name;
+    const Json& peak = measured["peak_memory_bytes"];
+    EXPECT_EQ(peak["total"], measured["predicted"]["peak_memory_bytes"]) << name;
+    EXPECT_EQ(peak["host"], measured["predicted"]["host_memory_bytes"]) << name;
+    on_host.insert(peak["host"].get<std::int64_t>());
+    for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
+      EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
+  }
+  EXPECT_EQ(on_host.size(), 4);
+}
+
 TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
   space_["zero_optimization"] = {{"stage", {1, 2, 3}},
                                  {"offload_optimizer", {nullptr, {{"device", "cpu"}}}}};
@@ -109,6 +132,10 @@ TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
     if (peak["host"] != 0) ++offloaded;
   }
   EXPECT_EQ(offloaded, 3);
+  const std::string winner = job_.read_json(results + "optimal.json")["name"];
+  const std::string picture = job_.read(results + winner + "/memory.svg");
+  EXPECT_NE(picture.find("device memory: at most"), std::string::npos);
+  EXPECT_TRUE(job_.exists(results + winner + "/memory.txt"));
   // The same losses with the states here or there, of each stage.
   for (const auto& [name, measured] : metrics) {
     std::string other = name;
@@ -134,8 +161,8 @@ TEST_F(MemoryTest, RunsWithStatesOnTheHostWhereTheHostHoldsThem) {
 }
 
 TEST_F(MemoryTest, LeavesOutWhatTheTargetCanNotHold) {
-  space_["dstune"].erase("target");
-  space_["train_micro_batch_size_per_gpu"] = {1};
+  space_["dstune"]["target"] = {{"attention", "eager"}};
+  space_["train_micro_batch_size_per_gpu"] = {8};
   job_.write("space.json", space_);
   const Json free = plan(0);
   std::int64_t most_ours = 0;
@@ -167,6 +194,27 @@ TEST_F(MemoryTest, EndsWithFourWhereNothingFits) {
   EXPECT_EQ(shown["exit_code"], nothing_feasible);
   EXPECT_FALSE(job_.exists(results + "ds_config_optimal.json"));
   EXPECT_NE(job_.read(results + "summary.txt").find("infeasible"), std::string::npos);
+}
+
+/// Large enough that 2 % is more than what a process does as it pleases.
+TEST_F(MemoryTest, PredictsTheProcessWithinTwoPercent) {
+  Json config = tiny_gpt2_config();
+  config["n_embd"] = 512;
+  config["n_head"] = 8;
+  config["vocab_size"] = 16384;
+  job_.write("config.json", config);
+  space_["train_micro_batch_size_per_gpu"] = {1};
+  space_["zero_optimization"] = {{"stage", {0, 2, 3}}};
+  job_.write("space.json", space_);
+  const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job_, ended, 0);
+  for (const auto& [name, measured] : all_metrics(job_)) {
+    const double predicted = measured["predicted"]["process_memory_bytes"];
+    const double found = measured["peak_memory_bytes"]["process"];
+    const double arena = measured["peak_memory_bytes"]["total"];
+    EXPECT_GT(arena, 100e6) << name;
+    EXPECT_NEAR(found, predicted, 0.02 * predicted) << name << ", arena " << arena;
+  }
 }
 
 }  // namespace

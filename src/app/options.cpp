@@ -1,6 +1,5 @@
 #include "options.hpp"
 
-#include <array>
 #include <sstream>
 #include <vector>
 
@@ -33,8 +32,8 @@ po::options_description visible_options() {
   add("exclude", po::value<std::string>()->value_name("SPEC"),
       "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
   add("tuner", po::value<std::string>()->value_name("NAME"),
-      "gridsearch or random (model_based and race are not built yet: gridsearch takes their "
-      "place); overrides autotuning.tuner_type");
+      "gridsearch, random or race (model_based is not built yet: gridsearch takes its place); "
+      "overrides autotuning.tuner_type");
   add("metric", po::value<std::string>()->value_name("NAME"),
       "throughput, throughput_per_gpu, latency or flops; overrides autotuning.metric");
   add("num-trials", po::value<std::string>()->value_name("N"), "run at most N experiments");
@@ -50,6 +49,11 @@ po::options_description visible_options() {
       "once the input has passed, delete what dstune-mpi wrote there before (default: resume)");
   add("experiments", po::value<Strings>()->value_name("FILE"),
       "run exactly this experiment file {name, ds_config, num_gpus, num_nodes}; may repeat");
+  add("calibrate", po::value<Strings>()->value_name("FILE"),
+      "what your own DeepSpeed run wrote (metrics.json, or its log): times are fitted to it; may "
+      "repeat");
+  add("import", po::value<std::string>()->value_name("DIR"),
+      "what the verification jobs left (<results-dir>/verify): the answer is verified with it");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
   add("format", po::value<std::string>()->value_name("text|json"),
       "of --dry-run and of the closing summary (default text)");
@@ -58,7 +62,9 @@ po::options_description visible_options() {
   add("reserve", po::value<std::string>()->value_name("DURATION"),
       "of the time limit, for a clean end (default 60s, at most a tenth)");
   add("trial-timeout", po::value<std::string>()->value_name("DURATION"),
-      "give an experiment up after so long");
+      "give an experiment up after so long (default: many times its prediction)");
+  add("profile-out", po::value<std::string>()->value_name("FILE"),
+      "write what the machine was measured to take (docs/files.md)");
   add("coordinator", po::value<std::string>()->value_name("shared|dedicated"),
       "does rank 0 train too (default shared)");
   add("quiet", "warnings and errors only");
@@ -70,9 +76,6 @@ po::options_description visible_options() {
   add("help", "this text");
   return all;
 }
-
-/// Options of the documented command line that this release does not have yet.
-constexpr std::array absent_options{"calibrate", "import", "profile-out"};
 
 template <class T>
 T one_of(const std::string& option, const std::string& word,
@@ -180,6 +183,7 @@ void fill(const Given& given, CommandLine& line) {
   given.use("format", [&](const std::string& text) {
     line.job.json_output = one_of<bool>("format", text, {{"text", false}, {"json", true}});
   });
+  given.use("import", [&](const std::string& text) { line.job.import_dir = text; });
   given.use("time-limit", [&](const std::string& text) {
     line.job.time_limit_s = duration_s("time-limit", text);
   });
@@ -188,6 +192,7 @@ void fill(const Given& given, CommandLine& line) {
   given.use("trial-timeout", [&](const std::string& text) {
     line.job.trial_timeout_s = duration_s("trial-timeout", text);
   });
+  given.use("profile-out", [&](const std::string& text) { line.job.profile_path = text; });
   given.use("coordinator", [&](const std::string& text) {
     line.job.dedicated_coordinator =
         one_of<bool>("coordinator", text, {{"shared", false}, {"dedicated", true}});
@@ -202,6 +207,9 @@ void fill(const Given& given, CommandLine& line) {
   line.job.no_progress = given.has("no-progress");
   if (given.has("quiet")) line.level = log::Level::warning;
   if (given.has("verbose")) line.level = log::Level::debug;
+  if (line.job.dry_run && line.job.profile_path) {
+    throw UsageError("--dry-run writes no file: leave --profile-out out, or run the space");
+  }
   if (given.has("quiet") && given.has("verbose")) {
     throw UsageError("--quiet and --verbose contradict each other: leave one out");
   }
@@ -216,7 +224,6 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   }
   po::options_description all;
   all.add(visible_options());
-  for (const char* name : absent_options) all.add_options()(name, po::value<Strings>());
   all.add_options()("space", po::value<Strings>());
   po::positional_options_description positional;
   positional.add("space", -1);
@@ -235,14 +242,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
-  for (const char* name : absent_options) {
-    if (map.count(name) > 0) {
-      throw UsageError("--" + std::string(name) + " is not built in this release: leave it out");
-    }
-  }
   fill(Given(map), line);
   if (map.count("experiments") > 0) {
     line.job.overrides.experiment_files = map["experiments"].as<Strings>();
+  }
+  if (map.count("calibrate") > 0) {
+    line.job.calibration_files = map["calibrate"].as<Strings>();
   }
   if (map.count("space") == 0) {
     throw UsageError("no space.json is given: mpirun -np N dstune-mpi [options] space.json");

@@ -37,6 +37,10 @@ class ByteBlock {
 
 struct Request::State {
   explicit State(std::size_t bytes) : block(bytes) {}
+  // Their memory is kept and used again, so that a training step takes none from the heap.
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* memory) noexcept;
+
   MPI_Request request = MPI_REQUEST_NULL;
   bool done = false;
   ByteBlock block;  // lives as long as the operation

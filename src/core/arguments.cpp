@@ -1,7 +1,6 @@
 #include "arguments.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
@@ -71,25 +70,85 @@ void check_scheduler(const Settings& settings, std::vector<Objection>& objection
   }
 }
 
-/// DeepSpeed's fused Adam and PyTorch's (torch_adam) do not take the same arguments.
+/// An implementation of an optimizer and what it takes in /optimizer/params, or is taken out of it
+/// by DeepSpeed before.
+struct Optimizer {
+  std::string_view name;
+  std::vector<std::string_view> arguments;
+};
+
+const Optimizer& optimizer_of(const Settings& settings) {
+  static const Optimizer fused_adam = {
+      "DeepSpeed's FusedAdam",
+      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "set_grad_none",
+       "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer cpu_adam = {
+      "DeepSpeed's CPU Adam",
+      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "adam_w_mode",
+       "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer torch_adam = {
+      "PyTorch's Adam",
+      {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
+       "differentiable", "fused", "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer fused_lion = {"DeepSpeed's FusedLion",
+                                       {"lr", "betas", "weight_decay", "set_grad_none"}};
+  static const Optimizer cpu_lion = {"DeepSpeed's CPU Lion",
+                                     {"lr", "betas", "weight_decay", "fp32_optimizer_states"}};
+  static const Optimizer torch_sgd = {"PyTorch's SGD",
+                                      {"lr", "momentum", "dampening", "weight_decay", "nesterov",
+                                       "maximize", "foreach", "differentiable", "fused"}};
+  static const Optimizer torch_adagrad = {
+      "PyTorch's Adagrad",
+      {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize", "foreach",
+       "differentiable", "fused"}};
+  static const Optimizer cpu_adagrad = {
+      "DeepSpeed's CPU Adagrad", {"lr", "eps", "weight_decay", "amsgrad", "fp32_optimizer_states"}};
+  const bool on_host = offloads_optimizer(settings);
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "lion") return on_host ? cpu_lion : fused_lion;
+  if (type == "adagrad") return on_host ? cpu_adagrad : torch_adagrad;
+  if (type == "sgd") return torch_sgd;
+  if (settings.is_on("/optimizer/params/torch_adam")) return torch_adam;
+  return on_host ? cpu_adam : fused_adam;
+}
+
 void check_optimizer(const Settings& settings, std::vector<Objection>& objections) {
-  constexpr std::array fused_alone = {"/optimizer/params/bias_correction",
-                                      "/optimizer/params/set_grad_none"};
-  constexpr std::array torch_alone = {
-      "/optimizer/params/foreach", "/optimizer/params/fused", "/optimizer/params/capturable",
-      "/optimizer/params/differentiable", "/optimizer/params/maximize"};
-  const auto object_to = [&](const auto& pointers, const char* mend) {
-    for (const char* const pointer : pointers)
-      if (settings.is_written(pointer)) objections.push_back({pointer, mend});
-  };
-  if (settings.is_on("/optimizer/params/torch_adam"))
-    object_to(fused_alone, "PyTorch's optimizer does not take it: remove it or torch_adam");
-  else
-    object_to(torch_alone,
-              "PyTorch's optimizer alone takes it: remove it or write torch_adam true");
+  constexpr std::string_view section = "/optimizer/params/";
+  const Optimizer& optimizer = optimizer_of(settings);
+  for (const Knob& knob : knobs()) {
+    if (!knob.pointer.starts_with(section) || !settings.is_written(knob.pointer)) continue;
+    const std::string_view key = knob.pointer.substr(section.size());
+    // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
+    if (key.find('/') != key.npos || key == "max_grad_norm") continue;
+    if (!holds(optimizer.arguments, key))
+      objections.push_back({std::string(knob.pointer),
+                            fmt::format("{} does not take it: remove it", optimizer.name)});
+  }
 }
 
 }  // namespace
+
+bool offloads_optimizer(const Settings& settings) {
+  return settings.is_on("/zero_optimization/cpu_offload") ||
+         settings.word("/zero_optimization/offload_optimizer/device") != "none";
+}
+
+std::string precision_of(const Settings& settings) {
+  if (settings.is_on("/fp16/enabled")) return "fp16";
+  return is_bf16_on(settings, "enabled") ? "bf16" : "fp32";
+}
+
+std::string element_type(const Settings& settings, std::string_view pointer) {
+  std::string word = settings.word(pointer);
+  if (word.starts_with("torch.")) word = word.substr(6);
+  if (word == "half" || word == "float16") return "fp16";
+  if (word == "bfloat16") return "bf16";
+  if (word == "float" || word == "float32") return "fp32";
+  return word;
+}
+bool is_bf16_on(const Settings& settings, const std::string& key) {
+  return settings.is_on("/bf16/" + key) || settings.is_on("/bfloat16/" + key);
+}
 
 bool is_deepspeed_scheduler(std::string_view type) {
   return find_scheduler(type) != nullptr;

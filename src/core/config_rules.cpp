@@ -31,20 +31,6 @@ bool compression_lacks_groups(const Settings& settings, const std::string& kind)
 bool has_both(const Settings& settings, std::string_view old_name, std::string_view new_name) {
   return settings.is_set(old_name) && settings.is_set(new_name);
 }
-std::string precision_of(const Settings& settings) {
-  if (settings.is_on("/fp16/enabled")) return "fp16";
-  const bool is_bf16 = settings.is_on("/bf16/enabled") || settings.is_on("/bfloat16/enabled");
-  return is_bf16 ? "bf16" : "fp32";
-}
-/// Of /data_types: fp16 for "half", and so on.
-std::string element_type(const Settings& settings, std::string_view pointer) {
-  std::string word = settings.word(pointer);
-  if (word.starts_with("torch.")) word = word.substr(6);
-  if (word == "half" || word == "float16") return "fp16";
-  if (word == "bfloat16") return "bf16";
-  if (word == "float" || word == "float32") return "fp32";
-  return word;
-}
 bool differs_from_precision(const Settings& settings, std::string_view pointer) {
   return settings.is_given(pointer) && element_type(settings, pointer) != precision_of(settings);
 }
@@ -53,8 +39,47 @@ std::string offload_device(const Settings& settings) {
   if (settings.is_on("/zero_optimization/cpu_offload")) return "cpu";
   return settings.word("/zero_optimization/offload_optimizer/device");
 }
-bool offloads_optimizer(const Settings& settings) {
-  return offload_device(settings) != "none";
+bool has_low_precision_master(const Settings& settings) {
+  return is_bf16_on(settings, "bf16_master_weights_and_grads") ||
+         settings.is_on("/fp16/fp16_master_weights_and_grads");
+}
+bool has_fp32_sums(const Settings& settings) {
+  return settings.zero_stage() > 0 && settings.zero_stage() != 2 &&
+         precision_of(settings) != "fp32" && settings.is_given("/data_types/grad_accum_dtype") &&
+         element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+}
+/// DeepSpeed's own Adam on the host.
+bool has_cpu_adam(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  return offloads_optimizer(settings) && (type == "adam" || type == "adamw") &&
+         !settings.is_on("/optimizer/params/torch_adam");
+}
+/// One of DeepSpeed's compiled ones.
+bool has_deepspeed_optimizer(const Settings& settings) {
+  return settings.word("/optimizer/type") != "sgd" &&
+         !settings.is_on("/optimizer/params/torch_adam");
+}
+
+bool lacks_zero(const Settings& settings, std::string_view pointer) {
+  return settings.is_on(pointer) && settings.zero_stage() == 0;
+}
+bool lacks_bf16_states(const Settings& settings, const std::string& section) {
+  if (!settings.is_on(section + "/bf16_master_weights_and_grads")) return false;
+  return settings.zero_stage() > 0 && !has_cpu_adam(settings) &&
+         (offloads_optimizer(settings) || !settings.is_on(section + "/bf16_optimizer_states"));
+}
+bool swaps_optimizer(const Settings& settings) {
+  return settings.zero_stage() == 3 && offload_device(settings) == "nvme";
+}
+/// Adam or AdamW with a master copy, and so moments, in fp32.
+bool has_adam_in_fp32(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  return (type == "adam" || type == "adamw") && !has_low_precision_master(settings);
+}
+/// Twin-Flow: some sub-groups are updated on the device.
+bool offloads_in_part(const Settings& settings) {
+  return settings.zero_stage() == 3 && offloads_optimizer(settings) &&
+         settings.number("/zero_optimization/offload_optimizer/ratio") < 1;
 }
 
 constexpr std::array rules = {
@@ -94,25 +119,71 @@ constexpr std::array rules = {
     ConfigRule{"/zero_optimization/mics_shard_size",
                [](const Settings& s) { return s.number("/zero_optimization/mics_shard_size") > 0; },
                "MiCS is not built in dstune-mpi yet: remove the key or write -1", true},
-    // DeepSpeed reads such a config, and its CPU Adam then refuses the parameters on the device at
-    // the first step.
+    // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
+    // the device at the first step.
     ConfigRule{"/zero_optimization/offload_optimizer/device",
                [](const Settings& s) {
-                 return s.zero_stage() == 0 && offloads_optimizer(s) &&
-                        !s.is_on("/optimizer/params/torch_adam");
+                 return s.zero_stage() == 0 && offloads_optimizer(s) && has_deepspeed_optimizer(s);
                },
                "fails in DeepSpeed at stage 0, whose optimizer is not offloaded: write none, or a "
                "stage from 1 on",
                true},
     ConfigRule{"/zero_optimization/offload_optimizer/device",
-               [](const Settings& s) { return s.zero_stage() == 3 && offload_device(s) == "nvme"; },
-               "nvme is not built in dstune-mpi yet at stage 3: write cpu or none", true},
+               [](const Settings& s) {
+                 return swaps_optimizer(s) &&
+                        !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
+               },
+               "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+    // Adam's three tensors and the gradients.
+    ConfigRule{"/zero_optimization/offload_optimizer/buffer_count",
+               [](const Settings& s) {
+                 return swaps_optimizer(s) &&
+                        s.number("/zero_optimization/offload_optimizer/buffer_count") < 4;
+               },
+               "fewer than 4 fail in DeepSpeed where the device is nvme: write 4 or more", true},
+    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
+               [](const Settings& s) { return swaps_optimizer(s) && offloads_in_part(s); },
+               "below 1 is not built in dstune-mpi where the device is nvme: write 1.0", true},
+    ConfigRule{
+        "/zero_optimization/offload_optimizer/device",
+        [](const Settings& s) { return swaps_optimizer(s) && !has_adam_in_fp32(s); },
+        "nvme is not built in dstune-mpi with other optimizers than Adam and AdamW, nor with "
+        "16-bit master weights: write cpu",
+        true},
+    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
+               [](const Settings& s) { return offloads_in_part(s) && !has_adam_in_fp32(s); },
+               "below 1 is not built in dstune-mpi with other optimizers than Adam and AdamW, nor "
+               "with 16-bit master weights: write 1.0",
+               true},
+    ConfigRule{"/zero_optimization/offload_param/device",
+               [](const Settings& s) {
+                 return s.zero_stage() == 3 &&
+                        s.word("/zero_optimization/offload_param/device") == "nvme";
+               },
+               "nvme is not built in dstune-mpi yet: write cpu or none", true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) {
-                 return s.zero_stage() == 3 && offloads_optimizer(s) &&
-                        s.number("/zero_optimization/offload_optimizer/ratio") < 1;
+                 return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");
                },
-               "below 1 is not built in dstune-mpi yet: write 1.0", true},
+               "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", true},
+    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
+               [](const Settings& s) {
+                 return offloads_in_part(s) && !s.is_on("/zero_optimization/reduce_scatter");
+               },
+               "below 1 is not built in dstune-mpi yet with reduce_scatter false: write 1.0, or "
+               "reduce_scatter true",
+               true},
+    // What stays on the device is updated by AdamW there, whatever the optimizer.
+    ConfigRule{
+        "/zero_optimization/offload_optimizer/ratio",
+        [](const Settings& s) {
+          return offloads_in_part(s) && s.word("/optimizer/type") == "adam" &&
+                 !s.is_on("/optimizer/params/adam_w_mode") &&
+                 s.number("/optimizer/params/weight_decay") > 0;
+        },
+        "below 1 mixes Adam with AdamW in DeepSpeed where adam_w_mode is false, which is not "
+        "built in dstune-mpi: write 1.0, or adam_w_mode true",
+        true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) {
                  return s.zero_stage() != 3 &&
@@ -130,6 +201,11 @@ constexpr std::array rules = {
                  return scatters_from_stage_2_on(s) && s.number("/gradient_predivide_factor") != 1;
                },
                "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on"},
+    ConfigRule{"/gradient_allreduce_op",
+               [](const Settings& s) {
+                 return s.zero_stage() == 3 && s.word("/gradient_allreduce_op") == "sum";
+               },
+               "DeepSpeed refuses sum at stage 3: write mean, or a stage below 3"},
     ConfigRule{"/zero_optimization/cpu_offload",
                [](const Settings& s) {
                  return has_both(s, "/zero_optimization/cpu_offload",
@@ -223,6 +299,85 @@ constexpr std::array rules = {
                         differs_from_precision(s, "/data_types/grad_accum_dtype");
                },
                "DeepSpeed accumulates in the type of the mode at stage 0: remove the key"},
+    ConfigRule{"/data_types/grad_accum_dtype",
+               [](const Settings& s) {
+                 return s.zero_stage() > 0 && s.zero_stage() != 2 &&
+                        differs_from_precision(s, "/data_types/grad_accum_dtype") &&
+                        !has_fp32_sums(s);
+               },
+               "other types than fp32 and the mode's are not built in dstune-mpi yet: write fp32, "
+               "or remove the key",
+               true},
+    ConfigRule{"/data_types/grad_accum_dtype",
+               [](const Settings& s) {
+                 return has_fp32_sums(s) && (offloads_optimizer(s) || has_low_precision_master(s));
+               },
+               "fp32 with an offloaded optimizer or 16-bit master weights is not built in "
+               "dstune-mpi yet: remove the key",
+               true},
+    ConfigRule{
+        "/bf16/bf16_master_weights_and_grads",
+        [](const Settings& s) { return lacks_zero(s, "/bf16/bf16_master_weights_and_grads"); },
+        "needs ZeRO stage 1, 2 or 3"},
+    ConfigRule{"/bf16/bf16_master_weights_and_grads",
+               [](const Settings& s) { return lacks_bf16_states(s, "/bf16"); },
+               "needs DeepSpeed's Adam, offloaded to the host; or without offload "
+               "bf16_optimizer_states"},
+    ConfigRule{"/bf16/bf16_master_weights_and_grads",
+               [](const Settings& s) {
+                 return s.is_on("/bf16/bf16_master_weights_and_grads") && s.zero_stage() > 0 &&
+                        precision_of(s) != "bf16";
+               },
+               "is not built in dstune-mpi yet where bf16 is not enabled: remove the key", true},
+    ConfigRule{"/bf16/bf16_optimizer_states",
+               [](const Settings& s) {
+                 return s.is_on("/bf16/bf16_optimizer_states") &&
+                        (s.zero_stage() == 0 || !s.is_on("/bf16/bf16_master_weights_and_grads"));
+               },
+               "needs bf16_master_weights_and_grads, and ZeRO stage 1, 2 or 3"},
+    ConfigRule{
+        "/bfloat16/bf16_master_weights_and_grads",
+        [](const Settings& s) { return lacks_zero(s, "/bfloat16/bf16_master_weights_and_grads"); },
+        "needs ZeRO stage 1, 2 or 3"},
+    ConfigRule{"/bfloat16/bf16_master_weights_and_grads",
+               [](const Settings& s) { return lacks_bf16_states(s, "/bfloat16"); },
+               "needs DeepSpeed's Adam, offloaded to the host; or without offload "
+               "bf16_optimizer_states"},
+    ConfigRule{"/bfloat16/bf16_master_weights_and_grads",
+               [](const Settings& s) {
+                 return s.is_on("/bfloat16/bf16_master_weights_and_grads") && s.zero_stage() > 0 &&
+                        precision_of(s) != "bf16";
+               },
+               "is not built in dstune-mpi yet where bf16 is not enabled: remove the key", true},
+    ConfigRule{"/bfloat16/bf16_optimizer_states",
+               [](const Settings& s) {
+                 return s.is_on("/bfloat16/bf16_optimizer_states") &&
+                        (s.zero_stage() == 0 ||
+                         !s.is_on("/bfloat16/bf16_master_weights_and_grads"));
+               },
+               "needs bf16_master_weights_and_grads, and ZeRO stage 1, 2 or 3"},
+    ConfigRule{
+        "/fp16/fp16_master_weights_and_grads",
+        [](const Settings& s) { return lacks_zero(s, "/fp16/fp16_master_weights_and_grads"); },
+        "needs ZeRO stage 1, 2 or 3"},
+    ConfigRule{"/fp16/fp16_master_weights_and_grads",
+               [](const Settings& s) {
+                 return s.is_on("/fp16/fp16_master_weights_and_grads") && s.zero_stage() > 0 &&
+                        !has_cpu_adam(s);
+               },
+               "needs DeepSpeed's Adam, offloaded to the host"},
+    ConfigRule{"/fp16/fp16_master_weights_and_grads",
+               [](const Settings& s) {
+                 return s.is_on("/fp16/fp16_master_weights_and_grads") &&
+                        is_bf16_on(s, "bf16_master_weights_and_grads");
+               },
+               "and bf16_master_weights_and_grads exclude each other: keep one of them"},
+    ConfigRule{"/fp16/fp16_master_weights_and_grads",
+               [](const Settings& s) {
+                 return s.is_on("/fp16/fp16_master_weights_and_grads") && s.zero_stage() > 0 &&
+                        precision_of(s) != "fp16";
+               },
+               "is not built in dstune-mpi yet where fp16 is not enabled: remove the key", true},
     ConfigRule{"/scheduler/type",
                [](const Settings& s) {
                  const auto* const type = std::get_if<std::string>(&s.value("/scheduler/type"));
@@ -231,6 +386,21 @@ constexpr std::array rules = {
                },
                "DeepSpeed drives PyTorch's schedulers at stage 0 in fp32 alone: take one of "
                "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR"},
+    ConfigRule{
+        "/optimizer/type",
+        [](const Settings& s) {
+          return s.zero_stage() > 0 && s.word("/optimizer/type") == "sgd" &&
+                 !s.is_on("/zero_allow_untested_optimizer");
+        },
+        "DeepSpeed has not tested it with ZeRO: add \"zero_allow_untested_optimizer\": true, "
+        "or take stage 0"},
+    ConfigRule{"/optimizer/params/nesterov",
+               [](const Settings& s) {
+                 return s.is_on("/optimizer/params/nesterov") &&
+                        (s.number("/optimizer/params/momentum") <= 0 ||
+                         s.number("/optimizer/params/dampening") != 0);
+               },
+               "needs momentum above 0 and no dampening"},
     ConfigRule{"/optimizer/params/betas/0",
                [](const Settings& s) { return is_one(s, "/optimizer/params/betas/0"); },
                "must be below 1: the mean would never move"},

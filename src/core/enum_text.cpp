@@ -13,10 +13,20 @@ using Names = std::array<std::pair<Enum, std::string_view>, size>;
 
 constexpr Names<Precision, 3> precisions = {
     {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}}};
-constexpr Names<Recompute, 2> recomputes = {
-    {{Recompute::none, "none"}, {Recompute::block, "block"}}};
-constexpr Names<OffloadDevice, 2> offload_devices = {
-    {{OffloadDevice::none, "none"}, {OffloadDevice::cpu, "cpu"}}};
+constexpr Names<Recompute, 3> recomputes = {
+    {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::block, "block"}}};
+constexpr Names<OptimizerKind, 5> optimizer_kinds = {{{OptimizerKind::adam, "adam"},
+                                                      {OptimizerKind::adamw, "adamw"},
+                                                      {OptimizerKind::lion, "lion"},
+                                                      {OptimizerKind::sgd, "sgd"},
+                                                      {OptimizerKind::adagrad, "adagrad"}}};
+constexpr Names<OffloadDevice, 3> offload_devices = {
+    {{OffloadDevice::none, "none"}, {OffloadDevice::cpu, "cpu"}, {OffloadDevice::nvme, "nvme"}}};
+constexpr Names<CommunicationType, 4> communication_types = {
+    {{CommunicationType::as_gradients, "as_gradients"},
+     {CommunicationType::fp32, "fp32"},
+     {CommunicationType::fp16, "fp16"},
+     {CommunicationType::bf16, "bf16"}}};
 constexpr Names<PlanStatus, 3> plan_statuses = {{{PlanStatus::planned, "planned"},
                                                  {PlanStatus::infeasible, "infeasible"},
                                                  {PlanStatus::pruned, "pruned"}}};
@@ -52,8 +62,14 @@ std::string_view to_text(Precision precision) {
 std::string_view to_text(Recompute recompute) {
   return text_of(recomputes, recompute);
 }
+std::string_view to_text(OptimizerKind kind) {
+  return text_of(optimizer_kinds, kind);
+}
 std::string_view to_text(OffloadDevice device) {
   return text_of(offload_devices, device);
+}
+std::string_view to_text(CommunicationType type) {
+  return text_of(communication_types, type);
 }
 std::string_view to_text(PlanStatus status) {
   return text_of(plan_statuses, status);

@@ -8,7 +8,10 @@
 namespace dstune::rows {
 
 constexpr double unbounded = std::numeric_limits<double>::infinity();
+constexpr unsigned stages_0_1_2 = 0b0111;
+constexpr unsigned stage_1 = 0b0010;
 constexpr unsigned stages_1_2 = 0b0110;
+constexpr unsigned stages_1_3 = 0b1010;
 constexpr unsigned stages_1_2_3 = 0b1110;
 constexpr unsigned stage_2 = 0b0100;
 constexpr unsigned stage_3 = 0b1000;
@@ -143,6 +146,13 @@ constexpr Knob acting(Knob knob, void (*apply)(TrainingConfig&, const KnobValue&
 constexpr Knob instead(std::string_view mend, Knob knob) {
   knob.mend = mend;
   return knob;
+}
+
+/// What a row of DiskUse does.
+template <auto member>
+void set_disk(TrainingConfig& config, const KnobValue& value) {
+  auto& target = config.disk.*member;
+  target = std::get<std::remove_reference_t<decltype(target)>>(value);
 }
 
 /// The words of DeepSpeed for element types.

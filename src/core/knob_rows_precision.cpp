@@ -31,21 +31,26 @@ void set_minimum(TrainingConfig& config, const KnobValue& value) {
   config.loss_scale.minimum = static_cast<double>(std::get<std::int64_t>(value));
 }
 
+// Types of states follow from several keys together; training_config() reads them.
 constexpr std::array table = {
     model(optional(section("/bf16", measured, "training in bfloat16 with fp32 master weights"))),
     acting(flag("/bf16/enabled", "false", measured, "on or off"), set_bf16),
-    flag("/bf16/immediate_grad_update", "false", not_built,
-         "accumulate each gradient as soon as it is there"),
+    at(stage_1,
+       flag("/bf16/immediate_grad_update", "false", measured,
+            "with grad_accum_dtype fp32: add up each gradient at once, not behind backward")),
     flag("/bf16/check_grad_overflow", "true", inert, "look for infinities in gradients"),
-    flag("/bf16/bf16_master_weights_and_grads", "false", refused, "master weights in bfloat16"),
-    flag("/bf16/bf16_optimizer_states", "false", refused, "moments in bfloat16"),
+    flag("/bf16/bf16_master_weights_and_grads", "false", measured,
+         "master weights in bfloat16: offloaded, or with bf16_optimizer_states"),
+    flag("/bf16/bf16_optimizer_states", "false", measured, "moments in bfloat16, too"),
     model(section("/bfloat16", measured, "another name of bf16")),
     acting(flag("/bfloat16/enabled", "false", measured, "on or off"), set_bf16),
-    flag("/bfloat16/immediate_grad_update", "false", not_built,
-         "accumulate each gradient as soon as it is there"),
+    at(stage_1,
+       flag("/bfloat16/immediate_grad_update", "false", measured,
+            "with grad_accum_dtype fp32: add up each gradient at once, not behind backward")),
     flag("/bfloat16/check_grad_overflow", "true", inert, "look for infinities in gradients"),
-    flag("/bfloat16/bf16_master_weights_and_grads", "false", refused, "master weights in bfloat16"),
-    flag("/bfloat16/bf16_optimizer_states", "false", refused, "moments in bfloat16"),
+    flag("/bfloat16/bf16_master_weights_and_grads", "false", measured,
+         "master weights in bfloat16: offloaded, or with bf16_optimizer_states"),
+    flag("/bfloat16/bf16_optimizer_states", "false", measured, "moments in bfloat16, too"),
 
     model(section("/fp16", measured,
                   "training in half precision with a loss scale and fp32 master weights")),
@@ -70,7 +75,8 @@ constexpr std::array table = {
     acting(not_from_flag(
                integer("/fp16/min_loss_scale", "1", -unbounded, measured, "lowest dynamic scale")),
            set_minimum),
-    flag("/fp16/fp16_master_weights_and_grads", "false", refused, "master weights in fp16"),
+    flag("/fp16/fp16_master_weights_and_grads", "false", measured,
+         "master weights in fp16: offloaded"),
 
     section("/amp", inert, "NVIDIA Apex mixed precision"),
     flag("/amp/enabled", "false", refused, "on or off"),
@@ -80,8 +86,9 @@ constexpr std::array table = {
         not_auto(text("/torch_autocast/dtype", "null", element_types, inert, "type of the casts"))),
     not_null(list("/torch_autocast/lower_precision_safe_modules", "null", inert,
                   "modules that are cast")),
-    section("/data_types", not_built, "types beside those of the mode"),
-    text("/data_types/grad_accum_dtype", "null", element_types, not_built, "accumulated gradients"),
+    section("/data_types", measured, "types beside those of the mode"),
+    at(stages_1_3, text("/data_types/grad_accum_dtype", "null", element_types, measured,
+                        "sums of gradients: the mode's type, or fp32")),
     text("/data_types/param_dtype", "null", element_types, inert,
          "parameters; must equal the mode's"),
     text("/data_types/buffer_dtype", "null", element_types, inert, "the module's buffers"),

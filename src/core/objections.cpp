@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -58,6 +59,65 @@ const std::vector<Alias>& aliases() {
   return all;
 }
 
+OptimizerKind optimizer_kind(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "lion") return OptimizerKind::lion;
+  if (type == "sgd") return OptimizerKind::sgd;
+  if (type == "adagrad") return OptimizerKind::adagrad;
+  // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
+  const bool decoupled = type != "adam" || settings.is_on("/optimizer/params/adam_w_mode");
+  return decoupled ? OptimizerKind::adamw : OptimizerKind::adam;
+}
+
+OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optimizer) {
+  optimizer.kind = optimizer_kind(settings);
+  // PyTorch's AdamW decays by default, DeepSpeed's does not.
+  if (optimizer.kind == OptimizerKind::adamw && optimizer.torch_adam &&
+      !settings.is_given("/optimizer/params/weight_decay"))
+    optimizer.weight_decay = 0.01;
+  if (optimizer.kind == OptimizerKind::adagrad) {
+    if (!settings.is_given("/optimizer/params/lr")) optimizer.learning_rate = 0.01;
+    if (!settings.is_given("/optimizer/params/eps")) optimizer.epsilon = 1e-10;
+  }
+  return optimizer;
+}
+
+/// Where they say something.
+void add_types_of_states(TrainingConfig& config, const Settings& settings) {
+  const bool is_bf16 = config.precision == Precision::bf16;
+  if (config.zero_stage == 0 || config.precision == Precision::fp32) return;
+  // Stage 2 adds up in 16 bits whatever it is told.
+  config.fp32_gradient_accumulation =
+      config.zero_stage != 2 && settings.is_given("/data_types/grad_accum_dtype") &&
+      element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+  config.immediate_grad_update =
+      is_bf16_optimizer(config) && is_bf16_on(settings, "immediate_grad_update");
+  config.low_precision_master = is_bf16 ? is_bf16_on(settings, "bf16_master_weights_and_grads")
+                                        : settings.is_on("/fp16/fp16_master_weights_and_grads");
+  // DeepSpeed's Adam for the host takes the master copy's type for the moments where it is told to.
+  const bool asked = is_optimizer_offloaded(config) &&
+                     settings.is_given("/optimizer/params/fp32_optimizer_states") &&
+                     !settings.is_on("/optimizer/params/fp32_optimizer_states");
+  config.low_precision_moments =
+      config.low_precision_master &&
+      ((is_bf16 && is_bf16_on(settings, "bf16_optimizer_states")) || asked);
+}
+
+void add_unbuilt_optimizer(const Settings& settings, std::vector<Objection>& objections) {
+  constexpr std::array built = {"adam", "adamw", "lion", "sgd", "adagrad"};
+  const std::string type = settings.word("/optimizer/type");
+  const KnobValue& written = settings.value("/optimizer/type");
+  if (std::find(built.begin(), built.end(), type) == built.end()) {
+    objections.push_back({"/optimizer/type",
+                          fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
+                                      "Adagrad or SGD",
+                                      value_text(written)),
+                          true});
+  } else if (type == "sgd" && std::get<std::string>(written) != "SGD") {
+    objections.push_back({"/optimizer/type", "DeepSpeed wants PyTorch's own name: write SGD"});
+  }
+}
+
 void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
   static const std::vector<std::size_t> refused =
       rows_where([](const Knob& knob) { return knob.effect == KnobEffect::refused; });
@@ -69,12 +129,7 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
     if (is_scalar && value == default_value(knob)) continue;
     objections.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.mend.empty()});
   }
-  const std::string type = settings.word("/optimizer/type");
-  if (type != "adam" && type != "adamw")
-    objections.push_back({"/optimizer/type",
-                          fmt::format("{} is not built in dstune-mpi yet: write Adam or AdamW",
-                                      value_text(settings.value("/optimizer/type"))),
-                          true});
+  add_unbuilt_optimizer(settings, objections);
 }
 
 }  // namespace
@@ -104,21 +159,20 @@ TrainingConfig training_config(const Settings& settings) {
     if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
   if (!settings.is_given("/zero_optimization/overlap_comm"))
     config.overlap_comm = config.zero_stage == 3;
+  // Below stage 3 DeepSpeed takes every device but "none" for the host.
+  if (config.offload_optimizer == OffloadDevice::nvme && config.zero_stage < 3)
+    config.offload_optimizer = OffloadDevice::cpu;
   // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
   if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
     config.contiguous_gradients = true;
   // What says nothing to the step is left out, so that configurations are equal where steps are.
+  if (config.offload_optimizer == OffloadDevice::none) config.offload_ratio = 1;
+  if (!is_optimizer_on_disk(config)) config.disk = {};
   const double fixed = config.loss_scale.fixed;
   if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
   if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;
-  // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
-  const bool decoupled =
-      settings.word("/optimizer/type") != "adam" || settings.is_on("/optimizer/params/adam_w_mode");
-  config.optimizer.kind = decoupled ? OptimizerKind::adamw : OptimizerKind::adam;
-  // PyTorch's AdamW decays by default, DeepSpeed's does not.
-  if (decoupled && settings.is_on("/optimizer/params/torch_adam") &&
-      !settings.is_given("/optimizer/params/weight_decay"))
-    config.optimizer.weight_decay = 0.01;
+  add_types_of_states(config, settings);
+  config.optimizer = optimizer_config(settings, config.optimizer);
   return config;
 }
 

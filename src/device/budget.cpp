@@ -8,7 +8,7 @@ void MemoryBudget::take(std::int64_t bytes) {
   const std::int64_t available = limit_bytes_ - held_bytes_;
   if (bytes > available) {
     throw OutOfMemory(static_cast<std::size_t>(bytes),
-                      static_cast<std::size_t>(available > 0 ? available : 0), "memory budget");
+                      static_cast<std::size_t>(available > 0 ? available : 0), name_);
   }
   held_bytes_ += bytes;
 }

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "dstune/base/error.hpp"
 #include "dstune/device/device.hpp"
 
@@ -10,6 +12,7 @@ CpuDevice::CpuDevice(std::int64_t memory_limit_bytes, int threads)
       arena_(budget_),
       host_budget_(memory_limit_bytes),
       host_arena_(host_budget_),
+      disk_budget_(std::numeric_limits<std::int64_t>::max(), "disk budget"),
       description_("cpu (" + processor_name() + ", " + kernels_->name + ", " +
                    std::to_string(threads) + (threads == 1 ? " thread)" : " threads)")) {
   require(threads >= 1, "a device needs a thread");

@@ -102,12 +102,12 @@ DSTUNE_INLINE void divide(T* __restrict out, const float* sum, float divisor, st
 }
 
 template <class T>
-DSTUNE_INLINE void average_as(void* out, std::span<const void* const> parts, std::int64_t count,
-                              Write write) {
+DSTUNE_INLINE void divide_as(void* out, std::span<const void* const> parts, int by,
+                             std::int64_t count, Write write) {
   alignas(64) float sum[block];
   alignas(64) T means[block];
   const std::size_t size = parts.size();
-  const auto divisor = static_cast<float>(size);
+  const auto divisor = static_cast<float>(by);
   for (std::int64_t first = 0; first < count; first += block) {
     const std::int64_t now = std::min(block, count - first);
     const auto part = [&](std::size_t p) { return static_cast<const T*>(parts[p]) + first; };
@@ -130,18 +130,21 @@ DSTUNE_INLINE void average_as(void* out, std::span<const void* const> parts, std
 }
 
 DSTUNE_VECTOR_CLONES
-void average_f32(void* out, std::span<const void* const> parts, std::int64_t count, Write write) {
-  average_as<float>(out, parts, count, write);
+void divide_f32(void* out, std::span<const void* const> parts, int by, std::int64_t count,
+                Write write) {
+  divide_as<float>(out, parts, by, count, write);
 }
 
 DSTUNE_VECTOR_CLONES
-void average_bf16(void* out, std::span<const void* const> parts, std::int64_t count, Write write) {
-  average_as<BFloat16>(out, parts, count, write);
+void divide_bf16(void* out, std::span<const void* const> parts, int by, std::int64_t count,
+                 Write write) {
+  divide_as<BFloat16>(out, parts, by, count, write);
 }
 
 DSTUNE_VECTOR_CLONES
-void average_f16(void* out, std::span<const void* const> parts, std::int64_t count, Write write) {
-  average_as<Float16>(out, parts, count, write);
+void divide_f16(void* out, std::span<const void* const> parts, int by, std::int64_t count,
+                Write write) {
+  divide_as<Float16>(out, parts, by, count, write);
 }
 
 }  // namespace
@@ -181,16 +184,16 @@ void copy_bytes(void* to, const void* from, std::size_t bytes, Write write) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-void average(void* out, std::span<const void* const> parts, std::int64_t count, DType type,
-             Write write) {
-  require(!parts.empty(), "an average of nothing");
+void sum_and_divide(void* out, std::span<const void* const> parts, int divisor, std::int64_t count,
+                    DType type, Write write) {
+  require(!parts.empty(), "a sum of nothing");
   switch (type) {
     case DType::f32:
-      return average_f32(out, parts, count, write);
+      return divide_f32(out, parts, divisor, count, write);
     case DType::bf16:
-      return average_bf16(out, parts, count, write);
+      return divide_bf16(out, parts, divisor, count, write);
     case DType::f16:
-      return average_f16(out, parts, count, write);
+      return divide_f16(out, parts, divisor, count, write);
     case DType::i32:
       break;
   }

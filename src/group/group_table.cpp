@@ -6,7 +6,7 @@
 
 #include "communicator_cache.hpp"
 #include "dstune/base/error.hpp"
-#include "self_group.hpp"
+#include "dstune/group/self_group.hpp"
 #include "shared_memory_group.hpp"
 #include "shared_node.hpp"
 

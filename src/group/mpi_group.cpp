@@ -39,7 +39,10 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_r
                    int group_rank, Waiter waiter)
     : ProcessGroup(group_rank, std::move(world_ranks)),
       context_(std::move(context)),
-      waiter_(std::move(waiter)) {}
+      waiter_(std::move(waiter)),
+      parts_(static_cast<std::size_t>(size())) {
+  requests_.reserve(parts_.size());
+}
 
 template <class Body>
 void MpiGroup::guarded(Body&& body) {
@@ -63,17 +66,15 @@ std::int64_t MpiGroup::elements_per_rank(DType type) const {
   return static_cast<std::int64_t>(context_->sent->size()) / size_bytes(type) / size();
 }
 
-void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type) {
+void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, int divisor) {
   const std::size_t part_bytes = as_bytes(count_per_rank, type);
   std::byte* const sent = context_->sent->data();
   std::byte* const received = context_->received->data();
   complete(context_->communicator.start_all_to_all(sent, received, part_bytes),
            "waiting for data to reduce");
-  std::vector<const void*> parts;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size()); ++rank) {
-    parts.push_back(received + rank * part_bytes);
-  }
-  average(sent, parts, count_per_rank, type, Write::cached);
+  for (std::size_t rank = 0; rank < parts_.size(); ++rank)
+    parts_[rank] = received + rank * part_bytes;
+  sum_and_divide(sent, parts_, divisor, count_per_rank, type, Write::cached);
 }
 
 void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
@@ -85,21 +86,29 @@ void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
              "sending a reduced slice");
     return;
   }
-  std::vector<Request> requests;
+  requests_.clear();
   for (int rank = 0; rank < size(); ++rank) {
     std::byte* const place = received + static_cast<std::size_t>(rank) * bytes_per_rank;
     if (rank == root) {
       std::memcpy(place, sent, bytes_per_rank);
     } else {
-      requests.push_back(communicator.start_receive(place, bytes_per_rank, rank, collect_tag));
+      requests_.push_back(communicator.start_receive(place, bytes_per_rank, rank, collect_tag));
     }
   }
-  for (Request& request : requests) {
+  for (Request& request : requests_) {
     complete(std::move(request), "waiting for a reduced slice");
   }
 }
 
 void MpiGroup::all_reduce_average(void* data, std::int64_t count, DType type) {
+  all_reduce(data, count, type, size());
+}
+
+void MpiGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
+  all_reduce(data, count, type, 1);
+}
+
+void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, int divisor) {
   guarded([&](std::byte* sent, std::byte* received) {
     const std::int64_t chunk_count = elements_per_rank(type) * size();
     for (std::int64_t first = 0; first < count; first += chunk_count) {
@@ -108,7 +117,7 @@ void MpiGroup::all_reduce_average(void* data, std::int64_t count, DType type) {
       auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
       std::memcpy(sent, place, as_bytes(now, type));
       std::memset(sent + as_bytes(now, type), 0, as_bytes(part * size() - now, type));
-      reduce_parts(part, type);
+      reduce_parts(part, type, divisor);
       complete(context_->communicator.start_all_gather(sent, received, as_bytes(part, type)),
                "waiting for reduced slices");
       std::memcpy(place, received, as_bytes(now, type));
@@ -125,7 +134,7 @@ void MpiGroup::reduce_average(void* data, std::int64_t count, DType type, int ro
       auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
       std::memcpy(sent, place, as_bytes(now, type));
       std::memset(sent + as_bytes(now, type), 0, as_bytes(part * size() - now, type));
-      reduce_parts(part, type);
+      reduce_parts(part, type, size());
       collect_parts(as_bytes(part, type), root);
       if (group_rank() == root) std::memcpy(place, received, as_bytes(now, type));
     }
@@ -144,7 +153,7 @@ void MpiGroup::reduce_scatter_average(void* out, const void* in, std::int64_t co
             static_cast<const std::byte*>(in) + as_bytes(rank * count_per_rank + first, type),
             as_bytes(now, type));
       }
-      reduce_parts(now, type);
+      reduce_parts(now, type, size());
       std::memcpy(static_cast<std::byte*>(out) + as_bytes(first, type), sent, as_bytes(now, type));
     }
   });
@@ -167,17 +176,16 @@ void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank
   });
 }
 
-std::vector<double> MpiGroup::exchange(std::span<const double> mine) {
+void MpiGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
   require(mine.size() <= max_numbers, "too many numbers for an exchange");
-  std::vector<double> all(mine.size() * static_cast<std::size_t>(size()));
+  require(all.size() == mine.size() * static_cast<std::size_t>(size()), "room for all numbers");
   guarded([&](std::byte* sent, std::byte* received) {
     if (mine.empty()) return;
     std::memcpy(sent, mine.data(), mine.size_bytes());
     complete(context_->communicator.start_all_gather(sent, received, mine.size_bytes()),
              "waiting for an exchange");
-    std::memcpy(all.data(), received, all.size() * sizeof(double));
+    std::memcpy(all.data(), received, all.size_bytes());
   });
-  return all;
 }
 
 }  // namespace dstune

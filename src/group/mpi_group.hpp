@@ -34,24 +34,29 @@ class MpiGroup : public ProcessGroup {
     return context_->communicator.fortran_handle();
   }
   void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
                               DType type) override;
   void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
-  std::vector<double> exchange(std::span<const double> mine) override;
+  void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
   template <class Body>
   void guarded(Body&& body);
   void complete(Request request, const char* what) const;
+  void all_reduce(void* data, std::int64_t count, DType type, int divisor);
   /// Every rank's part for this rank, summed from `sent` into the front of `sent`.
-  void reduce_parts(std::int64_t count_per_rank, DType type);
+  void reduce_parts(std::int64_t count_per_rank, DType type, int divisor);
   /// The sums at the front of every rank's `sent`, one after the other in root's `received`.
   void collect_parts(std::size_t bytes_per_rank, int root);
   [[nodiscard]] std::int64_t elements_per_rank(DType type) const;
 
   std::shared_ptr<MpiContext> context_;
   Waiter waiter_;
+  // Kept, so that a training step takes nothing from the heap.
+  std::vector<const void*> parts_;  ///< one a rank
+  std::vector<Request> requests_;
 };
 
 }  // namespace dstune

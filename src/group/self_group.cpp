@@ -1,5 +1,6 @@
-#include "self_group.hpp"
+#include "dstune/group/self_group.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace dstune {
@@ -13,6 +14,7 @@ void copy(void* out, const void* in, std::int64_t count, DType type) {
 }  // namespace
 
 void SelfGroup::all_reduce_average(void*, std::int64_t, DType) {}
+void SelfGroup::all_reduce_sum(void*, std::int64_t, DType) {}
 void SelfGroup::reduce_average(void*, std::int64_t, DType, int) {}
 
 void SelfGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
@@ -24,8 +26,8 @@ void SelfGroup::all_gather(void* out, const void* in, std::int64_t count_per_ran
   copy(out, in, count_per_rank, type);
 }
 
-std::vector<double> SelfGroup::exchange(std::span<const double> mine) {
-  return {mine.begin(), mine.end()};
+void SelfGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
+  std::ranges::copy(mine, all.begin());
 }
 
 }  // namespace dstune

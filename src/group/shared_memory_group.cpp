@@ -33,7 +33,8 @@ SharedMemoryGroup::SharedMemoryGroup(SharedNode& node, std::span<const int> loca
       membership_(node.join(local_ranks, group_rank, attempt, waiter)),
       waiter_(std::move(waiter)),
       slot_bytes_(std::min(preferred_slot_bytes, node.staging_bytes() / 2) / line_bytes *
-                  line_bytes) {
+                  line_bytes),
+      parts_(static_cast<std::size_t>(size())) {
   require(slot_bytes_ / line_bytes >= static_cast<std::size_t>(size()),
           "too little shared memory for so large a group");
 }
@@ -83,26 +84,21 @@ void SharedMemoryGroup::for_chunks(std::int64_t count, std::int64_t chunk_count,
 }
 
 void SharedMemoryGroup::reduce_directly(std::byte* data, const Chunk& chunk, DType type,
-                                        Write write) {
-  std::vector<const void*> parts;
-  parts.reserve(static_cast<std::size_t>(size()));
-  for (int rank = 0; rank < size(); ++rank) {
-    parts.push_back(rank == group_rank() ? data : slot(rank, chunk.slot));
-  }
-  average(data, parts, chunk.count, type, write);
+                                        int divisor, Write write) {
+  for (int rank = 0; rank < size(); ++rank)
+    part(rank) = rank == group_rank() ? data : slot(rank, chunk.slot);
+  sum_and_divide(data, parts_, divisor, chunk.count, type, write);
 }
 
-void SharedMemoryGroup::reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type) {
+void SharedMemoryGroup::reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type,
+                                         int divisor) {
   const std::int64_t first = std::min(group_rank() * slice_count, chunk.count);
   const std::int64_t count = std::min(slice_count, chunk.count - first);
-  std::vector<const void*> parts;
-  parts.reserve(static_cast<std::size_t>(size()));
-  for (int rank = 0; rank < size(); ++rank) {
-    parts.push_back(slot(rank, chunk.slot) + as_bytes(first, type));
-  }
+  for (int rank = 0; rank < size(); ++rank)
+    part(rank) = slot(rank, chunk.slot) + as_bytes(first, type);
   // Nobody else reads this slice of the own slot before it is published.
-  average(slot(group_rank(), chunk.slot) + as_bytes(first, type), parts, count, type,
-          Write::cached);
+  sum_and_divide(slot(group_rank(), chunk.slot) + as_bytes(first, type), parts_, divisor, count,
+                 type, Write::cached);
 }
 
 void SharedMemoryGroup::gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count,
@@ -119,8 +115,8 @@ void SharedMemoryGroup::gather_slices(std::byte* data, const Chunk& chunk, std::
   }
 }
 
-void SharedMemoryGroup::reduce(void* data, std::int64_t count, DType type, Receivers receivers,
-                               int root) {
+void SharedMemoryGroup::reduce(void* data, std::int64_t count, DType type, int divisor,
+                               Receivers receivers, int root) {
   auto* const bytes = static_cast<std::byte*>(data);
   const bool receives = receivers == Receivers::all || root == group_rank();
   const Write write = write_of(as_bytes(count, type));
@@ -134,12 +130,12 @@ void SharedMemoryGroup::reduce(void* data, std::int64_t count, DType type, Recei
     if (directly) {
       if (!receives) return;
       membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
-      reduce_directly(target, chunk, type, write);
+      reduce_directly(target, chunk, type, divisor, write);
       return;
     }
     const std::int64_t slice_count = slice_elements(chunk.count, size(), type);
     membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
-    reduce_own_slice(chunk, slice_count, type);
+    reduce_own_slice(chunk, slice_count, type, divisor);
     membership_->check_all_present();
     membership_->publish();
     if (receives) gather_slices(target, chunk, slice_count, type, write);
@@ -148,11 +144,15 @@ void SharedMemoryGroup::reduce(void* data, std::int64_t count, DType type, Recei
 }
 
 void SharedMemoryGroup::all_reduce_average(void* data, std::int64_t count, DType type) {
-  reduce(data, count, type, Receivers::all, 0);
+  reduce(data, count, type, size(), Receivers::all, 0);
+}
+
+void SharedMemoryGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
+  reduce(data, count, type, 1, Receivers::all, 0);
 }
 
 void SharedMemoryGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
-  reduce(data, count, type, Receivers::root, root);
+  reduce(data, count, type, size(), Receivers::root, root);
 }
 
 void SharedMemoryGroup::reduce_scatter_average(void* out, const void* in,
@@ -173,14 +173,12 @@ void SharedMemoryGroup::reduce_scatter_average(void* out, const void* in,
   };
   const auto finish = [&](const Chunk& chunk) {
     membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
-    std::vector<const void*> parts;
-    parts.reserve(static_cast<std::size_t>(size()));
     for (int rank = 0; rank < size(); ++rank) {
-      parts.push_back(rank == group_rank()
-                          ? own_input(chunk, rank)
-                          : slot(rank, chunk.slot) + as_bytes(group_rank() * piece, type));
+      part(rank) = rank == group_rank()
+                       ? own_input(chunk, rank)
+                       : slot(rank, chunk.slot) + as_bytes(group_rank() * piece, type);
     }
-    average(target + as_bytes(chunk.first, type), parts, chunk.count, type, write);
+    average(target + as_bytes(chunk.first, type), parts_, chunk.count, type, write);
   };
   guarded([&] { for_chunks(count_per_rank, piece, copy_in, finish); });
 }
@@ -208,10 +206,9 @@ void SharedMemoryGroup::all_gather(void* out, const void* in, std::int64_t count
   guarded([&] { for_chunks(count_per_rank, chunk_elements(type), copy_in, finish); });
 }
 
-std::vector<double> SharedMemoryGroup::exchange(std::span<const double> mine) {
+void SharedMemoryGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
   require(mine.size() <= max_exchange_numbers, "too many numbers for an exchange");
-  std::vector<double> all;
-  all.reserve(mine.size() * static_cast<std::size_t>(size()));
+  require(all.size() == mine.size() * static_cast<std::size_t>(size()), "room for all numbers");
   guarded([&] {
     const auto index = static_cast<std::size_t>(std::exchange(next_numbers_, 1 - next_numbers_));
     membership_->wait_for_all(numbers_free_phase_[index], waiter_, "waiting for an exchange");
@@ -221,13 +218,12 @@ std::vector<double> SharedMemoryGroup::exchange(std::span<const double> mine) {
     for (int rank = 0; rank < size(); ++rank) {
       membership_->wait_for(rank, written_phase, waiter_, "waiting for an exchange");
       const double* const numbers = membership_->control(rank).numbers[index];
-      all.insert(all.end(), numbers, numbers + mine.size());
+      std::copy_n(numbers, mine.size(), all.data() + static_cast<std::size_t>(rank) * mine.size());
     }
     membership_->check_all_present();
     membership_->publish();
     numbers_free_phase_[index] = membership_->phases();
   });
-  return all;
 }
 
 }  // namespace dstune

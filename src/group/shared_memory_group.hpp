@@ -18,11 +18,12 @@ class SharedMemoryGroup : public ProcessGroup {
                     Waiter waiter);
 
   void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
                               DType type) override;
   void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
-  std::vector<double> exchange(std::span<const double> mine) override;
+  void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
   struct Chunk {
@@ -40,18 +41,21 @@ class SharedMemoryGroup : public ProcessGroup {
   template <class CopyIn, class Finish>
   void for_chunks(std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in, Finish&& finish);
 
-  void reduce(void* data, std::int64_t count, DType type, Receivers receivers, int root);
-  void reduce_directly(std::byte* data, const Chunk& chunk, DType type, Write write);
-  void reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type);
+  void reduce(void* data, std::int64_t count, DType type, int divisor, Receivers receivers,
+              int root);
+  void reduce_directly(std::byte* data, const Chunk& chunk, DType type, int divisor, Write write);
+  void reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type, int divisor);
   void gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count, DType type,
                      Write write);
 
   [[nodiscard]] std::byte* slot(int rank, int index) const;
+  const void*& part(int rank) { return parts_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] std::int64_t chunk_elements(DType type) const;
 
   std::shared_ptr<Membership> membership_;
   Waiter waiter_;
   std::size_t slot_bytes_;
+  std::vector<const void*> parts_;  ///< of a reduction, one a rank; kept, so that none is allocated
   int next_slot_ = 0;
   int next_numbers_ = 0;
   // The phase after which nobody reads what is there.

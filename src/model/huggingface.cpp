@@ -14,8 +14,8 @@ struct NotBuilt {
 constexpr std::array not_built{
     NotBuilt{"gemma2",
              "it needs soft-capped logits (attn_logit_softcapping, final_logit_softcapping), a "
-             "norm before and after each branch, attention windows in every second layer, a GELU "
-             "in the gated MLP (hidden_activation), and embeddings scaled by sqrt(hidden_size)"},
+             "norm before and after each branch, a GELU in the gated MLP (hidden_activation), and "
+             "embeddings scaled by sqrt(hidden_size)"},
 };
 
 ModelSpec import_family(const model::Config& config, ModelFamily family) {

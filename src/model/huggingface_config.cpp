@@ -95,44 +95,22 @@ void Config::only_silu(const char* name) const {
   refuse(*found, fmt::format("{} \"{}\" is not built in a gated MLP; what is: silu", name, *word));
 }
 
-void Config::read_rope(ModelSpec& spec) const {
-  spec.rope_theta = number({"rope_theta", "rotary_emb_base"}, 10000.0, 1.0, 1e12);
-  read_rotary_fraction(spec);
-  for (const char* name : {"rope_scaling", "rope_parameters"}) {
-    const auto section = find({name});
-    if (!section || !section->expect_object(problems_)) continue;
-    const Config rope(*section, problems_);
-    if (const auto type = rope.find({"rope_type", "type"})) {
-      const auto word = type->string(problems_);
-      if (word && *word != "default") {
-        rope.refuse(
-            *type, fmt::format("{} of type \"{}\" is not built; only \"default\" is", name, *word));
-      }
-    }
-    spec.rope_theta = rope.number({"rope_theta"}, spec.rope_theta, 1.0, 1e12);
-    rope.read_rotary_fraction(spec);
-  }
-}
-
-void Config::read_rotary_fraction(ModelSpec& spec) const {
-  double& fraction = spec.architecture.rotary_fraction;
-  fraction = number({"partial_rotary_factor", "rotary_pct"}, fraction, 0.0, 1.0);
-}
-
-std::optional<bool> Config::any_sliding_layer() const {
+std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers) const {
   const auto types = find({"layer_types"});
   if (!types || !types->is_array()) return std::nullopt;
-  bool sliding = false;
+  std::vector<bool> sliding;
   for (const json::Node& each : types->elements()) {
     const auto word = each.string(problems_);
-    if (!word || *word == "full_attention") continue;
-    if (*word == "sliding_attention") {
-      sliding = true;
-      continue;
-    }
-    refuse(each, fmt::format("layer_types \"{}\" is not built; only \"full_attention\" is", *word));
-    return std::nullopt;
+    sliding.push_back(word == "sliding_attention");
+    if (!word || sliding.back() || *word == "full_attention") continue;
+    refuse(each, fmt::format("layer_types \"{}\" is not built; what is: full_attention, "
+                             "sliding_attention",
+                             *word));
   }
+  if (static_cast<std::int64_t>(sliding.size()) != num_layers)
+    refuse(*types,
+           fmt::format("layer_types has {} members for {} layers", sliding.size(), num_layers));
+  sliding.resize(static_cast<std::size_t>(num_layers));
   return sliding;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dstune/model/model_spec.hpp"
 #include "model_check.hpp"
@@ -36,12 +37,12 @@ class Config {
   [[nodiscard]] Activation activation(const char* name, Activation fallback) const;
   /// SwiGLU's: silu.
   void only_silu(const char* name) const;
-  /// rope_scaling of older files, rope_parameters of newer ones: plain rotary positions, over the
-  /// whole head or its first part, or a problem.
+  /// rope_scaling of older files, rope_parameters of newer ones: theta, the part of a head that is
+  /// rotated, and how frequencies are scaled. After the sizes.
   void read_rope(ModelSpec& spec) const;
-  /// layer_types: where it is given, whether any layer has a sliding window; other kinds than that
-  /// and full attention are refused.
-  [[nodiscard]] std::optional<bool> any_sliding_layer() const;
+  /// layer_types: where it is given, which layers have a sliding window; other kinds than that and
+  /// full attention are refused.
+  [[nodiscard]] std::optional<std::vector<bool>> sliding_layers(std::int64_t num_layers) const;
   /// A head other than the one that is built, quantised weights.
   void refuse_other_models() const;
 
@@ -52,8 +53,6 @@ class Config {
   [[nodiscard]] json::Problems& problems() const { return problems_; }
 
  private:
-  void read_rotary_fraction(ModelSpec& spec) const;
-
   json::Node node_;
   json::Problems& problems_;
 };

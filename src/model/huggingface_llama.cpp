@@ -27,10 +27,8 @@ Defaults defaults_of(ModelFamily family) {
   }
 }
 
-/// Positions that a token attends to, where any layer has a window.
-std::int64_t attention_window(const Config& config, ModelFamily family, std::int64_t layers) {
-  const std::optional<bool> listed = config.any_sliding_layer();
-  if (listed == false) return 0;
+/// Positions that a token attends to, where any layer has a window; 0: none has.
+std::int64_t window_size(const Config& config, ModelFamily family) {
   switch (family) {
     case ModelFamily::mistral:
       // Absent means 4096 here, null none.
@@ -41,12 +39,27 @@ std::int64_t attention_window(const Config& config, ModelFamily family, std::int
     case ModelFamily::qwen2:
     case ModelFamily::qwen3:
       if (!config.boolean("use_sliding_window", false)) return 0;
-      // The first layers look at everything.
-      if (!listed && config.size({"max_window_layers"}, 28) >= layers) return 0;
       return config.size({"sliding_window"}, 4096);
     default:
       return 0;
   }
+}
+
+void read_windows(const Config& config, ModelSpec& spec) {
+  // Mistral and Phi-3 know no kinds of layers; those of Qwen look at everything at first.
+  const bool has_kinds = spec.family == ModelFamily::qwen2 || spec.family == ModelFamily::qwen3;
+  auto listed = config.sliding_layers(spec.num_layers);
+  if (!listed || !has_kinds) {
+    const std::int64_t first = has_kinds ? config.size({"max_window_layers"}, 28) : 0;
+    listed.emplace();
+    for (std::int64_t layer = 0; layer < spec.num_layers; ++layer)
+      listed->push_back(layer >= first);
+  }
+  for (std::int64_t layer = 0; layer < spec.num_layers; ++layer)
+    if (!(*listed)[static_cast<std::size_t>(layer)]) spec.full_layers.push_back(layer);
+  const bool slides = static_cast<std::int64_t>(spec.full_layers.size()) < spec.num_layers;
+  spec.attention_window = slides ? window_size(config, spec.family) : 0;
+  if (spec.attention_window == 0) spec.full_layers.clear();
 }
 
 void read_biases(const Config& config, ModelFamily family, Architecture& parts) {
@@ -82,7 +95,7 @@ ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   if (family == ModelFamily::phi3)
     spec.dropout =
         std::max(spec.dropout, config.dropout({{"resid_pdrop", 0.0}, {"embd_pdrop", 0.0}}));
-  spec.attention_window = attention_window(config, family, spec.num_layers);
+  read_windows(config, spec);
   config.only_silu("hidden_act");
   read_biases(config, family, spec.architecture);
   config.read_rope(spec);

@@ -18,6 +18,8 @@ constexpr std::array position_names{"learned", "rotary"};
 constexpr std::array objective_names{"next_token", "masked_token"};
 constexpr std::array activation_names{"gelu_tanh", "gelu", "relu", "silu"};
 
+constexpr std::array rope_names{"default", "linear", "yarn", "longrope", "llama3"};
+
 /// visit(key, member, names) for enumerators, visit(key, member) for the rest.
 template <class Architecture, class Visit>
 void for_each_member(Architecture& architecture, Visit visit) {
@@ -35,6 +37,22 @@ void for_each_member(Architecture& architecture, Visit visit) {
   visit("position_offset", architecture.position_offset);
   visit("token_types", architecture.token_types);
   visit("rotary_fraction", architecture.rotary_fraction);
+}
+
+/// Keys are transformers'. As for_each_member.
+template <class Rope, class Visit>
+void for_each_rope_member(Rope& rope, Visit visit) {
+  visit("rope_type", rope.kind, rope_names);
+  visit("factor", rope.factor);
+  visit("original_max_position_embeddings", rope.original_positions);
+  visit("low_freq_factor", rope.low_freq_factor);
+  visit("high_freq_factor", rope.high_freq_factor);
+  visit("beta_fast", rope.beta_fast);
+  visit("beta_slow", rope.beta_slow);
+  visit("truncate", rope.truncate);
+  visit("attention_factor", rope.attention_factor);
+  visit("short_factor", rope.short_factor);
+  visit("long_factor", rope.long_factor);
 }
 
 struct Writer {
@@ -70,6 +88,19 @@ json::Value all_members(const Architecture& architecture) {
   for_each_member(architecture, Writer{result});
   return result;
 }
+json::Value all_members(const RopeScaling& rope) {
+  json::Value result = json::Value::object();
+  for_each_rope_member(rope, Writer{result});
+  return result;
+}
+
+/// The members of `own` that are not `usual`'s.
+json::Value differences(const json::Value& own, const json::Value& usual) {
+  json::Value result = json::Value::object();
+  for (const auto& [key, value] : own.items())
+    if (value != usual.at(key)) result[key] = value;
+  return result;
+}
 
 }  // namespace
 
@@ -90,11 +121,11 @@ json::Value to_json(const ModelSpec& model) {
                      {"initializer_range", model.initializer_range},
                      {"dropout", model.dropout}};
   if (model.attention_window > 0) result["attention_window"] = model.attention_window;
-  const json::Value usual = all_members(architecture_of(model.family));
-  const json::Value members = all_members(model.architecture);
-  json::Value own = json::Value::object();
-  for (const auto& [key, value] : members.items())
-    if (value != usual.at(key)) own[key] = value;
+  if (!model.full_layers.empty()) result["full_layers"] = model.full_layers;
+  const json::Value rope = differences(all_members(model.rope), all_members(RopeScaling()));
+  if (!rope.empty()) result["rope"] = rope;
+  const json::Value own =
+      differences(all_members(model.architecture), all_members(architecture_of(model.family)));
   if (!own.empty()) result["architecture"] = own;
   return result;
 }
@@ -120,6 +151,8 @@ ModelSpec model_from_json(const json::Value& value) {
     value.at("initializer_range").get_to(model.initializer_range);
     value.at("dropout").get_to(model.dropout);
     model.attention_window = value.value("attention_window", std::int64_t{0});
+    if (value.contains("full_layers")) value.at("full_layers").get_to(model.full_layers);
+    if (value.contains("rope")) for_each_rope_member(model.rope, Reader{value.at("rope")});
     model.architecture = architecture_of(model.family);
     if (value.contains("architecture"))
       for_each_member(model.architecture, Reader{value.at("architecture")});
@@ -127,6 +160,11 @@ ModelSpec model_from_json(const json::Value& value) {
   } catch (const json::Value::exception& error) {
     throw LogicError(fmt::format("not a model: {}", error.what()));
   }
+}
+
+std::int64_t ModelSpec::window_of(std::int64_t layer, std::int64_t sequence_length) const {
+  if (attention_window >= sequence_length) return 0;
+  return std::binary_search(full_layers.begin(), full_layers.end(), layer) ? 0 : attention_window;
 }
 
 namespace model {

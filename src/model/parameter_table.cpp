@@ -204,9 +204,13 @@ double flops_per_token(const ModelSpec& model, std::int64_t sequence_length) {
   }
   const bool causal = model.architecture.objective == Objective::next_token;
   const auto width = static_cast<double>(model.num_heads * model.head_size);
-  const auto layers = static_cast<double>(model.num_layers);
-  return 6.0 * multiplied +
-         (causal ? 6.0 : 12.0) * layers * width * static_cast<double>(sequence_length);
+  const auto length = static_cast<double>(sequence_length);
+  double positions = 0;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
+    const auto window = static_cast<double>(model.window_of(layer, sequence_length));
+    positions += window > 0 ? window * (1 - window / (2 * length)) : length / (causal ? 2 : 1);
+  }
+  return 6.0 * multiplied + 12.0 * width * positions;
 }
 
 }  // namespace dstune

@@ -2,7 +2,7 @@
 
 namespace dstune::plan {
 
-Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config) {
+Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const bool gated = model.architecture.gated;
   return {.rows = config.micro_batch * config.sequence_length,
           .hidden = model.hidden_size,
@@ -12,6 +12,7 @@ Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config) {
           .fc_width = (gated ? 2 : 1) * model.intermediate_size,
           .vocab = model.vocab_size,
           .targets = config.micro_batch * targets_per_sequence(model, config.sequence_length),
+          .summed_ranks = config.sums_gradients && config.zero_stage < 3 ? group_size : 1,
           .gated = gated,
           .rms = model.architecture.norm == NormKind::rms};
 }
@@ -35,6 +36,11 @@ void linear_forward(const Context& context, const Linear& layer, TensorId out, T
 void pass(const Context& context, const Linear& layer) {
   context.parameters.use(layer.unit, layer.weight, layer.bias);
   context.parameters.done(layer.unit, layer.weight, layer.bias);
+}
+
+void pass(const Context& context, const Norm& norm) {
+  context.parameters.use(norm.unit, norm.weight, norm.bias);
+  context.parameters.done(norm.unit, norm.weight, norm.bias);
 }
 
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,

@@ -11,11 +11,12 @@ namespace dstune::plan {
 struct Sizes {
   std::int64_t rows, hidden, heads_width, qkv_width, intermediate, fc_width, vocab;
   std::int64_t targets;  ///< of the micro-batch
+  int summed_ranks;      ///< 1: gradients are means over ranks; else the sum of so many
   bool gated;            ///< SwiGLU
   bool rms;              ///< RMSNorm
 };
 
-Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config);
+Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size);
 
 struct Context {
   Emitter& emitter;
@@ -40,15 +41,6 @@ struct Linear {
   std::int64_t inputs, outputs;
 };
 
-void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
-/// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
-void pass(const Context& context, const Linear& layer);
-/// d_in = (or +=, where it accumulates) the gradient of the layer's input.
-void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
-                           TensorId d_out, bool accumulate = false);
-void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
-                             TensorId in);
-
 /// A norm layer and what its backward needs.
 struct Norm {
   int unit = 0;
@@ -57,6 +49,16 @@ struct Norm {
   TensorId mean = no_tensor, rstd = no_tensor;
   TensorId out = no_tensor;
 };
+
+void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
+/// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
+void pass(const Context& context, const Linear& layer);
+void pass(const Context& context, const Norm& norm);
+/// d_in = (or +=, where it accumulates) the gradient of the layer's input.
+void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
+                           TensorId d_out, bool accumulate = false);
+void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
+                             TensorId in);
 
 /// Acquires the statistics and `out`; `input` is there already. It becomes residual + x, or is
 /// `residual` itself where there is no x.

@@ -8,6 +8,9 @@ Attention::Attention(const Context& context, int layer)
     : context_(context),
       layer_(layer),
       unit_(layer + 1),
+      window_(context.model.window_of(layer, context.config.sequence_length)),
+      keeps_raw_(context.config.recompute == Recompute::selective &&
+                 context.model.architecture.query_key_norm),
       qkv_layer_{unit_, qkv_weight, qkv_bias, context.sizes.hidden, context.sizes.qkv_width},
       projection_layer_{unit_, projection_weight, projection_bias, context.sizes.heads_width,
                         context.sizes.hidden} {}
@@ -21,26 +24,46 @@ TensorId Attention::forward(TensorId in) {
 }
 
 void Attention::forward_again(TensorId in) {
-  forward_for_backward(in);
+  if (context_.config.recompute == Recompute::selective) {
+    pass(context_, qkv_layer_);
+    if (keeps_raw_) make_heads();
+  } else {
+    forward_for_backward(in);
+  }
   pass(context_, projection_layer_);
 }
 
 void Attention::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
-  const Architecture& parts = context_.model.architecture;
-  Emitter& emitter = context_.emitter;
   qkv_ = context_.activation("qkv", layer_, sizes.rows * sizes.qkv_width);
   linear_forward(context_, qkv_layer_, qkv_, in);
-  if (parts.query_key_norm) head_norm_forward();
-  if (parts.positions == PositionKind::rotary) emitter.emit(op::Rotary{at(qkv_), false});
+  make_heads();
   attention_ = context_.activation("attention", layer_, sizes.rows * sizes.heads_width);
   log_sum_exp_ = context_.statistics("log sum exp", layer_, sizes.rows * context_.model.num_heads);
-  emitter.attention_forward({at(attention_), at(log_sum_exp_), at(qkv_), {}});
+  context_.emitter.attention_forward({at(attention_), at(log_sum_exp_), at(heads_), {}, window_});
+}
+
+void Attention::make_heads() {
+  const Sizes& sizes = context_.sizes;
+  const Architecture& parts = context_.model.architecture;
+  Emitter& emitter = context_.emitter;
+  heads_ = qkv_;
+  if (keeps_raw_) {
+    heads_ = context_.activation("heads", layer_, sizes.rows * sizes.qkv_width);
+    emitter.emit(op::Convert{at(heads_), at(qkv_), sizes.rows * sizes.qkv_width});
+  }
+  if (parts.query_key_norm) head_norm_forward();
+  if (parts.positions == PositionKind::rotary) emitter.emit(op::Rotary{at(heads_), false});
 }
 
 void Attention::release_saved() {
-  for (const TensorId tensor : {qkv_, raw_, head_rstd_, attention_, log_sum_exp_})
+  for (const TensorId tensor : {heads_, raw_, head_rstd_, attention_, log_sum_exp_})
     context_.emitter.release(tensor);
+}
+
+void Attention::release_cheap() {
+  if (!keeps_raw_) return;
+  for (const TensorId tensor : {heads_, raw_, head_rstd_}) context_.emitter.release(tensor);
 }
 
 TensorId Attention::backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in) {
@@ -53,9 +76,10 @@ TensorId Attention::backward(TensorId d_out, TensorId in, TensorId d_in, bool re
   linear_backward_weights(context_, projection_layer_, d_out, attention_);
   const TensorId d_qkv = context_.activation("d qkv", layer_, sizes.rows * sizes.qkv_width);
   emitter.attention_backward(
-      {at(d_qkv), at(d_attention), at(qkv_), at(attention_), at(log_sum_exp_), {}});
-  for (const TensorId tensor : {d_attention, qkv_, attention_, log_sum_exp_})
+      {at(d_qkv), at(d_attention), at(heads_), at(attention_), at(log_sum_exp_), {}, window_});
+  for (const TensorId tensor : {d_attention, heads_, attention_, log_sum_exp_})
     emitter.release(tensor);
+  if (keeps_raw_) emitter.release(qkv_);
   if (parts.positions == PositionKind::rotary) emitter.emit(op::Rotary{at(d_qkv), true});
   if (parts.query_key_norm) head_norm_backward(d_qkv);
   linear_backward_weights(context_, qkv_layer_, d_qkv, in);
@@ -73,7 +97,7 @@ void Attention::head_norm_forward() {
   raw_ = context_.activation("raw q and k", layer_, sizes.rows * heads * context_.model.head_size);
   head_rstd_ = context_.statistics("heads' rstd", layer_, sizes.rows * heads);
   context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
-  context_.emitter.emit(op::HeadNormForward{at(qkv_), at(raw_), at(head_rstd_),
+  context_.emitter.emit(op::HeadNormForward{at(heads_), at(raw_), at(head_rstd_),
                                             context_.parameters.view(unit_, query_norm_weight),
                                             context_.parameters.view(unit_, key_norm_weight)});
   context_.parameters.done(unit_, query_norm_weight, key_norm_weight);

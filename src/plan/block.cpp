@@ -9,7 +9,7 @@ Block::Block(const Context& context, int layer)
       layer_(layer),
       unit_(layer + 1),
       kind_(context.model.architecture.block),
-      recompute_(context.config.recompute == Recompute::block),
+      recompute_(context.config.recompute),
       norm1_{.unit = unit_, .weight = norm1_weight, .bias = norm1_bias},
       norm2_{.unit = unit_, .weight = norm2_weight, .bias = norm2_bias},
       attention_(context, layer),
@@ -24,7 +24,8 @@ Running Block::forward(const Running& running) {
     first_norm(running);
     result = branches();
   }
-  if (recompute_) release_saved();
+  if (recompute_ == Recompute::block) release_saved();
+  if (recompute_ == Recompute::selective) release_cheap();
   return result;
 }
 
@@ -50,7 +51,7 @@ Running Block::branches() {
     norm_forward(context_, norm2_, norm1_.input, attended);
     emitter.release(attended);
     // The second norm's input is the block's own until its backward, or made again for it.
-    return {norm2_.input, mlp_.forward(norm2_.out), recompute_};
+    return {norm2_.input, mlp_.forward(norm2_.out), recompute_ == Recompute::block};
   }
   norm2_.input = norm1_.input;
   norm_forward(context_, norm2_, norm2_.input, no_tensor);
@@ -89,29 +90,51 @@ void Block::release_saved() {
   mlp_.release_saved();
 }
 
+void Block::release_cheap() {
+  Emitter& emitter = context_.emitter;
+  for (const TensorId tensor : {norm1_.mean, norm1_.rstd, norm1_.out}) emitter.release(tensor);
+  // Where norms come after their branch, the second one's result is the next block's.
+  if (kind_ != BlockKind::post_norm)
+    for (const TensorId tensor : {norm2_.mean, norm2_.rstd, norm2_.out}) emitter.release(tensor);
+  attention_.release_cheap();
+  mlp_.release_cheap();
+}
+
 void Block::forward_again() {
   const Sizes& sizes = context_.sizes;
   if (kind_ == BlockKind::post_norm) {
-    const Running result = post_norm_forward(input_);
-    context_.emitter.release(result.residual);
+    forward_again_of_post_norm();
     return;
   }
   norm_forward(context_, norm1_, norm1_.input, no_tensor);
-  if (kind_ == BlockKind::sequential) {
+  if (kind_ == BlockKind::sequential && recompute_ == Recompute::block) {
     const TensorId attended = attention_.forward(norm1_.out);
     norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
     norm_forward(context_, norm2_, norm1_.input, attended);
     context_.emitter.release(attended);
   } else {
     attention_.forward_again(norm1_.out);
+    if (kind_ == BlockKind::parallel) norm2_.input = norm1_.input;
     norm_forward(context_, norm2_, norm2_.input, no_tensor);
   }
   // The block's output itself is not needed again.
   mlp_.forward_again(norm2_.out);
 }
 
+void Block::forward_again_of_post_norm() {
+  if (recompute_ == Recompute::block) {
+    const Running result = post_norm_forward(input_);
+    context_.emitter.release(result.residual);
+    return;
+  }
+  attention_.forward_again(input_);
+  norm_forward(context_, norm1_, norm1_.input, no_tensor);
+  mlp_.forward_again(norm1_.out);
+  pass(context_, norm2_);
+}
+
 TensorId Block::backward(TensorId d_out) {
-  if (recompute_) {
+  if (recompute_ != Recompute::none) {
     context_.parameters.run_again(true);
     forward_again();
     context_.parameters.run_again(false);

@@ -23,13 +23,17 @@ class Block {
   Running forward(const Running& running);
   /// Takes over the gradient of the block's output and returns that of its input.
   TensorId backward(TensorId d_out);
+  /// What is kept where the whole block is computed again.
+  [[nodiscard]] TensorId& input() { return kind_ == BlockKind::post_norm ? input_ : norm1_.input; }
 
  private:
   void first_norm(const Running& running);
   Running branches();
   Running post_norm_forward(TensorId input);
   void forward_again();
+  void forward_again_of_post_norm();
   void release_saved();
+  void release_cheap();
   void sequential_backward(TensorId d_residual);
   void parallel_backward(TensorId d_residual);
   TensorId post_norm_backward(TensorId d_out);
@@ -40,10 +44,10 @@ class Block {
   const Context& context_;
   int layer_, unit_;
   BlockKind kind_;
-  bool recompute_;
+  Recompute recompute_;
 
-  // Kept for backward; with recompute only the block's input from forward on: norm1_.input, or
-  // input_ where norms come after their branch.
+  // Kept for backward. Of a whole block that is computed again only its input is, from forward on:
+  // norm1_.input, or input_ where norms come after their branch.
   Norm norm1_, norm2_;
   TensorId input_ = no_tensor;
   Attention attention_;

@@ -35,13 +35,30 @@ Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
   }
   plan.tensors.clear();
   plan.initialize.clear();
-  plan.memory = plan.host_memory = {};
+  plan.memory = plan.host_memory = plan.disk = {};
   plan.num_events = 0;
+}
+
+MemoryPlan& Emitter::figures_of(Memory memory) {
+  switch (memory) {
+    case Memory::device:
+      return plan_.memory;
+    case Memory::host:
+      return plan_.host_memory;
+    case Memory::disk:
+      return plan_.disk;
+  }
+  throw LogicError("unknown memory");
+}
+
+std::int64_t Emitter::alignment_of(Memory memory) const {
+  const bool touches_disk = memory != Memory::device && is_optimizer_on_disk(plan_.config);
+  return touches_disk ? disk_alignment_bytes : tensor_alignment_bytes;
 }
 
 void Emitter::book(const PlannedTensor& tensor) {
   Book& book = book_of(tensor.memory);
-  MemoryPlan& memory = tensor.memory == Memory::host ? plan_.host_memory : plan_.memory;
+  MemoryPlan& memory = figures_of(tensor.memory);
   book.live[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
   book.live_bytes += tensor.booked_bytes;
   if (book.live_bytes > memory.peak_live_bytes) {
@@ -54,8 +71,7 @@ TensorId Emitter::place(const char* name, int layer, Category category, DType ty
                         std::int64_t elements, Memory memory) {
   require(elements > 0, "a tensor holds something");
   const std::int64_t bytes = elements * size_bytes(type);
-  const std::int64_t booked =
-      (bytes + tensor_alignment_bytes - 1) / tensor_alignment_bytes * tensor_alignment_bytes;
+  const std::int64_t booked = round_up(bytes, alignment_of(memory));
   plan_.tensors.push_back({name, layer, category, type, elements, booked,
                            book_of(memory).arena.acquire(booked), false, memory});
   book(plan_.tensors.back());
@@ -100,6 +116,7 @@ void Emitter::end_segment() {
 void Emitter::finish() {
   plan_.memory.arena_bytes = book_of(Memory::device).arena.highest_bytes();
   plan_.host_memory.arena_bytes = book_of(Memory::host).arena.highest_bytes();
+  plan_.disk.arena_bytes = book_of(Memory::disk).arena.highest_bytes();
 }
 
 TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,

@@ -17,6 +17,10 @@ namespace dstune::plan {
   return {view.tensor, view.offset_elements + elements};
 }
 
+[[nodiscard]] constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
 class Emitter {
  public:
   /// The plan has its model and configuration; what else it holds is dropped, its memory used
@@ -64,6 +68,9 @@ class Emitter {
   }
 
   [[nodiscard]] DType type() const { return type_; }
+  [[nodiscard]] std::int64_t elements(TensorId tensor) const {
+    return plan_.tensors[static_cast<std::size_t>(tensor)].elements;
+  }
 
  private:
   struct Book {
@@ -76,6 +83,8 @@ class Emitter {
   void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
                  Memory memory);
+  [[nodiscard]] MemoryPlan& figures_of(Memory memory);
+  [[nodiscard]] std::int64_t alignment_of(Memory memory) const;
   [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
   TensorId workspace(std::int64_t bytes);
   std::int64_t matmul_bytes(const op::Matmul& operation);

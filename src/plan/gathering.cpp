@@ -52,9 +52,11 @@ Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
   gathering.trace = trace_modules(model, layout.table(), layout.pieces(), config);
   choose_kept(layout, config, gathering);
   place_kept(layout, gathering);
-  GatherSchedule schedule(gathering.trace, layout.pieces(), gathering.kept,
-                          {config.stage3_prefetch_bucket_size, config.stage3_max_live_parameters,
-                           config.stage3_max_reuse_distance});
+  GatherSchedule schedule(
+      gathering.trace, layout.pieces(), gathering.kept,
+      {// One parameter ahead: DeepSpeed writes 1 over the user's value.
+       config.stage3_allgather_sequential ? 1 : config.stage3_prefetch_bucket_size,
+       config.stage3_max_live_parameters, config.stage3_max_reuse_distance});
   gathering.first = schedule.trace_micro_step();
   if (config.accumulation_steps > 1) gathering.second = schedule.micro_step();
   schedule.update();

@@ -7,8 +7,11 @@ GradientSink::GradientSink(Emitter& emitter, const Layout& layout, const Trainin
     : emitter_(emitter),
       layout_(layout),
       overlap_(config.overlap_comm),
-      gradients_(tensors.gradients) {
-  if (layout.stage() >= 1) reducer_.emplace(emitter, layout, config, tensors);
+      adds_up_at_once_(config.immediate_grad_update || !is_bf16_optimizer(config)),
+      gradients_(tensors.gradients),
+      fp32_gradients_(tensors.fp32_gradients) {
+  if (layout.stage() >= 1 && !is_bf16_optimizer(config))
+    reducer_.emplace(emitter, layout, config, tensors);
   if (layout.stage() >= 2)
     slabs_.assign(static_cast<std::size_t>(layout.table().num_units()), no_tensor);
 }
@@ -30,6 +33,7 @@ void GradientSink::open(int unit) {
 }
 
 void GradientSink::close(int unit) {
+  if (fp32_gradients_ != no_tensor && adds_up_at_once_) add_up(unit);
   if (!slabs_.empty()) {
     reducer_->arrive(unit, unit_view(unit), slabs_[static_cast<std::size_t>(unit)]);
   } else if (reducer_ && micro_.last && overlap_) {
@@ -37,13 +41,27 @@ void GradientSink::close(int unit) {
   }
 }
 
+void GradientSink::add_up(int unit) {
+  const View sum = at(fp32_gradients_, unit_view(unit).offset_elements);
+  const std::int64_t count = layout_.table().unit_elements(unit);
+  if (micro_.first) {
+    emitter_.emit(op::Convert{sum, unit_view(unit), count});
+  } else {
+    emitter_.emit(op::Add{sum, unit_view(unit), count});
+  }
+  // DeepSpeed reduces them in the parameters' type all the same.
+  if (micro_.last && reducer_) emitter_.emit(op::Convert{unit_view(unit), sum, count});
+}
+
 void GradientSink::end_backward() {
+  if (fp32_gradients_ != no_tensor && !adds_up_at_once_)
+    for (int unit = 0; unit < layout_.table().num_units(); ++unit) add_up(unit);
   if (!reducer_) return;
   if (slabs_.empty()) {
     if (!micro_.last) return;
     if (!overlap_) {
       reducer_->begin(true, true);
-      for (int unit = layout_.table().num_units() - 1; unit >= 0; --unit)
+      for (int unit = 0; unit < layout_.table().num_units(); ++unit)
         reducer_->arrive(unit, unit_view(unit), no_tensor);
     }
   }

@@ -75,8 +75,9 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
   emitter.emit(op::Mark{Phase::forward});
   emitter.matmul(matmul);
   const auto averaged = static_cast<double>(sizes.targets * context.config.accumulation_steps);
+  // The mean over ranks of so much larger gradients is their sum.
   emitter.emit(op::CrossEntropy{at(losses, first), at(logits), first, count,
-                                static_cast<float>(1.0 / averaged)});
+                                static_cast<float>(sizes.summed_ranks / averaged)});
   emitter.emit(op::Mark{Phase::backward});
   matmul = {.a = at(logits),
             .b = head.weight,

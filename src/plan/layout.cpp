@@ -2,15 +2,18 @@
 
 #include <algorithm>
 
+#include "swapped_gradients.hpp"
+
 namespace dstune::plan {
 namespace {
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 void fill(Emitter& emitter, TensorId tensor, std::int64_t offset, std::int64_t count, float value) {
   if (count > 0) emitter.emit(op::Fill{at(tensor, offset), value, count});
+}
+
+/// All of it, where it is there.
+void fill(Emitter& emitter, TensorId tensor, float value) {
+  if (tensor != no_tensor) fill(emitter, tensor, 0, emitter.elements(tensor), value);
 }
 
 /// Elements [first, first + count) of a parameter to `offset` of the parameter tensor.
@@ -38,30 +41,74 @@ void emit_initial_shard(Emitter& emitter, const Layout& layout, TensorId tensor,
   fill(emitter, tensor, offset + count, shard - count, 0.0F);
 }
 
-int stage_of(int zero_stage, int group_size, bool is_optimizer_offloaded) {
-  if (group_size > 1) return zero_stage;
-  return is_optimizer_offloaded ? std::min(zero_stage, 2) : 0;
+int stage_of(int zero_stage, int group_size, Offloaded offloaded) {
+  return group_size > 1 || offloaded.optimizer || offloaded.parameters ? zero_stage : 0;
+}
+
+DType moment_type(const TrainingConfig& config) {
+  return config.low_precision_moments ? element_type(config.precision) : DType::f32;
+}
+
+void declare_states(Emitter& emitter, UpdateStates& states, Memory memory,
+                    const TrainingConfig& config, bool has_master, std::int64_t elements) {
+  const auto declare = [&](const char* name, DType type) {
+    return emitter.persistent(name, Category::optimizer, type, elements, memory);
+  };
+  if (has_master) states.master = declare("master", master_type(config));
+  if (has_first_moment(config.optimizer)) states.m = declare("m", moment_type(config));
+  if (has_second_moment(config.optimizer)) states.v = declare("v", moment_type(config));
+}
+
+UpdateStates declare_offloaded(Emitter& emitter, const std::vector<SubGroup>& groups, Memory memory,
+                               const TrainingConfig& config) {
+  UpdateStates states;
+  const std::int64_t elements = elements_in(groups, memory);
+  if (elements == 0) return states;
+  states.gradients = emitter.persistent("own gradients", Category::gradients, master_type(config),
+                                        elements, memory);
+  declare_states(emitter, states, memory, config, true, elements);
+  return states;
+}
+
+void declare_swapping(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                      PersistentTensors& tensors) {
+  tensors.on_disk = declare_offloaded(emitter, tensors.sub_groups, Memory::disk, config);
+  std::int64_t largest = 0;
+  for (const SubGroup& group : tensors.sub_groups) largest = std::max(largest, group.count);
+  for (std::int64_t buffer = 0; buffer < config.disk.optimizer_buffers; ++buffer) {
+    tensors.swap_buffers.push_back(emitter.persistent("swap buffer", Category::staging, DType::f32,
+                                                      round_up(largest, disk_alignment_elements),
+                                                      Memory::host));
+  }
+  const SwappedGradients gradients(layout, config, tensors.sub_groups);
+  if (gradients.held_elements() > 0) {
+    tensors.held_gradients = emitter.persistent("held gradients", Category::gradients, DType::f32,
+                                                gradients.held_elements());
+  }
 }
 
 /// What DeepSpeed keeps on the host (runtime/zero/stage_1_and_2.py, stage3.py): all of it page-
 /// locked but the optimizer's states of stage 3.
-void declare_on_host(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-                     PersistentTensors& tensors) {
+void declare_offloaded_states(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                              PersistentTensors& tensors) {
   const DType type = emitter.type();
   const std::int64_t own = layout.own_elements();
   const auto on_host = [&](const char* name, Category category, DType of, std::int64_t elements) {
     return emitter.persistent(name, category, of, elements, Memory::host);
   };
-  tensors.own_gradients = on_host("own gradients", Category::gradients, DType::f32, own);
-  tensors.master = on_host("master", Category::optimizer, DType::f32, own);
-  tensors.m = on_host("m", Category::optimizer, DType::f32, own);
-  tensors.v = on_host("v", Category::optimizer, DType::f32, own);
-  if (config.zero_stage == 3) {
+  const std::int64_t unused = elements_in(tensors.sub_groups, Memory::host);
+  tensors.on_device = declare_offloaded(emitter, tensors.sub_groups, Memory::device, config);
+  tensors.on_host = declare_offloaded(emitter, tensors.sub_groups, Memory::host, config);
+  if (config.optimizer.kind == OptimizerKind::lion && unused > 0)
+    tensors.unused_moment = on_host("unused moment", Category::optimizer, DType::f32, unused);
+  if (is_optimizer_on_disk(config)) declare_swapping(emitter, layout, config, tensors);
+  if (layout.stage() == 3) {
     tensors.accumulated_gradients =
         on_host("accumulated gradients", Category::gradients, type, own);
     return;
   }
-  if (config.zero_stage == 2 && config.accumulation_steps > 1) {
+  // With a master copy of 16 bits the own gradients hold the sums themselves.
+  if (layout.stage() == 2 && config.accumulation_steps > 1 && !config.low_precision_master) {
     tensors.accumulated_gradients =
         on_host("accumulated gradients", Category::gradients, type, layout.most_touched_elements());
   }
@@ -72,28 +119,78 @@ void declare_on_host(Emitter& emitter, const Layout& layout, const TrainingConfi
       emitter.persistent("gradient staging", Category::staging, type, largest);
 }
 
-/// The master copy of offloaded states, through a tensor of the parameters' type on the host.
-void emit_offloaded_master(Emitter& emitter, const Layout& layout,
-                           const PersistentTensors& tensors) {
-  const std::int64_t own = layout.own_elements();
-  const View own_parameters = at(tensors.parameters, layout.own_offset());
-  if (emitter.type() == DType::f32) {
-    emitter.emit(op::Copy{at(tensors.master), own_parameters, own});
+/// From one memory to the other, and into the master's type behind `through`, which has the
+/// parameters'.
+void copy_and_convert(Emitter& emitter, const TrainingConfig& config, View master, View parameters,
+                      View through, std::int64_t count) {
+  if (emitter.type() == master_type(config)) {
+    emitter.emit(op::Copy{master, parameters, count});
+    return;
+  }
+  emitter.emit(op::Copy{through, parameters, count});
+  emitter.emit(op::Convert{master, through, count});
+}
+
+void emit_master_on_device(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                           View master, View parameters, std::int64_t count) {
+  if (!layout.offloaded().parameters) {
+    emitter.emit(op::Convert{master, parameters, count});
+    return;
+  }
+  const TensorId through =
+      emitter.acquire("staged parameters", -1, Category::staging, emitter.type(), count);
+  copy_and_convert(emitter, config, master, parameters, at(through), count);
+  emitter.release(through);
+}
+
+void emit_master_on_host(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                         const PersistentTensors& tensors, View master, View parameters,
+                         std::int64_t count) {
+  if (layout.offloaded().parameters) {
+    emitter.emit(op::Convert{master, parameters, count});
     return;
   }
   const View through = at(tensors.updated_parameters != no_tensor ? tensors.updated_parameters
                                                                   : tensors.accumulated_gradients);
-  emitter.emit(op::Copy{through, own_parameters, own});
-  emitter.emit(op::Convert{at(tensors.master), through, own});
+  copy_and_convert(emitter, config, master, parameters, through, count);
+}
+
+/// Of Adam in fp32, which alone is swapped.
+void emit_states_on_disk(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
+                         const PersistentTensors& tensors, const SubGroup& group, View parameters) {
+  const View master = at(tensors.swap_buffers[0]);
+  const View zeros = at(tensors.swap_buffers[1]);
+  emit_master_on_host(emitter, layout, config, tensors, master, parameters, group.count);
+  const UpdateStates& states = tensors.on_disk;
+  emitter.emit(op::WriteDisk{at(states.master, group.offset), master, group.count});
+  fill(emitter, zeros.tensor, 0, group.count, 0.0F);
+  for (const TensorId state : {states.m, states.v})
+    emitter.emit(op::WriteDisk{at(state, group.offset), zeros, group.count});
+}
+
+void emit_masters(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                  const TrainingConfig& config) {
+  for (const SubGroup& group : tensors.sub_groups) {
+    const View parameters = at(tensors.parameters, layout.own_offset() + group.first);
+    if (group.memory == Memory::disk) {
+      emit_states_on_disk(emitter, layout, config, tensors, group, parameters);
+    } else if (group.memory == Memory::host) {
+      emit_master_on_host(emitter, layout, config, tensors,
+                          at(tensors.on_host.master, group.offset), parameters, group.count);
+    } else if (tensors.on_device.master != no_tensor) {
+      emit_master_on_device(emitter, layout, config, at(tensors.on_device.master, group.offset),
+                            parameters, group.count);
+    }
+  }
 }
 
 }  // namespace
 
 Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank,
-               bool is_optimizer_offloaded)
+               Offloaded offloaded, bool is_round_robin)
     : table_(&table),
-      is_optimizer_offloaded_(is_optimizer_offloaded),
-      stage_(stage_of(zero_stage, group_size, is_optimizer_offloaded)),
+      offloaded_(offloaded),
+      stage_(stage_of(zero_stage, group_size, offloaded)),
       group_size_(group_size),
       group_rank_(group_rank),
       resident_(table.total_elements()),
@@ -102,6 +199,7 @@ Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int 
     // DeepSpeed aligns partitions of 16-bit parameters to 4 bytes.
     resident_ = round_up(resident_, 2 * std::int64_t{group_size});
     own_ = resident_ / group_size;
+    if (is_round_robin) deal_out();
   }
   if (stage_ == 3) {
     pieces_ = cut_into_pieces(table);
@@ -115,6 +213,18 @@ Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int 
     piece_begin_.push_back(static_cast<int>(pieces_.size()));
     shard_offset_.push_back(offset);
     resident_ = own_ = offset;
+  }
+}
+
+void Layout::deal_out() {
+  const int count = num_parameters();
+  offsets_.resize(static_cast<std::size_t>(count));
+  std::int64_t end = 0;
+  for (int rank = 0; rank < group_size_; ++rank) {
+    for (int index = rank; index < count; index += group_size_) {
+      offsets_[static_cast<std::size_t>(index)] = end;
+      end += parameter(index).elements();
+    }
   }
 }
 
@@ -135,12 +245,11 @@ std::vector<op::Reshard::Piece> Layout::resharding(int first, int last, int slab
 std::pair<std::int64_t, std::int64_t> Layout::touched(int rank) const {
   const std::int64_t begin = own_ * rank;
   const std::int64_t end = begin + own_;
-  std::pair<std::int64_t, std::int64_t> range{-1, -1};
-  for (const Parameter& parameter : table_->all()) {
-    const std::int64_t parameter_end = parameter.offset + parameter.elements();
-    if (parameter.offset >= end || parameter_end <= begin) continue;
-    if (range.first < 0) range.first = parameter.offset;
-    range.second = parameter_end;
+  std::pair<std::int64_t, std::int64_t> range{resident_, 0};
+  for (int index = 0; index < num_parameters(); ++index) {
+    const std::int64_t parameter_end = offset(index) + parameter(index).elements();
+    if (offset(index) >= end || parameter_end <= begin) continue;
+    range = {std::min(range.first, offset(index)), std::max(range.second, parameter_end)};
   }
   return range;
 }
@@ -165,35 +274,43 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
                                              const TrainingConfig& config,
                                              std::int64_t kept_elements) {
   const DType type = emitter.type();
-  const std::int64_t own = layout.own_elements();
   PersistentTensors tensors;
+  tensors.sub_groups = cut_into_sub_groups(layout, config);
   tensors.parameters =
-      emitter.persistent("parameters", Category::parameters, type, layout.resident_elements());
+      emitter.persistent("parameters", Category::parameters, type, layout.resident_elements(),
+                         layout.offloaded().parameters ? Memory::host : Memory::device);
   if (kept_elements > 0)
     tensors.kept = emitter.persistent("kept parameters", Category::parameters, type, kept_elements);
   if (layout.stage() <= 1) {
     tensors.gradients =
         emitter.persistent("gradients", Category::gradients, type, layout.table().total_elements());
   }
-  if (layout.is_optimizer_offloaded()) {
-    declare_on_host(emitter, layout, config, tensors);
+  if (layout.offloaded().optimizer) {
+    declare_offloaded_states(emitter, layout, config, tensors);
     return tensors;
   }
-  if (layout.stage() >= 1)
-    tensors.own_gradients = emitter.persistent("own gradients", Category::gradients, type, own);
-  if (type != DType::f32)
-    tensors.master = emitter.persistent("master", Category::optimizer, DType::f32, own);
-  tensors.m = emitter.persistent("m", Category::optimizer, DType::f32, own);
-  tensors.v = emitter.persistent("v", Category::optimizer, DType::f32, own);
+  const DType sums = config.fp32_gradient_accumulation ? DType::f32 : type;
+  const std::int64_t own = layout.own_elements();
+  if (layout.stage() <= 1 && sums != type) {
+    tensors.fp32_gradients =
+        emitter.persistent("fp32 gradients", Category::gradients, sums, layout.resident_elements());
+  }
+  if (layout.stage() >= 1 && !is_bf16_optimizer(config)) {
+    tensors.on_device.gradients =
+        emitter.persistent("own gradients", Category::gradients, sums, own);
+  }
+  const bool has_master = type != DType::f32 || layout.offloaded().parameters;
+  declare_states(emitter, tensors.on_device, Memory::device, config, has_master, own);
   return tensors;
 }
 
-void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors) {
+void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                     const TrainingConfig& config) {
   emitter.write_initialize();
   for (int index = 0; index < layout.num_parameters(); ++index) {
     const Parameter& parameter = layout.parameter(index);
     if (layout.stage() < 3) {
-      emit_initial_values(emitter, tensors.parameters, parameter.offset, parameter, index, 0,
+      emit_initial_values(emitter, tensors.parameters, layout.offset(index), parameter, index, 0,
                           parameter.elements());
       continue;
     }
@@ -204,16 +321,18 @@ void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTen
     const std::int64_t total = layout.table().total_elements();
     fill(emitter, tensors.parameters, total, layout.resident_elements() - total, 0.0F);
   }
-  const std::int64_t own = layout.own_elements();
-  // No reduction writes the padding of the own gradients, but the update reads it.
-  if (tensors.own_gradients != no_tensor) fill(emitter, tensors.own_gradients, 0, own, 0.0F);
-  if (layout.is_optimizer_offloaded()) {
-    emit_offloaded_master(emitter, layout, tensors);
-  } else if (tensors.master != no_tensor) {
-    emitter.emit(op::Convert{at(tensors.master), at(tensors.parameters, layout.own_offset()), own});
+  fill(emitter, tensors.fp32_gradients, 0.0F);
+  emit_masters(emitter, layout, tensors, config);
+  // DeepSpeed's Adagrad for the host knows no other beginning.
+  const auto accumulator = layout.offloaded().optimizer
+                               ? 0.0F
+                               : static_cast<float>(config.optimizer.initial_accumulator);
+  for (const UpdateStates& states : {tensors.on_device, tensors.on_host}) {
+    // No reduction writes the padding of the own gradients, but the update reads it.
+    fill(emitter, states.gradients, 0.0F);
+    fill(emitter, states.m, 0.0F);
+    fill(emitter, states.v, accumulator);
   }
-  fill(emitter, tensors.m, 0, own, 0.0F);
-  fill(emitter, tensors.v, 0, own, 0.0F);
 }
 
 }  // namespace dstune::plan

@@ -11,12 +11,18 @@
 
 namespace dstune::plan {
 
-/// Everything about partitioning. For a group of one there is nothing to partition: `stage` is 0,
-/// or with an offloaded optimizer at most 2, where gradients still leave the device in buckets.
+/// Which of a rank's states are not on the device.
+struct Offloaded {
+  bool optimizer = false;
+  bool parameters = false;  ///< stage 3
+};
+
+/// Everything about partitioning. For a group of one there is nothing to partition: `stage` is 0
+/// unless something is offloaded.
 class Layout {
  public:
   Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank,
-         bool is_optimizer_offloaded = false);
+         Offloaded offloaded = {}, bool is_round_robin = false);
 
   [[nodiscard]] const ParameterTable& table() const { return *table_; }
   [[nodiscard]] const Parameter& parameter(int index) const {
@@ -27,6 +33,12 @@ class Layout {
   [[nodiscard]] int group_size() const { return group_size_; }
   [[nodiscard]] int group_rank() const { return group_rank_; }
 
+  /// Stages 0 to 2: where a parameter begins in the parameter tensor. In the flat order, or with
+  /// round_robin_gradients first every group_size-th parameter from the first on, then from the
+  /// second on, and so on.
+  [[nodiscard]] std::int64_t offset(int index) const {
+    return offsets_.empty() ? parameter(index).offset : offsets_[static_cast<std::size_t>(index)];
+  }
   /// Elements of the parameter tensor of this rank, padding included.
   [[nodiscard]] std::int64_t resident_elements() const { return resident_; }
   /// Elements that this rank updates, padding included.
@@ -36,7 +48,11 @@ class Layout {
     return stage_ == 1 || stage_ == 2 ? own_ * group_rank_ : 0;
   }
 
-  [[nodiscard]] bool is_optimizer_offloaded() const { return is_optimizer_offloaded_; }
+  [[nodiscard]] Offloaded offloaded() const { return offloaded_; }
+  /// Stage 3: whole parameters are put together when they are needed, and released again.
+  [[nodiscard]] bool gathers() const {
+    return stage_ == 3 && (group_size_ > 1 || offloaded_.parameters);
+  }
   /// Stages 1 and 2: where the first parameter begins that the own part touches.
   [[nodiscard]] std::int64_t touched_begin() const { return touched(group_rank_).first; }
   /// Elements of all parameters that a rank's own part touches; of the rank with most.
@@ -66,39 +82,69 @@ class Layout {
                                                            int shards_first) const;
 
  private:
-  /// Beginning and end, in the flat order, of the parameters that a rank's own part touches.
+  void deal_out();
+  /// Beginning and end, in the parameter tensor, of the parameters that a rank's own part touches.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> touched(int rank) const;
 
   const ParameterTable* table_;
-  bool is_optimizer_offloaded_;
+  Offloaded offloaded_;
   int stage_, group_size_, group_rank_;
   std::int64_t resident_, own_;
+  std::vector<std::int64_t> offsets_;  // by parameter; none: as in the table
   std::vector<Piece> pieces_;
   std::vector<int> piece_begin_;            // by parameter
   std::vector<std::int64_t> shard_offset_;  // by piece
 };
 
+/// Elements of the own part that are updated together.
+struct SubGroup {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
+  std::int64_t offset = 0;         ///< of its states in the tensors of that memory
+};
+
+/// What the update reads and writes of the sub-groups of a memory.
+struct UpdateStates {
+  /// Of the own part. None where it is updated by a part of whole ones: stage 0, BF16_Optimizer.
+  TensorId gradients = no_tensor;
+  /// None where the parameters are in fp32 beside it and nothing is offloaded.
+  TensorId master = no_tensor;
+  TensorId m = no_tensor, v = no_tensor;  ///< where the optimizer has them
+};
+
 /// The tensors that live from before the first cycle on.
 struct PersistentTensors {
-  TensorId parameters = no_tensor;
-  TensorId kept = no_tensor;           ///< stage 3: parameters that stay whole
-  TensorId gradients = no_tensor;      ///< whole and flat; stages 0 and 1
-  TensorId own_gradients = no_tensor;  ///< of the own part; stages 1 to 3
-  TensorId master = no_tensor;         ///< in 16-bit training, and wherever it is offloaded
-  TensorId m = no_tensor, v = no_tensor;
+  TensorId parameters = no_tensor;      ///< on the host where they are offloaded
+  TensorId kept = no_tensor;            ///< stage 3: parameters that stay whole
+  TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1
+  TensorId fp32_gradients = no_tensor;  ///< their sums, where these are fp32 in 16-bit training
+  std::vector<SubGroup> sub_groups;
+  UpdateStates on_device, on_host, on_disk;
 
-  // Offloaded optimizer: what is above from own_gradients on is fp32 and on the host.
+  // Offloaded optimizer.
   TensorId gradient_staging = no_tensor;       ///< device; stages 1 and 2: the largest parameter's
   TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
   TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
   TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
+  TensorId unused_moment = no_tensor;          ///< host: DeepSpeed's Lion never touches it
+
+  // Sub-groups on a disk.
+  std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group
+  TensorId held_gradients = no_tensor;  ///< device: those that do not go to the disk
 };
+
+/// Of master weights and of the gradients that they are updated by, where offloaded.
+[[nodiscard]] inline DType master_type(const TrainingConfig& config) {
+  return config.low_precision_master ? element_type(config.precision) : DType::f32;
+}
 
 /// `kept_elements`: of stage 3's parameters that stay whole.
 PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
                                              const TrainingConfig& config,
                                              std::int64_t kept_elements);
-/// Initial weights of what this rank holds, its master copy, and zeros.
-void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors);
+/// Initial weights of what this rank holds, its master copy, and moments.
+void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                     const TrainingConfig& config);
 
 }  // namespace dstune::plan

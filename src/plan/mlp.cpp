@@ -20,7 +20,12 @@ TensorId Mlp::forward(TensorId in) {
 }
 
 void Mlp::forward_again(TensorId in) {
-  forward_for_backward(in);
+  if (context_.config.recompute == Recompute::selective) {
+    pass(context_, fc_layer_);
+    activate();
+  } else {
+    forward_for_backward(in);
+  }
   pass(context_, fc_projection_layer_);
 }
 
@@ -28,6 +33,11 @@ void Mlp::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
   fc_ = context_.activation("fc", layer_, sizes.rows * sizes.fc_width);
   linear_forward(context_, fc_layer_, fc_, in);
+  activate();
+}
+
+void Mlp::activate() {
+  const Sizes& sizes = context_.sizes;
   activated_ = context_.activation("activated", layer_, sizes.rows * sizes.intermediate);
   context_.emitter.emit(
       op::ActivationForward{sizes.gated, at(activated_), at(fc_), sizes.rows, sizes.intermediate});
@@ -35,6 +45,10 @@ void Mlp::forward_for_backward(TensorId in) {
 
 void Mlp::release_saved() {
   context_.emitter.release(fc_);
+  context_.emitter.release(activated_);
+}
+
+void Mlp::release_cheap() {
   context_.emitter.release(activated_);
 }
 

@@ -14,11 +14,15 @@ class Mlp {
   /// What backward needs of forward, without the result.
   void forward_again(TensorId in);
   void release_saved();
+  /// With selective recompute: what forward_again makes anew.
+  void release_cheap();
   /// As Attention's.
   TensorId backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in);
 
  private:
   void forward_for_backward(TensorId in);
+  void activate();
+
   const Context& context_;
   int layer_;
   Linear fc_layer_, fc_projection_layer_;

@@ -326,7 +326,7 @@ ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
   if (config.stage3_module_granularity_threshold > 0)
     const Granularity granularity(trace.modules, pieces,
                                   config.stage3_module_granularity_threshold);
-  const Tracer tracer(trace, config.recompute == Recompute::block);
+  const Tracer tracer(trace, config.recompute != Recompute::none);
   return trace;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bucket_ranges.hpp"
+#include "swapped_gradients.hpp"
 
 namespace dstune::plan {
 
@@ -17,9 +18,11 @@ class OwnGradients {
   void begin(bool overwrite, bool last);
   /// The scratch of a bucket's keep(), to be released when the stream is done with it.
   [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const;
-  /// Stages 1 and 2: `averaged` is the whole bucket. Stage 3: the own shards of it.
+  /// `averaged` is the whole bucket, or where that is scattered the own shards of it.
   void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
-            Stream stream) const;
+            Stream stream);
+  /// All are kept: what goes to a disk is there when compute goes on.
+  void finish();
   /// Where a reduction may put the own shards of a bucket itself; no view where it may not.
   [[nodiscard]] View place_of_shards(const BucketRange& range) const;
 
@@ -34,18 +37,35 @@ class OwnGradients {
 
   [[nodiscard]] std::vector<Kept> pieces(const BucketRange& range) const;
   [[nodiscard]] std::int64_t largest_piece(const BucketRange& range) const;
-  void keep_on_device(const BucketRange& range, View averaged, Stream stream) const;
-  void accumulate(const Kept& piece, View averaged, View staging, Stream stream) const;
-  /// The sum of the step is on the device: its norm is taken and fp32 goes to the host.
-  void hand_over(const Kept& piece, View sum, TensorId converted, Stream stream) const;
+  [[nodiscard]] Kept shard_of(const BucketRange& range, int piece) const;
+  void keep_on_device(const BucketRange& range, View averaged, TensorId converted,
+                      Stream stream) const;
+  /// Where the host keeps the sums of a piece over micro-steps.
+  struct Sums {
+    View host;
+    std::int64_t elements;
+  };
+  [[nodiscard]] Sums sums_of(const Kept& piece) const;
+  void accumulate(const Sums& sums, View averaged, View staging, Stream stream) const;
+  /// The sum of the step is on the device: its norm is taken and it goes where its update is, in
+  /// the master copy's type.
+  void hand_over(const Kept& piece, View sum, TensorId converted, Stream stream);
+  [[nodiscard]] const SubGroup& sub_group_of(std::int64_t own_element) const;
 
   Emitter& emitter_;
   const Layout& layout_;
   const PersistentTensors& tensors_;
   bool is_offloaded_;
   bool is_stage3_;
+  DType master_type_;
+  bool adds_to_own_;  // offloaded: sums over micro-steps are in the own gradients
+  bool in_place_;     // a reduction may put the own shards there itself
   bool takes_norm_;
+  bool is_converted_;  // averages come in another type
+  bool rounds_;        // … and are converted back before they are added
   bool overwrite_ = true, last_ = true;
+  SwappedGradients swapped_;
+  GradientWriter writer_;
 };
 
 }  // namespace dstune::plan

@@ -20,7 +20,9 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
       parameters_(tensors.parameters),
       kept_(tensors.kept),
       overlap_(config.overlap_comm),
-      sequential_(config.stage3_allgather_sequential),
+      sequential_(config.stage3_allgather_sequential || layout.group_size() == 1),
+      all_reduces_(config.stage3_use_all_reduce_for_fetch_params),
+      is_offloaded_(layout.offloaded().parameters),
       gathering_(gathering) {
   if (gathering == nullptr) return;
   const std::size_t pieces = layout.pieces().size();
@@ -118,21 +120,39 @@ void ParameterSource::gather(const std::vector<int>& pieces) {
 void ParameterSource::gather_group(const std::vector<int>& pieces) {
   for (const int piece : pieces)
     group_[static_cast<std::size_t>(piece)] = static_cast<int>(groups_.size());
-  Group& group =
-      groups_.emplace_back(Group{pieces, no_tensor, none, static_cast<int>(pieces.size()), false});
+  Group& group = groups_.emplace_back(
+      Group{pieces, no_tensor, no_tensor, none, static_cast<int>(pieces.size()), false});
   const int only = pieces.size() == 1 ? pieces.front() : none;
   // A piece of a merged matrix may be wanted anew before the product that uses it now is done.
   const bool is_free = only != none && !is_placed_[static_cast<std::size_t>(only)];
   if (is_free && travels_to_its_place(only)) {
-    const View out = place(only);
-    const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
-    emitter_.emit(op::AllGather{out, at(parameters_, layout_.piece_shard_offset(only)),
-                                layout_.piece_shard_elements(only)},
-                  stream);
+    gather_to_its_place(group);
+  } else if (all_reduces_ && pieces.size() > 1) {
+    gather_by_all_reduce(group);
   } else {
     gather_flat(group);
   }
   if (overlap_) group.event = emitter_.record(Stream::gather);
+}
+
+void ParameterSource::gather_to_its_place(Group& group) {
+  const int piece = group.pieces.front();
+  const std::int64_t elements = layout_.piece_shard_elements(piece);
+  const bool alone = layout_.group_size() == 1;
+  const View out = place(piece);
+  View own = at(parameters_, layout_.piece_shard_offset(piece));
+  if (is_offloaded_ && !alone) {
+    group.shard = emitter_.acquire("own shard", -1, Category::gathered, emitter_.type(), elements);
+  }
+  const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
+  if (is_offloaded_) {
+    const View fetched = alone ? out : at(group.shard);
+    emitter_.emit(op::Copy{fetched, own, elements}, stream);
+    own = fetched;
+  }
+  if (alone) return;
+  if (is_offloaded_) wait_for_fetched(stream);
+  emitter_.emit(op::AllGather{out, own, elements}, stream);
 }
 
 void ParameterSource::gather_flat(Group& group) {
@@ -140,21 +160,67 @@ void ParameterSource::gather_flat(Group& group) {
   for (const int piece : group.pieces) shards += layout_.piece_shard_elements(piece);
   group.flat = emitter_.acquire("gathered shards", -1, Category::gathered, emitter_.type(),
                                 shards * layout_.group_size());
-  const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
+  const bool alone = layout_.group_size() == 1;
   const View own = at(group.flat, shards * layout_.group_rank());
-  const std::vector<int>& pieces = group.pieces;
+  TensorId fetched = no_tensor;
+  if (is_offloaded_ && !alone)
+    fetched = emitter_.acquire("own shards", -1, Category::gathered, emitter_.type(), shards);
+  const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
   // One call needs the own shards side by side.
+  if (!is_offloaded_) {
+    collect<op::Convert>(group.pieces, own, stream);
+  } else if (alone) {
+    collect<op::Copy>(group.pieces, own, stream);
+  } else {
+    collect<op::Copy>(group.pieces, at(fetched), stream);
+    emitter_.emit(op::Convert{own, at(fetched), shards}, stream);
+    wait_for_fetched(stream);
+    emitter_.release(fetched);
+  }
+  if (!alone) emitter_.emit(op::AllGather{at(group.flat), own, shards}, stream);
+}
+
+void ParameterSource::wait_for_fetched(Stream stream) {
+  // DeepSpeed's host waits for what it copies from the host, and so launches nothing meanwhile.
+  if (overlap_) emitter_.wait(Stream::compute, emitter_.record(stream));
+}
+
+template <class Transfer>
+void ParameterSource::collect(const std::vector<int>& pieces, View out, Stream stream) {
   std::int64_t offset = 0;
   for (std::size_t first = 0; first < pieces.size();) {
     std::size_t last = first + 1;
     while (last < pieces.size() && pieces[last] == pieces[last - 1] + 1) ++last;
     const std::int64_t begin = layout_.piece_shard_offset(pieces[first]);
     const std::int64_t count = layout_.piece_shard_offset(pieces[last - 1] + 1) - begin;
-    emitter_.emit(op::Convert{moved(own, offset), at(parameters_, begin), count}, stream);
+    emitter_.emit(Transfer{moved(out, offset), at(parameters_, begin), count}, stream);
     offset += count;
     first = last;
   }
-  emitter_.emit(op::AllGather{at(group.flat), own, shards}, stream);
+}
+
+void ParameterSource::gather_by_all_reduce(Group& group) {
+  std::int64_t padded = 0;
+  for (const int piece : group.pieces)
+    padded += layout_.piece_shard_elements(piece) * layout_.group_size();
+  group.flat =
+      emitter_.acquire("gathered by all-reduce", -1, Category::gathered, emitter_.type(), padded);
+  const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
+  emitter_.emit(op::Fill{at(group.flat), 0.0F, padded}, stream);
+  std::int64_t begin = 0;
+  for (const int piece : group.pieces) {
+    const std::int64_t shard = layout_.piece_shard_elements(piece);
+    const View to = at(group.flat, begin + shard * layout_.group_rank());
+    const View own = at(parameters_, layout_.piece_shard_offset(piece));
+    if (is_offloaded_) {
+      emitter_.emit(op::Copy{to, own, shard}, stream);
+    } else {
+      emitter_.emit(op::Convert{to, own, shard}, stream);
+    }
+    begin += shard * layout_.group_size();
+  }
+  if (is_offloaded_) wait_for_fetched(stream);
+  emitter_.emit(op::AllReduceSum{at(group.flat), padded}, stream);
 }
 
 bool ParameterSource::travels_to_its_place(int piece) const {
@@ -196,13 +262,20 @@ void ParameterSource::take(int piece) {
 void ParameterSource::arrive(Group& group) {
   group.arrived = true;
   if (overlap_) emitter_.wait(Stream::compute, group.event);
+  emitter_.release(group.shard);
   if (group.flat == no_tensor) return;
   std::int64_t shards = 0;
   for (const int piece : group.pieces) shards += layout_.piece_shard_elements(piece);
   std::int64_t offset = 0;
+  const bool is_whole = all_reduces_ && group.pieces.size() > 1;
   for (const int piece : group.pieces) {
     const std::int64_t shard = layout_.piece_shard_elements(piece);
     const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
+    if (is_whole) {
+      emitter_.emit(op::Convert{place(piece), at(group.flat, offset), whole.elements});
+      offset += shard * layout_.group_size();
+      continue;
+    }
     emitter_.emit(op::Reshard{
         place(piece), at(group.flat), false, shards, {{0, whole.elements, offset, shard}}});
     offset += shard;
@@ -235,7 +308,7 @@ void ParameterSource::release(int piece) {
 View ParameterSource::view(int unit, ParameterRole role) const {
   const int index = layout_.table().find(unit, role);
   if (index < 0) return {};
-  if (gathering_ == nullptr) return at(parameters_, layout_.parameter(index).offset);
+  if (gathering_ == nullptr) return at(parameters_, layout_.offset(index));
   const auto slab = static_cast<std::size_t>(index);
   if (gathering_->kept_whole[slab]) {
     const int first = layout_.piece_begin(index);

@@ -38,9 +38,12 @@ class ParameterSource {
   /// Pieces that travel together.
   struct Group {
     std::vector<int> pieces;
-    TensorId flat;  ///< their shards, rank by rank; none where they travel to their places
-    int event;      ///< none without overlap
-    int unused;     ///< pieces that no module has asked for yet
+    /// Their shards, rank by rank, or with an all-reduce parameter by parameter; none where they
+    /// travel to their places.
+    TensorId flat;
+    TensorId shard;  ///< the own shard of a piece that travels to its place, fetched from the host
+    int event;       ///< none without overlap
+    int unused;      ///< pieces that no module has asked for yet
     bool arrived;
   };
 
@@ -52,7 +55,13 @@ class ParameterSource {
   [[nodiscard]] bool repeats(PieceRange pieces) const;
   void gather(const std::vector<int>& pieces);
   void gather_group(const std::vector<int>& pieces);
+  void gather_to_its_place(Group& group);
   void gather_flat(Group& group);
+  void gather_by_all_reduce(Group& group);
+  /// The own shards of these pieces, side by side, to `out`.
+  template <class Transfer>
+  void collect(const std::vector<int>& pieces, View out, Stream stream);
+  void wait_for_fetched(Stream stream);
   void take(int piece);
   void arrive(Group& group);
   void release(int piece);
@@ -70,6 +79,8 @@ class ParameterSource {
   TensorId parameters_, kept_;
   bool overlap_;
   bool sequential_;
+  bool all_reduces_;  // groups of several pieces
+  bool is_offloaded_;
   const Gathering* gathering_;
 
   const MicroStepGathers* gathers_ = nullptr;

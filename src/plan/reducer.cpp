@@ -12,12 +12,21 @@ Reducer::Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& c
       layout_(layout),
       config_(config),
       own_gradients_(emitter, layout, config, tensors),
+      type_(communication_type(config)),
       // Stages 1 and 2 of DeepSpeed need them for offloading.
       contiguous_(config.contiguous_gradients ||
-                  (layout.is_optimizer_offloaded() && config.zero_stage < 3)),
-      ranges_(cut_into_buckets(layout, config.reduce_bucket_size)) {
+                  (layout.offloaded().optimizer && config.zero_stage < 3)),
+      // Without contiguous gradients DeepSpeed's stages 1 and 2 know no owners.
+      to_owners_(config.reduce_scatter && contiguous_ && !config.use_multi_rank_bucket_allreduce),
+      from_the_beginning_(layout.stage() == 1 && !config.overlap_comm),
+      ranges_(cut_into_buckets(
+          layout, config.reduce_bucket_size,
+          from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)) {
   int shared = 0;
-  for (const BucketRange& range : ranges_) {
+  for (BucketRange& range : ranges_) {
+    // DeepSpeed's stage 3 all-reduces its buffer, and nothing else.
+    range.is_scattered =
+        layout.stage() == 3 && (config.reduce_scatter || !contiguous_ || range.alone);
     if (range.alone) continue;
     ++shared;
     capacity_ = std::max(capacity_, bucket_elements(range));
@@ -26,7 +35,28 @@ Reducer::Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& c
 }
 
 std::int64_t Reducer::bucket_elements(const BucketRange& range) const {
-  return layout_.stage() == 3 ? range.shards * layout_.group_size() : range.end - range.begin;
+  return range.is_scattered ? range.shards * layout_.group_size() : range.end - range.begin;
+}
+
+std::vector<Reducer::Slice> Reducer::slices(const BucketRange& range) const {
+  const std::int64_t own = layout_.own_elements();
+  std::vector<Slice> result;
+  for (int index = range.first; index < range.last; ++index) {
+    const std::int64_t in_bucket = layout_.parameter(index).offset - range.begin;
+    const std::int64_t first = layout_.offset(index);
+    const std::int64_t last = first + layout_.parameter(index).elements();
+    for (std::int64_t begin = first; begin < last;) {
+      const std::int64_t owner = begin / own;
+      const std::int64_t count = std::min(last, (owner + 1) * own) - begin;
+      if (!result.empty() && result.back().owner == owner) {
+        result.back().count += count;
+      } else {
+        result.push_back({static_cast<int>(owner), in_bucket + begin - first, count});
+      }
+      begin += count;
+    }
+  }
+  return result;
 }
 
 void Reducer::begin(bool overwrite, bool last) {
@@ -36,26 +66,28 @@ void Reducer::begin(bool overwrite, bool last) {
   slabs_.clear();
   if (!contiguous_) return;
   for (int index = 0; index < num_buckets_; ++index) {
-    buckets_.push_back(
-        emitter_.acquire("bucket", -1, Category::buckets, emitter_.type(), capacity_));
+    buckets_.push_back(emitter_.acquire("bucket", -1, Category::buckets, type_, capacity_));
   }
 }
 
 void Reducer::arrive(int unit, View source, TensorId slab) {
-  const auto [first, end] = layout_.table().unit_range(unit);
+  const auto [unit_first, unit_end] = layout_.table().unit_range(unit);
   const std::size_t id = slabs_.size();
   slabs_.push_back({slab, 1});
-  for (int last = end; last > first;) {
+  for (int first = unit_first, end = unit_end; first < end;) {
     const BucketRange& range = ranges_[next_];
-    const Arrived arrived{std::max(first, range.first), last, first, source, id};
+    const Arrived arrived{std::max(first, range.first), std::min(end, range.last), unit_first,
+                          source, id};
     if (contiguous_ && !range.alone) {
       copy(arrived, range, buckets_[filling_]);
     } else {
       ++slabs_[id].readers;
       uncopied_.push_back(arrived);
     }
-    last = arrived.first;
-    if (last == range.first) {
+    const bool is_full =
+        from_the_beginning_ ? arrived.last == range.last : arrived.first == range.first;
+    (from_the_beginning_ ? first : end) = from_the_beginning_ ? arrived.last : arrived.first;
+    if (is_full) {
       flush(range);
       ++next_;
     }
@@ -66,12 +98,13 @@ void Reducer::arrive(int unit, View source, TensorId slab) {
 void Reducer::finish() {
   require(next_ == ranges_.size(), "every gradient is reduced");
   wait_for_reduction();
+  own_gradients_.finish();
   for (const TensorId bucket : buckets_) emitter_.release(bucket);
   buckets_.clear();
 }
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
-  if (layout_.stage() == 3) {
+  if (range.is_scattered) {
     emitter_.emit(op::Reshard{
         arrived.source, at(bucket), true, range.shards,
         layout_.resharding(arrived.first, arrived.last, arrived.slab_first, range.first)});
@@ -86,15 +119,14 @@ void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bu
 }
 
 void Reducer::flush(const BucketRange& range) {
-  const bool in_place = range.alone && layout_.stage() < 3;
+  const bool in_place = range.alone && layout_.stage() < 3 && type_ == emitter_.type();
   TensorId own_bucket = no_tensor;
   View data;
   if (in_place) {
     const Arrived& arrived = uncopied_.front();
     data = moved(arrived.source, range.begin - layout_.parameter(arrived.slab_first).offset);
   } else if (range.alone || !contiguous_) {
-    own_bucket =
-        emitter_.acquire("bucket", -1, Category::buckets, emitter_.type(), bucket_elements(range));
+    own_bucket = emitter_.acquire("bucket", -1, Category::buckets, type_, bucket_elements(range));
     for (const Arrived& arrived : uncopied_) {
       copy(arrived, range, own_bucket);
       drop(arrived.slab);
@@ -107,8 +139,15 @@ void Reducer::flush(const BucketRange& range) {
   }
   TensorId scattered = no_tensor;
   const bool in_its_place = overwrite_ && own_gradients_.place_of_shards(range);
-  if (layout_.stage() == 3 && config_.reduce_scatter && !in_its_place) {
-    scattered = emitter_.acquire("scattered", -1, Category::buckets, emitter_.type(), range.shards);
+  if (range.is_scattered && !in_its_place)
+    scattered = emitter_.acquire("scattered", -1, Category::buckets, type_, range.shards);
+  const TensorId flattened = acquire_flattened(range);
+  // What leaves the device does so in the gradients' type.
+  TensorId converted = no_tensor;
+  const std::int64_t averaged = range.is_scattered ? range.shards : range.end - range.begin;
+  if (layout_.offloaded().optimizer && type_ != emitter_.type()) {
+    converted =
+        emitter_.acquire("converted gradients", -1, Category::buckets, emitter_.type(), averaged);
   }
 
   const std::vector<TensorId> scratch = own_gradients_.acquire_scratch(range);
@@ -119,10 +158,15 @@ void Reducer::flush(const BucketRange& range) {
     wait_for_reduction();
     emitter_.wait(stream, ready);
   }
-  if (const View kept = reduce(range, data, scattered, stream))
+  if (View kept = reduce(range, data, scattered, flattened, stream)) {
+    if (converted != no_tensor) {
+      emitter_.emit(op::Convert{at(converted), kept, averaged}, stream);
+      kept = at(converted);
+    }
     own_gradients_.keep(range, kept, scratch, stream);
+  }
   used_tensors_ = scratch;
-  used_tensors_.insert(used_tensors_.end(), {own_bucket, scattered});
+  used_tensors_.insert(used_tensors_.end(), {own_bucket, scattered, flattened, converted});
   for (const Arrived& arrived : uncopied_) used_slabs_.push_back(arrived.slab);
   uncopied_.clear();
   if (config_.overlap_comm) reduction_ = emitter_.record(stream);
@@ -130,19 +174,14 @@ void Reducer::flush(const BucketRange& range) {
   if (!config_.overlap_comm || !contiguous_) wait_for_reduction();
 }
 
-View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, Stream stream) {
-  if (layout_.stage() == 3) return reduce_scattered(range, data, scattered, stream);
+View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
+                     Stream stream) {
+  if (range.is_scattered) return reduce_scattered(range, data, scattered, stream);
   if (layout_.group_size() == 1) return data;
-  if (config_.reduce_scatter && !config_.use_multi_rank_bucket_allreduce) {
-    const std::int64_t own = layout_.own_elements();
-    for (std::int64_t begin = range.begin; begin < range.end;) {
-      const std::int64_t owner = begin / own;
-      const std::int64_t end = std::min(range.end, (owner + 1) * own);
-      emitter_.emit(
-          op::ReduceAverage{moved(data, begin - range.begin), end - begin, static_cast<int>(owner)},
-          stream);
-      begin = end;
-    }
+  if (to_owners_ && layout_.stage() < 3) {
+    reduce_to_owners(range, data, flattened, stream);
+  } else if (range.alone && config_.reduce_scatter && contiguous_) {
+    all_reduce_alone(range, data, stream);
   } else {
     emitter_.emit(op::AllReduceAverage{data, range.end - range.begin}, stream);
   }
@@ -151,13 +190,63 @@ View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, St
 
 View Reducer::reduce_scattered(const BucketRange& range, View data, TensorId scattered,
                                Stream stream) {
-  if (!config_.reduce_scatter) {
-    emitter_.emit(op::AllReduceAverage{data, range.shards * layout_.group_size()}, stream);
-    return moved(data, range.shards * layout_.group_rank());
-  }
   const View out = scattered == no_tensor ? own_gradients_.place_of_shards(range) : at(scattered);
   emitter_.emit(op::ReduceScatterAverage{out, data, range.shards}, stream);
   return scattered == no_tensor ? View{} : out;
+}
+
+TensorId Reducer::acquire_flattened(const BucketRange& range) {
+  if (!to_owners_ || layout_.stage() == 3 || layout_.group_size() == 1) return no_tensor;
+  const std::vector<Slice> all = slices(range);
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(layout_.group_size()));
+  std::vector<std::int64_t> elements(parts.size());
+  std::int64_t most = 0;
+  for (const Slice& slice : all) {
+    const auto owner = static_cast<std::size_t>(slice.owner);
+    elements[owner] += slice.count;
+    if (++parts[owner] > 1) most = std::max(most, elements[owner]);
+  }
+  if (most == 0) return no_tensor;
+  return emitter_.acquire("flattened", -1, Category::buckets, type_, most);
+}
+
+void Reducer::reduce_to_owners(const BucketRange& range, View data, TensorId flattened,
+                               Stream stream) {
+  const std::vector<Slice> all = slices(range);
+  for (int owner = 0; owner < layout_.group_size(); ++owner) {
+    std::vector<Slice> its;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(its),
+                 [&](const Slice& slice) { return slice.owner == owner; });
+    if (its.empty()) continue;
+    if (its.size() == 1) {
+      emitter_.emit(op::ReduceAverage{moved(data, its[0].begin), its[0].count, owner}, stream);
+      continue;
+    }
+    std::int64_t end = 0;
+    for (const Slice& slice : its) {
+      emitter_.emit(op::Convert{at(flattened, end), moved(data, slice.begin), slice.count}, stream);
+      end += slice.count;
+    }
+    emitter_.emit(op::ReduceAverage{at(flattened), end, owner}, stream);
+    if (owner != layout_.group_rank()) continue;
+    end = 0;
+    for (const Slice& slice : its) {
+      emitter_.emit(op::Convert{moved(data, slice.begin), at(flattened, end), slice.count}, stream);
+      end += slice.count;
+    }
+  }
+}
+
+void Reducer::all_reduce_alone(const BucketRange& range, View data, Stream stream) {
+  // DeepSpeed sends what it has of one owner after another as soon as that is more than a bucket.
+  std::int64_t begin = 0;
+  const std::vector<Slice> all = slices(range);
+  for (const Slice& slice : all) {
+    const std::int64_t count = slice.begin + slice.count - begin;
+    if (count <= config_.reduce_bucket_size && &slice != &all.back()) continue;
+    emitter_.emit(op::AllReduceAverage{moved(data, begin), count}, stream);
+    begin += count;
+  }
 }
 
 void Reducer::drop(std::size_t slab) {

@@ -15,7 +15,8 @@ class Reducer {
   /// One pass over all gradients; `overwrite` the own part, or add to it; the `last` of a step.
   void begin(bool overwrite, bool last);
   /// A unit's gradients are computed: they begin at `source`, in flat order. Units arrive from the
-  /// last to the first. `slab` is released as soon as nothing reads it any more.
+  /// last to the first, at stage 1 without overlap from the first to the last. `slab` is released
+  /// as soon as nothing reads it any more.
   void arrive(int unit, View source, TensorId slab);
   /// All units have arrived: compute goes on after the last reduction.
   void finish();
@@ -33,12 +34,25 @@ class Reducer {
     int readers;
   };
 
+  /// Elements [begin, begin + count) of a bucket whose owner is one rank.
+  struct Slice {
+    int owner;
+    std::int64_t begin, count;
+  };
+
   [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;
+  /// Stages 1 and 2. In the bucket's order, equal owners side by side in one.
+  [[nodiscard]] std::vector<Slice> slices(const BucketRange& range) const;
   void copy(const Arrived& arrived, const BucketRange& range, TensorId bucket);
   void flush(const BucketRange& range);
   /// Averages the bucket; returns where the part that is kept lies, none where it is there already.
-  View reduce(const BucketRange& range, View data, TensorId scattered, Stream stream);
+  View reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
+              Stream stream);
   View reduce_scattered(const BucketRange& range, View data, TensorId scattered, Stream stream);
+  void reduce_to_owners(const BucketRange& range, View data, TensorId flattened, Stream stream);
+  void all_reduce_alone(const BucketRange& range, View data, Stream stream);
+  /// Where what an owner holds of a bucket is put side by side; none where it lies so.
+  TensorId acquire_flattened(const BucketRange& range);
   void drop(std::size_t slab);
   void wait_for_reduction();
 
@@ -46,7 +60,10 @@ class Reducer {
   const Layout& layout_;
   const TrainingConfig& config_;
   OwnGradients own_gradients_;
+  DType type_;  // of what is sent
   bool contiguous_;
+  bool to_owners_;           // DeepSpeed reduces to each owner, not to all
+  bool from_the_beginning_;  // units arrive in that order
   std::vector<BucketRange> ranges_;
   std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
   int num_buckets_ = 0;

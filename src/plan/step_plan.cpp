@@ -5,6 +5,7 @@
 
 #include "dstune/base/error.hpp"
 #include "micro_step.hpp"
+#include "sub_groups.hpp"
 #include "update.hpp"
 
 namespace dstune {
@@ -20,8 +21,6 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
   require(model.architecture.positions != PositionKind::learned ||
               config.sequence_length <= model.max_positions,
           "the sequence is no longer than the model's table of positions");
-  require(model.attention_window == 0 || config.sequence_length <= model.attention_window,
-          "the sequence is no longer than the model's attention window");
   require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
 }
 
@@ -88,6 +87,27 @@ std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_
   return std::max<std::int64_t>(1, sequence_length * 15 / 100);
 }
 
+std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
+                               int group_size) {
+  if (!is_optimizer_on_disk(config)) return {};
+  const ParameterTable table(model);
+  const plan::Layout layout(table, config.zero_stage, group_size, 0,
+                            {true, are_parameters_offloaded(config)});
+  const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
+  const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
+    return group.memory == Memory::disk;
+  });
+  // Each sub-group takes four, until it is written: one that is read ahead, one written behind.
+  std::int64_t needed = swapped > 0 ? 4 : 0;
+  const DiskUse& disk = config.disk;
+  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += 4;
+  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += 4;
+  if (disk.optimizer_buffers >= needed) return {};
+  return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
+         std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
+         " are needed for " + std::to_string(swapped) + " sub-groups on the disk";
+}
+
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces) {
   StepPlan result;
@@ -105,19 +125,21 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
 
   const ParameterTable table(model);
   const plan::Layout layout(table, config.zero_stage, group_size, group_rank,
-                            is_optimizer_offloaded(config));
+                            {is_optimizer_offloaded(config), are_parameters_offloaded(config)},
+                            // BF16_Optimizer knows nothing of it.
+                            config.round_robin_gradients && !is_bf16_optimizer(config));
   plan::Emitter emitter(result, workspaces);
   std::optional<plan::Gathering> gathered;
-  if (layout.stage() == 3) gathered = plan::plan_gathering(model, layout, config);
+  if (layout.gathers()) gathered = plan::plan_gathering(model, layout, config);
   const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
       emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);
-  plan::emit_initialize(emitter, layout, tensors);
+  plan::emit_initialize(emitter, layout, tensors, config);
 
   plan::ParameterSource parameters(emitter, layout, config, tensors, gathering);
   plan::GradientSink gradients(emitter, layout, config, tensors);
   const plan::Context context{emitter, parameters, gradients,
-                              model,   config,     plan::sizes_of(model, config)};
+                              model,   config,     plan::sizes_of(model, config, group_size)};
   if (gathering != nullptr) emit_tracing(context, *gathering);
   emit_cycle(context, gathering);
   plan::emit_update(emitter, layout, tensors, config,

@@ -1,11 +1,26 @@
 #include "update.hpp"
 
-#include <algorithm>
+#include <optional>
+
+#include "optimizer_swapper.hpp"
 
 namespace dstune::plan {
 namespace {
 
-void emit_stage0_reduction(Emitter& emitter, const Layout& layout, TensorId gradients) {
+/// In another type through a copy, as DeepSpeed.
+void all_reduce_as(Emitter& emitter, View data, std::int64_t count, DType type) {
+  if (type == emitter.type()) {
+    emitter.emit(op::AllReduceAverage{data, count});
+    return;
+  }
+  const TensorId sent = emitter.acquire("bucket", -1, Category::buckets, type, count);
+  emitter.emit(op::Convert{at(sent), data, count});
+  emitter.emit(op::AllReduceAverage{at(sent), count});
+  emitter.emit(op::Convert{data, at(sent), count});
+  emitter.release(sent);
+}
+
+void emit_stage0_reduction(Emitter& emitter, const Layout& layout, TensorId gradients, DType type) {
   // DeepSpeed books it as the end of backward.
   emitter.emit(op::Mark{Phase::backward});
   std::int64_t first = 0;
@@ -13,89 +28,141 @@ void emit_stage0_reduction(Emitter& emitter, const Layout& layout, TensorId grad
     const Parameter& parameter = layout.parameter(index);
     const std::int64_t end = parameter.offset + parameter.elements();
     if (end - first <= stage0_chunk_elements && index + 1 < layout.num_parameters()) continue;
-    emitter.emit(op::AllReduceAverage{at(gradients, first), end - first});
+    all_reduce_as(emitter, at(gradients, first), end - first, type);
     first = end;
   }
 }
 
-/// Elements that are updated together: all of them, in stage 3 whole parameters until they are as
-/// many as a sub-group holds.
-std::vector<std::int64_t> sub_groups(const Layout& layout, const TrainingConfig& config) {
-  if (layout.stage() < 3) return {layout.own_elements()};
-  std::vector<std::int64_t> counts;
-  std::int64_t count = 0;
-  for (int piece = 0; piece < static_cast<int>(layout.pieces().size()); ++piece) {
-    count += layout.piece_shard_elements(piece);
-    if (count < config.sub_group_size) continue;
-    counts.push_back(count);
-    count = 0;
-  }
-  if (count > 0) counts.push_back(count);
-  return counts;
+/// BF16_Optimizer's: the sums in the parameters' type, all at once, and back.
+void emit_bf16_reduction(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors) {
+  const std::int64_t total = layout.table().total_elements();
+  emitter.emit(op::Mark{Phase::backward});
+  emitter.emit(op::Convert{at(tensors.gradients), at(tensors.fp32_gradients), total});
+  emitter.emit(op::AllReduceAverage{at(tensors.gradients), total});
+  emitter.emit(op::Convert{at(tensors.fp32_gradients), at(tensors.gradients), total});
 }
 
-/// One by one, as in DeepSpeed.
+/// What the update reads, on the device.
+View final_gradients(const Layout& layout, const PersistentTensors& tensors) {
+  if (tensors.on_device.gradients != no_tensor) return at(tensors.on_device.gradients);
+  const bool has_sums = tensors.fp32_gradients != no_tensor;
+  return at(has_sums ? tensors.fp32_gradients : tensors.gradients, layout.own_offset());
+}
+
+/// One by one, as in DeepSpeed. Shards on the host are all sent to the device before.
 void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
                  const Gathering& gathering) {
-  for (std::size_t index = 0; index < gathering.kept.size(); ++index) {
-    if (!gathering.kept[index]) continue;
-    const int piece = static_cast<int>(index);
-    emitter.emit(op::AllGather{at(tensors.kept, gathering.kept_offset[index]),
-                               at(tensors.parameters, layout.piece_shard_offset(piece)),
-                               layout.piece_shard_elements(piece)});
+  const bool offloaded = layout.offloaded().parameters;
+  const bool alone = layout.group_size() == 1;
+  const auto each_kept = [&](auto&& visit) {
+    std::int64_t shards = 0;  // before this one
+    for (int piece = 0; piece < static_cast<int>(gathering.kept.size()); ++piece) {
+      const auto index = static_cast<std::size_t>(piece);
+      if (!gathering.kept[index]) continue;
+      visit(at(tensors.kept, gathering.kept_offset[index]),
+            at(tensors.parameters, layout.piece_shard_offset(piece)), shards,
+            layout.piece_shard_elements(piece));
+      shards += layout.piece_shard_elements(piece);
+    }
+    return shards;
+  };
+  TensorId staging = no_tensor;
+  if (offloaded && !alone && gathering.kept_elements > 0) {
+    const std::int64_t elements = each_kept([](View, View, std::int64_t, std::int64_t) {});
+    staging = emitter.acquire("own shards", -1, Category::gathered, emitter.type(), elements);
   }
+  if (offloaded) {
+    each_kept([&](View kept, View shard, std::int64_t offset, std::int64_t count) {
+      emitter.emit(op::Copy{alone ? kept : at(staging, offset), shard, count});
+    });
+  }
+  if (!alone) {
+    each_kept([&](View kept, View shard, std::int64_t offset, std::int64_t count) {
+      emitter.emit(op::AllGather{kept, offloaded ? at(staging, offset) : shard, count});
+    });
+  }
+  emitter.release(staging);
 }
 
-void emit_device_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                        const TrainingConfig& config) {
-  const View gradient = at(layout.stage() == 0 ? tensors.gradients : tensors.own_gradients);
-  const View own_parameters = at(tensors.parameters, layout.own_offset());
-  const bool has_master = tensors.master != no_tensor;
-  std::int64_t first = 0;
-  for (const std::int64_t count : sub_groups(layout, config)) {
-    emitter.emit(op::Adam{.master = moved(has_master ? at(tensors.master) : own_parameters, first),
-                          .m = at(tensors.m, first),
-                          .v = at(tensors.v, first),
-                          .gradient = moved(gradient, first),
-                          .model = has_master ? moved(own_parameters, first) : View{},
-                          .count = count});
-    first += count;
+/// The sub-group's states are on the device. Parameters that are not of the master's type beside it
+/// are written by the update, others from its master copy.
+void update_on_device(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                      const TrainingConfig& config, const SubGroup& group) {
+  const UpdateStates& states = tensors.on_device;
+  const View parameters = at(tensors.parameters, layout.own_offset() + group.first);
+  const bool has_master = states.master != no_tensor;
+  const bool has_master_type = emitter.type() == master_type(config);
+  const View master = has_master ? at(states.master, group.offset) : parameters;
+  TensorId staging = no_tensor;
+  if (layout.offloaded().parameters && !has_master_type) {
+    staging =
+        emitter.acquire("updated parameters", -1, Category::staging, emitter.type(), group.count);
   }
+  const View model = staging == no_tensor ? parameters : at(staging);
+  emitter.emit(
+      op::UpdateParameters{.master = master,
+                           .m = at(states.m, group.offset),
+                           .v = at(states.v, group.offset),
+                           .gradient = moved(final_gradients(layout, tensors), group.offset),
+                           .model = has_master_type ? View{} : model,
+                           .count = group.count});
+  if (layout.offloaded().parameters) {
+    emitter.emit(op::Copy{parameters, has_master_type ? master : model, group.count});
+  } else if (has_master && has_master_type) {
+    emitter.emit(op::Convert{parameters, master, group.count});
+  }
+  emitter.release(staging);
 }
 
-/// States [first, first + count) on the host: they wait for the gradients that are on their way,
-/// and the parameters are sent back.
+/// The sub-group's states are on the host, from `first` of these tensors on: they wait for the
+/// gradients that are on their way, and the parameters are sent back unless they are there, too.
 void update_on_host(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                    std::int64_t first, std::int64_t count) {
+                    const TrainingConfig& config, const SubGroup& group, const UpdateStates& states,
+                    std::int64_t first) {
+  const View parameters = at(tensors.parameters, layout.own_offset() + group.first);
+  const View master = at(states.master, first);
+  const bool goes_back = !layout.offloaded().parameters;
   // Stage 3 makes a copy in the parameters' type where that is not the master's.
   TensorId updated = tensors.updated_parameters;
-  const bool is_temporary = updated == no_tensor && emitter.type() != DType::f32;
+  const bool is_temporary =
+      goes_back && updated == no_tensor && emitter.type() != master_type(config);
   if (is_temporary) {
-    updated = emitter.acquire("updated parameters", -1, Category::staging, emitter.type(), count,
-                              Memory::host);
+    updated = emitter.acquire("updated parameters", -1, Category::staging, emitter.type(),
+                              group.count, Memory::host);
   }
   emitter.wait(Stream::host, emitter.record(Stream::compute));
-  const View master = at(tensors.master, first);
-  emitter.emit(op::Adam{.master = master,
-                        .m = at(tensors.m, first),
-                        .v = at(tensors.v, first),
-                        .gradient = at(tensors.own_gradients, first),
-                        .model = {},
-                        .count = count},
+  emitter.emit(op::UpdateParameters{.master = master,
+                                    .m = at(states.m, first),
+                                    .v = at(states.v, first),
+                                    .gradient = at(states.gradients, first),
+                                    .model = {},
+                                    .count = group.count},
                Stream::host);
-  if (updated != no_tensor) emitter.emit(op::Convert{at(updated), master, count}, Stream::host);
+  const View written = goes_back ? at(updated) : parameters;
+  if (written) emitter.emit(op::Convert{written, master, group.count}, Stream::host);
   emitter.wait(Stream::compute, emitter.record(Stream::host));
-  emitter.emit(op::Copy{at(tensors.parameters, layout.own_offset() + first),
-                        updated == no_tensor ? master : at(updated), count});
+  if (goes_back) emitter.emit(op::Copy{parameters, written ? written : master, group.count});
   if (is_temporary) emitter.release(updated);
 }
 
-void emit_host_update(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                      const TrainingConfig& config) {
-  std::int64_t first = 0;
-  for (const std::int64_t count : sub_groups(layout, config)) {
-    update_on_host(emitter, layout, tensors, first, count);
-    first += count;
+void emit_sub_groups(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                     const TrainingConfig& config) {
+  std::optional<OptimizerSwapper> swapper;
+  if (is_optimizer_on_disk(config)) swapper.emplace(emitter, layout, config, tensors);
+  for (std::size_t index = 0; index < tensors.sub_groups.size(); ++index) {
+    const SubGroup& group = tensors.sub_groups[index];
+    switch (group.memory) {
+      case Memory::device:
+        update_on_device(emitter, layout, tensors, config, group);
+        break;
+      case Memory::host:
+        update_on_host(emitter, layout, tensors, config, group, tensors.on_host, group.offset);
+        break;
+      case Memory::disk:
+        update_on_host(emitter, layout, tensors, config, group, swapper->swap_in(index), 0);
+        swapper->swap_out(index);
+        break;
+    }
   }
 }
 
@@ -106,19 +173,18 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
                  const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
   const bool may_skip = config.precision == Precision::fp16;
-  const bool offloaded = layout.is_optimizer_offloaded();
   const bool partitioned = layout.stage() > 0 && layout.group_size() > 1;
   emitter.begin_segment(Segment::Kind::update, 1);
   if (layout.stage() == 0 && layout.group_size() > 1)
-    emit_stage0_reduction(emitter, layout, tensors.gradients);
+    emit_stage0_reduction(emitter, layout, tensors.gradients, communication_type(config));
+  if (layout.stage() == 1 && is_bf16_optimizer(config))
+    emit_bf16_reduction(emitter, layout, tensors);
   emitter.emit(op::Mark{Phase::update});
   emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * targets_per_sequence});
 
   // Of gradients that leave the device the squares were added up before they did.
-  if (!offloaded && (may_skip || config.gradient_clipping > 0)) {
-    emitter.emit(op::AccumulateSquares{
-        at(layout.stage() == 0 ? tensors.gradients : tensors.own_gradients), own});
-  }
+  if (!layout.offloaded().optimizer && (may_skip || config.gradient_clipping > 0))
+    emitter.emit(op::AccumulateSquares{final_gradients(layout, tensors), own});
   if (may_skip) {
     emitter.emit(op::CheckOverflow{partitioned});
     emitter.end_segment();
@@ -126,11 +192,7 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
   }
   if (config.gradient_clipping > 0)
     emitter.emit(op::ClipFactor{config.gradient_clipping, partitioned && !may_skip});
-  if (offloaded) {
-    emit_host_update(emitter, layout, tensors, config);
-  } else {
-    emit_device_update(emitter, layout, tensors, config);
-  }
+  emit_sub_groups(emitter, layout, tensors, config);
   if (partitioned && layout.stage() < 3) {
     emitter.emit(
         op::AllGather{at(tensors.parameters), at(tensors.parameters, layout.own_offset()), own});

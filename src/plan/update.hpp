@@ -1,6 +1,6 @@
 #pragma once
-/// The end of an optimizer step: stage 0's reduction, loss, overflow, clipping, Adam, and the
-/// parameters of the other ranks.
+/// The end of an optimizer step: stage 0's reduction, loss, overflow, clipping, the optimizer,
+/// and the parameters of the other ranks.
 
 #include "gathering.hpp"
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/units.hpp"
+#include "dstune/report/memory_picture.hpp"
 #include "record_json.hpp"
 
 namespace dstune {
@@ -18,6 +19,7 @@ constexpr std::size_t long_table = 40;
 /// Less is no room for a sentence.
 constexpr std::size_t least_reason_width = 30;
 constexpr std::string_view gap = "  ";
+constexpr std::size_t picture_indent = 4;
 
 json::Value rank_json(const RankMemory& alike) {
   return {{"ranks", {alike.first, alike.last}},
@@ -28,9 +30,10 @@ json::Value rank_json(const RankMemory& alike) {
 /// Of a pruned member nothing is predicted; the keys are there all the same.
 json::Value predicted_json(const PlannedExperiment& planned) {
   if (planned.status == PlanStatus::pruned) {
-    return {{"throughput", nullptr},        {"peak_memory_bytes", nullptr},
-            {"host_memory_bytes", nullptr}, {"target_memory_bytes", nullptr},
-            {"categories", nullptr},        {"ranks", nullptr}};
+    return {{"throughput", nullptr},          {"peak_memory_bytes", nullptr},
+            {"host_memory_bytes", nullptr},   {"disk_bytes", nullptr},
+            {"target_memory_bytes", nullptr}, {"process_memory_bytes", nullptr},
+            {"categories", nullptr},          {"ranks", nullptr}};
   }
   json::Value value = to_json(planned.predicted);
   value["categories"] = planned.predicted.categories;
@@ -150,7 +153,8 @@ class Table {
 
   [[nodiscard]] std::string text() const {
     std::string out = header();
-    for (std::size_t row = 0; row < plan_->experiments.size(); ++row) out += member(row);
+    for (std::size_t row = 0; row < plan_->experiments.size(); ++row)
+      out += member(row) + picture(plan_->experiments[row]);
     if (plan_->experiments.size() > long_table) out += header();
     return out;
   }
@@ -163,6 +167,12 @@ class Table {
               std::string(gap);
     if (style_->width > 0 || !has_remarks_) return line + "name\n";
     return line + padded("name", name_width_, false) + std::string(gap) + "reason\n";
+  }
+
+  [[nodiscard]] std::string picture(const PlannedExperiment& planned) const {
+    if (!style_->verbose || planned.status != PlanStatus::planned || !plan_->timeline) return "";
+    const auto timeline = plan_->timeline(planned.experiment);
+    return timeline ? memory_text(*timeline, style_->width, picture_indent) : "";
   }
 
   /// A member's line, and its remarks: beside the name where that fits, else below it.
@@ -211,6 +221,8 @@ std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
                                   plan.planned, plan.infeasible, plan.pruned);
   if (plan.device_memory_bytes > 0)
     close += fmt::format(" A rank may use {}.", format_bytes(plan.device_memory_bytes));
+  if (plan.expected_s)
+    close += fmt::format(" Expected duration: {}.", format_duration(*plan.expected_s));
   if (plan.total > plan.experiments.size())
     close += fmt::format(
         " Only the first {} members are listed and predicted; the counts are over all of them.",
@@ -232,7 +244,8 @@ json::Value dry_run_json(const DryRun& plan) {
   }
   return {{"experiments", std::move(experiments)},
           {"counts",
-           {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}}};
+           {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}},
+          {"expected_duration_s", plan.expected_s ? finite_or_null(*plan.expected_s) : nullptr}};
 }
 
 }  // namespace dstune

@@ -45,6 +45,12 @@ json::Value finished(const std::string& key, const Record& record) {
   return value;
 }
 
+json::Value verified(const std::string& key, const std::string& name, const std::string& path,
+                     const Measurement& measurement, std::chrono::system_clock::time_point time) {
+  return {{"kind", "verified"}, {"time", format_time(time)},          {"key", key}, {"name", name},
+          {"path", path},       {"measurement", to_json(measurement)}};
+}
+
 json::Value lost(const std::string& key, const std::string& name,
                  const std::vector<int>& lost_ranks, std::chrono::system_clock::time_point time) {
   return {{"kind", "lost"},
@@ -52,6 +58,10 @@ json::Value lost(const std::string& key, const std::string& name,
           {"key", key},
           {"name", name},
           {"lost_ranks", lost_ranks}};
+}
+
+json::Value profile(const std::string& key, const json::Value& profile) {
+  return {{"kind", "profile"}, {"key", key}, {"profile", profile}};
 }
 
 json::Value job_finished(int exit_code, const std::string& reason,
@@ -85,6 +95,10 @@ class Reading {
       finish(node, problems);
     else if (*kind == "lost")
       lose(node, problems);
+    else if (*kind == "profile")
+      remember_profile(node, problems);
+    else if (*kind == "verified")
+      verify(node, problems);
     else if (*kind == "job_finished")
       running_.clear();  // stopped on purpose, which is no death
     else if (*kind != "planned")
@@ -125,6 +139,22 @@ class Reading {
     if (!key) return;
     running_.erase(*key);
     count_death(*key);
+  }
+
+  void remember_profile(const json::Node& node, json::Problems& problems) {
+    const auto key = read_key(node, problems);
+    const auto profile = node.find("profile");
+    if (!profile) problems.add(node.problem("the event has no \"profile\""));
+    if (!key || !profile) return;
+    history_.profile_key = *key;
+    history_.profile = profile->value();
+  }
+
+  void verify(const json::Node& node, json::Problems& problems) {
+    const auto key = read_key(node, problems);
+    const auto measurement = node.find("measurement");
+    if (!measurement) return problems.add(node.problem("\"measurement\" is missing"));
+    if (key) history_.verified[*key] = measurement_from_json(*measurement);
   }
 
   void bury() {

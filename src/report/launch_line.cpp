@@ -208,6 +208,15 @@ void add_launcher(TrainingCommand& command, const GroupShape& shape) {
   command.insert_at_front(shape_words(shape), true);
 }
 
+/// DeepSpeed's launcher needs a hostfile for more than one node; without one it looks in /job.
+void add_hostfile(TrainingCommand& command, const std::string& hostfile) {
+  const std::vector<std::string> words = command.words();
+  if (words.empty() || base_name(words.front()) != "deepspeed") return;
+  for (const std::string& word : words)
+    if (word == "-H" || word == "--hostfile" || word.starts_with("--hostfile=")) return;
+  command.insert_at_front({"--hostfile", hostfile}, true);
+}
+
 }  // namespace
 
 std::string shell_quote(const std::string& word) {
@@ -226,7 +235,8 @@ std::string shell_quote(const std::string& word) {
 
 std::string launch_line(const std::string& training_command, const std::string& config_path,
                         const json::Value& ds_config, const GroupShape& shape,
-                        const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
+                        const std::vector<std::pair<std::string, std::string>>& arg_mappings,
+                        const std::optional<std::string>& hostfile) {
   bool has_config = false;
   const std::string replaced =
       replace_variable(trimmed(training_command), "CONFIG", config_path, has_config);
@@ -245,6 +255,7 @@ std::string launch_line(const std::string& training_command, const std::string& 
     if (text && !command.replace_value(name, *text)) command.append({name, *text});
   }
   add_launcher(command, shape);
+  if (hostfile) add_hostfile(command, *hostfile);
   return command.text();
 }
 

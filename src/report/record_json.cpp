@@ -10,13 +10,6 @@ namespace dstune {
 
 namespace {
 
-std::string_view to_text(OptimizerKind kind) {
-  return kind == OptimizerKind::adam ? "adam" : "adamw";
-}
-
-// Found beside the one above, which would hide them.
-using dstune::to_text;
-
 /// Writes a member's value.
 struct Writer {
   json::Value& out;
@@ -56,13 +49,18 @@ struct Reader {
     word(name, member, std::array{Precision::fp32, Precision::bf16, Precision::fp16});
   }
   void operator()(const char* name, Recompute& member) const {
-    word(name, member, std::array{Recompute::none, Recompute::block});
+    word(name, member, std::array{Recompute::none, Recompute::selective, Recompute::block});
   }
   void operator()(const char* name, OffloadDevice& member) const {
-    word(name, member, std::array{OffloadDevice::none, OffloadDevice::cpu});
+    word(name, member, std::array{OffloadDevice::none, OffloadDevice::cpu, OffloadDevice::nvme});
+  }
+  void operator()(const char* name, CommunicationType& member) const {
+    using enum CommunicationType;
+    word(name, member, std::array{as_gradients, fp32, fp16, bf16});
   }
   void operator()(const char* name, OptimizerKind& member) const {
-    word(name, member, std::array{OptimizerKind::adam, OptimizerKind::adamw});
+    using enum OptimizerKind;
+    word(name, member, std::array{adam, adamw, lion, sgd, adagrad});
   }
   void operator()(const char* name, std::chrono::system_clock::time_point& member) const {
     const auto found = node.find(name);
@@ -99,7 +97,10 @@ Prediction prediction_from_json(const json::Node& node, json::Problems& problems
     predicted.throughput = throughput->number(problems);
   read("peak_memory_bytes", predicted.peak_memory_bytes);
   read("host_memory_bytes", predicted.host_memory_bytes);
+  read("disk_bytes", predicted.disk_bytes);
   read("target_memory_bytes", predicted.target_memory_bytes);
+  if (const auto process = node.find("process_memory_bytes"); process && !process->is_null())
+    read("process_memory_bytes", predicted.process_memory_bytes);
   const auto read_categories = [&](const char* key, std::map<std::string, std::int64_t>& found) {
     const auto categories = node.find(key);
     if (!categories) return;
@@ -138,7 +139,11 @@ json::Value to_json(const Prediction& predicted) {
   return {{"throughput", predicted.throughput ? finite_or_null(*predicted.throughput) : nullptr},
           {"peak_memory_bytes", predicted.peak_memory_bytes},
           {"host_memory_bytes", predicted.host_memory_bytes},
-          {"target_memory_bytes", predicted.target_memory_bytes}};
+          {"disk_bytes", predicted.disk_bytes},
+          {"target_memory_bytes", predicted.target_memory_bytes},
+          {"process_memory_bytes", predicted.process_memory_bytes > 0
+                                       ? json::Value(predicted.process_memory_bytes)
+                                       : json::Value()}};
 }
 
 json::Value to_json(const Record& record) {

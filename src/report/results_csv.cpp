@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/units.hpp"
+#include "prediction_text.hpp"
 #include "row.hpp"
 
 namespace dstune {
@@ -22,6 +23,11 @@ std::string number(double value) {
 std::string in_metric(const Row& row, Metric metric, double MetricValue::*part) {
   if (!row.record) return "";
   const auto result = value_in(*row.record, metric);
+  return result ? number((*result).*part) : "";
+}
+
+std::string ranked(const Report& report, const Row& row, double MetricValue::*part) {
+  const auto result = ranked_value(report, row);
   return result ? number((*result).*part) : "";
 }
 
@@ -80,14 +86,12 @@ const Field identity_fields[] = {
 const Field result_fields[] = {
     {"metric",
      [](const Report& report, const Row&) { return std::string(to_text(report.metric)); }},
-    {"value", [](const Report& report,
-                 const Row& row) { return in_metric(row, report.metric, &MetricValue::value); }},
+    {"value",
+     [](const Report& report, const Row& row) { return ranked(report, row, &MetricValue::value); }},
     {"ci_low", [](const Report& report,
-                  const Row& row) { return in_metric(row, report.metric, &MetricValue::ci_low); }},
-    {"ci_high",
-     [](const Report& report, const Row& row) {
-       return in_metric(row, report.metric, &MetricValue::ci_high);
-     }},
+                  const Row& row) { return ranked(report, row, &MetricValue::ci_low); }},
+    {"ci_high", [](const Report& report,
+                   const Row& row) { return ranked(report, row, &MetricValue::ci_high); }},
     {"throughput",
      [](const Report&, const Row& row) {
        return in_metric(row, Metric::throughput, &MetricValue::value);
@@ -161,6 +165,13 @@ const Field predicted_fields[] = {
        const Prediction* predicted = prediction(row);
        return predicted != nullptr && predicted->throughput ? number(*predicted->throughput) : "";
      }},
+    {"prediction_error",
+     [](const Report&, const Row& row) {
+       return measured(row, [](const Record& record) {
+         const auto error = prediction_error(record);
+         return error ? number(*error) : std::string();
+       });
+     }},
     {"predicted_peak_memory_bytes",
      [](const Report&, const Row& row) {
        const Prediction* predicted = prediction(row);
@@ -170,6 +181,24 @@ const Field predicted_fields[] = {
      [](const Report&, const Row& row) {
        const Prediction* predicted = prediction(row);
        return predicted != nullptr ? std::to_string(predicted->target_memory_bytes) : "";
+     }},
+};
+
+const Field verified_fields[] = {
+    {"verified_status",
+     [](const Report&, const Row& row) {
+       return row.verified ? std::string(to_text(row.verified->status)) : "";
+     }},
+    {"verified_value",
+     [](const Report& report, const Row& row) {
+       const auto value = verified_value(row, report.metric);
+       return value ? number(value->value) : "";
+     }},
+    {"verified_peak_memory_bytes",
+     [](const Report&, const Row& row) {
+       return row.verified && row.verified->peak_memory.total_bytes > 0
+                  ? std::to_string(row.verified->peak_memory.total_bytes)
+                  : "";
      }},
 };
 
@@ -188,6 +217,7 @@ std::vector<Field> all_fields() {
   fields.insert(fields.end(), std::begin(result_fields), std::end(result_fields));
   fields.insert(fields.end(), std::begin(measured_fields), std::end(measured_fields));
   fields.insert(fields.end(), std::begin(predicted_fields), std::end(predicted_fields));
+  fields.insert(fields.end(), std::begin(verified_fields), std::end(verified_fields));
   return fields;
 }
 

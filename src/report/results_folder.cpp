@@ -11,7 +11,9 @@
 #include "dstune/base/file.hpp"
 #include "dstune/base/units.hpp"
 #include "dstune/report/launch_line.hpp"
+#include "dstune/report/memory_picture.hpp"
 #include "dstune/report/results.hpp"
+#include "dstune/report/verify_script.hpp"
 #include "file_names.hpp"
 #include "record_json.hpp"
 #include "results_csv.hpp"
@@ -53,8 +55,41 @@ std::string absolute_path(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
 
-json::Value optimal_json(const Record& best, const Report& report, const std::string& command) {
-  const auto value = value_in(best, report.metric);
+json::Value verified_json(const Row& row, Metric metric) {
+  const auto value = verified_value(row, metric);
+  if (!value) return nullptr;
+  return {{"value", finite_or_null(value->value)},
+          {"ci_low", finite_or_null(value->ci_low)},
+          {"ci_high", finite_or_null(value->ci_high)},
+          {"peak_memory_bytes", row.verified->peak_memory.total_bytes}};
+}
+
+json::Value calibration_json(const Report& report) {
+  if (!report.calibration) return nullptr;
+  const TimeCalibration& fit = *report.calibration;
+  json::Value runs = json::Value::array();
+  for (const OwnRun& run : report.own_runs) {
+    const Row& row = report.rows[run.row];
+    const auto latency_us = row.record ? value_in(*row.record, Metric::latency) : std::nullopt;
+    if (!latency_us) continue;
+    const double measured_s = latency_us->value * 1e-6;
+    runs.push_back(
+        {{"name", row.planned.experiment.name},
+         {"path", run.path},
+         {"step_s", run.step_s},
+         {"measured_s", measured_s},
+         {"fitted_s", fit.target_s(measured_s, row.planned.experiment.config.accumulation_steps)}});
+  }
+  return {{"scale", fit.scale},
+          {"module_cost_s", fit.module_cost_s},
+          {"num_modules", fit.num_modules},
+          {"memory_offset_bytes", report.memory_offset_bytes},
+          {"runs", std::move(runs)}};
+}
+
+json::Value optimal_json(const Row& answer, const Report& report, const std::string& command) {
+  const Record& best = *answer.record;
+  const auto value = ranked_value(report, answer);
   require(value.has_value(), "the best experiment has a value");
   const GroupShape& shape = best.experiment.shape;
   return {{"name", best.experiment.name},
@@ -67,7 +102,9 @@ json::Value optimal_json(const Record& best, const Report& report, const std::st
           {"num_nodes", shape.num_nodes},
           {"sequence_length", best.experiment.config.sequence_length},
           {"recompute", to_text(best.experiment.config.recompute)},
-          {"label", report.label},
+          {"label", label_of(report, answer)},
+          {"verified", verified_json(answer, report.metric)},
+          {"calibration", calibration_json(report)},
           {"command", command}};
 }
 
@@ -123,10 +160,20 @@ void ResultsFolder::write_metrics(const Record& record, Metric metric) {
                         one_line(metrics_json(record, metric)), Durability::rename_only);
 }
 
+void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
+  require(file_name::is_experiment_name(name), "the name is safe as a folder's");
+  const std::string folder = file(name);
+  write_file_atomically(fmt::format("{}/{}", folder, file_name::memory_picture),
+                        memory_svg(timeline, name), Durability::rename_only);
+  write_file_atomically(fmt::format("{}/{}", folder, file_name::memory_text),
+                        memory_text(timeline, 0), Durability::rename_only);
+}
+
 void ResultsFolder::write_optimal(
-    const Record& best, const Report& report, const std::optional<std::string>& training_command,
+    const Row& answer, const Report& report, const std::optional<std::string>& training_command,
     const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
-  const Experiment& experiment = best.experiment;
+  require(answer.record.has_value(), "the answer was measured");
+  const Experiment& experiment = answer.record->experiment;
   const json::Value ds_config = without_tuning(experiment.ds_config);
   const std::string config_path = file(file_name::optimal_config);
   const std::string shown_path = absolute_path(config_path);
@@ -136,16 +183,46 @@ void ResultsFolder::write_optimal(
           : placeholder_launch_line(shown_path, experiment.shape);
   write_file_atomically(config_path, indented(ds_config));
   write_file_atomically(file(file_name::optimal_command), command + "\n");
-  write_file_atomically(file(file_name::optimal), indented(optimal_json(best, report, command)));
+  write_file_atomically(file(file_name::optimal), indented(optimal_json(answer, report, command)));
+}
+
+void ResultsFolder::write_verification(
+    const Report& report, const std::optional<std::string>& training_command,
+    const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
+  constexpr std::size_t num_finalists = 3;
+  VerificationJob job;
+  bool has_own = false;
+  for (const std::size_t index : best_rows(report, num_finalists)) {
+    const bool is_own = index == report.own_row;
+    has_own = has_own || is_own;
+    job.runs.push_back({&report.rows[index].planned.experiment,
+                        fmt::format("Number {} of what was measured{}.", job.runs.size() + 1,
+                                    is_own ? ", and your own configuration" : "")});
+  }
+  if (job.runs.empty()) return;
+  if (report.own_row && !has_own)
+    job.runs.push_back({&report.rows[*report.own_row].planned.experiment,
+                        "Your own configuration: the first candidate of every list."});
+  job.folder = absolute_path(file(file_name::verification));
+  job.training_command = training_command;
+  job.arg_mappings = arg_mappings;
+  const auto write = [&](std::string_view name, BatchSystem system) {
+    job.script_path = absolute_path(file(name));
+    write_file_atomically(file(name), verify_script(job, system));
+  };
+  write(file_name::verify_slurm, BatchSystem::slurm);
+  write(file_name::verify_pbs, BatchSystem::pbs);
 }
 
 void ResultsFolder::write_summary(const Report& report) {
   write_file_atomically(file(file_name::table), results_csv(report));
+  write_file_atomically(file(file_name::page), report_html(report, environment_));
   write_file_atomically(file(file_name::summary), summary_text(report));
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {
   write_file_atomically(file(file_name::environment), indented(environment));
+  environment_ = environment;
 }
 
 void ResultsFolder::write_exit_status(ExitCode code, const std::string& reason) {

@@ -8,29 +8,48 @@ namespace dstune {
 
 namespace {
 
-std::optional<double> finite_value(const Row& row, Metric metric) {
-  if (!row.record) return std::nullopt;
-  const auto result = value_in(*row.record, metric);
+std::optional<double> finite_value(const Report& report, const Row& row) {
+  const auto result = ranked_value(report, row);
   if (!result || !std::isfinite(result->value)) return std::nullopt;
   return result->value;
 }
 
 }  // namespace
 
-bool is_better(const Row& row, const Row& other, Metric metric) {
-  const std::optional<double> mine = finite_value(row, metric);
-  const std::optional<double> theirs = finite_value(other, metric);
+std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
+  if (!row.record) return std::nullopt;
+  const auto measured = value_in(*row.record, report.metric);
+  if (!measured || !report.calibration) return measured;
+  const auto latency_us = value_in(*row.record, Metric::latency);
+  const std::int64_t num_micro_steps = row.record->experiment.config.accumulation_steps;
+  const bool is_time = is_minimised(report.metric);
+  // Every other metric counts something over the time of a step.
+  const auto calibrated = [&](double value) {
+    const double measured_s =
+        latency_us->value * 1e-6 * (is_time ? value / measured->value : measured->value / value);
+    const double target_s = report.calibration->target_s(measured_s, num_micro_steps);
+    return is_time ? value * target_s / measured_s : value * measured_s / target_s;
+  };
+  const auto end = [&](double value) {
+    return std::isfinite(value) && value > 0 ? calibrated(value) : value;
+  };
+  return MetricValue{calibrated(measured->value), end(measured->ci_low), end(measured->ci_high)};
+}
+
+bool is_better(const Report& report, const Row& row, const Row& other) {
+  const std::optional<double> mine = finite_value(report, row);
+  const std::optional<double> theirs = finite_value(report, other);
   if (!mine || !theirs) return mine.has_value();
-  if (*mine != *theirs) return is_minimised(metric) ? *mine < *theirs : *mine > *theirs;
+  if (*mine != *theirs) return is_minimised(report.metric) ? *mine < *theirs : *mine > *theirs;
   return row.record->measurement.peak_memory.total_bytes <
          other.record->measurement.peak_memory.total_bytes;
 }
 
-std::optional<std::size_t> best_of(const std::vector<const Row*>& rows, Metric metric) {
+std::optional<std::size_t> best_of(const Report& report, const std::vector<const Row*>& rows) {
   const Row none;
   std::optional<std::size_t> best;
   for (std::size_t index = 0; index < rows.size(); ++index) {
-    if (is_better(*rows[index], best ? *rows[*best] : none, metric)) best = index;
+    if (is_better(report, *rows[index], best ? *rows[*best] : none)) best = index;
   }
   return best;
 }
@@ -38,7 +57,22 @@ std::optional<std::size_t> best_of(const std::vector<const Row*>& rows, Metric m
 std::optional<std::size_t> best_row(const Report& report) {
   std::vector<const Row*> rows;
   for (const Row& row : report.rows) rows.push_back(&row);
-  return best_of(rows, report.metric);
+  return best_of(report, rows);
+}
+
+std::vector<std::size_t> best_rows(const Report& report, std::size_t most) {
+  std::vector<std::size_t> indices;
+  for (std::size_t index = 0; index < report.rows.size(); ++index)
+    if (finite_value(report, report.rows[index])) indices.push_back(index);
+  const auto end = indices.begin() + static_cast<std::ptrdiff_t>(std::min(most, indices.size()));
+  std::partial_sort(indices.begin(), end, indices.end(), [&](std::size_t one, std::size_t other) {
+    const Row& row = report.rows[one];
+    const Row& other_row = report.rows[other];
+    if (is_better(report, row, other_row)) return true;
+    return one < other && !is_better(report, other_row, row);
+  });
+  indices.erase(end, indices.end());
+  return indices;
 }
 
 std::string status_text(const Row& row) {

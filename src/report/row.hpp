@@ -14,12 +14,15 @@ namespace dstune {
 std::optional<MetricValue> value_in(const Record& record, Metric metric);
 
 /// The best of some rows by best_row's rule: its place in `rows`.
-std::optional<std::size_t> best_of(const std::vector<const Row*>& rows, Metric metric);
+std::optional<std::size_t> best_of(const Report& report, const std::vector<const Row*>& rows);
 
 /// What became of a member: its record's status, `infeasible`, `pruned`, or `not_run`.
 std::string status_text(const Row& row);
 /// Why it has no result; empty where it has one or nobody said.
 const std::string& reason_text(const Row& row);
+
+/// What the calibration does, and how far each of its runs is from it; empty without one.
+std::string calibration_text(const Report& report);
 
 /// How many rows have which status; all statuses are there, in the order of the reports.
 struct StatusCount {
@@ -27,5 +30,15 @@ struct StatusCount {
   std::size_t count = 0;
 };
 std::vector<StatusCount> count_statuses(const Report& report);
+
+/// Members of one status that have no result for the same reason, figures in it aside.
+struct ReasonGroup {
+  std::string status;
+  std::string first_reason;
+  std::size_t count = 0;
+  std::vector<std::string> first_names;  ///< at most three
+};
+/// In the order of the statuses.
+std::vector<ReasonGroup> reason_groups(const Report& report);
 
 }  // namespace dstune

@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +8,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/results.hpp"
+#include "prediction_text.hpp"
 #include "record_json.hpp"
 #include "row.hpp"
 #include "table.hpp"
@@ -50,31 +49,74 @@ std::string spaces_table(const Report& report) {
                                  {"best_exp_name", ColumnType::text, {}}};
   for (const Space& space : spaces) {
     // Like DeepSpeed, a space without a result shows 0 and its first experiment.
-    const auto best = best_of(space.rows, report.metric);
-    const Record& shown = *space.rows[best.value_or(0)]->record;
+    const auto best = best_of(report, space.rows);
+    const Row& shown = *space.rows[best.value_or(0)];
     columns[0].cells.push_back(space.name);
     columns[1].cells.push_back(std::to_string(space.rows.size()));
-    columns[2].cells.push_back(format_number(best ? value_in(shown, report.metric)->value : 0));
-    columns[3].cells.push_back(shown.experiment.name);
+    columns[2].cells.push_back(format_number(best ? ranked_value(report, shown)->value : 0));
+    columns[3].cells.push_back(shown.planned.experiment.name);
   }
   return pipe_table(columns);
+}
+
+std::string verified_text(const Row& row, Metric metric) {
+  const auto value = verified_value(row, metric);
+  if (!value) return "";
+  // One sample bounds nothing.
+  const std::string interval =
+      std::isfinite(value->ci_high)
+          ? fmt::format(" (95 % interval {} to {})", format_number(value->ci_low),
+                        format_number(value->ci_high))
+          : "";
+  const std::int64_t peak_bytes = row.verified->peak_memory.total_bytes;
+  return fmt::format(
+      "  in DeepSpeed itself: {} {}{}{}\n", format_number(value->value), unit_text(metric),
+      interval, peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
 }
 
 std::string winner_text(const Report& report) {
   const auto best = best_row(report);
   if (!best) return "There is no winner: no experiment gave a result.\n";
-  const Record& record = *report.rows[*best].record;
-  const MetricValue value = *value_in(record, report.metric);
+  const std::size_t answer = answer_row(report, *best);
+  const Row& row = report.rows[answer];
+  const Record& record = *row.record;
+  const MetricValue value = *ranked_value(report, row);
+  const std::string choice = choice_text(report, answer);
   const GroupShape& shape = record.experiment.shape;
   return fmt::format(
-      "Best: {}\n"
-      "  {}: {} {} (95 % interval {} to {})\n"
-      "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
-      "  label: {}\n",
-      record.experiment.name, to_text(report.metric), format_number(value.value),
-      unit_text(report.metric), format_number(value.ci_low), format_number(value.ci_high),
-      shape.size(), shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
-      to_text(record.experiment.config.recompute), report.label);
+             "Best: {}\n"
+             "  {}: {} {} (95 % interval {} to {})\n"
+             "{}{}"
+             "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
+             "  label: {}\n",
+             record.experiment.name, to_text(report.metric), format_number(value.value),
+             unit_text(report.metric), format_number(value.ci_low), format_number(value.ci_high),
+             verified_text(row, report.metric),
+             choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
+             shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
+             to_text(record.experiment.config.recompute), label_of(report, row)) +
+         (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "");
+}
+
+/// What was measured here beside what DeepSpeed itself said, for all that it ran.
+std::string verification_text(const Report& report) {
+  std::vector<Column> columns = {{"in DeepSpeed itself", ColumnType::text, {}},
+                                 {"status", ColumnType::text, {}},
+                                 {"here", ColumnType::number, {}},
+                                 {"there", ColumnType::number, {}},
+                                 {"there/here", ColumnType::number, {}}};
+  for (const Row& row : report.rows) {
+    if (!row.verified) continue;
+    const auto there = verified_value(row, report.metric);
+    const auto here = ranked_value(report, row);
+    columns[0].cells.push_back(row.planned.experiment.name);
+    columns[1].cells.emplace_back(to_text(row.verified->status));
+    columns[2].cells.push_back(here ? format_number(here->value) : "");
+    columns[3].cells.push_back(there ? format_number(there->value) : "");
+    columns[4].cells.push_back(here && there ? fmt::format("{:.3f}", there->value / here->value)
+                                             : "");
+  }
+  return columns[0].cells.empty() ? "" : pipe_table(columns) + "\n";
 }
 
 std::string counts_text(const Report& report) {
@@ -85,50 +127,8 @@ std::string counts_text(const Report& report) {
                      parts.empty() ? "" : ": ", fmt::join(parts, ", "));
 }
 
-/// The reason with every number replaced: members that fail for the same cause with other figures
-/// belong together.
-std::string without_numbers(const std::string& reason) {
-  std::string out;
-  for (const char letter : reason) {
-    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
-    if (!is_digit)
-      out += letter;
-    else if (out.empty() || out.back() != '#')
-      out += '#';
-  }
-  return out;
-}
-
-struct ReasonGroup {
-  std::string status;
-  std::string first_reason;
-  std::size_t count = 0;
-  std::vector<std::string> first_names;
-};
-
-/// Groups of one status, in the order of their first member.
-std::vector<ReasonGroup> group_reasons(const Report& report, const std::string& status) {
-  std::vector<ReasonGroup> groups;
-  std::map<std::string, std::size_t> index_of;
-  constexpr std::size_t most_names = 3;
-  for (const Row& row : report.rows) {
-    if (status_text(row) != status) continue;
-    const auto [found, is_new] = index_of.emplace(without_numbers(reason_text(row)), groups.size());
-    if (is_new) groups.push_back({status, reason_text(row), 0, {}});
-    ReasonGroup& group = groups[found->second];
-    ++group.count;
-    if (group.first_names.size() < most_names)
-      group.first_names.push_back(row.planned.experiment.name);
-  }
-  return groups;
-}
-
 std::string reasons_text(const Report& report) {
-  std::vector<ReasonGroup> groups;
-  for (const StatusCount& one : count_statuses(report)) {
-    if (one.status == to_text(Status::ok) || one.count == 0) continue;
-    for (ReasonGroup& group : group_reasons(report, one.status)) groups.push_back(std::move(group));
-  }
+  const std::vector<ReasonGroup> groups = reason_groups(report);
   if (groups.empty()) return "";
   constexpr std::size_t most_groups = 30;
   std::string out = "\nWhat failed or did not run:\n";
@@ -157,8 +157,8 @@ std::string elapsed_text(double seconds) {
 std::string summary_text(const Report& report) {
   const auto num_experiments = std::count_if(report.rows.begin(), report.rows.end(),
                                              [](const Row& row) { return row.record.has_value(); });
-  return spaces_table(report) + "\n" + winner_text(report) + counts_text(report) +
-         reasons_text(report) +
+  return spaces_table(report) + "\n" + verification_text(report) + winner_text(report) +
+         counts_text(report) + reasons_text(report) + prediction_text(report) +
          fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
                      elapsed_text(report.elapsed_s), num_experiments);
 }
@@ -166,15 +166,14 @@ std::string summary_text(const Report& report) {
 json::Value summary_json(const Report& report, int exit_code) {
   json::Value best;
   if (const auto index = best_row(report)) {
-    const Record& record = *report.rows[*index].record;
-    const MetricValue value = *value_in(record, report.metric);
-    best = {{"name", record.experiment.name},
-            {"metric", to_text(report.metric)},
-            {"value", finite_or_null(value.value)},
-            {"ci_low", finite_or_null(value.ci_low)},
-            {"ci_high", finite_or_null(value.ci_high)},
-            {"num_gpus", record.experiment.shape.size()},
-            {"label", report.label}};
+    const Row& answer = report.rows[answer_row(report, *index)];
+    const Record& record = *answer.record;
+    const MetricValue value = *ranked_value(report, answer);
+    best = {
+        {"name", record.experiment.name},           {"metric", to_text(report.metric)},
+        {"value", finite_or_null(value.value)},     {"ci_low", finite_or_null(value.ci_low)},
+        {"ci_high", finite_or_null(value.ci_high)}, {"num_gpus", record.experiment.shape.size()},
+        {"label", label_of(report, answer)}};
   }
   json::Value counts = json::Value::object();
   for (const StatusCount& one : count_statuses(report)) counts[one.status] = one.count;

@@ -41,13 +41,15 @@ std::optional<SlotPool::Part> SlotPool::cheapest_part(const std::vector<int>& no
 }
 
 std::optional<SlotPool::Part> SlotPool::cheapest_placement(const GroupShape& shape,
-                                                           const std::vector<int>& avoid) const {
+                                                           const std::vector<int>& avoid,
+                                                           bool needs_free_disks) const {
   if (shape.num_gpus < 1 || shape.num_nodes < 1) return std::nullopt;
   std::vector<bool> is_avoided(slots_.size());
   for (const int world_rank : avoid) is_avoided[world_rank] = true;
   std::vector<Part> parts;
   std::vector<int> nodes;
   for (std::size_t node = 0; node < ranks_of_node_.size(); ++node) {
+    if (needs_free_disks && is_disk_taken_[node]) continue;
     auto part = cheapest_part(ranks_of_node_[node], shape.num_gpus, is_avoided);
     if (!part) continue;
     parts.push_back(std::move(*part));

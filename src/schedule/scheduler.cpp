@@ -25,33 +25,35 @@ class PossibleShapes {
 
 }  // namespace
 
-void Scheduler::submit(std::size_t experiment, const GroupShape& shape) {
-  queue_.push_back({experiment, shape});
+void Scheduler::submit(std::size_t experiment, const Needs& needs) {
+  queue_.push_back({experiment, needs});
 }
 
-void Scheduler::resubmit(std::size_t experiment, const GroupShape& shape) {
-  queue_.push_front({experiment, shape});
+void Scheduler::resubmit(std::size_t experiment, const Needs& needs) {
+  queue_.push_front({experiment, needs});
 }
 
 std::optional<Scheduler::Dispatch> Scheduler::next() {
   if (queue_.empty() || pool_->num_idle() == 0) return std::nullopt;
   PossibleShapes is_possible(*pool_);
   const auto head = std::find_if(queue_.begin(), queue_.end(), [&](const Waiting& waiting) {
-    return is_possible(waiting.shape);
+    return is_possible(waiting.needs.shape);
   });
   if (head == queue_.end()) return std::nullopt;
-  if (auto reservation = pool_->reserve(head->shape)) {
+  if (auto reservation = pool_->reserve(head->needs)) {
     return dispatch(head, std::move(*reservation));
   }
 
   const auto& held = held_for(*head);
-  std::vector<GroupShape> too_large = {head->shape};
+  std::vector<Needs> too_much = {head->needs};
   for (auto waiting = head + 1; waiting != queue_.end(); ++waiting) {
-    if (std::find(too_large.begin(), too_large.end(), waiting->shape) != too_large.end()) continue;
-    if (auto reservation = pool_->reserve(waiting->shape, held)) {
+    const Needs& needs = waiting->needs;
+    if (head->needs.disk && needs.disk) continue;
+    if (std::find(too_much.begin(), too_much.end(), needs) != too_much.end()) continue;
+    if (auto reservation = pool_->reserve(needs, held)) {
       return dispatch(waiting, std::move(*reservation));
     }
-    too_large.push_back(waiting->shape);
+    too_much.push_back(needs);
   }
   return std::nullopt;
 }
@@ -61,7 +63,7 @@ std::vector<std::size_t> Scheduler::take_impossible() {
   std::vector<std::size_t> taken;
   std::deque<Waiting> kept;
   for (const auto& waiting : queue_) {
-    if (is_possible(waiting.shape)) {
+    if (is_possible(waiting.needs.shape)) {
       kept.push_back(waiting);
     } else {
       taken.push_back(waiting.experiment);
@@ -81,7 +83,8 @@ std::vector<std::size_t> Scheduler::drain() {
 
 const std::vector<int>& Scheduler::held_for(const Waiting& head) {
   if (!held_ || held_->experiment != head.experiment || held_->num_slots != pool_->num_slots()) {
-    held_ = Held{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.shape)};
+    held_ =
+        Held{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.needs.shape)};
   }
   return held_->world_ranks;
 }

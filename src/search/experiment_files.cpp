@@ -102,8 +102,9 @@ class ExperimentFile {
     value["gradient_accumulation_steps"] = triple->accumulation_steps;
     experiment.config.micro_batch = triple->micro_batch;
     experiment.config.accumulation_steps = triple->accumulation_steps;
-    experiment.config.sequence_length = job_->sequence_length;
-    experiment.config.recompute = job_->recompute.front();
+    complete_config(*job_, job_->recompute.front(), experiment.config);
+    const std::string refusal = target_refusal(*job_, experiment.config);
+    if (!refusal.empty()) problems_->add(config.problem(refusal));
   }
 
   const JobSpec* job_;
@@ -139,6 +140,9 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
     PlannedMember member;
     member.planned.experiment = std::move(experiment);
     decide_feasibility(job, options, predictor, member.planned);
+    if (member.planned.status == PlanStatus::planned && !space.own) {
+      space.own = space.members.size();
+    }
     ++(member.planned.status == PlanStatus::planned ? space.planned : space.infeasible);
     ++space.total;
     space.members.push_back(std::move(member));

@@ -18,13 +18,21 @@ std::map<std::string, std::int64_t> categories_of(const MemoryPlan& memory) {
   return categories;
 }
 
+/// Which states there are and which temporaries, not by which numbers they are updated.
+OptimizerConfig what_takes_memory(const OptimizerConfig& optimizer) {
+  OptimizerConfig result;
+  result.kind = optimizer.kind;
+  result.torch_adam = optimizer.torch_adam;
+  result.momentum = optimizer.momentum != 0 ? 1 : 0;
+  result.weight_decay = optimizer.weight_decay != 0 ? 1 : 0;
+  return result;
+}
+
 }  // namespace
 
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
   TrainingConfig config = experiment.config;
-  const auto kind = config.optimizer.kind;
-  config.optimizer = {};
-  config.optimizer.kind = kind;
+  config.optimizer = what_takes_memory(config.optimizer);
   const int group_size = experiment.shape.size();
   auto& alike = known_[config.micro_batch];
   const auto found = std::find_if(alike.begin(), alike.end(), [&](const Known& known) {
@@ -38,6 +46,7 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
   prediction.host_memory_bytes = plan_.host_memory.arena_bytes;
   prediction.peak_memory_bytes = plan_.memory.arena_bytes + prediction.host_memory_bytes;
   prediction.host_categories = categories_of(plan_.host_memory);
+  prediction.disk_bytes = plan_.disk.arena_bytes;
   prediction.categories = categories_of(plan_.memory);
   for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};

@@ -30,15 +30,16 @@ std::string parts_text(const std::map<std::string, std::int64_t>& parts) {
 }
 
 /// Prunes what lies past the cap.
-void apply_cap(const std::optional<int>& num_trials, std::uint64_t& trials_left,
+void apply_cap(const TuningOptions& tuning, std::uint64_t& trials_left,
                PlannedExperiment& planned) {
-  if (planned.status != PlanStatus::planned) return;
+  // race chooses by itself what it tries.
+  if (planned.status != PlanStatus::planned || tuning.tuner_type == "race") return;
   if (trials_left > 0) {
     --trials_left;
     return;
   }
   planned.status = PlanStatus::pruned;
-  planned.reason = fmt::format("past the cap of {} trials", *num_trials);
+  planned.reason = fmt::format("past the cap of {} trials", *tuning.num_trials);
 }
 
 void count(PlannedSpace& planned, PlanStatus status) {
@@ -97,7 +98,7 @@ Selection select_all(const JobSpec& job, const SearchSpace& space) {
 
 /// Goes through the space twice, so that only what is selected is ever held.
 Selection select_some(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
-  const bool is_random = job.tuning.tuner_type == "random";
+  const bool is_random = job.tuning.tuner_type == "random" || job.tuning.tuner_type == "race";
   const bool takes_pruned = options.lists_pruned && !is_random;
   std::vector<std::uint64_t> numbers;
   Selection selection;
@@ -131,13 +132,24 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
   if (job.workload.kind == WorkloadKind::plugin) return;  // nobody here knows what it does
-  planned.predicted = predictor.predict(planned.experiment);
-  if (job.workload.kind != WorkloadKind::transformer) return;
-  const auto& predicted = planned.predicted;
   const auto infeasible = [&](const std::string& reason) {
     planned.status = PlanStatus::infeasible;
     planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
   };
+  const Experiment& experiment = planned.experiment;
+  const std::string objection =
+      swapping_objection(job.model, experiment.config, experiment.shape.size());
+  if (!objection.empty()) {
+    if (job.workload.kind == WorkloadKind::transformer) infeasible(objection);
+    return;
+  }
+  planned.predicted = predictor.predict(experiment);
+  if (planned.predicted.target_memory_bytes > 0) {
+    planned.predicted.target_memory_bytes = std::max<std::int64_t>(
+        1, planned.predicted.target_memory_bytes + options.target_offset_bytes);
+  }
+  if (job.workload.kind != WorkloadKind::transformer) return;
+  const auto& predicted = planned.predicted;
   const std::int64_t device_memory_bytes = options.device_memory_bytes;
   std::map<std::string, std::int64_t> on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
@@ -150,12 +162,28 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   check(predicted.peak_memory_bytes - predicted.host_memory_bytes, device_memory_bytes, "device",
         on_device);
   check(predicted.host_memory_bytes, options.host_memory_bytes, "host", predicted.host_categories);
-  if (predicted.target_memory_bytes > device_memory_bytes) {
-    const auto target = target_memory(job.model, planned.experiment.config,
-                                      planned.experiment.shape.size(), job.target);
+  const TrainingConfig& config = planned.experiment.config;
+  if (predicted.disk_bytes > 0 && options.free_disk_bytes) {
+    const std::string& folder = config.disk.folder;
+    const std::int64_t needed = predicted.disk_bytes * experiment.shape.num_gpus;
+    const std::int64_t available = options.free_disk_bytes(folder);
+    if (needed > available) {
+      infeasible(fmt::format("needs {} of {} on the disk of {} for the ranks of a host",
+                             format_bytes(needed), format_bytes(available), folder));
+    }
+  }
+  const bool is_too_large = predicted.target_memory_bytes > device_memory_bytes;
+  if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
+  const auto target = target_memory(job.model, config, planned.experiment.shape.size(), job.target);
+  if (is_too_large) {
     infeasible(fmt::format("needs {} of {} in the training that it is for ({})",
-                           format_bytes(target.total_bytes), format_bytes(device_memory_bytes),
-                           parts_text(target.parts)));
+                           format_bytes(predicted.target_memory_bytes),
+                           format_bytes(device_memory_bytes), parts_text(target.parts)));
+  }
+  if (target.host_bytes > options.host_memory_bytes) {
+    infeasible(fmt::format("needs {} of {} on the host in the training that it is for",
+                           format_bytes(target.host_bytes),
+                           format_bytes(options.host_memory_bytes)));
   }
 }
 
@@ -169,6 +197,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   auto trials_left =
       job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
   std::uint64_t num_live = selection.other_live;
+  std::uint64_t own_number = UINT64_MAX;
   for (const Member& member : selection.members) {
     if (is_large && trials_left == 0 && !options.lists_pruned) {
       // What lies past the cap is counted, not listed.
@@ -184,7 +213,11 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
     } else {
       decide_feasibility(job, options, predictor, next.planned);
     }
-    apply_cap(job.tuning.num_trials, trials_left, next.planned);
+    if (next.planned.status == PlanStatus::planned && member.number < own_number) {
+      own_number = member.number;
+      planned.own = planned.members.size();
+    }
+    apply_cap(job.tuning, trials_left, next.planned);
     count(planned, next.planned.status);
     planned.members.push_back(std::move(next));
   }

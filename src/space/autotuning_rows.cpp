@@ -117,11 +117,14 @@ constexpr std::array rows = {
             integer_row("/autotuning/end_profile_step", "5", 1, most_steps,
                         "at least end - start + 1 steps are timed")),
     applied(set_tuner,
-            word_row("/autotuning/tuner_type", "null", "gridsearch|random|model_based|race",
-                     "which member runs next: `gridsearch` every one in the plan's "
-                     "order, `random` in an order drawn from `--seed`; `model_based` and "
-                     "`race` (where nobody says) are not built yet: gridsearch takes "
-                     "their place, with a warning")),
+            word_row(
+                "/autotuning/tuner_type", "null", "gridsearch|random|model_based|race",
+                "which member runs next: `gridsearch` every one in the plan's "
+                "order, `random` in an order drawn from `--seed`, `race` what promises most by its "
+                "prediction and by what was measured so far, until nothing that is left is "
+                "likely to be more than 1 % better; `model_based` is not built yet: "
+                "gridsearch takes its place, with a warning, and so it does where nobody "
+                "says")),
     applied(set<&TuningOptions::early_stopping>,
             integer_row("/autotuning/tuner_early_stopping", "null", 0, largest_int,
                         "stop after so many experiments without a better one; 0 or absent: "

@@ -34,9 +34,17 @@ void keep_nodes(SectionTarget& target, const Readings& readings) {
 
 void set_recompute(SectionTarget& target, const Readings& readings) {
   target.job->recompute.clear();
-  for (const Reading& reading : readings)
-    target.job->recompute.push_back(
-        std::get<std::string>(reading.value) == "block" ? Recompute::block : Recompute::none);
+  for (const Reading& reading : readings) {
+    for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::block})
+      if (std::get<std::string>(reading.value) == to_text(mode))
+        target.job->recompute.push_back(mode);
+  }
+}
+
+void set_checkpointing(SectionTarget& target, const Readings& readings) {
+  target.job->target.checkpointing = text_of(readings) == "deepspeed"
+                                         ? TargetCheckpointing::deepspeed
+                                         : TargetCheckpointing::torch;
 }
 
 template <std::optional<std::int64_t> JobSpec::*memory_bytes>
@@ -178,9 +186,10 @@ constexpr std::array rows = {
     listable(
         applied(keep_nodes, integer_row("/dstune/resources/num_nodes", "null", 1, largest_group,
                                         "nodes; 1 where only num_gpus is given"))),
-    unbuilt("selective", listable(applied(set_recompute,
-                                          word_row("/dstune/activation_recompute", "\"none\"",
-                                                   "none|block", "what backward computes again")))),
+    listable(applied(set_recompute,
+                     word_row("/dstune/activation_recompute", "\"none\"", "none|selective|block",
+                              "what backward computes again; selective: norms and "
+                              "activations alone"))),
     applied(set_memory<&JobSpec::device_memory_bytes>,
             integer_row("/dstune/device_memory", "null", 1, no_limit,
                         "bytes that a rank may use; absent: what the device says")),
@@ -201,6 +210,10 @@ constexpr std::array rows = {
                                     "huggingface|self", "what it is written with")),
     applied(set_attention, word_row("/dstune/target/attention", "\"sdpa\"", "eager|sdpa|flash",
                                     "how it computes attention")),
+    applied(set_checkpointing,
+            word_row("/dstune/target/checkpointing", "\"torch\"", "torch|deepspeed",
+                     "whose checkpointing computes activations again; `deepspeed`: the training "
+                     "calls deepspeed.checkpointing, and `activation_checkpointing` acts")),
     applied(set_trial_budget, number_row("/dstune/trial_budget_s", "10", 0.001, 1e9,
                                          "seconds of timed steps of one experiment")),
     matching("^[A-Za-z0-9_]+$",

@@ -42,6 +42,19 @@ std::vector<Reset> resets_at(int stage) {
   return resets;
 }
 
+/// Written out, it is what DeepSpeed takes anyway.
+bool is_gradients_own(CommunicationType type, Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return type == CommunicationType::fp32;
+    case Precision::bf16:
+      return type == CommunicationType::bf16;
+    case Precision::fp16:
+      return type == CommunicationType::fp16;
+  }
+  return false;
+}
+
 /// Two streams of 64 bits, each value mixed in by a multiplication and a shift (the finisher of
 /// MurmurHash3, Appleby 2011).
 class Mixer {
@@ -78,6 +91,8 @@ TrainingConfig effective_config(const TrainingConfig& config) {
   TrainingConfig effective = config;
   if (config.zero_stage < 0 || config.zero_stage > 3) return effective;
   for (const auto& reset : resets[config.zero_stage]) reset.knob->apply(effective, reset.value);
+  if (is_gradients_own(effective.communication_data_type, effective.precision))
+    effective.communication_data_type = CommunicationType::as_gradients;
   return effective;
 }
 

@@ -48,31 +48,18 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   }
 }
 
-/// A window as long as the sequence is full attention, which is what the step has.
-void check_window(const json::Node& place, const JobSpec& job, json::Problems& problems) {
-  const auto window = job.model.attention_window;
-  if (window == 0 || job.sequence_length <= window) return;
-  problems.add(
-      place.problem(fmt::format("sequence_length {} is longer than the model's "
-                                "sliding_window {}; only full attention is built: give at "
-                                "most {}",
-                                job.sequence_length, window, window)));
-}
-
-/// `place`: where the section `dstune` is, or the document.
-void decide_sequence_length(const json::Node& place, SectionTarget& target) {
+void decide_sequence_length(SectionTarget& target) {
   JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
   job.sequence_length =
       positions > 0 ? std::min(positions, usual_sequence_length) : usual_sequence_length;
-  if (!target.sequence_length) return check_window(place, job, *target.problems);
+  if (!target.sequence_length) return;
   const json::Node& written = target.sequence_length->node;
   job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);
   if (positions > 0 && job.sequence_length > positions)
     target.problems->add(
         written.problem(fmt::format("the model has {} positions: write at most as many, not {}",
                                     positions, job.sequence_length)));
-  check_window(written, job, *target.problems);
 }
 
 json::Value deepspeed_part(const json::Value& root) {
@@ -90,15 +77,35 @@ namespace {
 /// What runs where the tuner that is asked for is not built.
 void settle_tuner(JobSpec& job) {
   std::string& type = job.tuning.tuner_type;
-  if (type == "gridsearch" || type == "random") return;
+  if (type == "gridsearch" || type == "random" || type == "race") return;
   if (job.experiment_files.empty())
-    job.warnings.push_back(fmt::format(
-        "{} not built yet: gridsearch takes its place and runs every member that is planned",
-        type.empty() ? "no tuner_type is given, and race is" : "the tuner " + type + " is"));
+    job.warnings.push_back(
+        type.empty() ? "no tuner_type is given: gridsearch runs every member that is planned; race "
+                       "runs fewer"
+                     : fmt::format("the tuner {} is not built yet: gridsearch takes its place and "
+                                   "runs every member that is planned",
+                                   type));
   type = "gridsearch";
 }
 
 }  // namespace
+
+void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config) {
+  const bool reads_section = job.target.framework == TargetFramework::self ||
+                             job.target.checkpointing == TargetCheckpointing::deepspeed;
+  config.sequence_length = job.sequence_length;
+  config.recompute = recompute;
+  config.cpu_checkpointing =
+      config.cpu_checkpointing && reads_section && recompute == Recompute::block;
+}
+
+std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
+  if (job.target.framework == TargetFramework::self || config.zero_stage < 3 ||
+      config.recompute != Recompute::selective)
+    return "";
+  return "/dstune/activation_recompute: selective fails in PyTorch under ZeRO stage 3, whose "
+         "gathers are not the same when forward is run again: take none or block, or another stage";
+}
 
 JobSpec read_job(const std::string& path, const Overrides& overrides,
                  const std::optional<Machine>& machine, int default_ranks) {
@@ -126,7 +133,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);
-  decide_sequence_length(section ? *section : root, target);
+  decide_sequence_length(target);
 
   job.ds_config = deepspeed_part(replaced);
   if (job.experiment_files.empty()) {

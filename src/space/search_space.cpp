@@ -66,10 +66,9 @@ class SearchSpace::Visit {
     Member member;
     member.number = number;
     member.config = knobs.config;
-    member.config.sequence_length = job_->sequence_length;
+    complete_config(*job_, job_->recompute[digits.back()], member.config);
     member.shape = job_->shapes[digits.front()];
-    member.config.recompute = job_->recompute[digits.back()];
-    member.reason = knobs.refusal;
+    member.reason = knobs.refusal.empty() ? target_refusal(*job_, member.config) : knobs.refusal;
     const auto batch = decide_batch(part.product, digits, member);
     member.is_pruned = !member.reason.empty();
     if (part.product.is_micro_batch_searched)

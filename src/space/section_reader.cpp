@@ -99,11 +99,6 @@ class Reader {
   }
 
   void read_value(const json::Node& node, const SectionRow& row, std::vector<Reading>& readings) {
-    std::string why;
-    if (node.is_string() && is_unbuilt(row, node.value().get_ref<const std::string&>(), why)) {
-      problems_->add(node.problem(why));
-      return;
-    }
     std::optional<KnobValue> value = read_knob(node, row.key, *problems_);
     if (!value) return;
     if (auto* text = std::get_if<std::string>(&*value)) {
@@ -154,7 +149,6 @@ class Reader {
     const auto& text = node->value().get_ref<const std::string&>();
     for (const SectionRow* row : rows_at(fmt::format("{}/{}", pointer, key))) {
       if (const auto word = find_choice(row->key.choices, text, true)) return word;
-      if (const auto word = find_choice(row->unbuilt, text, true)) return word;
     }
     return std::nullopt;
   }
@@ -199,14 +193,6 @@ class Reader {
 };
 
 }  // namespace
-
-bool is_unbuilt(const SectionRow& row, std::string_view word, std::string& why) {
-  const auto found = find_choice(row.unbuilt, word, true);
-  if (!found) return false;
-  why = fmt::format("{} {} is not built yet: take {}", last_key(row), *found,
-                    joined(choices_of(row.key.choices)));
-  return true;
-}
 
 bool is_below(const SectionRow& row, std::string_view pointer) {
   return row.key.pointer.substr(0, row.key.pointer.rfind('/')) == pointer;

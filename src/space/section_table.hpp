@@ -43,7 +43,6 @@ struct SectionRow {
   std::string_view only_with{};  ///< "type=replay": the word of a key beside it that it belongs to
   std::string_view open_with{};  ///< object: "type=plugin": with this word further keys are the
                                  ///< user's, and none belongs to another word
-  std::string_view unbuilt{};    ///< text: further words, separated by '|', refused by name
   std::string_view pattern{};    ///< text (object: its keys): what `apply` takes, as a regular
                                  ///< expression for the schema
 };
@@ -55,9 +54,6 @@ struct SectionRow {
 /// Reads the section at `node` ("/autotuning" or "/dstune") by its rows. A key that is null is
 /// absent.
 void read_section(const json::Node& node, std::span<const SectionRow> rows, SectionTarget& target);
-
-/// Whether `word` is among the row's unbuilt ones; `why` says so, with the mend.
-bool is_unbuilt(const SectionRow& row, std::string_view word, std::string& why);
 
 /// Whether `row` stands right below the section at `pointer`.
 [[nodiscard]] bool is_below(const SectionRow& row, std::string_view pointer);
@@ -145,10 +141,6 @@ constexpr SectionRow only_with(std::string_view companion, SectionRow row) {
 }
 constexpr SectionRow open_with(std::string_view companion, SectionRow row) {
   row.open_with = companion;
-  return row;
-}
-constexpr SectionRow unbuilt(std::string_view words, SectionRow row) {
-  row.unbuilt = words;
   return row;
 }
 constexpr SectionRow matching(std::string_view pattern, SectionRow row) {

@@ -2,22 +2,77 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
+
+#include "dstune/base/error.hpp"
 
 namespace dstune::train {
 
 Dispatch::Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMemory& memory,
-                   ProcessGroup& group, std::uint64_t seed)
+                   DiskFile* disk, ProcessGroup& group, std::uint64_t seed)
     : plan_(plan),
       table_(table),
       memory_(memory),
+      disk_(disk),
       group_(group),
       seed_(seed),
+      angles_(rotary_angles(plan.model, plan.config.sequence_length)),
       micro_batch_(plan, seed),
-      scaler_(plan.config) {}
+      sums_(static_cast<std::size_t>(group.size())),
+      scaler_(plan.config),
+      events_(static_cast<std::size_t>(plan.num_events)) {}
 
 void Dispatch::run(const std::vector<Step>& steps) {
-  for (const Step& step : steps) std::visit(*this, step.operation);
+  for (const Step& step : steps) {
+    stream_ = step.stream;
+    std::visit(*this, step.operation);
+    if (trace_ != nullptr) end_operation(&step.operation);
+  }
+}
+
+void Dispatch::begin_micro_step(std::int64_t micro_step) {
+  micro_batch_.fill(step_, micro_step);
+  if (trace_ != nullptr) end_operation(nullptr);
+}
+
+void Dispatch::end_operation(const Operation* operation) {
+  const Clock::time_point now = Clock::now();
+  trace_->push_back({operation, std::chrono::duration<double>(now - operation_began_).count()});
+  operation_began_ = now;
+}
+
+// The disk.
+
+void Dispatch::operator()(const op::Record& o) {
+  Transfers& event = events_[static_cast<std::size_t>(o.event)];
+  event = {};
+  if (stream_ == Stream::disk_read) event.reads = disk_->num_reads();
+  if (stream_ == Stream::disk_write) event.writes = disk_->num_writes();
+}
+
+void Dispatch::operator()(const op::Wait& o) {
+  wait_for(events_[static_cast<std::size_t>(o.event)]);
+}
+
+void Dispatch::wait_for(const Transfers& transfers) {
+  if (transfers.reads > 0) disk_->wait_for_reads(transfers.reads);
+  if (transfers.writes > 0) disk_->wait_for_writes(transfers.writes);
+}
+
+std::int64_t Dispatch::transfer_bytes(const View& view, std::int64_t count) const {
+  const std::int64_t bytes = count * size_bytes(memory_.type(view));
+  return (bytes + disk_alignment_bytes - 1) / disk_alignment_bytes * disk_alignment_bytes;
+}
+
+void Dispatch::operator()(const op::ReadDisk& o) {
+  disk_->read(memory_.address(o.y), memory_.file_offset_bytes(o.x), transfer_bytes(o.x, o.count));
+  if (stream_ != Stream::disk_read) wait_for({.reads = disk_->num_reads()});
+}
+
+void Dispatch::operator()(const op::WriteDisk& o) {
+  disk_->write(memory_.address(o.x), memory_.file_offset_bytes(o.y), transfer_bytes(o.y, o.count));
+  if (stream_ != Stream::disk_write) wait_for({.writes = disk_->num_writes()});
 }
 
 // The step's scalars and times.
@@ -27,7 +82,7 @@ void Dispatch::begin_training() {
   updates_ = 0;
 }
 
-void Dispatch::begin_step(std::int64_t step) {
+void Dispatch::begin_step(std::int64_t step, StepTrace* trace) {
   step_ = step;
   loss_sum_ = 0;
   squares_ = 0;
@@ -35,7 +90,8 @@ void Dispatch::begin_step(std::int64_t step) {
   outcome_ = {};
   outcome_.loss_scale = scaler_.scale();
   phase_ = Phase::forward;
-  phase_began_ = Clock::now();
+  trace_ = trace;
+  phase_began_ = operation_began_ = Clock::now();
 }
 
 void Dispatch::end_phase() {
@@ -57,9 +113,8 @@ void Dispatch::operator()(const op::Mark& o) {
 }
 
 double Dispatch::group_sum(double mine) {
-  double sum = 0;
-  for (double value : group_.exchange(std::span<const double>(&mine, 1))) sum += value;
-  return sum;
+  group_.exchange_into(std::span<const double>(&mine, 1), sums_);
+  return std::accumulate(sums_.begin(), sums_.end(), 0.0);
 }
 
 void Dispatch::operator()(const op::AccumulateLoss& o) {
@@ -91,17 +146,44 @@ void Dispatch::operator()(const op::ClipFactor& o) {
   gradient_scale_ = static_cast<float>(1.0 / (divisor * scaler_.scale()));
 }
 
-void Dispatch::operator()(const op::Adam& o) {
-  const bool separate_model = static_cast<bool>(o.model);
-  table_.adam(adam_step(plan_.config.optimizer, updates_, gradient_scale_), at<float>(o.master),
-              at<float>(o.m), at<float>(o.v), type(o.gradient), at(o.gradient),
-              separate_model ? type(o.model) : kernels::DType::f32, at(o.model), o.count);
+void Dispatch::operator()(const op::UpdateParameters& o) {
+  const View moment = o.m ? o.m : o.v;
+  const kernels::UpdateTensors tensors{.master_type = type(o.master),
+                                       .master = at(o.master),
+                                       .moment_type = moment ? type(moment) : kernels::DType::f32,
+                                       .m = at(o.m),
+                                       .v = at(o.v),
+                                       .gradient_type = type(o.gradient),
+                                       .gradient = at(o.gradient),
+                                       .model_type = o.model ? type(o.model) : kernels::DType::f32,
+                                       .model = at(o.model)};
+  const UpdateNumbers numbers{
+      .update = updates_,
+      .gradient_scale = gradient_scale_,
+      .on_host = plan_.tensors[static_cast<std::size_t>(o.master.tensor)].memory == Memory::host};
+  const OptimizerConfig& optimizer = plan_.config.optimizer;
+  switch (optimizer.kind) {
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      return table_.adam(adam_step(optimizer, numbers), tensors, o.count);
+    case OptimizerKind::lion:
+      return table_.lion(lion_step(optimizer, numbers), tensors, o.count);
+    case OptimizerKind::sgd:
+      return table_.sgd(sgd_step(optimizer, numbers), tensors, o.count);
+    case OptimizerKind::adagrad:
+      return table_.adagrad(adagrad_step(optimizer, numbers), tensors, o.count);
+  }
+  throw LogicError("an optimizer is a known one");
 }
 
 // Collectives.
 
 void Dispatch::operator()(const op::AllReduceAverage& o) {
   group_.all_reduce_average(at(o.data), o.count, memory_.type(o.data));
+}
+
+void Dispatch::operator()(const op::AllReduceSum& o) {
+  group_.all_reduce_sum(at(o.data), o.count, memory_.type(o.data));
 }
 
 void Dispatch::operator()(const op::ReduceAverage& o) {

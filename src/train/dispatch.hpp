@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "dstune/device/disk.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "dstune/plan/trace.hpp"
 #include "dstune/train/executor.hpp"
 #include "loss_scaler.hpp"
 #include "micro_batch.hpp"
@@ -15,16 +17,19 @@
 
 namespace dstune::train {
 
-/// Streams run in the program's order on a CPU, so events are always reached.
+/// Streams run in the program's order on a CPU, so events are always reached, but for those of the
+/// disk's streams, which run beside.
 class Dispatch {
  public:
-  Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMemory& memory,
+  /// `disk`: only where the plan has something on one.
+  Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMemory& memory, DiskFile* disk,
            ProcessGroup& group, std::uint64_t seed);
 
   /// Forgets what earlier steps have left in the scalars.
   void begin_training();
-  void begin_step(std::int64_t step);
-  void begin_micro_step(std::int64_t micro_step) { micro_batch_.fill(step_, micro_step); }
+  /// Where a trace is given, the step's operations are timed.
+  void begin_step(std::int64_t step, StepTrace* trace = nullptr);
+  void begin_micro_step(std::int64_t micro_step);
   void run(const std::vector<Step>& steps);
   /// Whether the step's update is to be left out.
   [[nodiscard]] bool is_skipped() const { return outcome_.skipped; }
@@ -34,8 +39,8 @@ class Dispatch {
   void operator()(const op::Acquire& o) { memory_.acquire(o.tensor); }
   void operator()(const op::Release& o) { memory_.release(o.tensor); }
   void operator()(const op::Mark& o);
-  void operator()(const op::Record&) {}
-  void operator()(const op::Wait&) {}
+  void operator()(const op::Record& o);
+  void operator()(const op::Wait& o);
   void operator()(const op::FillNormal& o);
   void operator()(const op::Fill& o);
   void operator()(const op::EmbeddingForward& o);
@@ -55,8 +60,11 @@ class Dispatch {
   void operator()(const op::Add& o);
   void operator()(const op::Convert& o);
   void operator()(const op::Copy& o);
+  void operator()(const op::ReadDisk& o);
+  void operator()(const op::WriteDisk& o);
   void operator()(const op::Reshard& o);
   void operator()(const op::AllReduceAverage& o);
+  void operator()(const op::AllReduceSum& o);
   void operator()(const op::ReduceAverage& o);
   void operator()(const op::ReduceScatterAverage& o);
   void operator()(const op::AllGather& o);
@@ -65,10 +73,14 @@ class Dispatch {
   void operator()(const op::AccumulateSquares& o);
   void operator()(const op::CheckOverflow& o);
   void operator()(const op::ClipFactor& o);
-  void operator()(const op::Adam& o);
+  void operator()(const op::UpdateParameters& o);
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// What the disk has been asked for when an event is recorded on one of its streams.
+  struct Transfers {
+    std::int64_t reads = 0, writes = 0;
+  };
 
   /// The address of a view as the kernel wants it.
   template <class T = void>
@@ -81,16 +93,25 @@ class Dispatch {
   [[nodiscard]] kernels::AttentionShape attention_shape(const View& qkv) const;
   double group_sum(double mine);
   void end_phase();
+  /// Null: making the tokens.
+  void end_operation(const Operation* operation);
+  void wait_for(const Transfers& transfers);
+  [[nodiscard]] std::int64_t transfer_bytes(const View& view, std::int64_t count) const;
 
   const StepPlan& plan_;
   const kernels::Table& table_;
   PlannedMemory& memory_;
+  DiskFile* disk_;
   ProcessGroup& group_;
   std::uint64_t seed_;
+  RotaryAngles angles_;
   MicroBatch micro_batch_;
+  std::vector<double> sums_;  ///< one a rank, of the latest group_sum()
 
   LossScaler scaler_;
 
+  Stream stream_ = Stream::compute;  // of the operation that is run
+  std::vector<Transfers> events_;
   std::int64_t step_ = 0;
   std::int64_t updates_ = 0;  ///< made before this step
   double loss_sum_ = 0;
@@ -99,14 +120,24 @@ class Dispatch {
   StepOutcome outcome_;
   Phase phase_ = Phase::forward;
   Clock::time_point phase_began_;
+
+  StepTrace* trace_ = nullptr;
+  Clock::time_point operation_began_;
 };
 
 /// Kernel shapes of planned operations.
 kernels::MatmulShape matmul_shape(const op::Matmul& o, DType type, DType out_type);
 kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequence,
                                         const ModelSpec& model, DType type);
-/// The update number `update`, from 0.
-kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t update,
-                            float gradient_scale);
+
+struct UpdateNumbers {
+  std::int64_t update;  ///< from 0
+  float gradient_scale;
+  bool on_host;  ///< by DeepSpeed's optimizer for the host, where it has one
+};
+kernels::AdamStep adam_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
+kernels::LionStep lion_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
+kernels::SgdStep sgd_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
+kernels::AdagradStep adagrad_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
 
 }  // namespace dstune::train

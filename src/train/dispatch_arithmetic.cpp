@@ -102,16 +102,19 @@ void Dispatch::operator()(const op::HeadNormBackward& o) {
 
 void Dispatch::operator()(const op::Rotary& o) {
   table_.rotary(attention_shape(o.qkv), plan_.model.rotary_size(), at(o.qkv),
-                static_cast<float>(plan_.model.rope_theta), o.inverse);
+                angles_.frequencies.data(), static_cast<float>(angles_.magnitude), o.inverse);
 }
 
 void Dispatch::operator()(const op::AttentionForward& o) {
-  table_.attention_forward(attention_shape(o.qkv), at(o.out), at<float>(o.log_sum_exp), at(o.qkv),
-                           at(o.workspace));
+  kernels::AttentionShape shape = attention_shape(o.qkv);
+  shape.window = o.window;
+  table_.attention_forward(shape, at(o.out), at<float>(o.log_sum_exp), at(o.qkv), at(o.workspace));
 }
 
 void Dispatch::operator()(const op::AttentionBackward& o) {
-  table_.attention_backward(attention_shape(o.qkv), at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
+  kernels::AttentionShape shape = attention_shape(o.qkv);
+  shape.window = o.window;
+  table_.attention_backward(shape, at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
                             at<float>(o.log_sum_exp), at(o.workspace));
 }
 
@@ -140,7 +143,7 @@ void Dispatch::operator()(const op::CrossEntropy& o) {
 }
 
 void Dispatch::operator()(const op::Add& o) {
-  table_.add(type(o.y), at(o.y), at(o.x), o.count);
+  table_.add(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
 }
 
 void Dispatch::operator()(const op::Convert& o) {
@@ -153,8 +156,14 @@ void Dispatch::operator()(const op::Copy& o) {
 }
 
 void Dispatch::operator()(const op::Reshard& o) {
-  require(memory_.type(o.slab) == memory_.type(o.shards), "resharding does not convert");
-  reshard(o, memory_.address(o.slab), memory_.address(o.shards), size_bytes(memory_.type(o.slab)),
+  const kernels::DType to = type(o.to_shards ? o.shards : o.slab);
+  const kernels::DType from = type(o.to_shards ? o.slab : o.shards);
+  // By reference, since a step takes nothing from the heap.
+  const auto copy = [&](std::byte* y, const std::byte* x, std::int64_t count) {
+    table_.convert(to, y, from, x, count);
+  };
+  reshard(o, {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
+          {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy),
           plan_.group_size);
 }
 

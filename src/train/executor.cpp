@@ -1,5 +1,8 @@
 #include "dstune/train/executor.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "dispatch.hpp"
 #include "dstune/base/error.hpp"
 
@@ -10,25 +13,57 @@ bool is_micro_step(Segment::Kind kind) {
   return kind != Segment::Kind::update && kind != Segment::Kind::guarded_update;
 }
 
+/// More blocks in flight than this no disk is faster for.
+constexpr std::int64_t most_disk_threads = 64;
+
+std::size_t disk_operations(const StepPlan& plan) {
+  std::size_t operations = 0;
+  const auto count = [&](const std::vector<Step>& steps) {
+    operations +=
+        static_cast<std::size_t>(std::count_if(steps.begin(), steps.end(), [](const Step& step) {
+          return std::holds_alternative<op::ReadDisk>(step.operation) ||
+                 std::holds_alternative<op::WriteDisk>(step.operation);
+        }));
+  };
+  count(plan.initialize);
+  for (const Segment& segment : plan.cycle) count(segment.steps);
+  return operations;
+}
+
+/// Nothing where the plan has nothing on a disk.
+std::unique_ptr<DiskFile> open_disk(const StepPlan& plan, MemoryBudget& budget) {
+  if (plan.disk.arena_bytes == 0) return nullptr;
+  const DiskUse& use = plan.config.disk;
+  const std::int64_t threads = std::min(most_disk_threads, use.threads * use.queue_depth);
+  return std::make_unique<DiskFile>(
+      use.folder, plan.disk.arena_bytes, disk_operations(plan),
+      DiskAccess{.block_bytes = use.block_bytes, .threads = static_cast<int>(threads)}, budget);
+}
+
 }  // namespace
 
 struct Executor::State {
-  State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed)
+  State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed,
+        Guard guard)
       : plan(step_plan),
-        memory(step_plan, device.arena(), device.host_arena()),
-        dispatch(step_plan, device.kernels(), memory, group, seed) {
+        memory(step_plan, device.arena(), device.host_arena(), guard),
+        disk(open_disk(step_plan, device.disk_budget())),
+        dispatch(step_plan, device.kernels(), memory, disk.get(), group, seed) {
     require(plan.group_size == group.size() && plan.group_rank == group.group_rank(),
             "the plan is of this rank of this group");
   }
 
   const StepPlan& plan;
   train::PlannedMemory memory;
+  std::unique_ptr<DiskFile> disk;
   train::Dispatch dispatch;
   std::int64_t steps = 0;  // that have been run
 };
 
-Executor::Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed)
-    : state_(std::make_unique<State>(plan, device, group, static_cast<std::uint64_t>(seed))) {}
+Executor::Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed,
+                   Guard guard)
+    : state_(
+          std::make_unique<State>(plan, device, group, static_cast<std::uint64_t>(seed), guard)) {}
 
 Executor::~Executor() = default;
 
@@ -37,9 +72,9 @@ void Executor::initialize() {
   state_->dispatch.run(state_->plan.initialize);
 }
 
-StepOutcome Executor::step(std::int64_t step) {
+StepOutcome Executor::step(std::int64_t step, StepTrace* trace) {
   train::Dispatch& dispatch = state_->dispatch;
-  dispatch.begin_step(step);
+  dispatch.begin_step(step, trace);
   const StepPlan& plan = state_->plan;
   std::int64_t micro_step = 0;
   std::size_t next_tracing = state_->steps == 0 ? 0 : plan.tracing.size();
@@ -58,8 +93,16 @@ StepOutcome Executor::step(std::int64_t step) {
   return dispatch.end_step();
 }
 
+bool Executor::disk_is_buffered() const {
+  return state_->disk != nullptr && !state_->disk->is_direct();
+}
+
 void* Executor::address(TensorId tensor) const {
   return state_->memory.address(tensor);
+}
+
+std::vector<std::string> Executor::damage() const {
+  return state_->memory.damage();
 }
 
 }  // namespace dstune

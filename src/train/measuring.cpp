@@ -202,7 +202,7 @@ class Run {
   void together(Work&& work) {
     if (!workload_.talks_to_peers() || group_.size() == 1) return work();
     const Failure failure = train::attempt(work);
-    if (failure) throw CollectiveError(CollectiveError::Why::aborted, failure.reason);
+    if (failure) throw StepFailure(failure.status, failure.reason);
   }
 
   template <class Work>

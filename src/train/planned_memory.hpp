@@ -1,14 +1,17 @@
 #pragma once
 /// The tensors of a plan in the arenas of device and host: where each lies, and the arenas' account
-/// of which are alive.
+/// of which are alive. What is on a disk has a place in a file.
 
 #include <array>
 #include <cstddef>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "dstune/device/memory.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "dstune/train/executor.hpp"
 
 namespace dstune::train {
 
@@ -18,7 +21,7 @@ kernels::DType kernel_type(DType type);
 class PlannedMemory {
  public:
   /// Takes the arenas and acquires the persistent tensors. Throws OutOfMemory.
-  PlannedMemory(const StepPlan& plan, Arena& arena, Arena& host_arena);
+  PlannedMemory(const StepPlan& plan, Arena& arena, Arena& host_arena, Guard guard);
   /// Releases what is acquired.
   ~PlannedMemory();
   PlannedMemory(const PlannedMemory&) = delete;
@@ -27,8 +30,10 @@ class PlannedMemory {
   void acquire(TensorId tensor);
   void release(TensorId tensor);
   /// From now on acquire() and release() do nothing: the account has seen a whole cycle, and the
-  /// ones to come are the same.
-  void close_account() { counting_ = false; }
+  /// ones to come are the same. Red zones are watched to the end.
+  void close_account() { counting_ = guard_ != Guard::none; }
+  /// Tensors beyond whose end something was written, the first few.
+  [[nodiscard]] std::vector<std::string> damage() const;
 
   [[nodiscard]] std::byte* address(TensorId tensor) const {
     return address_of(plan_.tensors[static_cast<std::size_t>(tensor)]);
@@ -38,6 +43,11 @@ class PlannedMemory {
     if (!view) return nullptr;
     const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(view.tensor)];
     return address_of(tensor) + view.offset_elements * size_bytes(tensor.dtype);
+  }
+  /// Of a tensor on the disk.
+  [[nodiscard]] std::int64_t file_offset_bytes(const View& view) const {
+    const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(view.tensor)];
+    return tensor.offset_bytes + view.offset_elements * size_bytes(tensor.dtype);
   }
   [[nodiscard]] DType type(const View& view) const {
     return plan_.tensors[static_cast<std::size_t>(view.tensor)].dtype;
@@ -54,12 +64,21 @@ class PlannedMemory {
     return memories_[static_cast<std::size_t>(tensor.memory)];
   }
   [[nodiscard]] std::byte* address_of(const PlannedTensor& tensor) const {
-    return of(tensor).base + tensor.offset_bytes;
+    return of(tensor).base + tensor.offset_bytes * stretch_;
   }
+  /// Between a tensor's last element and the next place that another one may have.
+  [[nodiscard]] std::span<std::byte> red_zone(const PlannedTensor& tensor) const;
+  /// Undefined content, and a red zone.
+  void spoil(const PlannedTensor& tensor) const;
+  void note_damage(const PlannedTensor& tensor, std::vector<std::string>& damage) const;
 
   const StepPlan& plan_;
-  std::array<Taken, num_memories> memories_;
+  Guard guard_;
+  /// Twice the offsets: tensors that do not overlap are then as far apart as the lower one is long.
+  std::int64_t stretch_;
+  std::array<Taken, 2> memories_;  // the device's and the host's
   std::vector<bool> acquired_;
+  std::vector<std::string> damage_;  ///< found at releases
   bool counting_ = true;
 };
 

@@ -1,15 +1,27 @@
 #pragma once
-/// The copy between whole parameters and the order in which their shards travel.
+/// op::Reshard on host memory.
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "dstune/plan/step_plan.hpp"
 
 namespace dstune::train {
 
-/// `slab` and `shards` hold elements of this size; see op::Reshard.
-void reshard(const op::Reshard& operation, std::byte* slab, std::byte* shards,
-             std::int64_t element_bytes, int group_size);
+/// A tensor by its first byte and the size of an element.
+struct ShardedBytes {
+  std::byte* first;
+  std::int64_t element_bytes;
+  [[nodiscard]] std::byte* at(std::int64_t element) const {
+    return first + element * element_bytes;
+  }
+};
+
+/// So many elements from one tensor to the other, converted to its type.
+using CopyElements = std::function<void(std::byte* to, const std::byte* from, std::int64_t count)>;
+
+void reshard(const op::Reshard& operation, ShardedBytes slab, ShardedBytes shards,
+             const CopyElements& copy, int group_size);
 
 }  // namespace dstune::train

@@ -30,9 +30,8 @@ kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequenc
           .type = kernel_type(type)};
 }
 
-kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t update,
-                            float gradient_scale) {
-  const auto updates = static_cast<double>(update + 1);
+kernels::AdamStep adam_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers) {
+  const auto updates = static_cast<double>(numbers.update + 1);
   return {.learning_rate = static_cast<float>(optimizer.learning_rate),
           .beta1 = static_cast<float>(optimizer.beta1),
           .beta2 = static_cast<float>(optimizer.beta2),
@@ -40,8 +39,37 @@ kernels::AdamStep adam_step(const OptimizerConfig& optimizer, std::int64_t updat
           .weight_decay = static_cast<float>(optimizer.weight_decay),
           .bias_correction1 = static_cast<float>(1.0 - std::pow(optimizer.beta1, updates)),
           .bias_correction2 = static_cast<float>(1.0 - std::pow(optimizer.beta2, updates)),
-          .gradient_scale = gradient_scale,
+          .gradient_scale = numbers.gradient_scale,
           .decoupled_decay = optimizer.kind == OptimizerKind::adamw};
+}
+
+kernels::LionStep lion_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers) {
+  return {.learning_rate = static_cast<float>(optimizer.learning_rate),
+          .beta1 = static_cast<float>(optimizer.beta1),
+          .beta2 = static_cast<float>(optimizer.beta2),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .gradient_scale = numbers.gradient_scale,
+          .rises_at_zero = !numbers.on_host};
+}
+
+kernels::SgdStep sgd_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers) {
+  const double share = numbers.update == 0 ? 1.0 : 1.0 - optimizer.dampening;
+  return {.learning_rate = static_cast<float>(optimizer.learning_rate),
+          .momentum = static_cast<float>(optimizer.momentum),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .gradient_share = static_cast<float>(share),
+          .gradient_scale = numbers.gradient_scale,
+          .nesterov = optimizer.nesterov};
+}
+
+kernels::AdagradStep adagrad_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers) {
+  const double fall = numbers.on_host ? 0.0 : optimizer.learning_rate_decay;
+  const double rate = optimizer.learning_rate / (1.0 + static_cast<double>(numbers.update) * fall);
+  return {.learning_rate = static_cast<float>(rate),
+          .epsilon = static_cast<float>(optimizer.epsilon),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .gradient_scale = numbers.gradient_scale,
+          .decays_numerator = !numbers.on_host};
 }
 
 }  // namespace train

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/log.hpp"
+
 namespace dstune::train {
 namespace {
 
@@ -23,6 +25,12 @@ void TransformerWorkload::build() {
   plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),
                           context_.group->group_rank(), workspaces);
   executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed);
+  if (executor_->disk_is_buffered()) {
+    log::warning(fmt::format(
+        "{}: the file system of {} does not take direct transfers: what is offloaded there goes "
+        "through the system's cache",
+        *context_.experiment_name, plan_.config.disk.folder));
+  }
 }
 
 StepSample TransformerWorkload::step(std::int64_t step) {
@@ -51,7 +59,13 @@ PeakMemory TransformerWorkload::peak_memory() const {
         account.categories_at_peak[static_cast<std::size_t>(category)] +
         on_host.categories_at_peak[static_cast<std::size_t>(category)];
   }
-  peak.process_bytes = process_resident_bytes();
+  // What earlier, larger experiments left in the arenas is not this one's.
+  const auto left_over = [](const Arena& arena, const MemoryPlan& plan) {
+    return arena.capacity_bytes() - plan.arena_bytes;
+  };
+  peak.process_bytes = process_resident_bytes() -
+                       left_over(context_.device->arena(), plan_.memory) -
+                       left_over(context_.device->host_arena(), plan_.host_memory);
   return peak;
 }
 

@@ -1,14 +1,15 @@
 #include "dstune/tune/controller.hpp"
 
+#include <algorithm>
+
+#include "dstune/search/calibration.hpp"
 #include "dstune/tune/idle.hpp"
+#include "prediction.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
 namespace {
 
-/// Experiments waiting for slots: enough to fill what a head leaves idle, few enough that the tuner
-/// decides late.
-constexpr std::size_t waiting_goal = 64;
 /// Jobs in a row that died while an experiment was running, after which it is not tried again.
 constexpr int deaths_until_failed = 2;
 /// The answer is synced to disk, which may take long: in a burst of improvements not each of them.
@@ -30,11 +31,31 @@ Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
       results_(results),
       progress_(progress),
       options_(std::move(options)),
+      next_attempt_(options_.first_attempt),
       began_(Clock::now()) {
   report_.metric = options_.metric;
+  report_.own_row = space_.own;
+  report_.own_runs = options_.own_runs;
+  report_.memory_offset_bytes = options_.memory_offset_bytes;
   for (const PlannedMember& member : space_.members) {
-    report_.rows.push_back({member.planned, std::nullopt});
+    report_.rows.push_back({member.planned, std::nullopt, std::nullopt});
   }
+  for (std::size_t index = 0; index < keys_.size(); ++index) {
+    const auto known = history_.verified.find(keys_[index]);
+    if (known == history_.verified.end()) continue;
+    Row& row = report_.rows[index];
+    row.verified = known->second;
+    if (row.verified->status == Status::out_of_memory) {
+      row.planned.status = PlanStatus::infeasible;
+      row.planned.reason = row.verified->reason;
+    }
+  }
+}
+
+void Controller::predict(std::size_t index) {
+  PlannedExperiment& planned = report_.rows[index].planned;
+  if (options_.predictor == nullptr || planned.status != PlanStatus::planned) return;
+  planned.predicted.throughput = options_.predictor->throughput(planned.experiment);
 }
 
 ExitCode Controller::run() {
@@ -45,6 +66,11 @@ ExitCode Controller::run() {
     }
   }
   progress_.begin(space_.planned, known);
+  // All that is known counts from the beginning: a tuner that learns might not ask for it again.
+  for (std::size_t index = 0; index < keys_.size(); ++index)
+    if (space_.members[index].planned.status == PlanStatus::planned &&
+        history_.finished.contains(keys_[index]))
+      adopt(index);
   Idle idle;
   for (;;) {
     const bool heard = receive();
@@ -93,17 +119,18 @@ bool Controller::publish() {
     writer_.add([this, &record] { results_.write_metrics(record, options_.metric); });
   }
   ended_.clear();
-  if (best_ != written_best_ && (!said || Clock::now() - best_written_at_ > best_interval)) {
+  if (answer_ != written_answer_ && (!said || Clock::now() - best_written_at_ > best_interval)) {
     write_best();
   }
   return said;
 }
 
 void Controller::write_best() {
-  if (best_ == written_best_) return;
-  results_.write_optimal(*report_.rows[*best_].record, report_, options_.training_command,
+  if (answer_ == written_answer_) return;
+  results_.write_optimal(report_.rows[*answer_], report_, options_.training_command,
                          options_.arg_mappings);
-  written_best_ = best_;
+  results_.write_verification(report_, options_.training_command, options_.arg_mappings);
+  written_answer_ = answer_;
   best_written_at_ = Clock::now();
 }
 
@@ -151,6 +178,12 @@ void Controller::handle(int source, const Message& message) {
     attempt.left.insert(source);
     if (attempt.state != Attempt::State::aborting) {
       abort(number, attempt, gone->status, gone->reason);
+      attempt.has_cause = gone->is_cause;
+    } else if (gone->is_cause && !attempt.has_cause) {
+      // Peers that saw it leave may have been heard first.
+      attempt.status = gone->status;
+      attempt.reason = gone->reason;
+      attempt.has_cause = true;
     }
     conclude_aborted(number);
   }
@@ -160,9 +193,10 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   const std::size_t index = attempt.index;
   Record done;
   done.experiment = space_.members[index].planned.experiment;
-  done.predicted = space_.members[index].planned.predicted;
+  done.predicted = report_.rows[index].planned.predicted;
   done.attempt = attempt.try_number;
   done.measurement = measurement;
+  done.predicted.process_memory_bytes = predicted_process_bytes(done);
   done.finished_at = std::chrono::system_clock::now();
   // A configuration that does not fit ends before GO.
   const bool went = attempt.state != Attempt::State::building;
@@ -175,23 +209,36 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   record(index, std::move(done), false);
 }
 
+std::int64_t Controller::predicted_process_bytes(const Record& record) const {
+  if (!options_.outside_bytes || record.predicted.peak_memory_bytes == 0) return 0;
+  const std::vector<int>& ranks = record.measurement.world_ranks;
+  std::int64_t most = 0;
+  for (const int rank : ranks)
+    most = std::max(most, options_.outside_bytes(rank, static_cast<int>(ranks.size())));
+  return most + record.predicted.peak_memory_bytes;
+}
+
 /// Takes experiments from the tuner into the queue; known ones are answered from the journal.
 void Controller::feed() {
   if (stopping_since_) return;
-  while (scheduler_.num_waiting() < waiting_goal) {
+  while (scheduler_.num_waiting() < tuner_.most_waiting()) {
     const std::optional<std::size_t> index = tuner_.next();
     if (!index) break;
     if (adopt(*index)) continue;
-    scheduler_.submit(*index, space_.members[*index].planned.experiment.shape);
+    scheduler_.submit(*index, needs_of(space_.members[*index].planned.experiment));
   }
   for (const std::size_t index : scheduler_.take_impossible()) {
     short_of_ranks_ = true;
     report_.rows[index].planned.reason = "too many ranks were lost for its group size";
-    tuner_.observe(index, Status::failed, std::nullopt);
+    tuner_.observe(index, {Status::failed, std::nullopt});
   }
 }
 
 bool Controller::adopt(std::size_t index) {
+  if (report_.rows[index].planned.status != PlanStatus::planned) {
+    tuner_.observe(index, {Status::out_of_memory, std::nullopt});
+    return true;
+  }
   const std::string& key = keys_[index];
   if (const auto known = history_.finished.find(key); known != history_.finished.end()) {
     Record old = known->second;
@@ -203,7 +250,7 @@ bool Controller::adopt(std::size_t index) {
       died != history_.deaths.end() && died->second >= deaths_until_failed) {
     Record failed;
     failed.experiment = space_.members[index].planned.experiment;
-    failed.predicted = space_.members[index].planned.predicted;
+    failed.predicted = report_.rows[index].planned.predicted;
     failed.attempt = died->second;
     failed.measurement.status = Status::failed;
     failed.measurement.reason =
@@ -230,17 +277,22 @@ void Controller::dispatch() {
     attempt.reservation = std::move(next->reservation);
     attempt.last_sign = Clock::now();
     const double patience_s = options_.patience_s(experiment);
-    attempt.give_up_at = options_.trial_timeout_s
-                             ? attempt.last_sign + to_duration(*options_.trial_timeout_s)
-                             : Clock::time_point::max();
+    if (options_.trial_timeout_s) {
+      attempt.timeout_s = *options_.trial_timeout_s;
+    } else if (options_.default_timeout_s) {
+      attempt.timeout_s = options_.default_timeout_s(experiment);
+    }
+    attempt.give_up_at = attempt.timeout_s > 0 ? attempt.last_sign + to_duration(attempt.timeout_s)
+                                               : Clock::time_point::max();
+    predict(index);
 
     journal_.add(event::started(keys_[index], experiment.name, attempt.try_number,
                                 attempt.reservation.world_ranks()));
     dispatched_.push_back(index);
     progress_.started(experiment);
     // Members give up by themselves long after ABORT should have reached them.
-    const double member_timeout_s =
-        options_.trial_timeout_s.value_or(24 * 3600.0) + patience_s + 2 * options_.abort_grace_s;
+    const double timeout_s = attempt.timeout_s > 0 ? attempt.timeout_s : 24 * 3600.0;
+    const double member_timeout_s = timeout_s + patience_s + 2 * options_.abort_grace_s;
     const std::string ds_config =
         options_.sends_ds_config ? experiment.ds_config.dump() : std::string();
     for (const int member : attempt.reservation.world_ranks()) {
@@ -262,18 +314,42 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
     journal_.add(event::finished(keys_[index], record));
   }
   ended_.push_back(index);
-  tuner_.observe(index, record.measurement.status,
-                 value ? std::optional(value->value) : std::nullopt);
+  if (options_.predictor != nullptr) options_.predictor->observe(experiment, record.measurement);
+  tuner_.observe(index, {record.measurement.status, value});
   report_.rows[index].record = std::move(record);
   const Row none;
   const Row& row = report_.rows[index];
   const Row& other = best_ ? report_.rows[*best_] : none;
   // As best_row() does over all: of equal ones the earlier in the space.
-  const bool is_best = is_better(row, other, options_.metric) ||
+  const bool is_best = is_better(report_, row, other) ||
                        (best_ && index < *best_ && row.record->measurement.status == Status::ok &&
-                        !is_better(other, row, options_.metric));
+                        !is_better(report_, other, row));
   if (is_best) best_ = index;
+  if (std::any_of(report_.own_runs.begin(), report_.own_runs.end(),
+                  [&](const OwnRun& run) { return run.row == index; })) {
+    calibrate();
+  }
+  if (best_ && (is_best || row.verified)) answer_ = answer_row(report_, *best_);
   progress_.ended(*report_.rows[index].record, options_.metric, is_known, is_best);
+}
+
+/// Another of the user's own configurations was measured here: all are ranked anew.
+void Controller::calibrate() {
+  std::vector<CalibrationPoint> points;
+  for (const OwnRun& run : report_.own_runs) {
+    const std::optional<Record>& known = report_.rows[run.row].record;
+    if (!known) continue;
+    const Experiment& experiment = known->experiment;
+    const auto latency_us =
+        metric_value(known->measurement, Metric::latency, 1, experiment.shape.size());
+    if (!latency_us || !(latency_us->value > 0)) continue;
+    points.push_back({latency_us->value * 1e-6, run.step_s, experiment.config.accumulation_steps});
+  }
+  if (points.empty()) return;
+  report_.calibration = fit_time(points, options_.num_modules);
+  best_ = best_row(report_);
+  if (best_) answer_ = answer_row(report_, *best_);
+  written_answer_.reset();  // its value is another one now
 }
 
 void Controller::finish() {
@@ -283,6 +359,16 @@ void Controller::finish() {
   }
   report_.elapsed_s = seconds(Clock::now() - began_);
   write_best();
+  // Again: the others of the best few may have come after the best.
+  results_.write_verification(report_, options_.training_command, options_.arg_mappings);
+  if (best_ && options_.memory_timeline) {
+    const Experiment& best = report_.rows[*best_].record->experiment;
+    // Behind the experiment's other files, whose folder it needs.
+    writer_.add([this, &best] {
+      if (const auto timeline = options_.memory_timeline(best))
+        results_.write_memory(best.name, *timeline);
+    });
+  }
   results_.write_summary(report_);
   progress_.end();
 }

@@ -73,8 +73,12 @@ void Controller::watch() {
     } else if (must_leave) {
       abort(number, attempt, Status::timed_out, "stopped");
     } else if (now > attempt.give_up_at) {
+      const std::string limit = format_duration(attempt.timeout_s);
       abort(number, attempt, Status::timed_out,
-            "took longer than --trial-timeout " + format_duration(*options_.trial_timeout_s));
+            options_.trial_timeout_s
+                ? "took longer than --trial-timeout " + limit
+                : "took longer than " + limit +
+                      ", many times what was predicted; --trial-timeout allows more");
     } else if (const double limit_s = overdue_after_s(attempt);
                seconds(now - attempt.last_sign) > limit_s) {
       abort(number, attempt, Status::timed_out, "no sign of life for " + format_duration(limit_s));
@@ -127,7 +131,7 @@ void Controller::conclude_aborted(std::uint64_t number) {
   }
   Record failed;
   failed.experiment = experiment;
-  failed.predicted = space_.members[index].planned.predicted;
+  failed.predicted = report_.rows[index].planned.predicted;
   failed.attempt = attempt.try_number;
   failed.measurement.status = attempt.status;
   failed.measurement.reason = reason;
@@ -141,7 +145,7 @@ void Controller::conclude_aborted(std::uint64_t number) {
   if (stopping_since_) return;  // stopped on purpose: the same command runs it again
   if (!silent.empty() && tries_[index] < tries_after_loss) {
     journal_.add(event::lost(keys_[index], experiment.name, silent_ranks));
-    scheduler_.resubmit(index, experiment.shape);
+    scheduler_.resubmit(index, needs_of(experiment));
     return;
   }
   record(index, std::move(failed), false);

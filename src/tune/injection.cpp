@@ -11,8 +11,13 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Fault>, 4> kinds{
-    {{"oom", Fault::oom}, {"hang", Fault::hang}, {"die", Fault::die}, {"throw", Fault::throws}}};
+constexpr std::array<std::pair<std::string_view, Fault>, 6> kinds{
+    {{"oom", Fault::oom},
+     {"disk", Fault::disk},
+     {"hang", Fault::hang},
+     {"die", Fault::die},
+     {"throw", Fault::throws},
+     {"throw_in_step", Fault::throws_in_step}}};
 
 }  // namespace
 

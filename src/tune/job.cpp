@@ -19,13 +19,16 @@
 #include "dstune/comm/topology.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/group/group_table.hpp"
+#include "dstune/model/parameter_table.hpp"
 #include "dstune/tune/controller.hpp"
 #include "dstune/tune/injection.hpp"
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
+#include "outside_memory.hpp"
 #include "patience.hpp"
 #include "plugin_start.hpp"
+#include "prediction.hpp"
 #include "preparation.hpp"
 #include "show_plan.hpp"
 #include "steady_time.hpp"
@@ -46,9 +49,12 @@ RankDevice describe(const Topology& topology, CpuDevice& device) {
       topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
   const double host_bytes =
       static_cast<double>(host_memory_bytes()) / static_cast<double>(neighbours.size());
+  // Many ranks on a small host: their processes alone may need more than is set apart for them.
+  const double left_bytes =
+      std::max(0.0, host_bytes - static_cast<double>(process_resident_bytes()));
   return {device.description(), topology.threads_of_rank, getpid(),
-          static_cast<std::int64_t>(share_of_host_memory * host_bytes),
-          static_cast<std::int64_t>(share_with_offload * host_bytes)};
+          static_cast<std::int64_t>(std::min(share_of_host_memory * host_bytes, left_bytes)),
+          static_cast<std::int64_t>(std::min(share_with_offload * host_bytes, left_bytes))};
 }
 
 /// Every rank's device, on every rank. Collective over the world.
@@ -139,9 +145,31 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
   return ControllerOptions::Clock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s));
 }
 
+/// Modules with parameters: each has a weight. 0 where no model is trained.
+std::int64_t num_modules(const JobSpec& job) {
+  if (job.workload.kind != WorkloadKind::transformer) return 0;
+  std::int64_t count = 0;
+  for (const Parameter& parameter : ParameterTable(job.model).all()) {
+    // Merged ones are joined by a plus.
+    std::size_t at = parameter.name.find("weight");
+    for (; at != std::string::npos; at = parameter.name.find("weight", at + 1)) ++count;
+  }
+  return count;
+}
+
+/// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
+void predict_members(PlannedSpace& space, JobPredictor& predictor) {
+  constexpr std::uint64_t most_predicted = 20'000;
+  if (space.planned > most_predicted) return;
+  for (auto& [planned, chain] : space.members)
+    if (planned.status == PlanStatus::planned)
+      planned.predicted.throughput = predictor.throughput(planned.experiment);
+}
+
 /// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
-             const std::vector<RankDevice>& devices, Mailbox& mailbox) {
+             const std::vector<RankDevice>& devices,
+             const std::vector<std::int64_t>& resident_bytes, Mailbox& mailbox) {
   SlotPool slots(ready.training_ranks);
   Progress progress(progress_style(options));
   ControllerOptions control_options;
@@ -151,23 +179,53 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.end_at = end_time(options, reserve_s);
   control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
   control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
+  MeasuredMachine machine;
   control_options.patience_s = [&](const Experiment& experiment) {
-    return patience_s(ready.job, options.trial_timeout_s, experiment);
+    const auto step_s = machine.predictor ? machine.predictor->step_s(experiment) : std::nullopt;
+    return patience_s(ready.job, options.trial_timeout_s, experiment, step_s);
   };
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
+  control_options.own_runs = ready.own_runs;
+  control_options.memory_offset_bytes = ready.memory_offset_bytes;
+  control_options.num_modules = num_modules(ready.job);
   control_options.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin;
+  control_options.memory_timeline = [&](const Experiment& experiment) {
+    return memory_timeline_of(ready.job, experiment);
+  };
+  control_options.outside_bytes = [&](int world_rank, int group_size) {
+    return resident_bytes[static_cast<std::size_t>(world_rank)] + staging_bytes(group_size);
+  };
   control_options.is_dead = death_watch(topology, devices);
   control_options.signals = stop_signals;
 
   bool can_finalize = true;
   std::string reason;
   ExitCode exit_code = guarded([&] {
-    Controller controller(ready.space, ready.keys, ready.history, *ready.tuner, slots, mailbox,
+    if (is_predictable(ready)) {
+      const auto end_at = control_options.end_at;
+      machine = measure_machine(
+          ready, mailbox, control_options.is_dead,
+          [end_at] {
+            return stop_signals() > 0 || (end_at && ControllerOptions::Clock::now() >= *end_at);
+          },
+          options.profile_path);
+      control_options.first_attempt = machine.next_attempt;
+    }
+    if (machine.predictor) {
+      control_options.predictor = machine.predictor.get();
+      control_options.default_timeout_s = [&](const Experiment& experiment) {
+        const auto predicted_s = machine.predictor->experiment_s(experiment);
+        return predicted_s ? default_trial_timeout_s(*predicted_s) : 0;
+      };
+    }
+    if (machine.predictor) predict_members(ready.space, *machine.predictor);
+    const auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
+    Controller controller(ready.space, ready.keys, ready.history, *tuner, slots, mailbox,
                           *ready.journal, *ready.results, progress, control_options);
     const ExitCode code = controller.run();
     reason = controller.reason();
-    can_finalize = controller.can_finalize();
+    can_finalize = controller.can_finalize() && machine.is_everybody_back;
     if (options.json_output) {
       std::cout << summary_json(controller.report(), static_cast<int>(code)).dump() << std::endl;
     } else {
@@ -222,7 +280,12 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
             "mpirun -np 2 or more");
       }
       ready = prepare_plan(decided, topology, devices);
-      if (decided.dry_run) return show_plan(ready, decided);
+      if (decided.profile_path && !is_predictable(ready)) {
+        throw UsageError(
+            "--profile-out: the machine is measured for the workload transformer alone, where "
+            "something is planned");
+      }
+      if (decided.dry_run) return show_plan(ready, decided, device);
       input = job_input(ready);
       return ExitCode::ok;
     });
@@ -250,6 +313,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {});
+  const std::vector<std::int64_t> resident_bytes =
+      resident_before_experiments(world, device.kernels());
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker(
       {.model = &input.model,
@@ -267,7 +332,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
     const auto work = [&] {
       try {
         MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
-        control(decided, ready, topology, devices, mailbox);
+        control(decided, ready, topology, devices, resident_bytes, mailbox);
       } catch (const std::exception& error) {
         log::error(std::string("internal error in the controller: ") + error.what());
         MpiEnvironment::abort(static_cast<int>(ExitCode::internal));

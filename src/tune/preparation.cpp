@@ -8,10 +8,13 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/units.hpp"
+#include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/kernels/kernels.hpp"
+#include "dstune/plan/memory_timeline.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
+#include "imports.hpp"
 #include "plugin_start.hpp"
 
 namespace dstune {
@@ -104,17 +107,19 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
   }
   Value config = experiment.ds_config;
   config.erase("autotuning");
-  return {
-      {"config", config},
-      {"num_gpus", experiment.shape.num_gpus},
-      {"num_nodes", experiment.shape.num_nodes},
-      {"recompute", to_text(experiment.config.recompute)},
-      {"model", to_json(job.model)},
-      {"sequence_length", job.sequence_length},
-      {"target", {static_cast<int>(job.target.framework), static_cast<int>(job.target.attention)}},
-      {"workload", workload},
-      {"machine", fingerprint},
-      {"measuring_version", measuring_version}};
+  Value target = {static_cast<int>(job.target.framework), static_cast<int>(job.target.attention)};
+  // Journals from before there was a choice go on counting.
+  if (job.target.checkpointing == TargetCheckpointing::deepspeed) target.push_back("deepspeed");
+  return {{"config", config},
+          {"num_gpus", experiment.shape.num_gpus},
+          {"num_nodes", experiment.shape.num_nodes},
+          {"recompute", to_text(experiment.config.recompute)},
+          {"model", to_json(job.model)},
+          {"sequence_length", job.sequence_length},
+          {"target", target},
+          {"workload", workload},
+          {"machine", fingerprint},
+          {"measuring_version", measuring_version}};
 }
 
 /// The most experiments that a job of a large space runs.
@@ -149,9 +154,13 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
       host_memory_beside(ready.device_memory_bytes, ready.training_ranks, devices));
 
   const CpuWorkspaces workspaces(kernels::cpu_table());
+  const std::vector<DeepSpeedRun> own_runs = read_own_runs(options.calibration_files, ready.job);
+  ready.memory_offset_bytes = memory_offset(own_runs, ready.job);
   PlannerOptions planner;
+  planner.target_offset_bytes = ready.memory_offset_bytes;
   planner.device_memory_bytes = ready.device_memory_bytes;
   planner.host_memory_bytes = ready.host_memory_bytes;
+  planner.free_disk_bytes = free_disk_bytes;
   if (!options.dry_run) {
     planner.listed = most_listed_members;
     planner.lists_pruned = false;
@@ -169,7 +178,8 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
     ready.space = plan_experiments(ready.job, workspaces, planner);
   }
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
-  ready.tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
+  ready.own_runs = match_own_runs(own_runs, ready.space);
+  if (options.import_dir) ready.imports = read_imports(*options.import_dir, ready.job, ready.space);
   return ready;
 }
 
@@ -182,7 +192,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   ready.history = understand(content, ready.results->journal_path());
   ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes);
 
-  const Value fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
+  const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
   Value decided = Value::array();
   for (const PlannedMember& member : ready.space.members) {
     ready.keys.push_back(record_key(identity(ready.job, member.planned.experiment, fingerprint)));
@@ -216,8 +226,21 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
       }
     }
   }
+  for (const Import& import : ready.imports) {
+    const std::string& key = ready.keys[import.index];
+    ready.journal->add(event::verified(key,
+                                       ready.space.members[import.index].planned.experiment.name,
+                                       import.path, import.measurement));
+    ready.history.verified[key] = import.measurement;
+  }
   ready.journal->commit();
   ready.results->write_environment(environment);
+}
+
+std::optional<MemoryTimeline> memory_timeline_of(const JobSpec& job, const Experiment& experiment) {
+  if (job.workload.kind != WorkloadKind::transformer) return std::nullopt;
+  return memory_timeline(build_step_plan(job.model, experiment.config, experiment.shape.size(), 0,
+                                         CpuWorkspaces(kernels::cpu_table())));
 }
 
 JobInput job_input(const Preparation& ready) {

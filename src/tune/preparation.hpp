@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "dstune/core/memory_timeline.hpp"
 #include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/search/planner.hpp"
-#include "dstune/search/tuner.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "dstune/tune/environment_info.hpp"
 #include "dstune/tune/job.hpp"
@@ -23,14 +23,24 @@ namespace dstune {
 /// tuner's: losses must not depend on how the space is searched.
 inline constexpr std::int64_t reference_seed = 0;
 
+/// What DeepSpeed itself made of a member of the space.
+struct Import {
+  std::size_t index = 0;
+  std::string path;
+  Measurement measurement;
+};
+
 struct Preparation {
   JobSpec job;
   std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
   std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
   PlannedSpace space;
-  std::unique_ptr<Tuner> tuner;
   std::vector<std::string> keys;  ///< of each member
   History history;
+  json::Value fingerprint;  ///< of the machine; once the results are open
+  std::vector<Import> imports;
+  std::vector<OwnRun> own_runs;
+  std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
   std::int64_t device_memory_bytes = 0;
@@ -45,6 +55,9 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
 /// Throws InputError (damaged journal), IoError.
 void open_results(Preparation& preparation, const JobOptions& options, const Topology& topology,
                   const std::vector<RankDevice>& devices);
+
+/// What a rank of an experiment holds over a step; none where nothing is planned.
+std::optional<MemoryTimeline> memory_timeline_of(const JobSpec& job, const Experiment& experiment);
 
 /// What every rank needs of it.
 JobInput job_input(const Preparation& preparation);

@@ -51,6 +51,52 @@ Measurement decode_measurement(const Value& value) {
   return measurement_from_json(document.node());
 }
 
+Value encode_work(const Work& work) {
+  return Value::array({static_cast<int>(work.kind), static_cast<int>(work.type),
+                       static_cast<int>(work.out_type), work.flags, work.width, work.depth,
+                       work.size});
+}
+
+Work decode_work(const Value& value) {
+  return {static_cast<WorkKind>(value.at(0).get<int>()),
+          static_cast<DType>(value.at(1).get<int>()),
+          static_cast<DType>(value.at(2).get<int>()),
+          value.at(3).get<std::uint32_t>(),
+          value.at(4).get<std::int64_t>(),
+          value.at(5).get<std::int64_t>(),
+          value.at(6).get<std::int64_t>()};
+}
+
+Value encode_task(const CalibrationTask& task) {
+  Value runs = Value::array();
+  for (const CalibrationRun& run : task.runs) {
+    runs.push_back(
+        {{"layers", run.num_layers}, {"config", encode_config(run.config)}, {"cost", run.cost}});
+  }
+  Value collectives = Value::array();
+  for (const Work& work : task.collectives) collectives.push_back(encode_work(work));
+  return {{"num_gpus", task.shape.num_gpus},
+          {"num_nodes", task.shape.num_nodes},
+          {"runs", std::move(runs)},
+          {"collectives", std::move(collectives)},
+          {"budget", task.budget_s}};
+}
+
+CalibrationTask decode_task(const Value& value) {
+  CalibrationTask task;
+  task.shape = {value.at("num_gpus"), value.at("num_nodes")};
+  for (const Value& run : value.at("runs"))
+    task.runs.push_back({run.at("layers"), decode_config(run.at("config")), run.at("cost")});
+  for (const Value& work : value.at("collectives")) task.collectives.push_back(decode_work(work));
+  task.budget_s = value.at("budget");
+  return task;
+}
+
+DeviceProfile decode_profile(const Value& value) {
+  const json::Document document = json::Document::parse(value.dump(), "calibrated");
+  return device_profile_from_json(document.node());
+}
+
 Value body(const message::Assign& m) {
   return {{"experiment", m.experiment},
           {"config", encode_config(m.config)},
@@ -68,7 +114,13 @@ Value body(const message::Outcome& m) {
   return {{"measurement", to_json(m.measurement)}};
 }
 Value body(const message::Gone& m) {
-  return {{"status", static_cast<int>(m.status)}, {"reason", m.reason}};
+  return {{"status", static_cast<int>(m.status)}, {"reason", m.reason}, {"cause", m.is_cause}};
+}
+Value body(const message::Calibrate& m) {
+  return {{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
+}
+Value body(const message::Calibrated& m) {
+  return {{"profile", to_json(m.profile)}};
 }
 template <class T>
 Value body(const T&) {
@@ -100,7 +152,12 @@ Message decode_body(int kind, const Value& value) {
       return message::Outcome{0, decode_measurement(value.at("measurement"))};
     case kind_of<message::Gone>():
       return message::Gone{0, static_cast<Status>(value.at("status").get<int>()),
-                           value.at("reason")};
+                           value.at("reason"), value.at("cause")};
+    case kind_of<message::Calibrate>():
+      return message::Calibrate{0, decode_task(value.at("task")),
+                                value.at("ranks").get<std::vector<int>>(), value.at("timeout")};
+    case kind_of<message::Calibrated>():
+      return message::Calibrated{0, decode_profile(value.at("profile"))};
     default:
       throw InputError({{"message", "/kind", 0, "unknown kind of message"}});
   }

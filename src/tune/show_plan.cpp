@@ -1,15 +1,45 @@
 #include "show_plan.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "dstune/report/dry_run.hpp"
+#include "prediction.hpp"
 
 namespace dstune {
 namespace {
+
+/// Where every planned member was predicted: all of them on the job's ranks, or on as many as the
+/// largest group needs.
+std::optional<double> expected_duration_s(const Preparation& ready, JobPredictor& predictor) {
+  double rank_seconds = 0;
+  int ranks = 0;
+  for (const auto& node : ready.training_ranks) ranks += static_cast<int>(node.size());
+  for (const PlannedMember& member : ready.space.members) {
+    if (member.planned.status != PlanStatus::planned) continue;
+    const Experiment& experiment = member.planned.experiment;
+    ranks = std::max(ranks, experiment.shape.size());
+    const auto seconds = predictor.experiment_s(experiment);
+    if (!seconds) return std::nullopt;
+    rank_seconds += experiment.shape.size() * *seconds;
+  }
+  return rank_seconds / ranks;
+}
+
+void predict_times(const Preparation& ready, JobPredictor& predictor, DryRun& plan) {
+  std::uint64_t num_predicted = 0;
+  for (PlannedExperiment& planned : plan.experiments) {
+    if (planned.status != PlanStatus::planned) continue;
+    planned.predicted.throughput = predictor.throughput(planned.experiment);
+    ++num_predicted;
+  }
+  if (num_predicted == plan.planned) plan.expected_s = expected_duration_s(ready, predictor);
+}
 
 DryRun dry_run_of(const PlannedSpace& space, std::int64_t device_memory_bytes) {
   DryRun plan{.experiments = {},
@@ -34,8 +64,14 @@ std::size_t output_width() {
 
 }  // namespace
 
-ExitCode show_plan(const Preparation& ready, const JobOptions& options) {
-  const DryRun plan = dry_run_of(ready.space, ready.device_memory_bytes);
+ExitCode show_plan(const Preparation& ready, const JobOptions& options, CpuDevice& device) {
+  DryRun plan = dry_run_of(ready.space, ready.device_memory_bytes);
+  plan.timeline = [&](const Experiment& experiment) {
+    return memory_timeline_of(ready.job, experiment);
+  };
+  if (is_predictable(ready)) {
+    if (const auto predictor = measure_alone(ready, device)) predict_times(ready, *predictor, plan);
+  }
   if (options.json_output) {
     std::cout << dry_run_json(plan).dump() << std::endl;
   } else {

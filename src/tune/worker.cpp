@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include <sys/prctl.h>
 
+#include "calibration.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/train/measuring.hpp"
@@ -28,13 +30,16 @@ constexpr std::chrono::milliseconds progress_interval{100};
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
 
-/// Takes the memory away for one experiment where that is asked for, and gives it back.
+/// Takes the memory, or the disk, away for one experiment where that is asked for, and gives it
+/// back.
 class MemoryFault {
  public:
-  MemoryFault(CpuDevice& device, bool is_wanted)
-      : budget_(device.budget()), old_limit_bytes_(budget_.limit_bytes()) {
-    if (!is_wanted) return;
-    device.arena().free();  // what an earlier experiment left would do for this one
+  MemoryFault(CpuDevice& device, Fault fault)
+      : budget_(fault == Fault::disk ? device.disk_budget() : device.budget()),
+        old_limit_bytes_(budget_.limit_bytes()) {
+    if (fault != Fault::oom && fault != Fault::disk) return;
+    // What an earlier experiment left in memory would do for this one.
+    if (fault == Fault::oom) device.arena().free();
     budget_.set_limit_bytes(0);
   }
   ~MemoryFault() { budget_.set_limit_bytes(old_limit_bytes_); }
@@ -44,6 +49,24 @@ class MemoryFault {
  private:
   MemoryBudget& budget_;
   std::int64_t old_limit_bytes_;
+};
+
+/// A workload whose third step fails on this rank.
+class FailingInStep : public Workload {
+ public:
+  explicit FailingInStep(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
+
+  void build() override { workload_->build(); }
+  void initialize() override { workload_->initialize(); }
+  StepSample step(std::int64_t step) override {
+    if (step == 2) throw Error("injected failure inside a step");
+    return workload_->step(step);
+  }
+  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
+  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
+
+ private:
+  std::unique_ptr<Workload> workload_;
 };
 
 /// Does something again and again on a thread of its own, until it is destroyed.
@@ -68,6 +91,8 @@ void commit_fault(Fault fault, const Waiter& waiter) {
   switch (fault) {
     case Fault::none:
     case Fault::oom:
+    case Fault::disk:
+    case Fault::throws_in_step:
       return;
     case Fault::hang:
       waiter.until([] { return false; }, "an injected hang");
@@ -105,6 +130,8 @@ message::Quit Worker::run() {
     if (const auto* quit = std::get_if<message::Quit>(&message)) return *quit;
     if (const auto* assign = std::get_if<message::Assign>(&message)) {
       run_assignment(*assign);
+    } else if (const auto* order = std::get_if<message::Calibrate>(&message)) {
+      run_calibration(*order);
     } else if (const auto* late = std::get_if<message::Abort>(&message)) {
       // The attempt was over here before the ABORT came: the controller waits for this answer.
       send(message::Gone{late->attempt, Status::failed, "had ended"});
@@ -144,38 +171,65 @@ void Worker::leave_if_given_up() {
   }
 }
 
-void Worker::run_assignment(const message::Assign& assign) {
-  using Clock = std::chrono::steady_clock;
-  attempt_ = assign.attempt;
+void Worker::begin_attempt(std::uint64_t attempt) {
+  attempt_ = attempt;
   go_ = false;
   stop_ = false;
-  // An ABORT may have come together with its ASSIGN, while the attempt before was running.
+  // An ABORT may have come together with its order, while the attempt before was running.
   aborted_ = std::any_of(pending_.begin(), pending_.end(), [&](const Message& message) {
     const auto* abort = std::get_if<message::Abort>(&message);
     return abort != nullptr && abort->attempt == attempt_;
   });
-  const int world_rank = context_.topology->world_rank;
-  const Waiter waiter(
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                         std::chrono::duration<double>(assign.timeout_s)),
+}
+
+Waiter Worker::waiter(double timeout_s) {
+  return Waiter(
+      std::chrono::steady_clock::now() + to_duration(timeout_s),
       [this] { return poll_for_abort(); }, context_.topology->share_core);
+}
+
+void Worker::leave(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
+  context_.groups->abandon(world_ranks);
+  send(message::Gone{attempt_, status, reason});
+}
+
+void Worker::run_calibration(const message::Calibrate& order) {
+  begin_attempt(order.attempt);
+  const Waiter waiter = this->waiter(order.timeout_s);
+  try {
+    const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
+    send(message::Calibrated{
+        attempt_, calibrate(order.task, *context_.model, *context_.device, *group, context_.seed)});
+  } catch (const std::exception& error) {
+    fail(order.world_ranks, Status::failed, error.what());
+  }
+  attempt_ = 0;
+}
+
+void Worker::run_assignment(const message::Assign& assign) {
+  using Clock = std::chrono::steady_clock;
+  begin_attempt(assign.attempt);
+  const int world_rank = context_.topology->world_rank;
+  const Waiter waiter = this->waiter(assign.timeout_s);
   const Fault fault = injected_fault(world_rank, assign.experiment);
   std::optional<Regularly> listener;
   if (context_.leaves_when_stuck)
     listener.emplace(listening_interval, [this] { leave_if_given_up(); });
   try {
     const auto group = context_.groups->join(assign.world_ranks, assign.attempt, waiter);
-    const MemoryFault memory(*context_.device, fault == Fault::oom);
-    const auto workload = make_workload({.spec = context_.workload,
-                                         .model = context_.model,
-                                         .config = &assign.config,
-                                         .experiment_name = &assign.experiment,
-                                         .measure = &context_.measure,
-                                         .seed = context_.seed,
-                                         .device = context_.device,
-                                         .group = group.get(),
-                                         .waiter = &waiter,
-                                         .ds_config = &assign.ds_config});
+    const MemoryFault memory(*context_.device, fault);
+    auto workload = make_workload({.spec = context_.workload,
+                                   .model = context_.model,
+                                   .config = &assign.config,
+                                   .experiment_name = &assign.experiment,
+                                   .measure = &context_.measure,
+                                   .seed = context_.seed,
+                                   .device = context_.device,
+                                   .group = group.get(),
+                                   .waiter = &waiter,
+                                   .ds_config = &assign.ds_config});
+    if (fault == Fault::throws_in_step)
+      workload = std::make_unique<FailingInStep>(std::move(workload));
     Clock::time_point last_progress = Clock::now();
     int steps = 0;
     double slowest_step_s = 0;
@@ -205,17 +259,22 @@ void Worker::run_assignment(const message::Assign& assign) {
       measurement.world_ranks = assign.world_ranks;
       send(message::Outcome{attempt_, std::move(measurement)});
     }
+  } catch (const StepFailure& error) {
+    fail(assign.world_ranks, error.status(), error.what());
   } catch (const CollectiveError& error) {
-    context_.groups->abandon(assign.world_ranks);
     const bool at_deadline = error.why() == CollectiveError::Why::deadline;
-    send(message::Gone{attempt_, at_deadline ? Status::timed_out : Status::failed, error.what()});
+    leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what());
   } catch (const std::exception& error) {
-    // Peers may be inside a collective: the controller's ABORT gets them out.
-    context_.groups->abandon(assign.world_ranks);
-    send(message::Gone{attempt_, Status::failed,
-                       "rank " + std::to_string(world_rank) + ": " + error.what()});
+    fail(assign.world_ranks, Status::failed, error.what());
   }
   attempt_ = 0;
+}
+
+/// Peers may be inside a collective: the controller's ABORT gets them out.
+void Worker::fail(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
+  context_.groups->abandon(world_ranks);
+  const std::string world_rank = std::to_string(context_.topology->world_rank);
+  send(message::Gone{attempt_, status, "rank " + world_rank + ": " + reason, true});
 }
 
 }  // namespace dstune

@@ -35,12 +35,25 @@ struct RankMemory {
   std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
 };
 
+/// What an experiment takes of the machine.
+struct Needs {
+  GroupShape shape;
+  bool disk = false;  ///< that of each of its nodes, for itself
+  bool operator==(const Needs&) const = default;
+};
+[[nodiscard]] inline Needs needs_of(const Experiment& experiment) {
+  return {experiment.shape, is_optimizer_on_disk(experiment.config)};
+}
+
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
-  std::optional<double> throughput;                     ///< samples/s
-  std::int64_t peak_memory_bytes = 0;                   ///< of the device and the host together
-  std::int64_t host_memory_bytes = 0;                   ///< of these, the host's
-  std::int64_t target_memory_bytes = 0;                 ///< 0 where the target is "self"
+  std::optional<double> throughput;      ///< samples/s
+  std::int64_t peak_memory_bytes = 0;    ///< of the device and the host together
+  std::int64_t host_memory_bytes = 0;    ///< of these, the host's
+  std::int64_t disk_bytes = 0;           ///< beside them, on a disk of the host
+  std::int64_t target_memory_bytes = 0;  ///< 0 where the target is "self"
+  /// Of a rank's whole process, fullest rank; 0 before it is known where it runs.
+  std::int64_t process_memory_bytes = 0;
   std::map<std::string, std::int64_t> categories;       ///< device and host, each at its fullest
   std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
   std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once

@@ -35,12 +35,16 @@ struct MeasureOptions {
 
 enum class TargetFramework { self, huggingface };
 enum class TargetAttention { eager, sdpa, flash };
+/// Whose function computes activations again: PyTorch's, as Hugging Face's modules call it, or
+/// deepspeed.checkpointing, which alone reads the config's section activation_checkpointing.
+enum class TargetCheckpointing { torch, deepspeed };
 /// Whose memory the recommended configuration must fit besides ours.
 struct TargetSpec {
   TargetFramework framework = TargetFramework::huggingface;
   TargetAttention attention = TargetAttention::sdpa;
   /// Trains on a GPU: its context, its libraries and its caching allocator count too.
   bool on_gpu = false;
+  TargetCheckpointing checkpointing = TargetCheckpointing::torch;
 };
 
 /// The autotuning section with DeepSpeed's documented defaults.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <string_view>
 
 namespace dstune {
@@ -12,11 +13,28 @@ namespace dstune {
 /// and moments; fp16 scales the loss, so that small gradients do not vanish, and skips the update
 /// where one of them overflows.
 enum class Precision { fp32, bf16, fp16 };
-/// What backward computes again instead of keeping it from forward.
-enum class Recompute { none, block };
-enum class OptimizerKind { adam, adamw };
+/// What backward computes again instead of keeping it from forward. selective: what is wide and
+/// cheap, norms and activations; results of products and of attention are kept. block: all of a
+/// block but its input.
+enum class Recompute { none, selective, block };
+/// PyTorch's SGD; the others as DeepSpeed runs them.
+enum class OptimizerKind { adam, adamw, lion, sgd, adagrad };
+/// The type in which gradients are reduced: that of the gradients, or one of these.
+enum class CommunicationType { as_gradients, fp32, fp16, bf16 };
 /// Where states live that the device need not hold.
-enum class OffloadDevice { none, cpu };
+enum class OffloadDevice { none, cpu, nvme };
+
+/// How a disk is used where something is offloaded to one.
+struct DiskUse {
+  std::string folder;                  ///< nvme_path
+  std::int64_t optimizer_buffers = 4;  ///< offload_optimizer.buffer_count
+  bool pipeline_read = false;          ///< the next sub-group is read beside an update
+  bool pipeline_write = false;         ///< the one before is written beside it
+  std::int64_t block_bytes = 1 << 20;  ///< aio.block_size
+  std::int64_t queue_depth = 8;        ///< aio.queue_depth: blocks in flight, of a thread
+  std::int64_t threads = 1;            ///< aio.intra_op_parallelism
+  bool operator==(const DiskUse&) const = default;
+};
 
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
@@ -25,8 +43,25 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
+  double momentum = 0;             ///< sgd
+  double dampening = 0;            ///< sgd
+  bool nesterov = false;           ///< sgd
+  double learning_rate_decay = 0;  ///< adagrad, on the device
+  double initial_accumulator = 0;  ///< adagrad, on the device
+  bool torch_adam = false;         ///< PyTorch's adam or adamw
   bool operator==(const OptimizerConfig&) const = default;
 };
+
+/// A mean of gradients (the first moment), and of their squares or the sum of them (the second):
+/// what an optimizer keeps for each parameter.
+[[nodiscard]] constexpr bool has_first_moment(const OptimizerConfig& optimizer) {
+  using enum OptimizerKind;
+  return optimizer.kind != adagrad && (optimizer.kind != sgd || optimizer.momentum != 0);
+}
+[[nodiscard]] constexpr bool has_second_moment(const OptimizerConfig& optimizer) {
+  using enum OptimizerKind;
+  return optimizer.kind == adam || optimizer.kind == adamw || optimizer.kind == adagrad;
+}
 
 /// What the loss is multiplied by before backward in fp16: section "fp16" of a DeepSpeed config.
 struct LossScale {
@@ -47,7 +82,13 @@ struct TrainingConfig {
   std::int64_t sequence_length = 1024;
   Precision precision = Precision::fp32;
   LossScale loss_scale;
+  // In 16-bit training at stages 1 to 3.
+  bool fp32_gradient_accumulation = false;  ///< data_types.grad_accum_dtype; stages 1 and 3
+  bool immediate_grad_update = false;       ///< of bf16 at stage 1 that accumulates so
+  bool low_precision_master = false;        ///< bf16_master_weights_and_grads, fp16_…
+  bool low_precision_moments = false;       ///< bf16_optimizer_states; only with such a master
   Recompute recompute = Recompute::none;
+  bool cpu_checkpointing = false;  ///< with Recompute::block: blocks' inputs in host memory
 
   std::int64_t reduce_bucket_size = 500'000'000;
   std::int64_t allgather_bucket_size = 500'000'000;
@@ -55,7 +96,13 @@ struct TrainingConfig {
   bool reduce_scatter = true;
   bool contiguous_gradients = true;
   bool use_multi_rank_bucket_allreduce = true;
+  bool round_robin_gradients = false;
+  CommunicationType communication_data_type = CommunicationType::as_gradients;
+  bool sums_gradients = false;  ///< gradient_allreduce_op: not the mean over ranks; stages 0 to 2
   OffloadDevice offload_optimizer = OffloadDevice::none;  ///< stages 1 to 3
+  double offload_ratio = 1.0;  ///< stage 3: share of the sub-groups whose states are offloaded
+  OffloadDevice offload_param = OffloadDevice::none;  ///< stage 3
+  DiskUse disk;                                       ///< stage 3
 
   std::int64_t sub_group_size = 1'000'000'000;  ///< stage 3; elements of this rank's shards
   std::int64_t stage3_prefetch_bucket_size = 50'000'000;
@@ -65,6 +112,7 @@ struct TrainingConfig {
   std::int64_t stage3_max_reuse_distance = 1'000'000'000;
   std::int64_t stage3_module_granularity_threshold = 0;  ///< 0: none
   bool stage3_allgather_sequential = false;
+  bool stage3_use_all_reduce_for_fetch_params = false;
 
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
   OptimizerConfig optimizer;
@@ -80,6 +128,20 @@ struct TrainingConfig {
 /// Stage 0 has no part of the optimizer's states that could be elsewhere.
 [[nodiscard]] constexpr bool is_optimizer_offloaded(const TrainingConfig& config) {
   return config.zero_stage > 0 && config.offload_optimizer != OffloadDevice::none;
+}
+/// Only stage 3 takes a disk for one: the others hold on the host what should be there.
+[[nodiscard]] constexpr bool is_optimizer_on_disk(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.offload_optimizer == OffloadDevice::nvme;
+}
+/// Only stage 3 has parameters that could be elsewhere.
+[[nodiscard]] constexpr bool are_parameters_offloaded(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.offload_param != OffloadDevice::none;
+}
+
+/// DeepSpeed's BF16_Optimizer, which adds up all gradients in fp32 and reduces them at once.
+[[nodiscard]] constexpr bool is_bf16_optimizer(const TrainingConfig& config) {
+  return config.zero_stage == 1 && config.precision == Precision::bf16 &&
+         config.fp32_gradient_accumulation && !is_optimizer_offloaded(config);
 }
 
 /// A TrainingConfig's members by name, once for everything that writes or reads all of them.
@@ -97,14 +159,31 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("hysteresis", config.loss_scale.hysteresis);
   visit("consecutive_hysteresis", config.loss_scale.consecutive_hysteresis);
   visit("min_loss_scale", config.loss_scale.minimum);
+  visit("fp32_gradient_accumulation", config.fp32_gradient_accumulation);
+  visit("immediate_grad_update", config.immediate_grad_update);
+  visit("low_precision_master", config.low_precision_master);
+  visit("low_precision_moments", config.low_precision_moments);
   visit("recompute", config.recompute);
+  visit("cpu_checkpointing", config.cpu_checkpointing);
   visit("reduce_bucket_size", config.reduce_bucket_size);
   visit("allgather_bucket_size", config.allgather_bucket_size);
   visit("overlap_comm", config.overlap_comm);
   visit("reduce_scatter", config.reduce_scatter);
   visit("contiguous_gradients", config.contiguous_gradients);
   visit("use_multi_rank_bucket_allreduce", config.use_multi_rank_bucket_allreduce);
+  visit("round_robin_gradients", config.round_robin_gradients);
+  visit("communication_data_type", config.communication_data_type);
+  visit("sums_gradients", config.sums_gradients);
   visit("offload_optimizer", config.offload_optimizer);
+  visit("offload_ratio", config.offload_ratio);
+  visit("offload_param", config.offload_param);
+  visit("nvme_path", config.disk.folder);
+  visit("optimizer_buffer_count", config.disk.optimizer_buffers);
+  visit("pipeline_read", config.disk.pipeline_read);
+  visit("pipeline_write", config.disk.pipeline_write);
+  visit("aio_block_size", config.disk.block_bytes);
+  visit("aio_queue_depth", config.disk.queue_depth);
+  visit("aio_intra_op_parallelism", config.disk.threads);
   visit("sub_group_size", config.sub_group_size);
   visit("stage3_prefetch_bucket_size", config.stage3_prefetch_bucket_size);
   visit("stage3_param_persistence_threshold", config.stage3_param_persistence_threshold);
@@ -113,6 +192,7 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("stage3_max_reuse_distance", config.stage3_max_reuse_distance);
   visit("stage3_module_granularity_threshold", config.stage3_module_granularity_threshold);
   visit("stage3_allgather_sequential", config.stage3_allgather_sequential);
+  visit("stage3_use_all_reduce_for_fetch_params", config.stage3_use_all_reduce_for_fetch_params);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);
@@ -120,10 +200,18 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("beta2", config.optimizer.beta2);
   visit("epsilon", config.optimizer.epsilon);
   visit("weight_decay", config.optimizer.weight_decay);
+  visit("momentum", config.optimizer.momentum);
+  visit("dampening", config.optimizer.dampening);
+  visit("nesterov", config.optimizer.nesterov);
+  visit("learning_rate_decay", config.optimizer.learning_rate_decay);
+  visit("initial_accumulator", config.optimizer.initial_accumulator);
+  visit("torch_adam", config.optimizer.torch_adam);
 }
 
 [[nodiscard]] std::string_view to_text(Precision precision);
-[[nodiscard]] std::string_view to_text(OffloadDevice device);  ///< "none", "cpu"
-[[nodiscard]] std::string_view to_text(Recompute recompute);   ///< "none", "block"
+[[nodiscard]] std::string_view to_text(CommunicationType type);
+[[nodiscard]] std::string_view to_text(OptimizerKind kind);    ///< "adam", "adamw", "lion", …
+[[nodiscard]] std::string_view to_text(OffloadDevice device);  ///< "none", "cpu", "nvme"
+[[nodiscard]] std::string_view to_text(Recompute recompute);   ///< "none", "selective", "block"
 
 }  // namespace dstune

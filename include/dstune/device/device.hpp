@@ -14,7 +14,7 @@ namespace dstune {
 /// fit here. Local.
 class CpuDevice {
  public:
-  /// Both budgets get the limit.
+  /// The budgets of both memories get the limit.
   CpuDevice(std::int64_t memory_limit_bytes, int threads);
 
   [[nodiscard]] const kernels::Table& kernels() const { return *kernels_; }
@@ -22,6 +22,8 @@ class CpuDevice {
   [[nodiscard]] Arena& arena() { return arena_; }
   [[nodiscard]] MemoryBudget& host_budget() { return host_budget_; }
   [[nodiscard]] Arena& host_arena() { return host_arena_; }
+  /// Of what is offloaded to a disk; without a limit of its own.
+  [[nodiscard]] MemoryBudget& disk_budget() { return disk_budget_; }
   [[nodiscard]] int threads() const { return threads_; }
   /// "cpu (AMD EPYC, avx512_bf16, 2 threads)"
   [[nodiscard]] const std::string& description() const { return description_; }
@@ -33,6 +35,7 @@ class CpuDevice {
   Arena arena_;
   MemoryBudget host_budget_;
   Arena host_arena_;
+  MemoryBudget disk_budget_;
   std::string description_;
 };
 

@@ -10,10 +10,12 @@
 
 namespace dstune {
 
-/// Bytes that may be held on a device; what does not fit throws OutOfMemory.
+/// Bytes that may be held on a device, on the host or on a disk; what does not fit throws
+/// OutOfMemory with `name`.
 class MemoryBudget {
  public:
-  explicit MemoryBudget(std::int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  explicit MemoryBudget(std::int64_t limit_bytes, const char* name = "memory budget")
+      : limit_bytes_(limit_bytes), name_(name) {}
   void take(std::int64_t bytes);
   void give_back(std::int64_t bytes) noexcept;
   [[nodiscard]] std::int64_t limit_bytes() const { return limit_bytes_; }
@@ -22,6 +24,7 @@ class MemoryBudget {
 
  private:
   std::int64_t limit_bytes_;
+  const char* name_;
   std::int64_t held_bytes_ = 0;
 };
 

@@ -28,6 +28,8 @@ class ProcessGroup {
   /// data[count] becomes the mean over the group. f32, bf16 or f16. Collective over the
   /// group.
   virtual void all_reduce_average(void* data, std::int64_t count, DType type) = 0;
+  /// As all_reduce_average, but the sum. Collective over the group.
+  virtual void all_reduce_sum(void* data, std::int64_t count, DType type) = 0;
   /// As all_reduce_average, but only `root` has the result; the others' data is unchanged.
   /// Collective over the group.
   virtual void reduce_average(void* data, std::int64_t count, DType type, int root) = 0;
@@ -37,9 +39,15 @@ class ProcessGroup {
                                       DType type) = 0;
   /// out[size·count]; in[count] may be out's own part. Collective over the group.
   virtual void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) = 0;
-  /// Every rank's few numbers (at most 32, equally many), rank after rank. Collective over the
-  /// group.
-  virtual std::vector<double> exchange(std::span<const double> mine) = 0;
+  /// Every rank's few numbers (at most 32, equally many), rank after rank, to `all`. Collective
+  /// over the group.
+  virtual void exchange_into(std::span<const double> mine, std::span<double> all) = 0;
+  /// The same in memory that it takes for them.
+  std::vector<double> exchange(std::span<const double> mine) {
+    std::vector<double> all(mine.size() * world_ranks_.size());
+    exchange_into(mine, all);
+    return all;
+  }
 
  protected:
   ProcessGroup(int group_rank, std::vector<int> world_ranks)

@@ -30,11 +30,13 @@ struct MatmulShape {
 };
 
 /// q, k, v are packed by row: [heads·head_size | kv_heads·head_size | kv_heads·head_size].
-/// The softmax scale is 1/sqrt(head_size). Query head h reads key head h·kv_heads/heads.
+/// The softmax scale is 1/sqrt(head_size). Query head h reads key head h·kv_heads/heads. Causal
+/// queries attend to positions up to their own, with a window to that many of them.
 struct AttentionShape {
   std::int64_t batch = 0, sequence = 0, heads = 0, kv_heads = 0, head_size = 0;
   bool causal = true;
   DType type = DType::f32;
+  std::int64_t window = 0;  ///< its own position included; 0: all
 };
 
 /// gelu_tanh: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))). gelu: x·Φ(x), Φ the normal
@@ -46,6 +48,41 @@ struct AdamStep {
   float bias_correction1, bias_correction2;  ///< 1 − beta^t of the update's number t = 1, 2, …
   float gradient_scale;                      ///< every gradient is multiplied by this first
   bool decoupled_decay;                      ///< true: AdamW, false: Adam with L2 in the gradient
+};
+struct LionStep {
+  float learning_rate, beta1, beta2, weight_decay;
+  float gradient_scale;  ///< as Adam's
+  /// Where the direction is exactly 0, the parameter grows by the learning rate, or else falls by
+  /// it: DeepSpeed's kernels differ.
+  bool rises_at_zero;
+};
+struct SgdStep {
+  float learning_rate, momentum, weight_decay;
+  float gradient_share;  ///< of the gradient in the momentum: 1 − dampening, 1 in the first update
+  float gradient_scale;  ///< as Adam's
+  bool nesterov;
+};
+struct AdagradStep {
+  float learning_rate, epsilon, weight_decay;
+  float gradient_scale;   ///< as Adam's
+  bool decays_numerator;  ///< weight decay is part of the gradient, not of its square alone
+};
+
+/// What an update reads and writes; `count` elements each. `m` and `v` are null where the optimizer
+/// has no such moment. With a master in f32 the moments are f32, too, and where model_type is not
+/// f32, `model` gets master rounded to nearest even; where it is, model is null and master may be
+/// the model's own parameter. A master of 16 bits is updated without a model; the gradient has its
+/// type, the moments have it or f32, and what is stored is rounded to nearest even.
+struct UpdateTensors {
+  DType master_type = DType::f32;
+  void* master = nullptr;
+  DType moment_type = DType::f32;
+  void* m = nullptr;
+  void* v = nullptr;
+  DType gradient_type = DType::f32;
+  const void* gradient = nullptr;
+  DType model_type = DType::f32;
+  void* model = nullptr;
 };
 
 struct Table {
@@ -101,10 +138,10 @@ struct Table {
                              const void* k_weight, bool accumulate_weights, void* workspace);
 
   /// Rotates q and k of a packed qkv in place: of each head's first rotary_size elements the pairs
-  /// (i, i + rotary_size/2) by the angle position·theta^(−2i/rotary_size), as Hugging Face's LLaMA
-  /// does. inverse: by minus it.
-  void (*rotary)(const AttentionShape&, std::int64_t rotary_size, void* qkv, float theta,
-                 bool inverse);
+  /// (i, i + rotary_size/2) by the angle position·frequencies[i], as Hugging Face's LLaMA does, and
+  /// makes them `magnitude` times as long. inverse, its backward: by minus the angle.
+  void (*rotary)(const AttentionShape&, std::int64_t rotary_size, void* qkv,
+                 const double* frequencies, float magnitude, bool inverse);
 
   /// out[rows, heads·head_size] T; log_sum_exp float[batch, heads, sequence].
   /// No score matrix is stored: scratch is attention_workspace_bytes().
@@ -137,7 +174,7 @@ struct Table {
                         std::int64_t rows, std::int64_t vocabulary, float scale);
 
   /// y[i] += x[i] (in fp32, rounded once).
-  void (*add)(DType, void* y, const void* x, std::int64_t count);
+  void (*add)(DType to, void* y, DType from, const void* x, std::int64_t count);
   /// Copies with conversion between f32 and another type; equal types are a plain copy. What is too
   /// large for f16 becomes infinite. The ranges do not overlap.
   void (*convert)(DType to, void* y, DType from, const void* x, std::int64_t count);
@@ -148,11 +185,11 @@ struct Table {
   double (*sum_of_squares)(DType, const void* x, std::int64_t count);
   double (*sum_f32)(const float* x, std::int64_t count);  ///< likewise, plain sum in double
 
-  /// One Adam(W) update of `count` elements in fp32. master, m, v: float. gradient has
-  /// gradient_type. Where model_type is not f32, `model` gets master rounded to nearest even; where
-  /// it is, model is null and master is the model's own parameter.
-  void (*adam)(const AdamStep&, float* master, float* m, float* v, DType gradient_type,
-               const void* gradient, DType model_type, void* model, std::int64_t count);
+  /// One update of `count` elements, in fp32; docs/reference-step.md has the formulas.
+  void (*adam)(const AdamStep&, const UpdateTensors&, std::int64_t count);
+  void (*lion)(const LionStep&, const UpdateTensors&, std::int64_t count);
+  void (*sgd)(const SgdStep&, const UpdateTensors&, std::int64_t count);
+  void (*adagrad)(const AdagradStep&, const UpdateTensors&, std::int64_t count);
 
   /// Initial weights, docs/reference-step.md: element first_index + i of tensor `tensor` gets
   /// (u0 + u1 + u2 + u3 − 131070)·(standard_deviation / 37837.22723720648), u the four 16-bit parts

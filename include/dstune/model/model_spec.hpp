@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dstune/base/json.hpp"
+#include "dstune/model/rotary.hpp"
 
 namespace dstune {
 
@@ -65,15 +66,18 @@ struct ModelSpec {
   bool tie_embeddings = true;
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;      ///< rotary positions
+  RopeScaling rope{};               ///< … for long contexts
   double initializer_range = 0.02;  ///< standard deviation of the initial weights
   double dropout =
       0.0;  ///< largest of the config's; our step runs without, the target's masks count
-  /// Positions back that a token attends to, its own included; 0: all. The step attends to all, so
-  /// sequences that are longer are refused.
+  /// Positions back that a token attends to, its own included; 0: all.
   std::int64_t attention_window = 0;
+  std::vector<std::int64_t> full_layers{};  ///< those without the window, ascending
   Architecture architecture{};
   bool operator==(const ModelSpec&) const = default;
 
+  /// Of a layer, on sequences of that length; 0: all positions.
+  [[nodiscard]] std::int64_t window_of(std::int64_t layer, std::int64_t sequence_length) const;
   /// Elements of a head that the rotation turns; even.
   [[nodiscard]] std::int64_t rotary_size() const {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * architecture.rotary_fraction);
@@ -86,8 +90,8 @@ struct ModelSpec {
 [[nodiscard]] std::string model_family_names();
 
 /// Reads a Hugging Face config.json of one of the families (its model_type's own defaults where a
-/// key is absent). Other model types, and settings that the step can not express (rope scaling,
-/// another activation, another head, …), are refused by name: the key, its value, and what is built
+/// key is absent). Other model types, and settings that the step can not express (another
+/// activation, another head, …), are refused by name: the key, its value, and what is built
 /// instead. Keys that do not touch the step are ignored. Throws InputError.
 ModelSpec import_huggingface(const json::Document& document);
 

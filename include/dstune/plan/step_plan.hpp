@@ -13,9 +13,10 @@
 /// an event of it, so places may be reused in program order. At its end a segment has waited for
 /// the other streams; events are numbered anew in each segment and reached once in it.
 ///
-/// A rank has two memories, the device's and the host's, each with an arena of its own. Offloaded
-/// states live in the host's; op::Copy is the only operation that touches both. The host's own
-/// arithmetic is on the host stream.
+/// A rank has two memories, the device's and the host's, each with an arena of its own, and may
+/// have a place on a disk. Offloaded states live in the host's or on the disk; op::Copy is the only
+/// operation that touches both memories, op::ReadDisk and op::WriteDisk the only ones that touch
+/// the disk. The host's own arithmetic is on the host stream.
 ///
 /// In a group of one nothing is partitioned: every stage is then stage 0 without its all-reduce,
 /// and no buckets are used; gradients go where the update reads them.
@@ -50,8 +51,12 @@ inline constexpr int num_categories = 8;
 /// Tensors start at multiples of this and are booked in multiples of it.
 inline constexpr std::int64_t tensor_alignment_bytes = 256;
 
-enum class Memory : std::uint8_t { device, host };
-inline constexpr int num_memories = 2;
+/// Transfers between the host and a disk are of multiples of this, at multiples of it. Where there
+/// is a disk, the host's tensors and the disk's start at multiples of it, too.
+inline constexpr std::int64_t disk_alignment_bytes = 4096;
+
+enum class Memory : std::uint8_t { device, host, disk };
+inline constexpr int num_memories = 3;
 
 using TensorId = std::int32_t;
 inline constexpr TensorId no_tensor = -1;
@@ -63,7 +68,7 @@ struct PlannedTensor {
   DType dtype = DType::f32;
   std::int64_t elements = 0;
   std::int64_t booked_bytes = 0;   ///< rounded up to the alignment
-  std::int64_t offset_bytes = -1;  ///< in the arena of its memory
+  std::int64_t offset_bytes = -1;  ///< in the arena of its memory, or the file
   bool persistent = false;
   Memory memory = Memory::device;
 };
@@ -75,8 +80,9 @@ struct View {
   [[nodiscard]] explicit operator bool() const { return tensor != no_tensor; }
 };
 
-enum class Stream : std::uint8_t { compute, reduce, gather, host };
-inline constexpr int num_streams = 4;
+/// copy: of activations to the host's memory and back.
+enum class Stream : std::uint8_t { compute, reduce, gather, host, copy, disk_read, disk_write };
+inline constexpr int num_streams = 7;
 enum class Phase : std::uint8_t { forward, backward, update };
 
 namespace op {
@@ -159,11 +165,14 @@ struct Rotary {
   View qkv;
   bool inverse;
 };
+/// window: positions back that a token attends to, its own included; 0: all.
 struct AttentionForward {
   View out, log_sum_exp, qkv, workspace;
+  std::int64_t window;
 };
 struct AttentionBackward {
   View d_qkv, d_out, qkv, out, log_sum_exp, workspace;
+  std::int64_t window;
 };
 /// gated: SwiGLU on [rows, 2·width], else the model's or the head's activation on [rows, width].
 struct ActivationForward {
@@ -183,6 +192,7 @@ struct CrossEntropy {
   std::int64_t first_row, rows;
   float scale;
 };
+/// x may have another type than y.
 struct Add {
   View y, x;
   std::int64_t count;
@@ -196,9 +206,21 @@ struct Copy {
   View y, x;
   std::int64_t count;
 };
+/// From the disk to the host; both views have the same type. What is transferred is rounded up to
+/// the disk's alignment.
+struct ReadDisk {
+  View y, x;
+  std::int64_t count;
+};
+/// From the host to the disk, likewise.
+struct WriteDisk {
+  View y, x;
+  std::int64_t count;
+};
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
-/// travel: [rank][parameter's 1/N]. Padding of a shard is zero-filled on the way out. Elements
+/// travel: [rank][parameter's 1/N], converting between the tensors' types. Padding of a shard is
+/// zero-filled on the way out. Elements
 /// r·shard_elements … of a piece in the slab lie at r·rank_stride + shard_offset in `shards`.
 struct Reshard {
   struct Piece {
@@ -210,8 +232,13 @@ struct Reshard {
   std::vector<Piece> pieces;
 };
 
-// Collectives over the group; averages are summed in fp32 in rank order, divided, rounded once.
+// Collectives over the group; sums are formed in fp32 in rank order, averages divided, then rounded
+// once.
 struct AllReduceAverage {
+  View data;
+  std::int64_t count;
+};
+struct AllReduceSum {
   View data;
   std::int64_t count;
 };
@@ -259,10 +286,12 @@ struct ClipFactor {
   double clip;
   bool over_group;
 };
-struct Adam {
+/// One update by the configuration's optimizer. m and v: its first and second moment, absent where
+/// it has none. model: absent in fp32.
+struct UpdateParameters {
   View master, m, v, gradient, model;
   std::int64_t count;
-};  ///< model absent in fp32
+};
 
 }  // namespace op
 
@@ -272,9 +301,10 @@ using Operation =
                  op::Matmul, op::BiasBackward, op::HeadNormForward, op::HeadNormBackward,
                  op::Rotary, op::AttentionForward, op::AttentionBackward, op::ActivationForward,
                  op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Copy,
-                 op::Reshard, op::AllReduceAverage, op::ReduceAverage, op::ReduceScatterAverage,
-                 op::AllGather, op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares,
-                 op::CheckOverflow, op::ClipFactor, op::Adam>;
+                 op::ReadDisk, op::WriteDisk, op::Reshard, op::AllReduceAverage, op::AllReduceSum,
+                 op::ReduceAverage, op::ReduceScatterAverage, op::AllGather, op::AccumulateLoss,
+                 op::FinishLoss, op::AccumulateSquares, op::CheckOverflow, op::ClipFactor,
+                 op::UpdateParameters>;
 
 struct Step {
   Stream stream = Stream::compute;
@@ -309,6 +339,7 @@ struct StepPlan {
   std::vector<Segment> cycle;  ///< one optimizer step
   MemoryPlan memory;           ///< the device's
   MemoryPlan host_memory;
+  MemoryPlan disk;
   int num_events = 0;
 };
 
@@ -338,6 +369,26 @@ class WorkspaceSizes {
   }
   return DType::f32;
 }
+
+/// Of the buckets in which gradients are reduced.
+[[nodiscard]] constexpr DType communication_type(const TrainingConfig& config) {
+  switch (config.communication_data_type) {
+    case CommunicationType::as_gradients:
+      return element_type(config.precision);
+    case CommunicationType::fp32:
+      return DType::f32;
+    case CommunicationType::fp16:
+      return DType::f16;
+    case CommunicationType::bf16:
+      return DType::bf16;
+  }
+  return DType::f32;
+}
+
+/// Why DeepSpeed's own swapping would fail with this configuration; empty where it would not. Such
+/// a configuration has no plan.
+[[nodiscard]] std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
+                                             int group_size);
 
 /// Builds the program of one rank. Memory does not depend on the rank.
 /// Throws LogicError for a configuration that validation should have refused.

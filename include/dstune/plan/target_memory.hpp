@@ -1,7 +1,7 @@
 #pragma once
 /// Memory that the user's own training (Hugging Face under DeepSpeed) needs for a configuration, by
-/// formula: docs/memory.md states each term and its source. First form: within the accuracy of the
-/// published formulas, not yet checked against a GPU.
+/// formula: docs/memory.md states each term, its source, and how far it is from what PyTorch's
+/// tensors take.
 
 #include <cstdint>
 #include <map>
@@ -19,6 +19,11 @@ struct TargetMemory {
   /// step (temporary copies of the update), framework (context, libraries, the allocator's
   /// rounding).
   std::map<std::string, std::int64_t> parts;
+  /// Bytes of tensors of one rank at each instant that may be the fullest: loss (backward begins),
+  /// layers and first_layer (backward of the last and of the first layer), reduction (backward
+  /// ends), update.
+  std::map<std::string, std::int64_t> instants;
+  std::int64_t host_bytes = 0;  ///< of one rank; of an offloaded optimizer
 };
 
 /// Local. All zero for TargetFramework::self.

@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
+#include "dstune/core/memory_timeline.hpp"
 
 namespace dstune {
 
@@ -17,16 +20,20 @@ struct DryRun {
   std::vector<PlannedExperiment> experiments;
   std::uint64_t total = 0, planned = 0, infeasible = 0, pruned = 0;
   std::int64_t device_memory_bytes = 0;  ///< what a rank may use
+  std::optional<double> expected_s{};    ///< of all planned members
+  /// For a picture below each planned member, where all is told; none where nothing is planned.
+  std::function<std::optional<MemoryTimeline>(const Experiment&)> timeline = {};
 };
 
 struct DryRunStyle {
   std::size_t width = 0;  ///< characters of a line; 0: as long as need be, one line a member
-  bool verbose = false;   ///< the memory of each category, too
+  bool verbose = false;   ///< the memory of each category, too, and how it comes and goes
 };
 
 std::string dry_run_text(const DryRun& plan, const DryRunStyle& style = {});
 
-/// {experiments: [{name, num_gpus, status, reason, predicted, ds_config}], counts}. `predicted`:
+/// {experiments: [{name, num_gpus, status, reason, predicted, ds_config}], counts,
+/// expected_duration_s (or null)}. `predicted`:
 /// throughput, peak_memory_bytes, target_memory_bytes, categories (of the fullest rank; they add up
 /// to its peak), ranks: [{ranks: [first, last], peak_memory_bytes, categories}] for group ranks
 /// that plan alike; all null of a pruned member.

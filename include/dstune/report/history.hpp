@@ -30,19 +30,28 @@ json::Value started(const std::string& key, const std::string& name, int attempt
                     const std::vector<int>& world_ranks,
                     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 json::Value finished(const std::string& key, const Record& record);
+/// What a configuration did in DeepSpeed itself. `path`: of the folder that says it.
+json::Value verified(const std::string& key, const std::string& name, const std::string& path,
+                     const Measurement& measurement,
+                     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 /// A rank died in it and it is to be tried again: one death.
 json::Value lost(const std::string& key, const std::string& name,
                  const std::vector<int>& lost_ranks,
                  std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+/// What the machine was measured to take, and the key of what was to be measured.
+json::Value profile(const std::string& key, const json::Value& profile);
 json::Value job_finished(
     int exit_code, const std::string& reason,
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 }  // namespace event
 
 struct History {
-  std::map<std::string, Record> finished;  ///< by key, the last one
+  std::map<std::string, Record> finished;       ///< by key, the last one
+  std::map<std::string, Measurement> verified;  ///< by key, the last one
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
   int num_jobs = 0;
+  std::string profile_key;  ///< of the last profile; empty where there is none
+  json::Value profile;
 };
 
 /// An experiment that was started and neither finished nor followed by job_finished before the next

@@ -1,6 +1,7 @@
 #pragma once
 /// The command with which the user starts the real training. Local.
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,9 +26,11 @@ std::string shell_quote(const std::string& word);
 /// - `--autotuning tune|run` is removed.
 /// - A command that is only a Python script is started with `deepspeed` on the group's shape; one
 ///   that starts with `deepspeed` and does not say where is given the shape.
+/// - `hostfile`, where given, is named to a `deepspeed` that names none.
 std::string launch_line(const std::string& training_command, const std::string& config_path,
                         const json::Value& ds_config, const GroupShape& shape,
-                        const std::vector<std::pair<std::string, std::string>>& arg_mappings);
+                        const std::vector<std::pair<std::string, std::string>>& arg_mappings,
+                        const std::optional<std::string>& hostfile = std::nullopt);
 
 /// The line for those who gave no command, with `your_training_script.py` in the script's place.
 std::string placeholder_launch_line(const std::string& config_path, const GroupShape& shape);

@@ -13,8 +13,10 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/core/calibration.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/memory_timeline.hpp"
 
 namespace dstune {
 
@@ -22,6 +24,16 @@ namespace dstune {
 struct Row {
   PlannedExperiment planned;
   std::optional<Record> record;  ///< where it was dispatched
+  /// What the same configuration did in DeepSpeed itself, where a verification job ran it.
+  std::optional<Measurement> verified;
+};
+
+/// One of the user's own runs in DeepSpeed, of a member of the space.
+struct OwnRun {
+  std::size_t row = 0;
+  std::string path;
+  double step_s = 0;              ///< an optimizer step
+  std::int64_t memory_bytes = 0;  ///< of rank 0's device; 0: not known
 };
 
 /// What the reports are made from.
@@ -29,15 +41,33 @@ struct Report {
   Metric metric = Metric::throughput;
   std::vector<Row> rows;  ///< in the order of the space
   double elapsed_s = 0;
-  std::string label = "proxy";
+  std::vector<OwnRun> own_runs;  ///< --calibrate
+  /// What they say about the times that were measured here; nothing until one of their members was.
+  std::optional<TimeCalibration> calibration;
+  std::int64_t memory_offset_bytes = 0;  ///< … and about the target's memory
+  std::optional<std::size_t> own_row;    ///< the configuration that the user came with
 };
 
-/// Whether a row has a value and it is better than the other's: larger (smaller, where the metric
-/// is minimised), at equal values with less memory. Anything is better than a row without a value.
-bool is_better(const Row& row, const Row& other, Metric metric);
+/// What a row is ranked by: what was measured, calibrated where that is possible. Nothing unless it
+/// is ok.
+std::optional<MetricValue> ranked_value(const Report& report, const Row& row);
+/// Whether a row has such a value and it is better than the other's: larger (smaller, where the
+/// metric is minimised), at equal values with less memory. Anything is better than a row without.
+bool is_better(const Report& report, const Row& row, const Row& other);
 /// The best row's index: largest (smallest, where the metric is minimised) value among status ok;
 /// ties go to less memory, then to the earlier one.
 std::optional<std::size_t> best_row(const Report& report);
+/// What is recommended: the best row, unless DeepSpeed itself ran that one and others, and one of
+/// them faster; that one then. `best`: what best_row() gives.
+std::size_t answer_row(const Report& report, std::size_t best);
+/// What DeepSpeed itself made of a row; nothing where it did not run there to its end.
+std::optional<MetricValue> verified_value(const Row& row, Metric metric);
+/// How far a row can be trusted: "verified", "calibrated" or "proxy".
+std::string label_of(const Report& report, const Row& row);
+/// Why the answer is another one than the best that was measured here; empty where it is that one.
+std::string choice_text(const Report& report, std::size_t answer);
+/// The best rows by that rule, best first, at most `most`.
+std::vector<std::size_t> best_rows(const Report& report, std::size_t most);
 
 class ResultsFolder {
  public:
@@ -58,12 +88,20 @@ class ResultsFolder {
   /// <name>/metrics.json; once, at the end of the experiment. Not synced, likewise. `metric`: the
   /// one that ci_low and ci_high belong to.
   void write_metrics(const Record& record, Metric metric = Metric::throughput);
+  /// <name>/memory.svg and <name>/memory.txt, of the winner; beside what write_experiment() wrote.
+  /// Not synced.
+  void write_memory(const std::string& name, const MemoryTimeline& timeline);
   /// ds_config_optimal.json, optimal.json, cmd_optimal.txt; at each improvement. Synced.
-  void write_optimal(const Record& best, const Report& report,
+  void write_optimal(const Row& answer, const Report& report,
                      const std::optional<std::string>& training_command,
                      const std::vector<std::pair<std::string, std::string>>& arg_mappings);
-  /// summary.txt and results.csv. Synced.
+  /// verify.sbatch and verify.pbs for the three best and the user's own configuration; with the
+  /// optimum, and at the end. Synced.
+  void write_verification(const Report& report, const std::optional<std::string>& training_command,
+                          const std::vector<std::pair<std::string, std::string>>& arg_mappings);
+  /// summary.txt, report.html and results.csv. Synced.
   void write_summary(const Report& report);
+  /// environment.json, which report.html then shows, too. Synced.
   void write_environment(const json::Value& environment);
   /// Last of all. Synced.
   void write_exit_status(ExitCode code, const std::string& reason);
@@ -73,11 +111,15 @@ class ResultsFolder {
 
   std::string results_dir_;
   std::string exps_dir_;
+  json::Value environment_;
 };
 
 /// DeepSpeed's table (pipe style) over the tuning spaces z0 … z3 and `global`, then the winner and
 /// the reasons of what did not run; what summary.txt holds and the program prints.
 std::string summary_text(const Report& report);
+/// report.html: the answer, figures, a row for each member, and why some did not run; in one file
+/// that needs nothing else.
+std::string report_html(const Report& report, const json::Value& environment);
 /// --format json at the end of a run (design 2).
 json::Value summary_json(const Report& report, int exit_code);
 /// metrics.json (design 2).

@@ -3,7 +3,7 @@
 /// the front and chooses the slots that it waits for, once: those of the placement with the most
 /// idle ones. Later experiments run only beside these, so what runs there when the choice is made
 /// is all that the head can be kept waiting by. It starts earlier where another placement becomes
-/// free. Local.
+/// free. Behind a head that needs disks nothing starts that needs some, too. Local.
 
 #include <cstddef>
 #include <deque>
@@ -18,9 +18,9 @@ class Scheduler {
  public:
   explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
 
-  void submit(std::size_t experiment, const GroupShape& shape);
+  void submit(std::size_t experiment, const Needs& needs);
   /// Tried again after a lost rank: before all others.
-  void resubmit(std::size_t experiment, const GroupShape& shape);
+  void resubmit(std::size_t experiment, const Needs& needs);
 
   struct Dispatch {
     std::size_t experiment;
@@ -37,7 +37,7 @@ class Scheduler {
  private:
   struct Waiting {
     std::size_t experiment;
-    GroupShape shape;
+    Needs needs;
   };
   /// The slots that the head waits for; chosen anew when the head changes or a slot is retired.
   struct Held {

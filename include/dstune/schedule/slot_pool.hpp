@@ -1,5 +1,6 @@
 #pragma once
-/// The slots of the job: ranks on nodes, idle, taken or retired. Local; one thread.
+/// The slots of the job: ranks on nodes, idle, taken or retired; and the disks of the nodes, each
+/// for one experiment at a time, because two would measure each other. Local; one thread.
 
 #include <optional>
 #include <vector>
@@ -10,7 +11,8 @@ namespace dstune {
 
 class SlotPool;
 
-/// Ranks held for one experiment; given back on every path unless retired. Move-only.
+/// Ranks, and the disks of their nodes where they are needed, held for one experiment; given back
+/// on every path unless retired. Move-only.
 class Reservation {
  public:
   Reservation() = default;
@@ -24,9 +26,10 @@ class Reservation {
 
  private:
   friend class SlotPool;
-  Reservation(SlotPool& pool, std::vector<int> world_ranks);
+  Reservation(SlotPool& pool, std::vector<int> world_ranks, bool has_disks);
   SlotPool* pool_ = nullptr;
   std::vector<int> world_ranks_;
+  bool has_disks_ = false;
 };
 
 class SlotPool {
@@ -37,10 +40,10 @@ class SlotPool {
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
 
-  /// Slots for a shape: an aligned group (positions k·num_gpus … on the node) where one is idle,
-  /// else any idle slots of a node; nodes next to each other first. `avoid`: ranks that must stay
-  /// free.
-  std::optional<Reservation> reserve(const GroupShape& shape, const std::vector<int>& avoid = {});
+  /// Slots for what is needed: an aligned group (positions k·num_gpus … on the node) where one is
+  /// idle, else any idle slots of a node; nodes next to each other first. `avoid`: ranks that must
+  /// stay free.
+  std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
   /// The slots that the shape would get soonest: the placement with the most idle slots, aligned
   /// and on neighbouring nodes where that costs none of them. Ascending; empty where the shape is
   /// impossible.
@@ -68,11 +71,14 @@ class SlotPool {
                                                   const std::vector<bool>& avoid) const;
   /// The cheapest placement over nodes, of equally cheap ones the most aligned on neighbours.
   [[nodiscard]] std::optional<Part> cheapest_placement(const GroupShape& shape,
-                                                       const std::vector<int>& avoid) const;
-  void release(const std::vector<int>& world_ranks) noexcept;
+                                                       const std::vector<int>& avoid,
+                                                       bool needs_free_disks) const;
+  void release(const std::vector<int>& world_ranks, bool has_disks) noexcept;
+  void set_disks(const std::vector<int>& world_ranks, bool taken) noexcept;
 
   std::vector<std::vector<int>> ranks_of_node_;
-  std::vector<Slot> slots_;  ///< by world rank; ranks that may not train count as retired
+  std::vector<Slot> slots_;          ///< by world rank; ranks that may not train count as retired
+  std::vector<bool> is_disk_taken_;  ///< by node
 };
 
 }  // namespace dstune

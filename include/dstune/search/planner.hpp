@@ -3,7 +3,9 @@
 /// therefore whether it is run. Local.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
@@ -23,6 +25,9 @@ inline constexpr std::uint64_t most_listed_members = 100'000;
 struct PlannerOptions {
   std::int64_t device_memory_bytes = 0;  ///< of one rank
   std::int64_t host_memory_bytes = 0;    ///< beside it, for one rank: for what is offloaded
+  /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
+  std::function<std::int64_t(const std::string& folder)> free_disk_bytes;
+  std::int64_t target_offset_bytes = 0;  ///< on the target's memory, as the user's own runs say
   std::uint64_t most_members = most_listed_members;
   /// Above that: how many are listed. A plan that is only shown lists pruned ones, too; one that is
   /// run lists those that may run.
@@ -35,16 +40,19 @@ struct PlannedSpace {
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
   std::vector<std::string> warnings;                      ///< for the user, in words
+  /// Of `members`, the configuration that the user came with: the one with the first candidate of
+  /// every list, or the next in the space's order that can run and is listed.
+  std::optional<std::size_t> own;
 };
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
-/// `infeasible`, with the numbers in the reason, where they do not fit the device, the host or the
-/// target's memory. For synthetic and replay workloads nothing is infeasible. The order is the
-/// space's; for the tuner `random` it is drawn from the seed, sizes of a micro-batch chain staying
-/// in order.
-/// `num_trials` of the job, where given, prunes what lies past the cap. Above `most_members` every
-/// member is still named and checked, but only the first in order are listed and get a prediction;
-/// of the others, those that are not pruned count as planned.
+/// `infeasible`, with the numbers in the reason, where they do not fit the device, the host, its
+/// disk or the target's memory, and where DeepSpeed's swapping to a disk would fail. For synthetic
+/// and replay workloads nothing is infeasible. The order is the space's; for the tuner `random` it
+/// is drawn from the seed, sizes of a micro-batch chain staying in order. `num_trials` of the job,
+/// where given, prunes what lies past the cap. Above `most_members` every member is still named and
+/// checked, but only the first in order are listed and get a prediction; of the others, those that
+/// are not pruned count as planned.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 

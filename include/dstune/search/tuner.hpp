@@ -12,23 +12,36 @@
 
 namespace dstune {
 
+/// How an experiment ended.
+struct Observation {
+  Status status = Status::failed;
+  /// Of the job's metric; nothing where nothing was timed. One that was raced out has a value, too,
+  /// which is no candidate for the best.
+  std::optional<MetricValue> value;
+};
+
 class Tuner {
  public:
   virtual ~Tuner() = default;
   /// The index (in the planned space) of an experiment to run now; nothing where the tuner is done
   /// or waits for what is running (see is_done()).
   virtual std::optional<std::size_t> next() = 0;
-  /// An experiment ended (or was known from the journal). value: of the job's metric, nothing
-  /// where it has none.
-  virtual void observe(std::size_t index, Status status, std::optional<double> value) = 0;
-  /// Nothing will ever come from next() again.
+  /// An experiment ended (or was known from the journal).
+  virtual void observe(std::size_t index, const Observation& observation) = 0;
+  /// Nothing will ever come from next() again, once what is running has been observed.
   [[nodiscard]] virtual bool is_done() const = 0;
+  /// How many experiments may wait for idle ranks. What waits was chosen without knowing how those
+  /// before it end.
+  [[nodiscard]] virtual std::size_t most_waiting() const { return 64; }
   /// Members that it decided not to run, with the reason; complete once is_done().
   struct Skipped {
     std::size_t index;
     std::string reason;
   };
   [[nodiscard]] virtual std::vector<Skipped> skipped() const = 0;
+  /// The chance, as the tuner believes, that a member that was not run is more than 1 % better than
+  /// the best. Nothing where it has no beliefs.
+  [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
 };
 
 /// gridsearch and random: every planned member in the plan's order,
@@ -36,6 +49,12 @@ class Tuner {
 /// the next larger size runs only while each one brings at least 5 % over the one before
 /// (DeepSpeed's plateau), and none above one that failed. Early stopping, where given: after so
 /// many experiments past the best one.
+///
+/// race: what promises most, by its predicted throughput corrected by what was measured so far (a
+/// Gaussian process over what members differ in), until the chance that anything left is more than
+/// 1 % better than the best is below 5 %. An out-of-memory excludes what needs as much memory; a
+/// value of a knob with which everything failed excludes what has it. Early stopping does not
+/// apply; the cap of trials counts what is run.
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options);
 

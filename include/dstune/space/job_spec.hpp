@@ -51,9 +51,9 @@ struct JobSpec {
   WorkloadSpec workload;
   TargetSpec target;
   std::int64_t sequence_length = 1024;
-  std::optional<Machine> machine;  ///< what groups were checked against
-  std::vector<GroupShape> shapes;  ///< from `resources`, in its order
-  std::vector<Recompute> recompute;
+  std::optional<Machine> machine;                   ///< what groups were checked against
+  std::vector<GroupShape> shapes;                   ///< from `resources`, in its order
+  std::vector<Recompute> recompute;                 ///< modes to try
   std::optional<std::int64_t> device_memory_bytes;  ///< of one rank
   std::optional<std::int64_t> host_memory_bytes;    ///< for what one rank offloads
   std::optional<std::string> training_command;
@@ -63,6 +63,14 @@ struct JobSpec {
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
 };
+
+/// Completes a configuration that a DeepSpeed config's knobs have decided: the job's sequence
+/// length, this mode of recompute, and checkpoints in host memory only where blocks are computed
+/// again by what reads that knob.
+void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config);
+
+/// Why the target can not train so; empty where it can.
+[[nodiscard]] std::string target_refusal(const JobSpec& job, const TrainingConfig& config);
 
 /// Reads the document and everything it refers to. `machine`: groups larger than it are bad input;
 /// absent (--dry-run): groups may be larger, and "every rank" is `default_ranks` on one node.

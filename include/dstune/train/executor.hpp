@@ -4,11 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "dstune/plan/trace.hpp"
 
 namespace dstune {
 
@@ -22,22 +24,37 @@ struct StepOutcome {
   std::array<double, 3> phase_s{};  ///< by Phase
 };
 
+/// Whether an executor watches over its memory, for tests. red_zones: behind each tensor lie as
+/// many bytes again that nothing may write, and what is acquired or released becomes bytes that are
+/// NaN in every type, so that a read too early or too late shows in the losses. The arenas are
+/// twice as large, their accounts those of the plan.
+enum class Guard { none, red_zones };
+
 class Executor {
  public:
-  /// Takes both arenas, as large as the plan says. The plan, device and group outlive it.
+  /// Takes both arenas, and a file on the plan's disk, as large as the plan says. The plan, device
+  /// and group outlive it.
   /// Local. Throws OutOfMemory.
-  Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed);
+  Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed,
+           Guard guard = Guard::none);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   /// Initial weights and optimizer state. Collective over the group.
   void initialize();
-  /// Optimizer step number `step`, from 0. Collective over the group.
-  StepOutcome step(std::int64_t step);
+  /// Optimizer step number `step`, from 0. Collective over the group. Where a trace is given, what
+  /// each operation took is added to it.
+  StepOutcome step(std::int64_t step, StepTrace* trace = nullptr);
 
+  /// Whether there is something on a disk whose file system has to go through the system's cache.
+  /// Local.
+  [[nodiscard]] bool disk_is_buffered() const;
   /// Where a planned tensor lies; for tests. Local.
   [[nodiscard]] void* address(TensorId tensor) const;
+  /// With red zones: the tensors beyond whose end something was written so far, a few of them.
+  /// Local.
+  [[nodiscard]] std::vector<std::string> damage() const;
 
  private:
   struct State;

@@ -3,13 +3,27 @@
 /// wherever one rank could fail while its peers wait.
 
 #include <functional>
+#include <string>
 
+#include "dstune/base/error.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/train/workload.hpp"
 
 namespace dstune {
+
+/// What this rank threw inside a step that talks to peers: the cause of what they report, who are
+/// left waiting for it.
+class StepFailure : public CollectiveError {
+ public:
+  StepFailure(Status status, const std::string& reason)
+      : CollectiveError(Why::aborted, reason), status_(status) {}
+  [[nodiscard]] Status status() const { return status_; }
+
+ private:
+  Status status_;
+};
 
 struct MeasureHooks {
   /// Called on every rank once all have built; returns when the experiment may start (GO). May
@@ -26,8 +40,8 @@ struct MeasureHooks {
 /// on any rank is every rank's result, with the reason and the world rank it came from; a stop ends
 /// as raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
 /// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws
-/// CollectiveError only: also for what one rank throws inside a step that talks to peers, who are
-/// then ended by an abort or their deadline.
+/// CollectiveError only: a StepFailure for what this rank throws inside a step that talks to peers,
+/// who are then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
                     const MeasureHooks& hooks);
 

@@ -26,6 +26,8 @@
 
 namespace dstune {
 
+class JobPredictor;
+
 struct ControllerOptions {
   using Clock = std::chrono::steady_clock;
 
@@ -34,11 +36,23 @@ struct ControllerOptions {
   std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
   /// Without a sign of life for so long an attempt is aborted; per experiment, by its index.
   std::function<double(const Experiment&)> patience_s;
-  double abort_grace_s = 10;  ///< for members to answer ABORT before they count as lost
-  double stop_grace_s = 20;   ///< for experiments to end after STOP
+  /// Where there is no trial_timeout_s; may be empty.
+  std::function<double(const Experiment&)> default_timeout_s;
+  /// Predicts what is to be measured and learns from what was; may be null.
+  JobPredictor* predictor = nullptr;
+  std::uint64_t first_attempt = 1;  ///< numbers below it were used
+  double abort_grace_s = 10;        ///< for members to answer ABORT before they count as lost
+  double stop_grace_s = 20;         ///< for experiments to end after STOP
   std::optional<std::string> training_command;
   std::vector<std::pair<std::string, std::string>> arg_mappings;
-  bool sends_ds_config = false;  ///< with every assignment: the workload reads it
+  std::vector<OwnRun> own_runs;          ///< what times and memory are calibrated with
+  std::int64_t num_modules = 0;          ///< of the model, with parameters
+  std::int64_t memory_offset_bytes = 0;  ///< already in the plan
+  bool sends_ds_config = false;          ///< with every assignment: the workload reads it
+  /// For the picture of the winner; none where nothing is planned.
+  std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline;
+  /// What a rank's process holds beside its arenas, in a group of so many ranks; 0: not known.
+  std::function<std::int64_t(int world_rank, int group_size)> outside_bytes;
   /// Whether a rank's process is known to be gone; where nobody can tell, patience decides.
   std::function<bool(int world_rank)> is_dead;
   /// How many signals to stop have arrived so far.
@@ -72,10 +86,12 @@ class Controller {
     std::set<int> ready;
     std::set<int> left;  ///< members that said GONE (or OUTCOME)
     Clock::time_point last_sign, give_up_at;
+    double timeout_s = 0;  ///< after which it is given up; 0: never
     double slowest_step_s = 0;
     std::chrono::system_clock::time_point started_at;
     Status status = Status::failed;  ///< of the failure, while aborting
     std::string reason;
+    bool has_cause = true;  ///< false: the reason is what a member saw of another's failure
   };
 
   bool receive();
@@ -89,8 +105,11 @@ class Controller {
   void abort(std::uint64_t number, Attempt& attempt, Status status, const std::string& reason);
   void conclude_aborted(std::uint64_t number);
   void record(std::size_t index, Record record, bool is_known);
+  void calibrate();
   void stop(const std::string& reason);
   bool adopt(std::size_t index);
+  void predict(std::size_t index);
+  [[nodiscard]] std::int64_t predicted_process_bytes(const Record& record) const;
   void finish();
   void send(int world_rank, const Message& message);
   double overdue_after_s(const Attempt& attempt) const;
@@ -110,14 +129,15 @@ class Controller {
   Report report_;
   std::map<std::uint64_t, Attempt> running_;
   std::map<std::size_t, int> tries_;  ///< attempts begun, by experiment
-  std::uint64_t next_attempt_ = 1;
+  std::uint64_t next_attempt_;
   std::set<int> lost_;
-  std::optional<std::size_t> best_;
+  std::optional<std::size_t> best_;    ///< of what was measured here
+  std::optional<std::size_t> answer_;  ///< what is recommended
   // What waits for the journal to be durable.
   std::vector<std::pair<int, Message>> outbox_;
   std::vector<std::size_t> dispatched_;
   std::vector<std::size_t> ended_;
-  std::optional<std::size_t> written_best_;
+  std::optional<std::size_t> written_answer_;
   Clock::time_point best_written_at_{};
   Clock::time_point began_;
   Clock::time_point looked_for_dead_at_{};

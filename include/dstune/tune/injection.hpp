@@ -1,10 +1,11 @@
 #pragma once
 /// Faults on request, for tests of what must survive them: DSTUNE_INJECT in the environment, one or
 /// more of `kind@world_rank:experiment` separated by commas. kind: `oom` (the rank's memory budget
-/// is nothing for that experiment), `hang` (the rank stops answering before the first step), `die`
-/// (the rank kills itself there), `throw` (an exception there). And hosts on request, for tests of
-/// several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by commas, in the order
-/// of the ranks. Local.
+/// is nothing for that experiment), `disk` (likewise that of its disk), `hang` (the rank stops
+/// answering before the first step), `die` (the rank kills itself there), `throw` (an exception
+/// there), `throw_in_step` (one in the third step, which its peers take part in). And hosts on
+/// request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by
+/// commas, in the order of the ranks. Local.
 
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace dstune {
 
-enum class Fault { none, oom, hang, die, throws };
+enum class Fault { none, oom, disk, hang, die, throws, throws_in_step };
 
 /// The fault that is asked for at this rank in this experiment.
 Fault injected_fault(int world_rank, const std::string& experiment);

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dstune/base/error.hpp"
 #include "dstune/space/host_filter.hpp"
@@ -15,12 +16,15 @@ struct JobOptions {
   std::string space_path;
   Overrides overrides;
   std::optional<std::string> hostfile;
-  std::optional<HostFilter> host_filter;  ///< --include or --exclude
+  std::optional<HostFilter> host_filter;       ///< --include or --exclude
+  std::optional<std::string> import_dir;       ///< --import
+  std::vector<std::string> calibration_files;  ///< --calibrate
   bool dry_run = false;
   bool json_output = false;
   std::optional<double> time_limit_s;
   std::optional<double> reserve_s;
   std::optional<double> trial_timeout_s;
+  std::optional<std::string> profile_path;  ///< --profile-out
   bool dedicated_coordinator = false;
   bool quiet = false;
   bool verbose = false;

@@ -4,7 +4,8 @@
 ///
 /// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); STOP to the leader
 /// ends the measuring early, ABORT to every member ends everything; a member that could not go on
-/// says GONE. QUIT ends a worker.
+/// says GONE. QUIT ends a worker. Before the first experiment: CALIBRATE → CALIBRATED (every
+/// member), or GONE.
 
 #include <cstdint>
 #include <string>
@@ -13,6 +14,8 @@
 
 #include "dstune/comm/communicator.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/predict/calibration_plan.hpp"
+#include "dstune/predict/device_profile.hpp"
 
 namespace dstune::message {
 
@@ -55,15 +58,28 @@ struct Gone {
   std::uint64_t attempt = 0;
   Status status = Status::failed;
   std::string reason;
+  bool is_cause = false;  ///< it failed by itself; else because others did, or was told to leave
+};
+
+struct Calibrate {
+  std::uint64_t attempt = 0;
+  CalibrationTask task;
+  std::vector<int> world_ranks;  ///< ascending
+  double timeout_s = 0;          ///< after which a member gives up by itself
+};
+/// What this member measured.
+struct Calibrated {
+  std::uint64_t attempt = 0;
+  DeviceProfile profile;
 };
 
 }  // namespace dstune::message
 
 namespace dstune {
 
-using Message =
-    std::variant<message::Assign, message::Go, message::Stop, message::Abort, message::Quit,
-                 message::Ready, message::Progress, message::Outcome, message::Gone>;
+using Message = std::variant<message::Assign, message::Go, message::Stop, message::Abort,
+                             message::Quit, message::Ready, message::Progress, message::Outcome,
+                             message::Gone, message::Calibrate, message::Calibrated>;
 
 Bytes encode(const Message& message);
 /// Throws InputError for bytes that are no message.

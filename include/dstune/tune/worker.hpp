@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "dstune/base/wait.hpp"
 #include "dstune/comm/mailbox.hpp"
 #include "dstune/comm/topology.hpp"
 #include "dstune/core/job.hpp"
@@ -43,6 +44,14 @@ class Worker {
 
  private:
   void run_assignment(const message::Assign& assign);
+  void run_calibration(const message::Calibrate& order);
+  /// From here on the messages of this attempt count.
+  void begin_attempt(std::uint64_t attempt);
+  [[nodiscard]] Waiter waiter(double timeout_s);
+  /// Leaves the group for good and says so.
+  void leave(const std::vector<int>& world_ranks, Status status, const std::string& reason);
+  /// Leaves an attempt that this rank itself could not go on with.
+  void fail(const std::vector<int>& world_ranks, Status status, const std::string& reason);
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
   /// Ends the process where the job is over without this rank: QUIT came, and nobody finalizes.

@@ -47,6 +47,13 @@ struct BackwardScratch {
   std::int64_t floats;
 };
 
+/// Scores of keys before the row's window become −∞, so that their weights are exactly 0.
+void mask_before_window(const AttentionGeometry& g, float* scores, std::int64_t query,
+                        std::int64_t first_key, std::int64_t keys) {
+  const std::int64_t masked = g.first_visible(query) - first_key;
+  for (std::int64_t i = 0; i < masked && i < keys; ++i) scores[i] = -__builtin_inff();
+}
+
 /// One row of scores becomes exp(score − largest); returns what older sums must be multiplied by.
 float softmax_row(float* scores, std::int64_t keys, std::int64_t padded_keys, float* largest,
                   float* sum) {
@@ -80,7 +87,7 @@ void forward_tile(const AttentionGeometry& g, const ForwardScratch& s, T* out, f
     s.largest[row] = -3.0e38F;
     s.sum[row] = 0.0F;
   }
-  for (std::int64_t tile = 0; tile < g.key_tiles; ++tile) {
+  for (std::int64_t tile = g.first_tile(first_query); tile < g.key_tiles; ++tile) {
     const std::int64_t first_key = tile * key_tile;
     const std::int64_t keys = g.keys(first_key, first_query);
     if (keys <= 0) break;
@@ -89,6 +96,7 @@ void forward_tile(const AttentionGeometry& g, const ForwardScratch& s, T* out, f
                  s.keys_transposed + first_key * g.depth, key_tile, rows, padded, g.depth, false);
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t visible = g.keys_of(first_query + row, first_key, keys);
+      mask_before_window(g, s.scores + row * key_tile, first_query + row, first_key, keys);
       const float correction =
           softmax_row(s.scores + row * key_tile, visible, padded, s.largest + row, s.sum + row);
       if (correction == 1.0F) continue;
@@ -136,7 +144,7 @@ void backward_tile(const AttentionGeometry& g, const BackwardScratch& s, T* d_qu
     s.delta[row] = sum_of_lanes(sum);
   }
   __builtin_memset(s.d_queries, 0, sizeof(float) * static_cast<std::size_t>(rows * g.depth));
-  for (std::int64_t tile = 0; tile < g.key_tiles; ++tile) {
+  for (std::int64_t tile = g.first_tile(first_query); tile < g.key_tiles; ++tile) {
     const std::int64_t first_key = tile * key_tile;
     const std::int64_t keys = g.keys(first_key, first_query);
     if (keys <= 0) break;
@@ -147,6 +155,7 @@ void backward_tile(const AttentionGeometry& g, const BackwardScratch& s, T* d_qu
     tile_product(s.d_scores, key_tile, {s.d_out, g.depth, 1}, s.values_transposed + offset,
                  key_tile, rows, padded, g.depth, false);
     for (std::int64_t row = 0; row < rows; ++row) {
+      mask_before_window(g, s.probabilities + row * key_tile, first_query + row, first_key, keys);
       score_gradients(s.probabilities + row * key_tile, s.d_scores + row * key_tile,
                       g.keys_of(first_query + row, first_key, keys), padded,
                       log_sum_exp[first_query + row], s.delta[row]);

@@ -40,13 +40,21 @@ struct AttentionGeometry {
     const std::int64_t left = shape.sequence - first_query;
     return left < query_tile ? left : query_tile;
   }
+  /// The first key tile that any of the queries attends to.
+  std::int64_t first_tile(std::int64_t first_query) const {
+    return first_visible(first_query) / key_tile;
+  }
+  /// The first key that this query attends to.
+  std::int64_t first_visible(std::int64_t query) const {
+    return shape.window > 0 && query >= shape.window ? query + 1 - shape.window : 0;
+  }
   /// Keys of the tile at `first_key` that any of the queries attends to; none: ≤ 0.
   std::int64_t keys(std::int64_t first_key, std::int64_t first_query) const {
     const std::int64_t end = shape.causal ? first_query + queries(first_query) : shape.sequence;
     const std::int64_t left = end - first_key;
     return left < key_tile ? left : key_tile;
   }
-  /// Of `keys` keys, those that this query attends to.
+  /// Of `keys` keys, those up to this query.
   std::int64_t keys_of(std::int64_t query, std::int64_t first_key, std::int64_t keys) const {
     const std::int64_t visible = query + 1 - first_key;
     return shape.causal && visible < keys ? visible : keys;

@@ -4,14 +4,15 @@
 
 namespace dstune::kernels::DSTUNE_ISA {
 
-void add(DType type, void* y, const void* x, std::int64_t count) {
-  with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    T* to = static_cast<T*>(y);
-    const T* from = static_cast<const T*>(x);
-    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
-        store(to + i, load(to + i, extent) + load(from + i, extent), extent);
+void add(DType to, void* y, DType from, const void* x, std::int64_t count) {
+  with_type(to, [&](auto to_tag) {
+    with_type(from, [&](auto from_tag) {
+      auto* sum = static_cast<decltype(to_tag)*>(y);
+      const auto* term = static_cast<const decltype(from_tag)*>(x);
+      for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+        for_vectors(begin, end, [&](std::int64_t i, auto extent) {
+          store(sum + i, load(sum + i, extent) + load(term + i, extent), extent);
+        });
       });
     });
   });

@@ -38,8 +38,8 @@ void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float*
 void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
                         void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
                         const void* k_weight, bool accumulate_weights, void* workspace);
-void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv, float theta,
-            bool inverse);
+void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,
+            const double* frequencies, float magnitude, bool inverse);
 void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
                        void* workspace);
 void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
@@ -59,7 +59,7 @@ void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void*
 void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* targets,
                    std::int64_t rows, std::int64_t vocabulary, float scale);
 
-void add(DType type, void* y, const void* x, std::int64_t count);
+void add(DType to, void* y, DType from, const void* x, std::int64_t count);
 void convert(DType to, void* y, DType from, const void* x, std::int64_t count);
 void scale(DType type, void* y, float factor, std::int64_t count);
 void zero(void* y, std::size_t bytes);
@@ -69,7 +69,9 @@ void fill_normal(DType type, void* y, std::uint64_t seed, std::uint64_t tensor,
 double sum_of_squares(DType type, const void* x, std::int64_t count);
 double sum_f32(const float* x, std::int64_t count);
 
-void adam(const AdamStep& step, float* master, float* m, float* v, DType gradient_type,
-          const void* gradient, DType model_type, void* model, std::int64_t count);
+void adam(const AdamStep& step, const UpdateTensors& tensors, std::int64_t count);
+void lion(const LionStep& step, const UpdateTensors& tensors, std::int64_t count);
+void sgd(const SgdStep& step, const UpdateTensors& tensors, std::int64_t count);
+void adagrad(const AdagradStep& step, const UpdateTensors& tensors, std::int64_t count);
 
 }  // namespace dstune::kernels::DSTUNE_ISA

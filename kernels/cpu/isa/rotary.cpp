@@ -25,8 +25,8 @@ void rotate(T* head, const float* cosines, const float* sines, std::int64_t firs
 
 }  // namespace
 
-void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv, float theta,
-            bool inverse) {
+void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,
+            const double* frequencies, float magnitude, bool inverse) {
   const std::int64_t half = rotary_size / 2;
   const std::int64_t rotated_heads = shape.heads + shape.kv_heads;
   const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
@@ -38,12 +38,10 @@ void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv, fl
         float cosines[chunk];
         float sines[chunk];
         for (std::int64_t i = 0; i < count; ++i) {
-          const double exponent =
-              -2.0 * static_cast<double>(first + i) / static_cast<double>(rotary_size);
-          const double angle =
-              static_cast<double>(position) * __builtin_pow(static_cast<double>(theta), exponent);
-          cosines[i] = static_cast<float>(__builtin_cos(angle));
-          sines[i] = static_cast<float>(inverse ? -__builtin_sin(angle) : __builtin_sin(angle));
+          const double angle = static_cast<double>(position) * frequencies[first + i];
+          cosines[i] = magnitude * static_cast<float>(__builtin_cos(angle));
+          sines[i] = magnitude *
+                     static_cast<float>(inverse ? -__builtin_sin(angle) : __builtin_sin(angle));
         }
         for (std::int64_t batch = 0; batch < shape.batch; ++batch) {
           T* row = static_cast<T*>(qkv) + (batch * shape.sequence + position) * row_width;

@@ -37,6 +37,9 @@ const Table table = {
     .sum_of_squares = sum_of_squares,
     .sum_f32 = sum_f32,
     .adam = adam,
+    .lion = lion,
+    .sgd = sgd,
+    .adagrad = adagrad,
     .fill_normal = fill_normal,
     .fill = fill,
 };

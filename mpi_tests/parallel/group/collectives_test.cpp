@@ -53,6 +53,22 @@ TEST_P(CollectivesTest, AllReduceGivesTheMean) {
   }
 }
 
+TEST_P(CollectivesTest, AllReduceGivesTheSum) {
+  Job job(GetParam());
+  const auto group = job.join(job.everyone());
+  const int size = group->size();
+  for (const DType type : types) {
+    for (const std::int64_t count : odd_counts) {
+      Elements data = filled(group->group_rank(), count, size, type);
+      Elements sums(type, count);
+      for (std::int64_t i = 0; i < count; ++i)
+        sums.set(i, mean_of(i, size) * static_cast<float>(size));
+      group->all_reduce_sum(data.bytes.data(), count, type);
+      EXPECT_TRUE(data.bytes == sums.bytes) << count;
+    }
+  }
+}
+
 TEST_P(CollectivesTest, ReduceGivesTheRootTheMeanAndLeavesTheOthers) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());

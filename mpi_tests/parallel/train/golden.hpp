@@ -32,13 +32,25 @@ struct Golden {
     training.at("sequence_length").get_to(config.sequence_length);
     training.at("gradient_clipping").get_to(config.gradient_clipping);
     const json::Value& optimizer = training.at("optimizer");
-    config.optimizer.kind =
-        optimizer.at("kind") == "adamw" ? OptimizerKind::adamw : OptimizerKind::adam;
-    optimizer.at("learning_rate").get_to(config.optimizer.learning_rate);
-    optimizer.at("beta1").get_to(config.optimizer.beta1);
-    optimizer.at("beta2").get_to(config.optimizer.beta2);
-    optimizer.at("epsilon").get_to(config.optimizer.epsilon);
-    optimizer.at("weight_decay").get_to(config.optimizer.weight_decay);
+    using enum OptimizerKind;
+    for (const OptimizerKind kind : {adam, adamw, lion, sgd, adagrad})
+      if (optimizer.at("kind") == to_text(kind)) config.optimizer.kind = kind;
+    const auto read = [&](const char* key, auto& member) {
+      if (const auto found = optimizer.find(key); found != optimizer.end()) found->get_to(member);
+    };
+    read("learning_rate", config.optimizer.learning_rate);
+    read("beta1", config.optimizer.beta1);
+    read("beta2", config.optimizer.beta2);
+    read("epsilon", config.optimizer.epsilon);
+    read("weight_decay", config.optimizer.weight_decay);
+    read("momentum", config.optimizer.momentum);
+    read("dampening", config.optimizer.dampening);
+    read("nesterov", config.optimizer.nesterov);
+    read("learning_rate_decay", config.optimizer.learning_rate_decay);
+    read("initial_accumulator", config.optimizer.initial_accumulator);
+    if (training.value("offload_optimizer", false)) config.offload_optimizer = OffloadDevice::cpu;
+    config.low_precision_master = training.value("low_precision_master", false);
+    config.low_precision_moments = training.value("low_precision_moments", false);
     if (const auto fp16 = training.find("fp16"); fp16 != training.end()) {
       config.precision = Precision::fp16;
       fp16->at("initial_scale_power").get_to(config.loss_scale.initial_power);

@@ -52,6 +52,39 @@ TEST_P(GoldenTest, LossesInFp16AreWithinTheTolerance) {
   EXPECT_LT(difference(Precision::fp16, 3), fp16_tolerance);
 }
 
+// Of one micro-step and of several; the key changes where sums are rounded, not what is trained.
+TEST_P(GoldenTest, SumsOfGradientsInFp32AreWithinTheTolerance) {
+  const Golden golden(GetParam().model);
+  if (golden.config.offload_optimizer != OffloadDevice::none) GTEST_SKIP() << "not built";
+  if (GetParam().stage != 1 && GetParam().stage != 3) GTEST_SKIP() << "they stay in 16 bits";
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    for (const bool immediately : {false, true}) {
+      TrainingConfig config = golden.on(job().size(), GetParam().stage, 3);
+      config.precision = precision;
+      config.loss_scale.initial_power = 12;
+      config.fp32_gradient_accumulation = true;
+      config.immediate_grad_update = immediately && is_bf16_optimizer(config);
+      const int steps = static_cast<int>(golden.losses.size());
+      EXPECT_LT(largest_difference(train(golden.model, config, steps, golden.seed), golden.losses),
+                precision == Precision::bf16 ? 1e-3 : fp16_tolerance);
+    }
+  }
+}
+
+// Master weights and moments of 16 bits, on the device and on the host.
+TEST_P(GoldenTest, StatesIn16BitsAreTheReferences) {
+  if (GetParam().stage == 0 || std::string_view(GetParam().model) != "gpt2") GTEST_SKIP();
+  const Golden golden("gpt2-bf16-states");
+  const int steps = static_cast<int>(golden.losses.size());
+  for (const OffloadDevice device : {OffloadDevice::none, OffloadDevice::cpu}) {
+    TrainingConfig config = golden.on(job().size(), GetParam().stage, 3);
+    config.precision = Precision::bf16;
+    config.offload_optimizer = device;
+    EXPECT_LT(largest_difference(train(golden.model, config, steps, golden.seed), golden.losses),
+              1e-3);
+  }
+}
+
 // A scale so high that steps are skipped until it has fallen, and again after each raise: which
 // ones and what that does to the losses is the reference program's, too. Where a batch is split,
 // parts of it may overflow though the whole does not; so this is of one rank with one micro-step.
@@ -73,11 +106,21 @@ std::vector<Case> cases() {
   // The others are made of the same parts and others; stages change nothing about parts.
   for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox"})
     for (const int stage : {1, 3}) result.push_back({model, stage});
+  // Optimizers beside AdamW.
+  for (const char* name : {"gpt2-sgd", "bert-sgd", "llama-lion", "gpt2-adagrad"})
+    for (const int stage : {0, 1, 3}) result.push_back({name, stage});
+  for (const char* name : {"llama-lion-host", "gpt2-adagrad-host"})
+    for (const int stage : {1, 2, 3}) result.push_back({name, stage});
+  // Scaled rotations and windows.
+  for (const char* model : {"llama_rope", "mistral_window", "qwen2_window", "phi3_longrope"})
+    result.push_back({model, 2});
   return result;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, testing::ValuesIn(cases()), [](const auto& test_case) {
-  return std::string(test_case.param.model) + "_stage" + std::to_string(test_case.param.stage);
+  std::string name = test_case.param.model;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name + "_stage" + std::to_string(test_case.param.stage);
 });
 
 }  // namespace

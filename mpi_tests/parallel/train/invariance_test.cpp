@@ -102,6 +102,11 @@ std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> gather
          c.stage3_param_persistence_threshold = 0;
          c.stage3_module_granularity_threshold = 1'000'000;
        }},
+      {"by all-reduce",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 0;
+         c.stage3_use_all_reduce_for_fetch_params = true;
+       }},
       {"sub-groups", [](auto& c) { c.sub_group_size = 1'000; }},
   };
 }
@@ -114,17 +119,61 @@ TEST_P(InvarianceTest, GatheringChangesNoBit) {
       TrainingConfig variant = base;
       change(variant);
       variant.overlap_comm = overlap;
-      if (overlap) variant.recompute = Recompute::block;
-      EXPECT_EQ(losses(variant), expected) << name << ", overlap " << overlap;
+      for (const Recompute recompute : overlap ? std::vector{Recompute::block, Recompute::selective}
+                                               : std::vector{Recompute::none}) {
+        variant.recompute = recompute;
+        EXPECT_EQ(losses(variant), expected) << name << ", overlap " << overlap;
+      }
     }
+  }
+}
+
+TEST_P(InvarianceTest, DealingParametersOutChangesNoBit) {
+  const TrainingConfig base = config(3);
+  const Course expected = run(base);
+  for (const bool to_owners : {false, true}) {
+    TrainingConfig variant = base;
+    variant.reduce_bucket_size = 20'000;
+    variant.round_robin_gradients = true;
+    variant.use_multi_rank_bucket_allreduce = !to_owners;
+    EXPECT_EQ(run(variant), expected) << "to owners " << to_owners;
+  }
+}
+
+// Sums are formed in fp32 in any case, so that a wider type rounds no less in the end.
+TEST_P(InvarianceTest, ReducingInAWiderTypeChangesNoBit) {
+  TrainingConfig variant = config(2);
+  variant.reduce_bucket_size = 20'000;
+  const Course expected = run(variant);
+  variant.communication_data_type = CommunicationType::fp32;
+  for (const bool overlap : {false, true}) {
+    variant.overlap_comm = overlap;
+    EXPECT_EQ(run(variant), expected) << "overlap " << overlap;
+  }
+}
+
+TEST_P(InvarianceTest, ReducingInANarrowerTypeRounds) {
+  if (GetParam().precision != Precision::fp32) GTEST_SKIP() << "it is narrow already";
+  TrainingConfig variant = config(2);
+  const std::vector<double> expected = losses(variant);
+  variant.communication_data_type = CommunicationType::bf16;
+  const std::vector<double> rounded = losses(variant);
+  EXPECT_LT(largest_difference(rounded, expected), 1e-3);
+  if (job().size() > 1) {
+    EXPECT_NE(rounded, expected);
   }
 }
 
 TEST_P(InvarianceTest, RecomputationChangesNoBit) {
   TrainingConfig variant = config(2);
   const Course expected = run(variant);
-  variant.recompute = Recompute::block;
-  EXPECT_EQ(run(variant), expected);
+  for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+    variant.recompute = recompute;
+    EXPECT_EQ(run(variant), expected) << to_text(recompute);
+  }
+  // Still with blocks computed again.
+  variant.cpu_checkpointing = true;
+  EXPECT_EQ(run(variant), expected) << "from host memory";
 }
 
 TEST_P(InvarianceTest, EqualRunsAreEqual) {
@@ -169,6 +218,7 @@ std::vector<Case> cases() {
   // Parallel branches, norms of heads.
   result.push_back({"gpt_neox", 3, Precision::bf16});
   result.push_back({"qwen3", 2, Precision::bf16});
+  result.push_back({"qwen2_window", 1, Precision::bf16});
   return result;
 }
 

@@ -38,6 +38,9 @@ class OffloadTest : public test::TrainingTest, public testing::WithParamInterfac
   void expect_equal(const TrainingConfig& config) const {
     TrainingConfig offloaded = config;
     offloaded.offload_optimizer = OffloadDevice::cpu;
+    expect_equal(config, offloaded);
+  }
+  void expect_equal(const TrainingConfig& config, const TrainingConfig& offloaded) const {
     const Course expected = course_of(config);
     const Course found = course_of(offloaded);
     EXPECT_EQ(found.skipped_steps, expected.skipped_steps);
@@ -77,6 +80,95 @@ TEST_P(OffloadTest, NeitherWithOverlapAndOtherWaysToReduce) {
     expect_equal(variant);
   }
 }
+
+TEST_P(OffloadTest, NeitherDoParametersOnTheHost) {
+  if (GetParam().stage < 3) return;
+  for (const OffloadDevice optimizer : {OffloadDevice::none, OffloadDevice::cpu}) {
+    for (const std::int64_t accumulation_steps : {1, 3}) {
+      for (const bool overlap : {false, true}) {
+        TrainingConfig offloaded = config(accumulation_steps);
+        offloaded.overlap_comm = overlap;
+        offloaded.offload_optimizer = optimizer;
+        offloaded.offload_param = OffloadDevice::cpu;
+        // Some parameters stay whole, some matrices travel together.
+        offloaded.stage3_param_persistence_threshold = 100;
+        offloaded.stage3_prefetch_bucket_size = overlap ? 5000 : 0;
+        SCOPED_TRACE(std::to_string(accumulation_steps) + " micro-steps");
+        expect_equal(config(accumulation_steps), offloaded);
+      }
+    }
+  }
+}
+
+TEST_P(OffloadTest, NeitherDoSubGroupsThatStayOnTheDevice) {
+  if (GetParam().stage < 3) return;
+  for (const OffloadDevice parameters : {OffloadDevice::none, OffloadDevice::cpu}) {
+    for (const double ratio : {0.0, 0.3, 0.8}) {
+      TrainingConfig offloaded = config(3);
+      offloaded.sub_group_size = 2000;
+      offloaded.offload_optimizer = OffloadDevice::cpu;
+      offloaded.offload_ratio = ratio;
+      offloaded.offload_param = parameters;
+      SCOPED_TRACE(ratio);
+      expect_equal(config(3), offloaded);
+    }
+  }
+}
+
+/// A model of few but large matrices, shards of which a disk holds in groups of up to four ranks.
+class DiskOffloadTest : public test::TrainingTest, public testing::WithParamInterface<Precision> {
+ protected:
+  static ModelSpec model() {
+    ModelSpec model = Golden("gpt2").model;
+    model.hidden_size = 64;
+    model.num_heads = model.num_kv_heads = 2;
+    model.head_size = 32;
+    model.num_layers = 1;
+    model.intermediate_size = 16'384;
+    model.vocab_size = 16'384;
+    model.tie_embeddings = false;
+    return model;
+  }
+  static TrainingConfig config(Precision precision) {
+    TrainingConfig config;
+    config.zero_stage = 3;
+    config.precision = precision;
+    config.micro_batch = 1;
+    config.accumulation_steps = 2;
+    config.sequence_length = 8;
+    config.overlap_comm = true;
+    config.reduce_bucket_size = 1'200'000;
+    config.sub_group_size = 1'000'000 / job().size();
+    config.offload_optimizer = OffloadDevice::cpu;
+    return config;
+  }
+};
+
+TEST_P(DiskOffloadTest, TheOptimizerOnADiskChangesNoBit) {
+  const TrainingConfig on_host = config(GetParam());
+  const Course expected = course(model(), on_host, steps, 3);
+  for (const bool read_ahead : {false, true}) {
+    for (const bool write_behind : {false, true}) {
+      TrainingConfig on_disk = on_host;
+      on_disk.offload_optimizer = OffloadDevice::nvme;
+      on_disk.offload_param = write_behind ? OffloadDevice::cpu : OffloadDevice::none;
+      on_disk.disk.folder = testing::TempDir();
+      on_disk.disk.pipeline_read = read_ahead;
+      on_disk.disk.pipeline_write = write_behind;
+      on_disk.disk.optimizer_buffers = 12;
+      SCOPED_TRACE(std::string(read_ahead ? "ahead " : "") + (write_behind ? "behind" : ""));
+      const Course found = course(model(), on_disk, steps, 3);
+      EXPECT_EQ(found.losses, expected.losses);
+      EXPECT_EQ(found.skipped_steps, expected.skipped_steps);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, DiskOffloadTest,
+                         testing::Values(Precision::fp32, Precision::bf16, Precision::fp16),
+                         [](const auto& precision) {
+                           return std::string(to_text(precision.param));
+                         });
 
 std::vector<Case> cases() {
   std::vector<Case> result;

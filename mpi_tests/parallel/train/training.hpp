@@ -2,10 +2,13 @@
 /// A training on all ranks of the job, with what it did to memory.
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <numeric>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,6 +18,7 @@
 #include "dstune/device/device.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
+#include "matched_group.hpp"
 
 namespace dstune::test {
 
@@ -29,12 +33,14 @@ class Job {
 
   [[nodiscard]] int rank() const { return topology_.world_rank; }
   [[nodiscard]] int size() const { return topology_.world_size; }
-  std::unique_ptr<ProcessGroup> join() {
-    const auto deadline = Waiter::Clock::now() + std::chrono::seconds(40);
-    return table_.join(everyone(), ++attempt_, {deadline, nullptr, topology_.share_core});
-  }
+  std::unique_ptr<ProcessGroup> join() { return join(everyone()); }
+  std::unique_ptr<ProcessGroup> join_alone() { return join({rank()}); }
 
  private:
+  std::unique_ptr<ProcessGroup> join(const std::vector<int>& world_ranks) {
+    const auto deadline = Waiter::Clock::now() + std::chrono::seconds(40);
+    return table_.join(world_ranks, ++attempt_, {deadline, nullptr, topology_.share_core});
+  }
   [[nodiscard]] std::vector<int> everyone() const {
     std::vector<int> ranks(static_cast<std::size_t>(topology_.world_size));
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -61,7 +67,16 @@ class TrainingTest : public testing::Test {
   struct Course {
     std::vector<double> losses;
     std::vector<std::int64_t> skipped_steps;
-    bool operator==(const Course&) const = default;
+    /// Bit for bit, so that equal NaNs are equal, too.
+    bool operator==(const Course& other) const {
+      const auto bits = [](double loss) { return std::bit_cast<std::uint64_t>(loss); };
+      return skipped_steps == other.skipped_steps &&
+             std::ranges::equal(losses, other.losses, {}, bits, bits);
+    }
+    friend std::ostream& operator<<(std::ostream& out, const Course& course) {
+      return out << "losses " << testing::PrintToString(course.losses) << ", skipped "
+                 << testing::PrintToString(course.skipped_steps);
+    }
   };
 
   /// The losses of so many steps.
@@ -70,18 +85,28 @@ class TrainingTest : public testing::Test {
     return course(model, config, steps, seed).losses;
   }
 
-  /// So many steps. Expects of memory: the arena's own account is the plan's, and
-  /// nothing beyond the plan's bytes is written. Collective over the job.
+  /// So many steps. Expects that the arenas' own accounts are the plan's, that nothing is written
+  /// beyond a tensor's end, and that all ranks call the same collectives. Collective over the job.
   static Course course(const ModelSpec& model, const TrainingConfig& config, int steps,
-                       std::int64_t seed) {
+                       std::int64_t seed, Guard guard = Guard::red_zones) {
     const std::unique_ptr<ProcessGroup> group = job().join();
-    CpuDevice device(256 << 20, 1);
-    const StepPlan plan = build_step_plan(model, config, group->size(), group->group_rank(),
-                                          CpuWorkspaces(device.kernels()));
-    const Guarded guarded[] = {{device.arena(), plan.memory},
-                               {device.host_arena(), plan.host_memory}};
+    MatchedGroup matched(*group);
+    return course(matched, model, config, steps, seed, guard);
+  }
 
-    Executor executor(plan, device, *group, seed);
+  /// The same on a group of this rank alone. Local.
+  static Course course_alone(const ModelSpec& model, const TrainingConfig& config, int steps,
+                             std::int64_t seed) {
+    return course(*job().join_alone(), model, config, steps, seed, Guard::none);
+  }
+
+ private:
+  static Course course(ProcessGroup& group, const ModelSpec& model, const TrainingConfig& config,
+                       int steps, std::int64_t seed, Guard guard) {
+    CpuDevice device(256 << 20, 1);
+    const StepPlan plan = build_step_plan(model, config, group.size(), group.group_rank(),
+                                          CpuWorkspaces(device.kernels()));
+    Executor executor(plan, device, group, seed, guard);
     executor.initialize();
     Course course;
     for (int step = 0; step < steps; ++step) {
@@ -89,37 +114,18 @@ class TrainingTest : public testing::Test {
       course.losses.push_back(outcome.loss);
       if (outcome.skipped) course.skipped_steps.push_back(step);
     }
-
-    for (const Guarded& each : guarded) each.check();
+    expect_equal(device.arena().account(), plan.memory);
+    expect_equal(device.host_arena().account(), plan.host_memory);
+    EXPECT_EQ(executor.damage(), std::vector<std::string>());
     return course;
   }
 
- private:
-  /// An arena with bytes behind the plan's that nothing may touch.
-  class Guarded {
-   public:
-    Guarded(Arena& arena, const MemoryPlan& plan) : arena_(arena), plan_(plan) {
-      arena.prepare(plan.arena_bytes + guard_bytes);
-      std::fill(guard(), guard() + guard_bytes, guard_value);
-    }
-    void check() const {
-      const Arena::Account& account = arena_.account();
-      EXPECT_EQ(account.high_water_bytes, plan_.arena_bytes);
-      EXPECT_EQ(account.peak_live_bytes, plan_.peak_live_bytes);
-      for (std::size_t category = 0; category < num_categories; ++category)
-        EXPECT_EQ(account.categories_at_peak[category], plan_.categories_at_peak[category]);
-      EXPECT_TRUE(std::all_of(guard(), guard() + guard_bytes,
-                              [](std::byte value) { return value == guard_value; }));
-    }
-
-   private:
-    static constexpr std::int64_t guard_bytes = 1 << 16;
-    static constexpr std::byte guard_value{0xA5};
-    [[nodiscard]] std::byte* guard() const { return arena_.base() + plan_.arena_bytes; }
-
-    Arena& arena_;
-    const MemoryPlan& plan_;
-  };
+  static void expect_equal(const Arena::Account& account, const MemoryPlan& plan) {
+    EXPECT_EQ(account.high_water_bytes, plan.arena_bytes);
+    EXPECT_EQ(account.peak_live_bytes, plan.peak_live_bytes);
+    for (std::size_t category = 0; category < num_categories; ++category)
+      EXPECT_EQ(account.categories_at_peak[category], plan.categories_at_peak[category]);
+  }
 
   static inline Job* job_ = nullptr;
 };

@@ -39,13 +39,89 @@ TEST(ConfigRulesTest, TheOptimizerIsOffloadedFromStage1On) {
   }
   // There a disk is taken for the host.
   EXPECT_TRUE(offloaded(R"("stage": 2, "offload_optimizer": {"device": "nvme"})"));
-  EXPECT_THAT(refusal(zero_with(R"("stage": 3, "offload_optimizer": {"device": "nvme"})")),
-              HasSubstr("/offload_optimizer/device: nvme is not built"));
   EXPECT_THAT(refusal(zero_with(R"("stage": 0, "offload_optimizer": {"device": "cpu"})")),
               HasSubstr("/offload_optimizer/device: fails in DeepSpeed at stage 0"));
+}
+
+TEST(ConfigRulesTest, TwinFlowNeedsDeepSpeedsOwnAdamW) {
+  const auto with = [](const std::string& optimizer) {
+    return R"({"zero_optimization": {"stage": 3,
+                                     "offload_optimizer": {"device": "cpu", "ratio": 0.5}},
+               "optimizer": )" +
+           optimizer + "}";
+  };
+  EXPECT_EQ(accepted(with(R"({"type": "AdamW"})")).offload_ratio, 0.5);
+  EXPECT_EQ(accepted(with(R"({"type": "Adam", "params": {"weight_decay": 0.1}})")).offload_ratio,
+            0.5);
+  EXPECT_EQ(accepted(with(R"({"type": "Adam", "params": {"adam_w_mode": false}})")).offload_ratio,
+            0.5);
+  EXPECT_THAT(refusal(with(R"({"type": "AdamW", "params": {"torch_adam": true}})")),
+              HasSubstr("/offload_optimizer/ratio: below 1 fails in DeepSpeed with torch_adam"));
   EXPECT_THAT(
-      refusal(zero_with(R"("stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5})")),
-      HasSubstr("/offload_optimizer/ratio: below 1 is not built"));
+      refusal(with(R"({"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}})")),
+      HasSubstr("/offload_optimizer/ratio: below 1 mixes Adam with AdamW"));
+  // It says nothing without an offloaded optimizer.
+  EXPECT_EQ(accepted(zero_with(R"("stage": 3, "offload_optimizer": {"ratio": 0.5})")).offload_ratio,
+            1);
+}
+
+TEST(ConfigRulesTest, ADiskNeedsAFolderAndBuffers) {
+  const auto with = [](const std::string& members) {
+    return zero_with(R"("stage": 3, "offload_optimizer": {"device": "nvme")" + members + "}");
+  };
+  EXPECT_THAT(refusal(with("")),
+              HasSubstr("/offload_optimizer/device: DeepSpeed refuses nvme without nvme_path"));
+  EXPECT_THAT(refusal(with(R"(, "nvme_path": "/local", "buffer_count": 3)")),
+              HasSubstr("/offload_optimizer/buffer_count: fewer than 4 fail in DeepSpeed"));
+  EXPECT_THAT(refusal(with(R"(, "nvme_path": "/local", "ratio": 0.5)")),
+              HasSubstr("/offload_optimizer/ratio: below 1 is not built"));
+  const TrainingConfig config = accepted(
+      R"({"zero_optimization": {"stage": 3, "offload_optimizer":
+            {"device": "nvme", "nvme_path": "/local", "buffer_count": 9, "pipeline_read": true}},
+          "aio": {"block_size": 2097152, "queue_depth": 16, "intra_op_parallelism": 2}})");
+  const DiskUse expected{.folder = "/local",
+                         .optimizer_buffers = 9,
+                         .pipeline_read = true,
+                         .pipeline_write = false,
+                         .block_bytes = 2 << 20,
+                         .queue_depth = 16,
+                         .threads = 2};
+  EXPECT_EQ(config.disk, expected);
+  // Said to the host it says nothing.
+  EXPECT_EQ(accepted(zero_with(R"("stage": 3, "offload_optimizer":
+                                  {"device": "cpu", "nvme_path": "/local", "buffer_count": 1})"))
+                .disk,
+            DiskUse());
+}
+
+TEST(ConfigRulesTest, SwappingAndTwinFlowAreBuiltForAdamInFp32) {
+  const auto with = [](const std::string& offload, const std::string& members) {
+    return R"({"zero_optimization": {"stage": 3, "offload_optimizer": {)" + offload + "}}, " +
+           members + "}";
+  };
+  const std::string disk = R"("device": "nvme", "nvme_path": "/local")";
+  const std::string half = R"("device": "cpu", "ratio": 0.5)";
+  for (const char* members :
+       {R"("optimizer": {"type": "Lion"})", R"("optimizer": {"type": "Adagrad"})",
+        R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})"}) {
+    EXPECT_THAT(refusal(with(disk, members)), HasSubstr("device: nvme is not built")) << members;
+    EXPECT_THAT(refusal(with(half, members)), HasSubstr("ratio: below 1 is not built")) << members;
+  }
+  EXPECT_TRUE(is_optimizer_on_disk(accepted(with(disk, R"("optimizer": {"type": "Adam"})"))));
+}
+
+TEST(ConfigRulesTest, ParametersAreOffloadedAtStage3) {
+  const auto offloaded = [](const std::string& members) {
+    return are_parameters_offloaded(accepted(zero_with(members)));
+  };
+  EXPECT_TRUE(offloaded(R"("stage": 3, "offload_param": {"device": "cpu"})"));
+  EXPECT_TRUE(offloaded(R"("stage": 3, "cpu_offload_param": true)"));
+  EXPECT_FALSE(offloaded(R"("stage": 3, "offload_param": {"pin_memory": false})"));
+  for (const char* stage : {"0", "1", "2"}) {
+    const std::string at_stage = R"("stage": )" + std::string(stage);
+    EXPECT_FALSE(offloaded(at_stage + R"(, "offload_param": {"device": "cpu"})"));
+    EXPECT_FALSE(offloaded(at_stage + R"(, "offload_param": {"device": "nvme"})"));
+  }
 }
 
 TEST(ConfigRulesTest, OffloadingTurnsContiguousGradientsOnBelowStage3) {
@@ -107,7 +183,11 @@ TEST(ConfigRulesTest, ReduceScatterForbidsScaledReductionsFromStage2On) {
 
 TEST(ConfigRulesTest, OtherOptimizersAreRefusedByName) {
   EXPECT_EQ(refusal(R"({"optimizer": {"type": "Lamb"}})"),
-            "/optimizer/type: \"Lamb\" is not built in dstune-mpi yet: write Adam or AdamW");
+            "/optimizer/type: \"Lamb\" is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
+            "Adagrad or SGD");
+  for (const char* type : {"OneBitAdam", "ZeroOneAdam", "OneBitLamb", "MuAdam", "Muon", "RMSprop"})
+    EXPECT_THAT(refusal(std::string(R"({"optimizer": {"type": ")") + type + R"("}})"),
+                HasSubstr("not built"));
   EXPECT_THAT(refusal(R"({"optimizer": {"params": {"max_grad_norm": 1.0}}})"),
               HasSubstr("write gradient_clipping"));
   EXPECT_THAT(refusal(R"({"optimizer": {"params": {"bias_correction": false}}})"),
@@ -145,14 +225,50 @@ TEST(ConfigRulesTest, SchedulersRefuseWhatTheyDoNotTake) {
               HasSubstr("at stage 0 in fp32 alone"));
 }
 
-TEST(ConfigRulesTest, EachAdamTakesItsOwnArguments) {
-  const auto config = [](const std::string& params) {
-    return R"({"optimizer": {"type": "AdamW", "params": {)" + params + "}}}";
+TEST(ConfigRulesTest, EachOptimizerTakesItsOwnArguments) {
+  const auto config = [](const std::string& type, const std::string& params, bool on_host = false) {
+    return R"({"optimizer": {"type": ")" + type + R"(", "params": {)" + params +
+           R"(}}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": ")" +
+           (on_host ? "cpu" : "none") + R"("}}, "zero_allow_untested_optimizer": true})";
   };
-  EXPECT_THAT(refusal(config(R"("fused": true)")), HasSubstr("PyTorch's optimizer alone"));
-  EXPECT_TRUE(read_config(config(R"("fused": true, "torch_adam": true)")).problems.empty());
-  EXPECT_THAT(refusal(config(R"("set_grad_none": true, "torch_adam": true)")),
-              HasSubstr("does not take it"));
+  const auto is_taken = [&](const std::string& type, const std::string& params,
+                            bool on_host = false) {
+    return read_config(config(type, params, on_host)).problems.empty();
+  };
+  EXPECT_THAT(refusal(config("AdamW", R"("fused": true)")),
+              HasSubstr("/optimizer/params/fused: DeepSpeed's FusedAdam does not take it"));
+  EXPECT_TRUE(is_taken("AdamW", R"("fused": true, "torch_adam": true)"));
+  EXPECT_FALSE(is_taken("AdamW", R"("set_grad_none": true, "torch_adam": true)"));
+  EXPECT_TRUE(is_taken("AdamW", R"("set_grad_none": true)"));
+  EXPECT_FALSE(is_taken("AdamW", R"("set_grad_none": true)", true));
+  EXPECT_FALSE(is_taken("AdamW", R"("momentum": 0.9)"));
+  EXPECT_TRUE(is_taken("SGD", R"("momentum": 0.9, "nesterov": true, "foreach": false)", true));
+  EXPECT_FALSE(is_taken("SGD", R"("betas": [0.9, 0.99])"));
+  EXPECT_FALSE(is_taken("Lion", R"("eps": 1e-8)"));
+  EXPECT_TRUE(is_taken("Lion", R"("set_grad_none": true)"));
+  EXPECT_FALSE(is_taken("Lion", R"("set_grad_none": true)", true));
+  EXPECT_TRUE(is_taken("Adagrad", R"("lr_decay": 0.1, "initial_accumulator_value": 0.1)"));
+  EXPECT_FALSE(is_taken("Adagrad", R"("lr_decay": 0.1)", true));
+  EXPECT_FALSE(is_taken("Adagrad", R"("torch_adam": false)"));
+}
+
+TEST(ConfigRulesTest, SgdIsPyTorchsAndUntestedWithZero) {
+  const auto config = [](const std::string& type, int stage, const std::string& params,
+                         const std::string& more = "") {
+    return R"({"optimizer": {"type": ")" + type + R"(", "params": {)" + params +
+           R"(}}, "zero_optimization": {"stage": )" + std::to_string(stage) + "}" + more + "}";
+  };
+  EXPECT_EQ(accepted(config("SGD", 0, "")).optimizer.kind, OptimizerKind::sgd);
+  EXPECT_THAT(refusal(config("sgd", 0, "")), HasSubstr("write SGD"));
+  EXPECT_THAT(refusal(config("SGD", 2, "")), HasSubstr("zero_allow_untested_optimizer"));
+  EXPECT_EQ(
+      accepted(config("SGD", 2, "", R"(, "zero_allow_untested_optimizer": true)")).optimizer.kind,
+      OptimizerKind::sgd);
+  EXPECT_THAT(refusal(config("SGD", 0, R"("nesterov": true)")), HasSubstr("needs momentum"));
+  EXPECT_THAT(refusal(config("SGD", 0, R"("nesterov": true, "momentum": 0.9, "dampening": 0.1)")),
+              HasSubstr("no dampening"));
+  EXPECT_TRUE(
+      accepted(config("SGD", 0, R"("nesterov": true, "momentum": 0.9)")).optimizer.nesterov);
 }
 
 TEST(ConfigRulesTest, TypesOfDataFollowTheMode) {
@@ -162,6 +278,61 @@ TEST(ConfigRulesTest, TypesOfDataFollowTheMode) {
   EXPECT_TRUE(read_config(config(R"("param_dtype": "bfloat16")")).problems.empty());
   EXPECT_THAT(refusal(config(R"("param_dtype": "fp32")")), HasSubstr("type of the mode"));
   EXPECT_THAT(refusal(config(R"("grad_accum_dtype": "float")")), HasSubstr("at stage 0"));
+}
+
+TEST(ConfigRulesTest, SumsOfGradientsAreOfTheModeOrFp32) {
+  const auto config = [](int stage, const std::string& type, const std::string& more = "") {
+    return R"({"bf16": {"enabled": true)" + more + R"(}, "data_types": {"grad_accum_dtype": ")" +
+           type + R"("}, "zero_optimization": {"stage": )" + std::to_string(stage) + "}}";
+  };
+  for (const int stage : {1, 3}) {
+    EXPECT_TRUE(accepted(config(stage, "fp32")).fp32_gradient_accumulation);
+    EXPECT_FALSE(accepted(config(stage, "bf16")).fp32_gradient_accumulation);
+    EXPECT_THAT(refusal(config(stage, "fp16")), HasSubstr("not built"));
+  }
+  EXPECT_FALSE(accepted(config(2, "fp32")).fp32_gradient_accumulation);
+  EXPECT_FALSE(accepted(R"({"data_types": {"grad_accum_dtype": "fp32"},
+                            "zero_optimization": {"stage": 3}})")
+                   .fp32_gradient_accumulation);
+  // It says something to BF16_Optimizer alone.
+  const std::string immediate = R"(, "immediate_grad_update": true)";
+  EXPECT_TRUE(accepted(config(1, "fp32", immediate)).immediate_grad_update);
+  EXPECT_FALSE(accepted(config(1, "bf16", immediate)).immediate_grad_update);
+  EXPECT_FALSE(accepted(config(2, "fp32", immediate)).immediate_grad_update);
+}
+
+TEST(ConfigRulesTest, MasterWeightsOf16BitsNeedTheirPartners) {
+  const auto bf16 = [](int stage, const std::string& keys, const std::string& zero = "",
+                       const std::string& optimizer = "") {
+    return R"({"bf16": {"enabled": true, )" + keys + R"(}, "zero_optimization": {"stage": )" +
+           std::to_string(stage) + zero + "}" + optimizer + "}";
+  };
+  const std::string on_host = R"(, "offload_optimizer": {"device": "cpu"})";
+  const std::string master = R"("bf16_master_weights_and_grads": true)";
+  const std::string states = R"(, "bf16_optimizer_states": true)";
+  const std::string torch_adam =
+      R"(, "optimizer": {"type": "AdamW", "params": {"torch_adam": true}})";
+  EXPECT_THAT(refusal(bf16(0, master)), HasSubstr("needs ZeRO stage"));
+  EXPECT_THAT(refusal(bf16(1, master)), HasSubstr("bf16_optimizer_states"));
+  EXPECT_THAT(refusal(bf16(1, R"("bf16_optimizer_states": true)")), HasSubstr("needs bf16_master"));
+  EXPECT_THAT(refusal(bf16(1, master, on_host, torch_adam)), HasSubstr("DeepSpeed's Adam"));
+  TrainingConfig config = accepted(bf16(3, master, on_host));
+  EXPECT_TRUE(config.low_precision_master);
+  EXPECT_FALSE(config.low_precision_moments);
+  for (const std::string& zero : {std::string(), on_host}) {
+    config = accepted(bf16(2, master + states, zero));
+    EXPECT_TRUE(config.low_precision_master && config.low_precision_moments);
+  }
+  EXPECT_TRUE(accepted(bf16(2, master, on_host,
+                            R"(, "optimizer": {"params": {"fp32_optimizer_states": false}})"))
+                  .low_precision_moments);
+  const auto fp16 = [](const std::string& zero) {
+    return R"({"fp16": {"enabled": true, "fp16_master_weights_and_grads": true},
+               "zero_optimization": {"stage": 2)" +
+           zero + "}}";
+  };
+  EXPECT_THAT(refusal(fp16("")), HasSubstr("offloaded to the host"));
+  EXPECT_TRUE(accepted(fp16(on_host)).low_precision_master);
 }
 
 TEST(ConfigRulesTest, SectionsWantWhatDeepSpeedTakesOutOfThem) {

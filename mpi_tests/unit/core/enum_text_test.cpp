@@ -29,6 +29,7 @@ TEST(EnumTextTest, NamesAreThoseOfTheFiles) {
   EXPECT_EQ(to_text(PlanStatus::infeasible), "infeasible");
   EXPECT_EQ(to_text(PlanStatus::pruned), "pruned");
   EXPECT_EQ(to_text(Recompute::none), "none");
+  EXPECT_EQ(to_text(Recompute::selective), "selective");
   EXPECT_EQ(to_text(Recompute::block), "block");
   EXPECT_EQ(to_text(Precision::fp32), "fp32");
   EXPECT_EQ(to_text(Precision::bf16), "bf16");

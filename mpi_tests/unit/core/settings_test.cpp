@@ -60,12 +60,12 @@ TEST(SettingsTest, OneValueAssignsItsRowAlone) {
 }
 
 TEST(SettingsTest, ARefusedKnobIsObjectedToWhereItActs) {
-  const std::string offload = R"("offload_param": {"device": "cpu"}}})";
+  const std::string offload = R"("offload_optimizer": {"device": "cpu", "super_offload": true}}})";
   EXPECT_TRUE(
       objections_to(settings_of(R"({"zero_optimization": {"stage": 2, )" + offload)).empty());
   const auto found = objections_to(settings_of(R"({"zero_optimization": {"stage": 3, )" + offload));
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found.front().pointer, "/zero_optimization/offload_param/device");
+  EXPECT_EQ(found.front().pointer, "/zero_optimization/offload_optimizer/super_offload");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "kernel_test.hpp"
@@ -16,7 +17,7 @@ class Reference {
       const Values p = probabilities(batch, head, query);
       for (std::int64_t i = 0; i < s_.head_size; ++i) {
         double sum = 0.0;
-        for (std::int64_t key = 0; key < keys(query); ++key) {
+        for (std::int64_t key = first(query); key < keys(query); ++key) {
           sum += p[static_cast<std::size_t>(key)] * qkv_[value_at(batch, head, key, i)];
         }
         out_[out_at(batch, head, query, i)] = sum;
@@ -68,6 +69,10 @@ class Reference {
     Values p;
     double sum = 0.0;
     for (std::int64_t key = 0; key < keys(query); ++key) {
+      if (key < first(query)) {
+        p.push_back(0.0);
+        continue;
+      }
       double score = 0.0;
       for (std::int64_t i = 0; i < s_.head_size; ++i) {
         score += qkv_[query_at(batch, head, query, i)] * qkv_[key_at(batch, head, key, i)];
@@ -83,6 +88,9 @@ class Reference {
 
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(s_.head_size)); }
   std::int64_t keys(std::int64_t query) const { return s_.causal ? query + 1 : s_.sequence; }
+  std::int64_t first(std::int64_t query) const {
+    return s_.window > 0 ? std::max<std::int64_t>(0, query + 1 - s_.window) : 0;
+  }
   std::int64_t kv_head(std::int64_t head) const { return head * s_.kv_heads / s_.heads; }
   std::size_t qkv_at(std::int64_t batch, std::int64_t row, std::int64_t head,
                      std::int64_t i) const {
@@ -130,6 +138,9 @@ const AttentionShape shapes[] = {
     {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 2, .head_size = 80},
 };
 
+/// Around the sizes of tiles, and within and beyond the sequence.
+constexpr std::int64_t windows[] = {1, 2, 31, 33, 64, 65, 130, 500};
+
 class AttentionTest : public KernelTest {
  protected:
   struct Results {
@@ -169,6 +180,48 @@ TEST_P(AttentionTest, EqualsTheFormula) {
   }
 }
 
+TEST_P(AttentionTest, SeesItsWindowAlone) {
+  for (AttentionShape shape : shapes) {
+    for (const std::int64_t window : windows) {
+      shape.window = window;
+      const Values qkv = random_values(qkv_count(shape), 1, 2.0);
+      const Values d_out = random_values(out_count(shape), 2);
+      const Results results = run(shape, qkv, d_out);
+      Reference reference(shape, qkv);
+      const std::string what =
+          "sequence " + std::to_string(shape.sequence) + ", window " + std::to_string(window);
+      expect_close(results.out.values(), reference.out(), tolerance(), what + " out");
+      expect_close(results.log_sum_exp.values(), reference.log_sum_exp(), 1e-5, what + " lse");
+      expect_close(results.d_qkv.values(), reference.gradient(d_out), tolerance(), what + " d_qkv");
+    }
+  }
+}
+
+// What is masked may be of any size.
+TEST_P(AttentionTest, KeysBeforeTheWindowDoNotMatter) {
+  const AttentionShape shape{
+      .batch = 1, .sequence = 150, .heads = 2, .kv_heads = 1, .head_size = 16, .window = 40};
+  Values qkv = random_values(qkv_count(shape), 1);
+  const Values d_out = random_values(out_count(shape), 2);
+  const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  const auto last_row = [&](const Values& values) {
+    return Values(values.end() - shape.heads * shape.head_size, values.end());
+  };
+  const Values before = last_row(run(shape, qkv, d_out).out.values());
+  for (std::int64_t i = 0; i < (shape.sequence - shape.window) * row_width; ++i)
+    qkv[static_cast<std::size_t>(i)] *= 1000.0;
+  EXPECT_EQ(last_row(run(shape, qkv, d_out).out.values()), before);
+}
+
+TEST_P(AttentionTest, AWindowAsLongAsTheSequenceChangesNoBit) {
+  AttentionShape shape{.batch = 1, .sequence = 131, .heads = 2, .kv_heads = 2, .head_size = 24};
+  const Values qkv = random_values(qkv_count(shape), 1);
+  const Values d_out = random_values(out_count(shape), 2);
+  const Results full = run(shape, qkv, d_out);
+  shape.window = 131;
+  EXPECT_EQ(run(shape, qkv, d_out), full);
+}
+
 TEST_P(AttentionTest, StaysFiniteWithLargeScores) {
   const AttentionShape shape{
       .batch = 1, .sequence = 70, .heads = 1, .kv_heads = 1, .head_size = 16};
@@ -191,9 +244,10 @@ TEST_P(AttentionTest, DoesNotDependOnThreads) {
 DSTUNE_FOR_TABLES(AttentionTest);
 
 TEST(AttentionReferenceTest, GradientEqualsFiniteDifferences) {
-  for (const bool causal : {true, false}) {
-    const AttentionShape shape{
-        .batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 6, .causal = causal};
+  for (const std::int64_t window : {0, 2, -1}) {
+    AttentionShape shape{.batch = 2, .sequence = 5, .heads = 4, .kv_heads = 2, .head_size = 6};
+    shape.causal = window >= 0;
+    shape.window = std::max<std::int64_t>(0, window);
     const Values qkv = random_values(qkv_count(shape), 1, 2.0);
     const Values d_out = random_values(out_count(shape), 2);
     const Values numeric = numeric_gradient(

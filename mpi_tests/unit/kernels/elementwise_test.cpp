@@ -22,8 +22,11 @@ TEST_P(ElementwiseTest, AddScaleFillAndZero) {
       scaled[i] *= 0.75;
     }
     Buffer result = typed(x);
-    table().add(type(), result.data(), typed(y).data(), count);
+    table().add(type(), result.data(), type(), typed(y).data(), count);
     EXPECT_TRUE(result == typed(sum));
+    Buffer wide(DType::f32, x);
+    table().add(DType::f32, wide.data(), type(), typed(y).data(), count);
+    EXPECT_TRUE(wide == Buffer(DType::f32, sum));
     result = typed(x);
     table().scale(type(), result.data(), 0.75F, count);
     EXPECT_TRUE(result == typed(scaled));

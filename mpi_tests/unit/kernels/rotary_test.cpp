@@ -20,6 +20,8 @@ TEST_P(RotaryTest, TurnsQueriesAndKeysAndBack) {
                                .head_size = head_size,
                                .type = type()};
     const std::int64_t all_heads = shape.heads + 2 * shape.kv_heads;
+    const float magnitude = head_size == 12 ? 1.25F : 1.0F;
+    const Values frequencies = random_values(rotary_size / 2, 2);
     const Values qkv = random_values(shape.batch * shape.sequence * all_heads * head_size, 1);
     Values expected = qkv;
     for (std::size_t head = 0; head < qkv.size() / static_cast<std::size_t>(head_size); ++head) {
@@ -27,19 +29,20 @@ TEST_P(RotaryTest, TurnsQueriesAndKeysAndBack) {
       if (static_cast<std::int64_t>(head) % all_heads >= shape.heads + shape.kv_heads) continue;
       for (std::int64_t i = 0; i < rotary_size / 2; ++i) {
         const double angle =
-            static_cast<double>(position) *
-            std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(rotary_size));
+            static_cast<double>(position) * frequencies[static_cast<std::size_t>(i)];
+        const double cosine = magnitude * std::cos(angle);
+        const double sine = magnitude * std::sin(angle);
         const std::size_t low =
             head * static_cast<std::size_t>(head_size) + static_cast<std::size_t>(i);
         const std::size_t high = low + static_cast<std::size_t>(rotary_size / 2);
-        expected[low] = qkv[low] * std::cos(angle) - qkv[high] * std::sin(angle);
-        expected[high] = qkv[high] * std::cos(angle) + qkv[low] * std::sin(angle);
+        expected[low] = qkv[low] * cosine - qkv[high] * sine;
+        expected[high] = qkv[high] * cosine + qkv[low] * sine;
       }
     }
     Buffer turned = typed(qkv);
-    table().rotary(shape, rotary_size, turned.data(), 10000.0F, false);
+    table().rotary(shape, rotary_size, turned.data(), frequencies.data(), magnitude, false);
     expect_close(turned.values(), expected, tolerance(), "turned");
-    table().rotary(shape, rotary_size, turned.data(), 10000.0F, true);
+    table().rotary(shape, rotary_size, turned.data(), frequencies.data(), 1 / magnitude, true);
     expect_close(turned.values(), qkv, tolerance(), "turned back");
   }
 }

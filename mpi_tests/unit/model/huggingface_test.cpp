@@ -1,3 +1,6 @@
+#include <cmath>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,6 +87,36 @@ TEST(HuggingFaceTest, ReadsGroupedHeadsAndRope) {
   EXPECT_TRUE(model.tie_embeddings);
 }
 
+TEST(HuggingFaceTest, ReadsScaledRope) {
+  const auto rope = [](const std::string& section, const char* beside = "") {
+    return import_text(
+               R"({"model_type": "llama", "head_dim": 4, "max_position_embeddings": 8192,)" +
+               std::string(beside) + R"("rope_scaling": )" + section + "}")
+        .rope;
+  };
+  EXPECT_EQ(rope("null"), RopeScaling());
+  // It acts beyond max_position_embeddings.
+  EXPECT_EQ(rope(R"({"type": "dynamic", "factor": 2.0})"), RopeScaling());
+  EXPECT_EQ(rope(R"({"type": "linear", "factor": 2.0})"),
+            (RopeScaling{.kind = RopeKind::linear, .factor = 2}));
+  EXPECT_EQ(rope(R"({"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+                     "high_freq_factor": 4.0, "original_max_position_embeddings": 4096})"),
+            (RopeScaling{.kind = RopeKind::llama3, .factor = 32, .original_positions = 4096}));
+  const RopeScaling yarn = rope(R"({"type": "yarn", "factor": 4.0, "beta_fast": 16,
+                                    "original_max_position_embeddings": 4096})");
+  EXPECT_EQ(yarn.beta_fast, 16);
+  EXPECT_DOUBLE_EQ(yarn.attention_factor, 1 + 0.1 * std::log(4.0));
+  EXPECT_DOUBLE_EQ(rope(R"({"type": "yarn", "factor": 4.0, "mscale": 2.0, "mscale_all_dim": 1.0})")
+                       .attention_factor,
+                   (1 + 0.2 * std::log(4.0)) / (1 + 0.1 * std::log(4.0)));
+  const RopeScaling longrope =
+      rope(R"({"type": "longrope", "short_factor": [1, 1.5], "long_factor": [2, 3]})",
+           R"("original_max_position_embeddings": 1024, )");
+  EXPECT_EQ(longrope.original_positions, 1024);
+  EXPECT_EQ(longrope.long_factor, (std::vector<double>{2, 3}));
+  EXPECT_DOUBLE_EQ(longrope.attention_factor, std::sqrt(1 + 3.0 / 10.0));
+}
+
 TEST(HuggingFaceTest, RefusesOtherModelTypesByName) {
   const std::string problem = problems_of("{\n\"model_type\": \"bloom\"}");
   EXPECT_THAT(problem, HasSubstr("\"bloom\""));
@@ -104,14 +137,19 @@ TEST(HuggingFaceTest, RefusesWhatTheStepCanNotExpress) {
       {R"({"model_type": "gpt2", "add_cross_attention": true})", "add_cross_attention"},
       {R"({"model_type": "llama", "hidden_act": "gelu"})",
        "hidden_act \"gelu\" is not built in a gated MLP; what is: silu"},
-      {R"({"model_type": "llama", "rope_scaling": {"rope_type": "llama3"}})", "llama3"},
-      {R"({"model_type": "llama", "rope_scaling": {"type": "linear", "factor": 2.0}})", "linear"},
-      {R"({"model_type": "phi3", "rope_scaling": {"type": "longrope"}})",
-       "rope_scaling of type \"longrope\" is not built; only \"default\" is"},
+      {R"({"model_type": "llama", "rope_scaling": {"rope_type": "llama3"}})", "factor is missing"},
+      {R"({"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8.0,
+           "low_freq_factor": 4.0, "high_freq_factor": 4.0}})",
+       "high_freq_factor 4 is not above low_freq_factor 4"},
+      {R"({"model_type": "llama", "rope_scaling": {"type": "proportional"}})",
+       "rope_scaling of type \"proportional\" is not built; what is: default, dynamic, linear"},
+      {R"({"model_type": "phi3", "rope_scaling": {"type": "longrope", "short_factor": [1.0]}})",
+       "short_factor has 1 numbers; a head has 48 frequencies"},
+      {R"({"model_type": "qwen2", "num_hidden_layers": 2, "layer_types": ["full_attention"]})",
+       "layer_types has 1 members for 2 layers"},
       {R"({"model_type": "qwen2", "layer_types": ["full_attention", "linear_attention"]})",
-       "layer_types \"linear_attention\" is not built; only \"full_attention\" is"},
-      {R"({"model_type": "gpt_neox", "rope_scaling": {"type": "dynamic", "factor": 2.0}})",
-       "rope_scaling of type \"dynamic\""},
+       "layer_types \"linear_attention\" is not built; what is: full_attention, "
+       "sliding_attention"},
       {R"({"model_type": "opt", "layerdrop": 0.1})", "layerdrop 0.1 is not built; only 0 is"},
       {R"({"model_type": "opt", "layer_norm_elementwise_affine": false})",
        "layer_norm_elementwise_affine false is not built; only true is"},
@@ -142,6 +180,7 @@ TEST(PublishedConfigTest, HasThePublishedNumberOfParameters) {
         Published{"pythia-160m", gpt_neox, 162'322'944},
         Published{"bert-base-uncased", bert, 109'514'298},
         Published{"llama-2-7b", llama, 6'738'415'616},
+        Published{"llama-3.2-1b", llama, 1'235'814'400},
         Published{"mistral-7b-v0.1", mistral, 7'241'732'096},
         Published{"phi-3-mini-4k", phi3, 3'821'079'552},
         Published{"qwen2-0.5b", qwen2, 494'032'768}, Published{"qwen3-0.6b", qwen3, 596'049'920}}) {
@@ -159,6 +198,8 @@ TEST(PublishedConfigTest, KeepsWhatTellsTheFamiliesApart) {
   EXPECT_EQ(import_file("phi-3-mini-4k").attention_window, 2047);
   EXPECT_EQ(import_file("qwen2-0.5b").attention_window, 0);
   EXPECT_EQ(import_file("qwen2-0.5b").rope_theta, 1e6);
+  EXPECT_EQ(import_file("llama-3.2-1b").rope,
+            (RopeScaling{.kind = RopeKind::llama3, .factor = 32, .original_positions = 8192}));
   EXPECT_EQ(import_file("qwen3-0.6b").head_size, 128);
   EXPECT_TRUE(import_file("qwen3-0.6b").tie_embeddings);
   EXPECT_EQ(import_file("bert-base-uncased").norm_epsilon, 1e-12);
@@ -169,7 +210,7 @@ TEST(PublishedConfigTest, KeepsWhatTellsTheFamiliesApart) {
 TEST(PublishedConfigTest, RefusesGemma2WithWhatIsMissing) {
   const std::string problem = problems_of_file("gemma-2-2b");
   for (const char* word : {"\"gemma2\"", "attn_logit_softcapping", "final_logit_softcapping",
-                           "hidden_activation", "windows", "sqrt(hidden_size)", "llama"})
+                           "hidden_activation", "sqrt(hidden_size)", "llama"})
     EXPECT_THAT(problem, HasSubstr(word));
 }
 
@@ -219,6 +260,22 @@ TEST(HuggingFaceTest, FindsTheAttentionWindow) {
                        "num_hidden_layers": 2, "layer_types": ["full_attention",
                        "full_attention"]})"),
             0);
+}
+
+TEST(HuggingFaceTest, FindsTheLayersWithoutAWindow) {
+  const auto full = [](const char* text) { return import_text(text).full_layers; };
+  EXPECT_TRUE(full(R"({"model_type": "mistral", "sliding_window": 99})").empty());
+  EXPECT_EQ(full(R"({"model_type": "qwen2", "sliding_window": 99, "use_sliding_window": true,
+                     "num_hidden_layers": 4, "max_window_layers": 2})"),
+            (std::vector<std::int64_t>{0, 1}));
+  const ModelSpec model =
+      import_text(R"({"model_type": "qwen3", "sliding_window": 99, "use_sliding_window": true,
+                      "num_hidden_layers": 3, "layer_types": ["sliding_attention",
+                      "full_attention", "sliding_attention"]})");
+  EXPECT_EQ(model.full_layers, (std::vector<std::int64_t>{1}));
+  EXPECT_EQ(model.window_of(0, 100), 99);
+  EXPECT_EQ(model.window_of(1, 100), 0);
+  EXPECT_EQ(model.window_of(2, 99), 0);
 }
 
 TEST(HuggingFaceTest, RefusesHeadsThatDoNotFit) {

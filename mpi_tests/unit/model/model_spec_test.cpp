@@ -98,11 +98,18 @@ TEST(ModelJsonTest, KeepsPartsThatAreNotTheFamilys) {
   ModelSpec model = preset("llama-7b");
   EXPECT_FALSE(to_json(model).contains("architecture"));
   model.attention_window = 77;
+  model.full_layers = {0, 3};
+  model.rope = {.kind = RopeKind::longrope,
+                .original_positions = 64,
+                .attention_factor = 1.5,
+                .short_factor = {1, 2},
+                .long_factor = {3, 4.5}};
   model.architecture.qkv_bias = true;
   model.architecture.block = BlockKind::parallel;
   model.architecture.rotary_fraction = 0.5;
   model.architecture.token_types = 3;
   EXPECT_EQ(to_json(model).at("architecture").size(), 4U);
+  EXPECT_EQ(to_json(model).at("rope").size(), 5U);
   EXPECT_EQ(model_from_json(to_json(model)), model);
 }
 

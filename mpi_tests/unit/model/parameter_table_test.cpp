@@ -152,6 +152,18 @@ TEST(FlopsTest, CountsSixForEachMultipliedParameterAndCausalAttention) {
                    6.0 * (6'738'415'616.0 - 32000.0 * 4096) + 6.0 * 32 * 4096 * 2048);
 }
 
+TEST(FlopsTest, AWindowCountsTheMeanOfPositionsInIt) {
+  ModelSpec model = preset("llama-7b");
+  const double full = flops_per_token(model, 2048);
+  model.attention_window = 2048;
+  EXPECT_DOUBLE_EQ(flops_per_token(model, 2048), full);
+  model.attention_window = 512;
+  model.full_layers = {0, 31};
+  // Of 2048 positions 512 are on the way up to the window: 512/2 of them on average, then 512.
+  const double windowed = (512.0 * 256 + 1536.0 * 512) / 2048;
+  EXPECT_DOUBLE_EQ(full - flops_per_token(model, 2048), 12.0 * 30 * 4096 * (1024 - windowed));
+}
+
 TEST(FlopsTest, AttentionInBothDirectionsCountsWhole) {
   ModelSpec model = preset("gpt2");
   model.family = ModelFamily::bert;

@@ -124,6 +124,14 @@ class Collector {
     read(o.x, o.count);
     write(o.y, o.count);
   }
+  void operator()(const op::ReadDisk& o) {
+    read(o.x, o.count);
+    write(o.y, o.count);
+  }
+  void operator()(const op::WriteDisk& o) {
+    read(o.x, o.count);
+    write(o.y, o.count);
+  }
   void operator()(const op::Reshard& o) {
     for (const auto& piece : o.pieces) {
       touch(o.slab, piece.slab_offset, piece.elements, !o.to_shards);
@@ -134,6 +142,7 @@ class Collector {
     }
   }
   void operator()(const op::AllReduceAverage& o) { update(o.data, o.count, true); }
+  void operator()(const op::AllReduceSum& o) { update(o.data, o.count, true); }
   void operator()(const op::ReduceAverage& o) { update(o.data, o.count, true); }
   void operator()(const op::ReduceScatterAverage& o) {
     read(o.in, o.count_per_rank * plan_.group_size);
@@ -145,7 +154,7 @@ class Collector {
   }
   void operator()(const op::AccumulateLoss& o) { read(o.losses, o.rows); }
   void operator()(const op::AccumulateSquares& o) { read(o.gradient, o.count); }
-  void operator()(const op::Adam& o) {
+  void operator()(const op::UpdateParameters& o) {
     read(o.gradient, o.count);
     update(o.master, o.count, true);
     update(o.m, o.count, true);

@@ -42,6 +42,18 @@ inline ModelSpec tiny_llama(bool tied = false) {
   return model;
 }
 
+/// Two blocks whose tables and matrices are so large that a disk holds shards of them, in groups of
+/// up to four ranks; of three ranks they end within a block of the disk.
+inline ModelSpec wide_gpt2() {
+  ModelSpec model = tiny_gpt2(false);
+  model.hidden_size = 64;
+  model.head_size = 32;
+  model.num_layers = 2;
+  model.intermediate_size = 16'384;
+  model.vocab_size = 16'384;
+  return model;
+}
+
 /// Of the other families, with as many key heads as heads but where they may differ.
 inline ModelSpec tiny_model(ModelFamily family) {
   ModelSpec model = tiny_llama(family == ModelFamily::opt || family == ModelFamily::bert);

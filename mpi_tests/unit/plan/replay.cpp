@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "layout.hpp"
+
 namespace dstune::test {
 
 void Intervals::add(std::int64_t begin, std::int64_t end) {
@@ -59,11 +61,30 @@ void Replay::forget_gradients() {
   for (std::size_t index = 0; index < plan_.tensors.size(); ++index) {
     const PlannedTensor& tensor = plan_.tensors[index];
     if (!tensor.persistent || tensor.category != Category::gradients) continue;
+    Intervals& written = states_[index].written;
     std::int64_t end = tensor.elements;
     const bool is_sharded = plan_.config.zero_stage == 3 && plan_.group_size > 1;
-    if (std::string_view(tensor.name) == "own gradients" && !is_sharded)
+    if (std::string_view(tensor.name) == "own gradients") {
+      if (is_sharded) {
+        forget_shards(written);
+        continue;
+      }
       end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
-    states_[index].written.remove(0, end);
+    }
+    if (std::string_view(tensor.name) == "fp32 gradients") end = total;
+    written.remove(0, end);
+  }
+}
+
+void Replay::forget_shards(Intervals& written) const {
+  const ParameterTable table(plan_.model);
+  const plan::Layout layout(table, 3, plan_.group_size, plan_.group_rank);
+  for (std::size_t index = 0; index < layout.pieces().size(); ++index) {
+    const int piece = static_cast<int>(index);
+    const std::int64_t shard = layout.piece_shard_elements(piece);
+    const std::int64_t left = layout.pieces()[index].elements - shard * plan_.group_rank;
+    const std::int64_t begin = layout.piece_shard_offset(piece);
+    written.remove(begin, begin + std::clamp<std::int64_t>(left, 0, shard));
   }
 }
 
@@ -115,6 +136,11 @@ void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
   const auto type_of = [&](const Access& each) {
     return plan_.tensors[static_cast<std::size_t>(each.view.tensor)].dtype;
   };
+  if (std::holds_alternative<op::ReadDisk>(step.operation) ||
+      std::holds_alternative<op::WriteDisk>(step.operation)) {
+    check_transfer(found.front(), found.back());
+    return;
+  }
   if (std::holds_alternative<op::Copy>(step.operation)) {
     const TensorId tensor = found.front().view.tensor;
     if (memory_of(found.front()) == memory_of(found.back()))
@@ -126,6 +152,25 @@ void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
   const Memory side = step.stream == Stream::host ? Memory::host : Memory::device;
   for (const Access& each : found)
     if (memory_of(each) != side) problem(each.view.tensor, "touched from the other memory");
+}
+
+void Replay::check_transfer(const Access& from, const Access& to) {
+  const bool reads =
+      plan_.tensors[static_cast<std::size_t>(from.view.tensor)].memory == Memory::disk;
+  for (const Access& each : {from, to}) {
+    const TensorId id = each.view.tensor;
+    const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
+    const bool on_disk = (each.view.tensor == from.view.tensor) == reads;
+    if (tensor.memory != (on_disk ? Memory::disk : Memory::host))
+      problem(id, "is on the wrong side");
+    if (tensor.dtype != DType::f32) problem(id, "is of another type");
+    const std::int64_t begin = each.view.offset_elements * 4;
+    const std::int64_t bytes = (each.elements * 4 + disk_alignment_bytes - 1) /
+                               disk_alignment_bytes * disk_alignment_bytes;
+    if ((tensor.offset_bytes + begin) % disk_alignment_bytes != 0)
+      problem(id, "is transferred from within a block");
+    if (begin + bytes > tensor.booked_bytes) problem(id, "is transferred beyond its end");
+  }
 }
 
 void Replay::acquire(TensorId id) {

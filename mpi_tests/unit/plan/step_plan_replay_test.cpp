@@ -25,6 +25,7 @@ void expect_sound(const ModelSpec& model, const TrainingConfig& config, int grou
     for (const std::string& problem : replay.problems()) ADD_FAILURE() << problem;
     expect_equal(plan.memory, replay.figures(Memory::device));
     expect_equal(plan.host_memory, replay.figures(Memory::host));
+    expect_equal(plan.disk, replay.figures(Memory::disk));
     if (rank == 0) {
       first = plan;
       continue;
@@ -52,6 +53,7 @@ void vary_gathers(TrainingConfig& config, int number) {
   config.stage3_max_reuse_distance = pick();
   config.stage3_allgather_sequential = number % 3 == 0;
   config.stage3_module_granularity_threshold = number % 5 == 0 ? 300 : 0;
+  config.stage3_use_all_reduce_for_fetch_params = number % 2 == 0;
 }
 
 class StepPlanReplayTest : public testing::TestWithParam<int> {
@@ -60,7 +62,8 @@ class StepPlanReplayTest : public testing::TestWithParam<int> {
   static void check(const ModelSpec& model, int stride, const std::vector<std::int64_t>& buckets) {
     for (int bits = 0; bits < 32; bits += stride) {
       TrainingConfig config = test::tiny_config(GetParam());
-      config.recompute = (bits & 1) != 0 ? Recompute::block : Recompute::none;
+      config.recompute = static_cast<Recompute>((bits + bits / 3) % 3);
+      config.cpu_checkpointing = bits % 4 != 0;
       config.overlap_comm = (bits & 2) != 0;
       config.contiguous_gradients = (bits & 4) != 0;
       config.reduce_scatter = (bits & 8) != 0;
@@ -71,6 +74,9 @@ class StepPlanReplayTest : public testing::TestWithParam<int> {
         for (int group_size = 1; group_size <= 4; ++group_size) {
           config.accumulation_steps = 1 + (bits + group_size) % 4;
           vary_gathers(config, bits + 3 * group_size + static_cast<int>(bucket % 7));
+          config.communication_data_type =
+              static_cast<CommunicationType>((bits / 2 + group_size) % 4);
+          config.round_robin_gradients = (bits / 3 + group_size) % 2 == 0;
           expect_sound(model, config, group_size);
           ASSERT_FALSE(HasFailure())
               << "stage " << GetParam() << ", bits " << bits << ", bucket " << bucket
@@ -109,12 +115,85 @@ TEST_P(StepPlanReplayTest, IsSoundWithAnOffloadedOptimizer) {
       config.reduce_bucket_size = bucket;
       for (int group_size = 1; group_size <= 4; ++group_size) {
         config.accumulation_steps = 1 + (bits + group_size) % 4;
+        config.communication_data_type =
+            static_cast<CommunicationType>((bits / 2 + group_size) % 4);
+        config.round_robin_gradients = (bits / 3 + group_size) % 2 == 0;
         expect_sound(bits % 2 == 0 ? test::tiny_gpt2() : test::tiny_llama(), config, group_size);
         ASSERT_FALSE(HasFailure())
             << "stage " << GetParam() << ", bits " << bits << ", bucket " << bucket << ", group of "
             << group_size << ", " << config.accumulation_steps << " micro-steps";
       }
     }
+  }
+}
+
+TEST_P(StepPlanReplayTest, IsSoundWithOtherTypesOfStates) {
+  using enum OptimizerKind;
+  for (int bits = 0; bits < 32; ++bits) {
+    TrainingConfig config = test::tiny_config(GetParam());
+    const bool sums = (bits & 1) != 0 && (GetParam() == 1 || GetParam() == 3);
+    config.precision = (bits & 2) != 0 ? Precision::bf16 : Precision::fp16;
+    config.overlap_comm = (bits & 4) != 0;
+    config.fp32_gradient_accumulation = sums;
+    config.immediate_grad_update = is_bf16_optimizer(config) && (bits & 8) != 0;
+    config.low_precision_master = !sums && GetParam() > 0;
+    config.low_precision_moments = config.low_precision_master && (bits & 8) != 0;
+    if (!sums && (bits & 16) != 0) config.offload_optimizer = OffloadDevice::cpu;
+    if (bits % 3 == 0) config.offload_param = OffloadDevice::cpu;
+    if (sums) config.optimizer.kind = std::array{adam, lion, sgd, adagrad}[bits / 2 % 4];
+    for (int group_size = 1; group_size <= 4; ++group_size) {
+      config.accumulation_steps = 1 + (bits + group_size) % 4;
+      expect_sound(test::tiny_gpt2(), config, group_size);
+      ASSERT_FALSE(HasFailure()) << "stage " << GetParam() << ", bits " << bits << ", group of "
+                                 << group_size << ", " << config.accumulation_steps
+                                 << " micro-steps";
+    }
+  }
+}
+
+TEST_P(StepPlanReplayTest, IsSoundWithOffloadedParametersAndPartsOfTheOptimizer) {
+  if (GetParam() < 3) return;
+  for (int bits = 0; bits < 64; ++bits) {
+    TrainingConfig config = test::tiny_config(3);
+    config.offload_param = (bits & 1) != 0 ? OffloadDevice::cpu : OffloadDevice::none;
+    config.offload_optimizer = (bits & 2) != 0 ? OffloadDevice::cpu : OffloadDevice::none;
+    config.offload_ratio = bits % 3 * 0.5;
+    config.overlap_comm = (bits & 4) != 0;
+    config.precision = static_cast<Precision>(bits % 3);
+    config.recompute = (bits & 8) != 0 ? Recompute::block : Recompute::none;
+    // Parts of the optimizer are refused without it.
+    config.reduce_scatter = (bits & 16) != 0 || config.offload_ratio < 1;
+    config.sub_group_size = (bits & 32) != 0 ? 300 : 1'000'000'000;
+    config.reduce_bucket_size = 600;
+    for (int group_size = 1; group_size <= 4; ++group_size) {
+      config.accumulation_steps = 1 + (bits + group_size) % 4;
+      vary_gathers(config, bits + 3 * group_size);
+      expect_sound(bits % 5 == 0 ? test::tiny_gpt2() : test::tiny_llama(), config, group_size);
+      ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
+                                 << config.accumulation_steps << " micro-steps";
+    }
+  }
+}
+
+TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
+  if (GetParam() < 3) return;
+  for (int bits = 0; bits < 64; ++bits) {
+    TrainingConfig config = test::tiny_config(3);
+    config.offload_optimizer = OffloadDevice::nvme;
+    config.disk.pipeline_read = (bits & 1) != 0;
+    config.disk.pipeline_write = (bits & 2) != 0;
+    config.disk.optimizer_buffers = 12 + bits % 3;
+    config.offload_param = (bits & 4) != 0 ? OffloadDevice::cpu : OffloadDevice::none;
+    config.overlap_comm = (bits & 8) != 0;
+    config.precision = static_cast<Precision>(bits % 3);
+    config.sub_group_size = (bits & 16) != 0 ? 300'000 : 1'000'000'000;
+    config.reduce_bucket_size = (bits & 32) != 0 ? 200'000 : 500'000'000;
+    config.gradient_clipping = bits % 5 == 0 ? 0 : 1;
+    const int group_size = 1 + bits % 4;
+    config.accumulation_steps = 1 + bits / 4 % 3;
+    expect_sound(test::wide_gpt2(), config, group_size);
+    ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
+                               << config.accumulation_steps << " micro-steps";
   }
 }
 

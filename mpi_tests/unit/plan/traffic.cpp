@@ -11,6 +11,8 @@ Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
         traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
     if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
       traffic.all_reduce += o->count;
+    if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
+      traffic.all_reduce += o->count;
     if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation)) traffic.reduce += o->count;
     if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
       traffic.reduce_scatter += o->count_per_rank * group_size;

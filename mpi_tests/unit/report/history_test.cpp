@@ -86,6 +86,15 @@ TEST(HistoryTest, EmptyJournalHasNone) {
   EXPECT_TRUE(history.deaths.empty());
 }
 
+TEST(HistoryTest, RemembersTheLastProfile) {
+  const json::Value first = event::profile("one", {{"version", 1}});
+  const json::Value last = event::profile("two", {{"version", 1}, {"groups", {1, 2}}});
+  const History history = history_of({start_job, first, end_job, start_job, last});
+  EXPECT_EQ(history.profile_key, "two");
+  EXPECT_EQ(history.profile, last["profile"]);
+  EXPECT_TRUE(history_of({start_job}).profile_key.empty());
+}
+
 TEST(HistoryTest, RecordComesBackWhole) {
   Record record = test::sample_record("z1_gas2_tmbspg4");
   record.attempt = 2;
@@ -102,6 +111,7 @@ TEST(HistoryTest, RecordComesBackWhole) {
   EXPECT_EQ(back.predicted.target_memory_bytes, record.predicted.target_memory_bytes);
   EXPECT_EQ(back.predicted.categories, record.predicted.categories);
   EXPECT_EQ(back.predicted.host_memory_bytes, record.predicted.host_memory_bytes);
+  EXPECT_EQ(back.predicted.process_memory_bytes, record.predicted.process_memory_bytes);
   EXPECT_EQ(back.predicted.host_categories, record.predicted.host_categories);
   EXPECT_EQ(back.attempt, 2);
   EXPECT_EQ(back.started_at, record.started_at);
@@ -127,6 +137,23 @@ TEST(HistoryTest, WhatIsNoNumberDoesNotMakeTheJournalUnreadable) {
   ASSERT_EQ(back.measurement.losses.size(), 3U);
   EXPECT_TRUE(std::isnan(back.measurement.losses[1]));
   EXPECT_FALSE(back.predicted.throughput.has_value());
+}
+
+TEST(HistoryTest, KeepsWhatDeepSpeedSaid) {
+  Measurement verified;
+  verified.status = Status::ok;
+  verified.step_times_s = {0.5, 0.25};
+  verified.peak_memory.total_bytes = 77;
+  Measurement failed;
+  failed.status = Status::out_of_memory;
+  failed.reason = "too much";
+  const History history = history_of({event::verified("k", "a", "/there/a", failed),
+                                      event::verified("k", "a", "/there/a", verified),
+                                      event::verified("l", "b", "/there/b", failed)});
+  EXPECT_EQ(to_json(history.verified.at("k")), to_json(verified));
+  EXPECT_EQ(history.verified.at("l").status, Status::out_of_memory);
+  EXPECT_EQ(history.verified.at("l").reason, "too much");
+  EXPECT_THROW(history_of({json::Value{{"kind", "verified"}, {"key", "k"}}}), InputError);
 }
 
 TEST(HistoryTest, LastFinishCounts) {

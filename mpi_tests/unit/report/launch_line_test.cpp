@@ -66,6 +66,17 @@ TEST(LaunchLineTest, StartsAScriptWithDeepSpeedOnTheGroupsShape) {
             "deepspeed --include a:0 train.py /r/c.json");
 }
 
+TEST(LaunchLineTest, NamesTheHostfileToDeepSpeed) {
+  const auto with_hostfile = [](const std::string& command) {
+    return launch_line(command, "/r/c.json", json::Value::object(), {4, 2}, {}, "/my r/hosts");
+  };
+  EXPECT_EQ(with_hostfile("train.py $CONFIG"),
+            "deepspeed --hostfile '/my r/hosts' --num_nodes 2 --num_gpus 4 train.py /r/c.json");
+  for (const std::string given : {"deepspeed -H h --num_gpus 1", "deepspeed --hostfile=h -i a"})
+    EXPECT_EQ(with_hostfile(given + " train.py $CONFIG").find("/my r/hosts"), std::string::npos);
+  EXPECT_EQ(with_hostfile("srun train.sh $CONFIG"), "srun train.sh /r/c.json");
+}
+
 TEST(LaunchLineTest, LeavesNoTuningOn) {
   EXPECT_EQ(line("deepspeed --autotuning run --num_gpus 2 t.py $CONFIG"),
             "deepspeed --num_gpus 2 t.py /r/c.json");

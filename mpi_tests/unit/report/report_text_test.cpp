@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 #include <fmt/format.h>
@@ -46,6 +47,44 @@ TEST(SummaryTextTest, TableIsDeepSpeeds) {
                  "| z1             |                 3 |           625.698 | z1_gas1_tmbspg56 |\n"
                  "| global         |                 5 |           625.698 | z1_gas1_tmbspg56 |\n"
                  "\n"));
+}
+
+/// Ended `second` seconds after the others.
+Row predicted_row(const std::string& name, double predicted, double measured, int second) {
+  Record record = with_throughput(name, measured, 1);
+  record.predicted.throughput = predicted;
+  record.finished_at += std::chrono::seconds(second);
+  return test::row_of(record);
+}
+
+TEST(SummaryTextTest, ShowsPredictionsBesideMeasurements) {
+  Report report;
+  report.rows = {predicted_row("late", 44, 40, 2), predicted_row("early", 9, 10, 1),
+                 test::row_of(with_throughput("unpredicted", 1, 0))};
+  EXPECT_THAT(
+      summary_text(report),
+      HasSubstr("| experiment   |   predicted samples/s |   measured |   error, % |   mean erro"
+                "r so far, % |\n"
+                "|:-------------|----------------------:|-----------:|-----------:|------------"
+                "-----------:|\n"
+                "| early        |                     9 |         10 |      -10.0 |            "
+                "       10.0 |\n"
+                "| late         |                    44 |         40 |      +10.0 |            "
+                "       10.0 |\n"
+                "Predicted throughput: mean error 10.0 % over 2 experiments, rank correlation 1"
+                ".000.\n"));
+}
+
+TEST(SummaryTextTest, RanksPredictionsAgainstMeasurements) {
+  Report report;
+  // By hand: ranks 1 2 3 4 against 1 3 2 4, so 1 - 6·2/(4·15).
+  report.rows = {predicted_row("a", 10, 10, 0), predicted_row("b", 20, 31, 1),
+                 predicted_row("c", 30, 30, 2), predicted_row("d", 40, 40, 3)};
+  EXPECT_THAT(summary_text(report), HasSubstr("rank correlation 0.800"));
+  report.rows.resize(1);
+  EXPECT_THAT(summary_text(report), HasSubstr("over 1 experiment.\n"));
+  report.rows.clear();
+  EXPECT_THAT(summary_text(report), testing::Not(HasSubstr("Predicted")));
 }
 
 TEST(SummaryTextTest, DecimalPointsStandBelowEachOther) {
@@ -125,12 +164,96 @@ TEST(BestRowTest, TiesGoToLessMemoryThenToTheEarlier) {
   EXPECT_EQ(best_row(report), 1U);
 }
 
+TEST(BestRowTest, TheBestFewInTheirOrder) {
+  Report report;
+  report.rows = {test::row_of(test::sample_record("b", 2)),
+                 test::row_of(test::failed_record("f", Status::out_of_memory, "")),
+                 test::row_of(test::sample_record("a", 1)),
+                 test::planned_row("p", PlanStatus::planned, ""),
+                 test::row_of(test::sample_record("b, too", 2))};
+  EXPECT_EQ(best_rows(report, 2), (std::vector<std::size_t>{2, 0}));
+  EXPECT_EQ(best_rows(report, 9), (std::vector<std::size_t>{2, 0, 4}));
+}
+
 TEST(BestRowTest, NothingWhereNothingIsOk) {
   Report report;
   EXPECT_EQ(best_row(report), std::nullopt);
   report.rows = {test::row_of(test::failed_record("f", Status::raced_out, "")),
                  test::planned_row("p", PlanStatus::planned, "")};
   EXPECT_EQ(best_row(report), std::nullopt);
+}
+
+/// Rows whose steps take so long here, and there; 0: DeepSpeed did not run it.
+Report verified_report(const std::vector<std::pair<double, double>>& step_times_s) {
+  Report report;
+  for (const auto& [here_s, there_s] : step_times_s) {
+    Row row = test::row_of(test::sample_record(fmt::format("m{}", report.rows.size()), here_s));
+    if (there_s > 0) {
+      row.verified.emplace();
+      row.verified->status = Status::ok;
+      row.verified->step_times_s = {there_s};
+    }
+    report.rows.push_back(row);
+  }
+  return report;
+}
+
+TEST(AnswerTest, IsTheBestThatWasMeasuredHere) {
+  const Report report = verified_report({{2, 0}, {1, 0}, {3, 1}});
+  EXPECT_EQ(answer_row(report, *best_row(report)), 1U);
+  EXPECT_EQ(label_of(report, report.rows[1]), "proxy");
+  EXPECT_EQ(choice_text(report, 1), "");
+}
+
+TEST(AnswerTest, DeepSpeedsWordCountsAmongThoseItRan) {
+  Report report = verified_report({{2, 0}, {1, 8}, {3, 4}, {4, 6}});
+  EXPECT_EQ(answer_row(report, *best_row(report)), 2U);
+  EXPECT_EQ(label_of(report, report.rows[2]), "verified");
+  EXPECT_EQ(choice_text(report, 2),
+            "DeepSpeed itself made 4 samples/s with it and 2 with m1, which was ahead "
+            "here");
+  report.metric = Metric::latency;
+  EXPECT_EQ(answer_row(report, *best_row(report)), 2U);
+  report.metric = Metric::flops;
+  // The model's operations of 1e12 a step on two GPUs.
+  EXPECT_DOUBLE_EQ(verified_value(report.rows[2], Metric::flops)->value, 1e12 / 4 / 2);
+  report.rows[2].verified->status = Status::failed;
+  EXPECT_EQ(answer_row(report, *best_row(report)), 3U);
+  EXPECT_EQ(verified_value(report.rows[2], Metric::throughput), std::nullopt);
+}
+
+TEST(AnswerTest, TheSummaryHasBothFigures) {
+  Report report = verified_report({{1, 8}, {2, 4}});
+  report.rows[1].verified->peak_memory.total_bytes = std::int64_t{3} << 30;
+  const std::string text = summary_text(report);
+  EXPECT_THAT(text, HasSubstr("Best: m1\n  throughput: 8 samples/s (95 % interval 8 to 8)\n"
+                              "  in DeepSpeed itself: 4 samples/s, 3.00 GiB at its fullest\n"
+                              "  chosen because DeepSpeed itself made 4 samples/s"));
+  EXPECT_THAT(text, HasSubstr("label: verified\n"));
+  EXPECT_THAT(text, HasSubstr("| m0                    | ok       |"));
+  EXPECT_EQ(summary_json(report, 0)["best"]["name"], "m1");
+  EXPECT_EQ(summary_json(report, 0)["best"]["label"], "verified");
+}
+
+TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
+  Report report = verified_report({{1, 0}, {1.2, 0}});
+  report.rows[0].record->experiment.config.accumulation_steps = 16;
+  report.rows[0].record->experiment.config.micro_batch = 1;
+  // Both have a batch of 32 or 16 samples: 32 in 1 s, 16 in 1.2 s.
+  EXPECT_EQ(best_row(report), 0U);
+  report.calibration = TimeCalibration{2, 0.01, 100};
+  // 2 · 1 + 0.01 · 100 · 16 = 18 s; 2 · 1.2 + 0.01 · 100 · 2 = 4.4 s.
+  EXPECT_DOUBLE_EQ(ranked_value(report, report.rows[0])->value, 32 / 18.0);
+  EXPECT_DOUBLE_EQ(ranked_value(report, report.rows[1])->value, 16 / 4.4);
+  EXPECT_EQ(best_row(report), 1U);
+  EXPECT_EQ(label_of(report, report.rows[1]), "calibrated");
+  report.metric = Metric::latency;
+  EXPECT_DOUBLE_EQ(ranked_value(report, report.rows[0])->value, 18e6);
+  report.own_runs = {{1, "/own/log", 4.0, 0}};
+  EXPECT_THAT(
+      summary_text(report),
+      HasSubstr("label: calibrated\n  calibrated: measured times x 2 + 1e+04 us for each of "
+                "100 modules a micro-step; m1: 4 s, fitted 4.4 s (+10.0 %)\n"));
 }
 
 TEST(MetricsJsonTest, KeepsDeepSpeedsKeysAndUnits) {
@@ -159,8 +282,10 @@ TEST(MetricsJsonTest, AddsWhatItMeasured) {
   EXPECT_EQ(
       value["peak_memory_bytes"].dump(),
       R"({"total":1000,"device":700,"host":300,"activations":400,"parameters":600,"process":5000})");
-  EXPECT_EQ(value["predicted"].dump(), R"({"throughput":null,"peak_memory_bytes":1000,)"
-                                       R"("host_memory_bytes":300,"target_memory_bytes":2000})");
+  EXPECT_EQ(value["predicted"].dump(),
+            R"({"throughput":null,"peak_memory_bytes":1000,)"
+            R"("host_memory_bytes":300,"disk_bytes":0,"target_memory_bytes":2000,)"
+            R"("process_memory_bytes":5100})");
   EXPECT_EQ(value["group"].dump(), R"({"world_ranks":[2,3],"hosts":["one"]})");
   EXPECT_EQ(value["started_at"], "2026-01-02T03:04:05.678901Z");
   EXPECT_EQ(value["finished_at"], "2026-01-02T03:04:15.000002Z");

@@ -77,6 +77,15 @@ TEST_F(ResultsFolderTest, WritesAnExperimentAsDeepSpeedDoes) {
   EXPECT_EQ(results_json("z1_gas2_tmbspg4/ds_config.json"), experiment.ds_config);
 }
 
+TEST_F(ResultsFolderTest, DrawsTheWinnersMemoryBesideItsConfig) {
+  folder_.write_experiment(test::sample_experiment("winner"));
+  folder_.write_memory("winner", {.categories = {"parameters"},
+                                  .memories = {{"device", {{1 << 20}, {1 << 20}}}},
+                                  .parts = {{"update", "", 0}}});
+  EXPECT_THAT(read_file(results("winner/memory.svg")), testing::StartsWith("<svg "));
+  EXPECT_THAT(read_file(results("winner/memory.txt")), testing::HasSubstr("P parameters"));
+}
+
 TEST_F(ResultsFolderTest, WritesAnExperimentAgainAndItsMetrics) {
   const Record record = test::sample_record("a");
   folder_.write_experiment(record.experiment);
@@ -99,8 +108,11 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   best.experiment.ds_config["dstune"] = json::Value::object();
   best.experiment.ds_config["optimizer"] = {{"params", {{"lr", "auto"}}}};
   Report report;
-  report.label = "calibrated";
-  folder_.write_optimal(best, report, "t.py --bs 1 --ds $CONFIG",
+  report.rows = {test::row_of(best)};
+  report.own_runs = {{0, "/own/metrics.json", 1.0, 0}};
+  report.calibration = TimeCalibration{2, 0, 0};
+  report.memory_offset_bytes = 5;
+  folder_.write_optimal(test::row_of(best), report, "t.py --bs 1 --ds $CONFIG",
                         {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
   const json::Value config = results_json("ds_config_optimal.json");
   EXPECT_FALSE(config.contains("autotuning"));
@@ -114,9 +126,19 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   const json::Value optimal = results_json("optimal.json");
   EXPECT_EQ(optimal["name"], "z1_gas2_tmbspg4");
   EXPECT_EQ(optimal["metric"], "throughput");
-  EXPECT_DOUBLE_EQ(optimal["value"], 32.0);
-  EXPECT_DOUBLE_EQ(optimal["ci_low"], 32.0);
-  EXPECT_DOUBLE_EQ(optimal["ci_high"], 32.0);
+  EXPECT_DOUBLE_EQ(optimal["value"], 16.0);
+  EXPECT_DOUBLE_EQ(optimal["ci_low"], 16.0);
+  EXPECT_DOUBLE_EQ(optimal["ci_high"], 16.0);
+  EXPECT_EQ(optimal["calibration"], (json::Value{{"scale", 2.0},
+                                                 {"module_cost_s", 0.0},
+                                                 {"num_modules", 0},
+                                                 {"memory_offset_bytes", 5},
+                                                 {"runs",
+                                                  {{{"name", "z1_gas2_tmbspg4"},
+                                                    {"path", "/own/metrics.json"},
+                                                    {"step_s", 1.0},
+                                                    {"measured_s", 0.5},
+                                                    {"fitted_s", 1.0}}}}}));
   EXPECT_EQ(optimal["num_gpus"], 2);
   EXPECT_EQ(optimal["num_gpus_per_node"], 2);
   EXPECT_EQ(optimal["num_nodes"], 1);
@@ -127,10 +149,45 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
 }
 
 TEST_F(ResultsFolderTest, NamesAPlaceholderWithoutTrainingCommand) {
-  folder_.write_optimal(test::sample_record("a"), {}, std::nullopt, {{"stage", "--z"}});
+  folder_.write_optimal(test::row_of(test::sample_record("a")), {}, std::nullopt,
+                        {{"stage", "--z"}});
   EXPECT_EQ(read_file(results("cmd_optimal.txt")),
             "deepspeed --num_nodes 1 --num_gpus 2 your_training_script.py --deepspeed_config " +
                 results("ds_config_optimal.json") + "\n");
+}
+
+TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
+  Report report;
+  for (const char* name : {"own", "fourth", "third", "best", "second"})
+    report.rows.push_back(test::row_of(test::sample_record(name)));
+  const double step_s[] = {9, 4, 3, 1, 2};
+  for (std::size_t i = 0; i < report.rows.size(); ++i)
+    report.rows[i].record = test::sample_record(report.rows[i].planned.experiment.name, step_s[i]);
+  report.own_row = 0;
+  folder_.write_verification(report, "train.py $CONFIG", {});
+  for (const char* name : {"verify.sbatch", "verify.pbs"}) {
+    const std::string script = read_file(results(name));
+    std::size_t at = 0;
+    for (const char* run : {"best", "second", "third", "own"}) {
+      at = script.find(std::string("\nrun ") + run + " 1 2 ", at);
+      EXPECT_NE(at, std::string::npos) << name << ": " << run;
+    }
+    EXPECT_EQ(script.find("fourth"), std::string::npos);
+    EXPECT_NE(script.find("VERIFY_DIR=" + results("verify\n")), std::string::npos);
+  }
+  report.own_row = 3;
+  folder_.write_verification(report, "train.py $CONFIG", {});
+  const std::string script = read_file(results("verify.sbatch"));
+  EXPECT_NE(script.find("Number 1 of what was measured, and your own"), std::string::npos);
+  EXPECT_EQ(script.find("\nrun own"), std::string::npos);
+}
+
+TEST_F(ResultsFolderTest, WritesNoScriptWhereThereIsNothingToRun) {
+  Report report;
+  report.rows = {test::row_of(test::failed_record("a", Status::failed, "no"))};
+  report.own_row = 0;
+  folder_.write_verification(report, "train.py $CONFIG", {});
+  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
 }
 
 TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
@@ -146,15 +203,15 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
       "name,status,reason,num_gpus,num_nodes,zero_stage,micro_batch,accumulation_steps,"
       "train_batch_size,recompute,metric,value,ci_low,ci_high,throughput,latency_us,flops_per_gpu,"
       "steps,warmup_steps,peak_memory_bytes,process_memory_bytes,overhead_s,attempt,world_ranks,"
-      "started_at,finished_at,predicted_throughput,predicted_peak_memory_bytes,"
-      "predicted_target_memory_bytes\r\n"
+      "started_at,finished_at,predicted_throughput,prediction_error,predicted_peak_memory_bytes,"
+      "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes\r\n"
       "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,500000,1000000000000,5,2,1000,5000,0.25,1,2 "
       "3,"
-      "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,1000,2000\r\n"
+      "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,\r\n"
       "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,0.25,"
-      "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,1000,2000\r\n"
-      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,0,0\r\n"
-      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,\r\n");
+      "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,\r\n"
+      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,0,0,,,\r\n"
+      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,\r\n");
 }
 
 TEST_F(ResultsFolderTest, WritesEnvironmentAndExitStatus) {
@@ -177,7 +234,10 @@ void write_all(ResultsFolder& folder) {
   folder.write_environment({});
   folder.write_experiment(record.experiment);
   folder.write_metrics(record);
-  folder.write_optimal(record, {}, std::nullopt, {});
+  folder.write_optimal(test::row_of(record), {}, std::nullopt, {});
+  Report report;
+  report.rows = {test::row_of(record)};
+  folder.write_verification(report, std::nullopt, {});
   folder.write_summary({});
   folder.write_exit_status(ExitCode::ok, "");
 }
@@ -240,7 +300,7 @@ TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
   const rlimit tiny{16, limit.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &tiny);
   const Record slower = test::sample_record("a", 1.5, 2);
-  EXPECT_THROW(folder_.write_optimal(slower, {}, std::nullopt, {}), IoError);
+  EXPECT_THROW(folder_.write_optimal(test::row_of(slower), {}, std::nullopt, {}), IoError);
   EXPECT_THROW(folder_.write_metrics(slower), IoError);
   EXPECT_THROW(folder_.write_experiment(slower.experiment), IoError);
   EXPECT_THROW(folder_.write_summary({}), IoError);

@@ -57,6 +57,7 @@ inline Record sample_record(const std::string& name, double step_s = 0.5, int st
   record.experiment = sample_experiment(name, stage);
   record.predicted.peak_memory_bytes = 1000;
   record.predicted.target_memory_bytes = 2000;
+  record.predicted.process_memory_bytes = 5100;
   record.predicted.host_memory_bytes = 300;
   record.predicted.host_categories = {{"optimizer", 300}};
   record.predicted.categories = {{"parameters", 600}, {"activations", 400}};

@@ -16,6 +16,29 @@ using testing::IsEmpty;
 
 const std::vector<std::vector<int>> one_slot = {{0}};
 
+TEST(SchedulerTest, NothingTakesTheDiskThatTheHeadWaitsFor) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool);
+  const Needs on_disk{{1, 1}, true};
+  scheduler.submit(0, on_disk);
+  scheduler.submit(1, {{2, 1}, true});
+  scheduler.submit(2, on_disk);
+  scheduler.submit(3, {1, 1});
+  auto first = scheduler.next();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->experiment, 0);
+  // 1 waits for the disk, 2 behind it; 3 needs none.
+  auto third = scheduler.next();
+  ASSERT_TRUE(third);
+  EXPECT_EQ(third->experiment, 3);
+  EXPECT_FALSE(scheduler.next());
+  first->reservation.give_back();
+  auto second = scheduler.next();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->experiment, 1);
+  EXPECT_FALSE(scheduler.next());
+}
+
 TEST(SchedulerTest, RunsFirstInFirstOut) {
   SlotPool pool({{0, 1}});
   Scheduler scheduler(pool);
@@ -123,7 +146,7 @@ class Simulation {
                              1 + static_cast<int>(random_() % 2)};
       shapes_.push_back(shape);
       waiting_.push_back(number);
-      scheduler_.submit(number, shape);
+      scheduler_.submit(number, {shape});
     }
     while (true) {
       drop_impossible();

@@ -37,6 +37,35 @@ TEST(SlotPoolTest, PrefersAnAlignedGroupOverALowerOne) {
   EXPECT_THAT(two->world_ranks(), ElementsAre(2, 3));
 }
 
+TEST(SlotPoolTest, ADiskOfANodeIsForOneAtATime) {
+  const auto on_disk = [](int num_gpus, int num_nodes) {
+    return Needs{{num_gpus, num_nodes}, true};
+  };
+  SlotPool pool(two_nodes);
+  auto first = pool.reserve(on_disk(1, 1));
+  auto second = pool.reserve(on_disk(1, 1));
+  ASSERT_TRUE(first && second);
+  EXPECT_THAT(first->world_ranks(), ElementsAre(0));
+  EXPECT_THAT(second->world_ranks(), ElementsAre(4));
+  // There are six idle slots, but no disk.
+  EXPECT_FALSE(pool.reserve(on_disk(1, 1)));
+  auto without = pool.reserve({2, 2});
+  ASSERT_TRUE(without);
+  without.reset();
+  second->give_back();
+  EXPECT_FALSE(pool.reserve(on_disk(1, 2)));
+  // One that moves takes its disk along, and gives it back once.
+  Reservation moved = std::move(*first);
+  first.reset();
+  EXPECT_FALSE(pool.reserve(on_disk(1, 2)));
+  moved.give_back();
+  auto both = pool.reserve(on_disk(4, 2));
+  ASSERT_TRUE(both);
+  both->retire(0);
+  both.reset();
+  EXPECT_TRUE(pool.reserve(on_disk(3, 2)));
+}
+
 TEST(SlotPoolTest, PrefersAnAlignedGroupOfALaterNode) {
   SlotPool pool({{0, 1, 2}, {3, 4}});
   auto one = pool.reserve({1, 1});
@@ -160,7 +189,7 @@ TEST(SlotPoolTest, RandomReservationsNeverOverlapAndAllComeBack) {
       if (choice < 12) {
         const GroupShape shape{1 + static_cast<int>(random() % 5),
                                1 + static_cast<int>(random() % 3)};
-        if (auto group = pool.reserve(shape)) {
+        if (auto group = pool.reserve({shape})) {
           EXPECT_EQ(static_cast<int>(group->world_ranks().size()), shape.size());
           held.push_back(std::move(*group));
         } else if (held.empty()) {

@@ -102,6 +102,36 @@ TEST_F(PlannerTest, WhatDoesNotFitTheTargetIsInfeasibleToo) {
   EXPECT_THAT(tight.members[0].planned.reason, HasSubstr("in the training that it is for"));
 }
 
+TEST_F(PlannerTest, WhatDoesNotFitTheTargetsHostIsInfeasibleToo) {
+  const auto read = job(R"("zero_optimization": {"stage": 2,
+                               "offload_optimizer": {"device": "cpu"}},
+                           "train_micro_batch_size_per_gpu": [1])");
+  ASSERT_EQ(plan(read).planned, 1U);
+  const auto tight = plan(read, plenty_bytes, 1);
+  EXPECT_EQ(tight.infeasible, 1U);
+  EXPECT_THAT(tight.members[0].planned.reason,
+              HasSubstr(" on the host in the training that it is for"));
+}
+
+TEST_F(PlannerTest, TheUsersOwnRunsMoveTheTargetsMemory) {
+  const auto read = job(R"("zero_optimization": {"stage": 0})");
+  const SearchSpace space(read);
+  PlannerOptions options;
+  options.device_memory_bytes = options.host_memory_bytes = plenty_bytes;
+  const auto target_bytes = [&] {
+    return plan_space(read, space, workspaces_, options)
+        .members[0]
+        .planned.predicted.target_memory_bytes;
+  };
+  const std::int64_t planned = target_bytes();
+  options.target_offset_bytes = 1000;
+  EXPECT_EQ(target_bytes(), planned + 1000);
+  options.device_memory_bytes = planned + 999;
+  const auto tight = plan_space(read, space, workspaces_, options);
+  EXPECT_EQ(tight.members[0].planned.status, PlanStatus::infeasible);
+  EXPECT_THAT(tight.members[0].planned.reason, HasSubstr("in the training that it is for"));
+}
+
 TEST_F(PlannerTest, NothingIsInfeasibleWhereNothingIsTrained) {
   const auto read =
       job(R"("train_micro_batch_size_per_gpu": [1])", R"("workload": {"type": "synthetic"})");
@@ -119,6 +149,24 @@ TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
               testing::ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2"));
   EXPECT_EQ(space.pruned, 2U);
   EXPECT_EQ(space.members[3].planned.reason, "past the cap of 2 trials");
+}
+
+TEST_F(PlannerTest, TheUsersOwnHasTheFirstCandidatesThatFit) {
+  overrides_.num_trials = 1;
+  overrides_.tuner_type = "random";
+  const auto own_name = [](const PlannedSpace& space) {
+    return space.own ? space.members[*space.own].planned.experiment.name : "none";
+  };
+  const std::string sizes = R"("train_micro_batch_size_per_gpu": [64, 1, 2])";
+  for (const int seed : {0, 1, 2}) {
+    overrides_.seed = seed;
+    const auto read = job(R"("zero_optimization": {"stage": 0}, )" + sizes);
+    const auto roomy = plan(read);
+    EXPECT_EQ(own_name(roomy), "z0_gas1_tmbspg64");
+    const auto own = roomy.members[*roomy.own].planned.predicted;
+    EXPECT_EQ(own_name(plan(read, own.peak_memory_bytes - 1)), "z0_gas1_tmbspg1");
+    EXPECT_EQ(own_name(plan(read, 1)), "none");
+  }
 }
 
 TEST_F(PlannerTest, RandomDrawsAnOrderFromTheSeed) {

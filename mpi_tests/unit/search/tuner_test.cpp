@@ -26,6 +26,11 @@ PlannedSpace plain_space(int count) {
   return space_of(std::vector<std::pair<std::int64_t, int>>(count, {1, -1}));
 }
 
+Observation ended(Status status, std::optional<double> value = {}) {
+  if (!value) return {status, std::nullopt};
+  return {status, MetricValue{*value, *value, *value}};
+}
+
 std::vector<std::size_t> take_all(Tuner& tuner) {
   std::vector<std::size_t> taken;
   while (const auto index = tuner.next()) taken.push_back(*index);
@@ -47,7 +52,7 @@ TEST(TunerTest, GridsearchRunsEveryPlannedMemberInOrder) {
 
 TEST(TunerTest, KnownResultsAreNotRunAgain) {
   const auto tuner = make_tuner("gridsearch", plain_space(3), {});
-  tuner->observe(1, Status::ok, 4.0);
+  tuner->observe(1, ended(Status::ok, 4.0));
   EXPECT_THAT(take_all(*tuner), ElementsAre(0, 2));
 }
 
@@ -57,10 +62,10 @@ TEST(TunerTest, AChainWaitsForTheSmallerSize) {
   EXPECT_EQ(tuner->next(), 3U) << "another chain need not wait";
   EXPECT_FALSE(tuner->next());
   EXPECT_FALSE(tuner->is_done());
-  tuner->observe(0, Status::ok, 100.0);
+  tuner->observe(0, ended(Status::ok, 100.0));
   EXPECT_EQ(tuner->next(), 1U);
   EXPECT_FALSE(tuner->next());
-  tuner->observe(1, Status::ok, 110.0);
+  tuner->observe(1, ended(Status::ok, 110.0));
   EXPECT_EQ(tuner->next(), 2U);
   EXPECT_TRUE(tuner->is_done());
 }
@@ -68,9 +73,9 @@ TEST(TunerTest, AChainWaitsForTheSmallerSize) {
 TEST(TunerTest, AChainEndsAtThePlateau) {
   const auto tuner = make_tuner("gridsearch", space_of({{1, 0}, {2, 0}, {4, 0}, {8, 0}}), {});
   tuner->next();
-  tuner->observe(0, Status::ok, 100.0);
+  tuner->observe(0, ended(Status::ok, 100.0));
   tuner->next();
-  tuner->observe(1, Status::ok, 104.9);
+  tuner->observe(1, ended(Status::ok, 104.9));
   EXPECT_FALSE(tuner->next());
   EXPECT_TRUE(tuner->is_done());
   const auto skipped = tuner->skipped();
@@ -83,7 +88,7 @@ TEST(TunerTest, NothingRunsAboveASizeThatFailed) {
   for (const auto status : {Status::out_of_memory, Status::failed, Status::timed_out}) {
     const auto tuner = make_tuner("gridsearch", space_of({{1, 0}, {2, 0}, {4, 0}}), {});
     tuner->next();
-    tuner->observe(0, status, std::nullopt);
+    tuner->observe(0, ended(status));
     EXPECT_TRUE(tuner->is_done());
     ASSERT_EQ(tuner->skipped().size(), 2U);
     EXPECT_THAT(tuner->skipped()[1].reason, HasSubstr(std::string(to_text(status))));
@@ -95,16 +100,16 @@ TEST(TunerTest, LatencyIsBetterWhereItIsSmaller) {
   options.metric = Metric::latency;
   const auto tuner = make_tuner("gridsearch", space_of({{1, 0}, {2, 0}, {4, 0}}), options);
   tuner->next();
-  tuner->observe(0, Status::ok, 10.0);
+  tuner->observe(0, ended(Status::ok, 10.0));
   tuner->next();
-  tuner->observe(1, Status::ok, 9.0);
+  tuner->observe(1, ended(Status::ok, 9.0));
   EXPECT_EQ(tuner->next(), 2U);
 }
 
 TEST(TunerTest, AKnownLargerSizeIsJudgedWhenTheSmallerOneComes) {
   const auto tuner = make_tuner("gridsearch", space_of({{1, 0}, {2, 0}, {4, 0}}), {});
-  tuner->observe(1, Status::ok, 100.0);
-  tuner->observe(0, Status::ok, 100.0);
+  tuner->observe(1, ended(Status::ok, 100.0));
+  tuner->observe(0, ended(Status::ok, 100.0));
   EXPECT_TRUE(tuner->is_done());
   EXPECT_EQ(tuner->skipped().size(), 1U);
 }
@@ -113,9 +118,10 @@ TEST(TunerTest, EarlyStoppingCountsFromTheBestOne) {
   TuningOptions options;
   options.early_stopping = 2;
   const auto tuner = make_tuner("gridsearch", plain_space(6), options);
-  for (const double value : {1.0, 3.0, 2.0}) tuner->observe(*tuner->next(), Status::ok, value);
+  for (const double value : {1.0, 3.0, 2.0})
+    tuner->observe(*tuner->next(), ended(Status::ok, value));
   EXPECT_FALSE(tuner->is_done());
-  tuner->observe(*tuner->next(), Status::failed, std::nullopt);
+  tuner->observe(*tuner->next(), ended(Status::failed));
   EXPECT_TRUE(tuner->is_done());
   EXPECT_FALSE(tuner->next());
   ASSERT_EQ(tuner->skipped().size(), 2U);
@@ -128,7 +134,7 @@ TEST(TunerTest, EarlyStoppingEndsASearchInWhichEverythingFails) {
   const auto tuner = make_tuner("gridsearch", plain_space(9), options);
   int run = 0;
   while (const auto index = tuner->next()) {
-    tuner->observe(*index, Status::failed, std::nullopt);
+    tuner->observe(*index, ended(Status::failed));
     ++run;
   }
   EXPECT_EQ(run, 3);
@@ -140,7 +146,7 @@ TEST(TunerTest, ZeroTurnsEarlyStoppingOff) {
   const auto tuner = make_tuner("gridsearch", plain_space(20), options);
   int run = 0;
   while (const auto index = tuner->next()) {
-    tuner->observe(*index, Status::ok, 20.0 - run);
+    tuner->observe(*index, ended(Status::ok, 20.0 - run));
     ++run;
   }
   EXPECT_EQ(run, 20);

@@ -36,8 +36,9 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
     "dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 2,
                          "vocab_size": 512, "max_positions": 128},
       "sequence_length": 32, "resources": {"num_nodes": [1, 2], "num_gpus": [2, 4]},
-      "activation_recompute": ["block", "none"], "device_memory": "2GiB",
-      "target": {"framework": "huggingface", "attention": "flash"}, "trial_budget_s": 2.5,
+      "activation_recompute": ["block", "Selective", "none"], "device_memory": "2GiB",
+      "target": {"framework": "huggingface", "attention": "flash", "checkpointing": "deepspeed"},
+      "trial_budget_s": 2.5,
       "training_command": "train.py $CONFIG", "workload": {"type": "synthetic", "step_time_s": 0.5}},
     "autotuning": {"enabled": true, "fast": true, "results_dir": "out", "exps_dir": "/abs/exps",
       "overwrite": true, "metric": "FLOPS_per_gpu", "metric_path": null, "start_profile_step": 2,
@@ -51,9 +52,10 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_EQ(read.sequence_length, 32);
   EXPECT_THAT(read.shapes,
               ElementsAre(GroupShape{2, 1}, GroupShape{4, 1}, GroupShape{2, 2}, GroupShape{4, 2}));
-  EXPECT_THAT(read.recompute, ElementsAre(Recompute::block, Recompute::none));
+  EXPECT_THAT(read.recompute, ElementsAre(Recompute::block, Recompute::selective, Recompute::none));
   EXPECT_EQ(read.device_memory_bytes, std::int64_t{2} << 30);
   EXPECT_EQ(read.target.attention, TargetAttention::flash);
+  EXPECT_EQ(read.target.checkpointing, TargetCheckpointing::deepspeed);
   EXPECT_EQ(read.tuning.measure.trial_budget_s, 2.5);
   EXPECT_EQ(read.tuning.measure.start_profile_step, 2);
   EXPECT_EQ(read.tuning.measure.end_profile_step, 7);
@@ -105,7 +107,7 @@ TEST_F(ReadJobTest, TheCommandLineWins) {
 TEST_F(ReadJobTest, EveryProblemIsFoundAtOnce) {
   EXPECT_THAT(
       places("{\n\"dstune\": {\"sequence_length\": -1,\n\"modle\": 1,\n"
-             "\"activation_recompute\": [\"none\",\n\"selective\"],\n"
+             "\"activation_recompute\": [\"none\",\n\"some\"],\n"
              "\"device_memory\": \"lots\",\n\"target\": {\"attention\": \"x\"},\n"
              "\"trial_budget_s\": 0},\n"
              "\"autotuning\": {\"fast\": \"no\",\n\"tuner_type\": \"rice\",\n"
@@ -120,14 +122,15 @@ TEST_F(ReadJobTest, EveryProblemIsFoundAtOnce) {
 }
 
 TEST_F(ReadJobTest, GridsearchTakesThePlaceOfTunersThatAreNotBuilt) {
-  for (const char* type : {"race", "model_based"}) {
-    const auto read = job(std::string(R"({"autotuning": {"tuner_type": ")") + type + R"("}})");
-    EXPECT_EQ(read.tuning.tuner_type, "gridsearch");
-    EXPECT_THAT(read.warnings, testing::Contains(HasSubstr(std::string("the tuner ") + type)));
-  }
+  const auto read = job(R"({"autotuning": {"tuner_type": "model_based"}})");
+  EXPECT_EQ(read.tuning.tuner_type, "gridsearch");
+  EXPECT_THAT(read.warnings, testing::Contains(HasSubstr("the tuner model_based")));
   EXPECT_THAT(job("{}").warnings, testing::Contains(HasSubstr("no tuner_type is given")));
-  EXPECT_THAT(job(R"({"autotuning": {"tuner_type": "random"}})").warnings,
-              testing::Not(testing::Contains(HasSubstr("tuner"))));
+  for (const char* type : {"random", "race"}) {
+    const auto built = job(std::string(R"({"autotuning": {"tuner_type": ")") + type + R"("}})");
+    EXPECT_EQ(built.tuning.tuner_type, type);
+    EXPECT_THAT(built.warnings, testing::Not(testing::Contains(HasSubstr("tuner"))));
+  }
 }
 
 TEST_F(ReadJobTest, WhatIsNotBuiltIsRefusedByName) {
@@ -271,23 +274,13 @@ TEST_F(ReadJobTest, ExperimentsNeedNoSpace) {
   EXPECT_THAT(read.experiment_files, ElementsAre("a.json"));
 }
 
-TEST_F(ReadJobTest, ASequenceLongerThanTheAttentionWindowIsRefused) {
+TEST_F(ReadJobTest, ASequenceMayBeLongerThanTheAttentionWindow) {
   write("mistral.json", R"({"model_type": "mistral", "hidden_size": 64, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 99,
     "max_position_embeddings": 4096, "sliding_window": 1500})");
-  EXPECT_EQ(job(R"({"dstune": {"model": "mistral.json"}})").sequence_length, 1024);
-  EXPECT_EQ(
-      job(R"({"dstune": {"model": "mistral.json", "sequence_length": 1500}})").sequence_length,
-      1500);
-  const auto found = problems(R"({"dstune": {"model": "mistral.json", "sequence_length": 1501}})");
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].pointer, "/dstune/sequence_length");
-  EXPECT_THAT(found[0].message, HasSubstr("sliding_window 1500"));
-  EXPECT_THAT(found[0].message, HasSubstr("only full attention is built"));
-
-  overrides_.model = write("short.json", R"({"model_type": "mistral", "sliding_window": 512})");
-  EXPECT_THAT(places("{}"), ElementsAre("1 "));
-  EXPECT_EQ(job(R"({"dstune": {"sequence_length": 512}})").sequence_length, 512);
+  const auto read = job(R"({"dstune": {"model": "mistral.json", "sequence_length": 4096}})");
+  EXPECT_EQ(read.sequence_length, 4096);
+  EXPECT_EQ(read.model.window_of(1, read.sequence_length), 1500);
 }
 
 }  // namespace

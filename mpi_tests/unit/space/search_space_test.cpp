@@ -123,6 +123,43 @@ TEST_F(SearchSpaceTest, DuplicatesAndTwinsArePruned) {
                           "steps_per_print has no effect on a step"));
 }
 
+// Only deepspeed.checkpointing reads the section, and only where blocks are computed again.
+TEST_F(SearchSpaceTest, CheckpointsGoToTheHostWhereTheTargetAsks) {
+  const auto space = [](const char* target) {
+    return R"({"dstune": {"activation_recompute": ["none", "block"], "target": )" +
+           std::string(target) + R"(},
+               "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": [4],
+               "activation_checkpointing": {"cpu_checkpointing": [false, true]}})";
+  };
+  for (const char* target : {R"({"checkpointing": "deepspeed"})", R"("self")"}) {
+    const auto found = members(space(target));
+    ASSERT_EQ(found.size(), 4U);
+    for (const std::size_t index : {0U, 1U, 2U})
+      EXPECT_FALSE(found[index].experiment.config.cpu_checkpointing) << index;
+    EXPECT_TRUE(found[3].experiment.config.cpu_checkpointing);
+    EXPECT_FALSE(found[3].is_pruned);
+  }
+  EXPECT_THAT(names(space("{}")),
+              ElementsAre("z1_tmbspg4_ccF_gas1_arnone", "z1_tmbspg4_ccF_gas1_arblock",
+                          testing::EndsWith("cpu_checkpointing makes no difference here"),
+                          testing::EndsWith("cpu_checkpointing makes no difference here")));
+}
+
+// PyTorch's selective checkpointing fails there.
+TEST_F(SearchSpaceTest, SelectiveRecomputeIsNotForStageThreeOfHuggingFace) {
+  const auto reasons = [&](const std::string& target) {
+    std::vector<std::string> result;
+    const auto found = members(
+        R"({"dstune": {"activation_recompute": ["selective", "block"], "target": )" + target +
+        R"(}, "zero_optimization": {"stage": [2, 3]}, "train_micro_batch_size_per_gpu": [4]})");
+    for (const auto& member : found) result.push_back(member.reason);
+    return result;
+  };
+  EXPECT_THAT(reasons("{}"),
+              ElementsAre("", "", HasSubstr("fails in PyTorch under ZeRO stage 3"), ""));
+  EXPECT_THAT(reasons(R"("self")"), ElementsAre("", "", "", ""));
+}
+
 TEST_F(SearchSpaceTest, SearchedSizesDouble) {
   EXPECT_THAT(
       names(R"({"autotuning": {"max_train_micro_batch_size_per_gpu": 9},
@@ -239,24 +276,24 @@ TEST_F(SearchSpaceTest, MembersWithWhatIsNotBuiltArePrunedBesideOthers) {
   const std::string text =
       "{\"autotuning\": {\"tuner_type\": \"gridsearch\"}, \"train_micro_batch_size_per_gpu\": "
       "[4],\n"
-      "\"zero_optimization\": {\"stage\": [0, 3], \"offload_param\": [null,\n{\"device\": "
-      "\"cpu\"}]}}";
+      "\"zero_optimization\": {\"stage\": [1, 3], \"offload_optimizer\": [null,\n{\"device\": "
+      "\"none\", \"super_offload\": true}]}}";
   EXPECT_THAT(
       names(text),
-      ElementsAre("z0_tmbspg4_op_None_gas1",
-                  "z0_tmbspg4_op_dcpu_gas1: runs exactly as z0_tmbspg4_op_None_gas1: offload_param "
-                  "has no effect at stage 0",
-                  "z3_tmbspg4_op_None_gas1",
-                  testing::AllOf(StartsWith("z3_tmbspg4_op_dcpu_gas1: "),
-                                 HasSubstr("offload_param.device = \"cpu\" is not built"))));
+      ElementsAre(
+          "z1_tmbspg4_oo_None_gas1",
+          StartsWith("z1_tmbspg4_oo_dnone_soT_gas1: runs exactly as z1_tmbspg4_oo_None_gas1"),
+          "z3_tmbspg4_oo_None_gas1",
+          testing::AllOf(StartsWith("z3_tmbspg4_oo_dnone_soT_gas1: "),
+                         HasSubstr("super_offload = true is not built"))));
   // Where nothing else is left, it is the input that is wrong.
-  EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": 3,\n\"offload_param\": [\n"
-                     "{\"device\": \"cpu\"}]}}"),
-              ElementsAre("3 /zero_optimization/offload_param/0/device"));
-  EXPECT_THAT(job("{\"zero_optimization\": {\"stage\": 3, \"offload_param\": "
-                  "[null, {\"device\": \"cpu\"}]}}")
+  EXPECT_THAT(places("{\"zero_optimization\": {\"stage\": 3,\n\"offload_optimizer\": [\n"
+                     "{\"super_offload\": true}]}}"),
+              ElementsAre("3 /zero_optimization/offload_optimizer/0/super_offload"));
+  EXPECT_THAT(job("{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": "
+                  "[null, {\"super_offload\": true}]}}")
                   .warnings,
-              testing::Contains(StartsWith("/zero_optimization/offload_param/1: members")));
+              testing::Contains(StartsWith("/zero_optimization/offload_optimizer/1: members")));
 }
 
 TEST_F(SearchSpaceTest, VisitsStopWhereTheVisitorOrTheLimitSays) {

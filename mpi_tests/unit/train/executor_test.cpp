@@ -116,6 +116,53 @@ TEST_F(ExecutorTest, SurvivesAnArenaThatWasLeaked) {
   EXPECT_NO_THROW(Executor(plan_, device_, group_, 0));
 }
 
+TEST_F(ExecutorTest, RedZonesShowWhatIsWrittenBeyondATensor) {
+  const TensorId kept = tensor(true, 0);
+  const TensorId passing = tensor(false, 1);
+  plan_.tensors[static_cast<std::size_t>(passing)].name = "passing";
+  plan_.tensors[static_cast<std::size_t>(passing)].layer = 3;
+  Step beyond = fill(passing, 1);
+  std::get<op::Fill>(beyond.operation).count = elements + 1;
+  plan_.initialize = {fill(kept, 0)};
+  cycle(Segment::Kind::only_micro, 1,
+        {{Stream::compute, op::Acquire{passing}},
+         fill(passing, 1),
+         {Stream::compute, op::Release{passing}}});
+  for (const bool is_damaged : {false, true}) {
+    if (is_damaged) plan_.cycle[0].steps[1] = beyond;
+    Executor executor(plan_, device_, group_, 0, Guard::red_zones);
+    executor.initialize();
+    for (int step = 0; step < 3; ++step) executor.step(step);
+    EXPECT_EQ(device_.arena().account().high_water_bytes, plan_.memory.arena_bytes);
+    if (is_damaged) {
+      EXPECT_THAT(executor.damage(), testing::Contains("passing of layer 3"));
+    } else {
+      EXPECT_THAT(executor.damage(), testing::IsEmpty());
+    }
+  }
+  Executor executor(plan_, device_, group_, 0, Guard::red_zones);
+  auto* const bytes = static_cast<std::byte*>(executor.address(kept));
+  bytes[2 * tensor_alignment_bytes - 1] = std::byte{0};
+  EXPECT_THAT(executor.damage(), ElementsAre("t"));
+}
+
+TEST_F(ExecutorTest, WithRedZonesReadsOfWhatIsNotThereAreNoNumbers) {
+  const TensorId sum = tensor(true, 0);
+  const TensorId passing = tensor(false, 1);
+  plan_.initialize = {fill(sum, 0)};
+  const Step acquire{Stream::compute, op::Acquire{passing}};
+  const Step release{Stream::compute, op::Release{passing}};
+  for (const std::vector<Step>& steps :
+       {std::vector<Step>{acquire, add(sum, passing), release},
+        std::vector<Step>{acquire, fill(passing, 1), release, add(sum, passing)}}) {
+    plan_.cycle = {{Segment::Kind::only_micro, 1, steps}};
+    Executor executor(plan_, device_, group_, 0, Guard::red_zones);
+    executor.initialize();
+    executor.step(0);
+    EXPECT_THAT(values(executor, sum), Each(testing::IsNan()));
+  }
+}
+
 TEST_F(ExecutorTest, APlanBeyondTheBudgetIsOutOfMemory) {
   tensor(true, 1 << 20);
   EXPECT_THROW(Executor(plan_, device_, group_, 0), OutOfMemory);
@@ -166,7 +213,8 @@ class ExecutorUpdateTest : public ExecutorTest {
     cycle(Segment::Kind::update, 1,
           {{Stream::compute, op::AccumulateSquares{{gradient_}, elements}},
            {Stream::compute, op::ClipFactor{limit, true}},
-           {Stream::compute, op::Adam{{parameter_}, {m_}, {v_}, {gradient_}, {}, elements}}});
+           {Stream::compute,
+            op::UpdateParameters{{parameter_}, {m_}, {v_}, {gradient_}, {}, elements}}});
   }
   TensorId parameter_{}, gradient_{}, m_{}, v_{};
 };
@@ -214,7 +262,8 @@ class ExecutorLossScaleTest : public ExecutorUpdateTest {
            {Stream::compute, op::CheckOverflow{true}}});
     cycle(Segment::Kind::guarded_update, 1,
           {{Stream::compute, op::ClipFactor{2, false}},
-           {Stream::compute, op::Adam{{parameter_}, {m_}, {v_}, {gradient_}, {}, elements}}});
+           {Stream::compute,
+            op::UpdateParameters{{parameter_}, {m_}, {v_}, {gradient_}, {}, elements}}});
   }
   /// A step with these gradients before the scale.
   StepOutcome step(Executor& executor, std::vector<float> gradients) {

@@ -228,11 +228,16 @@ TEST(MeasureTest, NobodyIsLeftToAgreeWithInsideACollective) {
   ASSERT_NE(thrown[1], nullptr);
   try {
     std::rethrow_exception(thrown[1]);
-  } catch (const CollectiveError& error) {
+  } catch (const StepFailure& error) {
     EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+    EXPECT_EQ(error.status(), Status::failed);
     EXPECT_THAT(error.what(), HasSubstr("broken pipe"));
   }
-  EXPECT_THROW(std::rethrow_exception(thrown[0]), CollectiveError);
+  try {
+    std::rethrow_exception(thrown[0]);
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(dynamic_cast<const StepFailure*>(&error), nullptr) << "only what it saw of another's";
+  }
 }
 
 TEST(MeasureTest, AStopRidesOnTheNextAgreement) {

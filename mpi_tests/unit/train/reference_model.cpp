@@ -70,7 +70,7 @@ ReferenceModel::Rows ReferenceModel::attention_branch(const Weights& weights, in
                                                       const Rows& x) const {
   Rows qkv = linear(weights, unit, qkv_weight, qkv_bias, x);
   if (model_.architecture.query_key_norm) norm_heads(weights, unit, qkv);
-  return linear(weights, unit, projection_weight, projection_bias, attention(std::move(qkv)));
+  return linear(weights, unit, projection_weight, projection_bias, attention(unit, std::move(qkv)));
 }
 
 ReferenceModel::Rows ReferenceModel::mlp_branch(const Weights& weights, int unit,
@@ -194,18 +194,19 @@ void ReferenceModel::rotate(std::vector<double>& row, std::int64_t first,
   const std::int64_t turned_size = model_.rotary_size();
   const std::int64_t half = turned_size / 2;
   for (std::int64_t i = 0; i < half; ++i) {
-    const double angle = static_cast<double>(position) *
-                         std::pow(model_.rope_theta,
-                                  -2.0 * static_cast<double>(i) / static_cast<double>(turned_size));
+    const double angle =
+        static_cast<double>(position) * angles_.frequencies[static_cast<std::size_t>(i)];
+    const double cosine = angles_.magnitude * std::cos(angle);
+    const double sine = angles_.magnitude * std::sin(angle);
     double& low = row[static_cast<std::size_t>(first + i)];
     double& high = row[static_cast<std::size_t>(first + i + half)];
-    const double turned = low * std::cos(angle) - high * std::sin(angle);
-    high = high * std::cos(angle) + low * std::sin(angle);
+    const double turned = low * cosine - high * sine;
+    high = high * cosine + low * sine;
     low = turned;
   }
 }
 
-ReferenceModel::Rows ReferenceModel::attention(Rows qkv) const {
+ReferenceModel::Rows ReferenceModel::attention(int unit, Rows qkv) const {
   const std::int64_t heads = model_.num_heads;
   const std::int64_t kv_heads = model_.num_kv_heads;
   const std::int64_t size = model_.head_size;
@@ -216,6 +217,9 @@ ReferenceModel::Rows ReferenceModel::attention(Rows qkv) const {
     }
   }
   const bool causal = model_.architecture.objective == Objective::next_token;
+  const auto layer = static_cast<std::int64_t>(unit) - 1;
+  const bool is_full = std::count(model_.full_layers.begin(), model_.full_layers.end(), layer) > 0;
+  const auto window = static_cast<std::size_t>(is_full ? 0 : model_.attention_window);
   Rows out(qkv.size(), std::vector<double>(static_cast<std::size_t>(heads * size)));
   for (std::size_t t = 0; t < qkv.size(); ++t) {
     for (std::int64_t head = 0; head < heads; ++head) {
@@ -223,15 +227,16 @@ ReferenceModel::Rows ReferenceModel::attention(Rows qkv) const {
       const std::int64_t value = key + kv_heads * size;
       std::vector<double> scores;
       const std::size_t seen = causal ? t + 1 : qkv.size();
-      for (std::size_t s = 0; s < seen; ++s) {
+      const std::size_t first = window > 0 && t >= window ? t + 1 - window : 0;
+      for (std::size_t s = first; s < seen; ++s) {
         scores.push_back(dot(qkv[t].data() + head * size, qkv[s].data() + key, size) /
                          std::sqrt(static_cast<double>(size)));
       }
       const double total = log_sum_exp(scores);
-      for (std::size_t s = 0; s < seen; ++s) {
+      for (std::size_t s = first; s < seen; ++s) {
         for (std::int64_t i = 0; i < size; ++i) {
           out[t][static_cast<std::size_t>(head * size + i)] +=
-              std::exp(scores[s] - total) * qkv[s][static_cast<std::size_t>(value + i)];
+              std::exp(scores[s - first] - total) * qkv[s][static_cast<std::size_t>(value + i)];
         }
       }
     }

@@ -1,6 +1,7 @@
 #pragma once
 /// The model of docs/reference-step.md in double precision, as plainly as it can be written:
-/// nothing of it is shared with the kernels.
+/// nothing of it is shared with the kernels. Rotary
+/// angles are those of sequences as long as the model's positions.
 
 #include <cstdint>
 #include <vector>
@@ -11,7 +12,8 @@ namespace dstune::test {
 
 class ReferenceModel {
  public:
-  explicit ReferenceModel(const ModelSpec& model) : model_(model), table_(model) {}
+  explicit ReferenceModel(const ModelSpec& model)
+      : model_(model), angles_(rotary_angles(model, model.max_positions)), table_(model) {}
 
   /// Mean loss over the targets of a sequence; `parameters` flat in the table's order. A target of
   /// −1 is none.
@@ -34,13 +36,14 @@ class ReferenceModel {
   [[nodiscard]] Rows attention_branch(const Weights& weights, int unit, const Rows& x) const;
   [[nodiscard]] Rows mlp_branch(const Weights& weights, int unit, const Rows& x) const;
   void norm_heads(const Weights& weights, int unit, Rows& qkv) const;
-  [[nodiscard]] Rows attention(Rows qkv) const;
+  [[nodiscard]] Rows attention(int unit, Rows qkv) const;
   void rotate(std::vector<double>& row, std::int64_t first, std::int64_t position) const;
   [[nodiscard]] double activation(double z) const;
   [[nodiscard]] Rows activations(const Rows& x) const;
   [[nodiscard]] Rows gated(const Rows& x) const;
 
   ModelSpec model_;
+  RotaryAngles angles_;
   ParameterTable table_;
 };
 

@@ -1,5 +1,6 @@
 #include "reshard.hpp"
 
+#include <cstring>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -14,19 +15,25 @@ op::Reshard operation(bool to_shards) {
   return {{}, {}, to_shards, 3, {{0, 5, 0, 2}, {5, 2, 2, 1}}};
 }
 
+ShardedBytes bytes_of(std::vector<float>& elements) {
+  return {reinterpret_cast<std::byte*>(elements.data()), sizeof(float)};
+}
+
+void copy_floats(std::byte* to, const std::byte* from, std::int64_t count) {
+  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
+}
+
 TEST(ReshardTest, InterleavesShardsAndPadsThem) {
   std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
   std::vector<float> shards(9, -1);
-  reshard(operation(true), reinterpret_cast<std::byte*>(slab.data()),
-          reinterpret_cast<std::byte*>(shards.data()), sizeof(float), 3);
+  reshard(operation(true), bytes_of(slab), bytes_of(shards), copy_floats, 3);
   EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 
 TEST(ReshardTest, PutsParametersTogetherAgain) {
   std::vector<float> slab(8, -1);
   std::vector<float> shards{1, 2, 6, 3, 4, 7, 5, 0, 0};
-  reshard(operation(false), reinterpret_cast<std::byte*>(slab.data()),
-          reinterpret_cast<std::byte*>(shards.data()), sizeof(float), 3);
+  reshard(operation(false), bytes_of(slab), bytes_of(shards), copy_floats, 3);
   EXPECT_THAT(slab, ElementsAreArray({1, 2, 3, 4, 5, 6, 7, -1}));
 }
 
@@ -34,9 +41,20 @@ TEST(ReshardTest, RanksBeyondTheLastElementHaveOnlyPadding) {
   const op::Reshard operation{{}, {}, true, 2, {{0, 1, 0, 1}, {1, 1, 1, 1}}};
   std::vector<float> slab{8, 9};
   std::vector<float> shards(8, -1);
-  reshard(operation, reinterpret_cast<std::byte*>(slab.data()),
-          reinterpret_cast<std::byte*>(shards.data()), sizeof(float), 4);
+  reshard(operation, bytes_of(slab), bytes_of(shards), copy_floats, 4);
   EXPECT_THAT(shards, ElementsAreArray({8, 9, 0, 0, 0, 0, 0, 0}));
+}
+
+TEST(ReshardTest, CopiesBetweenElementsOfDifferentSizes) {
+  std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
+  std::vector<double> shards(9, -1);
+  const auto widen = [](std::byte* to, const std::byte* from, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i)
+      reinterpret_cast<double*>(to)[i] = reinterpret_cast<const float*>(from)[i];
+  };
+  reshard(operation(true), bytes_of(slab),
+          {reinterpret_cast<std::byte*>(shards.data()), sizeof(double)}, widen, 3);
+  EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ class ThreadGroup : public ProcessGroup {
       : ProcessGroup(group_rank, world_ranks_of(size)), meeting_(meeting) {}
 
   void all_reduce_average(void*, std::int64_t, DType) override { refuse(); }
+  void all_reduce_sum(void*, std::int64_t, DType) override { refuse(); }
   void reduce_average(void*, std::int64_t, DType, int) override { refuse(); }
   void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type) override {
     copy(out, in, count, type);
@@ -69,8 +70,8 @@ class ThreadGroup : public ProcessGroup {
   void all_gather(void* out, const void* in, std::int64_t count, DType type) override {
     copy(out, in, count, type);
   }
-  std::vector<double> exchange(std::span<const double> mine) override {
-    return meeting_.exchange(group_rank(), mine);
+  void exchange_into(std::span<const double> mine, std::span<double> all) override {
+    std::ranges::copy(meeting_.exchange(group_rank(), mine), all.begin());
   }
 
  private:

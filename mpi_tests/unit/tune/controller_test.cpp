@@ -12,7 +12,7 @@
 namespace dstune {
 namespace {
 
-enum class Behaviour { ok, out_of_memory, throws, silent_member };
+enum class Behaviour { ok, out_of_memory, throws, member_throws, silent_member };
 
 /// Workers in memory: they answer as real ones would, at once.
 class FakeWorkers : public Mailbox {
@@ -65,6 +65,11 @@ class FakeWorkers : public Mailbox {
     } else if (behaviour == Behaviour::throws && is_leader) {
       busy_.erase(world_rank);
       answer(world_rank, message::Gone{assign.attempt, Status::failed, "rank 0: a bug"});
+    } else if (behaviour == Behaviour::member_throws) {
+      busy_.erase(world_rank);
+      const std::string seen = "a member has left the group";
+      answer(world_rank, message::Gone{assign.attempt, Status::failed,
+                                       is_leader ? seen : "rank 1: a bug", !is_leader});
     } else if (behaviour == Behaviour::silent_member && !is_leader) {
       dead_.insert(world_rank);
     } else {
@@ -212,6 +217,16 @@ TEST_F(ControllerTest, AnExceptionOnOneRankEndsTheGroupAndKeepsTheRanks) {
   EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::failed);
   EXPECT_EQ(result.report.rows[0].record->measurement.reason, "rank 0: a bug");
   EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+}
+
+TEST_F(ControllerTest, WhoFailedIsBelievedAndNotWhoSawItLeave) {
+  const PlannedSpace members = space(1, {2});
+  FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::member_throws}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_TRUE(result.lost.empty());
+  EXPECT_EQ(result.report.rows[0].record->measurement.reason, "rank 1: a bug");
 }
 
 TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {

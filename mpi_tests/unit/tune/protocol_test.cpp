@@ -61,6 +61,33 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
   EXPECT_EQ(result.overhead_s, measurement.overhead_s);
 }
 
+TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
+  CalibrationTask task{{2, 3}, {}, {}, 0.75};
+  TrainingConfig config;
+  config.micro_batch = 6;
+  task.runs.push_back({5, config, 1.5});
+  Work work{.kind = WorkKind::all_gather, .type = DType::bf16, .out_type = DType::bf16};
+  work.size = 123456;
+  work.set(WorkFlag::bias);
+  task.collectives.push_back(work);
+  const auto order = round_trip(message::Calibrate{8, task, {1, 2}, 60});
+  EXPECT_EQ(order.attempt, 8U);
+  EXPECT_EQ(order.task.shape, task.shape);
+  ASSERT_EQ(order.task.runs.size(), 1U);
+  EXPECT_EQ(order.task.runs[0].num_layers, 5);
+  EXPECT_EQ(order.task.runs[0].config, config);
+  EXPECT_EQ(order.task.runs[0].cost, 1.5);
+  EXPECT_EQ(order.task.collectives, task.collectives);
+  EXPECT_EQ(order.task.budget_s, 0.75);
+  EXPECT_EQ(order.world_ranks, (std::vector<int>{1, 2}));
+  EXPECT_EQ(order.timeout_s, 60);
+
+  DeviceProfile profile;
+  work.size = 0;
+  profile.groups = {{{2, 3}, 1.25, {{work, {{100, 0.5}}}}}};
+  EXPECT_EQ(round_trip(message::Calibrated{8, profile}).profile, profile);
+}
+
 TEST(JobInputTest, KeepsThePlugin) {
   JobInput input;
   input.run = true;
@@ -79,9 +106,10 @@ TEST(JobInputTest, KeepsThePlugin) {
 }
 
 TEST(ProtocolTest, GoneAndQuitKeepTheirWords) {
-  const auto gone = round_trip(message::Gone{4, Status::timed_out, "why"});
+  const auto gone = round_trip(message::Gone{4, Status::timed_out, "why", true});
   EXPECT_EQ(gone.status, Status::timed_out);
   EXPECT_EQ(gone.reason, "why");
+  EXPECT_TRUE(gone.is_cause);
 
   const auto quit = round_trip(message::Quit{75, false});
   EXPECT_EQ(quit.exit_code, 75);

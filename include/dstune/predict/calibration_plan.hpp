@@ -1,0 +1,49 @@
+#pragma once
+/// What to run at the start of a job so that the times of its whole space follow: few short steps
+/// of real plans that have, between them, what the members' steps are made of. Local.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dstune/core/experiment.hpp"
+#include "dstune/plan/step_plan.hpp"
+#include "dstune/predict/work.hpp"
+
+namespace dstune {
+
+/// A few steps of this configuration of the model with so many layers.
+struct CalibrationRun {
+  std::int64_t num_layers = 0;
+  TrainingConfig config;
+  double cost = 0;  ///< of a step, beside other runs'
+};
+
+/// For every group of the shape, all at once.
+struct CalibrationTask {
+  GroupShape shape;
+  std::vector<CalibrationRun> runs;  ///< the most telling first; as many as the budget allows
+  std::vector<Work> collectives;     ///< timed on their own: sizes between those of the runs
+  double budget_s = 0;
+};
+
+struct CalibrationOptions {
+  double budget_s = 5;                ///< for all tasks together
+  std::int64_t most_bytes = 1 << 30;  ///< of a run's arenas
+  /// A model is cut down to whole layers with this many parameters or more: what does not fit the
+  /// caches then did not before.
+  std::int64_t least_parameters = 16'000'000;
+  std::size_t most_members = 64;  ///< so many of a shape are looked at, evenly over the space
+  std::size_t most_runs = 12;     ///< of a task
+};
+
+/// By rising group size. Shapes of which nothing fits `most_bytes` have no task.
+std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
+                                              std::span<const Experiment* const> members,
+                                              const WorkspaceSizes& workspaces,
+                                              const CalibrationOptions& options);
+
+/// The model of a run.
+ModelSpec calibration_model(const ModelSpec& model, const CalibrationRun& run);
+
+}  // namespace dstune

@@ -1,0 +1,73 @@
+#pragma once
+/// What a machine was measured to take: times of kernels by size, of collectives by group and size.
+/// Plain data, written and read as JSON (docs/files.md, "Device profile"). Knows no clock: train
+/// and tune measure. All functions: Local.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/experiment.hpp"
+#include "dstune/predict/work.hpp"
+
+namespace dstune {
+
+/// A measured time.
+struct TimePoint {
+  std::int64_t size = 0;  ///< as Work's
+  double seconds = 0;
+  bool operator==(const TimePoint&) const = default;
+};
+
+/// Times of work that differs in size alone, by rising size. For a collective this is a cost α + β
+/// bytes in pieces.
+struct TimeCurve {
+  Work work;  ///< its size is 0
+  std::vector<TimePoint> points;
+  bool operator==(const TimeCurve&) const = default;
+
+  /// Between two points on the line through them; below the first on the line through the first
+  /// two, but no less than in proportion and no more than the first; above the last in proportion.
+  /// At least one point.
+  [[nodiscard]] double seconds(std::int64_t size) const;
+};
+
+/// What groups of a shape were measured to take, running beside each other as experiments do.
+struct GroupProfile {
+  GroupShape shape;
+  /// A step over the sum of its operations: what interrupts a rank, and what its peers wait for it.
+  double slowdown = 1;
+  std::vector<TimeCurve> collectives;
+  bool operator==(const GroupProfile&) const = default;
+};
+
+struct DeviceProfile {
+  static constexpr int current_version = 1;
+
+  json::Value machine;  ///< fingerprint: devices, hosts, threads; not interpreted
+  std::string model;    ///< whose shapes were measured
+  /// Whether streams run beside each other. On CPUs they do not: a rank runs its program in order.
+  bool concurrent_streams = false;
+  /// Compute that runs beside a collective takes (1 + this) times as long. Of concurrent streams.
+  double overlap_slowdown = 0;
+  double step_constant_s = 0;  ///< of a step beside its operations
+  std::vector<TimeCurve> kernels;
+  std::vector<GroupProfile> groups;  ///< rising shapes
+  bool operator==(const DeviceProfile&) const = default;
+
+  [[nodiscard]] bool empty() const { return kernels.empty(); }
+};
+
+/// As --profile-out writes it.
+json::Value to_json(const DeviceProfile& profile);
+/// Throws InputError: another format or version, unknown keys, times that are none, sizes that do
+/// not rise.
+DeviceProfile device_profile_from_json(const json::Node& node);
+
+/// The mean of the profiles of ranks that measured side by side: curves that one lacks are the
+/// others', points of equal size are averaged. At least one.
+DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles);
+
+}  // namespace dstune

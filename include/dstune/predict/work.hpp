@@ -1,0 +1,113 @@
+#pragma once
+/// What the time of an operation depends on: which kernel or collective, on which types, of which
+/// sizes. Operations that are equal here take equally long, so that one measured time serves all of
+/// them. All functions: Local.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "dstune/base/dtype.hpp"
+#include "dstune/plan/step_plan.hpp"
+
+namespace dstune {
+
+/// In brackets: what `width`, `depth` and `size` of a Work count.
+enum class WorkKind : std::uint8_t {
+  tokens,               ///< making a micro-batch [–, –, tokens]
+  fill,                 ///< [–, –, elements]
+  fill_normal,          ///< [–, –, elements]
+  embedding_forward,    ///< [hidden, –, tokens]
+  embedding_backward,   ///< [hidden, vocabulary, tokens]
+  norm_forward,         ///< [hidden, –, tokens]
+  norm_backward,        ///< likewise
+  matmul,               ///< the two sizes that are the model's, then the one that counts tokens
+  bias_backward,        ///< [columns, –, rows]
+  head_norm_forward,    ///< [head size, heads, tokens]
+  head_norm_backward,   ///< likewise
+  rotary,               ///< likewise
+  attention_forward,    ///< [sequence, heads · head size, samples]; with a window the sequence
+                        ///< that has as many pairs of positions
+  attention_backward,   ///< likewise
+  activation_forward,   ///< [–, –, elements of the result]
+  activation_backward,  ///< likewise
+  cross_entropy,        ///< [vocabulary, –, rows]
+  add,                  ///< [–, –, elements]: y += x, the memory's speed for 3 streams
+  convert,              ///< [–, –, elements]
+  copy,                 ///< [–, –, elements]
+  disk_read,            ///< [–, –, elements]
+  disk_write,           ///< likewise
+  reshard,              ///< [–, –, elements]
+  sum,                  ///< of losses [–, –, elements]
+  squares,              ///< [–, –, elements]
+  update,               ///< [–, bytes of master copy and moments, elements]
+  // Collectives over the group.
+  all_reduce,      ///< [–, –, bytes of the buffer]
+  reduce,          ///< likewise
+  reduce_scatter,  ///< [–, –, bytes of all ranks' parts]
+  all_gather,      ///< likewise
+  exchange,        ///< a few numbers [–, –, 1]
+};
+inline constexpr int num_work_kinds = static_cast<int>(WorkKind::exchange) + 1;
+[[nodiscard]] std::string_view to_text(WorkKind kind);
+[[nodiscard]] std::optional<WorkKind> work_kind(std::string_view text);
+[[nodiscard]] constexpr bool is_collective(WorkKind kind) {
+  return kind >= WorkKind::all_reduce;
+}
+
+/// How it is done, as bits: everything else that a kernel's time depends on.
+enum class WorkFlag : std::uint8_t {
+  transpose_a,
+  transpose_b,
+  accumulate,          ///< the result is added to; for norms: to d_x
+  accumulate_weights,  ///< norms, and the positions' table
+  bias,
+  rms,
+  residual,  ///< a norm that adds two inputs first
+  gated,
+  causal,
+  separate_model,  ///< an update: the model's parameters are another array than the master's
+  to_shards,
+  to_host,
+  to_device,
+  gelu_tanh,
+  gelu,
+  relu,
+  silu,
+};
+inline constexpr int num_work_flags = static_cast<int>(WorkFlag::silu) + 1;
+[[nodiscard]] std::string_view to_text(WorkFlag flag);
+
+struct Work {
+  WorkKind kind = WorkKind::add;
+  DType type = DType::f32;      ///< of what is read
+  DType out_type = DType::f32;  ///< of what is written
+  std::uint32_t flags = 0;      ///< bit f: WorkFlag f
+  std::int64_t width = 0;
+  std::int64_t depth = 0;
+  std::int64_t size = 0;  ///< what a curve of times runs over
+
+  void set(WorkFlag flag, bool is_set = true) {
+    if (is_set) flags |= std::uint32_t{1} << static_cast<unsigned>(flag);
+  }
+  [[nodiscard]] bool has(WorkFlag flag) const {
+    return (flags >> static_cast<unsigned>(flag) & 1U) != 0;
+  }
+  bool operator==(const Work&) const = default;
+};
+
+/// Whether they differ in size at most.
+[[nodiscard]] bool is_same_curve(const Work& one, const Work& other);
+/// Floating-point operations of products and attention, bytes moved of everything else: what time
+/// is proportional to where nothing better is known.
+[[nodiscard]] double amount(const Work& work);
+
+/// Of an operation of the plan; nothing of those that only order others (Acquire, Release, Mark,
+/// Record, Wait) and of collectives in a group of one.
+[[nodiscard]] std::optional<Work> work_of(const StepPlan& plan, const Operation& operation);
+/// Of making the tokens of a micro-step, which is no operation.
+[[nodiscard]] Work work_of_tokens(const StepPlan& plan);
+
+}  // namespace dstune

@@ -1,0 +1,101 @@
+// States on a disk: the same training, and nothing left behind, however it ends.
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int nothing_feasible = 4;
+
+/// A model of a few large matrices, and states on the host and on a disk in the job's folder.
+class DiskTest : public testing::Test {
+ protected:
+  DiskTest() {
+    Json model = tiny_gpt2_config();
+    model["n_embd"] = 64;
+    model["n_layer"] = 1;
+    model["n_inner"] = 16'384;
+    model["vocab_size"] = 16'384;
+    job_.write("config.json", model);
+    std::filesystem::create_directory(job_.folder() / "disk");
+    space_ = transformer_space({2});
+    space_["dstune"]["sequence_length"] = 16;
+    space_["zero_optimization"] = {{"stage", 3},
+                                   {"sub_group_size", 500'000},
+                                   {"offload_optimizer",
+                                    {{{"device", "cpu"}},
+                                     {{"device", "nvme"},
+                                      {"nvme_path", "disk"},
+                                      {"buffer_count", 8},
+                                      {"pipeline_read", true}}}}};
+  }
+  Ended run(const std::map<std::string, std::string>& environment = {}) {
+    job_.write("space.json", space_);
+    return job_.run({.ranks = 2, .args = {"space.json"}, .environment = environment});
+  }
+  [[nodiscard]] bool is_disk_empty() const {
+    return std::filesystem::is_empty(job_.folder() / "disk");
+  }
+  /// The member with its states on the disk.
+  [[nodiscard]] std::string name_on_disk() {
+    job_.write("space.json", space_);
+    const Ended ended =
+        job_.run({.ranks = 2, .args = {"--dry-run", "--format", "json", "space.json"}});
+    const Json plan = Json::parse(ended.out, nullptr, false);
+    for (const Json& one : plan["experiments"])
+      if (one["predicted"]["disk_bytes"] != 0) return one["name"];
+    ADD_FAILURE() << ended;
+    return "";
+  }
+
+  Json space_;
+  Job job_;
+};
+
+TEST_F(DiskTest, IsTheSameTrainingAndLeavesNothing) {
+  const std::string on_disk = name_on_disk();
+  expect_exit(job_, run(), 0);
+  const auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 2);
+  const Json& losses = metrics.at(on_disk)["losses"];
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << measured["reason"];
+    EXPECT_EQ(measured["peak_memory_bytes"]["host"], measured["predicted"]["host_memory_bytes"]);
+    EXPECT_EQ(measured["predicted"]["disk_bytes"] != 0, name == on_disk);
+    for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
+      EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
+  }
+  EXPECT_TRUE(is_disk_empty());
+}
+
+TEST_F(DiskTest, AFullDiskIsRecorded) {
+  const std::string on_disk = name_on_disk();
+  expect_exit(job_, run({{"DSTUNE_INJECT", "disk@1:" + on_disk}}), 0);
+  auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 2);
+  EXPECT_EQ(metrics[on_disk]["status"], "out_of_memory");
+  EXPECT_NE(metrics[on_disk]["reason"].get<std::string>().find("disk"), std::string::npos)
+      << metrics[on_disk]["reason"];
+  EXPECT_TRUE(is_disk_empty());
+}
+
+TEST_F(DiskTest, AKilledRankLeavesNothing) {
+  const std::string on_disk = name_on_disk();
+  const Ended ended = run({{"DSTUNE_INJECT", "die@1:" + on_disk}});
+  EXPECT_NE(ended.exit_code, 0) << ended;
+  EXPECT_TRUE(is_disk_empty());
+}
+
+TEST_F(DiskTest, WithoutEnoughBuffersItIsInfeasible) {
+  Json& members = space_["zero_optimization"]["offload_optimizer"];
+  members = {{{"device", "nvme"}, {"nvme_path", "disk"}, {"pipeline_read", true}}};
+  const Ended ended = run();
+  expect_exit(job_, ended, nothing_feasible);
+  EXPECT_NE((ended.out + ended.err).find("runs out of swap buffers"), std::string::npos) << ended;
+  EXPECT_TRUE(is_disk_empty());
+}
+
+}  // namespace
+}  // namespace dstune::e2e

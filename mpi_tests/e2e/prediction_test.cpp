@@ -1,0 +1,104 @@
+// Times that are predicted before experiments run, and the machine that is measured for that.
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+class PredictionTest : public testing::Test {
+ protected:
+  PredictionTest() {
+    job_.write("config.json", tiny_gpt2_config());
+    Json space = transformer_space({1, 2});
+    space["train_micro_batch_size_per_gpu"] = {1, 2};
+    job_.write("space.json", space);
+  }
+  Ended run(const std::vector<std::string>& options = {}) {
+    std::vector<std::string> args = options;
+    args.emplace_back("space.json");
+    return job_.run({.ranks = 2, .args = args});
+  }
+  [[nodiscard]] std::ptrdiff_t num_profiles() const {
+    const auto events = journal(job_);
+    return std::count_if(events.begin(), events.end(),
+                         [](const Json& event) { return event["kind"] == "profile"; });
+  }
+
+  Job job_;
+};
+
+TEST_F(PredictionTest, StandsBesideEveryMeasurement) {
+  const Ended ended = run({"--profile-out", "machine.json"});
+  expect_exit(job_, ended, 0);
+  const auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics.size(), 16U);
+  for (const auto& [name, one] : metrics) {
+    ASSERT_TRUE(one["predicted"]["throughput"].is_number()) << name;
+    EXPECT_GT(one["predicted"]["throughput"].get<double>(), 0) << name;
+  }
+  for (const auto& [name, row] : results_table(job_)) {
+    const double predicted = std::stod(row.at("predicted_throughput"));
+    const double measured = std::stod(row.at("throughput"));
+    EXPECT_NEAR(std::stod(row.at("prediction_error")), predicted / measured - 1, 1e-9) << name;
+  }
+  const std::string summary = job_.read(results + "summary.txt");
+  EXPECT_NE(summary.find("Predicted throughput: mean error "), std::string::npos) << summary;
+  EXPECT_NE(summary.find("over 16 experiments, rank correlation "), std::string::npos) << summary;
+
+  const Json profile = job_.read_json("machine.json");
+  EXPECT_EQ(profile["format"], "dstune-mpi device profile");
+  EXPECT_EQ(profile["machine"],
+            job_.read_json(results + "environment.json")["machine_fingerprint"]);
+  ASSERT_EQ(profile["groups"].size(), 2U);
+  EXPECT_TRUE(profile["groups"][0]["collectives"].empty());
+  EXPECT_GE(profile["groups"][1]["collectives"].size(), 3U);
+  EXPECT_GE(profile["kernels"].size(), 20U);
+}
+
+TEST_F(PredictionTest, AResumedJobDoesNotMeasureTheMachineAgain) {
+  expect_exit(job_, run(), 0);
+  EXPECT_EQ(num_profiles(), 1);
+  expect_exit(job_, run({"--profile-out", "machine.json"}), 0);
+  EXPECT_EQ(num_profiles(), 1);
+  EXPECT_TRUE(job_.exists("machine.json"));
+}
+
+TEST_F(PredictionTest, ADryRunTellsTimesAndWritesNothing) {
+  const auto before = job_.contents();
+  const Ended ended = run({"--dry-run", "--format", "json"});
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << ended;
+  for (const Json& one : shown["experiments"]) {
+    if (one["status"] != "planned") continue;
+    EXPECT_GT(one["predicted"]["throughput"].get<double>(), 0) << one["name"];
+  }
+  // Sixteen experiments, each with its budget of timed steps; half of them need one rank of two.
+  EXPECT_GT(shown["expected_duration_s"].get<double>(), 12 * 0.05);
+  EXPECT_EQ(job_.contents(), before);
+  EXPECT_NE(run({"--dry-run"}).out.find("Expected duration: "), std::string::npos);
+}
+
+TEST_F(PredictionTest, ProfileOutNeedsSomethingToMeasure) {
+  constexpr int bad_usage = 2;
+  EXPECT_EQ(run({"--dry-run", "--profile-out", "machine.json"}).exit_code, bad_usage);
+  job_.write("space.json", synthetic_space({1}, {1}));
+  EXPECT_EQ(run({"--profile-out", "machine.json"}).exit_code, bad_usage);
+  EXPECT_FALSE(job_.exists("machine.json"));
+}
+
+TEST_F(PredictionTest, WorkloadsWithoutAPlanHaveNone) {
+  job_.write("space.json", synthetic_space({1}, {1, 2}));
+  expect_exit(job_, run(), 0);
+  for (const auto& [name, one] : all_metrics(job_))
+    EXPECT_TRUE(one["predicted"]["throughput"].is_null()) << name;
+  EXPECT_EQ(num_profiles(), 0);
+  EXPECT_EQ(job_.read(results + "summary.txt").find("Predicted"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace dstune::e2e

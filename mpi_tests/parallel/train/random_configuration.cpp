@@ -1,0 +1,149 @@
+#include "random_configuration.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "dstune/core/knob_value.hpp"
+#include "dstune/core/knobs.hpp"
+
+namespace dstune::test {
+
+namespace {
+
+/// Elements of the models that are trained, roughly: sizes beyond make no difference.
+constexpr double largest_size = 200'000;
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed) {}
+
+  std::uint64_t below(std::uint64_t bound) { return engine_() % bound; }
+  double unit() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
+  bool comes_true(double probability) { return unit() < probability; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// Texts that a row takes: its choices, or what is said here.
+std::vector<std::string> words_of(const Knob& knob) {
+  if (knob.pointer == "/optimizer/type" && knob.choices.empty())
+    return {"Adam", "AdamW", "Lion", "SGD", "Adagrad"};
+  std::vector<std::string> words;
+  for (const std::string_view choice : choices_of(knob.choices)) words.emplace_back(choice);
+  return words;
+}
+
+json::Value draw_integer(const Knob& knob, Dice& dice) {
+  const double low = std::isfinite(knob.low) ? knob.low : -1;
+  const double large = std::floor(std::exp(dice.unit() * std::log(largest_size)));
+  const double small = low + static_cast<double>(dice.below(8));
+  const double drawn = dice.comes_true(0.4) ? small : large;
+  return static_cast<std::int64_t>(std::clamp(drawn, low, std::min(knob.high, 2 * largest_size)));
+}
+
+json::Value draw_number(const Knob& knob, Dice& dice) {
+  const json::Value fallback = json::Value::parse(knob.fallback);
+  const double usual = fallback.is_number() ? fallback.get<double>() : 0;
+  if (std::isfinite(knob.low) && std::isfinite(knob.high) && knob.high < 1e6 &&
+      dice.comes_true(0.5))
+    return knob.low + (knob.high - knob.low) * dice.unit();
+  const double drawn = usual == 0 ? 0.1 * dice.unit() : usual * std::pow(10, 2 * dice.unit() - 1);
+  return std::clamp(drawn, knob.low, knob.high);
+}
+
+/// Null where the row has no value to be drawn.
+json::Value draw_value(const Knob& knob, Dice& dice) {
+  switch (knob.type) {
+    case KnobType::boolean:
+      return dice.comes_true(0.5);
+    case KnobType::integer:
+      return draw_integer(knob, dice);
+    case KnobType::number:
+      return draw_number(knob, dice);
+    case KnobType::text: {
+      const std::vector<std::string> words = words_of(knob);
+      if (!words.empty()) return words[dice.below(words.size())];
+      return nullptr;
+    }
+    default:
+      return nullptr;
+  }
+}
+
+bool is_element(std::string_view pointer) {
+  return std::isdigit(static_cast<unsigned char>(pointer.back())) != 0;
+}
+
+/// Batch sizes are no knobs of the table here: they are the caller's.
+bool is_drawn(const Knob& knob) {
+  return knob.apply != nullptr ||
+         (knob.effect == KnobEffect::measured && !words_of(knob).empty()) ||
+         (knob.effect == KnobEffect::measured && knob.type == KnobType::boolean);
+}
+
+json::Value draw_config(Dice& dice) {
+  json::Value config = json::Value::object();
+  const auto at = [&](std::string_view pointer) -> json::Value& {
+    return config[json::Value::json_pointer(std::string(pointer))];
+  };
+  const int stage = static_cast<int>(dice.below(4));
+  // As often one precision as another, though few would be switched on by chance.
+  const std::uint64_t precision = dice.below(3);
+  bool writes_element = false;
+  for (const Knob& knob : knobs()) {
+    if (!is_drawn(knob)) continue;
+    // The elements of a list come together.
+    const bool writes = is_element(knob.pointer) && !knob.pointer.ends_with("/0")
+                            ? writes_element
+                            : dice.comes_true(knob.acts_at(stage) ? 0.3 : 0.03);
+    if (is_element(knob.pointer)) writes_element = writes;
+    if (!writes) continue;
+    const json::Value value = draw_value(knob, dice);
+    if (!value.is_null()) at(knob.pointer) = value;
+  }
+  at("/zero_optimization/stage") = stage;
+  if (precision == 1) at("/bf16/enabled") = true;
+  if (precision == 2) at("/fp16/enabled") = true;
+  return config;
+}
+
+std::vector<Recompute> all_recompute_modes() {
+  std::vector<Recompute> modes;
+  try {
+    for (int mode = 0;; ++mode) {
+      modes.push_back(static_cast<Recompute>(mode));
+      (void)to_text(modes.back());
+    }
+  } catch (const LogicError&) {
+    modes.pop_back();
+  }
+  return modes;
+}
+
+}  // namespace
+
+RandomConfiguration draw_configuration(std::uint64_t seed) {
+  Dice dice(seed);
+  RandomConfiguration result;
+  result.seed = seed;
+  for (;; ++result.refused) {
+    const json::Value written = draw_config(dice);
+    // Through its text, as a user's.
+    const json::Document document = json::Document::parse(written.dump(), "random.json");
+    json::Problems problems;
+    result.config = read_training_config(document.node(), problems);
+    if (!problems.empty()) continue;
+    result.ds_config = document.root();
+    const std::vector<Recompute> modes = all_recompute_modes();
+    result.config.recompute = modes[dice.below(modes.size())];
+    result.model_number = dice.below(1 << 16);
+    result.split_number = dice.below(1 << 16);
+    return result;
+  }
+}
+
+}  // namespace dstune::test

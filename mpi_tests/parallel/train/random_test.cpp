@@ -1,0 +1,158 @@
+/// Losses of configurations drawn from the whole table of knobs. A few dozen where nothing is said;
+/// DSTUNE_RANDOM_CONFIGURATIONS says how many, DSTUNE_RANDOM_SEED where to begin: configuration k
+/// has seed + k, so that one that fails runs alone with its own seed.
+
+#include <cstdlib>
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dstune/core/knobs.hpp"
+#include "golden.hpp"
+#include "random_configuration.hpp"
+#include "training.hpp"
+
+namespace dstune {
+namespace {
+
+using test::draw_configuration;
+using test::Golden;
+using test::RandomConfiguration;
+
+constexpr int steps = 4;
+
+std::uint64_t number_in(const char* variable, std::uint64_t fallback) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
+}
+
+/// What losses depend on: all that other knobs may be changed around.
+TrainingConfig plain(const TrainingConfig& config) {
+  TrainingConfig result;
+  result.zero_stage = config.zero_stage;
+  result.micro_batch = config.micro_batch;
+  result.accumulation_steps = config.accumulation_steps;
+  result.sequence_length = config.sequence_length;
+  result.precision = config.precision;
+  result.loss_scale = config.loss_scale;
+  result.gradient_clipping = config.gradient_clipping;
+  result.optimizer = config.optimizer;
+  return result;
+}
+
+/// docs/reference-step.md, section 7.
+double tolerance_of(Precision precision) {
+  return precision == Precision::fp32 ? 1e-5 : precision == Precision::bf16 ? 1e-3 : 1e-4;
+}
+
+/// Whether a difference in rounding stays one. Large updates make any training drift apart, and
+/// below a loss scale of 1 halves lose small gradients.
+bool is_tame(const TrainingConfig& config) {
+  const double scale = config.loss_scale.fixed;
+  return config.optimizer.learning_rate <= 2e-3 && config.optimizer.epsilon >= 1e-9 &&
+         (scale == 0 || scale >= 1);
+}
+
+/// Whether the losses are those of the plain configuration: knobs that are there to change numbers
+/// have tests of their own. Lion's steps are signs, so that rounding turns some of them around.
+bool has_plain_numbers(const TrainingConfig& config) {
+  const OptimizerKind kind = config.optimizer.kind;
+  return (kind == OptimizerKind::adam || kind == OptimizerKind::adamw) &&
+         !config.low_precision_master && !config.fp32_gradient_accumulation &&
+         config.communication_data_type == CommunicationType::as_gradients &&
+         !config.sums_gradients;
+}
+
+class RandomTest : public test::TrainingTest {
+ protected:
+  /// In a group of one the gradients of all micro-steps are added up inside the kernels unless they
+  /// leave the device after each.
+  static bool adds_up_alike(const TrainingConfig& config) {
+    return !is_optimizer_offloaded(config) || job().size() > 1 || config.accumulation_steps == 1 ||
+           config.zero_stage == 1;
+  }
+
+  static void check(const RandomConfiguration& drawn) {
+    static const std::vector<Golden> goldens{Golden("gpt2"), Golden("llama"),    Golden("bert"),
+                                             Golden("opt"),  Golden("gpt_neox"), Golden("qwen3"),
+                                             Golden("phi3")};
+    const Golden& golden = goldens[drawn.model_number % goldens.size()];
+    TrainingConfig config = drawn.config;
+    std::vector<std::int64_t> splits;  // of what a rank has of the batch, into micro-steps
+    for (std::int64_t count = 1; count <= golden.global_batch / job().size(); ++count)
+      if (golden.global_batch / job().size() % count == 0) splits.push_back(count);
+    const TrainingConfig batch =
+        golden.on(job().size(), config.zero_stage, splits[drawn.split_number % splits.size()]);
+    config.sequence_length = batch.sequence_length;
+    config.micro_batch = batch.micro_batch;
+    config.accumulation_steps = batch.accumulation_steps;
+    SCOPED_TRACE("DSTUNE_RANDOM_CONFIGURATIONS=1 DSTUNE_RANDOM_SEED=" + std::to_string(drawn.seed) +
+                 ": " + golden.model.name + ", micro-batch " + std::to_string(config.micro_batch) +
+                 ", " + std::to_string(config.accumulation_steps) + " micro-steps, recompute " +
+                 std::string(to_text(config.recompute)) + ", " + drawn.ds_config.dump());
+
+    const Course found = course(golden.model, config, steps, golden.seed);
+    if (!has_plain_numbers(config)) return;
+    const Course expected = course(golden.model, plain(config), steps, golden.seed, Guard::none);
+    if (adds_up_alike(config)) {
+      EXPECT_EQ(found, expected);
+    } else if (is_tame(config)) {
+      expect_close(found, expected, config);
+    }
+    if (!is_tame(config)) return;
+    TrainingConfig alone = plain(config);
+    alone.zero_stage = 0;
+    alone.micro_batch = golden.global_batch;
+    alone.accumulation_steps = 1;
+    expect_close(found, course_alone(golden.model, alone, steps, golden.seed), config);
+  }
+
+  /// Which parts of a batch overflow depends on how it is split.
+  static void expect_close(const Course& found, const Course& expected,
+                           const TrainingConfig& config) {
+    if (!found.skipped_steps.empty() || !expected.skipped_steps.empty()) return;
+    EXPECT_LT(test::largest_difference(found.losses, expected.losses),
+              tolerance_of(config.precision));
+  }
+};
+
+TEST_F(RandomTest, LossesAreThoseOfThePlainConfiguration) {
+  const std::uint64_t count = number_in("DSTUNE_RANDOM_CONFIGURATIONS", 36);
+  // Each rank count has its own by default.
+  const std::uint64_t seed =
+      number_in("DSTUNE_RANDOM_SEED", 1000 * static_cast<std::uint64_t>(job().size()));
+  int refused = 0;
+  for (std::uint64_t number = 0; number < count; ++number) {
+    const RandomConfiguration drawn = draw_configuration(seed + number);
+    refused += drawn.refused;
+    check(drawn);
+    if (HasFatalFailure()) return;
+  }
+  RecordProperty("refused", refused);
+  if (job().rank() == 0)
+    std::cout << count << " configurations from seed " << seed << ", " << refused << " refused\n";
+}
+
+// Nothing acts that is never drawn: a text without choices, a list of a new kind.
+TEST_F(RandomTest, EveryKnobThatActsIsDrawn) {
+  if (job().rank() != 0) return;
+  std::set<std::string> missing;
+  for (const Knob& knob : knobs())
+    // A folder is the machine's, not the table's.
+    if (knob.apply != nullptr && !knob.pointer.ends_with("nvme_path"))
+      missing.emplace(knob.pointer);
+  for (std::uint64_t seed = 0; seed < 2000 && !missing.empty(); ++seed) {
+    const RandomConfiguration drawn = draw_configuration(seed);
+    std::erase_if(missing, [&](const std::string& pointer) {
+      const json::Value::json_pointer place(pointer);
+      return drawn.ds_config.contains(place) &&
+             find_knob(pointer)->acts_at(drawn.config.zero_stage) &&
+             drawn.ds_config[place].dump() != find_knob(pointer)->fallback;
+    });
+  }
+  EXPECT_EQ(missing, std::set<std::string>());
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,163 @@
+/// What runs is what the plan says: the collectives of a step, one by one.
+
+#include <ostream>
+#include <string>
+
+#include "golden.hpp"
+#include "training.hpp"
+
+namespace dstune {
+namespace {
+
+using test::Golden;
+
+enum class Kind { all_reduce_average, all_reduce_sum, reduce, reduce_scatter, all_gather };
+
+struct Call {
+  Kind kind;
+  std::int64_t count;  ///< as the operation and the group's method have it
+  DType type;
+  int root = -1;
+  bool operator==(const Call&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Call& call) {
+    return out << "kind " << static_cast<int>(call.kind) << ", " << call.count << " elements of "
+               << size_bytes(call.type) << " bytes, root " << call.root;
+  }
+};
+
+/// Writes down what it hands on to a real group.
+class RecordingGroup : public ProcessGroup {
+ public:
+  explicit RecordingGroup(ProcessGroup& group)
+      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
+
+  void all_reduce_average(void* data, std::int64_t count, DType type) override {
+    calls.push_back({Kind::all_reduce_average, count, type});
+    group_.all_reduce_average(data, count, type);
+  }
+  void all_reduce_sum(void* data, std::int64_t count, DType type) override {
+    calls.push_back({Kind::all_reduce_sum, count, type});
+    group_.all_reduce_sum(data, count, type);
+  }
+  void reduce_average(void* data, std::int64_t count, DType type, int root) override {
+    calls.push_back({Kind::reduce, count, type, root});
+    group_.reduce_average(data, count, type, root);
+  }
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type) override {
+    calls.push_back({Kind::reduce_scatter, count, type});
+    group_.reduce_scatter_average(out, in, count, type);
+  }
+  void all_gather(void* out, const void* in, std::int64_t count, DType type) override {
+    calls.push_back({Kind::all_gather, count, type});
+    group_.all_gather(out, in, count, type);
+  }
+  void exchange_into(std::span<const double> mine, std::span<double> all) override {
+    group_.exchange_into(mine, all);
+  }
+
+  std::vector<Call> calls;
+
+ private:
+  ProcessGroup& group_;
+};
+
+void add_calls(const StepPlan& plan, const std::vector<Step>& steps, std::vector<Call>& calls) {
+  const auto type = [&](const View& view) {
+    return plan.tensors[static_cast<std::size_t>(view.tensor)].dtype;
+  };
+  for (const Step& step : steps) {
+    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
+      calls.push_back({Kind::all_reduce_average, o->count, type(o->data)});
+    if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
+      calls.push_back({Kind::all_reduce_sum, o->count, type(o->data)});
+    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
+      calls.push_back({Kind::reduce, o->count, type(o->data), o->root});
+    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
+      calls.push_back({Kind::reduce_scatter, o->count_per_rank, type(o->in)});
+    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
+      calls.push_back({Kind::all_gather, o->count_per_rank, type(o->in)});
+  }
+}
+
+/// Of the first step of all, or of a later one.
+std::vector<Call> planned_calls(const StepPlan& plan, bool is_first) {
+  std::vector<Call> calls;
+  std::size_t tracing = is_first ? 0 : plan.tracing.size();
+  for (const Segment& segment : plan.cycle) {
+    for (std::int64_t i = 0; i < segment.repeat; ++i) {
+      const bool traced = tracing < plan.tracing.size();
+      add_calls(plan, traced ? plan.tracing[tracing++].steps : segment.steps, calls);
+    }
+  }
+  return calls;
+}
+
+class TrafficTest : public test::TrainingTest {
+ protected:
+  /// Several knobs from zero_optimization away from their defaults.
+  static std::vector<TrainingConfig> configs(const Golden& golden) {
+    std::vector<TrainingConfig> result;
+    for (const int stage : {0, 1, 2, 3}) {
+      TrainingConfig config = golden.on(job().size(), stage, 3);
+      config.reduce_bucket_size = 5'000;
+      result.push_back(config);
+      config.overlap_comm = true;
+      config.communication_data_type = CommunicationType::bf16;
+      result.push_back(config);
+      config.use_multi_rank_bucket_allreduce = false;
+      config.round_robin_gradients = true;
+      config.stage3_use_all_reduce_for_fetch_params = true;
+      result.push_back(config);
+      config.reduce_scatter = false;
+      config.recompute = Recompute::block;
+      result.push_back(config);
+      config.offload_optimizer = OffloadDevice::cpu;
+      result.push_back(config);
+    }
+    return result;
+  }
+};
+
+TEST_F(TrafficTest, TheCollectivesThatRunAreThePlans) {
+  const Golden golden("llama");
+  for (const TrainingConfig& config : configs(golden)) {
+    const std::unique_ptr<ProcessGroup> group = job().join();
+    RecordingGroup recording(*group);
+    CpuDevice device(256 << 20, 1);
+    const StepPlan plan = build_step_plan(golden.model, config, group->size(), group->group_rank(),
+                                          CpuWorkspaces(device.kernels()));
+    device.arena().prepare(plan.memory.arena_bytes);
+    device.host_arena().prepare(plan.host_memory.arena_bytes);
+    Executor executor(plan, device, recording, golden.seed);
+    executor.initialize();
+    EXPECT_EQ(recording.calls, std::vector<Call>());
+    for (int step = 0; step < 3; ++step) {
+      recording.calls.clear();
+      executor.step(step);
+      EXPECT_EQ(recording.calls, planned_calls(plan, step == 0))
+          << "stage " << config.zero_stage << ", step " << step;
+    }
+  }
+}
+
+TEST_F(TrafficTest, SumsAreAsManyTimesTheMeanAsThereAreRanks) {
+  const Golden golden("gpt2");
+  const auto norm = [&](int stage, bool sums) {
+    TrainingConfig config = golden.on(job().size(), stage, 2);
+    config.sums_gradients = sums;
+    const std::unique_ptr<ProcessGroup> group = job().join();
+    CpuDevice device(256 << 20, 1);
+    const StepPlan plan = build_step_plan(golden.model, config, group->size(), group->group_rank(),
+                                          CpuWorkspaces(device.kernels()));
+    device.arena().prepare(plan.memory.arena_bytes);
+    Executor executor(plan, device, *group, golden.seed);
+    executor.initialize();
+    return executor.step(0).gradient_norm;
+  };
+  for (const int stage : {0, 1, 2})
+    EXPECT_NEAR(norm(stage, true) / norm(stage, false), job().size(), 1e-5) << "stage " << stage;
+  EXPECT_EQ(norm(3, true), norm(3, false));
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,211 @@
+/// Experiments come and go, the process stays as it is: resident memory, open files, mapped files
+/// (shared memory among them) and threads. A few hundred experiments where nothing is said;
+/// DSTUNE_EXPERIMENTS says how many.
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/comm/mailbox.hpp"
+#include "dstune/comm/topology.hpp"
+#include "dstune/train/executor.hpp"
+#include "dstune/tune/worker.hpp"
+
+namespace dstune {
+namespace {
+
+/// What a process holds.
+struct Holdings {
+  std::int64_t resident_bytes = 0;
+  int open_files = 0;
+  int mapped_files = 0;
+  int threads = 0;
+};
+
+int entries_of(const char* folder) {
+  const auto all = std::filesystem::directory_iterator(folder);
+  return static_cast<int>(std::distance(begin(all), end(all)));
+}
+
+Holdings holdings() {
+  std::set<std::string> mapped;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t path = line.find('/');
+    if (path != line.npos) mapped.insert(line.substr(path));
+  }
+  return {process_resident_bytes(), entries_of("/proc/self/fd"), static_cast<int>(mapped.size()),
+          entries_of("/proc/self/task")};
+}
+
+std::ostream& operator<<(std::ostream& out, const Holdings& held) {
+  return out << held.resident_bytes / 1024 << " KiB resident, " << held.open_files
+             << " open files, " << held.mapped_files << " mapped files, " << held.threads
+             << " threads";
+}
+
+ModelSpec tiny_model() {
+  ModelSpec model;
+  model.hidden_size = 32;
+  model.num_layers = 2;
+  model.num_heads = model.num_kv_heads = 2;
+  model.head_size = 16;
+  model.intermediate_size = 128;
+  model.vocab_size = 101;
+  model.max_positions = 16;
+  return model;
+}
+
+class ManyExperimentsTest : public testing::Test {
+ protected:
+  ManyExperimentsTest()
+      : world_(Communicator::world().duplicate()),
+        node_(world_.split_shared()),
+        to_workers_(world_.duplicate()),
+        to_controller_(world_.duplicate()),
+        topology_(find_topology(world_, node_)),
+        groups_(world_, node_, topology_, known_groups(), {}),
+        device_(8 << 20, 1) {}
+
+  /// So many experiments of this workload, one after the other, on groups that change. Collective
+  /// over the world.
+  void run(const WorkloadSpec& workload, int count) {
+    MpiMailbox mailbox(to_workers_, to_controller_, MpiMailbox::Side::worker);
+    Worker worker({.model = &model_,
+                   .workload = &workload,
+                   .measure = {1, 1, 0.0},
+                   .topology = &topology_,
+                   .groups = &groups_,
+                   .device = &device_,
+                   .mailbox = &mailbox});
+    std::thread controller;
+    if (world_.rank() == 0) controller = std::thread([&] { control(count); });
+    worker.run();
+    if (controller.joinable()) controller.join();
+    EXPECT_EQ(unexpected_, 0);
+  }
+
+  /// Expects that the second `count` of experiments leaves nothing behind that the first did not.
+  void expect_flat(const WorkloadSpec& workload, int count) {
+    run(workload, std::min(count, 200));
+    const Holdings before = holdings();
+    run(workload, count);
+    const Holdings after = holdings();
+    EXPECT_EQ(after.open_files, before.open_files);
+    EXPECT_EQ(after.mapped_files, before.mapped_files);
+    EXPECT_EQ(after.threads, before.threads);
+    // The heap's own tides; less than 200 bytes for each of 10,000.
+    EXPECT_LT(after.resident_bytes, before.resident_bytes + (2 << 20));
+    if (world_.rank() == world_.size() - 1)
+      std::cout << "rank " << world_.rank() << ", " << count << " experiments\n  before: " << before
+                << "\n  after:  " << after << std::endl;
+  }
+
+  static int count_of_experiments(int fallback) {
+    const char* const text = std::getenv("DSTUNE_EXPERIMENTS");
+    return text == nullptr ? fallback : std::atoi(text);
+  }
+
+ private:
+  [[nodiscard]] std::vector<int> first_ranks(int count) const {
+    std::vector<int> ranks(static_cast<std::size_t>(count));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  [[nodiscard]] std::vector<std::vector<int>> known_groups() const {
+    std::vector<std::vector<int>> groups;
+    for (int size = 1; size <= topology_.world_size; ++size) groups.push_back(first_ranks(size));
+    return groups;
+  }
+
+  /// Stages, precisions, batch and group sizes in turn; one in eight does not fit.
+  message::Assign assignment(int number) {
+    const bool fits = number % 8 != 7;
+    message::Assign assign;
+    assign.attempt = ++attempt_;
+    assign.experiment = "e" + std::to_string(number);
+    assign.config.zero_stage = number % 4;
+    assign.config.precision = static_cast<Precision>(number / 4 % 3);
+    assign.config.loss_scale.initial_power = 8;
+    assign.config.micro_batch = fits ? 1 + number % 3 : 4096;
+    assign.config.accumulation_steps = 1 + number % 2;
+    assign.config.sequence_length = 16;
+    assign.config.offload_optimizer = number % 5 == 0 ? OffloadDevice::cpu : OffloadDevice::none;
+    assign.world_ranks = first_ranks(1 + number % topology_.world_size);
+    assign.timeout_s = 50;
+    return assign;
+  }
+
+  /// Rank 0's other half, as far as it is needed.
+  void control(int count) {
+    MpiMailbox mailbox(to_workers_, to_controller_, MpiMailbox::Side::controller);
+    for (int number = 0; number < count; ++number) {
+      const message::Assign assign = assignment(number);
+      for (const int rank : assign.world_ranks) mailbox.send(rank, encode(Message(assign)));
+      std::size_t ready = 0;
+      for (bool is_over = false; !is_over;) {
+        const auto received = mailbox.try_receive();
+        if (!received) {
+          std::this_thread::yield();
+          continue;
+        }
+        const Message message = decode(received->data);
+        if (std::holds_alternative<message::Ready>(message) &&
+            ++ready == assign.world_ranks.size()) {
+          for (const int rank : assign.world_ranks)
+            mailbox.send(rank, encode(Message(message::Go{assign.attempt})));
+        }
+        const auto* const outcome = std::get_if<message::Outcome>(&message);
+        is_over = outcome != nullptr || std::holds_alternative<message::Gone>(message);
+        if (is_over) check(assign, outcome);
+      }
+    }
+    for (int rank = 0; rank < world_.size(); ++rank)
+      mailbox.send(rank, encode(Message(message::Quit{})));
+    mailbox.flush(5);
+  }
+
+  void check(const message::Assign& assign, const message::Outcome* outcome) {
+    const Status expected =
+        assign.config.micro_batch < 4096 || !trains_ ? Status::ok : Status::out_of_memory;
+    if (outcome != nullptr && outcome->measurement.status == expected) return;
+    if (++unexpected_ == 1)
+      std::cout << assign.experiment << ": "
+                << (outcome == nullptr ? "gone" : outcome->measurement.reason) << std::endl;
+  }
+
+ protected:
+  bool trains_ = true;
+
+ private:
+  Communicator world_, node_, to_workers_, to_controller_;
+  Topology topology_;
+  GroupTable groups_;
+  CpuDevice device_;
+  ModelSpec model_ = tiny_model();
+  std::uint64_t attempt_ = 0;
+  int unexpected_ = 0;
+};
+
+TEST_F(ManyExperimentsTest, OfNoWorkLeaveNothingBehind) {
+  trains_ = false;
+  WorkloadSpec synthetic;
+  synthetic.kind = WorkloadKind::synthetic;
+  expect_flat(synthetic, count_of_experiments(400));
+}
+
+TEST_F(ManyExperimentsTest, OfATinyTransformerLeaveNothingBehind) {
+  expect_flat({}, count_of_experiments(200));
+}
+
+}  // namespace
+}  // namespace dstune

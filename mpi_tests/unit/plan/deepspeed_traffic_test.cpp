@@ -1,0 +1,99 @@
+/// The collectives of plans against those of DeepSpeed itself, recorded by
+/// scripts/deepspeed_traffic.py: of every micro-step and of the update, kind, elements and type.
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/base/json.hpp"
+#include "dstune/core/settings.hpp"
+#include "plan_fixtures.hpp"
+
+namespace dstune {
+namespace {
+
+/// Kind, elements of the whole buffer, type; in DeepSpeed's words.
+using Call = std::tuple<std::string, std::int64_t, std::string>;
+
+std::string name_of(DType type) {
+  return type == DType::f32 ? "float32" : type == DType::bf16 ? "bfloat16" : "float16";
+}
+
+/// In order of size: DeepSpeed does not say which of several owners comes first.
+std::vector<Call> calls_of(const StepPlan& plan, const std::vector<Step>& steps) {
+  std::vector<Call> calls;
+  const auto add = [&](const char* kind, std::int64_t elements, View data) {
+    const PlannedTensor& tensor = plan.tensors[static_cast<std::size_t>(data.tensor)];
+    calls.emplace_back(kind, elements, name_of(tensor.dtype));
+  };
+  for (const Step& step : steps) {
+    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
+      add("all_reduce", o->count, o->data);
+    if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
+      add("all_reduce", o->count, o->data);
+    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
+      add("reduce", o->count, o->data);
+    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
+      add("reduce_scatter_tensor", o->count_per_rank * plan.group_size, o->in);
+    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
+      add("all_gather_into_tensor", o->count_per_rank * plan.group_size, o->in);
+  }
+  std::sort(calls.begin(), calls.end());
+  return calls;
+}
+
+std::vector<Call> traced(const json::Value& events) {
+  std::vector<Call> calls;
+  for (const json::Value& event : events)
+    calls.emplace_back(event[0].get<std::string>(), event[1].get<std::int64_t>(),
+                       event[2].get<std::string>());
+  std::sort(calls.begin(), calls.end());
+  return calls;
+}
+
+TrainingConfig config_of(const json::Value& given, const std::string& name) {
+  const json::Document document = json::Document::parse(given.dump(), name);
+  json::Problems problems;
+  TrainingConfig config = read_training_config(document.node(), problems);
+  EXPECT_TRUE(problems.all().empty()) << name << ": " << problems.all().front().message;
+  config.micro_batch = 2;
+  config.accumulation_steps = given.at("gradient_accumulation_steps").get<std::int64_t>();
+  config.sequence_length = 7;
+  return config;
+}
+
+TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
+  const json::Document document = json::Document::read(DSTUNE_DEEPSPEED_TRAFFIC);
+  const int ranks = document.root().at("ranks").get<int>();
+  int cases = 0;
+  for (const json::Value& each : document.root().at("cases")) {
+    const auto name = each.at("name").get<std::string>();
+    const StepPlan plan = test::build(test::tiny_gpt2(), config_of(each.at("config"), name), ranks);
+    std::vector<Call> update;
+    std::vector<std::vector<Call>> micro_steps;
+    for (const Segment& segment : plan.cycle) {
+      std::vector<Call> calls = calls_of(plan, segment.steps);
+      const bool is_update =
+          segment.kind == Segment::Kind::update || segment.kind == Segment::Kind::guarded_update;
+      for (std::int64_t i = 0; i < segment.repeat && !is_update; ++i) micro_steps.push_back(calls);
+      if (is_update) update.insert(update.end(), calls.begin(), calls.end());
+    }
+    // Stage 0 reduces at the end of the last backward, which here belongs to the update.
+    if (plan.config.zero_stage == 0) {
+      micro_steps.back().swap(update);
+      EXPECT_TRUE(update.empty()) << name;
+    }
+    ASSERT_EQ(micro_steps.size(), each.at("micro_steps").size()) << name;
+    for (std::size_t i = 0; i < micro_steps.size(); ++i)
+      EXPECT_EQ(micro_steps[i], traced(each.at("micro_steps")[i])) << name << ", micro-step " << i;
+    EXPECT_EQ(update, traced(each.at("update"))) << name;
+    ++cases;
+  }
+  EXPECT_EQ(cases, 30);
+}
+
+}  // namespace
+}  // namespace dstune

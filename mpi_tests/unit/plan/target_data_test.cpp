@@ -1,0 +1,144 @@
+/// The target's formula against what PyTorch's tensors take: data/target_memory.json, measured by
+/// scripts/check_target_memory.py.
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "dstune/base/json.hpp"
+#include "dstune/model/parameter_table.hpp"
+#include "dstune/plan/target_memory.hpp"
+
+namespace dstune {
+namespace {
+
+json::Value measured(const char* part) {
+  std::ifstream file(DSTUNE_TARGET_MEMORY);
+  EXPECT_TRUE(file.good());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return json::Value::parse(text.str()).at(part);
+}
+
+ModelSpec model_of(const json::Value& measured) {
+  ModelSpec model;
+  model.family = model_family(measured.at("family").get<std::string>()).value();
+  model.hidden_size = measured.at("hidden_size");
+  model.num_layers = measured.at("num_layers");
+  model.num_heads = measured.at("num_heads");
+  model.num_kv_heads = measured.at("num_kv_heads");
+  model.head_size = model.hidden_size / model.num_heads;
+  model.intermediate_size = measured.at("intermediate_size");
+  model.vocab_size = measured.at("vocab_size");
+  model.max_positions = measured.at("max_positions");
+  model.tie_embeddings = measured.at("tie_embeddings");
+  model.dropout = measured.at("dropout");
+  model.architecture = architecture_of(model.family);
+  return model;
+}
+
+TrainingConfig config_of(const json::Value& measured) {
+  TrainingConfig config;
+  const std::string precision = measured.at("precision");
+  config.precision = precision == "fp32"   ? Precision::fp32
+                     : precision == "fp16" ? Precision::fp16
+                                           : Precision::bf16;
+  config.micro_batch = measured.at("micro_batch");
+  config.sequence_length = measured.at("sequence_length");
+  config.accumulation_steps = measured.at("accumulation_steps");
+  return config;
+}
+
+TargetMemory formula(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                     const std::string& attention) {
+  const TargetAttention kind = attention == "eager"  ? TargetAttention::eager
+                               : attention == "sdpa" ? TargetAttention::sdpa
+                                                     : TargetAttention::flash;
+  return target_memory(model, config, group_size, {TargetFramework::huggingface, kind, false});
+}
+
+std::int64_t before_update(const TargetMemory& memory) {
+  return std::max({memory.instants.at("loss"), memory.instants.at("layers"),
+                   memory.instants.at("first_layer"), memory.instants.at("reduction")});
+}
+
+/// Relative; what is too little counts as well as what is too much.
+struct Errors {
+  double sum = 0, least = 0, most = 0;
+  int count = 0;
+  void add(double error) {
+    sum += std::abs(error);
+    least = std::min(least, error);
+    most = std::max(most, error);
+    ++count;
+  }
+};
+
+double relative_error(std::int64_t predicted, std::int64_t measured) {
+  return static_cast<double>(predicted) / static_cast<double>(measured) - 1;
+}
+
+TEST(TargetDataTest, ForwardAndBackwardOfHuggingFaceModels) {
+  Errors errors;
+  for (const json::Value& row : measured("training")) {
+    const ModelSpec model = model_of(row.at("model"));
+    TrainingConfig config = config_of(row);
+    if (row.at("recompute") == "block") config.recompute = Recompute::block;
+    const TargetMemory memory = formula(model, config, 1, row.at("attention"));
+    // Of stage 0 everything but the optimizer's states.
+    const std::int64_t optimizer =
+        (config.precision == Precision::fp32 ? 8 : 12) * parameter_count(model);
+    const double error =
+        relative_error(before_update(memory) - optimizer, row.at("peak_bytes").get<std::int64_t>());
+    errors.add(error);
+    EXPECT_NEAR(error, 0.0, 0.10) << row.dump();
+  }
+  EXPECT_GE(errors.count, 12);
+  EXPECT_LE(errors.sum / errors.count, 0.05);
+  EXPECT_GE(errors.least, -0.01);  // what is recommended fits
+}
+
+TEST(TargetDataTest, StepsUnderDeepSpeed) {
+  Errors errors;
+  for (const json::Value& row : measured("deepspeed")) {
+    ModelSpec model = preset("gpt2");
+    model.hidden_size = 128;
+    model.num_layers = model.num_heads = model.num_kv_heads = 4;
+    model.head_size = 32;
+    model.intermediate_size = 512;
+    model.vocab_size = 1000;
+    model.max_positions = 128;
+    model.dropout = 0;
+    TrainingConfig config = config_of(row);
+    const json::Value& zero = row.at("zero_optimization");
+    config.zero_stage = zero.at("stage");
+    config.reduce_bucket_size = zero.value("reduce_bucket_size", config.reduce_bucket_size);
+    config.overlap_comm = zero.value("overlap_comm", config.zero_stage == 3);
+    config.contiguous_gradients = zero.value("contiguous_gradients", true);
+    config.stage3_prefetch_bucket_size =
+        zero.value("stage3_prefetch_bucket_size", config.stage3_prefetch_bucket_size);
+    config.stage3_param_persistence_threshold =
+        zero.value("stage3_param_persistence_threshold", config.stage3_param_persistence_threshold);
+    if (zero.contains("offload_optimizer")) config.offload_optimizer = OffloadDevice::cpu;
+    const TargetMemory memory = formula(model, config, row.at("ranks"), "sdpa");
+    // On CPUs the two memories are one.
+    for (const auto& [predicted, name] :
+         {std::pair(before_update(memory), "backward_bytes"),
+          std::pair(memory.instants.at("update"), "update_bytes")}) {
+      const double error =
+          relative_error(predicted + memory.host_bytes, row.at(name).get<std::int64_t>());
+      errors.add(error);
+      EXPECT_NEAR(error, 0.0, 0.08) << name << row.dump();
+    }
+  }
+  EXPECT_GE(errors.count, 12);
+  EXPECT_LE(errors.sum / errors.count, 0.05);
+}
+
+}  // namespace
+}  // namespace dstune

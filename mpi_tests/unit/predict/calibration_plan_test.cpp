@@ -1,0 +1,132 @@
+#include "dstune/predict/calibration_plan.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+
+namespace dstune {
+namespace {
+
+std::vector<CalibrationTask> plan(const ModelSpec& model, const std::vector<Experiment>& members,
+                                  const CalibrationOptions& options = {}) {
+  std::vector<const Experiment*> pointers;
+  for (const Experiment& member : members) pointers.push_back(&member);
+  return plan_calibration(model, pointers, test::SomeWorkspaces(), options);
+}
+
+std::vector<Experiment> space(const std::vector<int>& group_sizes) {
+  std::vector<Experiment> members;
+  for (const int group_size : group_sizes) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      for (const std::int64_t micro_batch : {1, 2, 3, 4, 8}) {
+        for (const std::int64_t accumulation : {1, 6}) {
+          Experiment member;
+          member.shape = {group_size, 1};
+          member.config = test::tiny_config(stage);
+          member.config.micro_batch = micro_batch;
+          member.config.accumulation_steps = accumulation;
+          members.push_back(member);
+        }
+      }
+    }
+  }
+  return members;
+}
+
+std::vector<Work> works_of(const StepPlan& plan) {
+  std::vector<Work> works;
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      if (const auto work = work_of(plan, step.operation)) works.push_back(*work);
+    }
+  }
+  return works;
+}
+
+TEST(CalibrationPlanTest, FewRunsHaveTheSpacesWorkBetweenThem) {
+  const ModelSpec model = test::tiny_gpt2();
+  const auto members = space({1, 2});
+  const auto tasks = plan(model, members);
+  ASSERT_EQ(tasks.size(), 2U);
+  std::vector<Work> known;
+  std::size_t num_runs = 0;
+  for (const CalibrationTask& task : tasks) {
+    for (const CalibrationRun& run : task.runs) {
+      ++num_runs;
+      const auto works =
+          works_of(test::build(calibration_model(model, run), run.config, task.shape.size()));
+      known.insert(known.end(), works.begin(), works.end());
+    }
+  }
+  EXPECT_LT(num_runs * 4, members.size());
+  double total = 0;
+  double missing = 0;
+  for (const Experiment& member : members) {
+    for (const Work& work : works_of(test::build(model, member.config, member.shape.size()))) {
+      const bool is_known = std::any_of(known.begin(), known.end(),
+                                        [&](const Work& one) { return is_same_curve(one, work); });
+      total += amount(work);
+      if (!is_known) missing += amount(work);
+    }
+  }
+  EXPECT_LT(missing, 0.02 * total);
+}
+
+TEST(CalibrationPlanTest, RunsTheSmallestAndTheLargestMicroBatch) {
+  const auto tasks = plan(test::tiny_gpt2(), space({1}));
+  ASSERT_EQ(tasks.size(), 1U);
+  std::vector<std::int64_t> sizes;
+  for (const CalibrationRun& run : tasks[0].runs) sizes.push_back(run.config.micro_batch);
+  EXPECT_EQ(*std::min_element(sizes.begin(), sizes.end()), 1);
+  EXPECT_EQ(*std::max_element(sizes.begin(), sizes.end()), 8);
+}
+
+TEST(CalibrationPlanTest, StepsAreShortAndNeverSkipped) {
+  for (const CalibrationTask& task : plan(test::tiny_gpt2(), space({2}))) {
+    for (const CalibrationRun& run : task.runs) {
+      EXPECT_LE(run.config.accumulation_steps, 3);
+      EXPECT_EQ(run.config.loss_scale.fixed, 1);
+    }
+  }
+}
+
+TEST(CalibrationPlanTest, CutsALargeModelDown) {
+  Experiment member;
+  member.config.micro_batch = 1;
+  member.config.sequence_length = 64;
+  CalibrationOptions options;
+  options.most_bytes = std::int64_t{4} << 30;
+  const ModelSpec model = preset("gpt2-xl");
+  const auto tasks = plan(model, {member}, options);
+  ASSERT_EQ(tasks.size(), 1U);
+  EXPECT_EQ(tasks[0].runs.at(0).num_layers, 2);  // the embeddings alone are more than 16 million
+}
+
+TEST(CalibrationPlanTest, WhatDoesNotFitIsNotRun) {
+  CalibrationOptions options;
+  options.most_bytes = 1000;
+  EXPECT_TRUE(plan(test::tiny_gpt2(), space({1, 2}), options).empty());
+}
+
+TEST(CalibrationPlanTest, SharesTheBudgetAndTimesCollectivesBetweenTheirEnds) {
+  CalibrationOptions options;
+  options.budget_s = 3;
+  const auto tasks = plan(test::tiny_gpt2(), space({1, 2, 4}), options);
+  double sum = 0;
+  for (const CalibrationTask& task : tasks) {
+    sum += task.budget_s;
+    EXPECT_EQ(task.collectives.empty(), task.shape.size() == 1);
+    for (std::size_t i = 1; i < task.collectives.size(); ++i) {
+      const Work& before = task.collectives[i - 1];
+      const Work& work = task.collectives[i];
+      EXPECT_TRUE(is_collective(work.kind));
+      EXPECT_TRUE(!is_same_curve(before, work) || before.size < work.size);
+    }
+  }
+  EXPECT_NEAR(sum, 3, 1e-9);
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,57 @@
+#include "dstune/predict/correction.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+TrainingConfig config_of(int stage, std::int64_t micro_batch) {
+  TrainingConfig config;
+  config.zero_stage = stage;
+  config.micro_batch = micro_batch;
+  return config;
+}
+
+TEST(PredictionCorrectionTest, KnowsNothingAtFirst) {
+  const auto factor = PredictionCorrection().at(config_of(2, 4), 2);
+  EXPECT_DOUBLE_EQ(factor.factor, 1);
+  EXPECT_GT(factor.log_standard_deviation, 0.1);
+}
+
+TEST(PredictionCorrectionTest, FindsAStagesOwnFactor) {
+  PredictionCorrection correction;
+  for (const std::int64_t micro_batch : {1, 2, 4, 8}) {
+    for (int stage = 0; stage <= 2; ++stage)
+      correction.observe(config_of(stage, micro_batch), 2, 1.0, stage == 2 ? 1.08 : 1.0);
+  }
+  EXPECT_NEAR(correction.at(config_of(2, 16), 2).factor, 1.08, 0.015);
+  EXPECT_NEAR(correction.at(config_of(0, 16), 2).factor, 1.0, 0.015);
+  EXPECT_LT(correction.at(config_of(1, 4), 2).log_standard_deviation, 0.03);
+}
+
+TEST(PredictionCorrectionTest, FollowsTheMicroBatch) {
+  PredictionCorrection correction;
+  for (const std::int64_t micro_batch : {1, 2, 4, 8, 16})
+    correction.observe(config_of(0, micro_batch), 1, 1.0,
+                       std::exp(0.02 * std::log2(static_cast<double>(micro_batch))));
+  EXPECT_NEAR(std::log(correction.at(config_of(0, 64), 1).factor), 0.12, 0.02);
+}
+
+TEST(PredictionCorrectionTest, IsLessSureOfWhatResemblesNothingMeasured) {
+  PredictionCorrection correction;
+  for (int i = 0; i < 5; ++i) correction.observe(config_of(0, 4), 1, 1.0, 1.1);
+  EXPECT_GT(correction.at(config_of(3, 4), 8).log_standard_deviation,
+            1.5 * correction.at(config_of(0, 4), 1).log_standard_deviation);
+}
+
+TEST(PredictionCorrectionTest, OneOutlierMovesItLittle) {
+  PredictionCorrection correction;
+  for (int i = 0; i < 8; ++i) correction.observe(config_of(0, 4), 1, 1.0, 1.0);
+  correction.observe(config_of(0, 4), 1, 1.0, 1.5);
+  EXPECT_LT(correction.at(config_of(0, 4), 1).factor, 1.06);
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,193 @@
+#include "dstune/predict/step_time.hpp"
+
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "dstune/predict/step_predictor.hpp"
+#include "profiles.hpp"
+
+namespace dstune {
+namespace {
+
+using test::build;
+using test::formula_profile;
+using test::formula_step_s;
+
+StepTime time_of(const StepPlan& plan, const DeviceProfile& profile) {
+  OperationTimes times(profile, {plan.group_size, 1});
+  return step_time(plan, times);
+}
+
+double sum(const std::array<double, 3>& phases) {
+  return std::accumulate(phases.begin(), phases.end(), 0.0);
+}
+
+TEST(StepTimeTest, AddsUpWhatWasMeasured) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    TrainingConfig config = test::tiny_config(stage);
+    config.accumulation_steps = 4;
+    config.overlap_comm = true;
+    const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+    const StepTime time = time_of(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1}));
+    EXPECT_NEAR(time.step_s, formula_step_s(plan), 1e-9) << stage;
+    EXPECT_NEAR(sum(time.phase_s), time.step_s, 1e-12);
+    EXPECT_NEAR(std::accumulate(time.kind_s.begin(), time.kind_s.end(), 0.0), time.step_s, 1e-12);
+  }
+}
+
+TEST(StepTimeTest, OtherSizesFollowFromTheMeasuredOnes) {
+  const ModelSpec model = test::tiny_llama();
+  TrainingConfig config = test::tiny_config(2);
+  std::vector<TrainingConfig> known;
+  for (const std::int64_t micro_batch : {1, 8}) {
+    config.micro_batch = micro_batch;
+    known.push_back(config);
+  }
+  config.micro_batch = 3;
+  config.accumulation_steps = 5;
+  known[1].accumulation_steps = 2;
+  const StepPlan plan = build(model, config, 2);
+  EXPECT_NEAR(time_of(plan, formula_profile(model, known, {2, 1})).step_s, formula_step_s(plan),
+              1e-3 * formula_step_s(plan));
+}
+
+TEST(StepTimeTest, BooksPhasesAsTheExecutorDoes) {
+  TrainingConfig config = test::tiny_config(1);
+  config.accumulation_steps = 3;
+  const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+  std::array<double, 3> expected{};
+  auto phase = Phase::forward;
+  for (const Segment& segment : plan.cycle) {
+    const auto weight = static_cast<double>(segment.repeat);
+    if (segment.kind != Segment::Kind::update)
+      expected[static_cast<std::size_t>(phase)] += weight * test::formula_s(work_of_tokens(plan));
+    for (const Step& step : segment.steps) {
+      if (const auto* mark = std::get_if<op::Mark>(&step.operation)) phase = mark->phase;
+      if (const auto work = work_of(plan, step.operation))
+        expected[static_cast<std::size_t>(phase)] += weight * test::formula_s(*work);
+    }
+  }
+  const StepTime time = time_of(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1}));
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(time.phase_s[i], expected[i], 1e-9);
+}
+
+TEST(StepTimeTest, StreamsInOneThreadHideNothing) {
+  TrainingConfig config = test::tiny_config(2);
+  config.overlap_comm = true;
+  const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+  const StepTime time = time_of(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1}));
+  double collectives_s = 0;
+  for (const WorkKind kind : {WorkKind::all_reduce, WorkKind::reduce, WorkKind::reduce_scatter,
+                              WorkKind::all_gather, WorkKind::exchange})
+    collectives_s += time.kind_s[static_cast<std::size_t>(kind)];
+  EXPECT_GT(collectives_s, 0);
+  EXPECT_NEAR(sum(time.exposed_communication_s), collectives_s, 1e-12);
+}
+
+TEST(StepTimeTest, ConcurrentStreamsHideWhatOverlaps) {
+  TrainingConfig config = test::tiny_config(2);
+  const StepPlan plain = build(test::tiny_gpt2(), config, 2);
+  config.overlap_comm = true;
+  const StepPlan overlapped = build(test::tiny_gpt2(), config, 2);
+  DeviceProfile profile =
+      formula_profile(test::tiny_gpt2(), {test::tiny_config(2), config}, {2, 1});
+  profile.concurrent_streams = true;
+  const StepTime without = time_of(plain, profile);
+  const StepTime with = time_of(overlapped, profile);
+  EXPECT_NEAR(without.step_s, formula_step_s(plain), 1e-9);
+  EXPECT_LT(with.step_s, without.step_s);
+  // Beside the reductions, what adds their results up runs on their stream.
+  EXPECT_LT(sum(with.exposed_communication_s), sum(without.exposed_communication_s));
+
+  profile.overlap_slowdown = 0.5;
+  const StepTime slowed = time_of(overlapped, profile);
+  EXPECT_GT(slowed.step_s, with.step_s);
+  EXPECT_LT(slowed.step_s, without.step_s);
+}
+
+TEST(StepTimeTest, AppliesTheGroupsSlowdownAndTheConstant) {
+  const TrainingConfig config = test::tiny_config(0);
+  const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+  DeviceProfile profile = formula_profile(test::tiny_gpt2(), {config}, {2, 1}, 1.5);
+  profile.step_constant_s = 2;
+  EXPECT_NEAR(time_of(plan, profile).step_s, 1.5 * formula_step_s(plan) + 2, 1e-9);
+}
+
+TEST(StepTimeTest, AnUnmeasuredShapeTakesTheNearestOnesCollectives) {
+  const TrainingConfig config = test::tiny_config(0);
+  const ModelSpec model = test::tiny_gpt2();
+  DeviceProfile profile = formula_profile(model, {config}, {2, 1});
+  const DeviceProfile larger = formula_profile(model, {config}, {4, 1});
+  profile.groups.push_back(larger.groups.at(0));
+  const auto all_reduce_s = [&](int ranks) {
+    const StepTime time = time_of(build(model, config, ranks), profile);
+    return time.kind_s[static_cast<std::size_t>(WorkKind::all_reduce)];
+  };
+  // Of every byte (N − 1)/N travel.
+  EXPECT_NEAR(all_reduce_s(8) / all_reduce_s(4), (7.0 / 8) / (3.0 / 4), 1e-9);
+  EXPECT_NEAR(all_reduce_s(4), all_reduce_s(2), 1e-12);  // the formula's, measured both
+}
+
+TEST(StepTimeTest, WithoutAnyGroupCollectivesGoAtTheMemorysSpeed) {
+  const TrainingConfig config = test::tiny_config(0);
+  const ModelSpec model = test::tiny_gpt2();
+  const DeviceProfile alone = formula_profile(model, {config}, {1, 1});
+  const StepTime time = time_of(build(model, config, 2), alone);
+  EXPECT_GT(time.kind_s[static_cast<std::size_t>(WorkKind::all_reduce)], 0);
+}
+
+Experiment experiment_of(std::int64_t micro_batch, int group_size = 2) {
+  Experiment experiment;
+  experiment.shape = {group_size, 1};
+  experiment.config = test::tiny_config(1);
+  experiment.config.micro_batch = micro_batch;
+  return experiment;
+}
+
+TEST(StepPredictorTest, LearnsFromWhatWasMeasured) {
+  const ModelSpec model = test::tiny_gpt2();
+  const test::SomeWorkspaces workspaces;
+  StepPredictor predictor(model, formula_profile(model, {test::tiny_config(1)}, {2, 1}),
+                          workspaces);
+  const PredictedTime before = predictor.predict(experiment_of(4));
+  EXPECT_NEAR(before.step_s, before.model.step_s, 1e-12);
+  for (const std::int64_t micro_batch : {1, 2, 3}) {
+    const double model_s = predictor.predict(experiment_of(micro_batch)).model.step_s;
+    predictor.observe(experiment_of(micro_batch), 1.2 * model_s);
+  }
+  const PredictedTime after = predictor.predict(experiment_of(4));
+  EXPECT_NEAR(after.model.step_s, before.model.step_s, 1e-12);
+  EXPECT_NEAR(after.step_s / before.step_s, 1.19, 0.03);
+  EXPECT_LT(after.log_standard_deviation, before.log_standard_deviation);
+}
+
+TEST(StepPredictorTest, FoldsMicroStepsAsThePlanDoes) {
+  const ModelSpec model = test::tiny_gpt2();
+  const test::SomeWorkspaces workspaces;
+  const DeviceProfile profile = formula_profile(model, {test::tiny_config(1)}, {2, 1}, 1.5);
+  for (int stage = 0; stage <= 3; ++stage) {
+    StepPredictor predictor(model, profile, workspaces);
+    OperationTimes times(profile, {2, 1});
+    for (const std::int64_t accumulation : {7, 1, 2, 3, 12}) {
+      Experiment experiment = experiment_of(2);
+      experiment.config.zero_stage = stage;
+      experiment.config.accumulation_steps = accumulation;
+      const double exact_s = step_time(build(model, experiment.config, 2), times).step_s;
+      EXPECT_NEAR(predictor.predict(experiment).step_s, exact_s, 1e-9 * exact_s);
+    }
+  }
+}
+
+TEST(StepPredictorTest, RatesOfTheOptimizerTakeNoTime) {
+  const ModelSpec model = test::tiny_gpt2();
+  const test::SomeWorkspaces workspaces;
+  StepPredictor predictor(model, formula_profile(model, {test::tiny_config(1)}, {2, 1}),
+                          workspaces);
+  Experiment other = experiment_of(2);
+  other.config.optimizer.learning_rate = 0.5;
+  EXPECT_EQ(predictor.predict(other).step_s, predictor.predict(experiment_of(2)).step_s);
+}
+
+}  // namespace
+}  // namespace dstune

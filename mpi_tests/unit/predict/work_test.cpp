@@ -1,0 +1,136 @@
+#include "dstune/predict/work.hpp"
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+
+namespace dstune {
+namespace {
+
+bool only_orders(const Operation& operation) {
+  return std::holds_alternative<op::Acquire>(operation) ||
+         std::holds_alternative<op::Release>(operation) ||
+         std::holds_alternative<op::Mark>(operation) ||
+         std::holds_alternative<op::Record>(operation) ||
+         std::holds_alternative<op::Wait>(operation);
+}
+
+template <class Op>
+const Op& first(const StepPlan& plan) {
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps)
+      if (const auto* found = std::get_if<Op>(&step.operation)) return *found;
+  }
+  throw std::out_of_range("the plan has no such operation");
+}
+
+TEST(WorkTest, EveryOperationOfAGroupThatTakesTimeIsWork) {
+  for (const ModelFamily family : {ModelFamily::gpt2, ModelFamily::llama, ModelFamily::gpt_neox,
+                                   ModelFamily::qwen3, ModelFamily::bert}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      TrainingConfig config = test::tiny_config(stage);
+      config.accumulation_steps = 2;
+      config.precision = Precision::fp16;
+      const StepPlan plan = test::build(test::tiny_model(family), config, 2);
+      for (const Segment& segment : plan.cycle) {
+        for (const Step& step : segment.steps) {
+          const auto work = work_of(plan, step.operation);
+          const bool is_scalar = std::holds_alternative<op::CheckOverflow>(step.operation) ||
+                                 std::holds_alternative<op::ClipFactor>(step.operation);
+          EXPECT_TRUE(is_scalar || work.has_value() != only_orders(step.operation));
+          EXPECT_TRUE(!work || amount(*work) > 0) << to_text(work->kind);
+        }
+      }
+    }
+  }
+}
+
+TEST(WorkTest, AGroupOfOneHasNoCollective) {
+  const StepPlan plan = test::build(test::tiny_gpt2(), test::tiny_config(3), 1);
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto work = work_of(plan, step.operation);
+      EXPECT_FALSE(work && is_collective(work->kind));
+    }
+  }
+}
+
+TEST(WorkTest, AProductsSizeCountsTokensInEveryDirection) {
+  const ModelSpec model = test::tiny_gpt2();
+  TrainingConfig config = test::tiny_config(0);
+  const StepPlan small = test::build(model, config, 1);
+  config.micro_batch *= 3;
+  const StepPlan large = test::build(model, config, 1);
+  std::size_t products = 0;
+  for (std::size_t i = 0; i < small.cycle[0].steps.size(); ++i) {
+    const auto one = work_of(small, small.cycle[0].steps[i].operation);
+    const auto other = work_of(large, large.cycle[0].steps[i].operation);
+    if (!one || one->kind != WorkKind::matmul) continue;
+    ++products;
+    EXPECT_TRUE(is_same_curve(*one, *other));
+    EXPECT_EQ(one->size, 14);
+    EXPECT_EQ(other->size, 42);
+    EXPECT_DOUBLE_EQ(amount(*other), 3 * amount(*one));
+  }
+  EXPECT_EQ(products, 3U * (4 * 3 + 1));
+}
+
+// Rounded to whole positions.
+TEST(WorkTest, AWindowSavesAttentionsWork) {
+  ModelSpec model = test::tiny_llama();
+  const TrainingConfig config = test::tiny_config(0);
+  const auto amount_of = [&] {
+    const StepPlan plan = test::build(model, config, 1);
+    return amount(*work_of(plan, first<op::AttentionForward>(plan)));
+  };
+  const double full = amount_of();
+  model.attention_window = 7;
+  EXPECT_EQ(amount_of(), full);
+  model.attention_window = 3;
+  EXPECT_NEAR(amount_of() / full, 3 * (7 - 1.5) / 24.5, 0.1);
+}
+
+TEST(WorkTest, LayersAreAlike) {
+  const StepPlan plan = test::build(test::tiny_gpt2(), test::tiny_config(0), 2);
+  std::vector<Work> seen;
+  std::size_t num_steps = 0;
+  for (const Step& step : plan.cycle[0].steps) {
+    const auto work = work_of(plan, step.operation);
+    if (!work) continue;
+    ++num_steps;
+    if (std::find(seen.begin(), seen.end(), *work) == seen.end()) seen.push_back(*work);
+  }
+  EXPECT_LT(seen.size() * 2, num_steps);
+}
+
+TEST(WorkTest, CollectivesCountTheBytesOfAllRanks) {
+  TrainingConfig config = test::tiny_config(3);
+  config.precision = Precision::bf16;
+  const StepPlan plan = test::build(test::tiny_gpt2(), config, 4);
+  const auto& gather = first<op::AllGather>(plan);
+  const auto work = work_of(plan, gather);
+  EXPECT_EQ(work->kind, WorkKind::all_gather);
+  EXPECT_EQ(work->size, gather.count_per_rank * 4 * 2);
+  EXPECT_EQ(work->type, DType::bf16);
+}
+
+TEST(WorkTest, NamesAreReadAsTheyAreWritten) {
+  std::set<std::string_view> names;
+  for (int kind = 0; kind < num_work_kinds; ++kind) {
+    const auto text = to_text(static_cast<WorkKind>(kind));
+    EXPECT_EQ(work_kind(text), static_cast<WorkKind>(kind));
+    names.insert(text);
+  }
+  for (int flag = 0; flag < num_work_flags; ++flag)
+    names.insert(to_text(static_cast<WorkFlag>(flag)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(num_work_kinds + num_work_flags));
+  EXPECT_FALSE(work_kind("gemm"));
+}
+
+}  // namespace
+}  // namespace dstune

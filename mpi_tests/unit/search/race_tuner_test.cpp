@@ -1,0 +1,251 @@
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/search/tuner.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+/// Stages 0 to 3, micro-batches 1 to 32, two accumulations, recompute, two bucket sizes: 192.
+PlannedSpace grid() {
+  PlannedSpace space;
+  for (int stage = 0; stage < 4; ++stage)
+    for (std::int64_t micro_batch = 1; micro_batch <= 32; micro_batch *= 2)
+      for (const std::int64_t accumulation : {1, 4})
+        for (const auto recompute : {Recompute::none, Recompute::block})
+          for (const std::int64_t bucket : {50'000'000, 500'000'000}) {
+            PlannedMember member;
+            Experiment& experiment = member.planned.experiment;
+            experiment.name = "member" + std::to_string(space.members.size());
+            experiment.shape = {4, 1};
+            experiment.config.zero_stage = stage;
+            experiment.config.micro_batch = micro_batch;
+            experiment.config.accumulation_steps = accumulation;
+            experiment.config.recompute = recompute;
+            experiment.config.reduce_bucket_size = bucket;
+            member.planned.predicted.peak_memory_bytes =
+                micro_batch * (recompute == Recompute::none ? 1000 : 300) + 5000 / (stage + 1);
+            space.members.push_back(member);
+          }
+  return space;
+}
+
+/// Samples a second of a machine where larger batches amortise what a step and a micro-step cost.
+double throughput(const TrainingConfig& config) {
+  const auto micro = static_cast<double>(config.micro_batch);
+  const auto steps = static_cast<double>(config.accumulation_steps);
+  const double compute = 0.01 * micro * (config.recompute == Recompute::none ? 1.0 : 1.33);
+  const double launch = 0.02;
+  const double traffic = 0.03 * (config.zero_stage == 3 ? 1.5 * steps : 1.0) *
+                         (config.reduce_bucket_size > 100'000'000 ? 1.0 : 1.04);
+  return 4 * micro * steps / (steps * (compute + launch) + traffic);
+}
+
+struct Outcome {
+  std::vector<std::size_t> order;
+  double best = 0;
+};
+
+/// Runs a tuner to its end, `slots` at a time, in a world where `measured` says what comes out.
+Outcome run(Tuner& tuner, std::size_t slots,
+            const std::function<Observation(std::size_t)>& measured) {
+  Outcome outcome;
+  std::vector<std::size_t> running;
+  while (!tuner.is_done() || !running.empty()) {
+    while (running.size() < slots) {
+      const auto next = tuner.next();
+      if (!next) break;
+      running.push_back(*next);
+      outcome.order.push_back(*next);
+    }
+    if (running.empty()) break;
+    const std::size_t ended = running.front();
+    running.erase(running.begin());
+    const Observation observation = measured(ended);
+    if (observation.status == Status::ok)
+      outcome.best = std::max(outcome.best, observation.value->value);
+    tuner.observe(ended, observation);
+  }
+  return outcome;
+}
+
+class RaceTunerTest : public testing::Test {
+ protected:
+  /// Predictions that are wrong by a factor for each stage and by chance.
+  void predict(double wrong_by_stage, double wrong_by_chance) {
+    for (auto& member : space_.members) {
+      const auto& config = member.planned.experiment.config;
+      const double chance = static_cast<double>(random_() % 2001) / 1000 - 1;
+      member.planned.predicted.throughput =
+          throughput(config) *
+          std::exp(0.4 + wrong_by_stage * config.zero_stage + wrong_by_chance * chance);
+    }
+  }
+  Observation measure(std::size_t index) {
+    const double noise = 0.005 * (static_cast<double>(random_() % 2001) / 1000 - 1);
+    const double value =
+        throughput(space_.members[index].planned.experiment.config) * std::exp(noise);
+    return {Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+  }
+  [[nodiscard]] double optimum() const {
+    double best = 0;
+    for (const auto& member : space_.members)
+      best = std::max(best, throughput(member.planned.experiment.config));
+    return best;
+  }
+  TuningOptions options(std::int64_t seed) {
+    TuningOptions all;
+    all.seed = seed;
+    return all;
+  }
+
+  PlannedSpace space_ = grid();
+  std::mt19937_64 random_{11};
+};
+
+TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
+  predict(-0.05, 0.05);
+  for (const std::size_t slots : {1, 4}) {
+    for (std::int64_t seed = 0; seed < 5; ++seed) {
+      const auto tuner = make_tuner("race", space_, options(seed));
+      const Outcome outcome = run(*tuner, slots, [&](auto index) { return measure(index); });
+      EXPECT_GT(outcome.best, 0.985 * optimum()) << "seed " << seed;
+      EXPECT_LT(outcome.order.size(), space_.members.size() * 15 / 100) << "seed " << seed;
+      ASSERT_TRUE(tuner->chance_of_better());
+      EXPECT_LT(*tuner->chance_of_better(), 0.05);
+      EXPECT_THAT(tuner->skipped(), SizeIs(space_.members.size() - outcome.order.size()));
+      EXPECT_THAT(tuner->skipped(),
+                  Each(Field(&Tuner::Skipped::reason, HasSubstr("more than 1 % better"))));
+    }
+  }
+}
+
+TEST_F(RaceTunerTest, LearnsTheSpaceWithoutPredictions) {
+  const auto tuner = make_tuner("race", space_, options(1));
+  const Outcome outcome = run(*tuner, 1, [&](auto index) { return measure(index); });
+  EXPECT_GT(outcome.best, 0.98 * optimum());
+  EXPECT_LT(outcome.order.size(), space_.members.size() / 2);
+}
+
+TEST_F(RaceTunerTest, TheSameSeedAndAnswersGiveTheSameOrder) {
+  predict(0.1, 0.1);
+  const auto measured = [&](std::size_t index) {
+    const double value = throughput(space_.members[index].planned.experiment.config);
+    return Observation{Status::ok, MetricValue{value, value, value}};
+  };
+  const auto order = [&](std::int64_t seed) {
+    return run(*make_tuner("race", space_, options(seed)), 2, measured).order;
+  };
+  EXPECT_EQ(order(5), order(5));
+}
+
+TEST_F(RaceTunerTest, LatencyIsMinimised) {
+  predict(0, 0.05);
+  TuningOptions latency;
+  latency.metric = Metric::latency;
+  const auto tuner = make_tuner("race", space_, latency);
+  double best = 1e9;
+  run(*tuner, 1, [&](std::size_t index) {
+    const TrainingConfig& config = space_.members[index].planned.experiment.config;
+    const double value = 1e6 * static_cast<double>(global_batch(config, 4)) / throughput(config);
+    best = std::min(best, value);
+    return Observation{Status::ok, MetricValue{value, value, value}};
+  });
+  double optimum = 1e9;
+  for (const auto& member : space_.members) {
+    const TrainingConfig& config = member.planned.experiment.config;
+    optimum =
+        std::min(optimum, 1e6 * static_cast<double>(global_batch(config, 4)) / throughput(config));
+  }
+  EXPECT_LT(best, 1.01 * optimum);
+}
+
+TEST_F(RaceTunerTest, WhatNeedsAsMuchMemoryIsNotRunAfterItRanOut) {
+  predict(0, 0);
+  std::int64_t least_that_ran_out = std::numeric_limits<std::int64_t>::max();
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
+    const std::int64_t needed = space_.members[index].planned.predicted.peak_memory_bytes;
+    EXPECT_LT(needed, least_that_ran_out);
+    if (needed <= 9'000) return measure(index);
+    least_that_ran_out = needed;
+    return Observation{Status::out_of_memory, std::nullopt};
+  });
+  EXPECT_GT(outcome.best, 0);
+  EXPECT_THAT(tuner->skipped(),
+              testing::Contains(Field(&Tuner::Skipped::reason, HasSubstr("needs no less memory"))));
+}
+
+TEST_F(RaceTunerTest, AKnobThatAlwaysFailsIsLeftAlone) {
+  predict(-0.2, 0);
+  int failures = 0;
+  const auto tuner = make_tuner("race", space_, options(0));
+  run(*tuner, 1, [&](std::size_t index) {
+    if (space_.members[index].planned.experiment.config.zero_stage != 0) return measure(index);
+    ++failures;
+    return Observation{Status::failed, std::nullopt};
+  });
+  EXPECT_LE(failures, 4);
+  EXPECT_THAT(tuner->skipped(), testing::Contains(Field(&Tuner::Skipped::reason,
+                                                        HasSubstr("same zero_stage failed"))));
+}
+
+TEST_F(RaceTunerTest, WhereEverythingFailsEverythingIsTried) {
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 4, [](auto) {
+    return Observation{Status::failed, std::nullopt};
+  });
+  EXPECT_THAT(outcome.order, SizeIs(space_.members.size()));
+  EXPECT_FALSE(tuner->chance_of_better());
+}
+
+TEST_F(RaceTunerTest, OneMemberIsRunAndNothingIsLeft) {
+  space_.members.resize(1);
+  const auto tuner = make_tuner("race", space_, options(0));
+  EXPECT_THAT(run(*tuner, 2, [&](auto index) { return measure(index); }).order, SizeIs(1));
+  EXPECT_EQ(tuner->chance_of_better(), 0.0);
+  EXPECT_THAT(tuner->skipped(), IsEmpty());
+}
+
+TEST_F(RaceTunerTest, TheCapCountsWhatIsRun) {
+  TuningOptions capped;
+  capped.num_trials = 3;
+  const auto tuner = make_tuner("race", space_, capped);
+  EXPECT_THAT(run(*tuner, 2, [&](auto index) { return measure(index); }).order, SizeIs(3));
+  EXPECT_TRUE(tuner->is_done());
+  EXPECT_THAT(tuner->skipped(), SizeIs(space_.members.size() - 3));
+}
+
+TEST_F(RaceTunerTest, WhatIsKnownFromTheJournalCounts) {
+  predict(0, 0.02);
+  const auto tuner = make_tuner("race", space_, options(0));
+  for (std::size_t index = 0; index < space_.members.size(); index += 2)
+    tuner->observe(index, measure(index));
+  const Outcome outcome = run(*tuner, 1, [&](auto index) { return measure(index); });
+  for (const std::size_t index : outcome.order) EXPECT_EQ(index % 2, 1U);
+  EXPECT_LT(outcome.order.size(), 15U);
+}
+
+TEST_F(RaceTunerTest, MembersThatDoNotRunAreNotChosen) {
+  predict(0, 0);
+  for (auto& member : space_.members)
+    if (member.planned.experiment.config.micro_batch == 32)
+      member.planned.status = PlanStatus::infeasible;
+  const auto tuner = make_tuner("race", space_, options(0));
+  for (const std::size_t index : run(*tuner, 1, [&](auto at) { return measure(at); }).order)
+    EXPECT_LT(space_.members[index].planned.experiment.config.micro_batch, 32);
+}
+
+}  // namespace
+}  // namespace dstune

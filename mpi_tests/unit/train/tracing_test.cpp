@@ -1,0 +1,98 @@
+#include "dstune/train/tracing.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/train/executor.hpp"
+#include "meeting_group.hpp"
+#include "thread_group.hpp"
+
+namespace dstune {
+namespace {
+
+StepPlan small_plan(const CpuDevice& device, std::int64_t accumulation) {
+  ModelSpec model{.name = "tiny",
+                  .family = ModelFamily::gpt2,
+                  .hidden_size = 8,
+                  .num_layers = 2,
+                  .num_heads = 2,
+                  .num_kv_heads = 2,
+                  .head_size = 4,
+                  .intermediate_size = 16,
+                  .vocab_size = 31,
+                  .max_positions = 16};
+  TrainingConfig config;
+  config.zero_stage = 0;
+  config.micro_batch = 2;
+  config.accumulation_steps = accumulation;
+  config.sequence_length = 8;
+  return build_step_plan(model, config, 1, 0, CpuWorkspaces(device.kernels()));
+}
+
+TEST(TracingTest, HasEveryOperationOfTheCycleInItsOrder) {
+  CpuDevice device(1 << 24, 1);
+  test::Meeting meeting(1);
+  test::ThreadGroup group(meeting, 0, 1);
+  const StepPlan plan = small_plan(device, 4);
+  const auto traced = trace_steps(plan, device, group, 0, 0.001);
+  ASSERT_TRUE(traced);
+  ASSERT_GE(traced->traces.size(), 2U);
+  EXPECT_EQ(traced->steps_s.size(), traced->traces.size());
+  std::vector<const Operation*> expected;
+  for (const Segment& segment : plan.cycle) {
+    for (std::int64_t i = 0; i < segment.repeat; ++i) {
+      if (segment.kind != Segment::Kind::update) expected.push_back(nullptr);
+      for (const Step& step : segment.steps) expected.push_back(&step.operation);
+    }
+  }
+  for (const StepTrace& trace : traced->traces) {
+    ASSERT_EQ(trace.size(), expected.size());
+    for (std::size_t i = 0; i < trace.size(); ++i) {
+      EXPECT_EQ(trace[i].operation, expected[i]);
+      EXPECT_GE(trace[i].seconds, 0);
+    }
+  }
+}
+
+TEST(TracingTest, HasNothingOfWhatDoesNotFit) {
+  CpuDevice device(1000, 1);
+  test::Meeting meeting(1);
+  test::ThreadGroup group(meeting, 0, 1);
+  EXPECT_FALSE(trace_steps(small_plan(device, 1), device, group, 0, 1));
+}
+
+TEST(TracingTest, TimesWhatAGroupDoesTogether) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    int calls = 0;
+    EXPECT_GE(time_together(group, 0, [&] { ++calls; }), 0);
+    const std::vector<double> all = group.exchange(std::vector{static_cast<double>(calls)});
+    EXPECT_EQ(all[0], all[1]);
+    EXPECT_GE(calls, 2);
+  });
+}
+
+TEST(MeetingGroupTest, TakesWaitingOutOfTheOperationItWasIn) {
+  test::run_ranks(2, [](ProcessGroup& group) {
+    train::MeetingGroup meeting(group);
+    StepTrace trace;
+    const auto operation = [&] {
+      meeting.exchange(std::vector{1.0});
+      trace.push_back({nullptr, 10});
+    };
+    trace.push_back({nullptr, 10});
+    meeting.begin(trace);
+    if (group.group_rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    operation();
+    meeting.end();
+    operation();
+    EXPECT_EQ(trace[0].seconds, 10);
+    EXPECT_LT(trace[1].seconds, 10);
+    EXPECT_EQ(trace[2].seconds, 10) << "it does not meet any more";
+  });
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,121 @@
+#include "calibrator.hpp"
+
+#include <queue>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+/// Members that answer at once: each has measured as many seconds as its rank.
+class FakeMembers : public Mailbox {
+ public:
+  explicit FakeMembers(std::set<int> silent = {}, std::set<int> failing = {})
+      : silent_(std::move(silent)), failing_(std::move(failing)) {}
+
+  void send(int world_rank, Bytes data) override {
+    const dstune::Message message = decode(data);
+    if (const auto* order = std::get_if<message::Calibrate>(&message)) {
+      groups_.emplace(order->attempt, order->world_ranks);
+      budgets_.push_back(order->task.budget_s);
+      if (failing_.contains(world_rank)) {
+        answer(world_rank, message::Gone{order->attempt, Status::failed, "a bug"});
+      } else if (!silent_.contains(world_rank)) {
+        DeviceProfile profile;
+        Work work{.kind = WorkKind::add};
+        profile.kernels = {{work, {{1, static_cast<double>(world_rank)}}}};
+        profile.groups = {{order->task.shape, 1, {}}};
+        answer(world_rank, message::Calibrated{order->attempt, profile});
+      }
+    } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
+      aborted_.insert(world_rank);
+      if (world_rank != 3)
+        answer(world_rank, message::Gone{abort->attempt, Status::failed, "left"});
+    }
+  }
+  std::optional<Mailbox::Message> try_receive() override {
+    if (answers_.empty()) return std::nullopt;
+    Mailbox::Message message = std::move(answers_.front());
+    answers_.pop();
+    return message;
+  }
+  bool flush(double) override { return true; }
+
+  [[nodiscard]] std::vector<std::vector<int>> groups() const {
+    std::vector<std::vector<int>> all;
+    for (const auto& [attempt, ranks] : groups_) all.push_back(ranks);
+    return all;
+  }
+  [[nodiscard]] const std::set<int>& aborted() const { return aborted_; }
+
+ private:
+  void answer(int world_rank, const dstune::Message& message) {
+    answers_.push({world_rank, encode(message)});
+  }
+
+  std::set<int> silent_, failing_, aborted_;
+  std::map<std::uint64_t, std::vector<int>> groups_;
+  std::vector<double> budgets_;
+  std::queue<Mailbox::Message> answers_;
+};
+
+std::vector<CalibrationTask> tasks_of(const std::vector<GroupShape>& shapes) {
+  std::vector<CalibrationTask> tasks;
+  for (const GroupShape& shape : shapes) tasks.push_back({shape, {}, {}, 0.001});
+  return tasks;
+}
+
+Calibrator::Options impatient() {
+  return {.patience_of_budgets = 1, .least_patience_s = 0.01, .abort_grace_s = 0.01};
+}
+
+using Groups = std::vector<std::vector<int>>;
+
+TEST(CalibratorTest, AsksEveryGroupOfEachShapeAndTakesTheMean) {
+  FakeMembers members;
+  Calibrator calibrator(members, {{0, 1, 2, 3}}, {});
+  const DeviceProfile profile = calibrator.run(tasks_of({{1, 1}, {2, 1}}));
+  EXPECT_EQ(members.groups(), (Groups{{0}, {1}, {2}, {3}, {0, 1}, {2, 3}}));
+  ASSERT_EQ(profile.kernels.size(), 1U);
+  EXPECT_EQ(profile.kernels[0].points, (std::vector<TimePoint>{{1, 1.5}}));
+  EXPECT_EQ(profile.groups.size(), 2U);
+  EXPECT_EQ(calibrator.next_attempt(), 7U);
+  EXPECT_TRUE(calibrator.is_everybody_back());
+}
+
+TEST(CalibratorTest, GoesOnWithoutAGroupThatFails) {
+  FakeMembers members({}, {0});
+  Calibrator calibrator(members, {{0, 1}}, {});
+  const DeviceProfile profile = calibrator.run(tasks_of({{1, 1}}));
+  EXPECT_EQ(profile.kernels.at(0).points, (std::vector<TimePoint>{{1, 1}}));
+  EXPECT_TRUE(calibrator.is_everybody_back());
+}
+
+TEST(CalibratorTest, AbortsWhoeverIsLate) {
+  FakeMembers members({1});
+  Calibrator calibrator(members, {{0, 1}}, impatient());
+  const DeviceProfile profile = calibrator.run(tasks_of({{2, 1}, {1, 1}}));
+  EXPECT_EQ(members.groups(), (Groups{{0, 1}})) << "nothing more is measured";
+  EXPECT_EQ(members.aborted(), (std::set<int>{1}));
+  EXPECT_FALSE(profile.empty()) << "what was measured counts";
+  EXPECT_TRUE(calibrator.is_everybody_back()) << "it answered the abort";
+}
+
+TEST(CalibratorTest, LeavesWhoeverNeverAnswers) {
+  FakeMembers members({3});
+  Calibrator calibrator(members, {{2, 3}}, impatient());
+  calibrator.run(tasks_of({{2, 1}}));
+  EXPECT_FALSE(calibrator.is_everybody_back());
+}
+
+TEST(CalibratorTest, EndsWithTheJobAndWithTheDead) {
+  FakeMembers members({0, 1});
+  Calibrator ended(members, {{0, 1}}, {.is_to_be_ended = [] { return true; }});
+  EXPECT_TRUE(ended.run(tasks_of({{1, 1}})).empty());
+  Calibrator bereft(members, {{0, 1}}, {.is_dead = [](int rank) { return rank == 1; }});
+  EXPECT_TRUE(bereft.run(tasks_of({{1, 1}})).empty());
+}
+
+}  // namespace
+}  // namespace dstune

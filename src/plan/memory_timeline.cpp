@@ -1,0 +1,124 @@
+#include "dstune/plan/memory_timeline.hpp"
+
+#include <array>
+#include <numeric>
+#include <string>
+#include <type_traits>
+
+namespace dstune {
+namespace {
+
+using Bytes = std::array<std::int64_t, num_categories>;
+
+std::int64_t sum(const Bytes& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+}
+
+/// Order and lifetimes: nothing that takes time.
+template <class Op>
+constexpr bool is_bookkeeping =
+    std::is_same_v<Op, op::Acquire> || std::is_same_v<Op, op::Release> ||
+    std::is_same_v<Op, op::Mark> || std::is_same_v<Op, op::Record> || std::is_same_v<Op, op::Wait>;
+
+class Recorder {
+ public:
+  explicit Recorder(const StepPlan& plan) : plan_(plan) {
+    for (const PlannedTensor& tensor : plan.tensors)
+      if (tensor.persistent) book(tensor, tensor.booked_bytes);
+  }
+
+  /// One segment, whose micro-steps are named; "": it is none.
+  void run(const Segment& segment, const std::string& name) {
+    const bool is_micro_step = !name.empty();
+    begin_part(is_micro_step ? name : "update", is_micro_step ? "forward" : "");
+    bool is_forward = is_micro_step;
+    for (const Step& step : segment.steps) {
+      std::visit([this](const auto& operation) { play(operation); }, step.operation);
+      const auto* const mark = std::get_if<op::Mark>(&step.operation);
+      // The head goes to and fro: backward has begun once it has.
+      if (mark == nullptr || !is_forward || mark->phase != Phase::backward) continue;
+      is_forward = false;
+      begin_part(name, "backward");
+    }
+  }
+
+  MemoryTimeline finish() && {
+    for (int category = 0; category < num_categories; ++category)
+      timeline_.categories.emplace_back(to_text(static_cast<Category>(category)));
+    auto& parts = timeline_.parts;
+    if (!parts.empty() && parts.back().first_instant == books_.front().instants.size())
+      parts.pop_back();
+    add("device", Memory::device);
+    if (plan_.host_memory.arena_bytes > 0) add("host", Memory::host);
+    return std::move(timeline_);
+  }
+
+ private:
+  struct Book {
+    Bytes live{}, fullest{};
+    std::vector<MemoryTimeline::Instant> instants;
+  };
+
+  void book(const PlannedTensor& tensor, std::int64_t bytes) {
+    Book& of = books_[static_cast<std::size_t>(tensor.memory)];
+    of.live[static_cast<std::size_t>(tensor.category)] += bytes;
+    if (sum(of.live) > sum(of.fullest)) of.fullest = of.live;
+  }
+
+  template <class Op>
+  void play(const Op& operation) {
+    if constexpr (std::is_same_v<Op, op::Acquire>) {
+      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(operation.tensor)];
+      book(tensor, tensor.booked_bytes);
+    } else if constexpr (std::is_same_v<Op, op::Release>) {
+      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(operation.tensor)];
+      book(tensor, -tensor.booked_bytes);
+    } else if constexpr (!is_bookkeeping<Op>) {
+      for (Book& each : books_) {
+        each.instants.emplace_back(each.fullest.begin(), each.fullest.end());
+        each.fullest = each.live;
+      }
+    }
+  }
+
+  void begin_part(const std::string& name, const std::string& phase) {
+    auto& parts = timeline_.parts;
+    const std::size_t now = books_.front().instants.size();
+    // Of a part in which nothing was done the next one takes the place.
+    if (!parts.empty() && parts.back().first_instant == now) parts.pop_back();
+    if (!parts.empty() && parts.back().name == name && parts.back().phase == phase) return;
+    parts.push_back({name, phase, now});
+  }
+
+  void add(const char* name, Memory memory) {
+    timeline_.memories.push_back(
+        {name, std::move(books_[static_cast<std::size_t>(memory)].instants)});
+  }
+
+  const StepPlan& plan_;
+  std::array<Book, num_memories> books_;
+  MemoryTimeline timeline_;
+};
+
+std::string micro_steps(std::int64_t first, std::int64_t count) {
+  if (count == 1) return "micro-step " + std::to_string(first);
+  return "micro-steps " + std::to_string(first) + " to " + std::to_string(first + count - 1);
+}
+
+}  // namespace
+
+MemoryTimeline memory_timeline(const StepPlan& plan) {
+  Recorder recorder(plan);
+  for (std::size_t index = 0; index < plan.tracing.size(); ++index)
+    recorder.run(plan.tracing[index], "first step, micro-step " + std::to_string(index + 1));
+  std::int64_t micro_step = 1;
+  for (const Segment& segment : plan.cycle) {
+    const bool is_update =
+        segment.kind == Segment::Kind::update || segment.kind == Segment::Kind::guarded_update;
+    recorder.run(segment, is_update ? "" : micro_steps(micro_step, segment.repeat));
+    if (!is_update) micro_step += segment.repeat;
+  }
+  return std::move(recorder).finish();
+}
+
+}  // namespace dstune

@@ -1,0 +1,60 @@
+#include "sub_groups.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace dstune::plan {
+namespace {
+
+constexpr std::int64_t least_swapped_bytes = 1 << 20;
+
+std::vector<SubGroup> cut(const Layout& layout, const TrainingConfig& config) {
+  if (layout.stage() < 3) return {{.first = 0, .count = layout.own_elements()}};
+  std::vector<SubGroup> groups;
+  SubGroup group;
+  const int pieces = static_cast<int>(layout.pieces().size());
+  for (int piece = 0; piece < pieces; ++piece) {
+    group.count += layout.piece_shard_elements(piece);
+    if (group.count < config.sub_group_size && piece + 1 < pieces) continue;
+    groups.push_back(group);
+    group = {.first = group.first + group.count};
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingConfig& config) {
+  std::vector<SubGroup> groups = cut(layout, config);
+  if (layout.offloaded().optimizer) {
+    // DeepSpeed's own arithmetic, rounding included.
+    const auto on_device =
+        static_cast<std::size_t>((1.0 - config.offload_ratio) * static_cast<double>(groups.size()));
+    for (std::size_t index = on_device; index < groups.size(); ++index) {
+      const bool on_disk =
+          is_optimizer_on_disk(config) && is_swappable(config, 4 * groups[index].count);
+      groups[index].memory = on_disk ? Memory::disk : Memory::host;
+    }
+  }
+  std::array<std::int64_t, num_memories> ends{};
+  for (SubGroup& group : groups) {
+    std::int64_t& end = ends[static_cast<std::size_t>(group.memory)];
+    group.offset = end;
+    end +=
+        group.memory == Memory::disk ? round_up(group.count, disk_alignment_elements) : group.count;
+  }
+  return groups;
+}
+
+std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory) {
+  std::int64_t end = 0;
+  for (const SubGroup& group : sub_groups)
+    if (group.memory == memory) end = group.offset + group.count;
+  return end;
+}
+
+bool is_swappable(const TrainingConfig& config, std::int64_t bytes) {
+  return bytes >= std::max(least_swapped_bytes, config.disk.block_bytes);
+}
+
+}  // namespace dstune::plan

@@ -1,0 +1,25 @@
+#pragma once
+/// The elements of a rank's own part that are updated together, and where their states are.
+
+#include <cstdint>
+#include <vector>
+
+#include "layout.hpp"
+
+namespace dstune::plan {
+
+/// All elements in one; in stage 3 whole parameters until they are as many as a sub-group holds.
+/// Of an offloaded optimizer the first ones stay on the device where `offload_ratio` is below 1,
+/// and small ones on the host where a disk holds the others.
+[[nodiscard]] std::vector<SubGroup> cut_into_sub_groups(const Layout& layout,
+                                                        const TrainingConfig& config);
+/// Elements of a tensor that holds a state of all sub-groups of a memory.
+[[nodiscard]] std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory);
+
+/// Whether DeepSpeed moves a tensor of so many bytes to a disk, or leaves it where it is.
+[[nodiscard]] bool is_swappable(const TrainingConfig& config, std::int64_t bytes);
+
+/// Elements of fp32 between two places on a disk where a transfer may begin.
+inline constexpr std::int64_t disk_alignment_elements = disk_alignment_bytes / 4;
+
+}  // namespace dstune::plan

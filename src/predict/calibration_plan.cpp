@@ -1,0 +1,213 @@
+#include "dstune/predict/calibration_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "dstune/model/parameter_table.hpp"
+
+namespace dstune {
+namespace {
+
+/// First, middle and last micro-step: more of them are repeats.
+constexpr std::int64_t most_micro_steps = 3;
+constexpr std::int64_t fewest_layers = 2;
+/// What is left to learn, of what there was, below which another run is not worth its time.
+constexpr double enough_is_known = 0.01;
+constexpr int sizes_a_collective = 7;
+constexpr std::int64_t smallest_collective_bytes = 4096;
+constexpr std::int64_t largest_collective_bytes = std::int64_t{64} << 20;
+
+/// A guess of a time, only to weigh one kind of work against another.
+double weight_of(const Work& work) {
+  const bool is_product = work.kind == WorkKind::matmul ||
+                          work.kind == WorkKind::attention_forward ||
+                          work.kind == WorkKind::attention_backward;
+  constexpr double operations_a_second = 1e11;
+  constexpr double bytes_a_second = 1e10;
+  return 1e-6 + amount(work) / (is_product ? operations_a_second : bytes_a_second);
+}
+
+struct WorkOrder {
+  static auto key(const Work& work) {
+    return std::tuple(work.kind, work.type, work.out_type, work.flags, work.width, work.depth);
+  }
+  bool operator()(const Work& one, const Work& other) const { return key(one) < key(other); }
+};
+using Sizes = std::map<std::int64_t, double>;
+/// Weight by size of each kind of work.
+using Demand = std::map<Work, Sizes, WorkOrder>;
+
+void add_demand(const StepPlan& plan, Demand& demand, double& total) {
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto work = work_of(plan, step.operation);
+      if (!work) continue;
+      const double weight = static_cast<double>(segment.repeat) * weight_of(*work);
+      demand[*work][work->size] += weight;
+      total += weight;
+    }
+  }
+}
+
+std::int64_t layers_of_run(const ModelSpec& model, const CalibrationOptions& options) {
+  ModelSpec cut = model;
+  cut.num_layers = std::min(model.num_layers, fewest_layers);
+  while (cut.num_layers < model.num_layers && parameter_count(cut) < options.least_parameters)
+    ++cut.num_layers;
+  return cut.num_layers;
+}
+
+/// The configuration that is run in a member's stead: no step of it is ever skipped.
+CalibrationRun run_of(const Experiment& member, std::int64_t num_layers) {
+  CalibrationRun run{num_layers, member.config, 0};
+  run.config.accumulation_steps = std::min(run.config.accumulation_steps, most_micro_steps);
+  run.config.loss_scale.fixed = 1;
+  run.config.optimizer = {};
+  run.config.optimizer.kind = member.config.optimizer.kind;
+  run.config.optimizer.momentum = member.config.optimizer.momentum != 0 ? 0.9 : 0;
+  return run;
+}
+
+struct Candidate {
+  CalibrationRun run;
+  Demand offers;
+};
+
+/// How much of the weight of a size is unknown when these sizes are known: all, half beyond the
+/// known ones, little between two.
+double unknown_share(const Sizes& known, std::int64_t size) {
+  if (known.empty()) return 1;
+  if (known.contains(size)) return 0;
+  const auto above = known.upper_bound(size);
+  if (above == known.begin() || above == known.end()) return 0.5;
+  const double ratio =
+      static_cast<double>(above->first) / static_cast<double>(std::prev(above)->first);
+  return std::min(0.25, 0.05 * std::log2(ratio));
+}
+
+double unknown(const Sizes& demanded, const Sizes& known) {
+  double sum = 0;
+  for (const auto& [size, weight] : demanded) sum += weight * unknown_share(known, size);
+  return sum;
+}
+
+/// What of the demand a run would make known.
+double gain_of(const Demand& offers, const Demand& demand, const Demand& known) {
+  double gain = 0;
+  for (const auto& [work, sizes] : offers) {
+    const auto demanded = demand.find(work);
+    if (demanded == demand.end()) continue;
+    const auto found = known.find(work);
+    const Sizes before = found == known.end() ? Sizes{} : found->second;
+    Sizes then = before;
+    then.insert(sizes.begin(), sizes.end());
+    if (then.size() == before.size()) continue;
+    gain += unknown(demanded->second, before) - unknown(demanded->second, then);
+  }
+  return gain;
+}
+
+/// Runs in the order in which each teaches the most for its time, until little is left to learn;
+/// one at least.
+std::vector<CalibrationRun> choose(const std::vector<Candidate>& candidates, const Demand& demand,
+                                   double total, Demand& known, std::size_t most_runs) {
+  std::vector<CalibrationRun> runs;
+  while (runs.size() < most_runs) {
+    const Candidate* best = &candidates.front();
+    double best_gain = 0;
+    for (const Candidate& candidate : candidates) {
+      const double gain = gain_of(candidate.offers, demand, known);
+      if (gain < enough_is_known * total || gain / candidate.run.cost <= best_gain) continue;
+      best = &candidate;
+      best_gain = gain / candidate.run.cost;
+    }
+    if (best_gain == 0 && !runs.empty()) break;
+    runs.push_back(best->run);
+    for (const auto& [work, sizes] : best->offers) known[work].insert(sizes.begin(), sizes.end());
+    if (best_gain == 0) break;
+  }
+  return runs;
+}
+
+/// Sizes of each collective of the demand, evenly between its smallest and its largest.
+std::vector<Work> sizes_to_time(const Demand& demand) {
+  std::vector<Work> timed;
+  for (const auto& [work, sizes] : demand) {
+    if (!is_collective(work.kind) || work.kind == WorkKind::exchange) continue;
+    const auto smallest = std::max(sizes.begin()->first, smallest_collective_bytes);
+    const auto largest = std::min(sizes.rbegin()->first, largest_collective_bytes);
+    std::int64_t last = 0;
+    for (int index = 0; index < sizes_a_collective; ++index) {
+      const double exponent = static_cast<double>(index) / (sizes_a_collective - 1);
+      Work one = work;
+      one.size = static_cast<std::int64_t>(
+          static_cast<double>(smallest) *
+          std::pow(std::max(1.0, static_cast<double>(largest) / static_cast<double>(smallest)),
+                   exponent));
+      if (one.size <= last) continue;
+      last = one.size;
+      timed.push_back(one);
+    }
+  }
+  return timed;
+}
+
+}  // namespace
+
+ModelSpec calibration_model(const ModelSpec& model, const CalibrationRun& run) {
+  ModelSpec cut = model;
+  cut.num_layers = run.num_layers;
+  return cut;
+}
+
+std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
+                                              std::span<const Experiment* const> members,
+                                              const WorkspaceSizes& workspaces,
+                                              const CalibrationOptions& options) {
+  std::map<std::pair<int, GroupShape>, std::vector<const Experiment*>> by_shape;
+  for (const Experiment* member : members)
+    if (!is_optimizer_on_disk(member->config))
+      by_shape[{member->shape.size(), member->shape}].push_back(member);
+
+  const std::int64_t num_layers = layers_of_run(model, options);
+  std::vector<CalibrationTask> tasks;
+  Demand known;  // Of kernels: groups of every shape run the same.
+  StepPlan plan;
+  for (const auto& [key, all] : by_shape) {
+    const GroupShape shape = key.second;
+    const std::size_t looked_at = std::min(all.size(), options.most_members);
+    Demand demand;
+    double total = 0;
+    std::vector<Candidate> candidates;
+    for (std::size_t index = 0; index < looked_at; ++index) {
+      const Experiment& member = *all[index * all.size() / looked_at];
+      rebuild_step_plan(plan, model, member.config, shape.size(), 0, workspaces);
+      add_demand(plan, demand, total);
+      Candidate candidate{run_of(member, num_layers), {}};
+      rebuild_step_plan(plan, calibration_model(model, candidate.run), candidate.run.config,
+                        shape.size(), 0, workspaces);
+      if (plan.memory.arena_bytes + plan.host_memory.arena_bytes > options.most_bytes) continue;
+      add_demand(plan, candidate.offers, candidate.run.cost);
+      candidates.push_back(std::move(candidate));
+    }
+    if (candidates.empty()) continue;
+    CalibrationTask task{shape, {}, {}, 0};
+    task.runs = choose(candidates, demand, total, known, options.most_runs);
+    if (shape.size() > 1) task.collectives = sizes_to_time(demand);
+    // Collectives of another shape are others.
+    std::erase_if(known, [](const auto& one) { return is_collective(one.first.kind); });
+    tasks.push_back(std::move(task));
+  }
+  std::size_t num_runs = 0;
+  for (const CalibrationTask& task : tasks) num_runs += task.runs.size();
+  for (CalibrationTask& task : tasks) {
+    task.budget_s = options.budget_s * static_cast<double>(task.runs.size()) /
+                    static_cast<double>(std::max<std::size_t>(1, num_runs));
+  }
+  return tasks;
+}
+
+}  // namespace dstune

@@ -1,0 +1,361 @@
+#include "dstune/predict/work.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr std::array<std::string_view, num_work_kinds> kind_names{
+    "tokens",
+    "fill",
+    "fill_normal",
+    "embedding_forward",
+    "embedding_backward",
+    "norm_forward",
+    "norm_backward",
+    "matmul",
+    "bias_backward",
+    "head_norm_forward",
+    "head_norm_backward",
+    "rotary",
+    "attention_forward",
+    "attention_backward",
+    "activation_forward",
+    "activation_backward",
+    "cross_entropy",
+    "add",
+    "convert",
+    "copy",
+    "disk_read",
+    "disk_write",
+    "reshard",
+    "sum",
+    "squares",
+    "update",
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "all_gather",
+    "exchange",
+};
+
+constexpr std::array<std::string_view, num_work_flags> flag_names{
+    "transpose_a", "transpose_b",
+    "accumulate",  "accumulate_weights",
+    "bias",        "rms",
+    "residual",    "gated",
+    "causal",      "separate_model",
+    "to_shards",   "to_host",
+    "to_device",   "gelu_tanh",
+    "gelu",        "relu",
+    "silu",
+};
+
+WorkFlag activation_flag(Activation activation) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return WorkFlag::gelu_tanh;
+    case Activation::gelu:
+      return WorkFlag::gelu;
+    case Activation::relu:
+      return WorkFlag::relu;
+    case Activation::silu:
+      return WorkFlag::silu;
+  }
+  throw LogicError("an activation is a known one");
+}
+
+/// One overload an operation, so that a new one does not compile before it is given a time.
+class WorkReader {
+ public:
+  explicit WorkReader(const StepPlan& plan) : plan_(plan) {}
+  using Result = std::optional<Work>;
+
+  // Order and lifetimes.
+  Result operator()(const op::Acquire&) const { return std::nullopt; }
+  Result operator()(const op::Release&) const { return std::nullopt; }
+  Result operator()(const op::Mark&) const { return std::nullopt; }
+  Result operator()(const op::Record&) const { return std::nullopt; }
+  Result operator()(const op::Wait&) const { return std::nullopt; }
+
+  // Initial state.
+  Result operator()(const op::FillNormal& o) const {
+    return elements(WorkKind::fill_normal, o.out, o.count);
+  }
+  Result operator()(const op::Fill& o) const { return elements(WorkKind::fill, o.out, o.count); }
+
+  // Arithmetic.
+  Result operator()(const op::EmbeddingForward& o) const {
+    return make(WorkKind::embedding_forward, o.out, o.out, plan_.model.hidden_size, 0, o.rows);
+  }
+  Result operator()(const op::EmbeddingBackward& o) const {
+    Work work = make(WorkKind::embedding_backward, o.d_out, o.d_token_table,
+                     plan_.model.hidden_size, plan_.model.vocab_size, o.rows);
+    work.set(WorkFlag::accumulate, o.accumulate_tokens);
+    work.set(WorkFlag::accumulate_weights, o.accumulate_positions);
+    return work;
+  }
+  Result operator()(const op::NormForward& o) const {
+    Work work = make(WorkKind::norm_forward, o.residual, o.out, plan_.model.hidden_size, 0, o.rows);
+    work.set(WorkFlag::rms, o.rms);
+    work.set(WorkFlag::residual, static_cast<bool>(o.x));
+    return work;
+  }
+  Result operator()(const op::NormBackward& o) const {
+    Work work = make(WorkKind::norm_backward, o.d_out, o.d_x, plan_.model.hidden_size, 0, o.rows);
+    work.set(WorkFlag::rms, o.rms);
+    work.set(WorkFlag::accumulate, o.accumulate_input);
+    work.set(WorkFlag::accumulate_weights, o.accumulate_weights);
+    return work;
+  }
+  Result operator()(const op::Matmul& o) const {
+    // A is transposed where its rows are tokens: in gradients of weights, whose k counts them.
+    Work work = o.transpose_a ? make(WorkKind::matmul, o.a, o.c, o.m, o.n, o.k)
+                              : make(WorkKind::matmul, o.a, o.c, o.n, o.k, o.m);
+    work.set(WorkFlag::transpose_a, o.transpose_a);
+    work.set(WorkFlag::transpose_b, o.transpose_b);
+    work.set(WorkFlag::accumulate, o.accumulate);
+    work.set(WorkFlag::bias, static_cast<bool>(o.bias));
+    return work;
+  }
+  Result operator()(const op::BiasBackward& o) const {
+    Work work = make(WorkKind::bias_backward, o.d_out, o.d_bias, o.width, 0, o.rows);
+    work.set(WorkFlag::accumulate, o.accumulate);
+    return work;
+  }
+  Result operator()(const op::HeadNormForward& o) const {
+    return heads(WorkKind::head_norm_forward, o.qkv);
+  }
+  Result operator()(const op::HeadNormBackward& o) const {
+    Work work = heads(WorkKind::head_norm_backward, o.d_qkv);
+    work.set(WorkFlag::accumulate_weights, o.accumulate_weights);
+    return work;
+  }
+  Result operator()(const op::Rotary& o) const { return heads(WorkKind::rotary, o.qkv); }
+  Result operator()(const op::AttentionForward& o) const {
+    return attention(WorkKind::attention_forward, o.qkv, o.window);
+  }
+  Result operator()(const op::AttentionBackward& o) const {
+    return attention(WorkKind::attention_backward, o.qkv, o.window);
+  }
+  Result operator()(const op::ActivationForward& o) const {
+    return activation(WorkKind::activation_forward, o.gated, o.x, o.rows * o.width);
+  }
+  Result operator()(const op::ActivationBackward& o) const {
+    return activation(WorkKind::activation_backward, o.gated, o.x, o.rows * o.width);
+  }
+  Result operator()(const op::CrossEntropy& o) const {
+    return make(WorkKind::cross_entropy, o.logits, o.logits, plan_.model.vocab_size, 0, o.rows);
+  }
+  Result operator()(const op::Add& o) const { return make(WorkKind::add, o.x, o.y, 0, 0, o.count); }
+  Result operator()(const op::Convert& o) const {
+    return make(WorkKind::convert, o.x, o.y, 0, 0, o.count);
+  }
+  Result operator()(const op::Copy& o) const {
+    Work work = make(WorkKind::copy, o.x, o.y, 0, 0, o.count);
+    work.set(WorkFlag::to_host, memory(o.y) == Memory::host && memory(o.x) == Memory::device);
+    work.set(WorkFlag::to_device, memory(o.y) == Memory::device && memory(o.x) == Memory::host);
+    return work;
+  }
+  Result operator()(const op::ReadDisk& o) const {
+    return make(WorkKind::disk_read, o.x, o.y, 0, 0, o.count);
+  }
+  Result operator()(const op::WriteDisk& o) const {
+    return make(WorkKind::disk_write, o.x, o.y, 0, 0, o.count);
+  }
+  Result operator()(const op::Reshard& o) const {
+    std::int64_t count = 0;
+    for (const op::Reshard::Piece& piece : o.pieces) count += piece.elements;
+    Work work = elements(WorkKind::reshard, o.slab, count);
+    work.set(WorkFlag::to_shards, o.to_shards);
+    return work;
+  }
+
+  // Collectives.
+  Result operator()(const op::AllReduceAverage& o) const {
+    return collective(WorkKind::all_reduce, o.data, o.count);
+  }
+  Result operator()(const op::AllReduceSum& o) const {
+    return collective(WorkKind::all_reduce, o.data, o.count);
+  }
+  Result operator()(const op::ReduceAverage& o) const {
+    return collective(WorkKind::reduce, o.data, o.count);
+  }
+  Result operator()(const op::ReduceScatterAverage& o) const {
+    return collective(WorkKind::reduce_scatter, o.in, o.count_per_rank * plan_.group_size);
+  }
+  Result operator()(const op::AllGather& o) const {
+    return collective(WorkKind::all_gather, o.in, o.count_per_rank * plan_.group_size);
+  }
+
+  // Scalars of the step.
+  Result operator()(const op::AccumulateLoss& o) const {
+    return elements(WorkKind::sum, o.losses, o.rows);
+  }
+  Result operator()(const op::FinishLoss&) const { return exchange(true); }
+  Result operator()(const op::AccumulateSquares& o) const {
+    return elements(WorkKind::squares, o.gradient, o.count);
+  }
+  Result operator()(const op::CheckOverflow& o) const { return exchange(o.over_group); }
+  Result operator()(const op::ClipFactor& o) const { return exchange(o.over_group); }
+  Result operator()(const op::UpdateParameters& o) const {
+    std::int64_t state_bytes = 0;
+    for (const View& state : {o.master, o.m, o.v})
+      if (state) state_bytes += size_bytes(tensor(state).dtype);
+    Work work =
+        make(WorkKind::update, o.gradient, o.model ? o.model : o.master, 0, state_bytes, o.count);
+    work.set(WorkFlag::separate_model, static_cast<bool>(o.model));
+    return work;
+  }
+
+ private:
+  [[nodiscard]] const PlannedTensor& tensor(const View& view) const {
+    return plan_.tensors[static_cast<std::size_t>(view.tensor)];
+  }
+  [[nodiscard]] Memory memory(const View& view) const { return tensor(view).memory; }
+
+  [[nodiscard]] Work make(WorkKind kind, const View& in, const View& out, std::int64_t width,
+                          std::int64_t depth, std::int64_t size) const {
+    return {kind, tensor(in).dtype, tensor(out).dtype, 0, width, depth, size};
+  }
+  [[nodiscard]] Work elements(WorkKind kind, const View& data, std::int64_t count) const {
+    return make(kind, data, data, 0, 0, count);
+  }
+  [[nodiscard]] Work heads(WorkKind kind, const View& qkv) const {
+    const ModelSpec& model = plan_.model;
+    return make(kind, qkv, qkv, model.head_size, model.num_heads + model.num_kv_heads,
+                plan_.config.micro_batch * plan_.config.sequence_length);
+  }
+  [[nodiscard]] Work attention(WorkKind kind, const View& qkv, std::int64_t window) const {
+    const ModelSpec& model = plan_.model;
+    std::int64_t sequence = plan_.config.sequence_length;
+    if (window > 0) {
+      const double pairs = static_cast<double>(window) *
+                           (static_cast<double>(sequence) - static_cast<double>(window) / 2);
+      sequence = std::llround(std::sqrt(2 * pairs));
+    }
+    Work work =
+        make(kind, qkv, qkv, sequence, model.num_heads * model.head_size, plan_.config.micro_batch);
+    work.set(WorkFlag::causal, model.architecture.objective == Objective::next_token);
+    return work;
+  }
+  [[nodiscard]] Work activation(WorkKind kind, bool gated, const View& x,
+                                std::int64_t count) const {
+    Work work = elements(kind, x, count);
+    work.set(WorkFlag::gated, gated);
+    work.set(activation_flag(plan_.model.architecture.activation));
+    return work;
+  }
+  [[nodiscard]] Result collective(WorkKind kind, const View& data, std::int64_t count) const {
+    if (plan_.group_size == 1) return std::nullopt;
+    Work work = elements(kind, data, 0);
+    work.size = count * size_bytes(work.type);
+    return work;
+  }
+  [[nodiscard]] Result exchange(bool over_group) const {
+    if (!over_group || plan_.group_size == 1) return std::nullopt;
+    return Work{WorkKind::exchange, DType::f32, DType::f32, 0, 0, 0, 1};
+  }
+
+  const StepPlan& plan_;
+};
+
+}  // namespace
+
+std::string_view to_text(WorkKind kind) {
+  return kind_names.at(static_cast<std::size_t>(kind));
+}
+
+std::optional<WorkKind> work_kind(std::string_view text) {
+  const auto found = std::find(kind_names.begin(), kind_names.end(), text);
+  if (found == kind_names.end()) return std::nullopt;
+  return static_cast<WorkKind>(found - kind_names.begin());
+}
+
+std::string_view to_text(WorkFlag flag) {
+  return flag_names.at(static_cast<std::size_t>(flag));
+}
+
+bool is_same_curve(const Work& one, const Work& other) {
+  return one.kind == other.kind && one.type == other.type && one.out_type == other.out_type &&
+         one.flags == other.flags && one.width == other.width && one.depth == other.depth;
+}
+
+double amount(const Work& work) {
+  const auto size = static_cast<double>(work.size);
+  const auto width = static_cast<double>(work.width);
+  const auto depth = static_cast<double>(work.depth);
+  const auto in_bytes = static_cast<double>(size_bytes(work.type));
+  const auto out_bytes = static_cast<double>(size_bytes(work.out_type));
+  const auto columns = std::max(1.0, width) * std::max(1.0, depth);
+  switch (work.kind) {
+    case WorkKind::matmul:
+      return 2 * size * width * depth;
+    case WorkKind::attention_forward:
+    case WorkKind::attention_backward: {
+      // Two products forward, five backward.
+      const double products = work.kind == WorkKind::attention_forward ? 2 : 5;
+      return products * 2 * size * width * width * depth * (work.has(WorkFlag::causal) ? 0.5 : 1);
+    }
+    case WorkKind::embedding_backward:
+      return 2 * in_bytes * size * width +
+             (work.has(WorkFlag::accumulate) ? 0 : out_bytes * width * depth);
+    case WorkKind::update:
+      return size * (2 * depth + in_bytes + (work.has(WorkFlag::separate_model) ? out_bytes : 0));
+    case WorkKind::tokens:
+      return 8 * size;
+    case WorkKind::fill:
+    case WorkKind::fill_normal:
+    case WorkKind::sum:
+    case WorkKind::squares:
+    case WorkKind::bias_backward:
+    case WorkKind::disk_read:
+    case WorkKind::disk_write:
+      return in_bytes * size * columns;
+    case WorkKind::add:
+      return (in_bytes + 2 * out_bytes) * size;
+    case WorkKind::norm_forward:
+      return size * width * (in_bytes * (work.has(WorkFlag::residual) ? 3 : 1) + out_bytes);
+    case WorkKind::norm_backward:
+      return size * width * (2 * in_bytes + out_bytes * (work.has(WorkFlag::accumulate) ? 2 : 1));
+    case WorkKind::activation_forward:
+      return size * in_bytes * (work.has(WorkFlag::gated) ? 3 : 2);
+    case WorkKind::activation_backward:
+      return size * in_bytes * (work.has(WorkFlag::gated) ? 5 : 3);
+    case WorkKind::embedding_forward:
+    case WorkKind::head_norm_forward:
+    case WorkKind::head_norm_backward:
+    case WorkKind::rotary:
+    case WorkKind::cross_entropy:
+    case WorkKind::convert:
+    case WorkKind::copy:
+    case WorkKind::reshard:
+      return size * columns * (in_bytes + out_bytes);
+    case WorkKind::all_reduce:
+    case WorkKind::reduce:
+    case WorkKind::reduce_scatter:
+    case WorkKind::all_gather:
+    case WorkKind::exchange:
+      return size;
+  }
+  throw LogicError("work is of a known kind");
+}
+
+std::optional<Work> work_of(const StepPlan& plan, const Operation& operation) {
+  return std::visit(WorkReader(plan), operation);
+}
+
+Work work_of_tokens(const StepPlan& plan) {
+  return {WorkKind::tokens,
+          DType::i32,
+          DType::i32,
+          0,
+          0,
+          0,
+          plan.config.micro_batch * plan.config.sequence_length};
+}
+
+}  // namespace dstune

@@ -1,0 +1,300 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "dstune/base/units.hpp"
+#include "dstune/report/results.hpp"
+#include "html_plots.hpp"
+#include "row.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// A browser takes long for more; results.csv has all.
+constexpr std::size_t most_rows = 2000;
+
+constexpr const char* head = R"HTML(<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>dstune-mpi: report</title>
+<style>
+:root{color-scheme:light dark;--ink:#1b1f24;--faint:#5b6470;--paper:#fff;--card:#f5f7f9;--rule:#d8dee4;--link:#0a58ca;--s0:#0072b2;--s1:#b8500a;--s2:#00795b;--s3:#9b3f86;--bad:#b3261e}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e9ed;--faint:#a3acb7;--paper:#14171b;--card:#1d2228;--rule:#363d46;--link:#7ab7ff;--s0:#5ab4ec;--s1:#f2a35e;--s2:#4fcfa6;--s3:#e08fce;--bad:#ff8a80}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:68rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
+h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem}
+.answer{background:var(--card);border:1px solid var(--rule);border-radius:.5rem;padding:1rem}
+.answer .name{font-size:1.25rem;font-weight:600;overflow-wrap:anywhere}
+.answer .value{font-size:1.75rem;font-weight:600}
+.label{display:inline-block;border:1px solid currentColor;border-radius:1rem;padding:0 .7rem;font-weight:600}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.7rem 0 0}
+dt{color:var(--faint)}dd{margin:0;overflow-wrap:anywhere}
+p.note{color:var(--faint);margin:.3rem 0}
+figure{margin:0;overflow-x:auto}
+svg{display:block;width:100%;min-width:30rem;max-width:50rem;height:auto;font:12px system-ui,sans-serif;fill:var(--ink)}
+svg .grid{stroke:var(--rule)}svg .equal{stroke:var(--faint);stroke-dasharray:5 4}
+svg polyline{fill:none;stroke-width:1.5}
+.s0{fill:var(--s0)}.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}
+.l0{stroke:var(--s0)}.l1{stroke:var(--s1)}.l2{stroke:var(--s2)}.l3{stroke:var(--s3)}
+.bad{fill:var(--bad)}
+.scroll{overflow:auto;max-height:40rem;border:1px solid var(--rule);border-radius:.5rem}
+table{border-collapse:collapse;width:100%;font-size:.875rem}
+th,td{padding:.3rem .6rem;text-align:left;border-bottom:1px solid var(--rule);white-space:nowrap}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
+td.text{white-space:normal;min-width:16rem}
+thead th{position:sticky;top:0;background:var(--card)}
+th button{all:unset;cursor:pointer;font-weight:600}
+th button:focus-visible{outline:2px solid var(--link)}
+th[aria-sort=ascending] button::after{content:" \2191"}th[aria-sort=descending] button::after{content:" \2193"}
+tr.best{background:var(--card);font-weight:600}
+.failed{color:var(--bad)}
+pre{background:var(--card);border:1px solid var(--rule);border-radius:.5rem;padding:.7rem;overflow:auto;max-height:30rem;font-size:.8125rem}
+</style>
+</head>
+<body>
+<main>
+)HTML";
+
+/// Without it the table is in the space's order and reads as well.
+constexpr const char* script = R"HTML(<script>
+for (const table of document.querySelectorAll("table.sortable"))
+  table.tHead.rows[0].querySelectorAll("th").forEach((header, column) => {
+    const button = document.createElement("button");
+    button.append(...header.childNodes);
+    header.append(button);
+    button.addEventListener("click", () => {
+      const down = header.getAttribute("aria-sort") === "ascending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      header.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const key = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
+      const rows = [...table.tBodies[0].rows];
+      rows.sort((a, b) => {
+        const [one, other] = [key(a), key(b)];
+        if (one === "" || other === "") return (one === "") - (other === "");
+        const order = isNaN(one) || isNaN(other) ? one.localeCompare(other) : one - other;
+        return down ? -order : order;
+      });
+      table.tBodies[0].append(...rows);
+    });
+  });
+</script>
+)HTML";
+
+std::string label_words(const std::string& label) {
+  if (label == "verified") return "DeepSpeed itself ran it, with your training command";
+  if (label == "calibrated")
+    return "measured with dstune-mpi's own step, and fitted to your own runs";
+  return "measured with dstune-mpi's own step only; verify.sbatch and verify.pbs check it in "
+         "DeepSpeed";
+}
+
+std::string described(const char* term, const std::string& text) {
+  return fmt::format("<dt>{}</dt><dd>{}</dd>\n", term, html_escaped(text));
+}
+
+std::string interval_text(const MetricValue& value) {
+  if (!std::isfinite(value.ci_high)) return "";
+  return fmt::format("95 % interval {} to {}", format_number(value.ci_low),
+                     format_number(value.ci_high));
+}
+
+std::string answer_section(const Report& report) {
+  const auto best = best_row(report);
+  if (!best)
+    return "<div class=\"answer\"><p class=\"name\">There is no answer: no experiment gave a "
+           "result.</p></div>\n";
+  const std::size_t index = answer_row(report, *best);
+  const Row& row = report.rows[index];
+  const MetricValue value = *ranked_value(report, row);
+  const Experiment& experiment = row.planned.experiment;
+  const std::string label = label_of(report, row);
+  std::string out = fmt::format(
+      "<div class=\"answer\">\n<div class=\"name\">{}</div>\n<div class=\"value\">{} {}</div>\n"
+      "<div>{}, {}</div>\n<p><span class=\"label\">{}</span> {}</p>\n<dl>\n",
+      html_escaped(experiment.name), format_number(value.value), unit_text(report.metric),
+      to_text(report.metric), interval_text(value), label, label_words(label));
+  if (const auto verified = verified_value(row, report.metric))
+    out += described("in DeepSpeed itself", fmt::format("{} {}", format_number(verified->value),
+                                                        unit_text(report.metric)));
+  if (const std::string choice = choice_text(report, index); !choice.empty())
+    out += described("chosen because", choice);
+  if (report.calibration) out += described("calibrated", calibration_text(report));
+  const GroupShape& shape = experiment.shape;
+  out += described("group",
+                   fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,
+                               shape.num_nodes, shape.num_nodes == 1 ? "" : "s"));
+  out += described("activation recompute", std::string(to_text(experiment.config.recompute)));
+  out += described("configuration", "ds_config_optimal.json; the command is in cmd_optimal.txt");
+  return out + "</dl>\n</div>\n";
+}
+
+std::string figure(const char* title, const std::string& note, const std::string& svg) {
+  if (svg.empty()) return "";
+  return fmt::format(
+      "<section>\n<h2>{}</h2>\n<p class=\"note\">{}</p>\n<figure>{}</figure>\n"
+      "</section>\n",
+      title, note, svg);
+}
+
+std::vector<PredictedPoint> memory_points(const Report& report) {
+  std::vector<PredictedPoint> points;
+  for (const Row& row : report.rows) {
+    if (!row.record || points.size() == most_rows) continue;
+    const std::int64_t measured = row.record->measurement.peak_memory.total_bytes;
+    const std::int64_t predicted = row.record->predicted.peak_memory_bytes;
+    if (measured <= 0 || predicted <= 0) continue;
+    points.push_back({static_cast<double>(predicted) / 0x1p20,
+                      static_cast<double>(measured) / 0x1p20,
+                      row.planned.experiment.config.zero_stage, row.planned.experiment.name});
+  }
+  return points;
+}
+
+std::vector<PredictedPoint> speed_points(const Report& report) {
+  std::vector<PredictedPoint> points;
+  for (const Row& row : report.rows) {
+    if (!row.record || points.size() == most_rows) continue;
+    const auto measured = value_in(*row.record, Metric::throughput);
+    const auto& predicted = row.record->predicted.throughput;
+    if (!measured || !predicted || !std::isfinite(measured->value) || !std::isfinite(*predicted))
+      continue;
+    points.push_back({*predicted, measured->value, row.planned.experiment.config.zero_stage,
+                      row.planned.experiment.name});
+  }
+  return points;
+}
+
+std::string number_cell(const std::string& shown, const std::string& sorted_by) {
+  return fmt::format("<td class=\"number\" data-value=\"{}\">{}</td>", sorted_by, shown);
+}
+
+std::string bytes_cell(std::int64_t bytes) {
+  return bytes > 0 ? number_cell(format_bytes(bytes), std::to_string(bytes)) : number_cell("", "");
+}
+
+std::string value_cell(const std::optional<MetricValue>& value) {
+  if (!value || !std::isfinite(value->value)) return number_cell("", "");
+  return number_cell(format_number(value->value), fmt::format("{}", value->value));
+}
+
+std::string table_row(const Report& report, const Row& row, bool is_answer) {
+  const Experiment& experiment = row.planned.experiment;
+  const TrainingConfig& config = experiment.config;
+  const auto value = ranked_value(report, row);
+  const Prediction& predicted = row.record ? row.record->predicted : row.planned.predicted;
+  const std::string status = status_text(row);
+  const auto integer = [](std::int64_t number) {
+    return fmt::format("<td class=\"number\">{}</td>", number);
+  };
+  std::string out = fmt::format("<tr{}><th scope=\"row\">{}</th><td{}>{}</td>",
+                                is_answer ? " class=\"best\"" : "", html_escaped(experiment.name),
+                                status == "ok" ? "" : " class=\"failed\"", status);
+  out += value_cell(value);
+  out += fmt::format(
+      "<td class=\"number\">{}</td>",
+      value && std::isfinite(value->ci_high)
+          ? fmt::format("{} to {}", format_number(value->ci_low), format_number(value->ci_high))
+          : "");
+  out += value_cell(verified_value(row, report.metric));
+  out += integer(config.zero_stage) + integer(config.micro_batch) +
+         integer(config.accumulation_steps) + integer(experiment.shape.size());
+  out += fmt::format("<td>{}</td>", to_text(config.recompute));
+  out += bytes_cell(row.record ? row.record->measurement.peak_memory.total_bytes : 0);
+  out += bytes_cell(predicted.peak_memory_bytes) + bytes_cell(predicted.target_memory_bytes);
+  return out + "</tr>\n";
+}
+
+std::string experiments_section(const Report& report) {
+  std::string out = fmt::format(
+      "<section>\n<h2>Experiments</h2>\n<p class=\"note\">{} members of the space. Values are {} "
+      "in "
+      "{}.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"experiments\">"
+      "<table class=\"sortable\">\n<thead><tr>",
+      report.rows.size(), to_text(report.metric), unit_text(report.metric));
+  const std::pair<const char*, bool> columns[] = {
+      {"name", false},           {"status", false},          {"value", true},
+      {"95 % interval", true},   {"in DeepSpeed", true},     {"ZeRO", true},
+      {"micro-batch", true},     {"accumulation", true},     {"group", true},
+      {"recompute", false},      {"memory, measured", true}, {"memory, predicted", true},
+      {"in your training", true}};
+  for (const auto& [name, is_number] : columns)
+    out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
+  out += "</tr></thead>\n<tbody>\n";
+  const auto best = best_row(report);
+  const auto answer = best ? std::optional(answer_row(report, *best)) : std::nullopt;
+  // What ran comes first where not all have room.
+  const bool is_large = report.rows.size() > most_rows;
+  std::size_t shown = 0;
+  for (std::size_t index = 0; index < report.rows.size() && shown < most_rows; ++index) {
+    const Row& row = report.rows[index];
+    if (is_large && !row.record) continue;
+    out += table_row(report, row, index == answer);
+    ++shown;
+  }
+  out += "</tbody></table></div>\n";
+  if (shown < report.rows.size())
+    out += fmt::format("<p class=\"note\">{} more are in results.csv.</p>\n",
+                       report.rows.size() - shown);
+  return out + "</section>\n";
+}
+
+std::string reasons_section(const Report& report) {
+  const std::vector<ReasonGroup> groups = reason_groups(report);
+  if (groups.empty()) return "";
+  std::string out =
+      "<section>\n<h2>What failed or did not run, and why</h2>\n<div class=\"scroll\" "
+      "tabindex=\"0\" role=\"region\" aria-label=\"reasons\"><table>\n<thead><tr><th "
+      "scope=\"col\">status</th><th scope=\"col\" class=\"number\">members</th><th "
+      "scope=\"col\">for instance</th><th scope=\"col\">reason</th></tr></thead>\n<tbody>\n";
+  constexpr std::size_t most_groups = 200;
+  for (std::size_t i = 0; i < std::min(groups.size(), most_groups); ++i) {
+    const ReasonGroup& group = groups[i];
+    out += fmt::format(
+        "<tr><td>{}</td><td class=\"number\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
+        group.status, group.count, html_escaped(group.first_names.front()),
+        html_escaped(group.first_reason.empty() ? "no reason given" : group.first_reason));
+  }
+  return out + "</tbody></table></div>\n</section>\n";
+}
+
+std::string environment_section(const json::Value& environment) {
+  if (environment.empty()) return "";
+  return fmt::format(
+      "<section>\n<h2>Environment</h2>\n<details><summary>where and with what it ran "
+      "(environment.json)</summary>\n<pre>{}</pre>\n</details>\n</section>\n",
+      html_escaped(environment.dump(2, ' ', false, json::Value::error_handler_t::replace)));
+}
+
+}  // namespace
+
+std::string report_html(const Report& report, const json::Value& environment) {
+  std::string out = head;
+  out += "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(report);
+  out += figure("Speed by micro-batch size and ZeRO stage",
+                fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
+                            "point for its name.",
+                            to_text(report.metric), unit_text(report.metric)),
+                value_plot(report));
+  out += experiments_section(report);
+  out += figure(
+      "Memory: predicted and measured",
+      "Arenas of the fullest rank, in MiB, measured upwards. On the dashed line both are equal.",
+      prediction_plot(memory_points(report), "MiB"));
+  out += figure("Speed: predicted and measured",
+                "In samples/s, measured upwards. On the dashed line both are equal.",
+                prediction_plot(speed_points(report), "samples/s"));
+  out += figure("What ran where",
+                fmt::format("A bar an experiment on each of its ranks, red without a result; of "
+                            "more than {}, the last.",
+                            timeline_limit),
+                timeline_plot(report));
+  out += reasons_section(report) + environment_section(environment);
+  return out + "</main>\n" + script + "</body>\n</html>\n";
+}
+
+}  // namespace dstune

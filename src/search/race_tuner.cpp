@@ -1,0 +1,333 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "failure_rules.hpp"
+#include "features.hpp"
+#include "surrogate.hpp"
+#include "tuners.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// More are not told apart: of the others the predictions decide, or the seed.
+constexpr std::size_t most_candidates = 4000;
+/// What is better by less than this is not worth finding (design 7).
+constexpr double worth_finding = 0.01;
+constexpr double small_chance = 0.05;
+/// Without so many measured members beliefs are not believed.
+constexpr std::size_t fewest_measured = 5;
+/// The joint draws are among so many; of all others their own chances count.
+constexpr std::size_t most_rivals = 200;
+/// From one placement and moment to the next the same configuration differs by so much (standard
+/// deviation, relative), whatever its own interval says.
+constexpr double run_to_run = 0.01;
+/// Where an interval has no end.
+constexpr double no_precision = 0.2;
+
+class RaceTuner : public Tuner {
+ public:
+  RaceTuner(const PlannedSpace& space, const TuningOptions& options)
+      : space_(space),
+        is_minimised_(is_minimised(options.metric)),
+        metric_(options.metric),
+        seed_(static_cast<std::uint64_t>(options.seed)) {
+    if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
+    choose_candidates();
+    std::vector<const PlannedExperiment*> members;
+    std::vector<const Experiment*> experiments;
+    for (const Candidate& candidate : candidates_) {
+      members.push_back(&space_.members[candidate.member].planned);
+      experiments.push_back(&members.back()->experiment);
+    }
+    features_ = features_of(experiments);
+    surrogate_.emplace(features_.points);
+    failures_.emplace(std::move(members), features_);
+  }
+
+  std::optional<std::size_t> next() override {
+    if (trials_left_ == 0 || num_waiting_ == 0 || is_enough()) return std::nullopt;
+    const std::size_t chosen = samples_.empty() ? first_choice() : best_choice();
+    candidates_[chosen].phase = Phase::running;
+    --num_waiting_;
+    --trials_left_;
+    ++num_running_;
+    is_conditioned_ = false;
+    return candidates_[chosen].member;
+  }
+
+  void observe(std::size_t index, const Observation& observation) override {
+    const auto found = place_of_member_.find(index);
+    if (found == place_of_member_.end()) return;  // known, but none of those that are told apart
+    const std::size_t place = found->second;
+    Candidate& candidate = candidates_[place];
+    if (candidate.phase == Phase::waiting) --num_waiting_;
+    if (candidate.phase == Phase::running) --num_running_;
+    candidate.phase = Phase::observed;
+    is_conditioned_ = false;
+    const bool is_timed = observation.value && observation.value->value > 0;
+    if (is_timed) {
+      samples_.push_back(sample_of(place, *observation.value));
+      candidate.goodness = samples_.back().value + candidate.prior;
+    }
+    if (is_timed && observation.status == Status::ok &&
+        (!best_ || candidate.goodness > candidates_[*best_].goodness))
+      best_ = place;
+    for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
+      exclude(excluded, reason);
+  }
+
+  [[nodiscard]] bool is_done() const override {
+    return num_running_ == 0 && (trials_left_ == 0 || num_waiting_ == 0 || is_enough());
+  }
+
+  /// The next choice is made when ranks are idle, with all that is known by then.
+  [[nodiscard]] std::size_t most_waiting() const override { return 1; }
+
+  [[nodiscard]] std::vector<Skipped> skipped() const override {
+    std::vector<Skipped> all;
+    for (std::size_t place = 0; place < candidates_.size(); ++place) {
+      const Candidate& candidate = candidates_[place];
+      if (candidate.phase == Phase::excluded) all.push_back({candidate.member, candidate.reason});
+      if (candidate.phase == Phase::waiting) all.push_back({candidate.member, reason_of(place)});
+    }
+    for (const std::size_t index : never_considered_)
+      all.push_back(
+          {index, fmt::format("not among the {} members that promise most", candidates_.size())});
+    return all;
+  }
+
+  [[nodiscard]] std::optional<double> chance_of_better() const override {
+    if (!best_) return std::nullopt;
+    update_chance();
+    return chance_;
+  }
+
+ private:
+  enum class Phase { waiting, running, observed, excluded };
+  struct Candidate {
+    std::size_t member = 0;
+    double prior = 0;     ///< logarithm of the metric as predicted, larger is better
+    double goodness = 0;  ///< likewise, as measured
+    Phase phase = Phase::waiting;
+    std::string reason;
+  };
+
+  /// Larger is better; up to a constant, which all members share. Nothing where there is no
+  /// prediction.
+  [[nodiscard]] std::optional<double> predicted_goodness(const PlannedExperiment& planned) const {
+    const double throughput = planned.predicted.throughput.value_or(0);
+    if (throughput <= 0) return std::nullopt;
+    const int size = planned.experiment.shape.size();
+    switch (metric_) {
+      case Metric::throughput:
+        return std::log(throughput);
+      case Metric::latency:
+        return std::log(throughput /
+                        static_cast<double>(global_batch(planned.experiment.config, size)));
+      case Metric::throughput_per_gpu:
+      case Metric::flops:
+        return std::log(throughput / size);
+    }
+    return std::nullopt;
+  }
+
+  void choose_candidates() {
+    double sum = 0;
+    int num_predicted = 0;
+    std::vector<std::size_t> unpredicted;
+    for (std::size_t index = 0; index < space_.members.size(); ++index) {
+      const PlannedExperiment& planned = space_.members[index].planned;
+      if (planned.status != PlanStatus::planned) continue;
+      const auto predicted = predicted_goodness(planned);
+      if (predicted) {
+        sum += *predicted;
+        ++num_predicted;
+      } else {
+        unpredicted.push_back(candidates_.size());
+      }
+      candidates_.push_back({index, predicted.value_or(0), 0, Phase::waiting, {}});
+    }
+    // Nothing is known of them: as good as the others are on average.
+    for (const std::size_t place : unpredicted)
+      candidates_[place].prior = num_predicted > 0 ? sum / num_predicted : 0;
+    // The order breaks ties, so it must not be the document's.
+    std::mt19937_64 random(seed_);
+    for (std::size_t left = candidates_.size(); left > 1; --left)
+      std::swap(candidates_[left - 1], candidates_[random() % left]);
+    std::stable_sort(
+        candidates_.begin(), candidates_.end(),
+        [](const Candidate& one, const Candidate& other) { return one.prior > other.prior; });
+    if (candidates_.size() > most_candidates) {
+      for (std::size_t place = most_candidates; place < candidates_.size(); ++place)
+        never_considered_.push_back(candidates_[place].member);
+      candidates_.resize(most_candidates);
+    }
+    for (std::size_t place = 0; place < candidates_.size(); ++place)
+      place_of_member_[candidates_[place].member] = place;
+    num_waiting_ = candidates_.size();
+  }
+
+  [[nodiscard]] Sample sample_of(std::size_t place, const MetricValue& value) const {
+    const double sign = is_minimised_ ? -1 : 1;
+    double deviation = no_precision;
+    if (value.ci_low > 0 && std::isfinite(value.ci_high) && value.ci_high > 0)
+      deviation = std::log(value.ci_high / value.ci_low) / (2 * 1.96);
+    deviation = std::min(deviation, no_precision);
+    return {place, sign * std::log(value.value) - candidates_[place].prior,
+            std::hypot(deviation, run_to_run)};
+  }
+
+  void exclude(std::size_t place, const std::string& reason) {
+    Candidate& candidate = candidates_[place];
+    if (candidate.phase != Phase::waiting) return;
+    candidate.phase = Phase::excluded;
+    candidate.reason = reason;
+    --num_waiting_;
+  }
+
+  /// Brings the beliefs up to what is known. Those that run count as if they would end as expected.
+  void condition() const {
+    if (is_conditioned_ || samples_.empty()) return;
+    // Learning takes cubic time: not after each of many.
+    if (samples_.size() > num_learnt_ + num_learnt_ / 10) {
+      surrogate_->learn(samples_);
+      num_learnt_ = samples_.size();
+    }
+    surrogate_->condition(samples_);
+    std::vector<Sample> with_running = samples_;
+    for (std::size_t place = 0; place < candidates_.size(); ++place)
+      if (candidates_[place].phase == Phase::running)
+        with_running.push_back({place, surrogate_->at(place).mean, run_to_run});
+    if (with_running.size() > samples_.size()) surrogate_->condition(with_running);
+    is_conditioned_ = true;
+    is_chance_known_ = false;
+  }
+
+  /// How much better than the best one is.
+  [[nodiscard]] Belief advantage(std::size_t place) const {
+    Belief belief = surrogate_->difference(place, *best_);
+    belief.mean += candidates_[place].prior - candidates_[*best_].prior;
+    return belief;
+  }
+
+  /// Nothing is known: what is predicted to be best, or drawn from the seed; rather what shares
+  /// little with what runs or has failed.
+  [[nodiscard]] std::size_t first_choice() const {
+    std::size_t chosen = candidates_.size();
+    double best_score = 0;
+    for (std::size_t place = 0; place < candidates_.size(); ++place) {
+      if (candidates_[place].phase != Phase::waiting) continue;
+      double likeness = 0;
+      for (std::size_t other = 0; other < candidates_.size(); ++other)
+        if (candidates_[other].phase == Phase::running ||
+            candidates_[other].phase == Phase::observed)
+          likeness = std::max(likeness, features_.likeness(place, other));
+      const double score = candidates_[place].prior - likeness;
+      if (chosen != candidates_.size() && score <= best_score) continue;
+      chosen = place;
+      best_score = score;
+    }
+    return chosen;
+  }
+
+  [[nodiscard]] std::size_t best_choice() const {
+    condition();
+    std::size_t chosen = candidates_.size();
+    double best_score = 0;
+    for (std::size_t place = 0; place < candidates_.size(); ++place) {
+      if (candidates_[place].phase != Phase::waiting) continue;
+      // Without a best one all that was timed was raced out: what is known of the member decides.
+      const Belief belief = best_ ? advantage(place) : surrogate_->at(place);
+      const double score = best_ ? expected_excess(belief) : candidates_[place].prior + belief.mean;
+      if (chosen != candidates_.size() && score <= best_score) continue;
+      chosen = place;
+      best_score = score;
+    }
+    return chosen;
+  }
+
+  [[nodiscard]] bool is_enough() const {
+    if (!best_ || samples_.size() < fewest_measured) return false;
+    update_chance();
+    return chance_ < small_chance;
+  }
+
+  /// The chance that any of those that wait is better by more than what is worth finding.
+  void update_chance() const {
+    condition();
+    if (is_chance_known_) return;
+    std::vector<std::pair<double, Surrogate::Rival>> rivals;
+    for (std::size_t place = 0; place < candidates_.size(); ++place) {
+      if (candidates_[place].phase != Phase::waiting) continue;
+      Belief belief = advantage(place);
+      belief.mean -= std::log1p(worth_finding);
+      const double offset = candidates_[place].prior - candidates_[*best_].prior;
+      rivals.push_back({chance_above_zero(belief), {place, offset - std::log1p(worth_finding)}});
+    }
+    const std::size_t joint = std::min(rivals.size(), most_rivals);
+    const auto middle = rivals.begin() + static_cast<std::ptrdiff_t>(joint);
+    std::partial_sort(rivals.begin(), middle, rivals.end(),
+                      [](const auto& one, const auto& other) { return one.first > other.first; });
+    const auto add = [](double sum, const auto& rival) { return sum + rival.first; };
+    const double of_others = std::accumulate(middle, rivals.end(), 0.0, add);
+    const double at_most = std::accumulate(rivals.begin(), middle, of_others, add);
+    if (at_most < small_chance || joint == 0) {
+      chance_ = at_most;
+    } else if (rivals.front().first >= small_chance) {
+      chance_ = std::min(1.0, std::max(rivals.front().first, of_others));
+    } else {
+      std::vector<Surrogate::Rival> closest;
+      for (auto rival = rivals.begin(); rival != middle; ++rival) closest.push_back(rival->second);
+      chance_ = std::min(1.0, surrogate_->chance_of_any(closest, *best_, seed_) + of_others);
+    }
+    is_chance_known_ = true;
+  }
+
+  [[nodiscard]] std::string reason_of(std::size_t place) const {
+    if (trials_left_ == 0) return "past the cap of trials";
+    if (!best_) return "nothing to compare it with was measured";
+    condition();
+    Belief belief = advantage(place);
+    const double percent = 100 * std::expm1(belief.mean);
+    belief.mean -= std::log1p(worth_finding);
+    return fmt::format(
+        "expected {:.1f} % {} the best, with a chance of {:.2g} % to be more than {:.0f} % better",
+        std::abs(percent), percent < 0 ? "below" : "above", 100 * chance_above_zero(belief),
+        100 * worth_finding);
+  }
+
+  const PlannedSpace& space_;
+  bool is_minimised_;
+  Metric metric_;
+  std::uint64_t seed_;
+  std::size_t trials_left_ = SIZE_MAX;
+  std::vector<Candidate> candidates_;
+  std::vector<std::size_t> never_considered_;
+  std::unordered_map<std::size_t, std::size_t> place_of_member_;
+  Features features_;
+  std::optional<FailureRules> failures_;
+  std::size_t num_waiting_ = 0;
+  std::size_t num_running_ = 0;
+  std::vector<Sample> samples_;
+  std::optional<std::size_t> best_;
+  // Beliefs, made where they are asked for.
+  mutable std::optional<Surrogate> surrogate_;
+  mutable std::size_t num_learnt_ = 0;
+  mutable bool is_conditioned_ = false;
+  mutable bool is_chance_known_ = false;
+  mutable double chance_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options) {
+  return std::make_unique<RaceTuner>(space, options);
+}
+
+}  // namespace dstune

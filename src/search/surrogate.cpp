@@ -1,0 +1,278 @@
+#include "surrogate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <optional>
+#include <random>
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+/// The constant's variance: predictions may be off by any factor that is common to all.
+constexpr double constant_variance = 1.0;
+/// Keeps matrices positive definite where points coincide.
+constexpr double jitter = 1e-9;
+constexpr int num_draws = 2000;
+/// Leave-one-out errors count as if so many that were just right were among them.
+constexpr double doubt = 4;
+
+/// What is learnt, as logarithms: where the search starts, and how freely it leaves from there.
+struct Hyperparameter {
+  double start, freedom;
+};
+enum Learnt : Index { linear, smooth, length, own, first_feature };
+constexpr std::array<Hyperparameter, first_feature> common = {{
+    {-2.3, 1.5},  // linear: a feature is worth 10 % from one end to the other
+    {-3.0, 1.2},  // smooth: 5 %
+    {0.0, 0.7},   // length of the smooth part, in ranges of a feature
+    {-5.0, 0.7},  // own: 0.7 %
+}};
+constexpr Hyperparameter of_feature{0.0, 1.0};  // what stretches it: where large, it is irrelevant
+
+const Hyperparameter& prior_of(Index parameter) {
+  return parameter < first_feature ? common[static_cast<std::size_t>(parameter)] : of_feature;
+}
+
+/// The covariances that hyperparameters give. Columns are points, rows features.
+class Kernel {
+ public:
+  explicit Kernel(const VectorXd& learnt)
+      : linear_variance_(std::exp(2 * learnt[linear])),
+        smooth_variance_(std::exp(2 * learnt[smooth])),
+        own_variance_(std::exp(2 * learnt[own])),
+        length_(std::exp(learnt[length])),
+        scales_((-learnt.tail(learnt.size() - first_feature)).array().exp()) {}
+
+  [[nodiscard]] MatrixXd scaled(const MatrixXd& columns) const {
+    return scales_.asDiagonal() * columns;
+  }
+  /// Between scaled columns, without what is a point's own.
+  [[nodiscard]] MatrixXd between(const MatrixXd& rows, const MatrixXd& columns) const {
+    const MatrixXd products = rows.transpose() * columns;
+    MatrixXd result = -2 * products;
+    result.colwise() += rows.colwise().squaredNorm().transpose();
+    result.rowwise() += columns.colwise().squaredNorm();
+    result = (result.array().max(0.0) * (-0.5 / (length_ * length_))).exp() * smooth_variance_ +
+             linear_variance_ * products.array() + constant_variance;
+    return result;
+  }
+  /// Of scaled columns, with what is a point's own.
+  [[nodiscard]] VectorXd variances(const MatrixXd& columns) const {
+    const VectorXd squares = columns.colwise().squaredNorm();
+    return (linear_variance_ * squares).array() + smooth_variance_ + constant_variance +
+           own_variance_;
+  }
+  [[nodiscard]] double own_variance() const { return own_variance_; }
+
+ private:
+  double linear_variance_, smooth_variance_, own_variance_, length_;
+  VectorXd scales_;
+};
+
+MatrixXd columns_of(const Points& points, std::span<const Sample> samples) {
+  MatrixXd columns(static_cast<Index>(points.num_features), static_cast<Index>(samples.size()));
+  for (Index column = 0; column < columns.cols(); ++column)
+    for (Index feature = 0; feature < columns.rows(); ++feature)
+      columns(feature, column) = points[samples[static_cast<std::size_t>(column)].point]
+                                       [static_cast<std::size_t>(feature)] -
+                                 0.5;
+  return columns;
+}
+
+VectorXd values_of(std::span<const Sample> samples) {
+  VectorXd values(static_cast<Index>(samples.size()));
+  for (Index i = 0; i < values.size(); ++i) values[i] = samples[static_cast<std::size_t>(i)].value;
+  return values;
+}
+
+/// Of the samples, with their noise.
+MatrixXd covariance(const Kernel& kernel, const MatrixXd& scaled, std::span<const Sample> samples) {
+  MatrixXd result = kernel.between(scaled, scaled);
+  for (Index i = 0; i < result.rows(); ++i) {
+    const Sample& one = samples[static_cast<std::size_t>(i)];
+    result(i, i) += one.noise * one.noise + jitter;
+    for (Index j = 0; j < result.cols(); ++j)
+      if (samples[static_cast<std::size_t>(j)].point == one.point)
+        result(i, j) += kernel.own_variance();
+  }
+  return result;
+}
+
+/// A normal number of its own making: std::normal_distribution differs between libraries.
+class Normal {
+ public:
+  explicit Normal(std::uint64_t seed) : bits_(seed) {}
+  double operator()() {
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    return radius * std::cos(2 * std::numbers::pi * uniform());
+  }
+
+ private:
+  double uniform() { return static_cast<double>(bits_() >> 11) * 0x1p-53; }
+  std::mt19937_64 bits_;
+};
+
+}  // namespace
+
+struct Surrogate::State {
+  MatrixXd features;  ///< [feature][point], from −½ to ½
+  VectorXd learnt;
+  MatrixXd scaled;  ///< features as learnt
+  std::optional<Kernel> kernel;
+  MatrixXd whitened;  ///< [sample][point]: L⁻¹ of the covariances between samples and points
+  VectorXd mean, variance;
+  double inflation = 1;  ///< of variances
+
+  [[nodiscard]] double covariance_between(Index one, Index other) const {
+    double before = kernel->between(scaled.col(one), scaled.col(other))(0, 0);
+    if (one == other) before += kernel->own_variance();
+    return before - whitened.col(one).dot(whitened.col(other));
+  }
+
+  /// How likely the samples are under the hyperparameters, and these themselves; a logarithm.
+  [[nodiscard]] static double likelihood(const VectorXd& parameters, const MatrixXd& columns,
+                                         std::span<const Sample> samples, const VectorXd& values) {
+    const Kernel kernel(parameters);
+    const Eigen::LLT<MatrixXd> factor(covariance(kernel, kernel.scaled(columns), samples));
+    if (factor.info() != Eigen::Success) return -std::numeric_limits<double>::infinity();
+    const VectorXd white = factor.matrixL().solve(values);
+    const MatrixXd& lower = factor.matrixLLT();
+    double result = -0.5 * white.squaredNorm() - lower.diagonal().array().log().sum();
+    for (Index parameter = 0; parameter < parameters.size(); ++parameter) {
+      const auto& [start, freedom] = prior_of(parameter);
+      const double away = (parameters[parameter] - start) / freedom;
+      result -= 0.5 * away * away;
+    }
+    return result;
+  }
+};
+
+Surrogate::Surrogate(const Points& points) : points_(&points), state_(std::make_unique<State>()) {
+  std::vector<Sample> all(points.size);
+  for (std::size_t point = 0; point < all.size(); ++point) all[point].point = point;
+  state_->features = columns_of(points, all);
+  state_->learnt.resize(first_feature + static_cast<Index>(points.num_features));
+  for (Index parameter = 0; parameter < state_->learnt.size(); ++parameter)
+    state_->learnt[parameter] = prior_of(parameter).start;
+}
+
+Surrogate::~Surrogate() = default;
+
+void Surrogate::learn(std::span<const Sample> samples) {
+  const MatrixXd columns = columns_of(*points_, samples);
+  const VectorXd values = values_of(samples);
+  VectorXd& learnt = state_->learnt;
+  double best = State::likelihood(learnt, columns, samples, values);
+  // Uphill along one parameter after the other, in ever smaller steps.
+  for (const double stride : {1.0, 0.5, 0.25}) {
+    for (Index parameter = 0; parameter < learnt.size(); ++parameter) {
+      for (const double direction : {stride, -stride}) {
+        VectorXd tried = learnt;
+        tried[parameter] += direction;
+        const double likelihood = State::likelihood(tried, columns, samples, values);
+        if (likelihood <= best) continue;
+        best = likelihood;
+        learnt = tried;
+        break;
+      }
+    }
+  }
+}
+
+void Surrogate::condition(std::span<const Sample> samples) {
+  require(!samples.empty(), "something to learn from");
+  State& state = *state_;
+  const Kernel& kernel = state.kernel.emplace(state.learnt);
+  state.scaled = kernel.scaled(state.features);
+  const MatrixXd of_samples = kernel.scaled(columns_of(*points_, samples));
+  const Eigen::LLT<MatrixXd> factor(covariance(kernel, of_samples, samples));
+  MatrixXd cross = kernel.between(of_samples, state.scaled);
+  for (Index i = 0; i < cross.rows(); ++i)
+    cross(i, static_cast<Index>(samples[static_cast<std::size_t>(i)].point)) +=
+        kernel.own_variance();
+  const VectorXd values = values_of(samples);
+  const VectorXd weights = factor.solve(values);
+  state.mean = cross.transpose() * weights;
+  state.whitened = factor.matrixL().solve(cross);
+  state.variance =
+      kernel.variances(state.scaled) - state.whitened.colwise().squaredNorm().transpose();
+  // Each sample against what the others say of it: where it is further off than they admit, all
+  // beliefs are less certain.
+  const MatrixXd inverse = factor.solve(MatrixXd::Identity(values.size(), values.size()));
+  const double squares = (weights.array().square() / inverse.diagonal().array()).sum();
+  state.inflation = std::max(1.0, (squares + doubt) / (static_cast<double>(values.size()) + doubt));
+}
+
+Belief Surrogate::at(std::size_t point) const {
+  const auto index = static_cast<Index>(point);
+  return {state_->mean[index],
+          std::sqrt(std::max(0.0, state_->variance[index]) * state_->inflation)};
+}
+
+Belief Surrogate::difference(std::size_t point, std::size_t other) const {
+  const auto one = static_cast<Index>(point);
+  const auto two = static_cast<Index>(other);
+  const double variance =
+      state_->variance[one] + state_->variance[two] - 2 * state_->covariance_between(one, two);
+  return {state_->mean[one] - state_->mean[two],
+          std::sqrt(std::max(0.0, variance) * state_->inflation)};
+}
+
+double Surrogate::chance_of_any(std::span<const Rival> rivals, std::size_t other,
+                                std::uint64_t seed) const {
+  if (rivals.empty()) return 0;
+  const State& state = *state_;
+  const auto count = static_cast<Index>(rivals.size());
+  // The last column is `other`'s.
+  MatrixXd scaled(state.scaled.rows(), count + 1);
+  MatrixXd whitened(state.whitened.rows(), count + 1);
+  VectorXd mean(count + 1);
+  for (Index i = 0; i <= count; ++i) {
+    const auto point =
+        static_cast<Index>(i < count ? rivals[static_cast<std::size_t>(i)].point : other);
+    scaled.col(i) = state.scaled.col(point);
+    whitened.col(i) = state.whitened.col(point);
+    mean[i] = state.mean[point];
+    if (i < count) mean[i] += rivals[static_cast<std::size_t>(i)].offset;
+  }
+  MatrixXd joint = state.kernel->between(scaled, scaled) - whitened.transpose() * whitened;
+  joint.diagonal().array() += state.kernel->own_variance() + jitter;
+  joint *= state.inflation;
+  const MatrixXd lower = Eigen::LLT<MatrixXd>(joint).matrixL();
+  Normal normal(seed);
+  int above = 0;
+  VectorXd draw(count + 1);
+  for (int number = 0; number < num_draws; ++number) {
+    for (double& each : draw) each = normal();
+    const VectorXd values = mean + lower.triangularView<Eigen::Lower>() * draw;
+    if (values.head(count).maxCoeff() > values[count]) ++above;
+  }
+  return static_cast<double>(above) / num_draws;
+}
+
+double chance_above_zero(const Belief& belief) {
+  if (belief.deviation <= 0) return belief.mean > 0 ? 1 : 0;
+  return 0.5 * std::erfc(-belief.mean / belief.deviation / std::numbers::sqrt2);
+}
+
+double expected_excess(const Belief& belief) {
+  if (belief.deviation <= 0) return std::max(0.0, belief.mean);
+  const double z = belief.mean / belief.deviation;
+  const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
+  return belief.mean * chance_above_zero(belief) + belief.deviation * density;
+}
+
+}  // namespace dstune

@@ -1,0 +1,74 @@
+#pragma once
+/// What is to be expected of members that were not measured, from those that were: a Gaussian
+/// process over their features (Rasmussen and Williams 2006, chapters 2 and 5). Local.
+///
+/// Values are differences of logarithms: what is measured against what was predicted. The prior is
+/// a constant, plus a linear part and a smooth one, plus what is every member's own; how much of
+/// each, and which features matter, is what makes the samples likeliest.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace dstune {
+
+/// A table of points: one row of features each, all between 0 and 1.
+struct Points {
+  std::size_t num_features = 0;
+  std::vector<double> features;  ///< [point][feature]
+  std::size_t size = 0;
+  [[nodiscard]] std::span<const double> operator[](std::size_t point) const {
+    return {features.data() + point * num_features, num_features};
+  }
+};
+
+struct Sample {
+  std::size_t point = 0;
+  double value = 0;
+  double noise = 0;  ///< standard deviation
+};
+
+/// A normal distribution.
+struct Belief {
+  double mean = 0;
+  double deviation = 0;
+};
+
+class Surrogate {
+ public:
+  /// The points outlive it.
+  explicit Surrogate(const Points& points);
+  ~Surrogate();
+  Surrogate(const Surrogate&) = delete;
+  Surrogate& operator=(const Surrogate&) = delete;
+
+  /// Learns how the samples hang together. O(samples³), many times; the points do not matter.
+  void learn(std::span<const Sample> samples);
+  /// Takes these samples for what is known, as learnt before. O(points · samples²). At least one.
+  void condition(std::span<const Sample> samples);
+
+  [[nodiscard]] Belief at(std::size_t point) const;
+  /// value(point) − value(other): less uncertain than the two where they resemble each other.
+  [[nodiscard]] Belief difference(std::size_t point, std::size_t other) const;
+  /// The chance that value(point) + offset is above value(other) for any of the points, from joint
+  /// draws. Deterministic for the same seed.
+  struct Rival {
+    std::size_t point = 0;
+    double offset = 0;
+  };
+  [[nodiscard]] double chance_of_any(std::span<const Rival> rivals, std::size_t other,
+                                     std::uint64_t seed) const;
+
+ private:
+  struct State;
+  const Points* points_;
+  std::unique_ptr<State> state_;
+};
+
+/// The chance that a normal number is above 0.
+[[nodiscard]] double chance_above_zero(const Belief& belief);
+/// What a normal number is above 0 on average, 0 where it is below.
+[[nodiscard]] double expected_excess(const Belief& belief);
+
+}  // namespace dstune

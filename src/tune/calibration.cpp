@@ -1,0 +1,136 @@
+#include "calibration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <vector>
+
+#include "dstune/base/error.hpp"
+#include "dstune/predict/profile_builder.hpp"
+#include "dstune/train/executor.hpp"
+#include "dstune/train/tracing.hpp"
+#include "steady_time.hpp"
+
+namespace dstune {
+namespace {
+
+/// Of a task's budget, for collectives timed on their own.
+constexpr double share_for_collectives = 0.2;
+/// Building, warming up and timing take about as long as so many steps.
+constexpr double steps_of_a_run = 7;
+/// Data that a collective goes through, so that it is not in the caches when its turn comes again.
+constexpr std::int64_t cold_bytes = std::int64_t{32} << 20;
+/// Sums of arrays, y += x, of so many elements: from the caches into memory.
+constexpr std::array<std::int64_t, 6> sum_elements{1 << 14, 1 << 16, 1 << 18,
+                                                   1 << 20, 1 << 22, 1 << 23};
+constexpr double sum_budget_s = 0.02;
+
+class Calibration {
+ public:
+  Calibration(const CalibrationTask& task, const ModelSpec& model, CpuDevice& device,
+              ProcessGroup& group, std::int64_t seed)
+      : task_(task), model_(model), device_(device), group_(group), seed_(seed) {}
+
+  DeviceProfile measure() {
+    trace_runs();
+    time_collectives();
+    time_sums();
+    // What these steps took is none of the experiments'.
+    device_.arena().free();
+    device_.host_arena().free();
+    return builder_.build(task_.shape);
+  }
+
+ private:
+  /// The same on every rank.
+  double spent_s() {
+    const std::vector<double> all =
+        group_.exchange(std::array{seconds(SteadyClock::now() - began_)});
+    return *std::max_element(all.begin(), all.end());
+  }
+
+  void trace_runs() {
+    const CpuWorkspaces workspaces(device_.kernels());
+    const double budget_s = (1 - share_for_collectives) * task_.budget_s;
+    double seconds_per_cost = 0;
+    for (const CalibrationRun& run : task_.runs) {
+      const double left_s = budget_s - spent_s();
+      if (seconds_per_cost * run.cost * steps_of_a_run > left_s) continue;
+      const StepPlan plan = build_step_plan(calibration_model(model_, run), run.config,
+                                            group_.size(), group_.group_rank(), workspaces);
+      const auto traced = trace_steps(plan, device_, group_, seed_, left_s);
+      if (!traced) continue;
+      builder_.add(plan, traced->traces, traced->steps_s);
+      seconds_per_cost = traced->steps_s.front() / run.cost;
+    }
+  }
+
+  void time_collectives() {
+    if (task_.collectives.empty()) return;
+    const double each_s =
+        share_for_collectives * task_.budget_s / static_cast<double>(task_.collectives.size());
+    std::int64_t largest = 0;
+    for (const Work& work : task_.collectives) largest = std::max(largest, work.size);
+    const std::int64_t bytes = std::max(cold_bytes, 2 * largest);
+    const auto words = static_cast<std::size_t>(bytes / std::int64_t{sizeof(float)});
+    std::vector<float> data(words);
+    std::vector<float> out(words);
+    for (const Work& work : task_.collectives) {
+      std::int64_t offset = 0;
+      const double seconds = time_together(group_, each_s, [&] {
+        offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
+        collective(work, reinterpret_cast<std::byte*>(data.data()) + offset,
+                   reinterpret_cast<std::byte*>(out.data()) + offset);
+      });
+      builder_.add_alone(work, seconds);
+    }
+  }
+
+  void collective(const Work& work, std::byte* data, std::byte* out) {
+    const std::int64_t count = work.size / size_bytes(work.type);
+    const std::int64_t part = count / group_.size();
+    switch (work.kind) {
+      case WorkKind::all_reduce:
+        return group_.all_reduce_average(data, count, work.type);
+      case WorkKind::reduce:
+        return group_.reduce_average(data, count, work.type, 0);
+      case WorkKind::reduce_scatter:
+        return group_.reduce_scatter_average(out, data, part, work.type);
+      case WorkKind::all_gather:
+        return group_.all_gather(out, data, part, work.type);
+      default:
+        throw LogicError("is timed as a collective and is none");
+    }
+  }
+
+  void time_sums() {
+    std::vector<float> x(static_cast<std::size_t>(sum_elements.back()), 1.0F);
+    std::vector<float> y = x;
+    for (const std::int64_t elements : sum_elements) {
+      const double seconds = time_together(group_, sum_budget_s / sum_elements.size(), [&] {
+        device_.kernels().add(kernels::DType::f32, y.data(), kernels::DType::f32, x.data(),
+                              elements);
+      });
+      Work work{.kind = WorkKind::add};
+      work.size = elements;
+      builder_.add_alone(work, seconds);
+    }
+  }
+
+  const CalibrationTask& task_;
+  const ModelSpec& model_;
+  CpuDevice& device_;
+  ProcessGroup& group_;
+  std::int64_t seed_;
+  SteadyClock::time_point began_ = SteadyClock::now();
+  ProfileBuilder builder_;
+};
+
+}  // namespace
+
+DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, CpuDevice& device,
+                        ProcessGroup& group, std::int64_t seed) {
+  return Calibration(task, model, device, group, seed).measure();
+}
+
+}  // namespace dstune

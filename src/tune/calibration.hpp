@@ -1,0 +1,16 @@
+#pragma once
+/// A group's part in measuring the machine at the start of a job.
+
+#include "dstune/device/device.hpp"
+#include "dstune/group/process_group.hpp"
+#include "dstune/predict/calibration_plan.hpp"
+#include "dstune/predict/device_profile.hpp"
+
+namespace dstune {
+
+/// Runs what the task names, as far as its budget goes, the first run in any case. What does not
+/// fit the memory is left out. Returns what this rank measured. Collective over the group.
+DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, CpuDevice& device,
+                        ProcessGroup& group, std::int64_t seed);
+
+}  // namespace dstune

@@ -1,0 +1,92 @@
+#include "calibrator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dstune/base/log.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/tune/idle.hpp"
+#include "steady_time.hpp"
+
+namespace dstune {
+
+Calibrator::Calibrator(Mailbox& mailbox, std::vector<std::vector<int>> ranks_of_node,
+                       Options options)
+    : mailbox_(mailbox), ranks_of_node_(std::move(ranks_of_node)), options_(std::move(options)) {}
+
+DeviceProfile Calibrator::run(std::span<const CalibrationTask> tasks) {
+  for (const CalibrationTask& task : tasks) {
+    if (ended_) break;
+    start(task);
+    await(std::max(options_.least_patience_s, options_.patience_of_budgets * task.budget_s));
+  }
+  return measured_.empty() ? DeviceProfile{} : merge_profiles(measured_);
+}
+
+void Calibrator::start(const CalibrationTask& task) {
+  // Members give up by themselves long after ABORT should have reached them.
+  const double timeout_s =
+      options_.least_patience_s + 2 * options_.patience_of_budgets * task.budget_s;
+  for (const auto& group :
+       aligned_groups(ranks_of_node_, task.shape.num_gpus, task.shape.num_nodes)) {
+    const std::uint64_t attempt = next_attempt_++;
+    awaited_[attempt].insert(group.begin(), group.end());
+    for (const int member : group)
+      mailbox_.send(member, encode(message::Calibrate{attempt, task, group, timeout_s}));
+  }
+}
+
+void Calibrator::await(double patience_s) {
+  const Clock::time_point give_up_at = Clock::now() + to_duration(patience_s);
+  bool aborted = false;
+  Clock::time_point leave_at = Clock::time_point::max();
+  Idle idle;
+  while (!awaited_.empty() && Clock::now() < leave_at) {
+    receive();
+    const bool is_to_be_ended = options_.is_to_be_ended && options_.is_to_be_ended();
+    if (!aborted && (is_to_be_ended || Clock::now() >= give_up_at || is_lost())) {
+      aborted = true;
+      ended_ = true;
+      leave_at = Clock::now() + to_duration(options_.abort_grace_s);
+      abort();
+    }
+    idle.pause();
+  }
+  // Whoever has not answered is found out by the first experiment that it is given.
+  if (!awaited_.empty()) is_everybody_back_ = false;
+  awaited_.clear();
+}
+
+void Calibrator::receive() {
+  while (auto received = mailbox_.try_receive()) {
+    Message message = decode(received->data);
+    std::uint64_t attempt = 0;
+    if (auto* calibrated = std::get_if<message::Calibrated>(&message)) {
+      attempt = calibrated->attempt;
+      if (awaited_.contains(attempt)) measured_.push_back(std::move(calibrated->profile));
+    } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
+      attempt = gone->attempt;
+      log::warning("measuring the machine: " + gone->reason);
+    }
+    const auto found = awaited_.find(attempt);
+    if (found == awaited_.end()) continue;
+    found->second.erase(received->source);
+    if (found->second.empty()) awaited_.erase(found);
+  }
+}
+
+void Calibrator::abort() {
+  log::warning("measuring the machine was cut short");
+  for (const auto& [attempt, members] : awaited_) {
+    for (const int member : members) mailbox_.send(member, encode(message::Abort{attempt}));
+  }
+}
+
+bool Calibrator::is_lost() const {
+  if (!options_.is_dead) return false;
+  return std::any_of(awaited_.begin(), awaited_.end(), [&](const auto& attempt) {
+    return std::any_of(attempt.second.begin(), attempt.second.end(), options_.is_dead);
+  });
+}
+
+}  // namespace dstune
