@@ -270,14 +270,16 @@ class RunFolder {
     const auto node = root.find("status");
     if (!node) found.add(root.problem("\"status\" is missing"));
     const auto word = node ? node->string(found) : std::nullopt;
-    const auto status = word ? parse_status(*word) : std::nullopt;
+    if (!word) return complain(found);
+    // What is no status at all ends a run as little as this one does.
+    const Status status = parse_status(*word).value_or(Status::raced_out);
     if (status == Status::ok)
       found.add(node->problem("it is said to be ok, and metrics.json is missing"));
-    else if (word && (!status || status == Status::raced_out))
+    else if (status == Status::raced_out)
       found.add(node->problem(fmt::format(
           "\"{}\" is no end of a run: take out_of_memory, timed_out or failed", *word)));
     complain(found);
-    run_.measurement.status = status.value_or(Status::failed);
+    run_.measurement.status = status;
     run_.measurement.reason = fmt::format("{} in DeepSpeed: see {}",
                                           status == Status::out_of_memory ? "ran out of memory"
                                           : status == Status::timed_out   ? "hung"
