@@ -226,7 +226,7 @@ std::string experiments_section(const Report& report) {
     out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
   out += "</tr></thead>\n<tbody>\n";
   const auto best = best_row(report);
-  const auto answer = best ? std::optional(answer_row(report, *best)) : std::nullopt;
+  const std::size_t answer = best ? answer_row(report, *best) : report.rows.size();
   // What ran comes first where not all have room.
   const bool is_large = report.rows.size() > most_rows;
   std::size_t shown = 0;

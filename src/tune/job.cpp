@@ -148,8 +148,9 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
 /// Modules with parameters: each has a weight. 0 where no model is trained.
 std::int64_t num_modules(const JobSpec& job) {
   if (job.workload.kind != WorkloadKind::transformer) return 0;
+  const ParameterTable table(job.model);
   std::int64_t count = 0;
-  for (const Parameter& parameter : ParameterTable(job.model).all()) {
+  for (const Parameter& parameter : table.all()) {
     // Merged ones are joined by a plus.
     std::size_t at = parameter.name.find("weight");
     for (; at != std::string::npos; at = parameter.name.find("weight", at + 1)) ++count;
