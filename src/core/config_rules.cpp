@@ -166,13 +166,6 @@ constexpr std::array rules = {
                  return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");
                },
                "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", true},
-    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) {
-                 return offloads_in_part(s) && !s.is_on("/zero_optimization/reduce_scatter");
-               },
-               "below 1 is not built in dstune-mpi yet with reduce_scatter false: write 1.0, or "
-               "reduce_scatter true",
-               true},
     // What stays on the device is updated by AdamW there, whatever the optimizer.
     ConfigRule{
         "/zero_optimization/offload_optimizer/ratio",

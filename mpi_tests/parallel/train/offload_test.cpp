@@ -104,13 +104,17 @@ TEST_P(OffloadTest, NeitherDoSubGroupsThatStayOnTheDevice) {
   if (GetParam().stage < 3) return;
   for (const OffloadDevice parameters : {OffloadDevice::none, OffloadDevice::cpu}) {
     for (const double ratio : {0.0, 0.3, 0.8}) {
-      TrainingConfig offloaded = config(3);
-      offloaded.sub_group_size = 2000;
-      offloaded.offload_optimizer = OffloadDevice::cpu;
-      offloaded.offload_ratio = ratio;
-      offloaded.offload_param = parameters;
-      SCOPED_TRACE(ratio);
-      expect_equal(config(3), offloaded);
+      for (const bool scatters : {true, false}) {
+        TrainingConfig resident = config(3);
+        resident.reduce_scatter = scatters;
+        TrainingConfig offloaded = resident;
+        offloaded.sub_group_size = 2000;
+        offloaded.offload_optimizer = OffloadDevice::cpu;
+        offloaded.offload_ratio = ratio;
+        offloaded.offload_param = parameters;
+        SCOPED_TRACE("ratio " + std::to_string(ratio) + (scatters ? ", scattered" : ""));
+        expect_equal(resident, offloaded);
+      }
     }
   }
 }

@@ -55,6 +55,10 @@ TEST(ConfigRulesTest, TwinFlowNeedsDeepSpeedsOwnAdamW) {
             0.5);
   EXPECT_EQ(accepted(with(R"({"type": "Adam", "params": {"adam_w_mode": false}})")).offload_ratio,
             0.5);
+  EXPECT_EQ(accepted(zero_with(R"("stage": 3, "reduce_scatter": false,
+                                  "offload_optimizer": {"device": "cpu", "ratio": 0.5})"))
+                .offload_ratio,
+            0.5);
   EXPECT_THAT(refusal(with(R"({"type": "AdamW", "params": {"torch_adam": true}})")),
               HasSubstr("/offload_optimizer/ratio: below 1 fails in DeepSpeed with torch_adam"));
   EXPECT_THAT(

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "layout.hpp"
+#include "sub_groups.hpp"
 
 namespace dstune::test {
 
@@ -66,7 +66,7 @@ void Replay::forget_gradients() {
     const bool is_sharded = plan_.config.zero_stage == 3 && plan_.group_size > 1;
     if (std::string_view(tensor.name) == "own gradients") {
       if (is_sharded) {
-        forget_shards(written);
+        forget_shards(tensor, written);
         continue;
       }
       end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
@@ -76,15 +76,21 @@ void Replay::forget_gradients() {
   }
 }
 
-void Replay::forget_shards(Intervals& written) const {
+void Replay::forget_shards(const PlannedTensor& tensor, Intervals& written) const {
   const ParameterTable table(plan_.model);
-  const plan::Layout layout(table, 3, plan_.group_size, plan_.group_rank);
-  for (std::size_t index = 0; index < layout.pieces().size(); ++index) {
-    const int piece = static_cast<int>(index);
-    const std::int64_t shard = layout.piece_shard_elements(piece);
-    const std::int64_t left = layout.pieces()[index].elements - shard * plan_.group_rank;
-    const std::int64_t begin = layout.piece_shard_offset(piece);
-    written.remove(begin, begin + std::clamp<std::int64_t>(left, 0, shard));
+  const plan::Layout layout(
+      table, 3, plan_.group_size, plan_.group_rank,
+      {is_optimizer_offloaded(plan_.config), are_parameters_offloaded(plan_.config)});
+  int piece = 0;
+  for (const plan::SubGroup& group : plan::cut_into_sub_groups(layout, plan_.config)) {
+    for (; layout.piece_shard_offset(piece) < group.first + group.count; ++piece) {
+      if (group.memory != tensor.memory) continue;
+      const plan::Piece& whole = layout.pieces()[static_cast<std::size_t>(piece)];
+      const std::int64_t shard = layout.piece_shard_elements(piece);
+      const std::int64_t left = whole.elements - shard * plan_.group_rank;
+      const std::int64_t begin = group.offset + layout.piece_shard_offset(piece) - group.first;
+      written.remove(begin, begin + std::clamp<std::int64_t>(left, 0, shard));
+    }
   }
 }
 

@@ -62,8 +62,8 @@ class Replay {
   void check_transfer(const Access& from, const Access& to);
   void check_sides(const Step& step, const std::vector<Access>& found);
   void forget_gradients();
-  /// All of the own shards but their padding.
-  void forget_shards(Intervals& written) const;
+  /// All of the own shards whose gradients this tensor holds but their padding.
+  void forget_shards(const PlannedTensor& tensor, Intervals& written) const;
   /// The streams agree on the order of this access and every one before it that conflicts.
   void check_order(TensorId tensor, const Touch& touch, int stream);
   void problem(TensorId tensor, const std::string& what);
