@@ -108,12 +108,12 @@ def search(table, seed, share):
             "regret": 1 - table.truth[chosen] / table.best, "tuner_s": time.monotonic() - began}
 
 
-def print_row(name, members, searches):
+def print_row(name, searches):
     mean = {key: statistics.fmean(one[key] for one in searches) for key in searches[0]}
     regrets = sorted(one["regret"] for one in searches)
     late = regrets[(len(regrets) * 95 + 99) // 100 - 1]
     close = sum(regret <= 0.01 for regret in regrets) / len(regrets)
-    print(f"| {name} | {members} | TPE | {100 * mean['experiments']:.1f} | {100 * mean['steps']:.1f} | "
+    print(f"| {name} | TPE | {100 * mean['experiments']:.1f} | {100 * mean['steps']:.1f} | "
           f"{100 * mean['time']:.1f} | {100 * mean['regret']:.2f} | {100 * late:.2f} | {100 * close:.0f} | "
           f"{1000 * mean['tuner_s']:.1f} |", flush=True)
 
@@ -125,15 +125,15 @@ def main():
     parser.add_argument("--share", type=float, default=15, help="percent of the members that are run")
     arguments = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    print("| space | members | tuner | experiments % | steps % | time % | mean regret % | 95th % | within 1 % | "
-          "tuner ms |\n|---|---|---|---|---|---|---|---|---|---|")
+    print("| space (members) | tuner | experiments % | steps % | time % | mean regret % | 95th % | within 1 % | "
+          "tuner ms |\n|---|---|---|---|---|---|---|---|---|")
     everything = []
     for path in sorted(path for path in arguments.tables if not path.name.endswith(".made.json")):
         table = Table(path)
         searches = [search(table, seed, arguments.share) for seed in range(arguments.seeds)]
-        print_row(table.name, len(table.rows), searches)
+        print_row(f"{table.name} ({len(table.rows)})", searches)
         everything += searches
-    print_row("all", 0, everything)
+    print_row("all", everything)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 // Searches recorded spaces again, without training, in simulated time:
-//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1] [--predict]
-//                mpi_tests/bench/tables/NAME.json ...
+//   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
+//                [--share 15] [--predict] mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
-// two searches see the same figures; what a choice is worth is its recorded mean. --predict:
+// two searches see the same figures; what a choice is worth is its recorded mean. --share: the
+// percent of the members that random may run, which has no rule by which it stops. --predict:
 // predictions are made anew from the profile of the recording. Prints a Markdown table.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <map>
 #include <random>
 #include <sstream>
+
+#include <fmt/format.h>
 
 #include "dstune/search/tuner.hpp"
 #include "search_table.hpp"
@@ -27,6 +29,7 @@ struct Options {
   std::vector<std::string> tuners = {"gridsearch", "random", "model_based", "race"};
   int num_seeds = 50;
   std::size_t num_slots = 1;
+  double share = 15;
   bool predict_anew = false;
   std::vector<std::string> paths;
 };
@@ -94,12 +97,15 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   std::vector<std::size_t> row_of(space.members.size());
   for (std::size_t index = 0; index < row_of.size(); ++index) row_of[index] = index;
   std::mt19937_64 random(static_cast<std::uint64_t>(seed) + 1);
-  // The order of random is the plan's.
-  if (type == "random") {
+  if (type == "random") {  // its order and its cap are the plan's
     for (std::size_t left = row_of.size(); left > 1; --left)
       std::swap(row_of[left - 1], row_of[random() % left]);
-    for (std::size_t index = 0; index < row_of.size(); ++index)
+    double trials_left = std::max(1.0, std::floor(grid.experiments * options.share / 100));
+    for (std::size_t index = 0; index < row_of.size(); ++index) {
       space.members[index] = table.space.members[row_of[index]];
+      PlanStatus& status = space.members[index].planned.status;
+      if (status == PlanStatus::planned && trials_left-- <= 0) status = PlanStatus::pruned;
+    }
   }
 
   struct Running {
@@ -163,7 +169,7 @@ double mean(const std::vector<Search>& searches, double Search::*member) {
   return total / static_cast<double>(searches.size());
 }
 
-void print_row(const std::string& table, std::size_t members, const std::string& tuner,
+void print_row(const std::string& space, const std::string& tuner,
                const std::vector<Search>& searches) {
   std::vector<double> regrets;
   int close = 0;
@@ -173,8 +179,8 @@ void print_row(const std::string& table, std::size_t members, const std::string&
   }
   std::sort(regrets.begin(), regrets.end());
   const double late = regrets[(regrets.size() * 95 + 99) / 100 - 1];
-  std::printf("| %s | %zu | %s | %.1f | %.1f | %.1f | %.2f | %.2f | %.0f | %.1f |\n", table.c_str(),
-              members, tuner.c_str(), 100 * mean(searches, &Search::experiments),
+  std::printf("| %s | %s | %.1f | %.1f | %.1f | %.2f | %.2f | %.0f | %.1f |\n", space.c_str(),
+              tuner.c_str(), 100 * mean(searches, &Search::experiments),
               100 * mean(searches, &Search::steps), 100 * mean(searches, &Search::time),
               100 * mean(searches, &Search::regret), 100 * late,
               100.0 * close / static_cast<double>(searches.size()),
@@ -197,6 +203,8 @@ Options read_options(int argc, char** argv) {
       options.num_seeds = std::max(1, std::stoi(value()));
     } else if (word == "--slots") {
       options.num_slots = static_cast<std::size_t>(std::max(1, std::stoi(value())));
+    } else if (word == "--share") {
+      options.share = std::stod(value());
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {
@@ -209,9 +217,9 @@ Options read_options(int argc, char** argv) {
 
 void run(const Options& options) {
   std::printf(
-      "| space | members | tuner | experiments %% | steps %% | time %% | mean regret %% | 95th %% "
+      "| space (members) | tuner | experiments %% | steps %% | time %% | mean regret %% | 95th %% "
       "| "
-      "within 1 %% | tuner ms |\n|---|---|---|---|---|---|---|---|---|---|\n");
+      "within 1 %% | tuner ms |\n|---|---|---|---|---|---|---|---|---|\n");
   std::map<std::string, std::vector<Search>> of_tuner;
   for (const std::string& path : options.paths) {
     if (path.ends_with(".made.json")) continue;  // beside a table
@@ -221,12 +229,12 @@ void run(const Options& options) {
       std::vector<Search> searches;
       for (int seed = 0; seed < options.num_seeds; ++seed)
         searches.push_back(search(table, grid, tuner, options, seed));
-      print_row(table.name, static_cast<std::size_t>(grid.experiments), tuner, searches);
+      print_row(fmt::format("{} ({})", table.name, grid.experiments), tuner, searches);
       auto& all = of_tuner[tuner];
       all.insert(all.end(), searches.begin(), searches.end());
     }
   }
-  for (const std::string& tuner : options.tuners) print_row("all", 0, tuner, of_tuner[tuner]);
+  for (const std::string& tuner : options.tuners) print_row("all", tuner, of_tuner[tuner]);
 }
 
 }  // namespace
