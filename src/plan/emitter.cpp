@@ -34,6 +34,7 @@ Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
     segments->clear();
   }
   plan.tensors.clear();
+  plan.reshard_pieces.clear();
   plan.initialize.clear();
   plan.memory = plan.host_memory = plan.disk = {};
   plan.num_events = 0;

@@ -48,6 +48,15 @@ class Emitter {
   void emit(Op operation, Stream stream = Stream::compute) {
     steps_->push_back(Step{stream, Operation{std::move(operation)}});
   }
+  /// `add` appends the operation's pieces to the plan's.
+  template <class Add>
+  void reshard(op::Reshard operation, Add&& add) {
+    std::vector<op::Reshard::Piece>& pieces = plan_.reshard_pieces;
+    operation.first_piece = static_cast<int>(pieces.size());
+    add(pieces);
+    operation.num_pieces = static_cast<int>(pieces.size()) - operation.first_piece;
+    emit(operation);
+  }
   /// With the workspace that it needs, taken around it. (All on the compute stream.)
   void matmul(op::Matmul operation);
   void norm_backward(op::NormBackward operation);

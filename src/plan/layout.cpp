@@ -228,18 +228,15 @@ void Layout::deal_out() {
   }
 }
 
-std::vector<op::Reshard::Piece> Layout::resharding(int first, int last, int slab_first,
-                                                   int shards_first) const {
-  std::vector<op::Reshard::Piece> result;
-  result.reserve(static_cast<std::size_t>(piece_begin(last) - piece_begin(first)));
+void Layout::add_resharding(std::vector<op::Reshard::Piece>& pieces, int first, int last,
+                            int slab_first, int shards_first) const {
   for (int index = piece_begin(first); index < piece_begin(last); ++index) {
     const Piece& piece = pieces_[static_cast<std::size_t>(index)];
     const std::int64_t begin = parameter(piece.parameter).offset + piece.first;
-    result.push_back({begin - parameter(slab_first).offset, piece.elements,
+    pieces.push_back({begin - parameter(slab_first).offset, piece.elements,
                       piece_shard_offset(index) - shard_offset(shards_first),
                       piece_shard_elements(index)});
   }
-  return result;
 }
 
 std::pair<std::int64_t, std::int64_t> Layout::touched(int rank) const {

@@ -76,10 +76,10 @@ class Layout {
   [[nodiscard]] std::int64_t shard_offset(int index) const {
     return piece_shard_offset(piece_begin(index));
   }
-  /// Between a slab that begins at parameter `slab_first` and the shards of parameters
-  /// [first, last) that begin at parameter `shards_first`.
-  [[nodiscard]] std::vector<op::Reshard::Piece> resharding(int first, int last, int slab_first,
-                                                           int shards_first) const;
+  /// Adds what lies between a slab that begins at parameter `slab_first` and the shards of
+  /// parameters [first, last) that begin at parameter `shards_first`.
+  void add_resharding(std::vector<op::Reshard::Piece>& pieces, int first, int last, int slab_first,
+                      int shards_first) const;
 
  private:
   void deal_out();

@@ -276,8 +276,10 @@ void ParameterSource::arrive(Group& group) {
       offset += shard * layout_.group_size();
       continue;
     }
-    emitter_.emit(op::Reshard{
-        place(piece), at(group.flat), false, shards, {{0, whole.elements, offset, shard}}});
+    emitter_.reshard(op::Reshard{place(piece), at(group.flat), false, shards, 0, 0},
+                     [&](auto& pieces) {
+                       pieces.push_back({0, whole.elements, offset, shard});
+                     });
     offset += shard;
   }
 }

@@ -105,9 +105,11 @@ void Reducer::finish() {
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
   if (range.is_scattered) {
-    emitter_.emit(op::Reshard{
-        arrived.source, at(bucket), true, range.shards,
-        layout_.resharding(arrived.first, arrived.last, arrived.slab_first, range.first)});
+    emitter_.reshard(op::Reshard{arrived.source, at(bucket), true, range.shards, 0, 0},
+                     [&](auto& pieces) {
+                       layout_.add_resharding(pieces, arrived.first, arrived.last,
+                                              arrived.slab_first, range.first);
+                     });
     return;
   }
   const std::int64_t begin = layout_.parameter(arrived.first).offset;

@@ -168,7 +168,7 @@ class WorkReader {
   }
   Result operator()(const op::Reshard& o) const {
     std::int64_t count = 0;
-    for (const op::Reshard::Piece& piece : o.pieces) count += piece.elements;
+    for (const op::Reshard::Piece& piece : pieces_of(plan_, o)) count += piece.elements;
     Work work = elements(WorkKind::reshard, o.slab, count);
     work.set(WorkFlag::to_shards, o.to_shards);
     return work;

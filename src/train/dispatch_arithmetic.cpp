@@ -162,7 +162,7 @@ void Dispatch::operator()(const op::Reshard& o) {
   const auto copy = [&](std::byte* y, const std::byte* x, std::int64_t count) {
     table_.convert(to, y, from, x, count);
   };
-  reshard(o, {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
+  reshard(o, pieces_of(plan_, o), {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
           {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy),
           plan_.group_size);
 }

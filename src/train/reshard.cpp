@@ -5,10 +5,10 @@
 
 namespace dstune::train {
 
-void reshard(const op::Reshard& operation, ShardedBytes slab, ShardedBytes shards,
-             const CopyElements& copy, int group_size) {
+void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> pieces,
+             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy, int group_size) {
   for (std::int64_t rank = 0; rank < group_size; ++rank) {
-    for (const op::Reshard::Piece& piece : operation.pieces) {
+    for (const op::Reshard::Piece& piece : pieces) {
       const std::int64_t first = std::min(rank * piece.shard_elements, piece.elements);
       const std::int64_t count = std::min(piece.shard_elements, piece.elements - first);
       std::byte* const whole = slab.at(piece.slab_offset + first);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "dstune/plan/step_plan.hpp"
 
@@ -21,7 +22,7 @@ struct ShardedBytes {
 /// So many elements from one tensor to the other, converted to its type.
 using CopyElements = std::function<void(std::byte* to, const std::byte* from, std::int64_t count)>;
 
-void reshard(const op::Reshard& operation, ShardedBytes slab, ShardedBytes shards,
-             const CopyElements& copy, int group_size);
+void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> pieces,
+             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy, int group_size);
 
 }  // namespace dstune::train

@@ -24,7 +24,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -228,8 +230,8 @@ struct Reshard {
   };
   View slab, shards;
   bool to_shards;
-  std::int64_t rank_stride;  ///< elements between two ranks' parts in `shards`
-  std::vector<Piece> pieces;
+  std::int64_t rank_stride;     ///< elements between two ranks' parts in `shards`
+  int first_piece, num_pieces;  ///< of the plan's reshard_pieces
 };
 
 // Collectives over the group; sums are formed in fp32 in rank order, averages divided, then rounded
@@ -305,6 +307,8 @@ using Operation =
                  op::ReduceAverage, op::ReduceScatterAverage, op::AllGather, op::AccumulateLoss,
                  op::FinishLoss, op::AccumulateSquares, op::CheckOverflow, op::ClipFactor,
                  op::UpdateParameters>;
+/// Plans are built by the thousand: an operation is bytes to copy, and nothing to take apart.
+static_assert(std::is_trivially_copyable_v<Operation>);
 
 struct Step {
   Stream stream = Stream::compute;
@@ -332,6 +336,7 @@ struct StepPlan {
   int group_size = 1;
   int group_rank = 0;
   std::vector<PlannedTensor> tensors;
+  std::vector<op::Reshard::Piece> reshard_pieces;
   std::vector<Step> initialize;  ///< run once, after the persistent tensors are acquired
   /// What the first micro-steps of all do instead of those of the first cycle: stage 3 traces the
   /// model in one, and has not gathered yet what it keeps in the next. One segment each.
@@ -342,6 +347,13 @@ struct StepPlan {
   MemoryPlan disk;
   int num_events = 0;
 };
+
+[[nodiscard]] inline std::span<const op::Reshard::Piece> pieces_of(const StepPlan& plan,
+                                                                   const op::Reshard& operation) {
+  return std::span(plan.reshard_pieces)
+      .subspan(static_cast<std::size_t>(operation.first_piece),
+               static_cast<std::size_t>(operation.num_pieces));
+}
 
 /// Targets of a sequence: all of its tokens, or those that are masked (15 %, at least one).
 [[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,

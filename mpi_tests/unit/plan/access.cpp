@@ -133,7 +133,7 @@ class Collector {
     write(o.y, o.count);
   }
   void operator()(const op::Reshard& o) {
-    for (const auto& piece : o.pieces) {
+    for (const auto& piece : pieces_of(plan_, o)) {
       touch(o.slab, piece.slab_offset, piece.elements, !o.to_shards);
       for (int rank = 0; rank < plan_.group_size; ++rank) {
         touch(o.shards, rank * o.rank_stride + piece.shard_offset, piece.shard_elements,
