@@ -71,6 +71,10 @@ bool lacks_bf16_states(const Settings& settings, const std::string& section) {
 bool swaps_optimizer(const Settings& settings) {
   return settings.zero_stage() == 3 && offload_device(settings) == "nvme";
 }
+bool swaps_parameters(const Settings& settings) {
+  return settings.zero_stage() == 3 &&
+         settings.word("/zero_optimization/offload_param/device") == "nvme";
+}
 /// Adam or AdamW with a master copy, and so moments, in fp32.
 bool has_adam_in_fp32(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
@@ -157,10 +161,20 @@ constexpr std::array rules = {
                true},
     ConfigRule{"/zero_optimization/offload_param/device",
                [](const Settings& s) {
-                 return s.zero_stage() == 3 &&
-                        s.word("/zero_optimization/offload_param/device") == "nvme";
+                 return swaps_parameters(s) &&
+                        !s.is_set("/zero_optimization/offload_param/nvme_path");
                },
-               "nvme is not built in dstune-mpi yet: write cpu or none", true},
+               "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+    ConfigRule{"/zero_optimization/offload_param/nvme_path",
+               [](const Settings& s) {
+                 return swaps_parameters(s) && swaps_optimizer(s) &&
+                        s.is_set("/zero_optimization/offload_param/nvme_path") &&
+                        s.is_set("/zero_optimization/offload_optimizer/nvme_path") &&
+                        s.value("/zero_optimization/offload_param/nvme_path") !=
+                            s.value("/zero_optimization/offload_optimizer/nvme_path");
+               },
+               "another folder than offload_optimizer's is not built in dstune-mpi: name the same",
+               true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) {
                  return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");

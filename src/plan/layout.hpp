@@ -76,6 +76,8 @@ class Layout {
   [[nodiscard]] std::int64_t shard_offset(int index) const {
     return piece_shard_offset(piece_begin(index));
   }
+  /// The pieces whose shards are these elements.
+  [[nodiscard]] PieceRange pieces_of(std::int64_t first, std::int64_t count) const;
   /// Between a slab that begins at parameter `slab_first` and the shards of parameters
   /// [first, last) that begin at parameter `shards_first`.
   [[nodiscard]] std::vector<op::Reshard::Piece> resharding(int first, int last, int slab_first,
@@ -102,6 +104,8 @@ struct SubGroup {
   std::int64_t count = 0;
   Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
   std::int64_t offset = 0;         ///< of its states in the tensors of that memory
+  /// Its parameters are not among those that a disk leaves in the host's memory.
+  bool swaps_parameters = false;
 };
 
 /// What the update reads and writes of the sub-groups of a memory.
@@ -115,7 +119,9 @@ struct UpdateStates {
 
 /// The tensors that live from before the first cycle on.
 struct PersistentTensors {
-  TensorId parameters = no_tensor;      ///< on the host where they are offloaded
+  /// On the host where they are offloaded; with a disk the first ones, none where it has them all.
+  TensorId parameters = no_tensor;
+  std::vector<View> shards;             ///< stage 3, by piece: where the own one is
   TensorId kept = no_tensor;            ///< stage 3: parameters that stay whole
   TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1
   TensorId fp32_gradients = no_tensor;  ///< their sums, where these are fp32 in 16-bit training
@@ -132,6 +138,14 @@ struct PersistentTensors {
   // Sub-groups on a disk.
   std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group
   TensorId held_gradients = no_tensor;  ///< device: those that do not go to the disk
+
+  // Shards on a disk.
+  TensorId shards_on_disk = no_tensor;
+  std::vector<TensorId> shard_buffers;  ///< host: what is read goes there
+  TensorId updated_shards = no_tensor;  ///< host: a sub-group's, on their way to the disk
+  [[nodiscard]] bool is_on_disk(View shard) const {
+    return shards_on_disk != no_tensor && shard.tensor == shards_on_disk;
+  }
 };
 
 /// Of master weights and of the gradients that they are updated by, where offloaded.

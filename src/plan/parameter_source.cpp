@@ -23,7 +23,8 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
       sequential_(config.stage3_allgather_sequential || layout.group_size() == 1),
       all_reduces_(config.stage3_use_all_reduce_for_fetch_params),
       is_offloaded_(layout.offloaded().parameters),
-      gathering_(gathering) {
+      gathering_(gathering),
+      reader_(emitter, layout, config, tensors) {
   if (gathering == nullptr) return;
   const std::size_t pieces = layout.pieces().size();
   const auto parameters = static_cast<std::size_t>(layout.num_parameters());
@@ -74,6 +75,7 @@ void ParameterSource::next_visit() {
   const Visit& visit = gathering_->trace.visits[next_];
   const VisitGathers& gathers = (*gathers_)[next_];
   ++next_;
+  reader_.read(gathers.read);
   gather(gathers.fetched);
   for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
     const auto at = static_cast<std::size_t>(piece);
@@ -81,6 +83,7 @@ void ParameterSource::next_visit() {
   }
   if (visit.holds) hold(index);
   gather(gathers.prefetched);
+  reader_.read(gathers.read_ahead);
 }
 
 void ParameterSource::hold(int index) {
@@ -110,6 +113,7 @@ void ParameterSource::done_pieces(PieceRange pieces) {
 }
 
 void ParameterSource::gather(const std::vector<int>& pieces) {
+  reader_.wait_for(pieces);
   if (!sequential_) {
     if (!pieces.empty()) gather_group(pieces);
     return;
@@ -140,7 +144,7 @@ void ParameterSource::gather_to_its_place(Group& group) {
   const std::int64_t elements = layout_.piece_shard_elements(piece);
   const bool alone = layout_.group_size() == 1;
   const View out = place(piece);
-  View own = at(parameters_, layout_.piece_shard_offset(piece));
+  View own = reader_.shard(piece);
   if (is_offloaded_ && !alone) {
     group.shard = emitter_.acquire("own shard", -1, Category::gathered, emitter_.type(), elements);
   }
@@ -189,11 +193,17 @@ template <class Transfer>
 void ParameterSource::collect(const std::vector<int>& pieces, View out, Stream stream) {
   std::int64_t offset = 0;
   for (std::size_t first = 0; first < pieces.size();) {
+    const View begin = reader_.shard(pieces[first]);
+    std::int64_t count = layout_.piece_shard_elements(pieces[first]);
     std::size_t last = first + 1;
-    while (last < pieces.size() && pieces[last] == pieces[last - 1] + 1) ++last;
-    const std::int64_t begin = layout_.piece_shard_offset(pieces[first]);
-    const std::int64_t count = layout_.piece_shard_offset(pieces[last - 1] + 1) - begin;
-    emitter_.emit(Transfer{moved(out, offset), at(parameters_, begin), count}, stream);
+    for (; last < pieces.size(); ++last) {
+      const View next = reader_.shard(pieces[last]);
+      const bool adjoins =
+          next.tensor == begin.tensor && next.offset_elements == begin.offset_elements + count;
+      if (!adjoins) break;
+      count += layout_.piece_shard_elements(pieces[last]);
+    }
+    emitter_.emit(Transfer{moved(out, offset), begin, count}, stream);
     offset += count;
     first = last;
   }
@@ -211,7 +221,7 @@ void ParameterSource::gather_by_all_reduce(Group& group) {
   for (const int piece : group.pieces) {
     const std::int64_t shard = layout_.piece_shard_elements(piece);
     const View to = at(group.flat, begin + shard * layout_.group_rank());
-    const View own = at(parameters_, layout_.piece_shard_offset(piece));
+    const View own = reader_.shard(piece);
     if (is_offloaded_) {
       emitter_.emit(op::Copy{to, own, shard}, stream);
     } else {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gathering.hpp"
+#include "shard_reader.hpp"
 
 namespace dstune::plan {
 
@@ -58,7 +59,7 @@ class ParameterSource {
   void gather_to_its_place(Group& group);
   void gather_flat(Group& group);
   void gather_by_all_reduce(Group& group);
-  /// The own shards of these pieces, side by side, to `out`.
+  /// The own shards of these pieces, in memory by then, side by side to `out`.
   template <class Transfer>
   void collect(const std::vector<int>& pieces, View out, Stream stream);
   void wait_for_fetched(Stream stream);
@@ -82,6 +83,7 @@ class ParameterSource {
   bool all_reduces_;  // groups of several pieces
   bool is_offloaded_;
   const Gathering* gathering_;
+  ShardReader reader_;
 
   const MicroStepGathers* gathers_ = nullptr;
   bool again_ = false;

@@ -58,6 +58,51 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
   segment(last_micro, 1, {false, true});
 }
 
+/// Of sub-groups' states on the disk.
+std::string state_buffers_objection(const TrainingConfig& config,
+                                    const std::vector<plan::SubGroup>& groups) {
+  const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
+    return group.memory == Memory::disk;
+  });
+  // Each sub-group takes four, until it is written: one that is read ahead, one written behind.
+  std::int64_t needed = swapped > 0 ? 4 : 0;
+  const DiskUse& disk = config.disk;
+  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += 4;
+  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += 4;
+  if (disk.optimizer_buffers >= needed) return {};
+  return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
+         std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
+         " are needed for " + std::to_string(swapped) + " sub-groups on the disk";
+}
+
+/// Of shards on the disk. DeepSpeed writes all that are large enough there as it begins, also those
+/// that it then keeps in memory.
+std::string shard_buffers_objection(const plan::Layout& layout, const TrainingConfig& config,
+                                    const std::vector<plan::SubGroup>& groups) {
+  const std::int64_t element = size_bytes(element_type(config.precision));
+  std::int64_t largest = 0;
+  for (int piece = 0; piece < static_cast<int>(layout.pieces().size()); ++piece)
+    largest = std::max(largest, layout.piece_shard_elements(piece));
+  const DiskUse& disk = config.disk;
+  const bool any = plan::is_swappable(config, element * largest);
+  if (any && largest > disk.parameter_buffer_size) {
+    return "DeepSpeed refuses parameters whose shard is larger than a buffer: "
+           "offload_param.buffer_size is " +
+           std::to_string(disk.parameter_buffer_size) + ", and " + std::to_string(largest) +
+           " are needed";
+  }
+  if (any && disk.parameter_buffers == 0)
+    return "DeepSpeed has no buffer for parameters: offload_param.buffer_count is 0";
+  const bool is_split = std::any_of(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
+    return group.swaps_parameters && group.memory == Memory::device;
+  });
+  if (is_split && is_optimizer_offloaded(config)) {
+    return "DeepSpeed fails where it updates on the device what offload_optimizer.ratio leaves "
+           "there and offload_param.max_in_cpu leaves on the disk";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_text(Category category) {
@@ -89,23 +134,19 @@ std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_
 
 std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
                                int group_size) {
-  if (!is_optimizer_on_disk(config)) return {};
+  if (!uses_disk(config)) return {};
   const ParameterTable table(model);
   const plan::Layout layout(table, config.zero_stage, group_size, 0,
-                            {true, are_parameters_offloaded(config)});
+                            {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
-  const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
-    return group.memory == Memory::disk;
-  });
-  // Each sub-group takes four, until it is written: one that is read ahead, one written behind.
-  std::int64_t needed = swapped > 0 ? 4 : 0;
-  const DiskUse& disk = config.disk;
-  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += 4;
-  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += 4;
-  if (disk.optimizer_buffers >= needed) return {};
-  return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
-         std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
-         " are needed for " + std::to_string(swapped) + " sub-groups on the disk";
+  if (is_optimizer_on_disk(config)) {
+    const std::string objection = state_buffers_objection(config, groups);
+    if (!objection.empty()) return objection;
+  }
+  if (!are_parameters_on_disk(config)) return {};
+  const std::string objection = shard_buffers_objection(layout, config, groups);
+  if (!objection.empty()) return objection;
+  return plan::plan_gathering(model, layout, config).failure;
 }
 
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
@@ -131,6 +172,7 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   plan::Emitter emitter(result, workspaces);
   std::optional<plan::Gathering> gathered;
   if (layout.gathers()) gathered = plan::plan_gathering(model, layout, config);
+  require(!gathered || gathered->failure.empty(), "what DeepSpeed fails with has no plan");
   const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
       emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);

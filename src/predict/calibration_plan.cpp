@@ -169,7 +169,7 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
                                               const CalibrationOptions& options) {
   std::map<std::pair<int, GroupShape>, std::vector<const Experiment*>> by_shape;
   for (const Experiment* member : members)
-    if (!is_optimizer_on_disk(member->config))
+    if (!uses_disk(member->config))
       by_shape[{member->shape.size(), member->shape}].push_back(member);
 
   const std::int64_t num_layers = layers_of_run(model, options);

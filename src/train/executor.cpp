@@ -26,6 +26,7 @@ std::size_t disk_operations(const StepPlan& plan) {
         }));
   };
   count(plan.initialize);
+  for (const Segment& segment : plan.tracing) count(segment.steps);
   for (const Segment& segment : plan.cycle) count(segment.steps);
   return operations;
 }

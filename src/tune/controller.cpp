@@ -225,11 +225,14 @@ void Controller::feed() {
     const std::optional<std::size_t> index = tuner_.next();
     if (!index) break;
     if (adopt(*index)) continue;
-    scheduler_.submit(*index, needs_of(space_.members[*index].planned.experiment));
+    const PlannedExperiment& planned = space_.members[*index].planned;
+    scheduler_.submit(*index, needs_of(planned.experiment, planned.predicted));
   }
   for (const std::size_t index : scheduler_.take_impossible()) {
     short_of_ranks_ = true;
-    report_.rows[index].planned.reason = "too many ranks were lost for its group size";
+    report_.rows[index].planned.reason =
+        "too many ranks were lost, or bytes of hosts and disks "
+        "with them, for what it needs";
     tuner_.observe(index, {Status::failed, std::nullopt});
   }
 }

@@ -145,7 +145,7 @@ void Controller::conclude_aborted(std::uint64_t number) {
   if (stopping_since_) return;  // stopped on purpose: the same command runs it again
   if (!silent.empty() && tries_[index] < tries_after_loss) {
     journal_.add(event::lost(keys_[index], experiment.name, silent_ranks));
-    scheduler_.resubmit(index, needs_of(experiment));
+    scheduler_.resubmit(index, needs_of(experiment, space_.members[index].planned.predicted));
     return;
   }
   record(index, std::move(failed), false);

@@ -95,7 +95,7 @@ JobPredictor::JobPredictor(const Preparation& ready, DeviceProfile profile)
       predictor_(ready.job.model, std::move(profile), workspaces_) {}
 
 std::optional<double> JobPredictor::step_s(const Experiment& experiment) {
-  if (is_optimizer_on_disk(experiment.config)) return std::nullopt;
+  if (uses_disk(experiment.config)) return std::nullopt;
   return predictor_.predict(experiment).step_s;
 }
 
@@ -113,7 +113,7 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
 }
 
 void JobPredictor::observe(const Experiment& experiment, const Measurement& measurement) {
-  if (is_optimizer_on_disk(experiment.config)) return;
+  if (uses_disk(experiment.config)) return;
   const std::vector<double> times_s = timed_steps_s(measurement);
   if (measurement.status == Status::ok && !times_s.empty())
     predictor_.observe(experiment, mean_interval(times_s).mean);

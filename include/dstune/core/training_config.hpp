@@ -30,9 +30,12 @@ struct DiskUse {
   std::int64_t optimizer_buffers = 4;  ///< offload_optimizer.buffer_count
   bool pipeline_read = false;          ///< the next sub-group is read beside an update
   bool pipeline_write = false;         ///< the one before is written beside it
-  std::int64_t block_bytes = 1 << 20;  ///< aio.block_size
-  std::int64_t queue_depth = 8;        ///< aio.queue_depth: blocks in flight, of a thread
-  std::int64_t threads = 1;            ///< aio.intra_op_parallelism
+  std::int64_t parameter_buffers = 5;  ///< offload_param.buffer_count
+  std::int64_t parameter_buffer_size = 100'000'000;   ///< offload_param.buffer_size; elements
+  std::int64_t parameters_in_memory = 1'000'000'000;  ///< offload_param.max_in_cpu; elements
+  std::int64_t block_bytes = 1 << 20;                 ///< aio.block_size
+  std::int64_t queue_depth = 8;  ///< aio.queue_depth: blocks in flight, of a thread
+  std::int64_t threads = 1;      ///< aio.intra_op_parallelism
   bool operator==(const DiskUse&) const = default;
 };
 
@@ -137,6 +140,13 @@ struct TrainingConfig {
 [[nodiscard]] constexpr bool are_parameters_offloaded(const TrainingConfig& config) {
   return config.zero_stage == 3 && config.offload_param != OffloadDevice::none;
 }
+[[nodiscard]] constexpr bool are_parameters_on_disk(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.offload_param == OffloadDevice::nvme;
+}
+/// A step may read and write a disk.
+[[nodiscard]] constexpr bool uses_disk(const TrainingConfig& config) {
+  return is_optimizer_on_disk(config) || are_parameters_on_disk(config);
+}
 
 /// DeepSpeed's BF16_Optimizer, which adds up all gradients in fp32 and reduces them at once.
 [[nodiscard]] constexpr bool is_bf16_optimizer(const TrainingConfig& config) {
@@ -181,6 +191,9 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("optimizer_buffer_count", config.disk.optimizer_buffers);
   visit("pipeline_read", config.disk.pipeline_read);
   visit("pipeline_write", config.disk.pipeline_write);
+  visit("parameter_buffer_count", config.disk.parameter_buffers);
+  visit("parameter_buffer_size", config.disk.parameter_buffer_size);
+  visit("max_in_cpu", config.disk.parameters_in_memory);
   visit("aio_block_size", config.disk.block_bytes);
   visit("aio_queue_depth", config.disk.queue_depth);
   visit("aio_intra_op_parallelism", config.disk.threads);

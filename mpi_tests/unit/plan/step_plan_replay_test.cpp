@@ -1,4 +1,6 @@
 #include <array>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -188,12 +190,54 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
     config.sub_group_size = (bits & 16) != 0 ? 300'000 : 1'000'000'000;
     config.reduce_bucket_size = (bits & 32) != 0 ? 200'000 : 500'000'000;
     config.gradient_clipping = bits % 5 == 0 ? 0 : 1;
+    config.reduce_scatter = bits % 7 != 0;
     const int group_size = 1 + bits % 4;
     config.accumulation_steps = 1 + bits / 4 % 3;
     expect_sound(test::wide_gpt2(), config, group_size);
     ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
                                << config.accumulation_steps << " micro-steps";
   }
+}
+
+TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
+  if (GetParam() < 3) return;
+  constexpr std::array devices{OffloadDevice::none, OffloadDevice::cpu, OffloadDevice::nvme};
+  std::set<std::string> objections;
+  int on_disk = 0;
+  for (int bits = 0; bits < 192; ++bits) {
+    TrainingConfig config = test::tiny_config(3);
+    config.offload_param = OffloadDevice::nvme;
+    config.offload_optimizer = devices[static_cast<std::size_t>(bits % 3)];
+    config.disk.parameter_buffer_size = 1'100'000;
+    config.disk.parameter_buffers = 2 + bits % 5;
+    config.disk.parameters_in_memory = std::array{0, 400'000, 5'000'000}[bits / 3 % 3];
+    config.disk.optimizer_buffers = 12;
+    config.disk.pipeline_read = (bits & 1) != 0;
+    config.disk.pipeline_write = (bits & 2) != 0;
+    config.overlap_comm = (bits & 4) != 0;
+    config.precision = static_cast<Precision>(bits / 2 % 3);
+    config.sub_group_size = (bits & 8) != 0 ? 300'000 : 1'000'000'000;
+    config.reduce_bucket_size = (bits & 16) != 0 ? 200'000 : 500'000'000;
+    config.recompute = (bits & 32) != 0 ? Recompute::block : Recompute::none;
+    config.stage3_allgather_sequential = bits % 5 == 0;
+    config.stage3_use_all_reduce_for_fetch_params = bits % 7 == 0;
+    config.stage3_prefetch_bucket_size = bits % 4 == 0 ? 0 : 1'200'000;
+    config.stage3_max_reuse_distance = bits % 11 == 0 ? 1'000'000'000 : 0;
+    const int group_size = 1 + bits / 2 % 3;
+    config.accumulation_steps = 1 + bits / 4 % 3;
+    const std::string objection = swapping_objection(test::wide_gpt2(), config, group_size);
+    if (!objection.empty()) {
+      objections.insert(objection.substr(0, 30));
+      continue;
+    }
+    expect_sound(test::wide_gpt2(), config, group_size);
+    on_disk +=
+        static_cast<int>(test::build(test::wide_gpt2(), config, group_size).disk.arena_bytes > 0);
+    ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
+                               << config.accumulation_steps << " micro-steps";
+  }
+  EXPECT_GT(on_disk, 60);
+  EXPECT_EQ(objections, std::set<std::string>{"DeepSpeed runs out of buffers "});
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, StepPlanReplayTest, testing::Range(0, 4));
