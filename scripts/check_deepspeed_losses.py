@@ -57,7 +57,9 @@ def loss_of(engine, model, tokens, masked):
 @torch.no_grad()
 def undo_first_update(engine):
     """Stage 0's wrappers of 16-bit training make an update with gradients of zero when they are built. It
-    decays the master weights and counts as the first; dstune-mpi leaves it out, so that stages agree."""
+    decays the master weights and counts as the first; dstune-mpi leaves it out, so that stages agree.
+    They divide gradients by the loss scale, too, though engine.backward multiplies the losses of ZeRO's
+    optimizers alone: with any scale but 1 nothing is clipped."""
     wrapper = engine.optimizer
     if type(wrapper).__name__ == "FP16_Optimizer":
         masters = zip(wrapper.fp32_groups_flat, wrapper.fp16_groups_flat)
@@ -65,6 +67,7 @@ def undo_first_update(engine):
         masters = zip(sum(wrapper.fp32_groups, []), sum(wrapper.fp16_groups, []))
     else:
         return
+    wrapper.loss_scale_config.cur_scale = 1
     for master, parameter in masters:
         master.copy_(parameter)
     basic = wrapper.optimizer

@@ -18,18 +18,29 @@ constexpr double fp16_tolerance = 1e-4;
 struct Case {
   const char* model;
   int stage;
+  int steps = 20;
 };
 
 class GoldenTest : public test::TrainingTest, public testing::WithParamInterface<Case> {
  protected:
+  /// One of the families that stand for the others, with AdamW.
+  [[nodiscard]] static bool is_whole_family() {
+    const std::string_view name = GetParam().model;
+    return name == "gpt2" || name == "llama" || name == "bert";
+  }
   [[nodiscard]] double difference(Precision precision, std::int64_t accumulation_steps) const {
     const Golden golden(GetParam().model);
     TrainingConfig config = golden.on(job().size(), GetParam().stage, accumulation_steps);
     config.precision = precision;
     // A rank's part of a batch may be one target, whose gradient is 1: no scale above fits 16 bits.
     config.loss_scale.initial_power = 12;
-    const int steps = static_cast<int>(golden.losses.size());
-    return largest_difference(train(golden.model, config, steps, golden.seed), golden.losses);
+    return difference(golden, config);
+  }
+
+  [[nodiscard]] static double difference(const Golden& golden, const TrainingConfig& config) {
+    const std::vector<double> expected(golden.losses.begin(),
+                                       golden.losses.begin() + GetParam().steps);
+    return largest_difference(train(golden.model, config, GetParam().steps, golden.seed), expected);
   }
 };
 
@@ -55,7 +66,7 @@ TEST_P(GoldenTest, LossesInFp16AreWithinTheTolerance) {
 // Of one micro-step and of several; the key changes where sums are rounded, not what is trained.
 TEST_P(GoldenTest, SumsOfGradientsInFp32AreWithinTheTolerance) {
   const Golden golden(GetParam().model);
-  if (golden.config.offload_optimizer != OffloadDevice::none) GTEST_SKIP() << "not built";
+  if (!is_whole_family()) GTEST_SKIP() << "of one more family or optimizer";
   if (GetParam().stage != 1 && GetParam().stage != 3) GTEST_SKIP() << "they stay in 16 bits";
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     for (const bool immediately : {false, true}) {
@@ -64,9 +75,7 @@ TEST_P(GoldenTest, SumsOfGradientsInFp32AreWithinTheTolerance) {
       config.loss_scale.initial_power = 12;
       config.fp32_gradient_accumulation = true;
       config.immediate_grad_update = immediately && is_bf16_optimizer(config);
-      const int steps = static_cast<int>(golden.losses.size());
-      EXPECT_LT(largest_difference(train(golden.model, config, steps, golden.seed), golden.losses),
-                precision == Precision::bf16 ? 1e-3 : fp16_tolerance);
+      EXPECT_LT(difference(golden, config), precision == Precision::bf16 ? 1e-3 : fp16_tolerance);
     }
   }
 }
@@ -75,13 +84,11 @@ TEST_P(GoldenTest, SumsOfGradientsInFp32AreWithinTheTolerance) {
 TEST_P(GoldenTest, StatesIn16BitsAreTheReferences) {
   if (GetParam().stage == 0 || std::string_view(GetParam().model) != "gpt2") GTEST_SKIP();
   const Golden golden("gpt2-bf16-states");
-  const int steps = static_cast<int>(golden.losses.size());
   for (const OffloadDevice device : {OffloadDevice::none, OffloadDevice::cpu}) {
     TrainingConfig config = golden.on(job().size(), GetParam().stage, 3);
     config.precision = Precision::bf16;
     config.offload_optimizer = device;
-    EXPECT_LT(largest_difference(train(golden.model, config, steps, golden.seed), golden.losses),
-              1e-3);
+    EXPECT_LT(difference(golden, config), 1e-3);
   }
 }
 
@@ -103,17 +110,19 @@ std::vector<Case> cases() {
   std::vector<Case> result;
   for (const char* model : {"gpt2", "llama", "bert"})
     for (const int stage : {0, 1, 2, 3}) result.push_back({model, stage});
-  // The others are made of the same parts and others; stages change nothing about parts.
+  // The others are made of the same parts and others; stages change nothing about parts. A few
+  // updates show a wrong gradient.
+  constexpr int few = 6;
   for (const char* model : {"mistral", "qwen2", "qwen3", "phi3", "opt", "gpt_neox"})
-    for (const int stage : {1, 3}) result.push_back({model, stage});
+    for (const int stage : {1, 3}) result.push_back({model, stage, few});
   // Optimizers beside AdamW.
   for (const char* name : {"gpt2-sgd", "bert-sgd", "llama-lion", "gpt2-adagrad"})
-    for (const int stage : {0, 1, 3}) result.push_back({name, stage});
+    for (const int stage : {0, 1, 3}) result.push_back({name, stage, few});
   for (const char* name : {"llama-lion-host", "gpt2-adagrad-host"})
-    for (const int stage : {1, 2, 3}) result.push_back({name, stage});
+    for (const int stage : {1, 2, 3}) result.push_back({name, stage, few});
   // Scaled rotations and windows.
   for (const char* model : {"llama_rope", "mistral_window", "qwen2_window", "phi3_longrope"})
-    result.push_back({model, 2});
+    result.push_back({model, 2, few});
   return result;
 }
 

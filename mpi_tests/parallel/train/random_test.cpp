@@ -69,7 +69,8 @@ class RandomTest : public test::TrainingTest {
   /// In a group of one the gradients of all micro-steps are added up inside the kernels unless they
   /// leave the device after each.
   static bool adds_up_alike(const TrainingConfig& config) {
-    return !is_optimizer_offloaded(config) || job().size() > 1 || config.accumulation_steps == 1 ||
+    const bool is_offloaded = is_optimizer_offloaded(config) || are_parameters_offloaded(config);
+    return !is_offloaded || job().size() > 1 || config.accumulation_steps == 1 ||
            config.zero_stage == 1;
   }
 

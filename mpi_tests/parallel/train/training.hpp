@@ -114,8 +114,11 @@ class TrainingTest : public testing::Test {
       course.losses.push_back(outcome.loss);
       if (outcome.skipped) course.skipped_steps.push_back(step);
     }
-    expect_equal(device.arena().account(), plan.memory);
-    expect_equal(device.host_arena().account(), plan.host_memory);
+    // Where every update was skipped, the plan's fullest instant may never have come.
+    if (course.skipped_steps.size() < static_cast<std::size_t>(steps)) {
+      expect_equal(device.arena().account(), plan.memory);
+      expect_equal(device.host_arena().account(), plan.host_memory);
+    }
     EXPECT_EQ(executor.damage(), std::vector<std::string>());
     return course;
   }
