@@ -75,10 +75,16 @@ bool swaps_parameters(const Settings& settings) {
   return settings.zero_stage() == 3 &&
          settings.word("/zero_optimization/offload_param/device") == "nvme";
 }
-/// Adam or AdamW with a master copy, and so moments, in fp32.
-bool has_adam_in_fp32(const Settings& settings) {
+bool has_adam(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
-  return (type == "adam" || type == "adamw") && !has_low_precision_master(settings);
+  return type == "adam" || type == "adamw";
+}
+/// Of a sub-group: master copy, moments and gradients. DeepSpeed's Lion has two moments there.
+int fewest_swap_buffers(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "adagrad") return 3;
+  if (type == "sgd") return settings.number("/optimizer/params/momentum") != 0 ? 3 : 2;
+  return 4;
 }
 /// Twin-Flow: some sub-groups are updated on the device.
 bool offloads_in_part(const Settings& settings) {
@@ -138,27 +144,28 @@ constexpr std::array rules = {
                         !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
                },
                "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
-    // Adam's three tensors and the gradients.
     ConfigRule{"/zero_optimization/offload_optimizer/buffer_count",
                [](const Settings& s) {
                  return swaps_optimizer(s) &&
-                        s.number("/zero_optimization/offload_optimizer/buffer_count") < 4;
+                        s.number("/zero_optimization/offload_optimizer/buffer_count") <
+                            fewest_swap_buffers(s);
                },
-               "fewer than 4 fail in DeepSpeed where the device is nvme: write 4 or more", true},
+               "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
+               "copy, one for each moment, one for the gradients, 4 do for any optimizer",
+               true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) { return swaps_optimizer(s) && offloads_in_part(s); },
                "below 1 is not built in dstune-mpi where the device is nvme: write 1.0", true},
-    ConfigRule{
-        "/zero_optimization/offload_optimizer/device",
-        [](const Settings& s) { return swaps_optimizer(s) && !has_adam_in_fp32(s); },
-        "nvme is not built in dstune-mpi with other optimizers than Adam and AdamW, nor with "
-        "16-bit master weights: write cpu",
-        true},
+    ConfigRule{"/zero_optimization/offload_optimizer/device",
+               [](const Settings& s) { return swaps_optimizer(s) && has_low_precision_master(s); },
+               "nvme is not built in dstune-mpi with 16-bit master weights: write cpu", true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) { return offloads_in_part(s) && !has_adam_in_fp32(s); },
-               "below 1 is not built in dstune-mpi with other optimizers than Adam and AdamW, nor "
-               "with 16-bit master weights: write 1.0",
+               [](const Settings& s) { return offloads_in_part(s) && !has_adam(s); },
+               "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0",
                true},
+    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
+               [](const Settings& s) { return offloads_in_part(s) && has_low_precision_master(s); },
+               "below 1 is not built in dstune-mpi with 16-bit master weights: write 1.0", true},
     ConfigRule{"/zero_optimization/offload_param/device",
                [](const Settings& s) {
                  return swaps_parameters(s) &&

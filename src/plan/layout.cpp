@@ -72,6 +72,10 @@ UpdateStates declare_offloaded(Emitter& emitter, const std::vector<SubGroup>& gr
   states.gradients = emitter.persistent("own gradients", Category::gradients, master_type(config),
                                         elements, memory);
   declare_states(emitter, states, memory, config, true, elements);
+  if (config.optimizer.kind == OptimizerKind::lion) {
+    states.unused =
+        emitter.persistent("unused moment", Category::optimizer, DType::f32, elements, memory);
+  }
   return states;
 }
 
@@ -101,11 +105,8 @@ void declare_offloaded_states(Emitter& emitter, const Layout& layout, const Trai
   const auto on_host = [&](const char* name, Category category, DType of, std::int64_t elements) {
     return emitter.persistent(name, category, of, elements, Memory::host);
   };
-  const std::int64_t unused = elements_in(tensors.sub_groups, Memory::host);
   tensors.on_device = declare_offloaded(emitter, tensors.sub_groups, Memory::device, config);
   tensors.on_host = declare_offloaded(emitter, tensors.sub_groups, Memory::host, config);
-  if (config.optimizer.kind == OptimizerKind::lion && unused > 0)
-    tensors.unused_moment = on_host("unused moment", Category::optimizer, DType::f32, unused);
   if (is_optimizer_on_disk(config)) declare_swapping(emitter, layout, config, tensors);
   if (layout.stage() == 3) {
     tensors.accumulated_gradients =
@@ -256,7 +257,7 @@ void emit_master_of_swapped(Emitter& emitter, const Layout& layout, const Traini
   }
 }
 
-/// Of Adam in fp32, which alone is swapped: the master copy is in a buffer.
+/// Of states in fp32, which alone are swapped: the master copy is in a buffer.
 void emit_states_on_disk(Emitter& emitter, const PersistentTensors& tensors, const SubGroup& group,
                          View master) {
   const View zeros = at(tensors.swap_buffers[1]);
@@ -264,8 +265,9 @@ void emit_states_on_disk(Emitter& emitter, const PersistentTensors& tensors, con
   emitter.emit(op::WriteDisk{at(states.master, group.offset), master, group.count});
   fill(emitter, zeros.tensor, 0, group.count, 0.0F);
   // No reduction writes the padding of the gradients, but the update reads it.
-  for (const TensorId state : {states.m, states.v, states.gradients})
-    emitter.emit(op::WriteDisk{at(state, group.offset), zeros, group.count});
+  for (const auto state : states.swapped())
+    if (state != &UpdateStates::master)
+      emitter.emit(op::WriteDisk{at(states.*state, group.offset), zeros, group.count});
 }
 
 /// Where a sub-group's master copy is made.

@@ -115,6 +115,17 @@ struct UpdateStates {
   /// None where the parameters are in fp32 beside it and nothing is offloaded.
   TensorId master = no_tensor;
   TensorId m = no_tensor, v = no_tensor;  ///< where the optimizer has them
+  /// A moment that DeepSpeed's Lion has outside of the device and never touches.
+  TensorId unused = no_tensor;
+
+  /// Those of them that DeepSpeed swaps, where they are there: the gradients come last.
+  [[nodiscard]] std::vector<TensorId UpdateStates::*> swapped() const {
+    std::vector<TensorId UpdateStates::*> there;
+    for (const auto each : {&UpdateStates::master, &UpdateStates::m, &UpdateStates::v,
+                            &UpdateStates::unused, &UpdateStates::gradients})
+      if (this->*each != no_tensor) there.push_back(each);
+    return there;
+  }
 };
 
 /// The tensors that live from before the first cycle on.
@@ -133,7 +144,6 @@ struct PersistentTensors {
   TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
   TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
   TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
-  TensorId unused_moment = no_tensor;          ///< host: DeepSpeed's Lion never touches it
 
   // Sub-groups on a disk.
   std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group

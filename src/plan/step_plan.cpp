@@ -64,11 +64,16 @@ std::string state_buffers_objection(const TrainingConfig& config,
   const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
     return group.memory == Memory::disk;
   });
-  // Each sub-group takes four, until it is written: one that is read ahead, one written behind.
-  std::int64_t needed = swapped > 0 ? 4 : 0;
+  // Each sub-group takes some, until it is written: one that is read ahead, one written behind.
+  // Master copy, moments, gradients; DeepSpeed's Lion has two moments there.
+  const OptimizerConfig& optimizer = config.optimizer;
+  const bool is_lion = optimizer.kind == OptimizerKind::lion;
+  const std::int64_t each =
+      2 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) || is_lion ? 1 : 0);
+  std::int64_t needed = swapped > 0 ? each : 0;
   const DiskUse& disk = config.disk;
-  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += 4;
-  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += 4;
+  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += each;
+  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += each;
   if (disk.optimizer_buffers >= needed) return {};
   return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
          std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +

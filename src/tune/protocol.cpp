@@ -79,6 +79,10 @@ Value encode_task(const CalibrationTask& task) {
           {"num_nodes", task.shape.num_nodes},
           {"runs", std::move(runs)},
           {"collectives", std::move(collectives)},
+          {"disk",
+           {task.disk.use.folder, task.disk.use.block_bytes, task.disk.use.queue_depth,
+            task.disk.use.threads}},
+          {"transfers", task.disk.bytes},
           {"budget", task.budget_s}};
 }
 
@@ -88,6 +92,12 @@ CalibrationTask decode_task(const Value& value) {
   for (const Value& run : value.at("runs"))
     task.runs.push_back({run.at("layers"), decode_config(run.at("config")), run.at("cost")});
   for (const Value& work : value.at("collectives")) task.collectives.push_back(decode_work(work));
+  DiskUse& disk = task.disk.use;
+  disk.folder = value.at("disk").at(0);
+  disk.block_bytes = value.at("disk").at(1);
+  disk.queue_depth = value.at("disk").at(2);
+  disk.threads = value.at("disk").at(3);
+  task.disk.bytes = value.at("transfers").get<std::vector<std::int64_t>>();
   task.budget_s = value.at("budget");
   return task;
 }

@@ -183,6 +183,8 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
     config.offload_optimizer = OffloadDevice::nvme;
     config.disk.pipeline_read = (bits & 1) != 0;
     config.disk.pipeline_write = (bits & 2) != 0;
+    config.optimizer.kind = static_cast<OptimizerKind>(bits / 3 % 5);
+    config.optimizer.momentum = bits % 2 == 0 ? 0.9 : 0;
     config.disk.optimizer_buffers = 12 + bits % 3;
     config.offload_param = (bits & 4) != 0 ? OffloadDevice::cpu : OffloadDevice::none;
     config.overlap_comm = (bits & 8) != 0;

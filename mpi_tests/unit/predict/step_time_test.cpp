@@ -106,6 +106,27 @@ TEST(StepTimeTest, ConcurrentStreamsHideWhatOverlaps) {
   EXPECT_LT(slowed.step_s, without.step_s);
 }
 
+TEST(StepTimeTest, TransfersHideBehindTheUpdateWhereverTheyMay) {
+  // The rest of a machine whose streams do not run beside each other.
+  TrainingConfig config = test::tiny_config(3);
+  config.offload_optimizer = OffloadDevice::nvme;
+  config.sub_group_size = 1;  // several on the disk
+  config.disk.optimizer_buffers = 12;
+  const StepPlan plain = build(test::wide_gpt2(), config, 2);
+  const DeviceProfile profile = formula_profile(test::wide_gpt2(), {config}, {2, 1});
+  config.disk.pipeline_read = config.disk.pipeline_write = true;
+  const StepPlan pipelined = build(test::wide_gpt2(), config, 2);
+  const StepTime waits = time_of(plain, profile);
+  const StepTime hides = time_of(pipelined, profile);
+  EXPECT_LT(hides.step_s, waits.step_s);
+  const auto transfers_s = [](const StepTime& time) {
+    return time.kind_s[static_cast<std::size_t>(WorkKind::disk_read)] +
+           time.kind_s[static_cast<std::size_t>(WorkKind::disk_write)];
+  };
+  EXPECT_NEAR(transfers_s(hides), transfers_s(waits), 1e-9);
+  EXPECT_GT(hides.step_s, waits.step_s - transfers_s(waits));
+}
+
 TEST(StepTimeTest, AppliesTheGroupsSlowdownAndTheConstant) {
   const TrainingConfig config = test::tiny_config(0);
   const StepPlan plan = build(test::tiny_gpt2(), config, 2);

@@ -62,7 +62,8 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
 }
 
 TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
-  CalibrationTask task{{2, 3}, {}, {}, 0.75};
+  CalibrationTask task{.shape = {2, 3}, .budget_s = 0.75};
+  task.disk = {{.folder = "/local", .block_bytes = 4096, .queue_depth = 2, .threads = 3}, {1, 2}};
   TrainingConfig config;
   config.micro_batch = 6;
   task.runs.push_back({5, config, 1.5});
@@ -78,6 +79,7 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   EXPECT_EQ(order.task.runs[0].config, config);
   EXPECT_EQ(order.task.runs[0].cost, 1.5);
   EXPECT_EQ(order.task.collectives, task.collectives);
+  EXPECT_EQ(order.task.disk, task.disk);
   EXPECT_EQ(order.task.budget_s, 0.75);
   EXPECT_EQ(order.world_ranks, (std::vector<int>{1, 2}));
   EXPECT_EQ(order.timeout_s, 60);
