@@ -1,4 +1,7 @@
 // A recorded space: times, memory and failures come from the table.
+#include <fstream>
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "results.hpp"
@@ -70,6 +73,35 @@ TEST_F(ReplayTest, NamesTheTableThatIsMissing) {
   const Ended ended = run();
   EXPECT_EQ(ended.exit_code, bad_input) << ended;
   EXPECT_EQ(count_of(ended.err, "can not read table.json"), 1) << ended;
+}
+
+// What docs/search.md says of searches without training.
+TEST_F(ReplayTest, ARecordedSpaceIsSearchedWithoutTraining) {
+  const std::string folder = DSTUNE_E2E_RECORDED;
+  const auto read = [](const std::string& path) {
+    std::ifstream file(path);
+    return Json::parse(file, nullptr, true, true);
+  };
+  Json space = read(folder + "/spaces/gpt2-2ranks.json");
+  const Json table = read(folder + "/tables/gpt2-2ranks.json");
+  space["dstune"]["workload"] = {{"type", "replay"},
+                                 {"table", folder + "/tables/gpt2-2ranks.json"}};
+  job_.write("space.json", space);
+  std::vector<std::set<std::string>> ran;
+  for (const char* results_dir : {"one", "two"}) {
+    const Ended ended = job_.run({.ranks = 2,
+                                  .args = {"space.json", "--tuner", "model_based", "--seed", "3",
+                                           "--results-dir", results_dir}});
+    ASSERT_EQ(ended.exit_code, 0) << ended;
+    const Json optimal = job_.read_json(std::string(results_dir) + "/optimal.json");
+    EXPECT_TRUE(table.contains(optimal["name"])) << optimal;
+    auto& names = ran.emplace_back();
+    for (const auto& [name, row] : table.items())
+      if (job_.exists(std::string(results_dir) + "/" + name)) names.insert(name);
+  }
+  EXPECT_EQ(ran[0], ran[1]) << "one group, and the same seed";
+  EXPECT_GE(ran[0].size(), 6);
+  EXPECT_LT(ran[0].size(), table.size() / 2);
 }
 
 }  // namespace

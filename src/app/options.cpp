@@ -32,8 +32,7 @@ po::options_description visible_options() {
   add("exclude", po::value<std::string>()->value_name("SPEC"),
       "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
   add("tuner", po::value<std::string>()->value_name("NAME"),
-      "gridsearch, random or race (model_based is not built yet: gridsearch takes its place); "
-      "overrides autotuning.tuner_type");
+      "gridsearch, random, model_based or race; overrides autotuning.tuner_type (default race)");
   add("metric", po::value<std::string>()->value_name("NAME"),
       "throughput, throughput_per_gpu, latency or flops; overrides autotuning.metric");
   add("num-trials", po::value<std::string>()->value_name("N"), "run at most N experiments");

@@ -8,6 +8,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/results.hpp"
+#include "front_text.hpp"
 #include "prediction_text.hpp"
 #include "record_json.hpp"
 #include "row.hpp"
@@ -158,7 +159,7 @@ std::string summary_text(const Report& report) {
   const auto num_experiments = std::count_if(report.rows.begin(), report.rows.end(),
                                              [](const Row& row) { return row.record.has_value(); });
   return spaces_table(report) + "\n" + verification_text(report) + winner_text(report) +
-         counts_text(report) + reasons_text(report) + prediction_text(report) +
+         counts_text(report) + reasons_text(report) + front_text(report) + prediction_text(report) +
          fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
                      elapsed_text(report.elapsed_s), num_experiments);
 }

@@ -26,7 +26,7 @@ constexpr std::size_t fewest_measured = 5;
 constexpr std::size_t most_rivals = 200;
 /// From one placement and moment to the next the same configuration differs by so much (standard
 /// deviation, relative), whatever its own interval says.
-constexpr double run_to_run = 0.01;
+constexpr double run_to_run = 0.02;
 /// Where an interval has no end.
 constexpr double no_precision = 0.2;
 

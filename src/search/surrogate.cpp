@@ -38,7 +38,7 @@ constexpr std::array<Hyperparameter, first_feature> common = {{
     {-2.3, 1.5},  // linear: a feature is worth 10 % from one end to the other
     {-3.0, 1.2},  // smooth: 5 %
     {0.0, 0.7},   // length of the smooth part, in ranges of a feature
-    {-5.0, 0.7},  // own: 0.7 %
+    {-4.0, 1.2},  // own: 2 %
 }};
 constexpr Hyperparameter of_feature{0.0, 1.0};  // what stretches it: where large, it is irrelevant
 

@@ -116,22 +116,21 @@ constexpr std::array rows = {
     applied(set_measure<&MeasureOptions::end_profile_step>,
             integer_row("/autotuning/end_profile_step", "5", 1, most_steps,
                         "at least end - start + 1 steps are timed")),
-    applied(set_tuner,
-            word_row(
-                "/autotuning/tuner_type", "null", "gridsearch|random|model_based|race",
-                "which member runs next: `gridsearch` every one in the plan's "
-                "order, `random` in an order drawn from `--seed`, `race` what promises most by its "
-                "prediction and by what was measured so far, until nothing that is left is "
-                "likely to be more than 1 % better; `model_based` is not built yet: "
-                "gridsearch takes its place, with a warning, and so it does where nobody "
-                "says")),
+    applied(
+        set_tuner,
+        word_row("/autotuning/tuner_type", "\"race\"", "gridsearch|random|model_based|race",
+                 "which member runs next: `gridsearch` every one in the plan's "
+                 "order, `random` in an order drawn from `--seed`, `model_based` what DeepSpeed's "
+                 "cost model ranks first, `race` what promises most by its prediction and by what "
+                 "was measured so far, until nothing that is left is likely to be more than 1 % "
+                 "better (docs/search.md)")),
     applied(set<&TuningOptions::early_stopping>,
             integer_row("/autotuning/tuner_early_stopping", "null", 0, largest_int,
-                        "stop after so many experiments without a better one; 0 or absent: "
-                        "never")),
+                        "stop after so many experiments without a better one; 0: never; absent: "
+                        "5 for `model_based`, else never; of no effect on `race`")),
     applied(set<&TuningOptions::num_trials>,
             integer_row("/autotuning/tuner_num_trials", "null", 1, largest_int,
-                        "members past so many are pruned; absent: none is")),
+                        "run at most so many members; absent: 50 for `model_based`, else all")),
     map_row("/autotuning/arg_mappings",
             "DeepSpeed key to flag of the user's script, for cmd_optimal.txt; blanks around both "
             "are stripped"),
@@ -151,7 +150,7 @@ constexpr std::array rows = {
                         "where the micro-batch search starts, unless the document says")),
     applied(set<&TuningOptions::num_tuning_micro_batch_sizes>,
             integer_row("/autotuning/num_tuning_micro_batch_sizes", "3", 1, largest_int,
-                        "DeepSpeed's number of sizes to try; not used, the search doubles")),
+                        "so many sizes from half of the largest on, where sizes are searched")),
     mp_size_row(),
     object_row("/autotuning/model_info", "what DeepSpeed is told of the model; not used"),
     flag_row("/autotuning/model_info/profile", "false", "profile it first; not used"),

@@ -96,8 +96,13 @@ void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Pro
     for (const auto& shape : job.shapes) smallest_group = std::min(smallest_group, shape.size());
     highest = std::min(highest, *tuning.max_train_batch_size / (fewest * smallest_group));
   }
-  for (auto size = 2 * lowest; size <= highest; size *= 2)
+  // One by one up to 16, then by a sixteenth to an eighth: eight sizes until they have doubled.
+  auto step = std::int64_t{1};
+  for (auto size = lowest; size < highest;) {
+    while (16 * step <= size) step *= 2;
+    size = std::min(highest, size + step);
     add_candidate(dimension, size, dimension.origins.front());
+  }
 }
 
 void check_batches(const JobSpec& job, const Product& product, json::Problems& problems) {

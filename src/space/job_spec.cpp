@@ -72,24 +72,6 @@ json::Value deepspeed_part(const json::Value& root) {
 
 }  // namespace
 
-namespace {
-
-/// What runs where the tuner that is asked for is not built.
-void settle_tuner(JobSpec& job) {
-  std::string& type = job.tuning.tuner_type;
-  if (type == "gridsearch" || type == "random" || type == "race") return;
-  if (job.experiment_files.empty())
-    job.warnings.push_back(
-        type.empty() ? "no tuner_type is given: gridsearch runs every member that is planned; race "
-                       "runs fewer"
-                     : fmt::format("the tuner {} is not built yet: gridsearch takes its place and "
-                                   "runs every member that is planned",
-                                   type));
-  type = "gridsearch";
-}
-
-}  // namespace
-
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config) {
   const bool reads_section = job.target.framework == TargetFramework::self ||
                              job.target.checkpointing == TargetCheckpointing::deepspeed;
@@ -143,7 +125,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
     job.warnings.insert(job.warnings.end(), found.begin(), found.end());
   }
   problems.check();
-  settle_tuner(job);
+  if (job.tuning.tuner_type.empty()) job.tuning.tuner_type = "race";
   return job;
 }
 

@@ -196,7 +196,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   done.predicted = report_.rows[index].planned.predicted;
   done.attempt = attempt.try_number;
   done.measurement = measurement;
-  done.predicted.process_memory_bytes = predicted_process_bytes(done);
+  done.predicted.process_memory_bytes = predict_process_bytes(done);
   done.finished_at = std::chrono::system_clock::now();
   // A configuration that does not fit ends before GO.
   const bool went = attempt.state != Attempt::State::building;
@@ -209,13 +209,16 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   record(index, std::move(done), false);
 }
 
-std::int64_t Controller::predicted_process_bytes(const Record& record) const {
-  if (!options_.outside_bytes || record.predicted.peak_memory_bytes == 0) return 0;
+/// By what was known before this experiment; learns from it for the next.
+std::int64_t Controller::predict_process_bytes(const Record& record) {
+  const PeakMemory& measured = record.measurement.peak_memory;
+  OutsideMemory* const outside = options_.outside_memory;
+  if (outside == nullptr || record.predicted.peak_memory_bytes == 0) return 0;
   const std::vector<int>& ranks = record.measurement.world_ranks;
-  std::int64_t most = 0;
-  for (const int rank : ranks)
-    most = std::max(most, options_.outside_bytes(rank, static_cast<int>(ranks.size())));
-  return most + record.predicted.peak_memory_bytes;
+  const std::int64_t predicted = outside->bytes(ranks) + record.predicted.peak_memory_bytes;
+  if (measured.process_bytes > 0)
+    outside->observe(ranks, measured.process_bytes - measured.total_bytes);
+  return predicted;
 }
 
 /// Takes experiments from the tuner into the queue; known ones are answered from the journal.

@@ -24,10 +24,10 @@
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/tune/controller.hpp"
 #include "dstune/tune/injection.hpp"
+#include "dstune/tune/outside_memory.hpp"
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
 #include "dstune/tune/worker.hpp"
-#include "outside_memory.hpp"
 #include "patience.hpp"
 #include "plugin_start.hpp"
 #include "prediction.hpp"
@@ -220,9 +220,8 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.memory_timeline = [&](const Experiment& experiment) {
     return memory_timeline_of(ready.job, experiment);
   };
-  control_options.outside_bytes = [&](int world_rank, int group_size) {
-    return resident_bytes[static_cast<std::size_t>(world_rank)] + staging_bytes(group_size);
-  };
+  OutsideMemory outside_memory(resident_bytes);
+  control_options.outside_memory = &outside_memory;
   control_options.is_dead = death_watch(topology, devices);
   control_options.signals = stop_signals;
 

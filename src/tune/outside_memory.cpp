@@ -1,6 +1,8 @@
-#include "outside_memory.hpp"
+#include "dstune/tune/outside_memory.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "dstune/device/device.hpp"
 #include "dstune/group/group_table.hpp"
@@ -14,6 +16,14 @@ void multiply_once(const kernels::Table& table, kernels::DType type) {
   std::vector<float> a(size * size), b(size * size), c(size * size);
   std::vector<std::byte> workspace(table.matmul_workspace_bytes(shape));
   table.matmul(shape, a.data(), b.data(), nullptr, c.data(), workspace.data());
+}
+
+/// Pages of shared windows that a member of a group inside a node comes to touch: everybody's
+/// staging memory.
+std::int64_t staging_bytes(std::size_t group_size) {
+  return group_size == 1
+             ? 0
+             : static_cast<std::int64_t>(group_size * GroupTable::Options{}.staging_bytes);
 }
 
 }  // namespace
@@ -31,9 +41,23 @@ std::vector<std::int64_t> resident_before_experiments(const Communicator& world,
   return all;
 }
 
-std::int64_t staging_bytes(int group_size) {
-  if (group_size == 1) return 0;
-  return group_size * static_cast<std::int64_t>(GroupTable::Options{}.staging_bytes);
+OutsideMemory::OutsideMemory(std::vector<std::int64_t> resident_bytes)
+    : resident_bytes_(std::move(resident_bytes)) {}
+
+std::int64_t OutsideMemory::bytes_at_start(const std::vector<int>& world_ranks) const {
+  std::int64_t most = 0;
+  for (const int rank : world_ranks)
+    most = std::max(most, resident_bytes_[static_cast<std::size_t>(rank)]);
+  return most + staging_bytes(world_ranks.size());
+}
+
+std::int64_t OutsideMemory::bytes(const std::vector<int>& world_ranks) const {
+  const auto found = growth_bytes_.find(world_ranks.size());
+  return bytes_at_start(world_ranks) + (found == growth_bytes_.end() ? 0 : found->second);
+}
+
+void OutsideMemory::observe(const std::vector<int>& world_ranks, std::int64_t bytes) {
+  growth_bytes_[world_ranks.size()] = bytes - bytes_at_start(world_ranks);
 }
 
 }  // namespace dstune

@@ -44,11 +44,15 @@ class Tuner {
   [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
 };
 
-/// gridsearch and random: every planned member in the plan's order,
-/// which plan_space() has drawn from the seed for random. In a chain of searched micro-batch sizes
-/// the next larger size runs only while each one brings at least 5 % over the one before
-/// (DeepSpeed's plateau), and none above one that failed. Early stopping, where given: after so
-/// many experiments past the best one.
+/// gridsearch and random: every planned member in the plan's order, which plan_space() has drawn
+/// from the seed for random. model_based: what DeepSpeed's cost model ranks first (boosted trees on
+/// what members differ in), one in five drawn from the seed. Early stopping, where given (5 for
+/// model_based): after so many experiments past the best one.
+///
+/// Where micro-batches are searched these three go through DeepSpeed's phases on groups of every
+/// shape: ZeRO stage by stage, of the stage's first configuration the sizes (SizeSearch), then the
+/// stage's others with the best of these, in the tuner's order; a higher stage only where it can
+/// improve. The cap of trials counts what is run.
 ///
 /// race: what promises most, by its predicted throughput corrected by what was measured so far (a
 /// Gaussian process over what members differ in), until the chance that anything left is more than

@@ -21,6 +21,7 @@
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
 #include "dstune/tune/background_writer.hpp"
+#include "dstune/tune/outside_memory.hpp"
 #include "dstune/tune/progress.hpp"
 #include "dstune/tune/protocol.hpp"
 
@@ -51,8 +52,7 @@ struct ControllerOptions {
   bool sends_ds_config = false;          ///< with every assignment: the workload reads it
   /// For the picture of the winner; none where nothing is planned.
   std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline;
-  /// What a rank's process holds beside its arenas, in a group of so many ranks; 0: not known.
-  std::function<std::int64_t(int world_rank, int group_size)> outside_bytes;
+  OutsideMemory* outside_memory = nullptr;  ///< null: processes' memory is not predicted
   /// Whether a rank's process is known to be gone; where nobody can tell, patience decides.
   std::function<bool(int world_rank)> is_dead;
   /// How many signals to stop have arrived so far.
@@ -109,7 +109,7 @@ class Controller {
   void stop(const std::string& reason);
   bool adopt(std::size_t index);
   void predict(std::size_t index);
-  [[nodiscard]] std::int64_t predicted_process_bytes(const Record& record) const;
+  std::int64_t predict_process_bytes(const Record& record);
   void finish();
   void send(int world_rank, const Message& message);
   double overdue_after_s(const Attempt& attempt) const;

@@ -141,7 +141,7 @@ TEST_F(PlannerTest, NothingIsInfeasibleWhereNothingIsTrained) {
 }
 
 TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
-  const auto read = job(R"("autotuning": {"tuner_num_trials": 2},
+  const auto read = job(R"("autotuning": {"tuner_type": "gridsearch", "tuner_num_trials": 2},
                            "zero_optimization": {"stage": 1},
                            "train_micro_batch_size_per_gpu": [1, 1, 2, 3])");
   const auto space = plan(read);
@@ -149,6 +149,15 @@ TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
               testing::ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2"));
   EXPECT_EQ(space.pruned, 2U);
   EXPECT_EQ(space.members[3].planned.reason, "past the cap of 2 trials");
+}
+
+TEST_F(PlannerTest, TunersThatChooseByThemselvesCountWhatTheyRun) {
+  overrides_.num_trials = 1;
+  for (const char* type : {"race", "model_based"}) {
+    overrides_.tuner_type = type;
+    const auto space = plan(job(R"("train_micro_batch_size_per_gpu": [1, 2, 3])"));
+    EXPECT_EQ(space.planned, 12U) << type;
+  }
 }
 
 TEST_F(PlannerTest, TheUsersOwnHasTheFirstCandidatesThatFit) {
@@ -203,6 +212,7 @@ TEST_F(PlannerTest, RandomKeepsTheOrderWithinAChain) {
 }
 
 TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
+  overrides_.tuner_type = "gridsearch";
   const auto read = job(R"("train_batch_size": 12, "zero_optimization": {"stage": [1, 2]},
       "train_micro_batch_size_per_gpu": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
       "gradient_accumulation_steps": [1, 2, 3, 4, 6, 12])");

@@ -34,7 +34,7 @@ TEST(SamplesTest, LlamaVariesTheReductions) {
   const auto job = sample("llama.json");
   EXPECT_EQ(job.model.family, ModelFamily::llama);
   const auto members = SearchSpace(job).members();
-  EXPECT_EQ(members.size(), 144U);
+  EXPECT_EQ(members.size(), 48U * 7) << "micro-batches from 2 to 8";
   for (const auto& member : members) EXPECT_FALSE(member.is_pruned) << member.reason;
 }
 
@@ -42,7 +42,7 @@ TEST(SamplesTest, AnExistingConfigWorksAsItIs) {
   const auto job = sample("deepspeed-existing.json", "gpt2");
   const SearchSpace space(job);
   const auto members = space.members();
-  EXPECT_EQ(members.size(), 11U) << "micro-batches from 1 to 1024";
+  EXPECT_EQ(members.size(), 64U) << "micro-batches from 1 to 1024";
   for (const auto& member : members) {
     EXPECT_FALSE(member.is_pruned) << member.reason;
     EXPECT_EQ(space.experiment(member).ds_config["optimizer"]["params"]["lr"], "auto");

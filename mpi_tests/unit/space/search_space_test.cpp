@@ -160,18 +160,23 @@ TEST_F(SearchSpaceTest, SelectiveRecomputeIsNotForStageThreeOfHuggingFace) {
   EXPECT_THAT(reasons(R"("self")"), ElementsAre("", "", "", ""));
 }
 
-TEST_F(SearchSpaceTest, SearchedSizesDouble) {
-  EXPECT_THAT(
-      names(R"({"autotuning": {"max_train_micro_batch_size_per_gpu": 9},
+TEST_F(SearchSpaceTest, SearchedSizesGrowByAnEighthAtMost) {
+  const auto sizes = [&](const std::string& document) {
+    std::vector<std::int64_t> all;
+    for (const auto& member : members(document)) all.push_back(member.config.micro_batch);
+    return all;
+  };
+  EXPECT_THAT(sizes(R"({"autotuning": {"max_train_micro_batch_size_per_gpu": 21},
                         "zero_optimization": {"stage": 1}})"),
-      ElementsAre("z1_gas1_tmbspg1", "z1_gas1_tmbspg2", "z1_gas1_tmbspg4", "z1_gas1_tmbspg8"));
-  EXPECT_THAT(names(R"({"autotuning": {"max_train_batch_size": 48},
+              ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 20, 21));
+  EXPECT_THAT(sizes(R"({"autotuning": {"max_train_batch_size": 30},
                         "dstune": {"resources": {"num_gpus": 2}},
                         "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 2,
                         "zero_optimization": {"stage": 1}})"),
-              ElementsAre("z1_gas2_tmbspg3", "z1_gas2_tmbspg6", "z1_gas2_tmbspg12"));
-  EXPECT_EQ(names(R"({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {}})").size(),
-            11U);
+              ElementsAre(3, 4, 5, 6, 7));
+  const auto all = sizes(R"({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {}})");
+  EXPECT_EQ(all.size(), 64U);
+  EXPECT_EQ(all.back(), 1024);
 }
 
 TEST_F(SearchSpaceTest, SearchedSizesAreChains) {

@@ -1,0 +1,190 @@
+#include "search_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/file.hpp"
+#include "dstune/predict/step_predictor.hpp"
+#include "dstune/report/history.hpp"
+#include "dstune/report/journal.hpp"
+#include "dstune/train/executor.hpp"
+
+namespace dstune::bench {
+namespace {
+
+using json::Value;
+
+std::string made_path(const std::string& table_path) {
+  return std::filesystem::path(table_path).replace_extension(".made.json").string();
+}
+
+/// The whole space: what was recorded ran, so nothing of it is infeasible.
+PlannedSpace plan_all(const JobSpec& job) {
+  PlannerOptions options;
+  options.device_memory_bytes = options.host_memory_bytes = std::int64_t{1} << 60;
+  return plan_space(job, SearchSpace(job), CpuWorkspaces(kernels::cpu_table()), options);
+}
+
+JobSpec read_space(const std::string& path) {
+  Overrides overrides;
+  overrides.tuner_type = "gridsearch";
+  return read_job(path, overrides, std::nullopt, 1);
+}
+
+void predict(const JobSpec& job, const DeviceProfile& profile, PlannedSpace& space) {
+  const CpuWorkspaces workspaces(kernels::cpu_table());
+  StepPredictor predictor(job.model, profile, workspaces);
+  for (PlannedMember& member : space.members) {
+    PlannedExperiment& planned = member.planned;
+    if (planned.status != PlanStatus::planned) continue;
+    const auto batch = global_batch(planned.experiment.config, planned.experiment.shape.size());
+    planned.predicted.throughput =
+        static_cast<double>(batch) / predictor.predict(planned.experiment).step_s;
+  }
+}
+
+/// To four digits.
+double rounded(double value) {
+  return std::stod(fmt::format("{:.4g}", value));
+}
+
+/// A step that is so much longer than most was interrupted by the machine.
+constexpr double pause_s = 0.02;
+
+/// Appends the timed steps of another run, and before the first one's the last of its warm-up.
+void add_times(const Measurement& measurement, int warmup_steps, Value& times) {
+  const std::vector<double>& all = measurement.step_times_s;
+  std::vector<double> sorted = all;
+  std::sort(sorted.begin(), sorted.end());
+  const auto warmup = static_cast<std::size_t>(measurement.warmup_steps);
+  const int kept = times.empty() ? warmup_steps : 0;
+  for (auto step = static_cast<std::size_t>(std::max(0, measurement.warmup_steps - kept));
+       step < all.size(); ++step) {
+    if (step < warmup || all[step] < sorted[all.size() / 2] + pause_s)
+      times.push_back(rounded(all[step]));
+  }
+}
+
+Value row_of(const std::vector<Measurement>& measurements, int warmup_steps) {
+  Value times = Value::array();
+  Value row = {{"peak_memory_bytes", measurements.front().peak_memory.total_bytes}};
+  for (const Measurement& measurement : measurements) {
+    if (measurement.status != Status::ok) row["status"] = to_text(measurement.status);
+    add_times(measurement, warmup_steps, times);
+  }
+  if (!times.empty()) row["step_times_s"] = std::move(times);
+  return row;
+}
+
+Measurement measurement_of(const Value& row, int warmup_steps) {
+  Measurement measurement;
+  measurement.status = parse_status(row.value("status", "ok")).value();
+  measurement.step_times_s = row.value("step_times_s", std::vector<double>{});
+  measurement.warmup_steps = warmup_steps;
+  measurement.peak_memory.total_bytes = row.value("peak_memory_bytes", std::int64_t{0});
+  return measurement;
+}
+
+/// What the members do not have in common: JSON pointers of the DeepSpeed config, and what it
+/// lacks.
+std::vector<Value> choices_of(const PlannedSpace& space) {
+  std::vector<Value> flat;
+  std::map<std::string, std::map<std::string, std::size_t>> counts;  // of each value of each key
+  for (const PlannedMember& member : space.members) {
+    const Experiment& experiment = member.planned.experiment;
+    Value& one = flat.emplace_back(experiment.ds_config.flatten());
+    one["num_gpus"] = experiment.shape.size();
+    one["recompute"] = to_text(experiment.config.recompute);
+    one.erase("/train_batch_size");  // follows from the others
+    for (const auto& [key, value] : one.items()) ++counts[key][value.dump()];
+  }
+  std::vector<Value> choices(flat.size(), Value::object());
+  for (const auto& [key, values] : counts) {
+    if (values.begin()->second == flat.size()) continue;
+    for (std::size_t member = 0; member < flat.size(); ++member)
+      choices[member][key] = flat[member].contains(key) ? flat[member][key] : Value();
+  }
+  return choices;
+}
+
+/// A member on a line, those of `broken` likewise.
+std::string text_of(const Value& object, const std::string& broken = "") {
+  std::string text = "{";
+  for (const auto& [key, value] : object.items())
+    text += fmt::format("{}\n{}: {}", text.size() > 1 ? "," : "", Value(key).dump(),
+                        key == broken ? text_of(value) : value.dump());
+  return text + "\n}";
+}
+
+}  // namespace
+
+SearchTable read_table(const std::string& path, bool predict_anew) {
+  const json::Document rows = json::Document::read(path);
+  const json::Document made = json::Document::read(made_path(path));
+  const std::filesystem::path file(path);
+  SearchTable table;
+  table.name = file.stem().string();
+  table.job = read_space((file.parent_path() / made.root().at("space")).string());
+  table.space = plan_all(table.job);
+  if (predict_anew) {
+    predict(table.job, device_profile_from_json(*made.node().find("profile")), table.space);
+  }
+  const Value& members = made.root().at("members");
+  table.measurements.resize(table.space.members.size());
+  for (std::size_t index = 0; index < table.space.members.size(); ++index) {
+    PlannedExperiment& planned = table.space.members[index].planned;
+    if (planned.status != PlanStatus::planned) continue;
+    const std::string& name = planned.experiment.name;
+    if (!rows.root().contains(name)) throw Error(path + " has no member " + name);
+    if (!predict_anew) planned.predicted.throughput = members.at(name).at("predicted_throughput");
+    table.measurements[index] =
+        measurement_of(rows.root()[name], table.job.tuning.measure.start_profile_step);
+  }
+  return table;
+}
+
+void record_table(const std::string& table_path, const std::string& space_path,
+                  const std::string& profile_path, const std::string& words,
+                  const std::vector<std::string>& results_dirs) {
+  const JobSpec job = read_space(space_path);
+  PlannedSpace space = plan_all(job);
+  const json::Document profile = json::Document::read(profile_path);
+  predict(job, device_profile_from_json(profile.node()), space);
+  std::map<std::string, std::vector<Measurement>> measured;
+  for (const std::string& folder : results_dirs) {
+    const std::string path = folder + "/journal.jsonl";
+    for (const auto& [key, record] : understand(read_journal(path), path).finished)
+      measured[record.experiment.name].push_back(record.measurement);
+  }
+  Value rows = Value::object();
+  Value members = Value::object();
+  const std::vector<Value> choices = choices_of(space);
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    const PlannedExperiment& planned = space.members[index].planned;
+    if (planned.status != PlanStatus::planned) continue;
+    const std::string& name = planned.experiment.name;
+    if (measured[name].size() < results_dirs.size()) throw Error("there is no result of " + name);
+    rows[name] = row_of(measured[name], job.tuning.measure.start_profile_step);
+    members[name] = {{"predicted_throughput", rounded(*planned.predicted.throughput)},
+                     {"choices", choices[index]}};
+  }
+  const Value environment = json::Document::read(results_dirs.front() + "/environment.json").root();
+  Value made = {{"space", std::filesystem::relative(space_path,
+                                                    std::filesystem::path(table_path).parent_path())
+                              .string()},
+                {"made", words}};
+  for (const char* key : {"version", "started_at", "mpi", "variables", "machine_fingerprint"})
+    made[key] = environment.at(key);
+  made["ranks"] = environment.at("ranks").size();
+  made["members"] = std::move(members);
+  made["profile"] = profile.root();
+  write_file_atomically(table_path, text_of(rows) + "\n");
+  write_file_atomically(made_path(table_path), text_of(made, "members") + "\n");
+}
+
+}  // namespace dstune::bench

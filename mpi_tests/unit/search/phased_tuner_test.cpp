@@ -1,0 +1,336 @@
+// The phases of a search for the micro-batch, on workloads whose answer is known.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/search/tuner.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+using Measure = std::function<Observation(const Experiment&)>;
+
+Observation ok(double value) {
+  return {Status::ok, MetricValue{value, value, value}};
+}
+Observation ended(Status status) {
+  return {status, std::nullopt};
+}
+
+std::vector<std::int64_t> sizes_to(std::int64_t largest) {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = 1; size <= largest; ++size) sizes.push_back(size);
+  return sizes;
+}
+
+class PhasedTunerTest : public testing::Test {
+ protected:
+  /// A chain of sizes at a stage, in the given bucket size.
+  void add_chain(int stage, std::int64_t largest, std::int64_t bucket = 1,
+                 GroupShape shape = {2, 1}) {
+    const auto chain = space_.members.size();
+    for (const std::int64_t size : sizes_to(largest)) {
+      PlannedMember member;
+      Experiment& experiment = member.planned.experiment;
+      experiment.name = "z" + std::to_string(stage) + "_" + std::to_string(size) + "_" +
+                        std::to_string(bucket) + "_" + std::to_string(shape.size());
+      experiment.shape = shape;
+      experiment.config.zero_stage = stage;
+      experiment.config.micro_batch = size;
+      experiment.config.reduce_bucket_size = bucket;
+      member.micro_batch_chain = chain;
+      space_.members.push_back(member);
+    }
+  }
+
+  /// Runs the search to its end and leaves what ran, and the best of it.
+  void search(const std::string& type, const Measure& measure, TuningOptions options = {},
+              std::size_t slots = 1) {
+    const auto tuner = make_tuner(type, space_, options);
+    ran_.clear();
+    best_.clear();
+    double best = options.metric == Metric::latency ? -std::numeric_limits<double>::infinity() : 0;
+    std::vector<std::size_t> running;
+    for (;;) {
+      while (running.size() < slots) {
+        const auto index = tuner->next();
+        if (!index) break;
+        running.push_back(*index);
+        ran_.push_back(space_.members[*index].planned.experiment.name);
+      }
+      if (running.empty()) break;
+      const std::size_t index = running.front();
+      running.erase(running.begin());
+      const Experiment& experiment = space_.members[index].planned.experiment;
+      const Observation observation = measure(experiment);
+      tuner->observe(index, observation);
+      if (observation.status != Status::ok) continue;
+      const double value =
+          options.metric == Metric::latency ? -observation.value->value : observation.value->value;
+      if (value <= best && !best_.empty()) continue;
+      best = value;
+      best_ = experiment.name;
+    }
+    EXPECT_TRUE(tuner->is_done());
+    EXPECT_EQ(std::set<std::string>(ran_.begin(), ran_.end()).size(), ran_.size());
+    skipped_ = tuner->skipped();
+    std::size_t planned = 0;
+    for (const auto& member : space_.members)
+      planned += member.planned.status == PlanStatus::planned ? 1 : 0;
+    EXPECT_EQ(skipped_.size() + ran_.size(), planned);
+    for (const auto& [index, reason] : skipped_) EXPECT_FALSE(reason.empty());
+  }
+
+  [[nodiscard]] std::string reason(const std::string& name) const {
+    for (const auto& [index, reason] : skipped_)
+      if (space_.members[index].planned.experiment.name == name) return reason;
+    return "it ran";
+  }
+  [[nodiscard]] long num_of_stage(int stage) const {
+    return std::count_if(ran_.begin(), ran_.end(), [&](const std::string& name) {
+      return name.starts_with("z" + std::to_string(stage));
+    });
+  }
+
+  PlannedSpace space_;
+  std::vector<std::string> ran_;
+  std::string best_;
+  std::vector<Tuner::Skipped> skipped_;
+};
+
+/// Samples a second: a step takes a constant, more at higher stages, and each sample some more.
+double rising(const Experiment& experiment) {
+  const auto size = static_cast<double>(experiment.config.micro_batch);
+  return size / (4 * (1 + 0.02 * experiment.config.zero_stage) + 0.5 * size);
+}
+
+TEST_F(PhasedTunerTest, ASingleOptimum) {
+  add_chain(0, 40);
+  search("gridsearch", [](const Experiment& experiment) {
+    const double away = static_cast<double>(experiment.config.micro_batch - 26) / 40;
+    return ok(100 - 100 * away * away);
+  });
+  EXPECT_THAT(best_, testing::AnyOf("z0_25_1_2", "z0_26_1_2", "z0_27_1_2"));
+  EXPECT_LE(ran_.size(), 10U);
+}
+
+TEST_F(PhasedTunerTest, APlateau) {
+  add_chain(0, 64);
+  search("gridsearch", [](const Experiment& experiment) {
+    if (experiment.config.micro_batch > 50) return ended(Status::out_of_memory);
+    return ok(std::min(10.0, static_cast<double>(experiment.config.micro_batch)));
+  });
+  EXPECT_LE(ran_.size(), 8U);
+  EXPECT_THAT(reason("z0_64_1_2"), "it ran");
+  EXPECT_THAT(reason("z0_50_1_2"), HasSubstr("best of those tried around it"));
+}
+
+// Stage 0 has room for 4, stage 1 for 24, 2 for 26, 3 for 26, each a little slower at equal sizes.
+TEST_F(PhasedTunerTest, AStageBoundary) {
+  add_chain(0, 4);
+  add_chain(1, 24);
+  add_chain(2, 26);
+  add_chain(3, 26);
+  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_EQ(best_, "z2_26_1_2");
+  EXPECT_EQ(ran_[0], "z0_1_1_2");
+  const auto first_of_stage_1 =
+      std::find_if(ran_.begin(), ran_.end(), [](auto& name) { return name.starts_with("z1"); });
+  EXPECT_EQ(*first_of_stage_1, "z1_4_1_2") << "from the largest that ran at the stage before";
+  EXPECT_LE(ran_.size(), 24U);
+}
+
+TEST_F(PhasedTunerTest, AHigherStageWithLessRoomIsNotTried) {
+  add_chain(0, 16);
+  add_chain(1, 12);
+  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_EQ(best_, "z0_16_1_2");
+  EXPECT_EQ(num_of_stage(1), 0);
+  EXPECT_THAT(reason("z1_12_1_2"), HasSubstr("stage 1 can not improve"));
+}
+
+TEST_F(PhasedTunerTest, AHigherStageThatIsPredictedToBeWorseIsNotTried) {
+  for (const int stage : {0, 1, 3}) add_chain(stage, 16);
+  for (auto& member : space_.members) {
+    const Experiment& experiment = member.planned.experiment;
+    member.planned.predicted.throughput =
+        rising(experiment) * (experiment.config.zero_stage == 3 ? 0.5 : 0.95);
+  }
+  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_GT(num_of_stage(1), 0);
+  EXPECT_EQ(num_of_stage(3), 0);
+  EXPECT_THAT(reason("z3_16_1_2"), HasSubstr("predicted"));
+}
+
+TEST_F(PhasedTunerTest, EverythingInfeasible) {
+  add_chain(0, 8);
+  add_chain(1, 8);
+  for (auto& member : space_.members) member.planned.status = PlanStatus::infeasible;
+  search("gridsearch", [](const Experiment&) { return ok(1); });
+  EXPECT_THAT(ran_, IsEmpty());
+  EXPECT_THAT(skipped_, IsEmpty());
+}
+
+// DeepSpeed stops at nothing while everything fails.
+TEST_F(PhasedTunerTest, EverythingFails) {
+  for (const int stage : {0, 1, 2, 3})
+    for (const std::int64_t bucket : {1, 2, 3}) add_chain(stage, 8, bucket);
+  for (const char* type : {"gridsearch", "random", "model_based"}) {
+    search(type, [](const Experiment&) { return ended(Status::failed); });
+    EXPECT_THAT(ran_, SizeIs(12)) << "the smallest of each chain";
+    EXPECT_THAT(best_, IsEmpty());
+    EXPECT_THAT(reason("z0_8_1_2"), HasSubstr("the smaller micro-batch 1 did not run"));
+    TuningOptions options;
+    options.early_stopping = 3;
+    search(
+        type, [](const Experiment&) { return ended(Status::failed); }, options);
+    EXPECT_THAT(ran_, SizeIs(3));
+    EXPECT_THAT(reason("z3_8_1_2"), HasSubstr("early stopping"));
+  }
+}
+
+TEST_F(PhasedTunerTest, OneConfiguration) {
+  add_chain(2, 1);
+  for (const char* type : {"gridsearch", "random", "model_based"}) {
+    search(type, [](const Experiment&) { return ok(3); });
+    EXPECT_THAT(ran_, ElementsAre("z2_1_1_2"));
+  }
+}
+
+TEST_F(PhasedTunerTest, NoiseOfTenPercent) {
+  add_chain(0, 12);
+  add_chain(1, 30);
+  std::mt19937_64 random(3);
+  for (int turn = 0; turn < 30; ++turn) {
+    double chosen = 0;
+    double seen = 0;
+    search("gridsearch", [&](const Experiment& experiment) {
+      const double noise = 0.1 * (static_cast<double>(random() % 2001) / 1000 - 1);
+      const double value = rising(experiment) * (1 + noise);
+      if (value > seen) {
+        seen = value;
+        chosen = rising(experiment);
+      }
+      return ok(value);
+    });
+    Experiment best;
+    best.config.micro_batch = 30;
+    best.config.zero_stage = 1;
+    EXPECT_GT(chosen, 0.8 * rising(best));
+    EXPECT_LE(ran_.size(), 24U);
+  }
+}
+
+// Every third experiment falls on a node that takes 30 % longer.
+TEST_F(PhasedTunerTest, ASlowNode) {
+  add_chain(0, 12);
+  add_chain(1, 30);
+  int turn = 0;
+  search(
+      "gridsearch",
+      [&](const Experiment& experiment) {
+        return ok(rising(experiment) * (++turn % 3 == 0 ? 1 / 1.3 : 1));
+      },
+      {}, 3);
+  EXPECT_TRUE(best_.starts_with("z1_")) << best_;
+  EXPECT_GE(std::stoi(best_.substr(3)), 15) << best_;
+}
+
+// What DeepSpeed replaces by the stage alone: the user's other lists are a grid of the stage, with
+// the sizes that were found.
+TEST_F(PhasedTunerTest, TheGridOfTheStage) {
+  for (const std::int64_t bucket : {1, 2, 3}) add_chain(1, 16, bucket);
+  for (const char* type : {"gridsearch", "random", "model_based"}) {
+    search(type, [](const Experiment& experiment) {
+      return ok(rising(experiment) * (experiment.config.reduce_bucket_size == 3 ? 1.2 : 1));
+    });
+    EXPECT_EQ(best_, "z1_16_3_2") << type;
+    EXPECT_THAT(ran_, Contains("z1_16_2_2"));
+    EXPECT_THAT(ran_, Not(Contains("z1_3_2_2")));
+    EXPECT_THAT(reason("z1_3_2_2"), HasSubstr("micro-batches 8, 12, 16 were tried"));
+  }
+}
+
+// Published tables of DeepSpeed end a stage whose first size does not run.
+TEST_F(PhasedTunerTest, AStageWhoseStartFailsFallsBack) {
+  add_chain(0, 20);
+  add_chain(1, 24);
+  search("gridsearch", [](const Experiment& experiment) {
+    if (experiment.config.zero_stage == 1 && experiment.config.micro_batch > 12)
+      return ended(Status::out_of_memory);
+    return ok(rising(experiment) * (1 + experiment.config.zero_stage));
+  });
+  EXPECT_EQ(best_, "z1_12_1_2");
+}
+
+TEST_F(PhasedTunerTest, LatencyWantsTheSmallest) {
+  add_chain(0, 16);
+  TuningOptions options;
+  options.metric = Metric::latency;
+  search(
+      "gridsearch",
+      [](const Experiment& experiment) {
+        return ok(4 + 0.5 * static_cast<double>(experiment.config.micro_batch));
+      },
+      options);
+  EXPECT_EQ(best_, "z0_1_1_2");
+}
+
+TEST_F(PhasedTunerTest, EveryShapeIsSearchedFromTheStart) {
+  add_chain(0, 8, 1, {1, 1});
+  add_chain(0, 16, 1, {2, 1});
+  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_THAT(ran_, Contains("z0_1_1_1"));
+  EXPECT_THAT(ran_, Contains("z0_1_1_2"));
+  EXPECT_EQ(best_, "z0_16_1_2");
+}
+
+TEST_F(PhasedTunerTest, TheCapCountsWhatIsRun) {
+  for (const std::int64_t bucket : {1, 2, 3}) add_chain(1, 16, bucket);
+  TuningOptions options;
+  options.num_trials = 4;
+  search(
+      "gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); }, options);
+  EXPECT_THAT(ran_, SizeIs(4));
+  EXPECT_THAT(skipped_, Contains(Field(&Tuner::Skipped::reason, "past the cap of trials")));
+}
+
+TEST_F(PhasedTunerTest, WhatTheJournalKnowsIsNotRunAgain) {
+  add_chain(0, 16);
+  add_chain(0, 16, 2);
+  const auto measure = [](const Experiment& experiment) { return ok(rising(experiment)); };
+  search("gridsearch", measure);
+  const auto all = ran_;
+  const auto tuner = make_tuner("gridsearch", space_, {});
+  for (std::size_t index = 0; index < space_.members.size(); ++index) {
+    const Experiment& experiment = space_.members[index].planned.experiment;
+    if (std::count(all.begin(), all.end(), experiment.name) > 0)
+      tuner->observe(index, measure(experiment));
+  }
+  EXPECT_FALSE(tuner->next());
+  EXPECT_TRUE(tuner->is_done());
+}
+
+TEST_F(PhasedTunerTest, RaceTakesEverySizeForAMember) {
+  add_chain(0, 6);
+  search("race", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_EQ(best_, "z0_6_1_2");
+}
+
+}  // namespace
+}  // namespace dstune

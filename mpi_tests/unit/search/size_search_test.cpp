@@ -1,0 +1,171 @@
+#include "size_search.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Le;
+
+using Throughput = std::function<std::optional<double>(std::int64_t)>;
+
+std::vector<std::int64_t> sizes_to(std::int64_t largest) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(largest));
+  std::iota(sizes.begin(), sizes.end(), 1);
+  return sizes;
+}
+
+/// What ran, in order, `slots` at a time.
+std::vector<std::int64_t> run(SizeSearch& search, const std::vector<std::int64_t>& sizes,
+                              const Throughput& throughput, std::size_t slots = 1) {
+  std::vector<std::int64_t> ran;
+  std::vector<std::size_t> running;
+  for (;;) {
+    while (running.size() < slots) {
+      const auto place = search.next();
+      if (!place) break;
+      running.push_back(*place);
+      ran.push_back(sizes[*place]);
+    }
+    if (running.empty()) break;
+    const std::size_t ended = running.front();
+    running.erase(running.begin());
+    search.observe(ended, throughput(sizes[ended]));
+  }
+  EXPECT_TRUE(search.is_done());
+  auto once = ran;
+  std::sort(once.begin(), once.end());
+  EXPECT_EQ(std::unique(once.begin(), once.end()), once.end()) << "no size runs twice";
+  return ran;
+}
+
+/// Samples a second where a step takes a constant, and each sample some more.
+double rising(std::int64_t size) {
+  const auto count = static_cast<double>(size);
+  return count / (4 + 0.5 * count);
+}
+
+TEST(SizeSearchTest, FindsTheLargestThatRuns) {
+  for (const std::size_t slots : {1, 3}) {
+    for (const std::int64_t limit : {1, 2, 5, 13, 31, 32}) {
+      const auto sizes = sizes_to(32);
+      SizeSearch search(sizes, 3, 0);
+      const auto ran = run(
+          search, sizes,
+          [&](auto size) {
+            return size <= limit ? std::optional(static_cast<double>(size)) : std::nullopt;
+          },
+          slots);
+      ASSERT_TRUE(search.best());
+      EXPECT_EQ(sizes[*search.best()], limit);
+      EXPECT_EQ(sizes[*search.largest()], limit);
+      EXPECT_LE(ran.size(), slots == 1 ? 11U : 14U) << "limit " << limit;
+    }
+  }
+}
+
+// DeepSpeed tries sizes that did not run again, and counts them.
+TEST(SizeSearchTest, IdleGroupsProbeSeveralSizes) {
+  const auto sizes = sizes_to(64);
+  SizeSearch search(sizes, 3, 0);
+  EXPECT_EQ(search.next(), 0U);
+  EXPECT_EQ(search.next(), 63U);
+  EXPECT_FALSE(search.next()) << "nothing is known yet";
+  search.observe(0, 1.0);
+  search.observe(63, std::nullopt);
+  EXPECT_EQ(search.next(), 31U);
+  EXPECT_THAT(search.next(), testing::AnyOf(15U, 47U));
+  EXPECT_THAT(search.next(), testing::AnyOf(15U, 47U));
+}
+
+TEST(SizeSearchTest, AnOptimumInsideIsFoundOnBothSides) {
+  for (const std::int64_t optimum : {20, 27, 32, 40}) {
+    const auto sizes = sizes_to(40);
+    SizeSearch search(sizes, 3, 0);
+    const auto throughput = [&](std::int64_t size) {
+      const double away = static_cast<double>(size - optimum) / 40;
+      return std::optional(10 - 10 * away * away);
+    };
+    const auto ran = run(search, sizes, throughput);
+    EXPECT_GT(*throughput(sizes[*search.best()]), 9.9) << optimum;
+    EXPECT_LE(ran.size(), 10U);
+  }
+}
+
+TEST(SizeSearchTest, StopsBisectingOnAPlateau) {
+  const auto sizes = sizes_to(1000);
+  SizeSearch search(sizes, 3, 0);
+  const auto ran = run(search, sizes, [](std::int64_t size) -> std::optional<double> {
+    if (size > 900) return std::nullopt;
+    return std::min(10.0, 0.1 * static_cast<double>(size));
+  });
+  EXPECT_LE(ran.size(), 9U) << "from 501 on nothing is gained, so 900 is not looked for";
+  EXPECT_EQ(*search.best() + 1, sizes[*search.best()]);
+  EXPECT_GE(sizes[*search.best()], 100);
+}
+
+TEST(SizeSearchTest, StartsWhereItIsToldAndFallsBack) {
+  const auto sizes = sizes_to(16);
+  SizeSearch fits(sizes, 3, 7);
+  EXPECT_EQ(sizes[*fits.next()], 8);
+  // DeepSpeed gives a stage up whose first size does not run.
+  SizeSearch does_not(sizes, 3, 7);
+  const auto ran = run(does_not, sizes, [](std::int64_t size) -> std::optional<double> {
+    if (size > 3) return std::nullopt;
+    return rising(size);
+  });
+  EXPECT_THAT(ran, Contains(1));
+  EXPECT_EQ(sizes[*does_not.best()], 3);
+}
+
+TEST(SizeSearchTest, WhereNothingRunsLittleIsTried) {
+  const auto sizes = sizes_to(100);
+  SizeSearch search(sizes, 3, 20);
+  const auto ran = run(search, sizes, [](auto) { return std::nullopt; });
+  EXPECT_THAT(ran, ElementsAre(21, 1));
+  EXPECT_FALSE(search.best());
+  EXPECT_EQ(search.smallest_failed(), 0U);
+}
+
+TEST(SizeSearchTest, OneSizeIsOneRun) {
+  SizeSearch search({5}, 3, 0);
+  EXPECT_THAT(run(search, {5}, rising), ElementsAre(5));
+  EXPECT_THAT(search.candidates(), ElementsAre(0U));
+}
+
+TEST(SizeSearchTest, CandidatesAreTheBestAndItsRivals) {
+  const auto sizes = sizes_to(40);
+  SizeSearch search(sizes, 3, 0);
+  run(search, sizes, rising);
+  EXPECT_THAT(search.candidates(), ElementsAre(19U, 29U, 39U));
+  SizeSearch one(sizes, 1, 0);
+  run(one, sizes, rising);
+  EXPECT_THAT(one.candidates(), ElementsAre(39U));
+}
+
+// One figure in ten is wrong by up to 10 %: the answer is not far off, and the search ends.
+TEST(SizeSearchTest, NoiseCostsLittle) {
+  std::mt19937_64 random(5);
+  for (int turn = 0; turn < 50; ++turn) {
+    const auto sizes = sizes_to(48);
+    SizeSearch search(sizes, 3, 0);
+    const auto ran = run(search, sizes, [&](std::int64_t size) -> std::optional<double> {
+      if (size > 37) return std::nullopt;
+      return rising(size) * (1 + 0.1 * (static_cast<double>(random() % 2001) / 1000 - 1));
+    });
+    EXPECT_GT(rising(sizes[*search.best()]), 0.8 * rising(37));
+    EXPECT_LE(ran.size(), 16U);
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,31 @@
+#include "dstune/tune/outside_memory.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+constexpr std::int64_t MiB = 1 << 20;
+
+TEST(OutsideMemoryTest, StartsFromTheFullestRank) {
+  const OutsideMemory memory({30 * MiB, 20 * MiB, 40 * MiB});
+  EXPECT_EQ(memory.bytes({1}), 20 * MiB);
+  EXPECT_EQ(memory.bytes({0}), 30 * MiB);
+  const std::int64_t staging_bytes = memory.bytes({0, 1}) - 30 * MiB;
+  EXPECT_GT(staging_bytes, 0);
+  EXPECT_EQ(memory.bytes({0, 1, 2}), 40 * MiB + staging_bytes / 2 * 3);
+}
+
+TEST(OutsideMemoryTest, FollowsWhatExperimentsFind) {
+  OutsideMemory memory({30 * MiB, 20 * MiB});
+  const std::int64_t both = memory.bytes({0, 1});
+  memory.observe({0}, 38 * MiB);
+  EXPECT_EQ(memory.bytes({0}), 38 * MiB);
+  EXPECT_EQ(memory.bytes({1}), 28 * MiB);
+  EXPECT_EQ(memory.bytes({0, 1}), both);
+  memory.observe({1}, 27 * MiB);
+  EXPECT_EQ(memory.bytes({0}), 37 * MiB);
+}
+
+}  // namespace
+}  // namespace dstune

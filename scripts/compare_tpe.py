@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Searches the recorded spaces with Optuna's TPE, for comparison with mpi_tests/bench/search_bench.
+
+    pip install optuna
+    scripts/compare_tpe.py [--seeds 50] [--share 15] mpi_tests/bench/tables/*.json
+
+TPE has no rule by which it stops: it gets a share (in percent) of the members as its number of experiments. It
+starts with its usual 10 random ones (fewer where the share is smaller), and is told, at no cost, what it has asked
+for before and what the space lacks. Trials draw their steps from the recorded ones in blocks, as search_bench does. Prints
+the same columns.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import time
+
+import optuna
+
+WARMUP_STEPS = 3
+BLOCK_STEPS = 4
+
+
+class Table:
+    def __init__(self, path):
+        self.name = path.stem
+        self.rows = json.loads(path.read_text())
+        made = json.loads(path.with_suffix(".made.json").read_text())
+        self.choices = {name: member["choices"] for name, member in made["members"].items()}
+        self.keys = sorted({key for choice in self.choices.values() for key in choice})
+        self.candidates = {key: self.sorted_values(key) for key in self.keys}
+        self.name_of = {self.places(choice): name for name, choice in self.choices.items()}
+        self.truth = {name: self.throughput(name, self.timed(name)) for name in self.rows}
+        self.best = max(self.truth.values())
+        self.steps = sum(len(row.get("step_times_s", [])) for row in self.rows.values())
+        self.seconds = sum(sum(row.get("step_times_s", [])) for row in self.rows.values())
+
+    def sorted_values(self, key):
+        values = []
+        for choice in self.choices.values():
+            if choice[key] not in values:
+                values.append(choice[key])
+        return sorted(values) if self.is_amount(values) else values
+
+    @staticmethod
+    def is_amount(values):
+        return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+
+    def places(self, choice):
+        return tuple(self.candidates[key].index(choice[key]) for key in self.keys)
+
+    def timed(self, name):
+        return self.rows[name].get("step_times_s", [])[WARMUP_STEPS:]
+
+    def throughput(self, name, times):
+        if not times:
+            return 0.0
+        choice = self.choices[name]
+        batch = 1
+        for key in ("/train_micro_batch_size_per_gpu", "/gradient_accumulation_steps", "num_gpus"):
+            batch *= choice.get(key, 1)
+        return batch / statistics.fmean(times)
+
+    def drawn(self, name, generator):
+        recorded = self.timed(name)
+        times = []
+        while len(times) < len(recorded):
+            begin = generator.randrange(len(recorded))
+            times += [recorded[(begin + step) % len(recorded)] for step in range(BLOCK_STEPS)]
+        return self.throughput(name, times[:len(recorded)])
+
+    def suggest(self, trial):
+        """A number is one of a row, everything else one of a set."""
+        places = []
+        for key in self.keys:
+            count = len(self.candidates[key])
+            if self.is_amount(self.candidates[key]) and key != "/zero_optimization/stage":
+                places.append(trial.suggest_int(key, 0, count - 1))
+            else:
+                places.append(trial.suggest_categorical(key, list(range(count))))
+        return self.name_of.get(tuple(places))
+
+
+def search(table, seed, share):
+    generator = random.Random(seed)
+    most = max(1, int(len(table.rows) * share / 100))
+    began = time.monotonic()
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(
+        seed=seed, n_startup_trials=min(10, most // 2 + 1)))
+    seen = {}
+    for _ in range(20 * most):
+        trial = study.ask()
+        name = table.suggest(trial)
+        if name is None:
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            continue
+        if name not in seen:
+            seen[name] = table.drawn(name, generator)
+        study.tell(trial, seen[name])
+        if len(seen) == most:
+            break
+    chosen = max(seen, key=seen.get)
+    return {"experiments": len(seen) / len(table.rows),
+            "steps": sum(len(table.rows[name].get("step_times_s", [])) for name in seen) / table.steps,
+            "time": sum(sum(table.rows[name].get("step_times_s", [])) for name in seen) / table.seconds,
+            "regret": 1 - table.truth[chosen] / table.best, "tuner_s": time.monotonic() - began}
+
+
+def print_row(name, searches):
+    mean = {key: statistics.fmean(one[key] for one in searches) for key in searches[0]}
+    regrets = sorted(one["regret"] for one in searches)
+    late = regrets[(len(regrets) * 95 + 99) // 100 - 1]
+    close = sum(regret <= 0.01 for regret in regrets) / len(regrets)
+    print(f"| {name} | TPE | {100 * mean['experiments']:.1f} | {100 * mean['steps']:.1f} | "
+          f"{100 * mean['time']:.1f} | {100 * mean['regret']:.2f} | {100 * late:.2f} | {100 * close:.0f} | "
+          f"{1000 * mean['tuner_s']:.1f} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", type=pathlib.Path)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--share", type=float, default=15, help="percent of the members that are run")
+    arguments = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    print("| space (members) | tuner | experiments % | steps % | time % | mean regret % | 95th % | within 1 % | "
+          "tuner ms |\n|---|---|---|---|---|---|---|---|---|")
+    everything = []
+    for path in sorted(path for path in arguments.tables if not path.name.endswith(".made.json")):
+        table = Table(path)
+        searches = [search(table, seed, arguments.share) for seed in range(arguments.seeds)]
+        print_row(f"{table.name} ({len(table.rows)})", searches)
+        everything += searches
+    print_row("all", everything)
+
+
+if __name__ == "__main__":
+    main()

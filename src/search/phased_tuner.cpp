@@ -1,0 +1,323 @@
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "dstune/base/error.hpp"
+#include "early_stopping.hpp"
+#include "size_search.hpp"
+#include "tuners.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// A stage that is predicted to be worse than this share of the best is not searched.
+constexpr double worth_a_stage = 0.9;
+
+/// Members that differ in the micro-batch alone, by rising size.
+using Chain = std::vector<std::size_t>;
+
+/// A ZeRO stage on groups of one shape.
+struct Stage {
+  GroupShape shape;
+  int zero_stage = 0;
+  std::vector<Chain> chains;  ///< in the space's order
+};
+
+std::vector<Stage> stages_of(const PlannedSpace& space) {
+  std::map<std::pair<GroupShape, int>, std::map<std::uint64_t, Chain>> chains;
+  std::map<std::uint64_t, std::size_t> first_of_chain;
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    const auto& [planned, chain] = space.members[index];
+    if (planned.status != PlanStatus::planned) continue;
+    const Experiment& experiment = planned.experiment;
+    chains[{experiment.shape, experiment.config.zero_stage}][chain.value_or(index)].push_back(
+        index);
+  }
+  const auto micro_batch = [&](std::size_t index) {
+    return space.members[index].planned.experiment.config.micro_batch;
+  };
+  std::vector<Stage> stages;
+  for (auto& [key, of_stage] : chains) {
+    Stage& stage = stages.emplace_back(Stage{key.first, key.second, {}});
+    for (auto& [chain, members] : of_stage) {
+      std::stable_sort(members.begin(), members.end(), [&](std::size_t one, std::size_t other) {
+        return micro_batch(one) < micro_batch(other);
+      });
+      stage.chains.push_back(std::move(members));
+    }
+    std::sort(stage.chains.begin(), stage.chains.end(), [](const Chain& one, const Chain& other) {
+      return *std::min_element(one.begin(), one.end()) <
+             *std::min_element(other.begin(), other.end());
+    });
+  }
+  return stages;
+}
+
+class PhasedTuner : public Tuner {
+ public:
+  PhasedTuner(const std::string& type, const PlannedSpace& space, const TuningOptions& options)
+      : type_(type),
+        space_(space),
+        options_(options),
+        failures_(options.metric, options.early_stopping.value_or(0)),
+        trials_left_(options.num_trials ? static_cast<std::size_t>(*options.num_trials)
+                                        : SIZE_MAX) {
+    stages_ = stages_of(space);
+    begin_stage();
+  }
+
+  std::optional<std::size_t> next() override {
+    while (!is_done() && trials_left_ > 0) {
+      const auto index = next_of_phase();
+      if (!index) return std::nullopt;
+      if (const auto known = known_.find(*index); known != known_.end()) {
+        tell(*index, known->second);
+        continue;
+      }
+      --trials_left_;
+      running_.push_back(*index);
+      return index;
+    }
+    return std::nullopt;
+  }
+
+  void observe(std::size_t index, const Observation& observation) override {
+    require(index < space_.members.size(), "an index of the planned space");
+    known_[index] = observation;
+    if (std::erase(running_, index) == 0) return;  // from the journal: told when it is asked for
+    tell(index, observation);
+  }
+
+  [[nodiscard]] bool is_done() const override {
+    return stage_ == stages_.size() || trials_left_ == 0 || is_hopeless();
+  }
+  /// What waits was chosen without knowing how those before it end.
+  [[nodiscard]] std::size_t most_waiting() const override { return 1; }
+
+  [[nodiscard]] std::vector<Skipped> skipped() const override {
+    std::vector<Skipped> all;
+    for (const Stage& stage : stages_) {
+      for (const Chain& chain : stage.chains) {
+        for (const std::size_t index : chain)
+          if (!known_.contains(index)) all.push_back({index, reason_of(stage, index)});
+      }
+    }
+    std::sort(all.begin(), all.end(),
+              [](const Skipped& one, const Skipped& other) { return one.index < other.index; });
+    return all;
+  }
+
+ private:
+  /// Larger is better; nothing where it did not run to its end.
+  [[nodiscard]] std::optional<double> goodness_of(const Observation& observation) const {
+    if (observation.status != Status::ok || !observation.value) return std::nullopt;
+    const double value = observation.value->value;
+    return is_minimised(options_.metric) ? 1 / value : value;
+  }
+
+  /// A search in which nothing ever runs.
+  [[nodiscard]] bool is_hopeless() const { return !best_goodness_ && failures_.is_due(); }
+
+  [[nodiscard]] std::int64_t micro_batch(std::size_t index) const {
+    return space_.members[index].planned.experiment.config.micro_batch;
+  }
+
+  std::optional<std::size_t> next_of_phase() {
+    while (stage_ < stages_.size()) {
+      if (grid_) {
+        if (const auto place = grid_->next()) return grid_members_[*place];
+        if (!grid_->is_done() || is_any_of_grid_running()) return std::nullopt;
+        end_stage();
+      } else {
+        if (const auto place = sizes_->next()) return chain()[*place];
+        if (!sizes_->is_done()) return std::nullopt;
+        end_sizes();
+      }
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] bool is_any_of_grid_running() const { return !running_.empty(); }
+
+  void tell(std::size_t index, const Observation& observation) {
+    const auto goodness = goodness_of(observation);
+    failures_.observe(observation.value ? std::optional(observation.value->value) : std::nullopt);
+    if (goodness && (!best_goodness_ || *goodness > *best_goodness_)) best_goodness_ = goodness;
+    if (grid_) {
+      const auto place = std::find(grid_members_.begin(), grid_members_.end(), index);
+      grid_->observe(static_cast<std::size_t>(place - grid_members_.begin()), observation);
+    } else {
+      const auto place = std::find(chain().begin(), chain().end(), index);
+      sizes_->observe(static_cast<std::size_t>(place - chain().begin()), goodness);
+    }
+  }
+
+  [[nodiscard]] const Chain& chain() const { return stages_[stage_].chains[chain_]; }
+
+  void begin_stage() {
+    chain_ = 0;
+    if (stage_ < stages_.size()) begin_sizes();
+  }
+
+  /// From the largest of the stage before, which runs here if it ran there.
+  void begin_sizes() {
+    std::vector<std::int64_t> sizes;
+    std::size_t start = 0;
+    for (std::size_t place = 0; place < chain().size(); ++place) {
+      sizes.push_back(micro_batch(chain()[place]));
+      if (stages_[stage_].shape == largest_shape_ && sizes.back() <= largest_) start = place;
+    }
+    sizes_.emplace(std::move(sizes), options_.num_tuning_micro_batch_sizes, start);
+  }
+
+  /// The configuration's sizes are known: the stage's other configurations are tried with the best
+  /// of them. Where none ran, another configuration may.
+  void end_sizes() {
+    const Stage& stage = stages_[stage_];
+    if (!sizes_->best()) {
+      const auto failed = sizes_->smallest_failed();
+      for (const std::size_t index : chain())
+        reasons_[index] = fmt::format("the smaller micro-batch {} did not run",
+                                      micro_batch(chain()[failed.value_or(0)]));
+      ++chain_;
+      if (chain_ < stage.chains.size())
+        begin_sizes();
+      else
+        end_stage();
+      return;
+    }
+    const std::int64_t largest = micro_batch(chain()[*sizes_->largest()]);
+    if (stage.shape != largest_shape_ || largest > largest_) largest_ = largest;
+    largest_shape_ = stage.shape;
+    note_sizes();
+    std::vector<std::int64_t> candidates;
+    for (const std::size_t place : sizes_->candidates())
+      candidates.push_back(micro_batch(chain()[place]));
+    PlannedSpace grid;
+    grid_members_.clear();
+    for (std::size_t at = chain_; at < stage.chains.size(); ++at) {
+      for (const std::size_t index : stage.chains[at]) {
+        const bool is_candidate =
+            std::find(candidates.begin(), candidates.end(), micro_batch(index)) != candidates.end();
+        if (at != chain_ && !is_candidate) {
+          reasons_[index] = fmt::format("micro-batches {} were tried: they were the best of {}",
+                                        fmt::join(candidates, ", "), name_of(chain()));
+          continue;
+        }
+        if (at == chain_ && !known_.contains(index)) continue;
+        grid_members_.push_back(index);
+      }
+    }
+    for (const std::size_t index : grid_members_) {
+      grid.members.push_back(space_.members[index]);
+      grid.members.back().micro_batch_chain.reset();
+    }
+    grid_space_ = std::move(grid);
+    grid_ = make_flat_tuner(type_, grid_space_, options_);
+    for (std::size_t place = 0; place < grid_members_.size(); ++place) {
+      const std::size_t index = grid_members_[place];
+      const bool is_own = std::find(chain().begin(), chain().end(), index) != chain().end();
+      if (is_own) grid_->observe(place, known_.at(index));
+    }
+  }
+
+  void end_stage() {
+    if (grid_)
+      for (const auto& [place, reason] : grid_->skipped()) reasons_[grid_members_[place]] = reason;
+    grid_.reset();
+    ++stage_;
+    while (stage_ < stages_.size()) {
+      const std::string objection = objection_to(stages_[stage_]);
+      if (objection.empty()) break;
+      for (const Chain& chain : stages_[stage_].chains)
+        for (const std::size_t index : chain) reasons_[index] = objection;
+      ++stage_;
+    }
+    begin_stage();
+  }
+
+  /// Why a stage can not improve on the one before, on groups of the same shape; empty where it
+  /// can. It takes less memory for more traffic.
+  [[nodiscard]] std::string objection_to(const Stage& stage) const {
+    if (stage.shape != largest_shape_) return "";
+    const std::int64_t fits = micro_batch(stage.chains.front().back());
+    if (fits < largest_)
+      return fmt::format("stage {} can not improve: it has room for micro-batch {}, {} ran before",
+                         stage.zero_stage, fits, largest_);
+    double best = 0;
+    double best_here = 0;
+    for (const PlannedMember& member : space_.members) {
+      const Experiment& experiment = member.planned.experiment;
+      const double predicted = member.planned.predicted.throughput.value_or(0);
+      if (member.planned.status != PlanStatus::planned || experiment.shape != stage.shape) continue;
+      if (experiment.config.zero_stage < stage.zero_stage) best = std::max(best, predicted);
+      if (experiment.config.zero_stage != stage.zero_stage) continue;
+      if (predicted == 0) return "";
+      best_here = std::max(best_here, predicted);
+    }
+    if (options_.metric == Metric::latency || best_here >= worth_a_stage * best) return "";
+    return fmt::format("stage {} can not improve: its best is predicted {:.0f} % below the others'",
+                       stage.zero_stage, 100 * (1 - best_here / best));
+  }
+
+  /// Why the chain's other sizes are not run.
+  void note_sizes() {
+    const auto failed = sizes_->smallest_failed();
+    for (std::size_t place = 0; place < chain().size(); ++place) {
+      const std::size_t index = chain()[place];
+      if (known_.contains(index)) continue;
+      reasons_[index] =
+          failed && place > *failed
+              ? fmt::format("the smaller micro-batch {} ended as {}", micro_batch(chain()[*failed]),
+                            to_text(known_.at(chain()[*failed]).status))
+              : fmt::format("micro-batch {} was the best of those tried around it",
+                            micro_batch(chain()[*sizes_->best()]));
+    }
+  }
+
+  [[nodiscard]] const std::string& name_of(const Chain& chain) const {
+    return space_.members[chain.front()].planned.experiment.name;
+  }
+
+  [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t index) const {
+    if (const auto known = reasons_.find(index); known != reasons_.end()) return known->second;
+    if (is_hopeless())
+      return fmt::format("early stopping: {} experiments brought nothing better",
+                         failures_.num_since_best());
+    if (trials_left_ == 0) return "past the cap of trials";
+    return fmt::format("the search did not come to stage {}", stage.zero_stage);
+  }
+
+  std::string type_;
+  const PlannedSpace& space_;
+  TuningOptions options_;
+  std::vector<Stage> stages_;
+  std::unordered_map<std::size_t, Observation> known_;
+  std::vector<std::size_t> running_;
+  std::unordered_map<std::size_t, std::string> reasons_;  ///< of those that are not run
+  EarlyStopping failures_;
+  std::size_t trials_left_;
+  std::optional<double> best_goodness_;
+  // Where the search is: a stage, and its chain whose sizes are searched, or then its grid.
+  std::size_t stage_ = 0;
+  std::size_t chain_ = 0;
+  std::optional<SizeSearch> sizes_;
+  PlannedSpace grid_space_;
+  std::vector<std::size_t> grid_members_;
+  std::unique_ptr<Tuner> grid_;
+  std::int64_t largest_ = 0;  ///< micro-batch that ran, on groups of the shape
+  GroupShape largest_shape_{0, 0};
+};
+
+}  // namespace
+
+std::unique_ptr<Tuner> make_phased_tuner(const std::string& type, const PlannedSpace& space,
+                                         const TuningOptions& options) {
+  return std::make_unique<PhasedTuner>(type, space, options);
+}
+
+}  // namespace dstune

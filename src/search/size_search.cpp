@@ -1,0 +1,170 @@
+#include "size_search.hpp"
+
+#include <algorithm>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// A larger size is worth trying while each one brings so much (DeepSpeed's plateau).
+constexpr double least_gain = 0.05;
+/// … and a finer one as much as differs from run to run.
+constexpr double least_fine_gain = 0.01;
+
+}  // namespace
+
+SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start)
+    : sizes_(std::move(sizes)),
+      num_candidates_(num_candidates),
+      start_(start),
+      trials_(sizes_.size()) {
+  require(!sizes_.empty() && start < sizes_.size(), "sizes to search, and one to start from");
+}
+
+std::optional<std::size_t> SizeSearch::next() {
+  if (phase_ == Phase::done) return std::nullopt;
+  return phase_ == Phase::largest ? next_probe() : next_of_wanted();
+}
+
+void SizeSearch::observe(std::size_t place, std::optional<double> goodness) {
+  trials_.at(place) = {false, true, goodness};
+  advance();
+}
+
+std::optional<std::size_t> SizeSearch::best() const {
+  std::optional<std::size_t> best;
+  for (std::size_t place = 0; place < trials_.size(); ++place) {
+    if (!trials_[place].goodness) continue;
+    if (!best || *trials_[place].goodness > *trials_[*best].goodness) best = place;
+  }
+  return best;
+}
+
+std::optional<std::size_t> SizeSearch::largest() const {
+  for (std::size_t place = trials_.size(); place > 0; --place)
+    if (trials_[place - 1].goodness) return place - 1;
+  return std::nullopt;
+}
+
+std::optional<std::size_t> SizeSearch::smallest_failed() const {
+  for (std::size_t place = 0; place < trials_.size(); ++place)
+    if (trials_[place].is_over && !trials_[place].goodness) return place;
+  return std::nullopt;
+}
+
+bool SizeSearch::is_untried(std::size_t place) const {
+  return !trials_[place].is_running && !trials_[place].is_over;
+}
+
+bool SizeSearch::is_any_running() const {
+  return std::any_of(trials_.begin(), trials_.end(),
+                     [](const Trial& trial) { return trial.is_running; });
+}
+
+std::optional<std::size_t> SizeSearch::take(std::size_t place) {
+  trials_[place].is_running = true;
+  return place;
+}
+
+/// The start and the plan's largest; then the middle of the widest gap between a size that runs and
+/// one that does not, those that are running taken for either.
+std::optional<std::size_t> SizeSearch::next_probe() {
+  if (is_untried(start_)) return take(start_);
+  const auto failed = smallest_failed();
+  const auto runs = largest();
+  if (!runs && failed && is_untried(0)) return take(0);
+  if (!failed && is_untried(trials_.size() - 1)) return take(trials_.size() - 1);
+  if (!failed || !runs) return std::nullopt;
+  std::size_t widest = 1;
+  std::size_t from = *runs;
+  for (std::size_t place = *runs, last = *runs; place <= *failed; ++place) {
+    if (is_untried(place)) continue;
+    if (place - last > widest) {
+      widest = place - last;
+      from = last;
+    }
+    last = place;
+  }
+  if (widest < 2) return std::nullopt;
+  return take(from + widest / 2);
+}
+
+std::optional<std::size_t> SizeSearch::next_of_wanted() {
+  for (const std::size_t place : wanted_)
+    if (is_untried(place)) return take(place);
+  return std::nullopt;
+}
+
+bool SizeSearch::is_largest_known() const {
+  const auto runs = largest();
+  if (!runs) return trials_.front().is_over;
+  if (*runs + 1 == trials_.size()) return true;
+  return trials_[*runs + 1].is_over;
+}
+
+/// Of the two largest that ran, whether the larger one brought too little.
+bool SizeSearch::is_on_plateau() const {
+  const auto runs = largest();
+  if (!runs) return false;
+  for (std::size_t place = *runs; place > 0; --place) {
+    const auto& smaller = trials_[place - 1].goodness;
+    if (smaller) return *trials_[*runs].goodness < (1 + least_gain) * *smaller;
+  }
+  return false;
+}
+
+void SizeSearch::advance() {
+  if (phase_ == Phase::largest && (is_largest_known() || is_on_plateau())) {
+    if (!largest()) {
+      phase_ = is_any_running() ? phase_ : Phase::done;
+      return;
+    }
+    choose_candidates();
+    phase_ = Phase::candidates;
+  }
+  const auto is_over = [&](std::size_t place) { return trials_[place].is_over; };
+  while ((phase_ == Phase::candidates || phase_ == Phase::fine) && !is_any_running() &&
+         std::all_of(wanted_.begin(), wanted_.end(), is_over)) {
+    const double best_now = *trials_[*best()].goodness;
+    const bool goes_on =
+        phase_ == Phase::candidates || best_now > (1 + least_fine_gain) * best_before_;
+    wanted_ = goes_on ? beside_best() : std::vector<std::size_t>();
+    best_before_ = best_now;
+    phase_ = wanted_.empty() ? Phase::done : Phase::fine;
+  }
+  if (phase_ != Phase::done) return;
+  candidates_.push_back(*best());
+  std::sort(candidates_.begin(), candidates_.end());
+  candidates_.erase(std::unique(candidates_.begin(), candidates_.end()), candidates_.end());
+}
+
+/// Evenly from half of the largest to it.
+void SizeSearch::choose_candidates() {
+  const std::size_t last = *largest();
+  const auto half = std::lower_bound(sizes_.begin(), sizes_.end(), sizes_[last] / 2);
+  const auto first = std::min(last, static_cast<std::size_t>(half - sizes_.begin()));
+  for (int number = 0; number < num_candidates_; ++number)
+    wanted_.push_back(last - (last - first) * static_cast<std::size_t>(number) /
+                                 static_cast<std::size_t>(std::max(1, num_candidates_ - 1)));
+  candidates_ = wanted_;
+}
+
+/// The middle between the best and its neighbours that were tried.
+std::vector<std::size_t> SizeSearch::beside_best() const {
+  const std::size_t middle = *best();
+  std::vector<std::size_t> places;
+  std::size_t below = middle;
+  while (below > 0 && is_untried(below - 1)) --below;
+  if (below > 0 && below < middle) places.push_back((below - 1 + middle) / 2);
+  std::size_t above = middle;
+  while (above + 1 < trials_.size() && is_untried(above + 1)) ++above;
+  // Not towards what did not run.
+  if (above > middle && above + 1 < trials_.size() && trials_[above + 1].goodness)
+    places.push_back((above + 1 + middle + 1) / 2);
+  std::erase_if(places, [&](std::size_t place) { return !is_untried(place); });
+  return places;
+}
+
+}  // namespace dstune

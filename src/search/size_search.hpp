@@ -1,0 +1,62 @@
+#pragma once
+/// DeepSpeed's search for the micro-batch of one configuration, on sizes that fit by the plan: what
+/// runs at all, the largest that runs (by bisection, where the plan's largest does not), some sizes
+/// between half of it and it, and finer ones around the best of them. Local.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace dstune {
+
+class SizeSearch {
+ public:
+  /// `sizes` rise, at least one. `start`: the place of a size that is likely to run, from which the
+  /// search starts instead of the smallest.
+  SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std::size_t start);
+
+  /// The place of a size to run now; nothing where the search is done or waits for what is running.
+  std::optional<std::size_t> next();
+  /// How one ended, in any order: larger is better; nothing where it did not run.
+  void observe(std::size_t place, std::optional<double> goodness);
+  [[nodiscard]] bool is_done() const { return phase_ == Phase::done; }
+
+  /// The best that ran.
+  [[nodiscard]] std::optional<std::size_t> best() const;
+  /// The largest that ran.
+  [[nodiscard]] std::optional<std::size_t> largest() const;
+  /// Whether a size that was tried did not run, so that larger ones were not tried.
+  [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
+  /// What other configurations like this one are worth trying with: the best and its rivals.
+  [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }
+
+ private:
+  enum class Phase { largest, candidates, fine, done };
+  struct Trial {
+    bool is_running = false, is_over = false;
+    std::optional<double> goodness;
+  };
+
+  [[nodiscard]] bool is_untried(std::size_t place) const;
+  [[nodiscard]] bool is_any_running() const;
+  std::optional<std::size_t> take(std::size_t place);
+  std::optional<std::size_t> next_probe();
+  std::optional<std::size_t> next_of_wanted();
+  /// Goes on to the next phase where this one has its answer.
+  void advance();
+  [[nodiscard]] bool is_largest_known() const;
+  [[nodiscard]] bool is_on_plateau() const;
+  void choose_candidates();
+  [[nodiscard]] std::vector<std::size_t> beside_best() const;
+
+  std::vector<std::int64_t> sizes_;
+  int num_candidates_;
+  std::size_t start_;
+  Phase phase_ = Phase::largest;
+  std::vector<Trial> trials_;        ///< of each size
+  std::vector<std::size_t> wanted_;  ///< of this phase
+  std::vector<std::size_t> candidates_;
+  double best_before_ = 0;  ///< this round of the fine search
+};
+
+}  // namespace dstune
