@@ -112,17 +112,15 @@ TEST(ConfigRulesTest, SwappingIsBuiltInFp32AndTwinFlowForAdam) {
   EXPECT_THAT(refusal(with(disk, low)), HasSubstr("device: nvme is not built"));
   EXPECT_THAT(refusal(with(half, low)), HasSubstr("ratio: below 1 is not built"));
   for (const auto& [type, buffers] : {std::pair{"Adam", 4}, {"Lion", 4}, {"Adagrad", 3}}) {
-    const std::string members = R"("optimizer": {"type": ")" + std::string(type) + ""
+    const std::string members = R"("optimizer": {"type": ")" + std::string(type) + R"("})";
+    const auto counted = [&](int count) {
+      return with(disk + R"(, "buffer_count": )" + std::to_string(count), members);
+    };
+    EXPECT_TRUE(is_optimizer_on_disk(accepted(counted(buffers)))) << type;
+    EXPECT_THAT(refusal(counted(buffers - 1)), HasSubstr("buffer_count: fewer fail")) << type;
+    if (type != std::string("Adam"))
+      EXPECT_THAT(refusal(with(half, members)), HasSubstr("ratio: DeepSpeed refuses below 1"));
   }
-  ";
-      const auto counted = [&](int count) {
-        return with(disk + R"(, "buffer_count": )" + std::to_string(count), members);
-      };
-  EXPECT_TRUE(is_optimizer_on_disk(accepted(counted(buffers)))) << type;
-  EXPECT_THAT(refusal(counted(buffers - 1)), HasSubstr("buffer_count: fewer fail")) << type;
-  if (type != std::string("Adam"))
-    EXPECT_THAT(refusal(with(half, members)), HasSubstr("ratio: DeepSpeed refuses below 1"));
-}
 }
 
 TEST(ConfigRulesTest, ADiskForParametersNeedsAFolder) {
