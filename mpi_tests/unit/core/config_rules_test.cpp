@@ -118,8 +118,9 @@ TEST(ConfigRulesTest, SwappingIsBuiltInFp32AndTwinFlowForAdam) {
     };
     EXPECT_TRUE(is_optimizer_on_disk(accepted(counted(buffers)))) << type;
     EXPECT_THAT(refusal(counted(buffers - 1)), HasSubstr("buffer_count: fewer fail")) << type;
-    if (type != std::string("Adam"))
+    if (type != std::string("Adam")) {
       EXPECT_THAT(refusal(with(half, members)), HasSubstr("ratio: DeepSpeed refuses below 1"));
+    }
   }
 }
 

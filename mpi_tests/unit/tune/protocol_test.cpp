@@ -62,7 +62,7 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
 }
 
 TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
-  CalibrationTask task{.shape = {2, 3}, .budget_s = 0.75};
+  CalibrationTask task{{2, 3}, {}, {}, {}, 0.75};
   task.disk = {{.folder = "/local", .block_bytes = 4096, .queue_depth = 2, .threads = 3}, {1, 2}};
   TrainingConfig config;
   config.micro_batch = 6;
