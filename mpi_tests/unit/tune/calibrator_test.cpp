@@ -66,7 +66,11 @@ class FakeMembers : public Mailbox {
 
 std::vector<CalibrationTask> tasks_of(const std::vector<GroupShape>& shapes) {
   std::vector<CalibrationTask> tasks;
-  for (const GroupShape& shape : shapes) tasks.push_back({shape, {}, {}, {}, 0.001});
+  for (const GroupShape& shape : shapes) {
+    CalibrationTask& task = tasks.emplace_back();
+    task.shape = shape;
+    task.budget_s = 0.001;
+  }
   return tasks;
 }
 

@@ -62,7 +62,9 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
 }
 
 TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
-  CalibrationTask task{{2, 3}, {}, {}, {}, 0.75};
+  CalibrationTask task;
+  task.shape = {2, 3};
+  task.budget_s = 0.75;
   task.disk = {{.folder = "/local", .block_bytes = 4096, .queue_depth = 2, .threads = 3}, {1, 2}};
   TrainingConfig config;
   config.micro_batch = 6;
