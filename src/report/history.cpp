@@ -60,6 +60,24 @@ json::Value lost(const std::string& key, const std::string& name,
           {"lost_ranks", lost_ranks}};
 }
 
+json::Value repeat_started(const std::string& key, const std::string& name, RepeatKind kind,
+                           int round, const std::vector<int>& world_ranks,
+                           std::chrono::system_clock::time_point time) {
+  return {{"kind", "repeat_started"},
+          {"time", format_time(time)},
+          {"key", key},
+          {"name", name},
+          {"purpose", to_text(kind)},
+          {"round", round},
+          {"world_ranks", world_ranks}};
+}
+
+json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat) {
+  json::Value value = {{"kind", "repeated"}, {"key", key}, {"name", name}};
+  value.update(to_json(repeat));
+  return value;
+}
+
 json::Value profile(const std::string& key, const json::Value& profile) {
   return {{"kind", "profile"}, {"key", key}, {"profile", profile}};
 }
@@ -99,8 +117,12 @@ class Reading {
       remember_profile(node, problems);
     else if (*kind == "verified")
       verify(node, problems);
+    else if (*kind == "repeat_started")
+      start_repeat(node, problems);
+    else if (*kind == "repeated")
+      repeat(node, problems);
     else if (*kind == "job_finished")
-      running_.clear();  // stopped on purpose, which is no death
+      forget_running();  // stopped on purpose, which is no death
     else if (*kind != "planned")
       problems.add(kind_node->problem(
           fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
@@ -141,6 +163,23 @@ class Reading {
     count_death(*key);
   }
 
+  void start_repeat(const json::Node& node, json::Problems& problems) {
+    if (const auto key = read_key(node, problems)) repeating_.insert(*key);
+  }
+
+  void repeat(const json::Node& node, json::Problems& problems) {
+    const auto key = read_key(node, problems);
+    Repeat repeat = repeat_from_json(node, problems);
+    if (!key) return;
+    repeating_.erase(*key);
+    history_.repeats[*key].push_back(std::move(repeat));
+  }
+
+  void forget_running() {
+    running_.clear();
+    repeating_.clear();
+  }
+
   void remember_profile(const json::Node& node, json::Problems& problems) {
     const auto key = read_key(node, problems);
     const auto profile = node.find("profile");
@@ -159,7 +198,8 @@ class Reading {
 
   void bury() {
     for (const std::string& key : running_) count_death(key);
-    running_.clear();
+    for (const std::string& key : repeating_) ++history_.repeat_deaths[key];
+    forget_running();
   }
 
   /// Deaths are counted in jobs: one that was tried again after a loss, when the job died of that
@@ -176,6 +216,7 @@ class Reading {
 
   History history_;
   std::set<std::string> running_;
+  std::set<std::string> repeating_;
   std::set<std::string> lost_in_job_;
 };
 

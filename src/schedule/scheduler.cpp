@@ -27,12 +27,12 @@ class PossibleNeeds {
 
 }  // namespace
 
-void Scheduler::submit(std::size_t experiment, const Needs& needs) {
-  queue_.push_back({experiment, needs});
+void Scheduler::submit(std::size_t experiment, const Needs& needs, const std::vector<int>& avoid) {
+  queue_.push_back({experiment, needs, avoid});
 }
 
 void Scheduler::resubmit(std::size_t experiment, const Needs& needs) {
-  queue_.push_front({experiment, needs});
+  queue_.push_front({experiment, needs, {}});
 }
 
 std::optional<Scheduler::Dispatch> Scheduler::next() {
@@ -42,6 +42,9 @@ std::optional<Scheduler::Dispatch> Scheduler::next() {
     return is_possible(waiting.needs);
   });
   if (head == queue_.end()) return std::nullopt;
+  if (!head->avoid.empty())
+    if (auto reservation = pool_->reserve(head->needs, head->avoid))
+      return dispatch(head, std::move(*reservation));
   if (auto reservation = pool_->reserve(head->needs)) {
     return dispatch(head, std::move(*reservation));
   }

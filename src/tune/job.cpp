@@ -201,6 +201,10 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   Progress progress(progress_style(options));
   ControllerOptions control_options;
   control_options.metric = ready.job.tuning.metric;
+  // What a plug-in counts as operations need not grow with the samples.
+  control_options.races =
+      ready.job.tuning.tuner_type == "race" && !(ready.job.workload.kind == WorkloadKind::plugin &&
+                                                 ready.job.tuning.metric == Metric::flops);
   control_options.trial_timeout_s = options.trial_timeout_s;
   double reserve_s = default_reserve_s;
   control_options.end_at = end_time(options, reserve_s);

@@ -107,12 +107,17 @@ DeviceProfile decode_profile(const Value& value) {
   return device_profile_from_json(document.node());
 }
 
+RaceBar decode_bar(const Value& value) {
+  return {value.at(0), value.at(1), value.at(2), value.at(3)};
+}
+
 Value body(const message::Assign& m) {
   return {{"experiment", m.experiment},
           {"config", encode_config(m.config)},
           {"ranks", m.world_ranks},
           {"timeout", m.timeout_s},
-          {"ds_config", m.ds_config}};
+          {"ds_config", m.ds_config},
+          {"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
 }
 Value body(const message::Quit& m) {
   return {{"exit_code", m.exit_code}, {"finalize", m.finalize}};
@@ -145,7 +150,8 @@ Message decode_body(int kind, const Value& value) {
                              decode_config(value.at("config")),
                              value.at("ranks").get<std::vector<int>>(),
                              value.at("timeout"),
-                             value.at("ds_config")};
+                             value.at("ds_config"),
+                             decode_bar(value.at("bar"))};
     case kind_of<message::Go>():
       return message::Go{};
     case kind_of<message::Stop>():

@@ -143,7 +143,7 @@ TEST_F(GatherScheduleTest, IsDeepSpeeds) {
     const ModelSpec model = GatherScheduleTest::model(vector);
     const ParameterTable table(model);
     const TrainingConfig config = GatherScheduleTest::config(vector);
-    const Layout layout(table, 3, 2, 0, {false, are_parameters_offloaded(config)});
+    const Layout layout(table, 3, {2, 0}, {false, are_parameters_offloaded(config)});
     const Gathering gathering = plan_gathering(model, layout, config);
     const auto& micro_steps = vector.at("micro_steps");
     const bool failed = micro_steps.back().at(0).at(0) == "failed";

@@ -39,6 +39,22 @@ TEST(SchedulerTest, NothingTakesTheDiskThatTheHeadWaitsFor) {
   EXPECT_FALSE(scheduler.next());
 }
 
+TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {2, 1}, {0, 1});
+  scheduler.submit(1, {2, 1}, {2});
+  const auto first = scheduler.next();
+  ASSERT_TRUE(first);
+  EXPECT_THAT(first->reservation.world_ranks(), ElementsAre(2, 3));
+  auto second = scheduler.next();
+  ASSERT_TRUE(second);
+  EXPECT_THAT(second->reservation.world_ranks(), ElementsAre(0, 1));
+  second->reservation.give_back();
+  scheduler.submit(2, {2, 1}, {0, 1});
+  EXPECT_TRUE(scheduler.next()) << "there is no other place";
+}
+
 TEST(SchedulerTest, RunsFirstInFirstOut) {
   SlotPool pool({{0, 1}});
   Scheduler scheduler(pool);
