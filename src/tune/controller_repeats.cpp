@@ -35,8 +35,9 @@ Controller::Ticket Controller::ticket_of(std::size_t id) const {
 void Controller::submit_repeat(std::size_t index, RepeatKind kind, int round,
                                const std::vector<int>& avoid) {
   tickets_.push_back({index, kind, round});
+  const PlannedExperiment& planned = space_.members[index].planned;
   scheduler_.submit(space_.members.size() + tickets_.size() - 1,
-                    needs_of(space_.members[index].planned.experiment), avoid);
+                    needs_of(planned.experiment, planned.predicted), avoid);
 }
 
 double Controller::duration_s(std::size_t index) const {
@@ -95,7 +96,7 @@ bool Controller::rerun_one() {
     if (time_left_s() < 2 * duration_s(*best_)) continue;
     reruns_.insert(index);
     tries_[index] = record->attempt;
-    scheduler_.submit(index, needs_of(record->experiment));
+    scheduler_.submit(index, needs_of(record->experiment, space_.members[index].planned.predicted));
     return true;
   }
   return false;
