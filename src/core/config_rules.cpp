@@ -82,6 +82,19 @@ bool offloads_in_part(const Settings& settings) {
          settings.number("/zero_optimization/offload_optimizer/ratio") < 1;
 }
 
+bool has_mics(const Settings& settings) {
+  return settings.zero_stage() == 3 && settings.number("/zero_optimization/mics_shard_size") > 0;
+}
+bool has_hpz(const Settings& settings) {
+  return settings.zero_stage() == 3 &&
+         settings.number("/zero_optimization/zero_hpz_partition_size") > 1;
+}
+bool offloads_parameters(const Settings& settings) {
+  if (settings.is_on("/zero_optimization/cpu_offload_param")) return true;
+  const std::string device = settings.word("/zero_optimization/offload_param/device");
+  return !device.empty() && device != "none";
+}
+
 constexpr std::array rules = {
     ConfigRule{"/fp16/enabled",
                [](const Settings& s) {
@@ -116,9 +129,27 @@ constexpr std::array rules = {
                      0;
         },
         "must be even: DeepSpeed refuses odd sizes"},
+    // A copy on every rank, which DeepSpeed goes on gathering and reducing alone.
     ConfigRule{"/zero_optimization/mics_shard_size",
-               [](const Settings& s) { return s.number("/zero_optimization/mics_shard_size") > 0; },
-               "MiCS is not built in dstune-mpi yet: remove the key or write -1", true},
+               [](const Settings& s) {
+                 return has_mics(s) && s.number("/zero_optimization/mics_shard_size") == 1;
+               },
+               "1 partitions nothing and is not built in dstune-mpi: write -1 and stage 0, or 2 "
+               "and more",
+               true},
+    // DeepSpeed would make the second partition and never gather from it.
+    ConfigRule{"/zero_optimization/zero_hpz_partition_size",
+               [](const Settings& s) { return has_mics(s) && has_hpz(s); },
+               "with mics_shard_size is not built in dstune-mpi: write 1, or mics_shard_size -1",
+               true},
+    // Its gathers take shards on the device only.
+    ConfigRule{"/zero_optimization/mics_shard_size",
+               [](const Settings& s) { return has_mics(s) && offloads_parameters(s); },
+               "fails in DeepSpeed with offload_param: write -1, or offload_param none", true},
+    ConfigRule{"/zero_optimization/zero_hpz_partition_size",
+               [](const Settings& s) { return has_hpz(s) && offloads_parameters(s); },
+               "with offload_param is not built in dstune-mpi yet: write 1, or offload_param none",
+               true},
     // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
     // the device at the first step.
     ConfigRule{"/zero_optimization/offload_optimizer/device",

@@ -168,6 +168,14 @@ TrainingConfig training_config(const Settings& settings) {
   // What says nothing to the step is left out, so that configurations are equal where steps are.
   if (config.offload_optimizer == OffloadDevice::none) config.offload_ratio = 1;
   if (!is_optimizer_on_disk(config)) config.disk = {};
+  if (is_mics(config)) {
+    // DeepSpeed hands none of these on.
+    config.stage3_allgather_sequential = config.stage3_use_all_reduce_for_fetch_params = false;
+    config.stage3_module_granularity_threshold = 0;
+    config.offload_ratio = 1;
+  } else {
+    config.mics_hierarchical_params_gather = false;
+  }
   const double fixed = config.loss_scale.fixed;
   if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
   if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;

@@ -29,13 +29,14 @@ void emit_initial_values(Emitter& emitter, TensorId tensor, std::int64_t offset,
   }
 }
 
-/// This rank's shard of a piece.
-void emit_initial_shard(Emitter& emitter, const Layout& layout, TensorId tensor, int index) {
+/// A rank's part of a piece, which is as large as so many shards.
+void emit_initial_part(Emitter& emitter, const Layout& layout, TensorId tensor, int index, int rank,
+                       int shards) {
   const Piece& piece = layout.pieces()[static_cast<std::size_t>(index)];
-  const std::int64_t shard = layout.piece_shard_elements(index);
-  const std::int64_t first = std::min(shard * layout.group_rank(), piece.elements);
+  const std::int64_t shard = layout.piece_shard_elements(index) * shards;
+  const std::int64_t first = std::min(shard * rank, piece.elements);
   const std::int64_t count = std::min(shard, piece.elements - first);
-  const std::int64_t offset = layout.piece_shard_offset(index);
+  const std::int64_t offset = layout.piece_shard_offset(index) * shards;
   emit_initial_values(emitter, tensor, offset, layout.parameter(piece.parameter), piece.parameter,
                       piece.first + first, count);
   fill(emitter, tensor, offset + count, shard - count, 0.0F);
@@ -186,19 +187,18 @@ void emit_masters(Emitter& emitter, const Layout& layout, const PersistentTensor
 
 }  // namespace
 
-Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank,
+Layout::Layout(const ParameterTable& table, int zero_stage, const Partition& partition,
                Offloaded offloaded, bool is_round_robin)
     : table_(&table),
       offloaded_(offloaded),
-      stage_(stage_of(zero_stage, group_size, offloaded)),
-      group_size_(group_size),
-      group_rank_(group_rank),
+      partition_(partition),
+      stage_(stage_of(zero_stage, partition.size, offloaded)),
       resident_(table.total_elements()),
       own_(resident_) {
   if (stage_ == 1 || stage_ == 2) {
     // DeepSpeed aligns partitions of 16-bit parameters to 4 bytes.
-    resident_ = round_up(resident_, 2 * std::int64_t{group_size});
-    own_ = resident_ / group_size;
+    resident_ = round_up(resident_, 2 * std::int64_t{group_size()});
+    own_ = resident_ / group_size();
     if (is_round_robin) deal_out();
   }
   if (stage_ == 3) {
@@ -208,7 +208,7 @@ Layout::Layout(const ParameterTable& table, int zero_stage, int group_size, int 
     for (const Piece& piece : pieces_) {
       if (piece.first == 0) piece_begin_.push_back(static_cast<int>(shard_offset_.size()));
       shard_offset_.push_back(offset);
-      offset += (piece.elements + group_size - 1) / group_size;
+      offset += (piece.elements + group_size() - 1) / group_size();
     }
     piece_begin_.push_back(static_cast<int>(pieces_.size()));
     shard_offset_.push_back(offset);
@@ -220,8 +220,8 @@ void Layout::deal_out() {
   const int count = num_parameters();
   offsets_.resize(static_cast<std::size_t>(count));
   std::int64_t end = 0;
-  for (int rank = 0; rank < group_size_; ++rank) {
-    for (int index = rank; index < count; index += group_size_) {
+  for (int rank = 0; rank < group_size(); ++rank) {
+    for (int index = rank; index < count; index += group_size()) {
       offsets_[static_cast<std::size_t>(index)] = end;
       end += parameter(index).elements();
     }
@@ -256,7 +256,7 @@ std::pair<std::int64_t, std::int64_t> Layout::touched(int rank) const {
 
 std::int64_t Layout::most_touched_elements() const {
   std::int64_t most = 0;
-  for (int rank = 0; rank < group_size_; ++rank) {
+  for (int rank = 0; rank < group_size(); ++rank) {
     const auto [begin, end] = touched(rank);
     most = std::max(most, end - begin);
   }
@@ -279,6 +279,11 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
   tensors.parameters =
       emitter.persistent("parameters", Category::parameters, type, layout.resident_elements(),
                          layout.offloaded().parameters ? Memory::host : Memory::device);
+  if (layout.stage() == 3 && layout.shards_of_secondary() > 0) {
+    tensors.secondary =
+        emitter.persistent("secondary parameters", Category::parameters, type,
+                           layout.resident_elements() * layout.shards_of_secondary());
+  }
   if (kept_elements > 0)
     tensors.kept = emitter.persistent("kept parameters", Category::parameters, type, kept_elements);
   if (layout.stage() <= 1) {
@@ -314,8 +319,12 @@ void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTen
                           parameter.elements());
       continue;
     }
-    for (int piece = layout.piece_begin(index); piece < layout.piece_begin(index + 1); ++piece)
-      emit_initial_shard(emitter, layout, tensors.parameters, piece);
+    for (int piece = layout.piece_begin(index); piece < layout.piece_begin(index + 1); ++piece) {
+      emit_initial_part(emitter, layout, tensors.parameters, piece, layout.group_rank(), 1);
+      if (tensors.secondary == no_tensor) continue;
+      emit_initial_part(emitter, layout, tensors.secondary, piece,
+                        layout.partition().secondary_rank, layout.shards_of_secondary());
+    }
   }
   if (layout.stage() < 3) {
     const std::int64_t total = layout.table().total_elements();

@@ -22,6 +22,9 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
               config.sequence_length <= model.max_positions,
           "the sequence is no longer than the model's table of positions");
   require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
+  // A group of one, in which the machine is measured, has no parts.
+  require(group_size == 1 || partition_objection(config, group_size).empty(),
+          "parts of the group are of equal size");
 }
 
 /// Stage 3's first micro-steps of all.
@@ -31,7 +34,7 @@ void emit_tracing(const plan::Context& context, const plan::Gathering& gathering
   const auto segment = [&](Segment::Kind kind, plan::MicroStep micro,
                            const plan::MicroStepGathers& gathers) {
     context.emitter.begin_tracing_segment(kind);
-    context.parameters.begin_micro_step(gathers);
+    context.parameters.begin_micro_step(gathers, false);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
   };
@@ -44,7 +47,7 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
   using enum Segment::Kind;
   const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
     context.emitter.begin_segment(kind, repeat);
-    if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady);
+    if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady, micro.first);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
   };
@@ -91,7 +94,7 @@ std::string swapping_objection(const ModelSpec& model, const TrainingConfig& con
                                int group_size) {
   if (!is_optimizer_on_disk(config)) return {};
   const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage, group_size, 0,
+  const plan::Layout layout(table, config.zero_stage, plan::partition_of(config, group_size, 0),
                             {true, are_parameters_offloaded(config)});
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
   const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
@@ -124,7 +127,8 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   result.group_rank = group_rank;
 
   const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage, group_size, group_rank,
+  const plan::Layout layout(table, config.zero_stage,
+                            plan::partition_of(config, group_size, group_rank),
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)},
                             // BF16_Optimizer knows nothing of it.
                             config.round_robin_gradients && !is_bf16_optimizer(config));

@@ -41,7 +41,7 @@ struct States {
 
 /// Elements.
 struct Counts {
-  std::int64_t parameters, own, own_whole, largest_unit, persistent, largest_parameter;
+  std::int64_t parameters, own, secondary, own_whole, largest_unit, persistent, largest_parameter;
   std::int64_t largest_of_layer;  ///< parameter
   std::int64_t table;             ///< of tokens
   std::int64_t head;              ///< gradients that exist in the backward of the last layer
@@ -71,7 +71,7 @@ std::int64_t whole_parameters(const ParameterTable& table, std::int64_t own) {
 /// What an optimizer that is not all on the host leaves on the device.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 Counts& counts) {
-  const plan::Layout layout(table, config.zero_stage, group_size, 0,
+  const plan::Layout layout(table, config.zero_stage, {.size = group_size},
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
   counts.updated_on_device = plan::elements_in(groups, Memory::device);
@@ -82,10 +82,14 @@ void count_left(const ParameterTable& table, const TrainingConfig& config, int g
   counts.held_gradients = plan::SwappedGradients(layout, config, groups).held_elements();
 }
 
+/// `group_size`: of the ranks that share one copy of the states.
 Counts count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const ParameterTable table(model);
   Counts counts{};
   counts.parameters = table.total_elements();
+  const std::int64_t hpz = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
+  if (config.zero_stage == 3 && config.zero_hpz_partition_size > 1)
+    counts.secondary = (counts.parameters + hpz - 1) / hpz;
   counts.own = (counts.parameters + group_size - 1) / group_size;
   if (config.zero_stage == 1 || config.zero_stage == 2)
     counts.own_whole = whole_parameters(table, counts.own);
@@ -256,7 +260,7 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
   std::int64_t concatenated = 0;
   States states;
   const bool offloaded = are_parameters_offloaded(config);
-  states.parameters = offloaded ? 0 : e * counts.own;
+  states.parameters = offloaded ? 0 : e * (counts.own + counts.secondary);
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
   if (group_size > 1 || offloaded) {
     const std::int64_t others = counts.parameters - counts.persistent;
@@ -270,6 +274,9 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
     // Own shards on the host come first; a group of one puts nothing together.
     if (group_size == 1)
       concatenated = 0;
+    else if (is_mics(config))  // to their places; what comes from other nodes is copied once
+      concatenated =
+          config.ranks_per_node > 0 ? counts.largest_parameter / config.ranks_per_node : 0;
     else if (offloaded)
       concatenated += concatenated / group_size;
   }
@@ -374,6 +381,8 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   require(group_size >= 1, "a group has ranks");
   require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
 
+  const int world_size = group_size;
+  if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
   const Counts counts = count(model, config, group_size);
   States states = states_of(counts, config, group_size);
   if (is_optimizer_offloaded(config)) {
@@ -414,7 +423,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   std::int64_t allocated = 0;
   for (const auto& [part, bytes] : memory.parts) allocated += bytes;
   if (target.on_gpu) {
-    memory.parts["framework"] = context_bytes + cublas_bytes + (group_size > 1 ? nccl_bytes : 0) +
+    memory.parts["framework"] = context_bytes + cublas_bytes + (world_size > 1 ? nccl_bytes : 0) +
                                 allocated * reserved_percent / 100;
   }
   memory.total_bytes = allocated + memory.parts["framework"];

@@ -78,7 +78,8 @@ void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors
   }
   if (!alone) {
     each_kept([&](View kept, View shard, std::int64_t offset, std::int64_t count) {
-      emitter.emit(op::AllGather{kept, offloaded ? at(staging, offset) : shard, count});
+      emitter.emit(op::AllGather{kept, offloaded ? at(staging, offset) : shard, count,
+                                 layout.partition().shards});
     });
   }
   emitter.release(staging);
@@ -172,6 +173,7 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
                  const TrainingConfig& config, std::int64_t targets_per_sequence,
                  const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
+  const Partition& partition = layout.partition();
   const bool may_skip = config.precision == Precision::fp16;
   const bool partitioned = layout.stage() > 0 && layout.group_size() > 1;
   emitter.begin_segment(Segment::Kind::update, 1);
@@ -180,18 +182,20 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
   if (layout.stage() == 1 && is_bf16_optimizer(config))
     emit_bf16_reduction(emitter, layout, tensors);
   emitter.emit(op::Mark{Phase::update});
-  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * targets_per_sequence});
+  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size() * partition.replicas) *
+                              targets_per_sequence});
 
   // Of gradients that leave the device the squares were added up before they did.
   if (!layout.offloaded().optimizer && (may_skip || config.gradient_clipping > 0))
     emitter.emit(op::AccumulateSquares{final_gradients(layout, tensors), own});
   if (may_skip) {
-    emitter.emit(op::CheckOverflow{partitioned});
+    emitter.emit(op::CheckOverflow{partitioned, partition.shards});
     emitter.end_segment();
     emitter.begin_segment(Segment::Kind::guarded_update, 1);
   }
   if (config.gradient_clipping > 0)
-    emitter.emit(op::ClipFactor{config.gradient_clipping, partitioned && !may_skip});
+    emitter.emit(
+        op::ClipFactor{config.gradient_clipping, partitioned && !may_skip, partition.shards});
   emit_sub_groups(emitter, layout, tensors, config);
   if (partitioned && layout.stage() < 3) {
     emitter.emit(

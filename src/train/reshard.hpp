@@ -22,6 +22,6 @@ struct ShardedBytes {
 using CopyElements = std::function<void(std::byte* to, const std::byte* from, std::int64_t count)>;
 
 void reshard(const op::Reshard& operation, ShardedBytes slab, ShardedBytes shards,
-             const CopyElements& copy, int group_size);
+             const CopyElements& copy);
 
 }  // namespace dstune::train

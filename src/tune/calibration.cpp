@@ -88,16 +88,20 @@ class Calibration {
 
   void collective(const Work& work, std::byte* data, std::byte* out) {
     const std::int64_t count = work.size / size_bytes(work.type);
-    const std::int64_t part = count / group_.size();
+    const RankRange among = work.width == 0
+                                ? RankRange{}
+                                : range_of(group_.group_rank(), static_cast<int>(work.depth),
+                                           static_cast<int>(work.width));
+    const std::int64_t part = count / among.size(group_.size());
     switch (work.kind) {
       case WorkKind::all_reduce:
-        return group_.all_reduce_average(data, count, work.type);
+        return group_.all_reduce_average(data, count, work.type, among);
       case WorkKind::reduce:
         return group_.reduce_average(data, count, work.type, 0);
       case WorkKind::reduce_scatter:
-        return group_.reduce_scatter_average(out, data, part, work.type);
+        return group_.reduce_scatter_average(out, data, part, work.type, among);
       case WorkKind::all_gather:
-        return group_.all_gather(out, data, part, work.type);
+        return group_.all_gather(out, data, part, work.type, among);
       default:
         throw LogicError("is timed as a collective and is none");
     }

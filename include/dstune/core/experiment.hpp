@@ -21,6 +21,12 @@ struct GroupShape {
   auto operator<=>(const GroupShape&) const = default;
 };
 
+/// A configuration is told where it runs as far as that makes a difference to its step.
+inline void place_on(GroupShape shape, TrainingConfig& config) {
+  config.ranks_per_node =
+      is_mics(config) && config.mics_hierarchical_params_gather ? shape.num_gpus : 0;
+}
+
 struct Experiment {
   std::string name;       ///< canonical, unique in its space, safe as a folder's name
   json::Value ds_config;  ///< what the user's training is given; all three batch keys are in it

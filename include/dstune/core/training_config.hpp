@@ -114,6 +114,13 @@ struct TrainingConfig {
   bool stage3_allgather_sequential = false;
   bool stage3_use_all_reduce_for_fetch_params = false;
 
+  // Stage 3 over parts of the group.
+  std::int64_t zero_hpz_partition_size = 1;  ///< ranks that hold the parameters once more; 1: none
+  std::int64_t mics_shard_size = 0;          ///< ranks that share one copy of the states; 0: all
+  bool mics_hierarchical_params_gather = false;
+  /// Of the group: no knob, but where it runs. Only where hierarchical gathers ask for it.
+  std::int64_t ranks_per_node = 0;
+
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
   OptimizerConfig optimizer;
 
@@ -136,6 +143,11 @@ struct TrainingConfig {
 /// Only stage 3 has parameters that could be elsewhere.
 [[nodiscard]] constexpr bool are_parameters_offloaded(const TrainingConfig& config) {
   return config.zero_stage == 3 && config.offload_param != OffloadDevice::none;
+}
+
+/// Several ranks, but not all of the group's, may share one copy of the states.
+[[nodiscard]] constexpr bool is_mics(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.mics_shard_size > 0;
 }
 
 /// DeepSpeed's BF16_Optimizer, which adds up all gradients in fp32 and reduces them at once.
@@ -193,6 +205,10 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("stage3_module_granularity_threshold", config.stage3_module_granularity_threshold);
   visit("stage3_allgather_sequential", config.stage3_allgather_sequential);
   visit("stage3_use_all_reduce_for_fetch_params", config.stage3_use_all_reduce_for_fetch_params);
+  visit("zero_hpz_partition_size", config.zero_hpz_partition_size);
+  visit("mics_shard_size", config.mics_shard_size);
+  visit("mics_hierarchical_params_gather", config.mics_hierarchical_params_gather);
+  visit("ranks_per_node", config.ranks_per_node);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);

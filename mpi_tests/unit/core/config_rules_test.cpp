@@ -199,9 +199,41 @@ TEST(ConfigRulesTest, OtherOptimizersAreRefusedByName) {
   EXPECT_THAT(refusal(R"({"optimizer": {"type": 5}})"), HasSubstr("expected a text"));
 }
 
-TEST(ConfigRulesTest, MicsIsRefusedFromOneOn) {
-  EXPECT_THAT(refusal(zero_with(R"("mics_shard_size": 4)")), HasSubstr("MiCS is not built"));
-  EXPECT_EQ(accepted(zero_with(R"("mics_shard_size": 0)")), TrainingConfig());
+TEST(ConfigRulesTest, MicsAndHpzExcludeWhatDeepSpeedDoesNotRunWithThem) {
+  const auto stage3 = [](const std::string& keys) { return zero_with(R"("stage": 3, )" + keys); };
+  const auto is_plain = [](const TrainingConfig& config) {
+    return config.mics_shard_size == 0 && config.zero_hpz_partition_size == 1 &&
+           !config.mics_hierarchical_params_gather;
+  };
+  EXPECT_EQ(accepted(stage3(R"("mics_shard_size": 4)")).mics_shard_size, 4);
+  EXPECT_EQ(accepted(stage3(R"("zero_hpz_partition_size": 4)")).zero_hpz_partition_size, 4);
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("mics_shard_size": 0)"))));
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("mics_shard_size": -7)"))));
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("zero_hpz_partition_size": 0)"))));
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("mics_hierarchical_params_gather": true)"))));
+  EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 1)")), HasSubstr("partitions nothing"));
+  EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 2, "zero_hpz_partition_size": 2)")),
+              HasSubstr("with mics_shard_size is not built"));
+  for (const char* key : {R"("mics_shard_size": 2)", R"("zero_hpz_partition_size": 2)"}) {
+    EXPECT_THAT(refusal(stage3(key + std::string(R"(, "offload_param": {"device": "cpu"})"))),
+                HasSubstr("with offload_param"));
+    EXPECT_THAT(refusal(stage3(key + std::string(R"(, "cpu_offload_param": true)"))),
+                HasSubstr("with offload_param"));
+  }
+}
+
+TEST(ConfigRulesTest, MicsDropsWhatDeepSpeedDoesNotHandOn) {
+  const std::string keys =
+      R"("stage": 3, "stage3_allgather_sequential": true, "stage3_module_granularity_threshold": 9,
+         "stage3_use_all_reduce_for_fetch_params": true, "mics_shard_size": )";
+  const TrainingConfig without = accepted(zero_with(keys + "-1"));
+  EXPECT_TRUE(without.stage3_allgather_sequential);
+  EXPECT_TRUE(without.stage3_use_all_reduce_for_fetch_params);
+  EXPECT_EQ(without.stage3_module_granularity_threshold, 9);
+  const TrainingConfig with = accepted(zero_with(keys + "2"));
+  EXPECT_FALSE(with.stage3_allgather_sequential);
+  EXPECT_FALSE(with.stage3_use_all_reduce_for_fetch_params);
+  EXPECT_EQ(with.stage3_module_granularity_threshold, 0);
 }
 
 TEST(ConfigRulesTest, SchedulersNeedTheirParameters) {

@@ -117,7 +117,7 @@ TEST_F(GatherScheduleTest, IsDeepSpeeds) {
   for (const auto& vector : vectors().at("cases")) {
     const ModelSpec model = GatherScheduleTest::model(vector);
     const ParameterTable table(model);
-    const Layout layout(table, 3, 2, 0);
+    const Layout layout(table, 3, {2, 0});
     const TrainingConfig config = GatherScheduleTest::config(vector);
     const Gathering gathering = plan_gathering(model, layout, config);
     const auto& micro_steps = vector.at("micro_steps");

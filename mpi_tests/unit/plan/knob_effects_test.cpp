@@ -109,6 +109,13 @@ std::vector<Statement> statements() {
                {"", stage_3, volume | calls | memory, true, plain_gathers}));
   add(same_for({"stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params"},
                {"", stage_3, volume, true, plain_gathers}));
+  add({{"zero_hpz_partition_size", stage_3, calls | memory, std::int64_t{3}},
+       {"mics_shard_size", stage_3, calls | memory, std::int64_t{3}, plain_gathers},
+       {"mics_hierarchical_params_gather", stage_3, volume | calls | memory, true,
+        [](auto& config) {
+          config.mics_shard_size = 3;
+          config.ranks_per_node = 1;
+        }}});
   return result;
 }
 

@@ -79,7 +79,7 @@ void Replay::forget_gradients() {
 void Replay::forget_shards(const PlannedTensor& tensor, Intervals& written) const {
   const ParameterTable table(plan_.model);
   const plan::Layout layout(
-      table, 3, plan_.group_size, plan_.group_rank,
+      table, 3, plan::partition_of(plan_.config, plan_.group_size, plan_.group_rank),
       {is_optimizer_offloaded(plan_.config), are_parameters_offloaded(plan_.config)});
   int piece = 0;
   for (const plan::SubGroup& group : plan::cut_into_sub_groups(layout, plan_.config)) {
@@ -87,7 +87,7 @@ void Replay::forget_shards(const PlannedTensor& tensor, Intervals& written) cons
       if (group.memory != tensor.memory) continue;
       const plan::Piece& whole = layout.pieces()[static_cast<std::size_t>(piece)];
       const std::int64_t shard = layout.piece_shard_elements(piece);
-      const std::int64_t left = whole.elements - shard * plan_.group_rank;
+      const std::int64_t left = whole.elements - shard * layout.group_rank();
       const std::int64_t begin = group.offset + layout.piece_shard_offset(piece) - group.first;
       written.remove(begin, begin + std::clamp<std::int64_t>(left, 0, shard));
     }

@@ -196,6 +196,50 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
   }
 }
 
+/// Blocks of a group that share the parameters once more, or each a copy of all states.
+std::vector<TrainingConfig> over_parts(const TrainingConfig& config, int group_size) {
+  std::vector<TrainingConfig> result;
+  for (int size = 2; size <= group_size; ++size) {
+    if (group_size % size != 0) continue;
+    result.push_back(config);
+    result.back().zero_hpz_partition_size = size;
+    result.push_back(config);
+    result.back().mics_shard_size = size;
+    for (int of_node = 1; of_node < size; ++of_node) {
+      if (size % of_node != 0) continue;
+      result.push_back(result.back());
+      result.back().mics_hierarchical_params_gather = true;
+      result.back().ranks_per_node = of_node;
+    }
+  }
+  return result;
+}
+
+TEST_P(StepPlanReplayTest, IsSoundOverPartsOfAGroup) {
+  if (GetParam() < 3) return;
+  for (int bits = 0; bits < 32; bits += 3) {
+    TrainingConfig config = test::tiny_config(3);
+    config.overlap_comm = (bits & 1) != 0;
+    config.reduce_scatter = (bits & 2) != 0;
+    config.contiguous_gradients = (bits & 4) != 0;
+    config.reduce_bucket_size = (bits & 8) != 0 ? 600 : 500'000'000;
+    config.recompute = static_cast<Recompute>(bits % 3);
+    config.precision = static_cast<Precision>(bits / 2 % 3);
+    config.fp32_gradient_accumulation = config.precision != Precision::fp32 && (bits & 16) != 0;
+    config.accumulation_steps = 1 + bits % 4;
+    for (const int group_size : {2, 3, 4, 6}) {
+      vary_gathers(config, bits + group_size);
+      for (const TrainingConfig& each : over_parts(config, group_size)) {
+        expect_sound(bits % 5 == 0 ? test::tiny_llama() : test::tiny_gpt2(), each, group_size);
+        ASSERT_FALSE(HasFailure())
+            << "bits " << bits << ", group of " << group_size << ", hpZ of "
+            << each.zero_hpz_partition_size << ", MiCS of " << each.mics_shard_size << ", "
+            << each.ranks_per_node << " ranks a node";
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, StepPlanReplayTest, testing::Range(0, 4));
 
 }  // namespace

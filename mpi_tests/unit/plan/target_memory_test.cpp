@@ -118,6 +118,32 @@ TEST(TargetMemoryTest, OffloadedParametersLeaveWhatStaysWholeAndWhatTravels) {
   EXPECT_EQ(of(preset("gpt2"), offloaded, 4).parts.at("gradients"), half / 3);
 }
 
+TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
+  const std::int64_t p = parameter_count(preset("gpt2"));
+  const TrainingConfig plain = mixed(3);
+  TrainingConfig hpz = plain;
+  hpz.zero_hpz_partition_size = 4;
+  EXPECT_EQ(of(preset("gpt2"), hpz, 8).parts.at("parameters"),
+            of(preset("gpt2"), plain, 8).parts.at("parameters") + 2 * ((p + 3) / 4));
+  hpz.zero_hpz_partition_size = 32;  // no more than there are
+  EXPECT_EQ(of(preset("gpt2"), hpz, 8).parts.at("parameters"),
+            2 * of(preset("gpt2"), plain, 8).parts.at("parameters"));
+  // A copy of the states in each block: as many bytes as a group of its size has.
+  TrainingConfig mics = plain;
+  mics.mics_shard_size = 2;
+  const TargetMemory copies = of(preset("gpt2"), mics, 8);
+  const TargetMemory two_ranks = of(preset("gpt2"), plain, 2);
+  EXPECT_EQ(copies.parts.at("optimizer"), two_ranks.parts.at("optimizer"));
+  EXPECT_EQ(copies.parts.at("gradients"), two_ranks.parts.at("gradients"));
+  EXPECT_EQ(copies.parts.at("parameters"), two_ranks.parts.at("parameters"));
+  // Nothing is put together from shards of several parameters.
+  mics.stage3_max_reuse_distance = 0;
+  TrainingConfig together = plain;
+  together.stage3_max_reuse_distance = 0;
+  EXPECT_LT(of(preset("gpt2"), mics, 2).parts.at("buckets"),
+            of(preset("gpt2"), together, 2).parts.at("buckets"));
+}
+
 TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
   const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
 

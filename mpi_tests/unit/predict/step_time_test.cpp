@@ -52,6 +52,39 @@ TEST(StepTimeTest, OtherSizesFollowFromTheMeasuredOnes) {
               1e-3 * formula_step_s(plan));
 }
 
+// A part of a group is a group: what was measured of one of its shape holds.
+TEST(StepTimeTest, CollectivesOverPartsTakeWhatGroupsOfTheirShapeTake) {
+  const auto curve = [](double seconds_per_byte) {
+    Work work{.kind = WorkKind::all_gather};
+    return TimeCurve{
+        work, {{1 << 10, seconds_per_byte * (1 << 10)}, {1 << 20, seconds_per_byte * (1 << 20)}}};
+  };
+  DeviceProfile profile;
+  profile.groups = {
+      {{1, 2}, 1, {curve(8e-9)}}, {{2, 1}, 1, {curve(1e-9)}}, {{2, 2}, 1, {curve(6e-9)}}};
+  OperationTimes times(profile, {2, 2});
+  Work work{.kind = WorkKind::all_gather};
+  work.size = 1 << 20;
+  EXPECT_NEAR(times.seconds(work), 6e-9 * (1 << 20), 1e-9);
+  work.width = 2;
+  work.depth = 1;  // neighbours on a node
+  EXPECT_NEAR(times.seconds(work), 1e-9 * (1 << 20), 1e-9);
+  work.depth = 2;  // one on each node
+  EXPECT_NEAR(times.seconds(work), 8e-9 * (1 << 20), 1e-9);
+  // Measured in the group itself.
+  TimeCurve own = curve(2e-9);
+  own.work.width = 2;
+  own.work.depth = 1;
+  profile.groups.back().collectives.push_back(own);
+  OperationTimes with_own(profile, {2, 2});
+  work.depth = 1;
+  EXPECT_NEAR(with_own.seconds(work), 2e-9 * (1 << 20), 1e-9);
+  // Neither: the group's own, of which less travels.
+  profile.groups = {{{2, 2}, 1, {curve(6e-9)}}};
+  OperationTimes of_group(profile, {2, 2});
+  EXPECT_NEAR(of_group.seconds(work), 6e-9 * (1 << 20) * (1.0 / 2) / (3.0 / 4), 1e-9);
+}
+
 TEST(StepTimeTest, BooksPhasesAsTheExecutorDoes) {
   TrainingConfig config = test::tiny_config(1);
   config.accumulation_steps = 3;
