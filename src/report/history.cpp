@@ -106,7 +106,7 @@ class Reading {
     const auto kind = kind_node->string(problems);
     if (!kind) return;
     if (*kind == "job_started")
-      start_job();
+      start_job(node, problems);
     else if (*kind == "started")
       start(node, problems);
     else if (*kind == "finished")
@@ -122,7 +122,7 @@ class Reading {
     else if (*kind == "repeated")
       repeat(node, problems);
     else if (*kind == "job_finished")
-      forget_running();  // stopped on purpose, which is no death
+      finish_job(node, problems);
     else if (*kind != "planned")
       problems.add(kind_node->problem(
           fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
@@ -136,10 +136,20 @@ class Reading {
   }
 
  private:
-  void start_job() {
+  void start_job(const json::Node& node, json::Problems& problems) {
+    search_key_.clear();
+    if (const auto key = node.find("search_key")) search_key_ = key->string(problems).value_or("");
     bury();
     lost_in_job_.clear();
     ++history_.num_jobs;
+  }
+
+  /// What is running was stopped on purpose, which is no death.
+  void finish_job(const json::Node& node, json::Problems& problems) {
+    forget_running();
+    const auto code = node.find("exit_code");
+    if (code && code->integer(problems) == 0 && !search_key_.empty())
+      history_.complete_searches.insert(search_key_);
   }
 
   void start(const json::Node& node, json::Problems& problems) {
@@ -215,6 +225,7 @@ class Reading {
   }
 
   History history_;
+  std::string search_key_;  ///< of the job
   std::set<std::string> running_;
   std::set<std::string> repeating_;
   std::set<std::string> lost_in_job_;

@@ -85,7 +85,7 @@ ExitCode Controller::run() {
     dispatch();
     const bool said = publish();
     if (running_.empty() && scheduler_.num_waiting() == 0 &&
-        (stopping_since_ || (tuner_.is_done() && !measure_again()))) {
+        (stopping_since_ || (is_search_over() && !measure_again()))) {
       break;
     }
     if (heard || said) {
@@ -149,6 +149,10 @@ void Controller::write_best() {
   results_.write_verification(report_, options_.training_command, options_.arg_mappings);
   written_answer_ = answer_;
   best_written_at_ = Clock::now();
+}
+
+bool Controller::is_search_over() const {
+  return options_.is_search_complete || tuner_.is_done();
 }
 
 bool Controller::receive() {
@@ -255,7 +259,7 @@ std::int64_t Controller::predict_process_bytes(const Record& record) {
 void Controller::feed() {
   if (stopping_since_) return;
   repeat_best();
-  while (scheduler_.num_waiting() < tuner_.most_waiting()) {
+  while (!options_.is_search_complete && scheduler_.num_waiting() < tuner_.most_waiting()) {
     const std::optional<std::size_t> index = tuner_.next();
     if (!index) break;
     if (adopt(*index)) continue;

@@ -59,7 +59,7 @@ void Controller::record_repeat(std::size_t index, Repeat repeat) {
 
 /// Challengers are raced against it: a lucky run must not stand for what it can do.
 void Controller::repeat_best() {
-  if (!options_.races || !best_ || tuner_.is_done()) return;
+  if (!options_.races || !best_ || is_search_over()) return;
   if (num_results_ < results_before_repeats) return;
   int total = 0;
   for (const auto& [index, count] : spread_runs_) total += count;

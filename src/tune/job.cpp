@@ -201,6 +201,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   Progress progress(progress_style(options));
   ControllerOptions control_options;
   control_options.metric = ready.job.tuning.metric;
+  control_options.is_search_complete = ready.is_search_complete;
   // What a plug-in counts as operations need not grow with the samples.
   control_options.races =
       ready.job.tuning.tuner_type == "race" && !(ready.job.workload.kind == WorkloadKind::plugin &&

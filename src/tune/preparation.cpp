@@ -205,6 +205,14 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   for (const JournalContent::Event& event : content.events) {
     is_known_plan = is_known_plan || event.value.value("plan_key", "") == plan_key;
   }
+  const TuningOptions& tuning = ready.job.tuning;
+  const std::string search_key =
+      record_key({plan_key, tuning.tuner_type, to_text(tuning.metric), tuning.seed,
+                  tuning.num_trials.value_or(-1), tuning.early_stopping.value_or(-1)});
+  // The others decide the same again from the same results.
+  ready.is_search_complete = tuning.tuner_type == "race" &&
+                             ready.history.complete_searches.contains(search_key) &&
+                             ready.own_runs.empty();
   Value environment = environment_info(topology, devices, options.version, options.command_line);
   environment["machine_fingerprint"] = fingerprint;
   environment["training_ranks"] = ready.training_ranks;
@@ -218,7 +226,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                                          {"command", options.command_line},
                                          {"measuring_version", measuring_version},
                                          {"machine", fingerprint},
-                                         {"plan_key", plan_key}}));
+                                         {"plan_key", plan_key},
+                                         {"search_key", search_key}}));
   if (!is_known_plan) {
     for (const PlannedMember& member : ready.space.members) {
       if (member.planned.status != PlanStatus::planned) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,7 @@ struct History {
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
   std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
   std::map<std::string, int> repeat_deaths;  ///< key → how many jobs died while it was repeated
+  std::set<std::string> complete_searches;   ///< `search_key` of jobs that ended with 0
   int num_jobs = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none
   json::Value profile;

@@ -33,6 +33,9 @@ struct ControllerOptions {
   using Clock = std::chrono::steady_clock;
 
   Metric metric = Metric::throughput;
+  /// An earlier job has ended this search: nothing new is measured. What a tuner believes depends
+  /// on the order in which it heard, so that it might go on for a little.
+  bool is_search_complete = false;
   bool races = false;  ///< challengers are stopped where they have lost to the best so far
   std::optional<double> trial_timeout_s;
   std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
@@ -105,6 +108,7 @@ class Controller {
   };
 
   bool receive();
+  [[nodiscard]] bool is_search_over() const;
   bool publish();
   void write_best();
   void write_metrics(std::size_t index);

@@ -60,6 +60,13 @@ TEST(HistoryTest, RepeatsAreKeptInOrder) {
   EXPECT_TRUE(history.deaths.empty());
 }
 
+TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {
+  const auto job = [](const char* key) { return event::job_started({{"search_key", key}}); };
+  const History history = history_of(
+      {job("a"), end_job, job("b"), event::job_finished(75, "time"), job("c"), start_job, end_job});
+  EXPECT_EQ(history.complete_searches, std::set<std::string>{"a"});
+}
+
 TEST(HistoryTest, AJobThatDiesWhileSomethingIsRepeatedIsRemembered) {
   const json::Value again = event::repeat_started("a", "name-a", RepeatKind::spread, 1, {0});
   const History history = history_of({start_job, start("a"), finish("a"), again, start_job, again});
