@@ -10,12 +10,6 @@ namespace dstune {
 
 namespace {
 
-/// By the runs that count.
-std::optional<MetricValue> measured_value(const Report& report, const Row& row, Metric metric) {
-  const bool is_final = report.validation.is_done && num_final_rounds(row) > 0;
-  return is_final ? final_value(report, row, metric) : value_in(*row.record, metric);
-}
-
 std::optional<double> finite_value(const Report& report, const Row& row) {
   const auto result = ranked_value(report, row);
   if (!result || !std::isfinite(result->value)) return std::nullopt;
@@ -23,6 +17,11 @@ std::optional<double> finite_value(const Report& report, const Row& row) {
 }
 
 }  // namespace
+
+std::optional<MetricValue> measured_value(const Report& report, const Row& row, Metric metric) {
+  const bool is_final = report.validation.is_done && num_final_rounds(row) > 0;
+  return is_final ? final_value(report, row, metric) : value_in(*row.record, metric);
+}
 
 std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
   if (!row.record) return std::nullopt;
