@@ -65,7 +65,11 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   CalibrationTask task;
   task.shape = {2, 3};
   task.budget_s = 0.75;
-  task.disk = {{.folder = "/local", .block_bytes = 4096, .queue_depth = 2, .threads = 3}, {1, 2}};
+  task.disk.use.folder = "/local";
+  task.disk.use.block_bytes = 4096;
+  task.disk.use.queue_depth = 2;
+  task.disk.use.threads = 3;
+  task.disk.bytes = {1, 2};
   TrainingConfig config;
   config.micro_batch = 6;
   task.runs.push_back({5, config, 1.5});
