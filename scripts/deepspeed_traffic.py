@@ -2,9 +2,14 @@
 """Writes the collectives of DeepSpeed's optimizer steps, as test vectors.
 
 Needs DeepSpeed 0.19.6 with PyTorch and Hugging Face transformers; no GPU. It runs itself on two
-ranks, all cases one after the other:
+ranks, then on four that believe to be on two nodes, all cases of each one after the other:
 
     python3 scripts/deepspeed_traffic.py mpi_tests/unit/plan/data/deepspeed_traffic.json
+
+MiCS is recorded as it is meant. DeepSpeed 0.19.6 hangs in it where there are several copies of the
+states: it reduces gradients over all ranks, whose shards are not those of the parameters, and some
+then skip the average over the copies. gloo does not take several gathers at once; they are made
+one by one, and averaged over the copies is one buffer.
 
 Not among the cases: contiguous_gradients false at stages 1 and 2, where DeepSpeed 0.19.6 finds no
 gradients to reduce without a GPU (it looks for tensors of type "torch.cpu.FloatTensor", which
@@ -15,20 +20,22 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 MODEL = {"hidden_size": 10, "num_layers": 3, "intermediate_size": 37, "vocab_size": 101,
          "max_positions": 19}
-RANKS = 2
+RANKS_OF_NODE = 2
 PLAIN = {"stage": 3, "stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 0,
          "stage3_max_reuse_distance": 0, "reduce_bucket_size": 1000}
 BF16 = {"bf16": {"enabled": True}}
 
 
-def cases():
-    def case(name, zero, accumulation=1, **rest):
-        return {"name": name, "config": dict(
-            rest, gradient_accumulation_steps=accumulation, zero_optimization=zero)}
+def case(name, zero, accumulation=1, **rest):
+    return {"name": name, "config": dict(
+        rest, gradient_accumulation_steps=accumulation, zero_optimization=zero)}
 
+
+def cases_on_two_ranks():
     yield case("stage 0", {"stage": 0})
     yield case("stage 0, bf16", {"stage": 0}, 2, **BF16)
     for stage in (1, 2):
@@ -61,37 +68,89 @@ def cases():
                     stage3_allgather_sequential=True))
 
 
+def cases_on_four_ranks():
+    gathers = dict(PLAIN, stage3_param_persistence_threshold=30, stage3_prefetch_bucket_size=800,
+                   stage3_max_reuse_distance=1500)
+    yield case("hpZ", dict(PLAIN, zero_hpz_partition_size=2), 3)
+    yield case("hpZ, gathered ahead", dict(gathers, zero_hpz_partition_size=2), 2)
+    yield case("hpZ, all-reduce",
+               dict(PLAIN, zero_hpz_partition_size=2, stage3_use_all_reduce_for_fetch_params=True))
+    yield case("hpZ, one by one",
+               dict(PLAIN, zero_hpz_partition_size=4, stage3_allgather_sequential=True))
+    yield case("MiCS", dict(PLAIN, mics_shard_size=2), 3)
+    yield case("MiCS, gathered ahead", dict(gathers, mics_shard_size=2), 2)
+    yield case("MiCS, no scatter", dict(PLAIN, mics_shard_size=2, reduce_scatter=False))
+    yield case("MiCS, one copy", dict(PLAIN, mics_shard_size=4))
+    yield case("MiCS, nodes", dict(PLAIN, mics_shard_size=4, mics_hierarchical_params_gather=True))
+
+
 def record():
     """Wraps the collectives of DeepSpeed's backend; returns the list that they fill: kind, elements
-    of the whole buffer, element type. What is a few numbers long is bookkeeping and left out."""
+    of the whole buffer, element type, and the ranks where these are not all. What is a few numbers
+    long is bookkeeping and left out."""
+    import torch.distributed as distributed
     from deepspeed.comm.torch import TorchBackend
     events = []
 
-    def wrap(name, argument, keyword):
+    def write(name, tensor, group):
+        ranks = distributed.get_process_group_ranks(group or distributed.group.WORLD)
+        if tensor.numel() > 2:
+            event = [name, tensor.numel(), str(tensor.dtype)[len("torch."):]]
+            events.append(event + ([] if len(ranks) == distributed.get_world_size() else [ranks]))
+
+    def wrap(name, argument, keyword, group_argument):
         original = getattr(TorchBackend, name)
 
         def wrapped(self, *args, **kwargs):
             tensor = args[argument] if len(args) > argument else kwargs[keyword]
-            if tensor.numel() > 2:
-                events.append([name, tensor.numel(), str(tensor.dtype)[len("torch."):]])
+            group = args[group_argument] if len(args) > group_argument else kwargs.get("group")
+            write(name, tensor, group)
             return original(self, *args, **kwargs)
 
         setattr(TorchBackend, name, wrapped)
 
-    wrap("all_reduce", 0, "tensor")
-    wrap("reduce", 0, "tensor")
-    wrap("all_gather_into_tensor", 0, "output_tensor")
-    wrap("reduce_scatter_tensor", 1, "input_tensor")
+    wrap("all_reduce", 0, "tensor", 2)
+    wrap("reduce", 0, "tensor", 3)
+    wrap("all_gather_into_tensor", 0, "output_tensor", 2)
+    wrap("reduce_scatter_tensor", 1, "input_tensor", 3)
     return events
+
+
+def mend_mics():
+    import deepspeed.comm
+    from deepspeed.comm.torch import TorchBackend
+    from deepspeed.runtime.zero.mics import MiCS_Init
+    from deepspeed.runtime.zero.partition_parameters import Init
+    convert = Init._convert_to_deepspeed_param
+
+    def convert_in_block(self, param):
+        if isinstance(self, MiCS_Init):
+            param.ds_zero_partition_process_group = self.mics_comm_groups.param_shard_group
+        convert(self, param)
+
+    class Done:
+        def wait(self):
+            pass
+
+    def gather_one_by_one(self, output_tensors, input_tensors, group=None, async_op=False):
+        for output, part in zip(output_tensors, input_tensors):
+            self.all_gather_into_tensor(output, part, group=group)
+        return Done()
+
+    Init._convert_to_deepspeed_param = convert_in_block
+    TorchBackend.all_gather_coalesced = gather_one_by_one
+    deepspeed.comm.has_all_reduce_coalesced = lambda: False
 
 
 def run_case(case, events):
     import deepspeed
     import torch
     from deepspeed.runtime.zero.partition_parameters import Init
+    from deepspeed.utils import groups
     from transformers import GPT2Config, GPT2LMHeadModel
     Init.param_id = Init.num_persisted_parameters = Init.num_persisted_elements = 0
     Init.apply_param_persistence = False
+    groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None
     model = GPT2LMHeadModel(GPT2Config(
         n_layer=MODEL["num_layers"], n_embd=MODEL["hidden_size"], n_head=2,
         vocab_size=MODEL["vocab_size"], n_positions=MODEL["max_positions"],
@@ -122,16 +181,19 @@ def run_all(output):
     torch.nn.functional.linear = zero3_linear_wrap  # as deepspeed.zero.Init does
     deepspeed.init_distributed("gloo")
     events = record()
-    traced = [run_case(case, events) for case in cases()]
+    mend_mics()
+    ranks = torch.distributed.get_world_size()
+    cases = cases_on_two_ranks() if ranks == 2 else cases_on_four_ranks()
+    traced = [run_case(dict(each, ranks=ranks), events) for each in cases]
     if torch.distributed.get_rank() == 0:
-        write(traced, output)
+        with open(output, "a", encoding="utf-8") as file:
+            file.writelines(json.dumps(each, separators=(",", ":")) + "\n" for each in traced)
 
 
-def write(traced, output):
+def write(lines, output):
     with open(output, "w", encoding="utf-8") as file:
-        file.write('{"model": ' + json.dumps(MODEL) + f', "ranks": {RANKS}, "cases": [\n')
-        file.write(",\n".join(json.dumps(case, separators=(",", ":")) for case in traced))
-        file.write("\n]}\n")
+        file.write('{"model": ' + json.dumps(MODEL) + f', "ranks_per_node": {RANKS_OF_NODE}')
+        file.write(', "cases": [\n' + ",\n".join(lines) + "\n]}\n")
 
 
 def main():
@@ -139,9 +201,15 @@ def main():
     if "LOCAL_RANK" in os.environ:
         run_all(output)
         return
-    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
-                    "--nproc_per_node", str(RANKS), __file__, output],
-                   check=True, env=dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1"))
+    with tempfile.TemporaryDirectory() as folder:
+        lines = os.path.join(folder, "cases")
+        for ranks in (2, 4):
+            subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone",
+                            "--nproc_per_node", str(ranks), __file__, lines], check=True,
+                           env=dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS="1",
+                                    LOCAL_SIZE=str(RANKS_OF_NODE)))
+        with open(lines, encoding="utf-8") as file:
+            write(file.read().splitlines(), output)
 
 
 if __name__ == "__main__":

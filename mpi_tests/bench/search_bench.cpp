@@ -1,11 +1,12 @@
 // Searches recorded spaces again, without training, in simulated time:
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
-//                [--share 15] [--predict] mpi_tests/bench/tables/NAME.json ...
+//                [--share 15] [--race] [--predict] mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. --share: the
-// percent of the members that random may run, which has no rule by which it stops. --predict:
-// predictions are made anew from the profile of the recording. Prints a Markdown table.
+// percent of the members that random may run, which has no rule by which it stops. --race: trials
+// are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
+// --predict: predictions are made anew from the profile of the recording. Prints a Markdown table.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/core/interval.hpp"
 #include "dstune/search/tuner.hpp"
 #include "search_table.hpp"
 
@@ -31,6 +33,7 @@ struct Options {
   std::size_t num_slots = 1;
   double share = 15;
   bool predict_anew = false;
+  bool races = false;
   std::vector<std::string> paths;
 };
 
@@ -57,8 +60,29 @@ std::optional<MetricValue> value_of(const SearchTable& table, std::size_t index,
                                     const Measurement& measurement) {
   const Experiment& experiment = table.space.members[index].planned.experiment;
   const int size = experiment.shape.size();
-  return metric_value(measurement, table.job.tuning.metric, global_batch(experiment.config, size),
+  return value_so_far(measurement, table.job.tuning.metric, global_batch(experiment.config, size),
                       size);
+}
+
+/// What a challenger is raced against: the best so far, in the challenger's step times.
+RaceBar bar_of(const Measurement& incumbent, double batch_ratio) {
+  const MeanEstimate step = estimate_mean(timed_steps_s(incumbent));
+  const double error = step.standard_error / step.mean;
+  return race_bar_of({step.mean * batch_ratio}, error * error, believed_spread({}));
+}
+
+/// Ends a trial at the look at which it has lost.
+void race(const RaceBar& bar, Measurement& trial) {
+  const auto first = static_cast<std::size_t>(trial.warmup_steps);
+  const std::vector<double> all = timed_steps_s(trial);
+  for (const std::size_t look : race_looks) {
+    if (look >= all.size()) return;
+    if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, bar))
+      continue;
+    trial.step_times_s.resize(first + look);
+    trial.status = Status::raced_out;
+    return;
+  }
 }
 
 /// A trial's steps, in blocks from anywhere among the recorded.
@@ -124,6 +148,12 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   Search result;
   std::vector<Running> running;
   double now_s = 0;
+  std::optional<Measurement> incumbent;
+  double incumbent_batch = 0;
+  const auto batch_of = [&](std::size_t row) {
+    const Experiment& experiment = table.space.members[row].planned.experiment;
+    return static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+  };
   double best_seen = 0;
   double best_true = 0;
   const auto tuner = make_tuner(type, space, tuning);
@@ -132,6 +162,8 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
       const auto index = timed([&] { return tuner->next(); });
       if (!index) break;
       Running next{now_s, *index, drawn(table.measurements[row_of[*index]], random)};
+      if (options.races && incumbent)
+        race(bar_of(*incumbent, batch_of(row_of[*index]) / incumbent_batch), next.trial);
       next.ends_at_s += sum(next.trial.step_times_s);
       ++result.experiments;
       result.steps += static_cast<double>(next.trial.step_times_s.size());
@@ -150,8 +182,10 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
       tuner->observe(ended.index, {ended.trial.status, value});
       return 0;
     });
-    if (value && value->value > best_seen) {
+    if (ended.trial.status == Status::ok && value && value->value > best_seen) {
       best_seen = value->value;
+      incumbent = ended.trial;
+      incumbent_batch = batch_of(row);
       best_true = value_of(table, row, table.measurements[row])->value;
     }
   }
@@ -205,6 +239,8 @@ Options read_options(int argc, char** argv) {
       options.num_slots = static_cast<std::size_t>(std::max(1, std::stoi(value())));
     } else if (word == "--share") {
       options.share = std::stod(value());
+    } else if (word == "--race") {
+      options.races = true;
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {

@@ -1,4 +1,7 @@
 // States on a disk: the same training, and nothing left behind, however it ends.
+#include <algorithm>
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "results.hpp"
@@ -64,9 +67,42 @@ TEST_F(DiskTest, IsTheSameTrainingAndLeavesNothing) {
     EXPECT_EQ(measured["status"], "ok") << measured["reason"];
     EXPECT_EQ(measured["peak_memory_bytes"]["host"], measured["predicted"]["host_memory_bytes"]);
     EXPECT_EQ(measured["predicted"]["disk_bytes"] != 0, name == on_disk);
+    EXPECT_TRUE(measured["predicted"]["throughput"].is_number()) << name;
     for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
       EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
   }
+  EXPECT_TRUE(is_disk_empty());
+}
+
+TEST_F(DiskTest, ParametersThereAreTheSameTrainingAndLeaveNothing) {
+  space_["zero_optimization"] = {
+      {"stage", 3},
+      {"sub_group_size", 500'000},
+      {"stage3_prefetch_bucket_size", 0},
+      {"stage3_max_reuse_distance", 0},
+      {"offload_optimizer", {{"device", "nvme"}, {"nvme_path", "disk"}, {"buffer_count", 4}}},
+      {"offload_param",
+       {{{"device", "cpu"}},
+        {{"device", "nvme"},
+         {"nvme_path", "disk"},
+         {"buffer_count", 2},
+         {"buffer_size", 1'100'000},
+         {"max_in_cpu", 0}}}}};
+  expect_exit(job_, run(), 0);
+  const auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 2);
+  const auto& [first, expected] = *metrics.begin();
+  std::set<std::int64_t> disk_bytes;
+  for (const auto& [name, measured] : metrics) {
+    EXPECT_EQ(measured["status"], "ok") << measured["reason"];
+    EXPECT_EQ(measured["peak_memory_bytes"]["host"], measured["predicted"]["host_memory_bytes"]);
+    disk_bytes.insert(measured["predicted"]["disk_bytes"].get<std::int64_t>());
+    const Json& losses = expected["losses"];
+    for (std::size_t step = 0; step < std::min(losses.size(), measured["losses"].size()); ++step)
+      EXPECT_EQ(measured["losses"][step], losses[step]) << name << ", step " << step;
+  }
+  // One has its shards there, too.
+  EXPECT_EQ(disk_bytes.size(), 2U);
   EXPECT_TRUE(is_disk_empty());
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <iostream>
 
 #include <mpi.h>
@@ -32,6 +33,9 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
 }
 
 MpiEnvironment::~MpiEnvironment() {
+  // An exception on its way out may have left the others in a collective: finalizing would wait for
+  // them, and the abort that gets them out would never come.
+  if (std::uncaught_exceptions() > 0) return;
   if (!finalized_ && !anything_abandoned() && mpi_is_running()) MPI_Finalize();
 }
 

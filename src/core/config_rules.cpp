@@ -71,15 +71,38 @@ bool lacks_bf16_states(const Settings& settings, const std::string& section) {
 bool swaps_optimizer(const Settings& settings) {
   return settings.zero_stage() == 3 && offload_device(settings) == "nvme";
 }
-/// Adam or AdamW with a master copy, and so moments, in fp32.
-bool has_adam_in_fp32(const Settings& settings) {
+bool swaps_parameters(const Settings& settings) {
+  return settings.zero_stage() == 3 &&
+         settings.word("/zero_optimization/offload_param/device") == "nvme";
+}
+bool has_adam(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
-  return (type == "adam" || type == "adamw") && !has_low_precision_master(settings);
+  return type == "adam" || type == "adamw";
+}
+/// Of a sub-group: master copy, moments and gradients. DeepSpeed's Lion has two moments there.
+int fewest_swap_buffers(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "adagrad") return 3;
+  if (type == "sgd") return settings.number("/optimizer/params/momentum") != 0 ? 3 : 2;
+  return 4;
 }
 /// Twin-Flow: some sub-groups are updated on the device.
 bool offloads_in_part(const Settings& settings) {
   return settings.zero_stage() == 3 && offloads_optimizer(settings) &&
          settings.number("/zero_optimization/offload_optimizer/ratio") < 1;
+}
+
+bool has_mics(const Settings& settings) {
+  return settings.zero_stage() == 3 && settings.number("/zero_optimization/mics_shard_size") > 0;
+}
+bool has_hpz(const Settings& settings) {
+  return settings.zero_stage() == 3 &&
+         settings.number("/zero_optimization/zero_hpz_partition_size") > 1;
+}
+bool offloads_parameters(const Settings& settings) {
+  if (settings.is_on("/zero_optimization/cpu_offload_param")) return true;
+  const std::string device = settings.word("/zero_optimization/offload_param/device");
+  return !device.empty() && device != "none";
 }
 
 constexpr std::array rules = {
@@ -116,9 +139,27 @@ constexpr std::array rules = {
                      0;
         },
         "must be even: DeepSpeed refuses odd sizes"},
+    // A copy on every rank, which DeepSpeed goes on gathering and reducing alone.
     ConfigRule{"/zero_optimization/mics_shard_size",
-               [](const Settings& s) { return s.number("/zero_optimization/mics_shard_size") > 0; },
-               "MiCS is not built in dstune-mpi yet: remove the key or write -1", true},
+               [](const Settings& s) {
+                 return has_mics(s) && s.number("/zero_optimization/mics_shard_size") == 1;
+               },
+               "1 partitions nothing and is not built in dstune-mpi: write -1 and stage 0, or 2 "
+               "and more",
+               true},
+    // DeepSpeed would make the second partition and never gather from it.
+    ConfigRule{"/zero_optimization/zero_hpz_partition_size",
+               [](const Settings& s) { return has_mics(s) && has_hpz(s); },
+               "with mics_shard_size is not built in dstune-mpi: write 1, or mics_shard_size -1",
+               true},
+    // Its gathers take shards on the device only.
+    ConfigRule{"/zero_optimization/mics_shard_size",
+               [](const Settings& s) { return has_mics(s) && offloads_parameters(s); },
+               "fails in DeepSpeed with offload_param: write -1, or offload_param none", true},
+    ConfigRule{"/zero_optimization/zero_hpz_partition_size",
+               [](const Settings& s) { return has_hpz(s) && offloads_parameters(s); },
+               "with offload_param is not built in dstune-mpi yet: write 1, or offload_param none",
+               true},
     // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
     // the device at the first step.
     ConfigRule{"/zero_optimization/offload_optimizer/device",
@@ -134,33 +175,44 @@ constexpr std::array rules = {
                         !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
                },
                "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
-    // Adam's three tensors and the gradients.
     ConfigRule{"/zero_optimization/offload_optimizer/buffer_count",
                [](const Settings& s) {
                  return swaps_optimizer(s) &&
-                        s.number("/zero_optimization/offload_optimizer/buffer_count") < 4;
+                        s.number("/zero_optimization/offload_optimizer/buffer_count") <
+                            fewest_swap_buffers(s);
                },
-               "fewer than 4 fail in DeepSpeed where the device is nvme: write 4 or more", true},
+               "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
+               "copy, one for each moment, one for the gradients, 4 do for any optimizer",
+               true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) { return swaps_optimizer(s) && offloads_in_part(s); },
                "below 1 is not built in dstune-mpi where the device is nvme: write 1.0", true},
-    ConfigRule{
-        "/zero_optimization/offload_optimizer/device",
-        [](const Settings& s) { return swaps_optimizer(s) && !has_adam_in_fp32(s); },
-        "nvme is not built in dstune-mpi with other optimizers than Adam and AdamW, nor with "
-        "16-bit master weights: write cpu",
-        true},
+    ConfigRule{"/zero_optimization/offload_optimizer/device",
+               [](const Settings& s) { return swaps_optimizer(s) && has_low_precision_master(s); },
+               "nvme is not built in dstune-mpi with 16-bit master weights: write cpu", true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) { return offloads_in_part(s) && !has_adam_in_fp32(s); },
-               "below 1 is not built in dstune-mpi with other optimizers than Adam and AdamW, nor "
-               "with 16-bit master weights: write 1.0",
+               [](const Settings& s) { return offloads_in_part(s) && !has_adam(s); },
+               "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0",
                true},
+    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
+               [](const Settings& s) { return offloads_in_part(s) && has_low_precision_master(s); },
+               "below 1 is not built in dstune-mpi with 16-bit master weights: write 1.0", true},
     ConfigRule{"/zero_optimization/offload_param/device",
                [](const Settings& s) {
-                 return s.zero_stage() == 3 &&
-                        s.word("/zero_optimization/offload_param/device") == "nvme";
+                 return swaps_parameters(s) &&
+                        !s.is_set("/zero_optimization/offload_param/nvme_path");
                },
-               "nvme is not built in dstune-mpi yet: write cpu or none", true},
+               "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+    ConfigRule{"/zero_optimization/offload_param/nvme_path",
+               [](const Settings& s) {
+                 return swaps_parameters(s) && swaps_optimizer(s) &&
+                        s.is_set("/zero_optimization/offload_param/nvme_path") &&
+                        s.is_set("/zero_optimization/offload_optimizer/nvme_path") &&
+                        s.value("/zero_optimization/offload_param/nvme_path") !=
+                            s.value("/zero_optimization/offload_optimizer/nvme_path");
+               },
+               "another folder than offload_optimizer's is not built in dstune-mpi: name the same",
+               true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) {
                  return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");

@@ -39,6 +39,8 @@ constexpr Names<Metric, 4> metrics = {{{Metric::throughput, "throughput"},
                                        {Metric::throughput_per_gpu, "throughput_per_gpu"},
                                        {Metric::latency, "latency"},
                                        {Metric::flops, "flops"}}};
+constexpr Names<RepeatKind, 2> repeat_kinds = {
+    {{RepeatKind::spread, "spread"}, {RepeatKind::final_round, "final"}}};
 
 template <class Enum, std::size_t size>
 std::string_view text_of(const Names<Enum, size>& names, Enum value) {
@@ -79,6 +81,12 @@ std::string_view to_text(Status status) {
 }
 std::string_view to_text(Metric metric) {
   return text_of(metrics, metric);
+}
+std::string_view to_text(RepeatKind kind) {
+  return text_of(repeat_kinds, kind);
+}
+std::optional<RepeatKind> parse_repeat_kind(std::string_view text) {
+  return value_of(repeat_kinds, text);
 }
 std::optional<Status> parse_status(std::string_view text) {
   return value_of(statuses, text);

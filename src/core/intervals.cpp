@@ -2,29 +2,35 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
-#include "dstune/core/measurement.hpp"
+#include "dstune/base/error.hpp"
+#include "dstune/core/interval.hpp"
 
 namespace dstune {
 
 namespace {
 
-/// Two-sided 95 % quantiles of Student's t for 1 to 15 degrees of freedom.
-constexpr std::array<double, 15> student_t95 = {12.70620, 4.30265, 3.18245, 2.77645, 2.57058,
-                                                2.44691,  2.36462, 2.30600, 2.26216, 2.22814,
-                                                2.20099,  2.17881, 2.16037, 2.14479, 2.13145};
+constexpr std::size_t fewest_for_batches = 16;
+constexpr std::size_t fewest_for_correlation = 5;
+/// Where there are too few samples for batches: what neighbours are taken to have in common at
+/// least and at most, whatever they seem to.
+constexpr double moderate_autocorrelation = 0.2;
+constexpr double strong_autocorrelation = 0.8;
+constexpr double strongest_autocorrelation = 0.95;
+constexpr double least_degrees_of_freedom = 1.5;
 
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Half the width of the interval around `mean`, from values that are taken as independent.
-double half_width(const std::vector<double>& values, double mean) {
+/// From values that are taken as independent.
+MeanEstimate of_independent(const std::vector<double>& values, double mean) {
   const auto count = static_cast<double>(values.size());
   double squares = 0;
-  for (double value : values) squares += (value - mean) * (value - mean);
-  return student_t95.at(values.size() - 2) * std::sqrt(squares / (count - 1) / count);
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return {mean, std::sqrt(squares / (count - 1) / count), count - 1};
 }
 
 /// Means of 8 to 16 runs of neighbours, equally long but for one sample. Long runs before many:
@@ -41,46 +47,85 @@ std::vector<double> batch_means(const std::vector<double>& samples) {
   return means;
 }
 
+/// By how much correlation blows up the variance of a mean of `count` samples (AR(1)).
+double inflation(double autocorrelation, double count) {
+  const double rest = 1 - autocorrelation;
+  return (1 + autocorrelation) / rest -
+         2 * autocorrelation * (1 - std::pow(autocorrelation, count)) / (count * rest * rest);
+}
+
+/// From samples of an autoregressive process of first order.
+MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, double least) {
+  const auto count = static_cast<double>(samples.size());
+  double squares = 0;
+  double products = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    squares += (samples[i] - mean) * (samples[i] - mean);
+    if (i > 0) products += (samples[i] - mean) * (samples[i - 1] - mean);
+  }
+  if (squares == 0) return {mean, 0, count - 1};
+  const bool is_short = samples.size() < fewest_for_batches;
+  const double lowest = std::max(least, is_short ? moderate_autocorrelation : 0.0);
+  const double highest = is_short ? strong_autocorrelation : strongest_autocorrelation;
+  // What a sample's own mean hides of it is added again.
+  const double estimated = (count * products / squares + 1) / (count - 3);
+  const double factor = inflation(std::clamp(estimated, lowest, highest), count);
+  const double variance = squares / (count - 1) / std::max(0.05, 1 - (factor - 1) / (count - 1));
+  const double degrees =
+      is_short ? count - 1 : std::max(least_degrees_of_freedom, count / factor - 1);
+  return {mean, std::sqrt(variance * factor / count), degrees};
+}
+
+double half_width(const MeanEstimate& estimate) {
+  return student_t(0.95, estimate.degrees_of_freedom) * estimate.standard_error;
+}
+
 }  // namespace
+
+double student_t(double probability, double degrees_of_freedom) {
+  // With t = sqrt(degrees) tan(angle) the distribution is the integral of a power of the cosine:
+  // summed up by Simpson's rule, and turned round by Newton's.
+  constexpr double as_good_as_normal = 200;
+  constexpr std::size_t parts = 100;
+  const double degrees = std::clamp(degrees_of_freedom, 1.0, as_good_as_normal);
+  const double width = std::numbers::pi / 2 / parts;
+  const auto density = [degrees](double angle) {
+    return std::pow(std::max(0.0, std::cos(angle)), degrees - 1);
+  };
+  const auto integral = [&density](double begin, double end) {
+    return (density(begin) + 4 * density((begin + end) / 2) + density(end)) * (end - begin) / 6;
+  };
+  std::array<double, parts + 1> sum{};
+  for (std::size_t i = 0; i < parts; ++i)
+    sum[i + 1] =
+        sum[i] + integral(static_cast<double>(i) * width, static_cast<double>(i + 1) * width);
+  const double wanted = probability * sum.back();
+  const auto above = std::lower_bound(sum.begin() + 1, sum.end(), wanted);
+  const auto part = static_cast<std::size_t>(above - sum.begin()) - 1;
+  const double begin = static_cast<double>(part) * width;
+  double angle = begin + width / 2;
+  for (int i = 0; i < 5; ++i)
+    angle = std::clamp(angle - (sum[part] + integral(begin, angle) - wanted) / density(angle),
+                       begin, begin + width);
+  return std::sqrt(degrees) * std::tan(angle);
+}
+
+MeanEstimate estimate_mean(const std::vector<double>& samples, double least_autocorrelation) {
+  require(samples.size() >= 2, "a standard error is made of at least two samples");
+  const double mean = mean_of(samples);
+  if (samples.size() < fewest_for_correlation) return of_independent(samples, mean);
+  const MeanEstimate process = of_autoregressive(samples, mean, least_autocorrelation);
+  if (samples.size() < fewest_for_batches) return process;
+  const MeanEstimate batches = of_independent(batch_means(samples), mean);
+  return half_width(process) > half_width(batches) ? process : batches;
+}
 
 Interval mean_interval(const std::vector<double>& samples) {
   require(!samples.empty(), "an interval is made of at least one sample");
-  const double mean = mean_of(samples);
-  if (samples.size() == 1) return {mean, 0, std::numeric_limits<double>::infinity()};
-  constexpr std::size_t fewest_for_batches = 16;
-  const double half = samples.size() < fewest_for_batches ? half_width(samples, mean)
-                                                          : half_width(batch_means(samples), mean);
-  return {mean, std::max(0.0, mean - half), mean + half};
-}
-
-std::vector<double> timed_steps_s(const Measurement& measurement) {
-  std::vector<double> timed_s;
-  auto skipped = measurement.skipped_steps.begin();
-  const auto steps = static_cast<std::int64_t>(measurement.step_times_s.size());
-  for (std::int64_t step = measurement.warmup_steps; step < steps; ++step) {
-    while (skipped != measurement.skipped_steps.end() && *skipped < step) ++skipped;
-    if (skipped != measurement.skipped_steps.end() && *skipped == step) continue;
-    timed_s.push_back(measurement.step_times_s[static_cast<std::size_t>(step)]);
-  }
-  return timed_s;
-}
-
-std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                        std::int64_t global_batch, int group_size) {
-  const std::vector<double> timed_s = timed_steps_s(measurement);
-  if (measurement.status != Status::ok || timed_s.empty()) return std::nullopt;
-  const Interval step = mean_interval(timed_s);
-  if (step.mean <= 0) return std::nullopt;
-  if (metric == Metric::latency) {
-    constexpr double us_per_s = 1e6;
-    return MetricValue{step.mean * us_per_s, step.low * us_per_s, step.high * us_per_s};
-  }
-
-  double work = static_cast<double>(global_batch);  // of one step, in the metric's unit
-  if (metric == Metric::throughput_per_gpu) work /= group_size;
-  if (metric == Metric::flops) work = measurement.flops_per_step / group_size;
-  const double fastest = step.low > 0 ? work / step.low : std::numeric_limits<double>::infinity();
-  return MetricValue{work / step.mean, work / step.high, fastest};
+  if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
+  const MeanEstimate estimate = estimate_mean(samples);
+  const double half = half_width(estimate);
+  return {estimate.mean, std::max(0.0, estimate.mean - half), estimate.mean + half};
 }
 
 }  // namespace dstune

@@ -6,11 +6,30 @@ namespace dstune::rows {
 
 namespace {
 
-void set_optimizer_device(TrainingConfig& config, const KnobValue& value) {
+OffloadDevice device_of(const KnobValue& value) {
   const std::string& device = std::get<std::string>(value);
-  config.offload_optimizer = device == "none"  ? OffloadDevice::none
-                             : device == "cpu" ? OffloadDevice::cpu
-                                               : OffloadDevice::nvme;
+  return device == "none"  ? OffloadDevice::none
+         : device == "cpu" ? OffloadDevice::cpu
+                           : OffloadDevice::nvme;
+}
+
+void set_optimizer_device(TrainingConfig& config, const KnobValue& value) {
+  config.offload_optimizer = device_of(value);
+}
+
+void set_param_device(TrainingConfig& config, const KnobValue& value) {
+  config.offload_param = device_of(value);
+}
+
+/// The rows of the devices come before these. A rule refuses two folders.
+void set_optimizer_folder(TrainingConfig& config, const KnobValue& value) {
+  if (config.offload_optimizer == OffloadDevice::nvme)
+    config.disk.folder = std::get<std::string>(value);
+}
+
+void set_param_folder(TrainingConfig& config, const KnobValue& value) {
+  if (config.offload_param == OffloadDevice::nvme)
+    config.disk.folder = std::get<std::string>(value);
 }
 
 void set_cpu_offload(TrainingConfig& config, const KnobValue& value) {
@@ -21,31 +40,28 @@ void set_ratio(TrainingConfig& config, const KnobValue& value) {
   config.offload_ratio = std::get<double>(value);
 }
 
-/// "nvme" is refused by a rule.
-void set_param_device(TrainingConfig& config, const KnobValue& value) {
-  const bool is_offloaded = std::get<std::string>(value) != "none";
-  config.offload_param = is_offloaded ? OffloadDevice::cpu : OffloadDevice::none;
-}
-
 void set_cpu_offload_param(TrainingConfig& config, const KnobValue& value) {
   if (std::get<bool>(value)) config.offload_param = OffloadDevice::cpu;
 }
 
-// Of offload_param the members that say how a disk is used do nothing: that device is refused.
 constexpr std::array table = {
     at(stage_3, nested(optional(section("/zero_optimization/offload_param", measured,
                                         "where partitioned parameters live")))),
     at(stage_3, acting(text("/zero_optimization/offload_param/device", "\"none\"", "none|cpu|nvme",
                             measured, "none, cpu or nvme"),
                        set_param_device)),
-    at(stage_3,
-       text("/zero_optimization/offload_param/nvme_path", "null", "", inert, "folder on the disk")),
-    at(stage_3, integer("/zero_optimization/offload_param/buffer_count", "5", 0, inert,
-                        "buffers for reading from the disk")),
-    at(stage_3, integer("/zero_optimization/offload_param/buffer_size", "100000000", 0, inert,
-                        "elements of a buffer")),
-    at(stage_3, integer("/zero_optimization/offload_param/max_in_cpu", "1000000000", 0, inert,
-                        "elements kept in host memory beside a disk")),
+    at(stage_3, acting(text("/zero_optimization/offload_param/nvme_path", "null", "", measured,
+                            "folder on the disk"),
+                       set_param_folder)),
+    at(stage_3, acting(integer("/zero_optimization/offload_param/buffer_count", "5", 0, measured,
+                               "buffers for reading from the disk"),
+                       set_disk<&DiskUse::parameter_buffers>)),
+    at(stage_3, acting(integer("/zero_optimization/offload_param/buffer_size", "100000000", 0,
+                               measured, "elements of a buffer"),
+                       set_disk<&DiskUse::parameter_buffer_size>)),
+    at(stage_3, acting(integer("/zero_optimization/offload_param/max_in_cpu", "1000000000", 0,
+                               measured, "elements kept in host memory beside a disk"),
+                       set_disk<&DiskUse::parameters_in_memory>)),
     at(stage_3, flag("/zero_optimization/offload_param/pin_memory", "true", not_built,
                      "page-locked host memory")),
 
@@ -56,7 +72,7 @@ constexpr std::array table = {
                             set_optimizer_device)),
     at(stage_3, acting(text("/zero_optimization/offload_optimizer/nvme_path", "null", "", measured,
                             "folder on the disk"),
-                       set_disk<&DiskUse::folder>)),
+                       set_optimizer_folder)),
     at(stage_3, acting(integer("/zero_optimization/offload_optimizer/buffer_count", "4", 0,
                                measured, "buffers for the disk"),
                        set_disk<&DiskUse::optimizer_buffers>)),

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "knob_rows.hpp"
@@ -14,6 +15,15 @@ void set(TrainingConfig& config, const KnobValue& value) {
 
 void set_stage(TrainingConfig& config, const KnobValue& value) {
   config.zero_stage = static_cast<int>(std::get<std::int64_t>(value));
+}
+
+/// 0 is as good as 1.
+void set_hpz(TrainingConfig& config, const KnobValue& value) {
+  config.zero_hpz_partition_size = std::max<std::int64_t>(1, std::get<std::int64_t>(value));
+}
+
+void set_mics(TrainingConfig& config, const KnobValue& value) {
+  config.mics_shard_size = std::max<std::int64_t>(0, std::get<std::int64_t>(value));
 }
 
 constexpr std::array table = {
@@ -118,8 +128,10 @@ constexpr std::array table = {
     at(stage_3,
        flag("/zero_optimization/pipeline_loading_checkpoint", "false", inert, "checkpoints")),
 
-    at(stage_3, integer("/zero_optimization/zero_hpz_partition_size", "1", 0, refused,
-                        "ZeRO++: a second partition inside so many ranks")),
+    at(stage_3, acting(integer("/zero_optimization/zero_hpz_partition_size", "1", 0, measured,
+                               "ZeRO++: ranks that hold the parameters once more, for all gathers "
+                               "of a step but the first"),
+                       set_hpz)),
     at(stage_3, flag("/zero_optimization/zero_quantized_weights", "false", refused,
                      "ZeRO++: quantized gathers")),
     at(stage_3, flag("/zero_optimization/zero_quantized_nontrainable_weights", "false", refused,
@@ -128,11 +140,12 @@ constexpr std::array table = {
                      "ZeRO++: quantized reductions")),
     at(stage_3, free_form(optional(section("/zero_optimization/zeropp_loco_param", refused,
                                            "ZeRO++: error feedback of quantized reductions")))),
-    // On from 1, which the rules refuse; 0 and below are off.
-    at(stage_3, integer("/zero_optimization/mics_shard_size", "-1", -unbounded, inert,
-                        "MiCS: ranks that share a copy of the states")),
-    at(stage_3, flag("/zero_optimization/mics_hierarchical_params_gather", "false", refused,
-                     "MiCS: gathers in two levels")),
+    at(stage_3, acting(integer("/zero_optimization/mics_shard_size", "-1", -unbounded, measured,
+                               "MiCS: ranks that share a copy of the states; 0 and below: all"),
+                       set_mics)),
+    at(stage_3, acting(flag("/zero_optimization/mics_hierarchical_params_gather", "false", measured,
+                            "MiCS: gather across the nodes first, then inside each"),
+                       set<&TrainingConfig::mics_hierarchical_params_gather>)),
     free_form(optional(
         section("/zero_optimization/zenflow", refused, "ZenFlow: asynchronous offloaded updates"))),
     at(stage_3, nested(optional(section("/zero_optimization/leaf_module", not_built,

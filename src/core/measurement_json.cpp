@@ -94,6 +94,7 @@ Value to_json(const Measurement& measurement) {
                               {"process", measurement.peak_memory.process_bytes},
                               {"host", measurement.peak_memory.host_bytes}};
   out["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
+  if (!measurement.rank_forward_s.empty()) out["rank_forward_s"] = measurement.rank_forward_s;
   out["overhead_s"] = measurement.overhead_s;
   return out;
 }
@@ -104,7 +105,7 @@ Measurement measurement_from_json(const Node& node) {
   Measurement out;
   reader.section(node, {"status", "reason", "fwd", "bwd", "step", "flops_per_step", "step_times_s",
                         "warmup_steps", "skipped_steps", "losses", "peak_memory_bytes", "group",
-                        "overhead_s"});
+                        "rank_forward_s", "overhead_s"});
   if (const auto status = reader.member(node, "status")) {
     const auto word = status->string(problems);
     const auto parsed = word ? parse_status(*word) : std::nullopt;
@@ -146,6 +147,7 @@ Measurement measurement_from_json(const Node& node) {
       return each.string(problems).value_or("");
     });
   }
+  if (node.find("rank_forward_s")) out.rank_forward_s = reader.list(node, "rank_forward_s", amount);
   out.overhead_s = reader.map(node, "overhead_s", amount);
   problems.check();
   return out;

@@ -151,6 +151,24 @@ std::vector<Objection> objections_to(const Settings& settings) {
   return objections;
 }
 
+namespace {
+
+void leave_out_unused(DiskUse& disk, const TrainingConfig& config) {
+  const DiskUse usual;
+  if (!uses_disk(config)) disk = usual;
+  if (!is_optimizer_on_disk(config)) {
+    disk.optimizer_buffers = usual.optimizer_buffers;
+    disk.pipeline_read = disk.pipeline_write = false;
+  }
+  if (!are_parameters_on_disk(config)) {
+    disk.parameter_buffers = usual.parameter_buffers;
+    disk.parameter_buffer_size = usual.parameter_buffer_size;
+    disk.parameters_in_memory = usual.parameters_in_memory;
+  }
+}
+
+}  // namespace
+
 TrainingConfig training_config(const Settings& settings) {
   static const std::vector<std::size_t> acting =
       rows_where([](const Knob& knob) { return knob.apply != nullptr; });
@@ -167,7 +185,15 @@ TrainingConfig training_config(const Settings& settings) {
     config.contiguous_gradients = true;
   // What says nothing to the step is left out, so that configurations are equal where steps are.
   if (config.offload_optimizer == OffloadDevice::none) config.offload_ratio = 1;
-  if (!is_optimizer_on_disk(config)) config.disk = {};
+  leave_out_unused(config.disk, config);
+  if (is_mics(config)) {
+    // DeepSpeed hands none of these on.
+    config.stage3_allgather_sequential = config.stage3_use_all_reduce_for_fetch_params = false;
+    config.stage3_module_granularity_threshold = 0;
+    config.offload_ratio = 1;
+  } else {
+    config.mics_hierarchical_params_gather = false;
+  }
   const double fixed = config.loss_scale.fixed;
   if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
   if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;

@@ -20,9 +20,5 @@ void copy_bytes(void* to, const void* from, std::size_t bytes, Write write);
 /// rounded once to nearest even. At least one part; out may be one of them. f32, bf16 or f16.
 void sum_and_divide(void* out, std::span<const void* const> parts, int divisor, std::int64_t count,
                     DType type, Write write);
-inline void average(void* out, std::span<const void* const> parts, std::int64_t count, DType type,
-                    Write write) {
-  sum_and_divide(out, parts, static_cast<int>(parts.size()), count, type, write);
-}
 
 }  // namespace dstune

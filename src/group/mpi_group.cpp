@@ -10,6 +10,7 @@ namespace dstune {
 namespace {
 
 constexpr int collect_tag = 1;
+constexpr int trade_tag = 2;
 constexpr std::size_t max_numbers = 32;
 
 std::size_t as_bytes(std::int64_t count, DType type) {
@@ -41,7 +42,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_r
       context_(std::move(context)),
       waiter_(std::move(waiter)),
       parts_(static_cast<std::size_t>(size())) {
-  requests_.reserve(parts_.size());
+  requests_.reserve(2 * parts_.size());
 }
 
 template <class Body>
@@ -62,19 +63,57 @@ void MpiGroup::complete(Request request, const char* what) const {
   waiter_.until([&] { return request.test(); }, what);
 }
 
-std::int64_t MpiGroup::elements_per_rank(DType type) const {
-  return static_cast<std::int64_t>(context_->sent->size()) / size_bytes(type) / size();
+void MpiGroup::complete_requests(const char* what) {
+  for (Request& request : requests_) complete(std::move(request), what);
 }
 
-void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, int divisor) {
+std::int64_t MpiGroup::elements_per_rank(DType type, const RankRange& ranks) const {
+  return static_cast<std::int64_t>(context_->sent->size()) / size_bytes(type) / ranks.count;
+}
+
+void MpiGroup::trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
+                     const RankRange& ranks, const char* what) {
+  require(ranks.contains(group_rank()), "a rank takes part in its own calls");
+  const Communicator& communicator = context_->communicator;
+  requests_.clear();
+  for (int index = 0; index < ranks.count; ++index) {
+    const int rank = ranks.rank(index);
+    const auto place = static_cast<std::size_t>(index);
+    const std::byte* const sent = context_->sent->data() + place * sent_stride_bytes;
+    std::byte* const received = context_->received->data() + place * bytes_per_rank;
+    if (rank == group_rank()) {
+      std::memcpy(received, sent, bytes_per_rank);
+      continue;
+    }
+    requests_.push_back(communicator.start_receive(received, bytes_per_rank, rank, trade_tag));
+    requests_.push_back(communicator.start_send(sent, bytes_per_rank, rank, trade_tag));
+  }
+  complete_requests(what);
+}
+
+void MpiGroup::all_to_all(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
+  if (ranks.count < size()) return trade(bytes_per_rank, bytes_per_rank, ranks, what);
+  complete(context_->communicator.start_all_to_all(context_->sent->data(),
+                                                   context_->received->data(), bytes_per_rank),
+           what);
+}
+
+void MpiGroup::gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
+  if (ranks.count < size()) return trade(bytes_per_rank, 0, ranks, what);
+  complete(context_->communicator.start_all_gather(context_->sent->data(),
+                                                   context_->received->data(), bytes_per_rank),
+           what);
+}
+
+void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks,
+                            int divisor) {
   const std::size_t part_bytes = as_bytes(count_per_rank, type);
-  std::byte* const sent = context_->sent->data();
-  std::byte* const received = context_->received->data();
-  complete(context_->communicator.start_all_to_all(sent, received, part_bytes),
-           "waiting for data to reduce");
-  for (std::size_t rank = 0; rank < parts_.size(); ++rank)
-    parts_[rank] = received + rank * part_bytes;
-  sum_and_divide(sent, parts_, divisor, count_per_rank, type, Write::cached);
+  const std::byte* const received = context_->received->data();
+  all_to_all(part_bytes, ranks, "waiting for data to reduce");
+  const auto parts = std::span(parts_).first(static_cast<std::size_t>(ranks.count));
+  for (std::size_t index = 0; index < parts.size(); ++index)
+    parts[index] = received + index * part_bytes;
+  sum_and_divide(context_->sent->data(), parts, divisor, count_per_rank, type, Write::cached);
 }
 
 void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
@@ -95,46 +134,47 @@ void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
       requests_.push_back(communicator.start_receive(place, bytes_per_rank, rank, collect_tag));
     }
   }
-  for (Request& request : requests_) {
-    complete(std::move(request), "waiting for a reduced slice");
-  }
+  complete_requests("waiting for a reduced slice");
 }
 
-void MpiGroup::all_reduce_average(void* data, std::int64_t count, DType type) {
-  all_reduce(data, count, type, size());
+void MpiGroup::all_reduce_average(void* data, std::int64_t count, DType type,
+                                  const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  all_reduce(data, count, type, ranks, ranks.count);
 }
 
 void MpiGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
-  all_reduce(data, count, type, 1);
+  all_reduce(data, count, type, {0, 1, size()}, 1);
 }
 
-void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, int divisor) {
+void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, const RankRange& ranks,
+                          int divisor) {
   guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type) * size();
+    const std::int64_t chunk_count = elements_per_rank(type, ranks) * ranks.count;
     for (std::int64_t first = 0; first < count; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count - first);
-      const std::int64_t part = (now + size() - 1) / size();
+      const std::int64_t part = (now + ranks.count - 1) / ranks.count;
       auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
       std::memcpy(sent, place, as_bytes(now, type));
-      std::memset(sent + as_bytes(now, type), 0, as_bytes(part * size() - now, type));
-      reduce_parts(part, type, divisor);
-      complete(context_->communicator.start_all_gather(sent, received, as_bytes(part, type)),
-               "waiting for reduced slices");
+      std::memset(sent + as_bytes(now, type), 0, as_bytes(part * ranks.count - now, type));
+      reduce_parts(part, type, ranks, divisor);
+      gather(as_bytes(part, type), ranks, "waiting for reduced slices");
       std::memcpy(place, received, as_bytes(now, type));
     }
   });
 }
 
 void MpiGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
+  const RankRange everyone{0, 1, size()};
   guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type) * size();
+    const std::int64_t chunk_count = elements_per_rank(type, everyone) * size();
     for (std::int64_t first = 0; first < count; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count - first);
       const std::int64_t part = (now + size() - 1) / size();
       auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
       std::memcpy(sent, place, as_bytes(now, type));
       std::memset(sent + as_bytes(now, type), 0, as_bytes(part * size() - now, type));
-      reduce_parts(part, type, size());
+      reduce_parts(part, type, everyone, size());
       collect_parts(as_bytes(part, type), root);
       if (group_rank() == root) std::memcpy(place, received, as_bytes(now, type));
     }
@@ -142,35 +182,37 @@ void MpiGroup::reduce_average(void* data, std::int64_t count, DType type, int ro
 }
 
 void MpiGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                                      DType type) {
+                                      DType type, const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
   guarded([&](std::byte* sent, std::byte*) {
-    const std::int64_t chunk_count = elements_per_rank(type);
+    const std::int64_t chunk_count = elements_per_rank(type, ranks);
     for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count_per_rank - first);
-      for (int rank = 0; rank < size(); ++rank) {
+      for (int index = 0; index < ranks.count; ++index) {
         std::memcpy(
-            sent + as_bytes(rank * now, type),
-            static_cast<const std::byte*>(in) + as_bytes(rank * count_per_rank + first, type),
+            sent + as_bytes(index * now, type),
+            static_cast<const std::byte*>(in) + as_bytes(index * count_per_rank + first, type),
             as_bytes(now, type));
       }
-      reduce_parts(now, type, size());
+      reduce_parts(now, type, ranks, ranks.count);
       std::memcpy(static_cast<std::byte*>(out) + as_bytes(first, type), sent, as_bytes(now, type));
     }
   });
 }
 
-void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) {
+void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                          const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
   guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type);
+    const std::int64_t chunk_count = elements_per_rank(type, ranks);
     for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count_per_rank - first);
       const std::size_t bytes = as_bytes(now, type);
       std::memcpy(sent, static_cast<const std::byte*>(in) + as_bytes(first, type), bytes);
-      complete(context_->communicator.start_all_gather(sent, received, bytes),
-               "waiting for data to gather");
-      for (int rank = 0; rank < size(); ++rank) {
-        std::memcpy(static_cast<std::byte*>(out) + as_bytes(rank * count_per_rank + first, type),
-                    received + static_cast<std::size_t>(rank) * bytes, bytes);
+      gather(bytes, ranks, "waiting for data to gather");
+      for (int index = 0; index < ranks.count; ++index) {
+        std::memcpy(static_cast<std::byte*>(out) + as_bytes(index * count_per_rank + first, type),
+                    received + static_cast<std::size_t>(index) * bytes, bytes);
       }
     }
   });

@@ -33,24 +33,33 @@ class MpiGroup : public ProcessGroup {
   [[nodiscard]] int mpi_communicator() const override {
     return context_->communicator.fortran_handle();
   }
-  void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                              DType type) override;
-  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override;
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
   template <class Body>
   void guarded(Body&& body);
   void complete(Request request, const char* what) const;
-  void all_reduce(void* data, std::int64_t count, DType type, int divisor);
+  void all_reduce(void* data, std::int64_t count, DType type, const RankRange& ranks, int divisor);
   /// Every rank's part for this rank, summed from `sent` into the front of `sent`.
-  void reduce_parts(std::int64_t count_per_rank, DType type, int divisor);
+  void reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks, int divisor);
+  /// From `sent` to `received`: every rank's part for this rank, or the same from each.
+  void all_to_all(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
+  void gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
+  /// Point to point, where not all ranks take part: these need no communicator of their own.
+  void trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes, const RankRange& ranks,
+             const char* what);
+  void complete_requests(const char* what);
   /// The sums at the front of every rank's `sent`, one after the other in root's `received`.
   void collect_parts(std::size_t bytes_per_rank, int root);
-  [[nodiscard]] std::int64_t elements_per_rank(DType type) const;
+  [[nodiscard]] std::int64_t elements_per_rank(DType type, const RankRange& ranks) const;
 
   std::shared_ptr<MpiContext> context_;
   Waiter waiter_;

@@ -13,16 +13,17 @@ void copy(void* out, const void* in, std::int64_t count, DType type) {
 
 }  // namespace
 
-void SelfGroup::all_reduce_average(void*, std::int64_t, DType) {}
+void SelfGroup::all_reduce_average(void*, std::int64_t, DType, const RankRange&) {}
 void SelfGroup::all_reduce_sum(void*, std::int64_t, DType) {}
 void SelfGroup::reduce_average(void*, std::int64_t, DType, int) {}
 
 void SelfGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                                       DType type) {
+                                       DType type, const RankRange&) {
   copy(out, in, count_per_rank, type);
 }
 
-void SelfGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) {
+void SelfGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                           const RankRange&) {
   copy(out, in, count_per_rank, type);
 }
 

@@ -58,15 +58,22 @@ void SharedMemoryGroup::guarded(Body&& body) {
   }
 }
 
+void SharedMemoryGroup::wait_for_ranks(const RankRange& ranks, std::uint64_t phases,
+                                       const char* what) const {
+  for (int index = 0; index < ranks.count; ++index)
+    membership_->wait_for(ranks.rank(index), phases, waiter_, what);
+}
+
 template <class CopyIn, class Finish>
-void SharedMemoryGroup::for_chunks(std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in,
-                                   Finish&& finish) {
+void SharedMemoryGroup::for_chunks(const Call& call, std::int64_t count, std::int64_t chunk_count,
+                                   CopyIn&& copy_in, Finish&& finish) {
+  require(call.ranks.contains(group_rank()), "a rank takes part in its own calls");
   const auto prepare = [&](std::int64_t first) {
     Chunk chunk{first, std::min(chunk_count, count - first), next_slot_};
     if (chunk.count <= 0) return chunk;
     next_slot_ = 1 - next_slot_;
-    membership_->wait_for_all(slot_free_phase_[static_cast<std::size_t>(chunk.slot)], waiter_,
-                              "waiting for staging memory");
+    const Free& free = slot_free_[static_cast<std::size_t>(chunk.slot)];
+    wait_for_ranks(free.readers, free.phase, "waiting for staging memory");
     copy_in(chunk);
     membership_->publish();
     chunk.copied_phase = membership_->phases();
@@ -79,131 +86,150 @@ void SharedMemoryGroup::for_chunks(std::int64_t count, std::int64_t chunk_count,
     finish(chunk);
     membership_->check_all_present();
     membership_->publish();
-    slot_free_phase_[static_cast<std::size_t>(chunk.slot)] = membership_->phases();
+    slot_free_[static_cast<std::size_t>(chunk.slot)] = {call.ranks, membership_->phases()};
   }
 }
 
-void SharedMemoryGroup::reduce_directly(std::byte* data, const Chunk& chunk, DType type,
-                                        int divisor, Write write) {
-  for (int rank = 0; rank < size(); ++rank)
-    part(rank) = rank == group_rank() ? data : slot(rank, chunk.slot);
-  sum_and_divide(data, parts_, divisor, chunk.count, type, write);
+void SharedMemoryGroup::reduce_directly(std::byte* data, const Chunk& chunk, const Call& call) {
+  for (int index = 0; index < call.size(); ++index) {
+    const int rank = call.ranks.rank(index);
+    part(index) = rank == group_rank() ? data : slot(rank, chunk.slot);
+  }
+  sum_and_divide(data, parts(call), call.divisor, chunk.count, call.type, call.write);
 }
 
-void SharedMemoryGroup::reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type,
-                                         int divisor) {
-  const std::int64_t first = std::min(group_rank() * slice_count, chunk.count);
+void SharedMemoryGroup::reduce_own_slice(const Chunk& chunk, std::int64_t slice_count,
+                                         const Call& call) {
+  const std::int64_t first = std::min(own_index(call) * slice_count, chunk.count);
   const std::int64_t count = std::min(slice_count, chunk.count - first);
-  for (int rank = 0; rank < size(); ++rank)
-    part(rank) = slot(rank, chunk.slot) + as_bytes(first, type);
+  for (int index = 0; index < call.size(); ++index)
+    part(index) = slot(call.ranks.rank(index), chunk.slot) + as_bytes(first, call.type);
   // Nobody else reads this slice of the own slot before it is published.
-  sum_and_divide(slot(group_rank(), chunk.slot) + as_bytes(first, type), parts_, divisor, count,
-                 type, Write::cached);
+  sum_and_divide(slot(group_rank(), chunk.slot) + as_bytes(first, call.type), parts(call),
+                 call.divisor, count, call.type, Write::cached);
 }
 
 void SharedMemoryGroup::gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count,
-                                      DType type, Write write) {
+                                      const Call& call) {
   const std::uint64_t reduced_phase = membership_->phases();
-  for (int i = 0; i < size(); ++i) {
-    const int rank = (group_rank() + i) % size();
-    const std::int64_t first = std::min(rank * slice_count, chunk.count);
+  for (int i = 0; i < call.size(); ++i) {
+    const int index = (own_index(call) + i) % call.size();
+    const int rank = call.ranks.rank(index);
+    const std::int64_t first = std::min(index * slice_count, chunk.count);
     const std::int64_t count = std::min(slice_count, chunk.count - first);
     if (count == 0) continue;
     membership_->wait_for(rank, reduced_phase, waiter_, "waiting for a reduced slice");
-    copy_bytes(data + as_bytes(first, type), slot(rank, chunk.slot) + as_bytes(first, type),
-               as_bytes(count, type), write);
+    copy_bytes(data + as_bytes(first, call.type),
+               slot(rank, chunk.slot) + as_bytes(first, call.type), as_bytes(count, call.type),
+               call.write);
   }
 }
 
-void SharedMemoryGroup::reduce(void* data, std::int64_t count, DType type, int divisor,
+void SharedMemoryGroup::reduce(void* data, std::int64_t count, const Call& call,
                                Receivers receivers, int root) {
   auto* const bytes = static_cast<std::byte*>(data);
+  const DType type = call.type;
   const bool receives = receivers == Receivers::all || root == group_rank();
-  const Write write = write_of(as_bytes(count, type));
   const auto copy_in = [&](const Chunk& chunk) {
     copy_bytes(slot(group_rank(), chunk.slot), bytes + as_bytes(chunk.first, type),
                as_bytes(chunk.count, type), Write::cached);
   };
   const auto finish = [&](const Chunk& chunk) {
     std::byte* const target = bytes + as_bytes(chunk.first, type);
-    const bool directly = size() == 2 || chunk.count * size_bytes(type) * size() <= direct_bytes;
+    const bool directly =
+        call.size() == 2 || chunk.count * size_bytes(type) * call.size() <= direct_bytes;
     if (directly) {
       if (!receives) return;
-      membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
-      reduce_directly(target, chunk, type, divisor, write);
+      wait_for_ranks(call.ranks, chunk.copied_phase, "waiting for data to reduce");
+      reduce_directly(target, chunk, call);
       return;
     }
-    const std::int64_t slice_count = slice_elements(chunk.count, size(), type);
-    membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
-    reduce_own_slice(chunk, slice_count, type, divisor);
+    const std::int64_t slice_count = slice_elements(chunk.count, call.size(), type);
+    wait_for_ranks(call.ranks, chunk.copied_phase, "waiting for data to reduce");
+    reduce_own_slice(chunk, slice_count, call);
     membership_->check_all_present();
     membership_->publish();
-    if (receives) gather_slices(target, chunk, slice_count, type, write);
+    if (receives) gather_slices(target, chunk, slice_count, call);
   };
-  guarded([&] { for_chunks(count, chunk_elements(type), copy_in, finish); });
+  guarded([&] { for_chunks(call, count, chunk_elements(type), copy_in, finish); });
 }
 
-void SharedMemoryGroup::all_reduce_average(void* data, std::int64_t count, DType type) {
-  reduce(data, count, type, size(), Receivers::all, 0);
+void SharedMemoryGroup::all_reduce_average(void* data, std::int64_t count, DType type,
+                                           const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  reduce(data, count, {ranks, type, ranks.count, write_of(as_bytes(count, type))}, Receivers::all,
+         0);
 }
 
 void SharedMemoryGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
-  reduce(data, count, type, 1, Receivers::all, 0);
+  reduce(data, count, {{0, 1, size()}, type, 1, write_of(as_bytes(count, type))}, Receivers::all,
+         0);
 }
 
 void SharedMemoryGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
-  reduce(data, count, type, size(), Receivers::root, root);
+  reduce(data, count, {{0, 1, size()}, type, size(), write_of(as_bytes(count, type))},
+         Receivers::root, root);
 }
 
 void SharedMemoryGroup::reduce_scatter_average(void* out, const void* in,
-                                               std::int64_t count_per_rank, DType type) {
+                                               std::int64_t count_per_rank, DType type,
+                                               const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  const Call call{ranks, type, ranks.count,
+                  write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(ranks.count))};
   const auto* const source = static_cast<const std::byte*>(in);
   auto* const target = static_cast<std::byte*>(out);
-  const std::int64_t piece = chunk_elements(type) / size();
-  const Write write = write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(size()));
-  const auto own_input = [&](const Chunk& chunk, int rank) {
-    return source + as_bytes(rank * count_per_rank + chunk.first, type);
+  const std::int64_t piece = chunk_elements(type) / call.size();
+  const int own = own_index(call);
+  const auto own_input = [&](const Chunk& chunk, int index) {
+    return source + as_bytes(index * count_per_rank + chunk.first, type);
   };
   const auto copy_in = [&](const Chunk& chunk) {
-    for (int i = 1; i < size(); ++i) {
-      const int rank = (group_rank() + i) % size();
-      copy_bytes(slot(group_rank(), chunk.slot) + as_bytes(rank * piece, type),
-                 own_input(chunk, rank), as_bytes(chunk.count, type), Write::cached);
+    for (int i = 1; i < call.size(); ++i) {
+      const int index = (own + i) % call.size();
+      copy_bytes(slot(group_rank(), chunk.slot) + as_bytes(index * piece, type),
+                 own_input(chunk, index), as_bytes(chunk.count, type), Write::cached);
     }
   };
   const auto finish = [&](const Chunk& chunk) {
-    membership_->wait_for_all(chunk.copied_phase, waiter_, "waiting for data to reduce");
-    for (int rank = 0; rank < size(); ++rank) {
-      part(rank) = rank == group_rank()
-                       ? own_input(chunk, rank)
-                       : slot(rank, chunk.slot) + as_bytes(group_rank() * piece, type);
+    wait_for_ranks(call.ranks, chunk.copied_phase, "waiting for data to reduce");
+    for (int index = 0; index < call.size(); ++index) {
+      part(index) = index == own
+                        ? own_input(chunk, index)
+                        : slot(call.ranks.rank(index), chunk.slot) + as_bytes(own * piece, type);
     }
-    average(target + as_bytes(chunk.first, type), parts_, chunk.count, type, write);
+    sum_and_divide(target + as_bytes(chunk.first, type), parts(call), call.divisor, chunk.count,
+                   type, call.write);
   };
-  guarded([&] { for_chunks(count_per_rank, piece, copy_in, finish); });
+  guarded([&] { for_chunks(call, count_per_rank, piece, copy_in, finish); });
 }
 
 void SharedMemoryGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank,
-                                   DType type) {
+                                   DType type, const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  const Call call{ranks, type, 1,
+                  write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(ranks.count))};
   const auto* const source = static_cast<const std::byte*>(in);
-  const Write write = write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(size()));
-  const auto place = [&](const Chunk& chunk, int rank) {
-    return static_cast<std::byte*>(out) + as_bytes(rank * count_per_rank + chunk.first, type);
+  const int own = own_index(call);
+  const auto place = [&](const Chunk& chunk, int index) {
+    return static_cast<std::byte*>(out) + as_bytes(index * count_per_rank + chunk.first, type);
   };
   const auto copy_in = [&](const Chunk& chunk) {
     const std::byte* const mine = source + as_bytes(chunk.first, type);
     copy_bytes(slot(group_rank(), chunk.slot), mine, as_bytes(chunk.count, type), Write::cached);
-    std::byte* const own_place = place(chunk, group_rank());
-    if (own_place != mine) copy_bytes(own_place, mine, as_bytes(chunk.count, type), write);
+    std::byte* const own_place = place(chunk, own);
+    if (own_place != mine) copy_bytes(own_place, mine, as_bytes(chunk.count, type), call.write);
   };
   const auto finish = [&](const Chunk& chunk) {
-    for (int i = 1; i < size(); ++i) {
-      const int rank = (group_rank() + i) % size();
+    for (int i = 1; i < call.size(); ++i) {
+      const int index = (own + i) % call.size();
+      const int rank = call.ranks.rank(index);
       membership_->wait_for(rank, chunk.copied_phase, waiter_, "waiting for data to gather");
-      copy_bytes(place(chunk, rank), slot(rank, chunk.slot), as_bytes(chunk.count, type), write);
+      copy_bytes(place(chunk, index), slot(rank, chunk.slot), as_bytes(chunk.count, type),
+                 call.write);
     }
   };
-  guarded([&] { for_chunks(count_per_rank, chunk_elements(type), copy_in, finish); });
+  guarded([&] { for_chunks(call, count_per_rank, chunk_elements(type), copy_in, finish); });
 }
 
 void SharedMemoryGroup::exchange_into(std::span<const double> mine, std::span<double> all) {

@@ -17,12 +17,14 @@ class SharedMemoryGroup : public ProcessGroup {
                     std::vector<int> world_ranks, int group_rank, std::uint64_t attempt,
                     Waiter waiter);
 
-  void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                              DType type) override;
-  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override;
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
@@ -34,22 +36,36 @@ class SharedMemoryGroup : public ProcessGroup {
   };
   enum class Receivers { all, root };
 
+  /// A call's ranks, all of them counted; parts of the group go through the same phases.
+  struct Call {
+    RankRange ranks;
+    DType type;
+    int divisor = 1;
+    Write write = Write::cached;
+    [[nodiscard]] int size() const { return ranks.count; }
+  };
+
   template <class Body>
   void guarded(Body&& body);
   /// Runs `copy_in` and `finish` over all chunks, the copy of each before the end of the one
   /// before.
   template <class CopyIn, class Finish>
-  void for_chunks(std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in, Finish&& finish);
+  void for_chunks(const Call& call, std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in,
+                  Finish&& finish);
 
-  void reduce(void* data, std::int64_t count, DType type, int divisor, Receivers receivers,
-              int root);
-  void reduce_directly(std::byte* data, const Chunk& chunk, DType type, int divisor, Write write);
-  void reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, DType type, int divisor);
-  void gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count, DType type,
-                     Write write);
+  void reduce(void* data, std::int64_t count, const Call& call, Receivers receivers, int root);
+  void reduce_directly(std::byte* data, const Chunk& chunk, const Call& call);
+  void reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, const Call& call);
+  void gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count,
+                     const Call& call);
+  void wait_for_ranks(const RankRange& ranks, std::uint64_t phases, const char* what) const;
 
   [[nodiscard]] std::byte* slot(int rank, int index) const;
-  const void*& part(int rank) { return parts_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int own_index(const Call& call) const { return call.ranks.index_of(group_rank()); }
+  const void*& part(int index) { return parts_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] std::span<const void* const> parts(const Call& call) const {
+    return std::span(parts_).first(static_cast<std::size_t>(call.size()));
+  }
   [[nodiscard]] std::int64_t chunk_elements(DType type) const;
 
   std::shared_ptr<Membership> membership_;
@@ -58,8 +74,12 @@ class SharedMemoryGroup : public ProcessGroup {
   std::vector<const void*> parts_;  ///< of a reduction, one a rank; kept, so that none is allocated
   int next_slot_ = 0;
   int next_numbers_ = 0;
-  // The phase after which nobody reads what is there.
-  std::array<std::uint64_t, 2> slot_free_phase_{};
+  /// The phase after which nobody reads what is there, of those who read it last.
+  struct Free {
+    RankRange readers;
+    std::uint64_t phase = 0;
+  };
+  std::array<Free, 2> slot_free_{};
   std::array<std::uint64_t, 2> numbers_free_phase_{};
 };
 

@@ -53,7 +53,7 @@ MemoryPlan& Emitter::figures_of(Memory memory) {
 }
 
 std::int64_t Emitter::alignment_of(Memory memory) const {
-  const bool touches_disk = memory != Memory::device && is_optimizer_on_disk(plan_.config);
+  const bool touches_disk = memory != Memory::device && uses_disk(plan_.config);
   return touches_disk ? disk_alignment_bytes : tensor_alignment_bytes;
 }
 

@@ -1,6 +1,7 @@
 #include "gather_schedule.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "dstune/base/error.hpp"
 
@@ -8,18 +9,23 @@ namespace dstune::plan {
 namespace {
 
 constexpr int never = -1;
+constexpr int none = -1;
 
 }  // namespace
 
 GatherSchedule::GatherSchedule(const ModuleTrace& trace, const std::vector<Piece>& pieces,
-                               const std::vector<bool>& kept, GatherLimits limits)
+                               const std::vector<bool>& kept, GatherLimits limits,
+                               ShardBuffers buffers)
     : trace_(trace),
       pieces_(pieces),
       kept_(kept),
       limits_(limits),
       own_(find_occurrences(false)),
       status_(pieces.size(), Status::partitioned),
-      fetched_for_(pieces.size(), never) {
+      fetched_for_(pieces.size(), never),
+      buffers_(std::move(buffers)),
+      buffer_(buffers_.on_disk.size(), none) {
+  for (int buffer = 0; buffer < buffers_.count; ++buffer) free_.push_back(buffer);
   const bool any_leaf = std::any_of(trace.modules.begin(), trace.modules.end(),
                                     [](const Module& module) { return module.is_leaf; });
   if (any_leaf) all_ = find_occurrences(true);
@@ -93,6 +99,7 @@ MicroStepGathers GatherSchedule::micro_step() {
     if (event.kind == TraceEvent::Kind::fetch) {
       fetch(visit, result[index]);
       prefetch(visit, result[index]);
+      if (limits_.prefetch_bucket > 0) read_ahead(result[index]);
       ++step_;
     } else if (event.kind == TraceEvent::Kind::left_over) {
       release(event.visit, result[index], false);
@@ -109,6 +116,8 @@ MicroStepGathers GatherSchedule::micro_step() {
     require(status_[piece] != Status::in_flight, "what is gathered ahead is used");
     if (status_[piece] == Status::available && !kept_[piece])
       release_piece(static_cast<int>(piece), result.back());
+    require(!failure_.empty() || buffer_.empty() || buffer_[piece] == none,
+            "what is read ahead is used");
   }
   return result;
 }
@@ -122,6 +131,7 @@ void GatherSchedule::fetch(const Visit& visit, VisitGathers& gathers) {
   for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
     Status& status = status_[static_cast<std::size_t>(piece)];
     if (status == Status::partitioned) {
+      if (is_absent(piece)) take_buffer(piece, gathers.read);
       gathers.fetched.push_back(piece);
       live_ += elements(piece);
     }
@@ -140,6 +150,8 @@ void GatherSchedule::prefetch(const Visit& visit, VisitGathers& gathers) {
   std::int64_t ahead = 0;
   for (; next_ < order_.size() && ahead < most; ++next_) {
     const Queued& queued = order_[next_];
+    // What is read from the disk first is gathered at a later visit.
+    if (is_absent(queued.piece)) break;
     int& latest = fetched_for_[static_cast<std::size_t>(queued.piece)];
     latest = std::max(latest, queued.visit);
     Status& status = status_[static_cast<std::size_t>(queued.piece)];
@@ -164,6 +176,55 @@ void GatherSchedule::release_piece(int piece, VisitGathers& gathers) {
   status = Status::partitioned;
   live_ -= elements(piece);
   gathers.released.push_back(piece);
+  free_buffer(piece);
+}
+
+bool GatherSchedule::is_absent(int piece) const {
+  const auto index = static_cast<std::size_t>(piece);
+  return !buffers_.on_disk.empty() && buffers_.on_disk[index] && buffer_[index] == none;
+}
+
+void GatherSchedule::take_buffer(int piece, std::vector<ShardRead>& reads) {
+  if (free_.empty()) {
+    failure_ = "DeepSpeed runs out of buffers for parameters: offload_param.buffer_count is " +
+               std::to_string(buffers_.count) +
+               ", and more of those on the disk are gathered at a time";
+    return;
+  }
+  buffer_[static_cast<std::size_t>(piece)] = free_.back();
+  reads.push_back({piece, free_.back()});
+  free_.pop_back();
+}
+
+void GatherSchedule::free_buffer(int piece) {
+  if (buffer_.empty() || buffer_[static_cast<std::size_t>(piece)] == none) return;
+  free_.push_back(buffer_[static_cast<std::size_t>(piece)]);
+  buffer_[static_cast<std::size_t>(piece)] = none;
+}
+
+void GatherSchedule::read_ahead(VisitGathers& gathers) {
+  if (buffers_.on_disk.empty()) return;
+  std::int64_t in_flight = 0;
+  for (std::size_t piece = 0; piece < status_.size(); ++piece)
+    if (status_[piece] == Status::in_flight) in_flight += pieces_[piece].elements;
+  const std::size_t available = free_.size();
+  std::int64_t considered = 0;
+  std::vector<int> chosen;
+  for (std::size_t next = next_; next < order_.size(); ++next) {
+    if (considered > 2 * in_flight || chosen.size() >= available) break;
+    const int piece = order_[next].piece;
+    if (is_absent(piece)) chosen.push_back(piece);
+    considered += elements(piece);
+  }
+  for (const int piece : chosen) {
+    if (is_absent(piece)) {
+      take_buffer(piece, gathers.read_ahead);
+    } else {
+      failure_ =
+          "DeepSpeed fails when it reads ahead from the disk: a parameter that is used twice is "
+          "read twice";
+    }
+  }
 }
 
 bool GatherSchedule::stays(int visit, int piece) const {

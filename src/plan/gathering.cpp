@@ -1,6 +1,9 @@
 #include "gathering.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "sub_groups.hpp"
 
 namespace dstune::plan {
 namespace {
@@ -52,15 +55,27 @@ Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
   gathering.trace = trace_modules(model, layout.table(), layout.pieces(), config);
   choose_kept(layout, config, gathering);
   place_kept(layout, gathering);
+  ShardBuffers buffers;
+  if (are_parameters_on_disk(config))
+    buffers = {find_shards_on_disk(layout, config), config.disk.parameter_buffers};
+  for (std::size_t piece = 0; piece < buffers.on_disk.size(); ++piece) {
+    if (!buffers.on_disk[piece] || !gathering.kept[piece]) continue;
+    gathering.failure =
+        "stage3_param_persistence_threshold keeps a parameter whole whose shard is on the disk, "
+        "which is not built in dstune-mpi";
+    return gathering;
+  }
   GatherSchedule schedule(
       gathering.trace, layout.pieces(), gathering.kept,
       {// One parameter ahead: DeepSpeed writes 1 over the user's value.
        config.stage3_allgather_sequential ? 1 : config.stage3_prefetch_bucket_size,
-       config.stage3_max_live_parameters, config.stage3_max_reuse_distance});
+       config.stage3_max_live_parameters, config.stage3_max_reuse_distance},
+      std::move(buffers));
   gathering.first = schedule.trace_micro_step();
   if (config.accumulation_steps > 1) gathering.second = schedule.micro_step();
   schedule.update();
   gathering.steady = schedule.micro_step();
+  gathering.failure = schedule.failure();
   return gathering;
 }
 

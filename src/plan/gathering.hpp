@@ -16,6 +16,9 @@ struct Gathering {
   std::int64_t kept_elements = 0;
   std::vector<bool> kept_whole;  ///< by parameter: all pieces of it are kept
 
+  /// Why DeepSpeed could not run it; it can not be planned then.
+  std::string failure;
+
   MicroStepGathers first;   ///< the first micro-step of all
   MicroStepGathers second;  ///< the next one, where it belongs to the first optimizer step, too
   MicroStepGathers steady;  ///< every later one

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emitter.hpp"
+#include "partition.hpp"
 #include "pieces.hpp"
 
 namespace dstune::plan {
@@ -21,7 +22,7 @@ struct Offloaded {
 /// unless something is offloaded.
 class Layout {
  public:
-  Layout(const ParameterTable& table, int zero_stage, int group_size, int group_rank,
+  Layout(const ParameterTable& table, int zero_stage, const Partition& partition,
          Offloaded offloaded = {}, bool is_round_robin = false);
 
   [[nodiscard]] const ParameterTable& table() const { return *table_; }
@@ -30,8 +31,10 @@ class Layout {
   }
   [[nodiscard]] int num_parameters() const { return static_cast<int>(table_->all().size()); }
   [[nodiscard]] int stage() const { return stage_; }
-  [[nodiscard]] int group_size() const { return group_size_; }
-  [[nodiscard]] int group_rank() const { return group_rank_; }
+  /// Of the ranks that share one copy of the states, which are the whole group but with MiCS.
+  [[nodiscard]] int group_size() const { return partition_.size; }
+  [[nodiscard]] int group_rank() const { return partition_.rank; }
+  [[nodiscard]] const Partition& partition() const { return partition_; }
 
   /// Stages 0 to 2: where a parameter begins in the parameter tensor. In the flat order, or with
   /// round_robin_gradients first every group_size-th parameter from the first on, then from the
@@ -45,16 +48,20 @@ class Layout {
   [[nodiscard]] std::int64_t own_elements() const { return own_; }
   /// Where they begin in the parameter tensor.
   [[nodiscard]] std::int64_t own_offset() const {
-    return stage_ == 1 || stage_ == 2 ? own_ * group_rank_ : 0;
+    return stage_ == 1 || stage_ == 2 ? own_ * group_rank() : 0;
   }
 
   [[nodiscard]] Offloaded offloaded() const { return offloaded_; }
   /// Stage 3: whole parameters are put together when they are needed, and released again.
   [[nodiscard]] bool gathers() const {
-    return stage_ == 3 && (group_size_ > 1 || offloaded_.parameters);
+    return stage_ == 3 && (group_size() > 1 || offloaded_.parameters);
+  }
+  /// Stage 3: ranks whose shards make up one rank's part of the second partition.
+  [[nodiscard]] int shards_of_secondary() const {
+    return partition_.secondary_size == 0 ? 0 : group_size() / partition_.secondary_size;
   }
   /// Stages 1 and 2: where the first parameter begins that the own part touches.
-  [[nodiscard]] std::int64_t touched_begin() const { return touched(group_rank_).first; }
+  [[nodiscard]] std::int64_t touched_begin() const { return touched(group_rank()).first; }
   /// Elements of all parameters that a rank's own part touches; of the rank with most.
   [[nodiscard]] std::int64_t most_touched_elements() const;
   [[nodiscard]] std::int64_t largest_parameter_elements() const;
@@ -76,6 +83,8 @@ class Layout {
   [[nodiscard]] std::int64_t shard_offset(int index) const {
     return piece_shard_offset(piece_begin(index));
   }
+  /// The pieces whose shards are these elements.
+  [[nodiscard]] PieceRange pieces_of(std::int64_t first, std::int64_t count) const;
   /// Adds what lies between a slab that begins at parameter `slab_first` and the shards of
   /// parameters [first, last) that begin at parameter `shards_first`.
   void add_resharding(std::vector<op::Reshard::Piece>& pieces, int first, int last, int slab_first,
@@ -88,7 +97,8 @@ class Layout {
 
   const ParameterTable* table_;
   Offloaded offloaded_;
-  int stage_, group_size_, group_rank_;
+  Partition partition_;
+  int stage_;
   std::int64_t resident_, own_;
   std::vector<std::int64_t> offsets_;  // by parameter; none: as in the table
   std::vector<Piece> pieces_;
@@ -102,6 +112,8 @@ struct SubGroup {
   std::int64_t count = 0;
   Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
   std::int64_t offset = 0;         ///< of its states in the tensors of that memory
+  /// Its parameters are not among those that a disk leaves in the host's memory.
+  bool swaps_parameters = false;
 };
 
 /// What the update reads and writes of the sub-groups of a memory.
@@ -111,11 +123,25 @@ struct UpdateStates {
   /// None where the parameters are in fp32 beside it and nothing is offloaded.
   TensorId master = no_tensor;
   TensorId m = no_tensor, v = no_tensor;  ///< where the optimizer has them
+  /// A moment that DeepSpeed's Lion has outside of the device and never touches.
+  TensorId unused = no_tensor;
+
+  /// Those of them that DeepSpeed swaps, where they are there: the gradients come last.
+  [[nodiscard]] std::vector<TensorId UpdateStates::*> swapped() const {
+    std::vector<TensorId UpdateStates::*> there;
+    for (const auto each : {&UpdateStates::master, &UpdateStates::m, &UpdateStates::v,
+                            &UpdateStates::unused, &UpdateStates::gradients})
+      if (this->*each != no_tensor) there.push_back(each);
+    return there;
+  }
 };
 
 /// The tensors that live from before the first cycle on.
 struct PersistentTensors {
-  TensorId parameters = no_tensor;      ///< on the host where they are offloaded
+  /// On the host where they are offloaded; with a disk the first ones, none where it has them all.
+  TensorId parameters = no_tensor;
+  std::vector<View> shards;             ///< stage 3, by piece: where the own one is
+  TensorId secondary = no_tensor;       ///< stage 3: parts of the second partition
   TensorId kept = no_tensor;            ///< stage 3: parameters that stay whole
   TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1
   TensorId fp32_gradients = no_tensor;  ///< their sums, where these are fp32 in 16-bit training
@@ -127,11 +153,18 @@ struct PersistentTensors {
   TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
   TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
   TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
-  TensorId unused_moment = no_tensor;          ///< host: DeepSpeed's Lion never touches it
 
   // Sub-groups on a disk.
   std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group
   TensorId held_gradients = no_tensor;  ///< device: those that do not go to the disk
+
+  // Shards on a disk.
+  TensorId shards_on_disk = no_tensor;
+  std::vector<TensorId> shard_buffers;  ///< host: what is read goes there
+  TensorId updated_shards = no_tensor;  ///< host: a sub-group's, on their way to the disk
+  [[nodiscard]] bool is_on_disk(View shard) const {
+    return shards_on_disk != no_tensor && shard.tensor == shards_on_disk;
+  }
 };
 
 /// Of master weights and of the gradients that they are updated by, where offloaded.

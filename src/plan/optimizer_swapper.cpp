@@ -10,7 +10,8 @@ OptimizerSwapper::OptimizerSwapper(Emitter& emitter, const Layout& layout,
       tensors_(tensors),
       reads_ahead_(config.disk.pipeline_read),
       writes_behind_(config.disk.pipeline_write),
-      gradients_(layout, config, tensors.sub_groups) {
+      gradients_(layout, config, tensors.sub_groups),
+      states_(tensors.on_disk.swapped()) {
   for (std::size_t buffer = tensors.swap_buffers.size(); buffer-- > 0;) free_.push_back(buffer);
 }
 
@@ -20,30 +21,25 @@ std::optional<std::size_t> OptimizerSwapper::next_after(std::size_t group) const
   return std::nullopt;
 }
 
-std::array<TensorId, OptimizerSwapper::num_buffers> OptimizerSwapper::on_disk() const {
-  const UpdateStates& states = tensors_.on_disk;
-  return {states.master, states.m, states.v, states.gradients};
-}
-
 OptimizerSwapper::Swap OptimizerSwapper::read(std::size_t index) {
   const SubGroup& group = tensors_.sub_groups[index];
-  require(free_.size() >= num_buffers, "there are swap buffers for a sub-group");
-  Swap swap{};
-  for (std::size_t& buffer : swap.buffers) {
-    buffer = free_.back();
+  require(free_.size() >= states_.size(), "there are swap buffers for a sub-group");
+  Swap swap;
+  for (std::size_t number = 0; number < states_.size(); ++number) {
+    swap.buffers.push_back(free_.back());
     free_.pop_back();
   }
   const auto buffer = [&](std::size_t number) {
     return at(tensors_.swap_buffers[swap.buffers[number]]);
   };
   emitter_.wait(Stream::disk_read, emitter_.record(Stream::compute));
-  for (std::size_t number = 0; number + 1 < num_buffers; ++number) {
-    emitter_.emit(op::ReadDisk{buffer(number), at(on_disk()[number], group.offset), group.count},
-                  Stream::disk_read);
+  for (std::size_t number = 0; number + 1 < states_.size(); ++number) {
+    const View disk = at(tensors_.on_disk.*states_[number], group.offset);
+    emitter_.emit(op::ReadDisk{buffer(number), disk, group.count}, Stream::disk_read);
   }
   for (const GradientPart& part : gradients_.parts(group.first, group.count)) {
     const std::int64_t offset = part.first - group.first;
-    const View there = moved(buffer(num_buffers - 1), offset);
+    const View there = moved(buffer(states_.size() - 1), offset);
     if (part.held_offset >= 0) {
       emitter_.emit(op::Copy{there, at(tensors_.held_gradients, part.held_offset), part.count});
     } else {
@@ -61,10 +57,10 @@ UpdateStates OptimizerSwapper::swap_in(std::size_t group) {
   emitter_.wait(Stream::compute, current_->event);
   const auto next = next_after(group);
   if (reads_ahead_ && next) ahead_ = read(*next);
-  const auto buffer = [&](std::size_t number) {
-    return tensors_.swap_buffers[current_->buffers[number]];
-  };
-  return {.gradients = buffer(3), .master = buffer(0), .m = buffer(1), .v = buffer(2)};
+  UpdateStates in_memory;
+  for (std::size_t number = 0; number < states_.size(); ++number)
+    in_memory.*states_[number] = tensors_.swap_buffers[current_->buffers[number]];
+  return in_memory;
 }
 
 void OptimizerSwapper::swap_out(std::size_t index) {
@@ -72,10 +68,10 @@ void OptimizerSwapper::swap_out(std::size_t index) {
   if (behind_) wait_for_write(*behind_);
   behind_.reset();
   emitter_.wait(Stream::disk_write, emitter_.record(Stream::host));
-  for (std::size_t number = 0; number + 1 < num_buffers; ++number) {
+  for (std::size_t number = 0; number + 1 < states_.size(); ++number) {
     const View buffer = at(tensors_.swap_buffers[current_->buffers[number]]);
-    emitter_.emit(op::WriteDisk{at(on_disk()[number], group.offset), buffer, group.count},
-                  Stream::disk_write);
+    const View disk = at(tensors_.on_disk.*states_[number], group.offset);
+    emitter_.emit(op::WriteDisk{disk, buffer, group.count}, Stream::disk_write);
   }
   current_->event = emitter_.record(Stream::disk_write);
   if (writes_behind_ && next_after(index)) {

@@ -2,7 +2,6 @@
 /// Updates sub-groups whose states are on a disk, one after the other by way of the swap buffers:
 /// DeepSpeed's swappers, the plain one and the pipelined one.
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,22 +23,19 @@ class OptimizerSwapper {
   void swap_out(std::size_t group);
 
  private:
-  static constexpr std::size_t num_buffers = 4;  // master, m, v, gradients
   struct Swap {
-    std::array<std::size_t, num_buffers> buffers;
-    int event;
+    std::vector<std::size_t> buffers;  // of the states, in their order
+    int event = 0;
   };
 
   Swap read(std::size_t group);
   void wait_for_write(const Swap& write);
   [[nodiscard]] std::optional<std::size_t> next_after(std::size_t group) const;
-  /// Of the tensors on the disk that the buffers hold, in their order.
-  [[nodiscard]] std::array<TensorId, num_buffers> on_disk() const;
-
   Emitter& emitter_;
   const PersistentTensors& tensors_;
   bool reads_ahead_, writes_behind_;
   SwappedGradients gradients_;
+  std::vector<TensorId UpdateStates::*> states_;  // that a sub-group's buffers hold
   std::vector<std::size_t> free_;
   std::optional<Swap> current_, ahead_, behind_;
 };

@@ -204,7 +204,14 @@ void OwnGradients::hand_over(const Kept& piece, View sum, TensorId converted, St
                   stream);
     return;
   }
-  for (const GradientPart& part : swapped_.parts(piece.own_offset, piece.slice_elements)) {
+  const std::vector<GradientPart> parts = swapped_.parts(piece.own_offset, piece.slice_elements);
+  // The padding of a shard that was not scattered.
+  const std::int64_t end = parts.back().first + parts.back().count - piece.own_offset;
+  if (end > piece.slice_elements) {
+    emitter_.emit(op::Fill{moved(slice, piece.slice_elements), 0.0F, end - piece.slice_elements},
+                  stream);
+  }
+  for (const GradientPart& part : parts) {
     const View gradients = moved(slice, part.first - piece.own_offset);
     if (part.held_offset >= 0) {
       const View held = at(tensors_.held_gradients, part.held_offset);

@@ -17,13 +17,20 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
                                  const Gathering* gathering)
     : emitter_(emitter),
       layout_(layout),
-      parameters_(tensors.parameters),
+      primary_{tensors.parameters, layout.group_size(), layout.group_rank(),
+               layout.partition().shards},
+      secondary_{tensors.secondary, layout.partition().secondary_size,
+                 layout.partition().secondary_rank, layout.partition().secondary,
+                 layout.shards_of_secondary()},
       kept_(tensors.kept),
       overlap_(config.overlap_comm),
-      sequential_(config.stage3_allgather_sequential || layout.group_size() == 1),
+      // MiCS hands over parameters one by one, to be sent at once.
+      sequential_(config.stage3_allgather_sequential || is_mics(config) ||
+                  layout.group_size() == 1),
       all_reduces_(config.stage3_use_all_reduce_for_fetch_params),
       is_offloaded_(layout.offloaded().parameters),
-      gathering_(gathering) {
+      gathering_(gathering),
+      reader_(emitter, layout, config, tensors) {
   if (gathering == nullptr) return;
   const std::size_t pieces = layout.pieces().size();
   const auto parameters = static_cast<std::size_t>(layout.num_parameters());
@@ -31,15 +38,17 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
   uses_.assign(pieces, 0);
   group_.assign(pieces, none);
   is_placed_.assign(pieces, false);
+  is_refreshed_.assign(pieces, false);
   slabs_.assign(parameters, no_tensor);
   slab_pieces_.assign(parameters, 0);
 }
 
-void ParameterSource::begin_micro_step(const MicroStepGathers& gathers) {
+void ParameterSource::begin_micro_step(const MicroStepGathers& gathers, bool after_update) {
   gathers_ = &gathers;
   next_ = 0;
   groups_.clear();
   users_.assign(gathering_->trace.visits.size(), 0);
+  is_refreshed_.assign(is_refreshed_.size(), secondary_.tensor != no_tensor && !after_update);
 }
 
 void ParameterSource::end_micro_step() {
@@ -74,6 +83,7 @@ void ParameterSource::next_visit() {
   const Visit& visit = gathering_->trace.visits[next_];
   const VisitGathers& gathers = (*gathers_)[next_];
   ++next_;
+  reader_.read(gathers.read);
   gather(gathers.fetched);
   for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
     const auto at = static_cast<std::size_t>(piece);
@@ -81,6 +91,7 @@ void ParameterSource::next_visit() {
   }
   if (visit.holds) hold(index);
   gather(gathers.prefetched);
+  reader_.read(gathers.read_ahead);
 }
 
 void ParameterSource::hold(int index) {
@@ -110,24 +121,34 @@ void ParameterSource::done_pieces(PieceRange pieces) {
 }
 
 void ParameterSource::gather(const std::vector<int>& pieces) {
-  if (!sequential_) {
-    if (!pieces.empty()) gather_group(pieces);
-    return;
-  }
-  for (const int piece : pieces) gather_group({piece});
+  reader_.wait_for(pieces);
+  if (secondary_.tensor == no_tensor) return gather_from(primary_, pieces);
+  std::vector<int> refreshed, others;
+  for (const int piece : pieces)
+    (is_refreshed_[static_cast<std::size_t>(piece)] ? refreshed : others).push_back(piece);
+  gather_from(secondary_, refreshed);
+  gather_from(primary_, others);
 }
 
-void ParameterSource::gather_group(const std::vector<int>& pieces) {
+void ParameterSource::gather_from(const Shards& shards, const std::vector<int>& pieces) {
+  if (!sequential_) {
+    if (!pieces.empty()) gather_group(shards, pieces);
+    return;
+  }
+  for (const int piece : pieces) gather_group(shards, {piece});
+}
+
+void ParameterSource::gather_group(const Shards& shards, const std::vector<int>& pieces) {
   for (const int piece : pieces)
     group_[static_cast<std::size_t>(piece)] = static_cast<int>(groups_.size());
   Group& group = groups_.emplace_back(
-      Group{pieces, no_tensor, no_tensor, none, static_cast<int>(pieces.size()), false});
+      Group{pieces, &shards, no_tensor, no_tensor, none, static_cast<int>(pieces.size()), false});
   const int only = pieces.size() == 1 ? pieces.front() : none;
   // A piece of a merged matrix may be wanted anew before the product that uses it now is done.
   const bool is_free = only != none && !is_placed_[static_cast<std::size_t>(only)];
   if (is_free && travels_to_its_place(only)) {
     gather_to_its_place(group);
-  } else if (all_reduces_ && pieces.size() > 1) {
+  } else if (is_all_reduced(group)) {
     gather_by_all_reduce(group);
   } else {
     gather_flat(group);
@@ -135,15 +156,21 @@ void ParameterSource::gather_group(const std::vector<int>& pieces) {
   if (overlap_) group.event = emitter_.record(Stream::gather);
 }
 
+bool ParameterSource::is_all_reduced(const Group& group) const {
+  return all_reduces_ && group.pieces.size() > 1 && group.from == &primary_;
+}
+
 void ParameterSource::gather_to_its_place(Group& group) {
   const int piece = group.pieces.front();
-  const std::int64_t elements = layout_.piece_shard_elements(piece);
-  const bool alone = layout_.group_size() == 1;
+  const Shards& from = *group.from;
+  const std::int64_t elements = shard_elements(from, piece);
+  const bool alone = from.ranks == 1;
   const View out = place(piece);
-  View own = at(parameters_, layout_.piece_shard_offset(piece));
+  View own = own_shard(from, piece);
   if (is_offloaded_ && !alone) {
     group.shard = emitter_.acquire("own shard", -1, Category::gathered, emitter_.type(), elements);
   }
+  acquire_from_nodes(group);
   const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
   if (is_offloaded_) {
     const View fetched = alone ? out : at(group.shard);
@@ -152,32 +179,66 @@ void ParameterSource::gather_to_its_place(Group& group) {
   }
   if (alone) return;
   if (is_offloaded_) wait_for_fetched(stream);
-  emitter_.emit(op::AllGather{out, own, elements}, stream);
+  gather_shards(group, out, own, stream);
+}
+
+void ParameterSource::acquire_from_nodes(Group& group) {
+  const Partition& partition = layout_.partition();
+  if (partition.ranks_of_node == 0) return;
+  group.shard = emitter_.acquire(
+      "shards of all nodes", -1, Category::gathered, emitter_.type(),
+      shard_elements(*group.from, group.pieces.front()) * partition.across_nodes.count);
+}
+
+void ParameterSource::gather_shards(const Group& group, View out, View own, Stream stream) {
+  std::int64_t shards = 0;
+  for (const int piece : group.pieces) shards += shard_elements(*group.from, piece);
+  const Partition& partition = layout_.partition();
+  if (partition.ranks_of_node == 0) {
+    emitter_.emit(op::AllGather{out, own, shards, group.from->among}, stream);
+    return;
+  }
+  // From the ranks with this one's place on each node, then of each node from the own one's ranks.
+  const std::int64_t of_node = shards * partition.ranks_of_node;
+  const std::int64_t own_place = shards * (partition.rank % partition.ranks_of_node);
+  emitter_.emit(op::AllGather{at(group.shard), own, shards, partition.across_nodes}, stream);
+  for (int node = 0; node < partition.across_nodes.count; ++node) {
+    emitter_.emit(
+        op::Convert{moved(out, of_node * node + own_place), at(group.shard, shards * node), shards},
+        stream);
+  }
+  for (int node = 0; node < partition.across_nodes.count; ++node) {
+    emitter_.emit(op::AllGather{moved(out, of_node * node), moved(out, of_node * node + own_place),
+                                shards, partition.node},
+                  stream);
+  }
 }
 
 void ParameterSource::gather_flat(Group& group) {
+  const Shards& from = *group.from;
   std::int64_t shards = 0;
-  for (const int piece : group.pieces) shards += layout_.piece_shard_elements(piece);
+  for (const int piece : group.pieces) shards += shard_elements(from, piece);
   group.flat = emitter_.acquire("gathered shards", -1, Category::gathered, emitter_.type(),
-                                shards * layout_.group_size());
-  const bool alone = layout_.group_size() == 1;
-  const View own = at(group.flat, shards * layout_.group_rank());
+                                shards * from.ranks);
+  const bool alone = from.ranks == 1;
+  const View own = at(group.flat, shards * from.rank);
   TensorId fetched = no_tensor;
   if (is_offloaded_ && !alone)
     fetched = emitter_.acquire("own shards", -1, Category::gathered, emitter_.type(), shards);
+  acquire_from_nodes(group);
   const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
   // One call needs the own shards side by side.
   if (!is_offloaded_) {
-    collect<op::Convert>(group.pieces, own, stream);
+    collect<op::Convert>(group, own, stream);
   } else if (alone) {
-    collect<op::Copy>(group.pieces, own, stream);
+    collect<op::Copy>(group, own, stream);
   } else {
-    collect<op::Copy>(group.pieces, at(fetched), stream);
+    collect<op::Copy>(group, at(fetched), stream);
     emitter_.emit(op::Convert{own, at(fetched), shards}, stream);
     wait_for_fetched(stream);
     emitter_.release(fetched);
   }
-  if (!alone) emitter_.emit(op::AllGather{at(group.flat), own, shards}, stream);
+  if (!alone) gather_shards(group, at(group.flat), own, stream);
 }
 
 void ParameterSource::wait_for_fetched(Stream stream) {
@@ -186,14 +247,21 @@ void ParameterSource::wait_for_fetched(Stream stream) {
 }
 
 template <class Transfer>
-void ParameterSource::collect(const std::vector<int>& pieces, View out, Stream stream) {
+void ParameterSource::collect(const Group& group, View out, Stream stream) {
+  const std::vector<int>& pieces = group.pieces;
   std::int64_t offset = 0;
   for (std::size_t first = 0; first < pieces.size();) {
     std::size_t last = first + 1;
-    while (last < pieces.size() && pieces[last] == pieces[last - 1] + 1) ++last;
-    const std::int64_t begin = layout_.piece_shard_offset(pieces[first]);
-    const std::int64_t count = layout_.piece_shard_offset(pieces[last - 1] + 1) - begin;
-    emitter_.emit(Transfer{moved(out, offset), at(parameters_, begin), count}, stream);
+    const View begin = own_shard(*group.from, pieces[first]);
+    std::int64_t count = shard_elements(*group.from, pieces[first]);
+    for (; last < pieces.size(); ++last) {
+      const View next = own_shard(*group.from, pieces[last]);
+      const bool adjoins =
+          next.tensor == begin.tensor && next.offset_elements == begin.offset_elements + count;
+      if (!adjoins) break;
+      count += shard_elements(*group.from, pieces[last]);
+    }
+    emitter_.emit(Transfer{moved(out, offset), begin, count}, stream);
     offset += count;
     first = last;
   }
@@ -211,7 +279,7 @@ void ParameterSource::gather_by_all_reduce(Group& group) {
   for (const int piece : group.pieces) {
     const std::int64_t shard = layout_.piece_shard_elements(piece);
     const View to = at(group.flat, begin + shard * layout_.group_rank());
-    const View own = at(parameters_, layout_.piece_shard_offset(piece));
+    const View own = own_shard(primary_, piece);
     if (is_offloaded_) {
       emitter_.emit(op::Copy{to, own, shard}, stream);
     } else {
@@ -264,19 +332,19 @@ void ParameterSource::arrive(Group& group) {
   if (overlap_) emitter_.wait(Stream::compute, group.event);
   emitter_.release(group.shard);
   if (group.flat == no_tensor) return;
+  const Shards& from = *group.from;
   std::int64_t shards = 0;
-  for (const int piece : group.pieces) shards += layout_.piece_shard_elements(piece);
+  for (const int piece : group.pieces) shards += shard_elements(from, piece);
   std::int64_t offset = 0;
-  const bool is_whole = all_reduces_ && group.pieces.size() > 1;
   for (const int piece : group.pieces) {
-    const std::int64_t shard = layout_.piece_shard_elements(piece);
+    const std::int64_t shard = shard_elements(from, piece);
     const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
-    if (is_whole) {
+    if (is_all_reduced(group)) {
       emitter_.emit(op::Convert{place(piece), at(group.flat, offset), whole.elements});
-      offset += shard * layout_.group_size();
+      offset += shard * from.ranks;
       continue;
     }
-    emitter_.reshard(op::Reshard{place(piece), at(group.flat), false, shards, 0, 0},
+    emitter_.reshard(op::Reshard{place(piece), at(group.flat), false, from.ranks, shards, 0, 0},
                      [&](auto& pieces) {
                        pieces.push_back({0, whole.elements, offset, shard});
                      });
@@ -300,6 +368,7 @@ void ParameterSource::fill_gaps(int parameter) {
 void ParameterSource::release(int piece) {
   const auto index = static_cast<std::size_t>(piece);
   if (!is_placed_[index]) return;  // it is kept
+  if (secondary_.tensor != no_tensor) refresh(piece);
   is_placed_[index] = false;
   const auto slab = static_cast<std::size_t>(parameter_of(piece));
   if (--slab_pieces_[slab] > 0) return;
@@ -307,10 +376,24 @@ void ParameterSource::release(int piece) {
   slabs_[slab] = no_tensor;
 }
 
+void ParameterSource::refresh(int piece) {
+  const auto index = static_cast<std::size_t>(piece);
+  if (is_refreshed_[index]) return;
+  is_refreshed_[index] = true;
+  const Piece& whole = layout_.pieces()[index];
+  const std::int64_t part = shard_elements(secondary_, piece);
+  const std::int64_t first = std::min(part * secondary_.rank, whole.elements);
+  const std::int64_t count = std::min(part, whole.elements - first);
+  if (count == 0) return;
+  const auto slab = static_cast<std::size_t>(whole.parameter);
+  emitter_.emit(
+      op::Convert{own_shard(secondary_, piece), at(slabs_[slab], whole.first + first), count});
+}
+
 View ParameterSource::view(int unit, ParameterRole role) const {
   const int index = layout_.table().find(unit, role);
   if (index < 0) return {};
-  if (gathering_ == nullptr) return at(parameters_, layout_.offset(index));
+  if (gathering_ == nullptr) return at(primary_.tensor, layout_.offset(index));
   const auto slab = static_cast<std::size_t>(index);
   if (gathering_->kept_whole[slab]) {
     const int first = layout_.piece_begin(index);

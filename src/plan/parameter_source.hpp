@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gathering.hpp"
+#include "shard_reader.hpp"
 
 namespace dstune::plan {
 
@@ -14,8 +15,9 @@ class ParameterSource {
   ParameterSource(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
                   const PersistentTensors& tensors, const Gathering* gathering);
 
-  /// Stage 3: the gathers of the micro-step that begins.
-  void begin_micro_step(const MicroStepGathers& gathers);
+  /// Stage 3: the gathers of the micro-step that begins. `after_update`: the second partition holds
+  /// the parameters of before it.
+  void begin_micro_step(const MicroStepGathers& gathers, bool after_update);
   void end_micro_step();
 
   /// Parameters of these roles (the last may be missing) can be viewed from use to done. Calls come
@@ -35,15 +37,25 @@ class ParameterSource {
   [[nodiscard]] View view(int unit, ParameterRole role) const;
 
  private:
+  /// A partition of the parameters: of all ranks that share the states, or the second one.
+  struct Shards {
+    TensorId tensor = no_tensor;
+    int ranks = 1, rank = 0;
+    RankRange among = {};
+    int scale = 1;  ///< shards of the first that make up one of this
+  };
   /// Pieces that travel together.
   struct Group {
     std::vector<int> pieces;
+    const Shards* from;
     /// Their shards, rank by rank, or with an all-reduce parameter by parameter; none where they
     /// travel to their places.
     TensorId flat;
-    TensorId shard;  ///< the own shard of a piece that travels to its place, fetched from the host
-    int event;       ///< none without overlap
-    int unused;      ///< pieces that no module has asked for yet
+    /// The own shard of a piece that travels to its place, fetched from the host; or what came from
+    /// the other nodes.
+    TensorId shard;
+    int event;   ///< none without overlap
+    int unused;  ///< pieces that no module has asked for yet
     bool arrived;
   };
 
@@ -54,17 +66,32 @@ class ParameterSource {
   void hold(int visit);
   [[nodiscard]] bool repeats(PieceRange pieces) const;
   void gather(const std::vector<int>& pieces);
-  void gather_group(const std::vector<int>& pieces);
+  void gather_from(const Shards& shards, const std::vector<int>& pieces);
+  void gather_group(const Shards& shards, const std::vector<int>& pieces);
   void gather_to_its_place(Group& group);
   void gather_flat(Group& group);
   void gather_by_all_reduce(Group& group);
-  /// The own shards of these pieces, side by side, to `out`.
+  [[nodiscard]] bool is_all_reduced(const Group& group) const;
+  /// The collectives: all shards of the group to `out`, from `own` and the other ranks.
+  void gather_shards(const Group& group, View out, View own, Stream stream);
+  /// Room for those of other nodes, where they come first.
+  void acquire_from_nodes(Group& group);
+  /// The own shards of the group's pieces, in memory by then, side by side to `out`.
   template <class Transfer>
-  void collect(const std::vector<int>& pieces, View out, Stream stream);
+  void collect(const Group& group, View out, Stream stream);
   void wait_for_fetched(Stream stream);
   void take(int piece);
   void arrive(Group& group);
   void release(int piece);
+  /// Into the second partition, from its place.
+  void refresh(int piece);
+  [[nodiscard]] std::int64_t shard_elements(const Shards& from, int piece) const {
+    return layout_.piece_shard_elements(piece) * from.scale;
+  }
+  [[nodiscard]] View own_shard(const Shards& from, int piece) const {
+    if (&from == &primary_) return reader_.shard(piece);
+    return at(from.tensor, layout_.piece_shard_offset(piece) * from.scale);
+  }
   [[nodiscard]] bool travels_to_its_place(int piece) const;
   /// Where a piece is whole; acquires that.
   View place(int piece);
@@ -76,12 +103,15 @@ class ParameterSource {
 
   Emitter& emitter_;
   const Layout& layout_;
-  TensorId parameters_, kept_;
+  Shards primary_, secondary_;
+  TensorId kept_;
   bool overlap_;
   bool sequential_;
   bool all_reduces_;  // groups of several pieces
   bool is_offloaded_;
   const Gathering* gathering_;
+  ShardReader reader_;
+  std::vector<bool> is_refreshed_;  // by piece: the second partition holds it as it is now
 
   const MicroStepGathers* gathers_ = nullptr;
   bool again_ = false;

@@ -21,7 +21,8 @@ Reducer::Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& c
       from_the_beginning_(layout.stage() == 1 && !config.overlap_comm),
       ranges_(cut_into_buckets(
           layout, config.reduce_bucket_size,
-          from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)) {
+          from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)),
+      own_(tensors.on_device.gradients) {
   int shared = 0;
   for (BucketRange& range : ranges_) {
     // DeepSpeed's stage 3 all-reduces its buffer, and nothing else.
@@ -61,6 +62,7 @@ std::vector<Reducer::Slice> Reducer::slices(const BucketRange& range) const {
 
 void Reducer::begin(bool overwrite, bool last) {
   overwrite_ = overwrite;
+  last_ = last;
   own_gradients_.begin(overwrite, last);
   next_ = filling_ = 0;
   slabs_.clear();
@@ -105,11 +107,12 @@ void Reducer::finish() {
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
   if (range.is_scattered) {
-    emitter_.reshard(op::Reshard{arrived.source, at(bucket), true, range.shards, 0, 0},
-                     [&](auto& pieces) {
-                       layout_.add_resharding(pieces, arrived.first, arrived.last,
-                                              arrived.slab_first, range.first);
-                     });
+    emitter_.reshard(
+        op::Reshard{arrived.source, at(bucket), true, layout_.group_size(), range.shards, 0, 0},
+        [&](auto& pieces) {
+          layout_.add_resharding(pieces, arrived.first, arrived.last, arrived.slab_first,
+                                 range.first);
+        });
     return;
   }
   const std::int64_t begin = layout_.parameter(arrived.first).offset;
@@ -167,6 +170,7 @@ void Reducer::flush(const BucketRange& range) {
     }
     own_gradients_.keep(range, kept, scratch, stream);
   }
+  average_over_copies(range, stream);
   used_tensors_ = scratch;
   used_tensors_.insert(used_tensors_.end(), {own_bucket, scattered, flattened, converted});
   for (const Arrived& arrived : uncopied_) used_slabs_.push_back(arrived.slab);
@@ -174,6 +178,14 @@ void Reducer::flush(const BucketRange& range) {
   if (config_.overlap_comm) reduction_ = emitter_.record(stream);
   // Without contiguous gradients DeepSpeed waits for each bucket.
   if (!config_.overlap_comm || !contiguous_) wait_for_reduction();
+}
+
+void Reducer::average_over_copies(const BucketRange& range, Stream stream) {
+  const Partition& partition = layout_.partition();
+  if (partition.replicas == 1 || !last_) return;
+  emitter_.emit(op::AllReduceAverage{at(own_, layout_.shard_offset(range.first)), range.shards,
+                                     partition.across},
+                stream);
 }
 
 View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
@@ -185,7 +197,8 @@ View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, Te
   } else if (range.alone && config_.reduce_scatter && contiguous_) {
     all_reduce_alone(range, data, stream);
   } else {
-    emitter_.emit(op::AllReduceAverage{data, range.end - range.begin}, stream);
+    emitter_.emit(op::AllReduceAverage{data, range.end - range.begin, layout_.partition().shards},
+                  stream);
   }
   return data;
 }
@@ -193,7 +206,8 @@ View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, Te
 View Reducer::reduce_scattered(const BucketRange& range, View data, TensorId scattered,
                                Stream stream) {
   const View out = scattered == no_tensor ? own_gradients_.place_of_shards(range) : at(scattered);
-  emitter_.emit(op::ReduceScatterAverage{out, data, range.shards}, stream);
+  emitter_.emit(op::ReduceScatterAverage{out, data, range.shards, layout_.partition().shards},
+                stream);
   return scattered == no_tensor ? View{} : out;
 }
 

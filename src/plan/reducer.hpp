@@ -48,6 +48,8 @@ class Reducer {
   /// Averages the bucket; returns where the part that is kept lies, none where it is there already.
   View reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
               Stream stream);
+  /// The own part of a bucket's gradients becomes the mean over the copies of the states.
+  void average_over_copies(const BucketRange& range, Stream stream);
   View reduce_scattered(const BucketRange& range, View data, TensorId scattered, Stream stream);
   void reduce_to_owners(const BucketRange& range, View data, TensorId flattened, Stream stream);
   void all_reduce_alone(const BucketRange& range, View data, Stream stream);
@@ -68,7 +70,8 @@ class Reducer {
   std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
   int num_buckets_ = 0;
 
-  bool overwrite_ = true;
+  bool overwrite_ = true, last_ = true;
+  TensorId own_;          // gradients, which other ranks have, too, where there are several copies
   std::size_t next_ = 0;  // the range that is filling
   std::vector<TensorId> buckets_;
   std::size_t filling_ = 0;

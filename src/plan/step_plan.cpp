@@ -22,6 +22,9 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
               config.sequence_length <= model.max_positions,
           "the sequence is no longer than the model's table of positions");
   require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
+  // A group of one, in which the machine is measured, has no parts.
+  require(group_size == 1 || partition_objection(config, group_size).empty(),
+          "parts of the group are of equal size");
 }
 
 /// Stage 3's first micro-steps of all.
@@ -31,7 +34,7 @@ void emit_tracing(const plan::Context& context, const plan::Gathering& gathering
   const auto segment = [&](Segment::Kind kind, plan::MicroStep micro,
                            const plan::MicroStepGathers& gathers) {
     context.emitter.begin_tracing_segment(kind);
-    context.parameters.begin_micro_step(gathers);
+    context.parameters.begin_micro_step(gathers, false);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
   };
@@ -44,7 +47,7 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
   using enum Segment::Kind;
   const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
     context.emitter.begin_segment(kind, repeat);
-    if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady);
+    if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady, micro.first);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
   };
@@ -56,6 +59,56 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
   segment(first_micro, 1, {true, false});
   if (steps > 2) segment(middle_micro, steps - 2, {false, false});
   segment(last_micro, 1, {false, true});
+}
+
+/// Of sub-groups' states on the disk.
+std::string state_buffers_objection(const TrainingConfig& config,
+                                    const std::vector<plan::SubGroup>& groups) {
+  const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
+    return group.memory == Memory::disk;
+  });
+  // Each sub-group takes some, until it is written: one that is read ahead, one written behind.
+  // Master copy, moments, gradients; DeepSpeed's Lion has two moments there.
+  const OptimizerConfig& optimizer = config.optimizer;
+  const bool is_lion = optimizer.kind == OptimizerKind::lion;
+  const std::int64_t each =
+      2 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) || is_lion ? 1 : 0);
+  std::int64_t needed = swapped > 0 ? each : 0;
+  const DiskUse& disk = config.disk;
+  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += each;
+  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += each;
+  if (disk.optimizer_buffers >= needed) return {};
+  return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
+         std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
+         " are needed for " + std::to_string(swapped) + " sub-groups on the disk";
+}
+
+/// Of shards on the disk. DeepSpeed writes all that are large enough there as it begins, also those
+/// that it then keeps in memory.
+std::string shard_buffers_objection(const plan::Layout& layout, const TrainingConfig& config,
+                                    const std::vector<plan::SubGroup>& groups) {
+  const std::int64_t element = size_bytes(element_type(config.precision));
+  std::int64_t largest = 0;
+  for (int piece = 0; piece < static_cast<int>(layout.pieces().size()); ++piece)
+    largest = std::max(largest, layout.piece_shard_elements(piece));
+  const DiskUse& disk = config.disk;
+  const bool any = plan::is_swappable(config, element * largest);
+  if (any && largest > disk.parameter_buffer_size) {
+    return "DeepSpeed refuses parameters whose shard is larger than a buffer: "
+           "offload_param.buffer_size is " +
+           std::to_string(disk.parameter_buffer_size) + ", and " + std::to_string(largest) +
+           " are needed";
+  }
+  if (any && disk.parameter_buffers == 0)
+    return "DeepSpeed has no buffer for parameters: offload_param.buffer_count is 0";
+  const bool is_split = std::any_of(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
+    return group.swaps_parameters && group.memory == Memory::device;
+  });
+  if (is_split && is_optimizer_offloaded(config)) {
+    return "DeepSpeed fails where it updates on the device what offload_optimizer.ratio leaves "
+           "there and offload_param.max_in_cpu leaves on the disk";
+  }
+  return {};
 }
 
 }  // namespace
@@ -89,23 +142,19 @@ std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_
 
 std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
                                int group_size) {
-  if (!is_optimizer_on_disk(config)) return {};
+  if (!uses_disk(config)) return {};
   const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage, group_size, 0,
-                            {true, are_parameters_offloaded(config)});
+  const plan::Layout layout(table, config.zero_stage, plan::partition_of(config, group_size, 0),
+                            {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
-  const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
-    return group.memory == Memory::disk;
-  });
-  // Each sub-group takes four, until it is written: one that is read ahead, one written behind.
-  std::int64_t needed = swapped > 0 ? 4 : 0;
-  const DiskUse& disk = config.disk;
-  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += 4;
-  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += 4;
-  if (disk.optimizer_buffers >= needed) return {};
-  return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
-         std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
-         " are needed for " + std::to_string(swapped) + " sub-groups on the disk";
+  if (is_optimizer_on_disk(config)) {
+    const std::string objection = state_buffers_objection(config, groups);
+    if (!objection.empty()) return objection;
+  }
+  if (!are_parameters_on_disk(config)) return {};
+  const std::string objection = shard_buffers_objection(layout, config, groups);
+  if (!objection.empty()) return objection;
+  return plan::plan_gathering(model, layout, config).failure;
 }
 
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
@@ -124,13 +173,15 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   result.group_rank = group_rank;
 
   const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage, group_size, group_rank,
+  const plan::Layout layout(table, config.zero_stage,
+                            plan::partition_of(config, group_size, group_rank),
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)},
                             // BF16_Optimizer knows nothing of it.
                             config.round_robin_gradients && !is_bf16_optimizer(config));
   plan::Emitter emitter(result, workspaces);
   std::optional<plan::Gathering> gathered;
   if (layout.gathers()) gathered = plan::plan_gathering(model, layout, config);
+  require(!gathered || gathered->failure.empty(), "what DeepSpeed fails with has no plan");
   const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
       emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);

@@ -36,6 +36,10 @@ std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingCo
       groups[index].memory = on_disk ? Memory::disk : Memory::host;
     }
   }
+  if (are_parameters_on_disk(config)) {
+    for (SubGroup& group : groups)
+      group.swaps_parameters = group.first + group.count > config.disk.parameters_in_memory;
+  }
   std::array<std::int64_t, num_memories> ends{};
   for (SubGroup& group : groups) {
     std::int64_t& end = ends[static_cast<std::size_t>(group.memory)];
@@ -55,6 +59,20 @@ std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory)
 
 bool is_swappable(const TrainingConfig& config, std::int64_t bytes) {
   return bytes >= std::max(least_swapped_bytes, config.disk.block_bytes);
+}
+
+std::vector<bool> find_shards_on_disk(const Layout& layout, const TrainingConfig& config) {
+  std::vector<bool> on_disk(layout.pieces().size(), false);
+  const std::int64_t element = size_bytes(element_type(config.precision));
+  for (const SubGroup& group : cut_into_sub_groups(layout, config)) {
+    if (!group.swaps_parameters) continue;
+    const PieceRange range = layout.pieces_of(group.first, group.count);
+    for (int piece = range.first; piece < range.last; ++piece) {
+      on_disk[static_cast<std::size_t>(piece)] =
+          is_swappable(config, element * layout.piece_shard_elements(piece));
+    }
+  }
+  return on_disk;
 }
 
 }  // namespace dstune::plan

@@ -19,7 +19,14 @@ namespace dstune::plan {
 /// Whether DeepSpeed moves a tensor of so many bytes to a disk, or leaves it where it is.
 [[nodiscard]] bool is_swappable(const TrainingConfig& config, std::int64_t bytes);
 
-/// Elements of fp32 between two places on a disk where a transfer may begin.
-inline constexpr std::int64_t disk_alignment_elements = disk_alignment_bytes / 4;
+/// By piece of stage 3: its shard is on the disk.
+[[nodiscard]] std::vector<bool> find_shards_on_disk(const Layout& layout,
+                                                    const TrainingConfig& config);
+
+/// Elements between two places on a disk where a transfer may begin.
+[[nodiscard]] constexpr std::int64_t disk_alignment_of(DType type) {
+  return disk_alignment_bytes / size_bytes(type);
+}
+inline constexpr std::int64_t disk_alignment_elements = disk_alignment_of(DType::f32);
 
 }  // namespace dstune::plan

@@ -41,7 +41,7 @@ struct States {
 
 /// Elements.
 struct Counts {
-  std::int64_t parameters, own, own_whole, largest_unit, persistent, largest_parameter;
+  std::int64_t parameters, own, secondary, own_whole, largest_unit, persistent, largest_parameter;
   std::int64_t largest_of_layer;  ///< parameter
   std::int64_t table;             ///< of tokens
   std::int64_t head;              ///< gradients that exist in the backward of the last layer
@@ -52,6 +52,9 @@ struct Counts {
   std::int64_t updated_on_host;    ///< by states that are always there
   std::int64_t largest_on_disk;    ///< sub-group
   std::int64_t held_gradients;     ///< on the device, on their way to an optimizer on a disk
+  // Of the own part, where parameters are on a disk.
+  std::vector<std::int64_t> small_shards;  ///< that stay on the host, one by one
+  std::int64_t written_together;           ///< in whole transfers, a sub-group's
 };
 
 /// The most elements that parameters have together of which one rank owns any part.
@@ -71,7 +74,7 @@ std::int64_t whole_parameters(const ParameterTable& table, std::int64_t own) {
 /// What an optimizer that is not all on the host leaves on the device.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 Counts& counts) {
-  const plan::Layout layout(table, config.zero_stage, group_size, 0,
+  const plan::Layout layout(table, config.zero_stage, {.size = group_size},
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
   counts.updated_on_device = plan::elements_in(groups, Memory::device);
@@ -82,10 +85,44 @@ void count_left(const ParameterTable& table, const TrainingConfig& config, int g
   counts.held_gradients = plan::SwappedGradients(layout, config, groups).held_elements();
 }
 
+/// Elements that DeepSpeed rounds its transfers up to.
+std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e) {
+  return 1024 * config.disk.threads / e;
+}
+
+void count_swapped_shards(const ParameterTable& table, const TrainingConfig& config, int group_size,
+                          Counts& counts) {
+  const plan::Layout layout(table, config.zero_stage, {group_size, 0},
+                            {is_optimizer_offloaded(config), true});
+  const std::int64_t e = size_bytes(element_type(config.precision));
+  const std::vector<bool> on_disk = plan::find_shards_on_disk(layout, config);
+  const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
+  std::int64_t largest = 0;
+  for (const plan::SubGroup& group : groups) {
+    const plan::PieceRange range = layout.pieces_of(group.first, group.count);
+    std::int64_t blocks = 0;
+    for (int piece = range.first; piece < range.last; ++piece) {
+      const std::int64_t shard = layout.piece_shard_elements(piece);
+      blocks += plan::round_up(shard, transfer_alignment(config, e));
+      if (group.swaps_parameters && !on_disk[static_cast<std::size_t>(piece)])
+        counts.small_shards.push_back(shard);
+    }
+    // DeepSpeed's choice: the first of the largest ones.
+    if (group.count <= largest) continue;
+    largest = group.count;
+    counts.written_together = blocks;
+  }
+  if (!groups.back().swaps_parameters) counts.written_together = 0;
+}
+
+/// `group_size`: of the ranks that share one copy of the states.
 Counts count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const ParameterTable table(model);
   Counts counts{};
   counts.parameters = table.total_elements();
+  const std::int64_t hpz = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
+  if (config.zero_stage == 3 && config.zero_hpz_partition_size > 1)
+    counts.secondary = (counts.parameters + hpz - 1) / hpz;
   counts.own = (counts.parameters + group_size - 1) / group_size;
   if (config.zero_stage == 1 || config.zero_stage == 2)
     counts.own_whole = whole_parameters(table, counts.own);
@@ -108,6 +145,7 @@ Counts count(const ModelSpec& model, const TrainingConfig& config, int group_siz
   counts.updated_on_host = counts.own;
   if (is_optimizer_offloaded(config) && (config.offload_ratio < 1 || is_optimizer_on_disk(config)))
     count_left(table, config, group_size, counts);
+  if (are_parameters_on_disk(config)) count_swapped_shards(table, config, group_size, counts);
   return counts;
 }
 
@@ -256,7 +294,7 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
   std::int64_t concatenated = 0;
   States states;
   const bool offloaded = are_parameters_offloaded(config);
-  states.parameters = offloaded ? 0 : e * counts.own;
+  states.parameters = offloaded ? 0 : e * (counts.own + counts.secondary);
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
   if (group_size > 1 || offloaded) {
     const std::int64_t others = counts.parameters - counts.persistent;
@@ -270,6 +308,9 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
     // Own shards on the host come first; a group of one puts nothing together.
     if (group_size == 1)
       concatenated = 0;
+    else if (is_mics(config))  // to their places; what comes from other nodes is copied once
+      concatenated =
+          config.ranks_per_node > 0 ? counts.largest_parameter / config.ranks_per_node : 0;
     else if (offloaded)
       concatenated += concatenated / group_size;
   }
@@ -343,16 +384,28 @@ std::int64_t pinned(std::int64_t bytes, const TargetSpec& target) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
 }
 
+/// Of offloaded parameters, on the host. Buffers of transfers are pinned without an allocator.
+std::int64_t parameter_host_bytes(const Counts& counts, const TrainingConfig& config,
+                                  std::int64_t e, const TargetSpec& target) {
+  if (!are_parameters_offloaded(config)) return 0;
+  if (!are_parameters_on_disk(config)) return pinned(e * counts.own, target);
+  const DiskUse& disk = config.disk;
+  std::int64_t bytes = pinned(e * std::min(counts.own, disk.parameters_in_memory), target);
+  for (const std::int64_t shard : counts.small_shards) bytes += pinned(e * shard, target);
+  const std::int64_t buffer =
+      plan::round_up(disk.parameter_buffer_size, transfer_alignment(config, e));
+  return bytes + e * (disk.parameter_buffers * buffer + counts.written_together);
+}
+
 /// Of what is offloaded, on the host.
 std::int64_t host_bytes(const Counts& counts, const TrainingConfig& config,
                         const TargetSpec& target) {
   const std::int64_t e = size_bytes(element_type(config.precision));
-  // Parameters that are offloaded themselves.
-  std::int64_t bytes = are_parameters_offloaded(config) ? pinned(e * counts.own, target) : 0;
+  std::int64_t bytes = parameter_host_bytes(counts, config, e, target);
   if (!is_optimizer_offloaded(config)) return bytes;
   // Master copy and gradients are pinned, moments are not.
   bytes += 2 * pinned(4 * counts.updated_on_host, target) + 8 * counts.updated_on_host;
-  bytes += config.disk.optimizer_buffers * pinned(4 * counts.largest_on_disk, target);
+  bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
   // Parameters on their way back; stage 3 has sums of gradients, too, and no staging.
   bytes += pinned(e * counts.own, target);
   if (config.zero_stage == 3) return bytes + (e < 4 ? pinned(e * counts.own, target) : 0);
@@ -374,6 +427,8 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   require(group_size >= 1, "a group has ranks");
   require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
 
+  const int world_size = group_size;
+  if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
   const Counts counts = count(model, config, group_size);
   States states = states_of(counts, config, group_size);
   if (is_optimizer_offloaded(config)) {
@@ -414,7 +469,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
   std::int64_t allocated = 0;
   for (const auto& [part, bytes] : memory.parts) allocated += bytes;
   if (target.on_gpu) {
-    memory.parts["framework"] = context_bytes + cublas_bytes + (group_size > 1 ? nccl_bytes : 0) +
+    memory.parts["framework"] = context_bytes + cublas_bytes + (world_size > 1 ? nccl_bytes : 0) +
                                 allocated * reserved_percent / 100;
   }
   memory.total_bytes = allocated + memory.parts["framework"];

@@ -1,5 +1,6 @@
 #include "update.hpp"
 
+#include <algorithm>
 #include <optional>
 
 #include "optimizer_swapper.hpp"
@@ -59,8 +60,7 @@ void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors
     for (int piece = 0; piece < static_cast<int>(gathering.kept.size()); ++piece) {
       const auto index = static_cast<std::size_t>(piece);
       if (!gathering.kept[index]) continue;
-      visit(at(tensors.kept, gathering.kept_offset[index]),
-            at(tensors.parameters, layout.piece_shard_offset(piece)), shards,
+      visit(at(tensors.kept, gathering.kept_offset[index]), tensors.shards[index], shards,
             layout.piece_shard_elements(piece));
       shards += layout.piece_shard_elements(piece);
     }
@@ -78,10 +78,53 @@ void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors
   }
   if (!alone) {
     each_kept([&](View kept, View shard, std::int64_t offset, std::int64_t count) {
-      emitter.emit(op::AllGather{kept, offloaded ? at(staging, offset) : shard, count});
+      emitter.emit(op::AllGather{kept, offloaded ? at(staging, offset) : shard, count,
+                                 layout.partition().shards});
     });
   }
   emitter.release(staging);
+}
+
+/// Sends updated parameters from the master copy to their places, shard by shard; those on the disk
+/// are there when compute goes on, as DeepSpeed's host waits for them.
+void put_away_shards(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                     const TrainingConfig& config, const SubGroup& group, View master) {
+  const PieceRange pieces = layout.pieces_of(group.first, group.count);
+  const bool on_device = group.memory == Memory::device;
+  const bool converts = emitter.type() != master_type(config);
+  TensorId converted = no_tensor;
+  if (on_device && converts) {
+    std::int64_t largest = 0;
+    for (int piece = pieces.first; piece < pieces.last; ++piece)
+      largest = std::max(largest, layout.piece_shard_elements(piece));
+    converted =
+        emitter.acquire("updated parameters", -1, Category::staging, emitter.type(), largest);
+  }
+  std::vector<op::WriteDisk> writes;
+  std::int64_t filled = 0;
+  for (int piece = pieces.first; piece < pieces.last; ++piece) {
+    const std::int64_t count = layout.piece_shard_elements(piece);
+    View place = tensors.shards[static_cast<std::size_t>(piece)];
+    if (tensors.is_on_disk(place)) {
+      writes.push_back({place, at(tensors.updated_shards, filled), count});
+      place = writes.back().x;
+      filled += round_up(count, disk_alignment_of(emitter.type()));
+    }
+    if (!on_device) {
+      emitter.emit(op::Convert{place, master, count}, Stream::host);
+    } else if (converts) {
+      emitter.emit(op::Convert{at(converted), master, count});
+      emitter.emit(op::Copy{place, at(converted), count});
+    } else {
+      emitter.emit(op::Copy{place, master, count});
+    }
+    master = moved(master, count);
+  }
+  emitter.release(converted);
+  if (writes.empty()) return;
+  emitter.wait(Stream::disk_write, emitter.record(on_device ? Stream::compute : Stream::host));
+  for (const op::WriteDisk& write : writes) emitter.emit(write, Stream::disk_write);
+  emitter.wait(Stream::compute, emitter.record(Stream::disk_write));
 }
 
 /// The sub-group's states are on the device. Parameters that are not of the master's type beside it
@@ -89,12 +132,14 @@ void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors
 void update_on_device(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
                       const TrainingConfig& config, const SubGroup& group) {
   const UpdateStates& states = tensors.on_device;
-  const View parameters = at(tensors.parameters, layout.own_offset() + group.first);
+  const bool swaps = group.swaps_parameters;
+  const View parameters =
+      swaps ? View{} : at(tensors.parameters, layout.own_offset() + group.first);
   const bool has_master = states.master != no_tensor;
   const bool has_master_type = emitter.type() == master_type(config);
   const View master = has_master ? at(states.master, group.offset) : parameters;
   TensorId staging = no_tensor;
-  if (layout.offloaded().parameters && !has_master_type) {
+  if (layout.offloaded().parameters && !has_master_type && !swaps) {
     staging =
         emitter.acquire("updated parameters", -1, Category::staging, emitter.type(), group.count);
   }
@@ -106,7 +151,9 @@ void update_on_device(Emitter& emitter, const Layout& layout, const PersistentTe
                            .gradient = moved(final_gradients(layout, tensors), group.offset),
                            .model = has_master_type ? View{} : model,
                            .count = group.count});
-  if (layout.offloaded().parameters) {
+  if (swaps) {
+    put_away_shards(emitter, layout, tensors, config, group, master);
+  } else if (layout.offloaded().parameters) {
     emitter.emit(op::Copy{parameters, has_master_type ? master : model, group.count});
   } else if (has_master && has_master_type) {
     emitter.emit(op::Convert{parameters, master, group.count});
@@ -119,7 +166,9 @@ void update_on_device(Emitter& emitter, const Layout& layout, const PersistentTe
 void update_on_host(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
                     const TrainingConfig& config, const SubGroup& group, const UpdateStates& states,
                     std::int64_t first) {
-  const View parameters = at(tensors.parameters, layout.own_offset() + group.first);
+  const bool swaps = group.swaps_parameters;
+  const View parameters =
+      swaps ? View{} : at(tensors.parameters, layout.own_offset() + group.first);
   const View master = at(states.master, first);
   const bool goes_back = !layout.offloaded().parameters;
   // Stage 3 makes a copy in the parameters' type where that is not the master's.
@@ -140,6 +189,7 @@ void update_on_host(Emitter& emitter, const Layout& layout, const PersistentTens
                Stream::host);
   const View written = goes_back ? at(updated) : parameters;
   if (written) emitter.emit(op::Convert{written, master, group.count}, Stream::host);
+  if (swaps) put_away_shards(emitter, layout, tensors, config, group, master);
   emitter.wait(Stream::compute, emitter.record(Stream::host));
   if (goes_back) emitter.emit(op::Copy{parameters, written ? written : master, group.count});
   if (is_temporary) emitter.release(updated);
@@ -172,6 +222,7 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
                  const TrainingConfig& config, std::int64_t targets_per_sequence,
                  const Gathering* gathering) {
   const std::int64_t own = layout.own_elements();
+  const Partition& partition = layout.partition();
   const bool may_skip = config.precision == Precision::fp16;
   const bool partitioned = layout.stage() > 0 && layout.group_size() > 1;
   emitter.begin_segment(Segment::Kind::update, 1);
@@ -180,18 +231,20 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
   if (layout.stage() == 1 && is_bf16_optimizer(config))
     emit_bf16_reduction(emitter, layout, tensors);
   emitter.emit(op::Mark{Phase::update});
-  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size()) * targets_per_sequence});
+  emitter.emit(op::FinishLoss{global_batch(config, layout.group_size() * partition.replicas) *
+                              targets_per_sequence});
 
   // Of gradients that leave the device the squares were added up before they did.
   if (!layout.offloaded().optimizer && (may_skip || config.gradient_clipping > 0))
     emitter.emit(op::AccumulateSquares{final_gradients(layout, tensors), own});
   if (may_skip) {
-    emitter.emit(op::CheckOverflow{partitioned});
+    emitter.emit(op::CheckOverflow{partitioned, partition.shards});
     emitter.end_segment();
     emitter.begin_segment(Segment::Kind::guarded_update, 1);
   }
   if (config.gradient_clipping > 0)
-    emitter.emit(op::ClipFactor{config.gradient_clipping, partitioned && !may_skip});
+    emitter.emit(
+        op::ClipFactor{config.gradient_clipping, partitioned && !may_skip, partition.shards});
   emit_sub_groups(emitter, layout, tensors, config);
   if (partitioned && layout.stage() < 3) {
     emitter.emit(

@@ -19,6 +19,8 @@ constexpr double enough_is_known = 0.01;
 constexpr int sizes_a_collective = 7;
 constexpr std::int64_t smallest_collective_bytes = 4096;
 constexpr std::int64_t largest_collective_bytes = std::int64_t{64} << 20;
+constexpr int sizes_of_transfers = 4;
+constexpr std::int64_t largest_transfer_bytes = std::int64_t{32} << 20;
 
 /// A guess of a time, only to weigh one kind of work against another.
 double weight_of(const Work& work) {
@@ -36,6 +38,10 @@ struct WorkOrder {
   }
   bool operator()(const Work& one, const Work& other) const { return key(one) < key(other); }
 };
+bool is_transfer(WorkKind kind) {
+  return kind == WorkKind::disk_read || kind == WorkKind::disk_write;
+}
+
 using Sizes = std::map<std::int64_t, double>;
 /// Weight by size of each kind of work.
 using Demand = std::map<Work, Sizes, WorkOrder>;
@@ -44,7 +50,8 @@ void add_demand(const StepPlan& plan, Demand& demand, double& total) {
   for (const Segment& segment : plan.cycle) {
     for (const Step& step : segment.steps) {
       const auto work = work_of(plan, step.operation);
-      if (!work) continue;
+      // Transfers are timed on their own.
+      if (!work || is_transfer(work->kind)) continue;
       const double weight = static_cast<double>(segment.repeat) * weight_of(*work);
       demand[*work][work->size] += weight;
       total += weight;
@@ -65,6 +72,9 @@ CalibrationRun run_of(const Experiment& member, std::int64_t num_layers) {
   CalibrationRun run{num_layers, member.config, 0};
   run.config.accumulation_steps = std::min(run.config.accumulation_steps, most_micro_steps);
   run.config.loss_scale.fixed = 1;
+  for (OffloadDevice* device : {&run.config.offload_optimizer, &run.config.offload_param})
+    if (*device == OffloadDevice::nvme) *device = OffloadDevice::cpu;
+  run.config.disk = {};
   run.config.optimizer = {};
   run.config.optimizer.kind = member.config.optimizer.kind;
   run.config.optimizer.momentum = member.config.optimizer.momentum != 0 ? 0.9 : 0;
@@ -132,6 +142,37 @@ std::vector<CalibrationRun> choose(const std::vector<Candidate>& candidates, con
   return runs;
 }
 
+/// The bytes of the smallest and the largest transfer of a plan join those of others.
+void add_transfers(const StepPlan& plan, std::pair<std::int64_t, std::int64_t>& range) {
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto work = work_of(plan, step.operation);
+      if (!work || !is_transfer(work->kind)) continue;
+      const std::int64_t bytes = work->size * size_bytes(work->type);
+      range.first = range.first == 0 ? bytes : std::min(range.first, bytes);
+      range.second = std::max(range.second, bytes);
+    }
+  }
+}
+
+/// Evenly between them, in whole blocks.
+std::vector<std::int64_t> sizes_to_transfer(const std::pair<std::int64_t, std::int64_t>& range) {
+  std::vector<std::int64_t> sizes;
+  if (range.second == 0) return sizes;
+  const auto whole = [](std::int64_t bytes) {
+    return (bytes + disk_alignment_bytes - 1) / disk_alignment_bytes * disk_alignment_bytes;
+  };
+  const double least = static_cast<double>(std::min(range.first, largest_transfer_bytes));
+  const double most = static_cast<double>(std::min(range.second, largest_transfer_bytes));
+  for (int index = 0; index < sizes_of_transfers; ++index) {
+    const double exponent = static_cast<double>(index) / (sizes_of_transfers - 1);
+    const std::int64_t bytes =
+        whole(static_cast<std::int64_t>(least * std::pow(most / least, exponent)));
+    if (sizes.empty() || bytes > sizes.back()) sizes.push_back(bytes);
+  }
+  return sizes;
+}
+
 /// Sizes of each collective of the demand, evenly between its smallest and its largest.
 std::vector<Work> sizes_to_time(const Demand& demand) {
   std::vector<Work> timed;
@@ -169,8 +210,7 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
                                               const CalibrationOptions& options) {
   std::map<std::pair<int, GroupShape>, std::vector<const Experiment*>> by_shape;
   for (const Experiment* member : members)
-    if (!is_optimizer_on_disk(member->config))
-      by_shape[{member->shape.size(), member->shape}].push_back(member);
+    by_shape[{member->shape.size(), member->shape}].push_back(member);
 
   const std::int64_t num_layers = layers_of_run(model, options);
   std::vector<CalibrationTask> tasks;
@@ -182,10 +222,18 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
     Demand demand;
     double total = 0;
     std::vector<Candidate> candidates;
+    DiskTiming disk;
+    std::pair<std::int64_t, std::int64_t> transfers{0, 0};
     for (std::size_t index = 0; index < looked_at; ++index) {
       const Experiment& member = *all[index * all.size() / looked_at];
+      // A group of another size may have no plan for it.
+      if (!swapping_objection(model, member.config, shape.size()).empty()) continue;
       rebuild_step_plan(plan, model, member.config, shape.size(), 0, workspaces);
       add_demand(plan, demand, total);
+      if (uses_disk(member.config) && options.times_disks) {
+        if (transfers.second == 0) disk.use = member.config.disk;
+        add_transfers(plan, transfers);
+      }
       Candidate candidate{run_of(member, num_layers), {}};
       rebuild_step_plan(plan, calibration_model(model, candidate.run), candidate.run.config,
                         shape.size(), 0, workspaces);
@@ -194,7 +242,9 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
       candidates.push_back(std::move(candidate));
     }
     if (candidates.empty()) continue;
-    CalibrationTask task{shape, {}, {}, 0};
+    disk.bytes = sizes_to_transfer(transfers);
+    if (disk.bytes.empty()) disk.use = {};
+    CalibrationTask task{shape, {}, {}, std::move(disk), 0};
     task.runs = choose(candidates, demand, total, known, options.most_runs);
     if (shape.size() > 1) task.collectives = sizes_to_time(demand);
     // Collectives of another shape are others.

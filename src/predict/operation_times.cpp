@@ -30,13 +30,16 @@ const TimeCurve* find_curve(const std::vector<TimeCurve>& curves, const Work& wo
 }
 
 /// From the measured work of the same kind that is nearest to it, in proportion; nothing where the
-/// kind was not measured. Another type counts as further away than any size.
+/// kind was not measured. Another type counts as further away than any size; a part of the group is
+/// another group.
 std::optional<double> scaled(const std::vector<TimeCurve>& curves, const Work& work) {
   const double wanted = std::max(1.0, amount(work));
   double least_distance = std::numeric_limits<double>::infinity();
   std::optional<double> best;
   for (const TimeCurve& curve : curves) {
     if (curve.work.kind != work.kind) continue;
+    const bool is_same_part = curve.work.width == work.width && curve.work.depth == work.depth;
+    if (is_collective(work.kind) && !is_same_part) continue;
     const double other_type = curve.work.type == work.type ? 0 : 1e3;
     const double other_way = curve.work.flags == work.flags ? 0 : 1;
     for (const TimePoint& point : curve.points) {
@@ -107,17 +110,40 @@ double OperationTimes::look_up(const Work& work) const {
 
 double OperationTimes::estimate_collective(const Work& work) const {
   const auto share_that_travels = [](int ranks) { return (ranks - 1.0) / ranks; };
-  const double share = share_that_travels(shape_.size());
-  if (group_ != nullptr) {
-    const double ratio =
-        group_->shape.size() > 1 ? share / share_that_travels(group_->shape.size()) : 1;
-    if (const TimeCurve* curve = find_curve(group_->collectives, work))
+  const bool is_of_part = work.width > 0;
+  const double share =
+      share_that_travels(is_of_part ? static_cast<int>(work.width) : shape_.size());
+  const auto measured = [&](const GroupProfile* group, const Work& wanted,
+                            int ranks) -> std::optional<double> {
+    if (group == nullptr) return std::nullopt;
+    const double ratio = ranks > 1 ? share / share_that_travels(ranks) : 1;
+    if (const TimeCurve* curve = find_curve(group->collectives, wanted))
       return ratio * curve->seconds(work.size);
-    if (const auto seconds = scaled(group_->collectives, work)) return ratio * *seconds;
+    if (const auto seconds = scaled(group->collectives, wanted)) return ratio * *seconds;
+    return std::nullopt;
+  };
+  Work whole = work;
+  if (is_of_part) {
+    if (const auto seconds = measured(group_, work, 1)) return *seconds;
+    whole.width = whole.depth = 0;
+    const GroupProfile* const alike = group_like_part(work);
+    if (const auto seconds = measured(alike, whole, static_cast<int>(work.width))) return *seconds;
   }
+  const int ranks = group_ == nullptr ? 1 : group_->shape.size();
+  if (const auto seconds = measured(group_, whole, ranks)) return *seconds;
   // Every byte that travels is written once and read once; where all is reduced, twice.
   const double passes = work.kind == WorkKind::all_reduce ? 4 : 2;
   return passes * share * amount(work) * seconds_per_byte_;
+}
+
+const GroupProfile* OperationTimes::group_like_part(const Work& work) const {
+  const auto ranks = static_cast<int>(work.width);
+  const bool is_inside = work.depth == 1 && shape_.num_gpus % ranks == 0;
+  const GroupShape shape = is_inside ? GroupShape{ranks, 1} : GroupShape{1, ranks};
+  if (!is_inside && work.depth < shape_.num_gpus) return nullptr;
+  const auto found = std::find_if(profile_->groups.begin(), profile_->groups.end(),
+                                  [&](const GroupProfile& group) { return group.shape == shape; });
+  return found == profile_->groups.end() ? nullptr : &*found;
 }
 
 }  // namespace dstune

@@ -6,7 +6,7 @@ namespace dstune {
 namespace {
 
 /// One rank's streams. Time that passes is the compute stream's; where streams do not run beside
-/// each other it is the only one.
+/// each other it is the only one but for the disk's, which have threads of their own anywhere.
 class Clock {
  public:
   Clock(const StepPlan& plan, OperationTimes& times)
@@ -64,7 +64,7 @@ class Clock {
   void pass(Stream stream, const Work& work) {
     double busy_s = times_.slowdown() * times_.seconds(work);
     counted_->kind_s[static_cast<std::size_t>(work.kind)] += busy_s;
-    const bool on_compute = !is_concurrent_ || stream == Stream::compute;
+    const bool on_compute = place_of(stream) == place_of(Stream::compute);
     if (on_compute && is_collective(work.kind)) expose(busy_s);
     if (is_concurrent_ && on_compute) {
       const double others_end_s = std::max(now(Stream::reduce), now(Stream::gather));
@@ -81,9 +81,11 @@ class Clock {
   void expose(double seconds) {
     counted_->exposed_communication_s[static_cast<std::size_t>(phase_)] += seconds;
   }
-  [[nodiscard]] double& now(Stream stream) {
-    return now_[is_concurrent_ ? static_cast<std::size_t>(stream) : 0];
+  [[nodiscard]] std::size_t place_of(Stream stream) const {
+    const bool is_disk = stream == Stream::disk_read || stream == Stream::disk_write;
+    return is_concurrent_ || is_disk ? static_cast<std::size_t>(stream) : 0;
   }
+  [[nodiscard]] double& now(Stream stream) { return now_[place_of(stream)]; }
 
   const StepPlan& plan_;
   OperationTimes& times_;

@@ -176,19 +176,21 @@ class WorkReader {
 
   // Collectives.
   Result operator()(const op::AllReduceAverage& o) const {
-    return collective(WorkKind::all_reduce, o.data, o.count);
+    return collective(WorkKind::all_reduce, o.data, o.count, o.among);
   }
   Result operator()(const op::AllReduceSum& o) const {
-    return collective(WorkKind::all_reduce, o.data, o.count);
+    return collective(WorkKind::all_reduce, o.data, o.count, {});
   }
   Result operator()(const op::ReduceAverage& o) const {
-    return collective(WorkKind::reduce, o.data, o.count);
+    return collective(WorkKind::reduce, o.data, o.count, {});
   }
   Result operator()(const op::ReduceScatterAverage& o) const {
-    return collective(WorkKind::reduce_scatter, o.in, o.count_per_rank * plan_.group_size);
+    return collective(WorkKind::reduce_scatter, o.in,
+                      o.count_per_rank * o.among.size(plan_.group_size), o.among);
   }
   Result operator()(const op::AllGather& o) const {
-    return collective(WorkKind::all_gather, o.in, o.count_per_rank * plan_.group_size);
+    return collective(WorkKind::all_gather, o.in, o.count_per_rank * o.among.size(plan_.group_size),
+                      o.among);
   }
 
   // Scalars of the step.
@@ -249,9 +251,14 @@ class WorkReader {
     work.set(activation_flag(plan_.model.architecture.activation));
     return work;
   }
-  [[nodiscard]] Result collective(WorkKind kind, const View& data, std::int64_t count) const {
-    if (plan_.group_size == 1) return std::nullopt;
+  [[nodiscard]] Result collective(WorkKind kind, const View& data, std::int64_t count,
+                                  const RankRange& among) const {
+    if (among.size(plan_.group_size) == 1) return std::nullopt;
     Work work = elements(kind, data, 0);
+    if (among.count > 0) {
+      work.width = among.count;
+      work.depth = among.stride;
+    }
     work.size = count * size_bytes(work.type);
     return work;
   }

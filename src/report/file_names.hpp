@@ -18,14 +18,15 @@ inline constexpr std::string_view verification = "verify";
 inline constexpr std::string_view summary = "summary.txt";
 inline constexpr std::string_view page = "report.html";
 inline constexpr std::string_view table = "results.csv";
+inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
 inline constexpr std::string_view exit_status = "exit_status.json";
 
 /// All of the results folder, in the order in which they are deleted: first what says that a run is
 /// complete, last the journal, which names the experiments.
-inline constexpr std::array in_results = {exit_status,  optimal,    optimal_command, optimal_config,
-                                          verify_slurm, verify_pbs, summary,         page,
-                                          environment,  table,      journal};
+inline constexpr std::array in_results = {
+    exit_status, optimal, optimal_command, optimal_config, verify_slurm, verify_pbs, validation,
+    summary,     page,    environment,     table,          journal};
 
 inline constexpr std::string_view experiment = "exp.json";
 inline constexpr std::string_view config = "ds_config.json";

@@ -81,7 +81,7 @@ std::string front_text(const Report& report) {
   for (std::size_t place = 0; place < std::min(front.size(), most_listed); ++place) {
     const Offer& offer = front[place];
     const Row& row = report.rows[offer.row];
-    const auto efficiency = value_in(*row.record, Metric::throughput_per_gpu);
+    const auto efficiency = measured_value(report, row, Metric::throughput_per_gpu);
     columns[0].cells.push_back(std::to_string(offer.num_gpus));
     columns[1].cells.push_back(format_number(std::abs(offer.goodness)));
     columns[2].cells.push_back(efficiency ? format_number(efficiency->value) : "");

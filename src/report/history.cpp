@@ -60,6 +60,24 @@ json::Value lost(const std::string& key, const std::string& name,
           {"lost_ranks", lost_ranks}};
 }
 
+json::Value repeat_started(const std::string& key, const std::string& name, RepeatKind kind,
+                           int round, const std::vector<int>& world_ranks,
+                           std::chrono::system_clock::time_point time) {
+  return {{"kind", "repeat_started"},
+          {"time", format_time(time)},
+          {"key", key},
+          {"name", name},
+          {"purpose", to_text(kind)},
+          {"round", round},
+          {"world_ranks", world_ranks}};
+}
+
+json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat) {
+  json::Value value = {{"kind", "repeated"}, {"key", key}, {"name", name}};
+  value.update(to_json(repeat));
+  return value;
+}
+
 json::Value profile(const std::string& key, const json::Value& profile) {
   return {{"kind", "profile"}, {"key", key}, {"profile", profile}};
 }
@@ -88,7 +106,7 @@ class Reading {
     const auto kind = kind_node->string(problems);
     if (!kind) return;
     if (*kind == "job_started")
-      start_job();
+      start_job(node, problems);
     else if (*kind == "started")
       start(node, problems);
     else if (*kind == "finished")
@@ -99,8 +117,12 @@ class Reading {
       remember_profile(node, problems);
     else if (*kind == "verified")
       verify(node, problems);
+    else if (*kind == "repeat_started")
+      start_repeat(node, problems);
+    else if (*kind == "repeated")
+      repeat(node, problems);
     else if (*kind == "job_finished")
-      running_.clear();  // stopped on purpose, which is no death
+      finish_job(node, problems);
     else if (*kind != "planned")
       problems.add(kind_node->problem(
           fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
@@ -114,10 +136,20 @@ class Reading {
   }
 
  private:
-  void start_job() {
+  void start_job(const json::Node& node, json::Problems& problems) {
+    search_key_.clear();
+    if (const auto key = node.find("search_key")) search_key_ = key->string(problems).value_or("");
     bury();
     lost_in_job_.clear();
     ++history_.num_jobs;
+  }
+
+  /// What is running was stopped on purpose, which is no death.
+  void finish_job(const json::Node& node, json::Problems& problems) {
+    forget_running();
+    const auto code = node.find("exit_code");
+    if (code && code->integer(problems) == 0 && !search_key_.empty())
+      history_.complete_searches.insert(search_key_);
   }
 
   void start(const json::Node& node, json::Problems& problems) {
@@ -141,6 +173,23 @@ class Reading {
     count_death(*key);
   }
 
+  void start_repeat(const json::Node& node, json::Problems& problems) {
+    if (const auto key = read_key(node, problems)) repeating_.insert(*key);
+  }
+
+  void repeat(const json::Node& node, json::Problems& problems) {
+    const auto key = read_key(node, problems);
+    Repeat repeat = repeat_from_json(node, problems);
+    if (!key) return;
+    repeating_.erase(*key);
+    history_.repeats[*key].push_back(std::move(repeat));
+  }
+
+  void forget_running() {
+    running_.clear();
+    repeating_.clear();
+  }
+
   void remember_profile(const json::Node& node, json::Problems& problems) {
     const auto key = read_key(node, problems);
     const auto profile = node.find("profile");
@@ -159,7 +208,8 @@ class Reading {
 
   void bury() {
     for (const std::string& key : running_) count_death(key);
-    running_.clear();
+    for (const std::string& key : repeating_) ++history_.repeat_deaths[key];
+    forget_running();
   }
 
   /// Deaths are counted in jobs: one that was tried again after a loss, when the job died of that
@@ -175,7 +225,9 @@ class Reading {
   }
 
   History history_;
+  std::string search_key_;  ///< of the job
   std::set<std::string> running_;
+  std::set<std::string> repeating_;
   std::set<std::string> lost_in_job_;
 };
 

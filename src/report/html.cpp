@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "dstune/base/units.hpp"
+#include "dstune/report/flags.hpp"
 #include "dstune/report/results.hpp"
+#include "dstune/report/validation.hpp"
 #include "html_plots.hpp"
 #include "row.hpp"
 
@@ -124,6 +126,8 @@ std::string answer_section(const Report& report) {
   if (const std::string choice = choice_text(report, index); !choice.empty())
     out += described("chosen because", choice);
   if (report.calibration) out += described("calibrated", calibration_text(report));
+  for (const auto& [what, words] : confidence_lines(report, row))
+    out += described(what.c_str(), words);
   const GroupShape& shape = experiment.shape;
   out += described("group",
                    fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,
@@ -280,6 +284,8 @@ std::string report_html(const Report& report, const json::Value& environment) {
                             "point for its name.",
                             to_text(report.metric), unit_text(report.metric)),
                 value_plot(report));
+  for (const std::string& line : warning_lines(report))
+    out += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(line));
   out += experiments_section(report);
   out += figure(
       "Memory: predicted and measured",

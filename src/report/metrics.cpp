@@ -1,4 +1,5 @@
 #include "dstune/base/units.hpp"
+#include "dstune/report/flags.hpp"
 #include "dstune/report/results.hpp"
 #include "record_json.hpp"
 #include "row.hpp"
@@ -24,12 +25,20 @@ json::Value peak_memory_json(const PeakMemory& peak) {
   return value;
 }
 
+/// As value_in(), of one that was raced out, too.
+std::optional<MetricValue> value_so_far_in(const Record& record, Metric metric) {
+  const Experiment& experiment = record.experiment;
+  const int group_size = experiment.shape.size();
+  return value_so_far(record.measurement, metric, global_batch(experiment.config, group_size),
+                      group_size);
+}
+
 /// DeepSpeed's keys; null where nothing was timed.
 void add_deepspeed_metrics(json::Value& value, const Record& record) {
   const Measurement& measurement = record.measurement;
-  const auto latency_us = value_in(record, Metric::latency);
-  const auto flops = value_in(record, Metric::flops);
-  const auto throughput = value_in(record, Metric::throughput);
+  const auto latency_us = value_so_far_in(record, Metric::latency);
+  const auto flops = value_so_far_in(record, Metric::flops);
+  const auto throughput = value_so_far_in(record, Metric::throughput);
   const auto us = [&](double seconds) {
     return latency_us ? finite_or_null(seconds * us_per_s) : json::Value();
   };
@@ -61,7 +70,7 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["step_times_s"] = all_finite_or_null(measurement.step_times_s);
   value["warmup_steps"] = measurement.warmup_steps;
   value["skipped_steps"] = measurement.skipped_steps;
-  const auto result = value_in(record, metric);
+  const auto result = value_so_far_in(record, metric);
   value["metric"] = to_text(metric);
   value["ci_low"] = result ? finite_or_null(result->ci_low) : json::Value();
   value["ci_high"] = result ? finite_or_null(result->ci_high) : json::Value();
@@ -69,6 +78,9 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["peak_memory_bytes"] = peak_memory_json(measurement.peak_memory);
   value["predicted"] = to_json(record.predicted);
   value["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
+  value["rank_forward_s"] = all_finite_or_null(measurement.rank_forward_s);
+  value["alone"] = record.is_alone;
+  value["flags"] = flags_of(measurement);
   value["started_at"] = format_time(record.started_at);
   value["finished_at"] = format_time(record.finished_at);
   json::Value& overhead = value["overhead_s"] = json::Value::object();

@@ -62,6 +62,9 @@ struct Reader {
     using enum OptimizerKind;
     word(name, member, std::array{adam, adamw, lion, sgd, adagrad});
   }
+  void operator()(const char* name, RepeatKind& member) const {
+    word(name, member, std::array{RepeatKind::spread, RepeatKind::final_round});
+  }
   void operator()(const char* name, std::chrono::system_clock::time_point& member) const {
     const auto found = node.find(name);
     if (!found) return;
@@ -162,7 +165,32 @@ json::Value to_json(const Record& record) {
           {"predicted", std::move(predicted)},
           {"measurement", to_json(readable(record.measurement))},
           {"started_at", format_time(record.started_at)},
-          {"finished_at", format_time(record.finished_at)}};
+          {"finished_at", format_time(record.finished_at)},
+          {"alone", record.is_alone}};
+}
+
+json::Value to_json(const Repeat& repeat) {
+  return {{"purpose", to_text(repeat.kind)},
+          {"round", repeat.round},
+          {"measurement", to_json(readable(repeat.measurement))},
+          {"started_at", format_time(repeat.started_at)},
+          {"finished_at", format_time(repeat.finished_at)},
+          {"alone", repeat.is_alone}};
+}
+
+Repeat repeat_from_json(const json::Node& node, json::Problems& problems) {
+  const Reader read{node, problems};
+  Repeat repeat;
+  read("purpose", repeat.kind);
+  read("round", repeat.round);
+  if (const auto measurement = node.find("measurement"))
+    repeat.measurement = measurement_from_json(*measurement);
+  else
+    problems.add(node.problem("\"measurement\" is missing"));
+  read("started_at", repeat.started_at);
+  read("finished_at", repeat.finished_at);
+  read("alone", repeat.is_alone);
+  return repeat;
 }
 
 Record record_from_json(const json::Node& node, json::Problems& problems) {
@@ -184,6 +212,7 @@ Record record_from_json(const json::Node& node, json::Problems& problems) {
     problems.add(node.problem("\"measurement\" is missing"));
   read("started_at", record.started_at);
   read("finished_at", record.finished_at);
+  read("alone", record.is_alone);
   return record;
 }
 

@@ -17,4 +17,8 @@ json::Value to_json(const Record& record);
 /// throws InputError where the measurement is none.
 Record record_from_json(const json::Node& node, json::Problems& problems);
 
+/// Likewise of a run once more.
+json::Value to_json(const Repeat& repeat);
+Repeat repeat_from_json(const json::Node& node, json::Problems& problems);
+
 }  // namespace dstune

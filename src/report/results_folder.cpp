@@ -13,6 +13,7 @@
 #include "dstune/report/launch_line.hpp"
 #include "dstune/report/memory_picture.hpp"
 #include "dstune/report/results.hpp"
+#include "dstune/report/validation.hpp"
 #include "dstune/report/verify_script.hpp"
 #include "file_names.hpp"
 #include "record_json.hpp"
@@ -103,6 +104,9 @@ json::Value optimal_json(const Row& answer, const Report& report, const std::str
           {"sequence_length", best.experiment.config.sequence_length},
           {"recompute", to_text(best.experiment.config.recompute)},
           {"label", label_of(report, answer)},
+          {"probability_best", chance_of_best(report, answer)},
+          {"chance_of_better",
+           report.chance_of_better ? json::Value(*report.chance_of_better) : json::Value()},
           {"verified", verified_json(answer, report.metric)},
           {"calibration", calibration_json(report)},
           {"command", command}};
@@ -223,6 +227,10 @@ void ResultsFolder::write_summary(const Report& report) {
 void ResultsFolder::write_environment(const json::Value& environment) {
   write_file_atomically(file(file_name::environment), indented(environment));
   environment_ = environment;
+}
+
+void ResultsFolder::write_validation(const Report& report) {
+  write_file_atomically(file(file_name::validation), one_line(validation_json(report)));
 }
 
 void ResultsFolder::write_exit_status(ExitCode code, const std::string& reason) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "dstune/report/validation.hpp"
+
 namespace dstune {
 
 namespace {
@@ -16,11 +18,16 @@ std::optional<double> finite_value(const Report& report, const Row& row) {
 
 }  // namespace
 
+std::optional<MetricValue> measured_value(const Report& report, const Row& row, Metric metric) {
+  const bool is_final = report.validation.is_done && num_final_rounds(row) > 0;
+  return is_final ? final_value(report, row, metric) : value_in(*row.record, metric);
+}
+
 std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
   if (!row.record) return std::nullopt;
-  const auto measured = value_in(*row.record, report.metric);
+  const auto measured = measured_value(report, row, report.metric);
   if (!measured || !report.calibration) return measured;
-  const auto latency_us = value_in(*row.record, Metric::latency);
+  const auto latency_us = measured_value(report, row, Metric::latency);
   const std::int64_t num_micro_steps = row.record->experiment.config.accumulation_steps;
   const bool is_time = is_minimised(report.metric);
   // Every other metric counts something over the time of a step.
@@ -40,6 +47,10 @@ bool is_better(const Report& report, const Row& row, const Row& other) {
   const std::optional<double> mine = finite_value(report, row);
   const std::optional<double> theirs = finite_value(report, other);
   if (!mine || !theirs) return mine.has_value();
+  if (report.validation.is_done) {
+    const bool is_final = num_final_rounds(row) > 0;
+    if (is_final != (num_final_rounds(other) > 0)) return is_final;
+  }
   if (*mine != *theirs) return is_minimised(report.metric) ? *mine < *theirs : *mine > *theirs;
   return row.record->measurement.peak_memory.total_bytes <
          other.record->measurement.peak_memory.total_bytes;
@@ -57,7 +68,21 @@ std::optional<std::size_t> best_of(const Report& report, const std::vector<const
 std::optional<std::size_t> best_row(const Report& report) {
   std::vector<const Row*> rows;
   for (const Row& row : report.rows) rows.push_back(&row);
-  return best_of(report, rows);
+  const auto best = best_of(report, rows);
+  if (!best || !report.validation.is_done || num_final_rounds(*rows[*best]) == 0) return best;
+  constexpr double tie = 0.001;
+  const double value = ranked_value(report, *rows[*best])->value;
+  const auto bytes = [&](std::size_t row) {
+    return report.rows[row].record->measurement.peak_memory.total_bytes;
+  };
+  std::size_t leanest = *best;
+  for (const std::size_t index : report.validation.finalists) {
+    const auto other = finite_value(report, report.rows[index]);
+    if (!other || num_final_rounds(report.rows[index]) == 0) continue;
+    const bool is_tied = std::abs(*other - value) <= tie * value;
+    if (is_tied && bytes(index) < bytes(leanest)) leanest = index;
+  }
+  return leanest;
 }
 
 std::vector<std::size_t> best_rows(const Report& report, std::size_t most) {

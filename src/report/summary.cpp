@@ -7,7 +7,9 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/units.hpp"
+#include "dstune/report/flags.hpp"
 #include "dstune/report/results.hpp"
+#include "dstune/report/validation.hpp"
 #include "front_text.hpp"
 #include "prediction_text.hpp"
 #include "record_json.hpp"
@@ -75,6 +77,13 @@ std::string verified_text(const Row& row, Metric metric) {
       interval, peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
 }
 
+std::string confidence_text(const Report& report, const Row& answer) {
+  std::string text;
+  for (const auto& [what, words] : confidence_lines(report, answer))
+    text += fmt::format("  {}: {}\n", what, words);
+  return text;
+}
+
 std::string winner_text(const Report& report) {
   const auto best = best_row(report);
   if (!best) return "There is no winner: no experiment gave a result.\n";
@@ -96,7 +105,8 @@ std::string winner_text(const Report& report) {
              choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
              shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
              to_text(record.experiment.config.recompute), label_of(report, row)) +
-         (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "");
+         (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "") +
+         confidence_text(report, row);
 }
 
 /// What was measured here beside what DeepSpeed itself said, for all that it ran.
@@ -118,6 +128,12 @@ std::string verification_text(const Report& report) {
                                              : "");
   }
   return columns[0].cells.empty() ? "" : pipe_table(columns) + "\n";
+}
+
+std::string warnings_text(const Report& report) {
+  std::string text;
+  for (const std::string& line : warning_lines(report)) text += fmt::format("Note: {}.\n", line);
+  return text;
 }
 
 std::string counts_text(const Report& report) {
@@ -159,7 +175,8 @@ std::string summary_text(const Report& report) {
   const auto num_experiments = std::count_if(report.rows.begin(), report.rows.end(),
                                              [](const Row& row) { return row.record.has_value(); });
   return spaces_table(report) + "\n" + verification_text(report) + winner_text(report) +
-         counts_text(report) + reasons_text(report) + front_text(report) + prediction_text(report) +
+         counts_text(report) + warnings_text(report) + reasons_text(report) + front_text(report) +
+         prediction_text(report) +
          fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
                      elapsed_text(report.elapsed_s), num_experiments);
 }

@@ -40,17 +40,27 @@ std::optional<SlotPool::Part> SlotPool::cheapest_part(const std::vector<int>& no
   return part;
 }
 
-std::optional<SlotPool::Part> SlotPool::cheapest_placement(const GroupShape& shape,
+bool SlotPool::has_bytes(const Node& node, const Needs& needs, bool now) {
+  const NodeBytes& bytes = now ? node.free : node.all;
+  const auto holds = [&](std::int64_t available, std::int64_t of_rank) {
+    return of_rank == 0 || available / of_rank >= needs.shape.num_gpus;
+  };
+  const bool is_disk_free = needs.disk_bytes == 0 || !now || !node.is_disk_taken;
+  return is_disk_free && holds(bytes.host, needs.host_bytes) && holds(bytes.disk, needs.disk_bytes);
+}
+
+std::optional<SlotPool::Part> SlotPool::cheapest_placement(const Needs& needs,
                                                            const std::vector<int>& avoid,
-                                                           bool needs_free_disks) const {
+                                                           bool now) const {
+  const GroupShape& shape = needs.shape;
   if (shape.num_gpus < 1 || shape.num_nodes < 1) return std::nullopt;
   std::vector<bool> is_avoided(slots_.size());
   for (const int world_rank : avoid) is_avoided[world_rank] = true;
   std::vector<Part> parts;
   std::vector<int> nodes;
-  for (std::size_t node = 0; node < ranks_of_node_.size(); ++node) {
-    if (needs_free_disks && is_disk_taken_[node]) continue;
-    auto part = cheapest_part(ranks_of_node_[node], shape.num_gpus, is_avoided);
+  for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    if (!has_bytes(nodes_[node], needs, now)) continue;
+    auto part = cheapest_part(nodes_[node].world_ranks, shape.num_gpus, is_avoided);
     if (!part) continue;
     parts.push_back(std::move(*part));
     nodes.push_back(static_cast<int>(node));

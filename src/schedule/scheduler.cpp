@@ -2,44 +2,49 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace dstune {
 
 namespace {
 
-/// Asks once for each shape: queues are long, shapes few.
-class PossibleShapes {
+/// Asks once for all that need the same: queues are long, shapes and bytes few.
+class PossibleNeeds {
  public:
-  explicit PossibleShapes(const SlotPool& pool) : pool_(&pool) {}
-  bool operator()(const GroupShape& shape) {
-    const auto [known, is_new] = answers_.try_emplace(shape);
-    if (is_new) known->second = pool_->is_possible(shape);
+  explicit PossibleNeeds(const SlotPool& pool) : pool_(&pool) {}
+  bool operator()(const Needs& needs) {
+    const auto [known, is_new] =
+        answers_.try_emplace({needs.shape, needs.host_bytes, needs.disk_bytes});
+    if (is_new) known->second = pool_->is_possible(needs);
     return known->second;
   }
 
  private:
   const SlotPool* pool_;
-  std::map<GroupShape, bool> answers_;
+  std::map<std::tuple<GroupShape, std::int64_t, std::int64_t>, bool> answers_;
 };
 
 }  // namespace
 
-void Scheduler::submit(std::size_t experiment, const Needs& needs) {
-  queue_.push_back({experiment, needs});
+void Scheduler::submit(std::size_t experiment, const Needs& needs, const std::vector<int>& avoid) {
+  queue_.push_back({experiment, needs, avoid});
 }
 
 void Scheduler::resubmit(std::size_t experiment, const Needs& needs) {
-  queue_.push_front({experiment, needs});
+  queue_.push_front({experiment, needs, {}});
 }
 
 std::optional<Scheduler::Dispatch> Scheduler::next() {
   if (queue_.empty() || pool_->num_idle() == 0) return std::nullopt;
-  PossibleShapes is_possible(*pool_);
+  PossibleNeeds is_possible(*pool_);
   const auto head = std::find_if(queue_.begin(), queue_.end(), [&](const Waiting& waiting) {
-    return is_possible(waiting.needs.shape);
+    return is_possible(waiting.needs);
   });
   if (head == queue_.end()) return std::nullopt;
+  if (!head->avoid.empty())
+    if (auto reservation = pool_->reserve(head->needs, head->avoid))
+      return dispatch(head, std::move(*reservation));
   if (auto reservation = pool_->reserve(head->needs)) {
     return dispatch(head, std::move(*reservation));
   }
@@ -48,7 +53,7 @@ std::optional<Scheduler::Dispatch> Scheduler::next() {
   std::vector<Needs> too_much = {head->needs};
   for (auto waiting = head + 1; waiting != queue_.end(); ++waiting) {
     const Needs& needs = waiting->needs;
-    if (head->needs.disk && needs.disk) continue;
+    if (head->needs.disk_bytes > 0 && needs.disk_bytes > 0) continue;
     if (std::find(too_much.begin(), too_much.end(), needs) != too_much.end()) continue;
     if (auto reservation = pool_->reserve(needs, held)) {
       return dispatch(waiting, std::move(*reservation));
@@ -59,11 +64,11 @@ std::optional<Scheduler::Dispatch> Scheduler::next() {
 }
 
 std::vector<std::size_t> Scheduler::take_impossible() {
-  PossibleShapes is_possible(*pool_);
+  PossibleNeeds is_possible(*pool_);
   std::vector<std::size_t> taken;
   std::deque<Waiting> kept;
   for (const auto& waiting : queue_) {
-    if (is_possible(waiting.needs.shape)) {
+    if (is_possible(waiting.needs)) {
       kept.push_back(waiting);
     } else {
       taken.push_back(waiting.experiment);
@@ -83,8 +88,7 @@ std::vector<std::size_t> Scheduler::drain() {
 
 const std::vector<int>& Scheduler::held_for(const Waiting& head) {
   if (!held_ || held_->experiment != head.experiment || held_->num_slots != pool_->num_slots()) {
-    held_ =
-        Held{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.needs.shape)};
+    held_ = Held{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.needs)};
   }
   return held_->world_ranks;
 }

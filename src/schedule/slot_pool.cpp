@@ -7,20 +7,20 @@
 
 namespace dstune {
 
-Reservation::Reservation(SlotPool& pool, std::vector<int> world_ranks, bool has_disks)
-    : pool_(&pool), world_ranks_(std::move(world_ranks)), has_disks_(has_disks) {}
+Reservation::Reservation(SlotPool& pool, std::vector<int> world_ranks, const Needs& needs)
+    : pool_(&pool), world_ranks_(std::move(world_ranks)), needs_(needs) {}
 
 Reservation::Reservation(Reservation&& other) noexcept
     : pool_(std::exchange(other.pool_, nullptr)),
       world_ranks_(std::exchange(other.world_ranks_, {})),
-      has_disks_(std::exchange(other.has_disks_, false)) {}
+      needs_(other.needs_) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this != &other) {
     give_back();
     pool_ = std::exchange(other.pool_, nullptr);
     world_ranks_ = std::exchange(other.world_ranks_, {});
-    has_disks_ = std::exchange(other.has_disks_, false);
+    needs_ = other.needs_;
   }
   return *this;
 }
@@ -37,23 +37,26 @@ void Reservation::retire(int world_rank) {
 
 void Reservation::give_back() {
   if (pool_ == nullptr) return;
-  pool_->release(world_ranks_, has_disks_);
+  pool_->release(world_ranks_, needs_);
   pool_ = nullptr;
   world_ranks_.clear();
 }
 
-SlotPool::SlotPool(std::vector<std::vector<int>> ranks_of_node)
-    : ranks_of_node_(std::move(ranks_of_node)), is_disk_taken_(ranks_of_node_.size()) {
+SlotPool::SlotPool(std::vector<std::vector<int>> ranks_of_node,
+                   const std::vector<NodeBytes>& bytes) {
+  require(bytes.empty() || bytes.size() == ranks_of_node.size(), "every node has its bytes");
   int highest = -1;
-  for (const auto& node : ranks_of_node_) {
-    for (const int world_rank : node) {
+  for (std::size_t node = 0; node < ranks_of_node.size(); ++node) {
+    for (const int world_rank : ranks_of_node[node]) {
       require(world_rank >= 0, "world ranks are not negative");
       highest = std::max(highest, world_rank);
     }
+    const NodeBytes all = bytes.empty() ? NodeBytes{} : bytes[node];
+    nodes_.push_back({std::move(ranks_of_node[node]), all, all, false});
   }
   slots_.assign(highest + 1, Slot::retired);
-  for (const auto& node : ranks_of_node_) {
-    for (const int world_rank : node) {
+  for (const Node& node : nodes_) {
+    for (const int world_rank : node.world_ranks) {
       require(slots_[world_rank] == Slot::retired, "a rank is a slot of one node, once");
       slots_[world_rank] = Slot::idle;
     }
@@ -61,27 +64,27 @@ SlotPool::SlotPool(std::vector<std::vector<int>> ranks_of_node)
 }
 
 std::optional<Reservation> SlotPool::reserve(const Needs& needs, const std::vector<int>& avoid) {
-  auto placement = cheapest_placement(needs.shape, avoid, needs.disk);
+  auto placement = cheapest_placement(needs, avoid, true);
   if (!placement || placement->cost > 0) return std::nullopt;
-  for (const int world_rank : placement->world_ranks) slots_[world_rank] = Slot::taken;
-  if (needs.disk) set_disks(placement->world_ranks, true);
-  return Reservation(*this, std::move(placement->world_ranks), needs.disk);
+  take(placement->world_ranks, needs);
+  return Reservation(*this, std::move(placement->world_ranks), needs);
 }
 
-std::vector<int> SlotPool::best_future_placement(const GroupShape& shape) const {
-  auto placement = cheapest_placement(shape, {}, false);
+std::vector<int> SlotPool::best_future_placement(const Needs& needs) const {
+  auto placement = cheapest_placement(needs, {}, false);
   return placement ? std::move(placement->world_ranks) : std::vector<int>{};
 }
 
-bool SlotPool::is_possible(const GroupShape& shape) const {
+bool SlotPool::is_possible(const Needs& needs) const {
+  const GroupShape& shape = needs.shape;
   if (shape.num_gpus < 1 || shape.num_nodes < 1) return false;
-  const auto holds_group = [&](const std::vector<int>& node) {
-    return std::count_if(node.begin(), node.end(), [&](int world_rank) {
+  const auto holds_group = [&](const Node& node) {
+    return has_bytes(node, needs, false) &&
+           std::count_if(node.world_ranks.begin(), node.world_ranks.end(), [&](int world_rank) {
              return slots_[world_rank] != Slot::retired;
            }) >= shape.num_gpus;
   };
-  return std::count_if(ranks_of_node_.begin(), ranks_of_node_.end(), holds_group) >=
-         shape.num_nodes;
+  return std::count_if(nodes_.begin(), nodes_.end(), holds_group) >= shape.num_nodes;
 }
 
 void SlotPool::retire(int world_rank) {
@@ -97,19 +100,32 @@ int SlotPool::num_slots() const {
   return static_cast<int>(slots_.size() - std::count(slots_.begin(), slots_.end(), Slot::retired));
 }
 
-void SlotPool::release(const std::vector<int>& world_ranks, bool has_disks) noexcept {
-  for (const int world_rank : world_ranks) {
-    if (slots_[world_rank] == Slot::taken) slots_[world_rank] = Slot::idle;
+void SlotPool::take(const std::vector<int>& world_ranks, const Needs& needs) {
+  for (const int world_rank : world_ranks) slots_[world_rank] = Slot::taken;
+  for (Node& node : nodes_) {
+    for (const int world_rank : node.world_ranks) {
+      if (std::find(world_ranks.begin(), world_ranks.end(), world_rank) == world_ranks.end())
+        continue;
+      node.free.host -= needs.host_bytes;
+      node.free.disk -= needs.disk_bytes;
+      node.is_disk_taken = node.is_disk_taken || needs.disk_bytes > 0;
+    }
   }
-  if (has_disks) set_disks(world_ranks, false);
 }
 
-void SlotPool::set_disks(const std::vector<int>& world_ranks, bool taken) noexcept {
-  for (std::size_t node = 0; node < ranks_of_node_.size(); ++node) {
-    const auto& ranks = ranks_of_node_[node];
-    const auto found =
-        std::find_first_of(ranks.begin(), ranks.end(), world_ranks.begin(), world_ranks.end());
-    if (found != ranks.end()) is_disk_taken_[node] = taken;
+void SlotPool::release(const std::vector<int>& world_ranks, const Needs& needs) noexcept {
+  for (Node& node : nodes_) {
+    for (const int world_rank : node.world_ranks) {
+      if (std::find(world_ranks.begin(), world_ranks.end(), world_rank) == world_ranks.end())
+        continue;
+      if (needs.disk_bytes > 0) node.is_disk_taken = false;
+      // Who is lost may still be there, and its memory and file with it.
+      NodeBytes& bytes = slots_[world_rank] == Slot::taken ? node.free : node.all;
+      const std::int64_t sign = slots_[world_rank] == Slot::taken ? 1 : -1;
+      bytes.host += sign * needs.host_bytes;
+      bytes.disk += sign * needs.disk_bytes;
+      if (slots_[world_rank] == Slot::taken) slots_[world_rank] = Slot::idle;
+    }
   }
 }
 

@@ -102,6 +102,7 @@ class ExperimentFile {
     value["gradient_accumulation_steps"] = triple->accumulation_steps;
     experiment.config.micro_batch = triple->micro_batch;
     experiment.config.accumulation_steps = triple->accumulation_steps;
+    place_on(experiment.shape, experiment.config);
     complete_config(*job_, job_->recompute.front(), experiment.config);
     const std::string refusal = target_refusal(*job_, experiment.config);
     if (!refusal.empty()) problems_->add(config.problem(refusal));

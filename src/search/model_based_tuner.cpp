@@ -97,7 +97,7 @@ class ModelBasedTuner : public Tuner {
     double best_score = model_.score(best);
     for (const std::size_t place : waiting_) {
       const double score = model_.score(place);
-      if (score <= best_score) continue;
+      if (score < best_score) continue;  // of equal ones the last, as DeepSpeed's sorting has it
       best = place;
       best_score = score;
     }

@@ -201,8 +201,11 @@ class PhasedTuner : public Tuner {
     grid_members_.clear();
     for (std::size_t at = chain_; at < stage.chains.size(); ++at) {
       for (const std::size_t index : stage.chains[at]) {
+        // What has more room is worth a larger size.
         const bool is_candidate =
-            std::find(candidates.begin(), candidates.end(), micro_batch(index)) != candidates.end();
+            std::find(candidates.begin(), candidates.end(), micro_batch(index)) !=
+                candidates.end() ||
+            (index == stage.chains[at].back() && micro_batch(index) > largest);
         if (at != chain_ && !is_candidate) {
           reasons_[index] = fmt::format("micro-batches {} were tried: they were the best of {}",
                                         fmt::join(candidates, ", "), name_of(chain()));

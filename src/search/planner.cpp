@@ -142,8 +142,9 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
   };
   const Experiment& experiment = planned.experiment;
-  const std::string objection =
-      swapping_objection(job.model, experiment.config, experiment.shape.size());
+  const int group_size = experiment.shape.size();
+  std::string objection = partition_objection(experiment.config, group_size);
+  if (objection.empty()) objection = swapping_objection(job.model, experiment.config, group_size);
   if (!objection.empty()) {
     if (job.workload.kind == WorkloadKind::transformer) infeasible(objection);
     return;

@@ -192,6 +192,7 @@ class RunFolder {
     if (!triple) return found.add(node.problem(why));
     run_.config.micro_batch = triple->micro_batch;
     run_.config.accumulation_steps = triple->accumulation_steps;
+    if (run_.shape) place_on(*run_.shape, run_.config);
   }
 
   void read_metrics(const json::Node& root) {

@@ -125,7 +125,9 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
     job.warnings.insert(job.warnings.end(), found.begin(), found.end());
   }
   problems.check();
-  if (job.tuning.tuner_type.empty()) job.tuning.tuner_type = "race";
+  // Files of experiments are run, all of them.
+  if (job.tuning.tuner_type.empty())
+    job.tuning.tuner_type = job.experiment_files.empty() ? "race" : "gridsearch";
   return job;
 }
 

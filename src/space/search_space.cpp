@@ -97,6 +97,7 @@ class SearchSpace::Visit {
     member.train_batch_size = triple->train_batch_size;
     member.config.micro_batch = triple->micro_batch;
     member.config.accumulation_steps = triple->accumulation_steps;
+    place_on(member.shape, member.config);
     return *triple;
   }
 

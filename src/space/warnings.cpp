@@ -66,6 +66,20 @@ class EffectNotes {
   std::vector<std::string> inert_, not_built_;
 };
 
+/// Whether some group would hold several copies of the states (MiCS).
+bool has_copies(const JobSpec& job, const json::Node& root) {
+  const auto zero = root.find("zero_optimization");
+  const auto size = zero && zero->is_object() ? zero->find("mics_shard_size") : std::nullopt;
+  if (!size) return false;
+  const json::Value list = size->is_array() ? size->value() : json::Value::array({size->value()});
+  return std::any_of(list.begin(), list.end(), [&](const json::Value& candidate) {
+    return candidate.is_number() && candidate.get<double>() > 0 &&
+           std::any_of(job.shapes.begin(), job.shapes.end(), [&](const GroupShape& shape) {
+             return candidate.get<double>() < shape.size();
+           });
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products) {
@@ -82,6 +96,13 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
     }
   }
   notes.add_to(warnings);
+  if (has_copies(job, root)) {
+    warnings.push_back(
+        "zero_optimization.mics_shard_size: DeepSpeed 0.19.6 itself hangs in its first update "
+        "where "
+        "this is less than the group's size; what is measured here is MiCS as other releases run "
+        "it");
+  }
   for (const Product& product : products) {
     for (const Dimension& dimension : product.dimensions) {
       if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;

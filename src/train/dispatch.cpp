@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 
 #include "dstune/base/error.hpp"
@@ -112,9 +111,12 @@ void Dispatch::operator()(const op::Mark& o) {
   phase_ = o.phase;
 }
 
-double Dispatch::group_sum(double mine) {
+double Dispatch::sum_over(const RankRange& among, double mine) {
   group_.exchange_into(std::span<const double>(&mine, 1), sums_);
-  return std::accumulate(sums_.begin(), sums_.end(), 0.0);
+  double sum = 0;
+  for (int index = 0; index < among.size(group_.size()); ++index)
+    sum += sums_[static_cast<std::size_t>(among.rank(index))];
+  return sum;
 }
 
 void Dispatch::operator()(const op::AccumulateLoss& o) {
@@ -122,7 +124,7 @@ void Dispatch::operator()(const op::AccumulateLoss& o) {
 }
 
 void Dispatch::operator()(const op::FinishLoss& o) {
-  outcome_.loss = group_sum(loss_sum_) / static_cast<double>(o.global_targets);
+  outcome_.loss = sum_over({}, loss_sum_) / static_cast<double>(o.global_targets);
 }
 
 void Dispatch::operator()(const op::AccumulateSquares& o) {
@@ -131,7 +133,7 @@ void Dispatch::operator()(const op::AccumulateSquares& o) {
 
 void Dispatch::operator()(const op::CheckOverflow& o) {
   // Squares of halves are finite in double, and so are sums of as many as memory holds.
-  if (o.over_group) squares_ = group_sum(squares_);
+  if (o.over_group) squares_ = sum_over(o.among, squares_);
   const LossScaler::Verdict verdict = scaler_.end_step(!std::isfinite(squares_));
   outcome_.skipped = verdict != LossScaler::Verdict::update;
   outcome_.scale_exhausted = verdict == LossScaler::Verdict::exhausted;
@@ -139,7 +141,7 @@ void Dispatch::operator()(const op::CheckOverflow& o) {
 }
 
 void Dispatch::operator()(const op::ClipFactor& o) {
-  const double squares = o.over_group ? group_sum(squares_) : squares_;
+  const double squares = o.over_group ? sum_over(o.among, squares_) : squares_;
   outcome_.gradient_norm = std::sqrt(squares) / scaler_.scale();
   // DeepSpeed's formula, with its 1e-6.
   const double divisor = std::max(1.0, (outcome_.gradient_norm + 1e-6) / o.clip);
@@ -179,7 +181,7 @@ void Dispatch::operator()(const op::UpdateParameters& o) {
 // Collectives.
 
 void Dispatch::operator()(const op::AllReduceAverage& o) {
-  group_.all_reduce_average(at(o.data), o.count, memory_.type(o.data));
+  group_.all_reduce_average(at(o.data), o.count, memory_.type(o.data), o.among);
 }
 
 void Dispatch::operator()(const op::AllReduceSum& o) {
@@ -191,11 +193,11 @@ void Dispatch::operator()(const op::ReduceAverage& o) {
 }
 
 void Dispatch::operator()(const op::ReduceScatterAverage& o) {
-  group_.reduce_scatter_average(at(o.out), at(o.in), o.count_per_rank, memory_.type(o.in));
+  group_.reduce_scatter_average(at(o.out), at(o.in), o.count_per_rank, memory_.type(o.in), o.among);
 }
 
 void Dispatch::operator()(const op::AllGather& o) {
-  group_.all_gather(at(o.out), at(o.in), o.count_per_rank, memory_.type(o.in));
+  group_.all_gather(at(o.out), at(o.in), o.count_per_rank, memory_.type(o.in), o.among);
 }
 
 }  // namespace dstune::train

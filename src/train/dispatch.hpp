@@ -91,7 +91,7 @@ class Dispatch {
     return kernel_type(memory_.type(view));
   }
   [[nodiscard]] kernels::AttentionShape attention_shape(const View& qkv) const;
-  double group_sum(double mine);
+  double sum_over(const RankRange& among, double mine);
   void end_phase();
   /// Null: making the tokens.
   void end_operation(const Operation* operation);
@@ -106,7 +106,7 @@ class Dispatch {
   std::uint64_t seed_;
   RotaryAngles angles_;
   MicroBatch micro_batch_;
-  std::vector<double> sums_;  ///< one a rank, of the latest group_sum()
+  std::vector<double> sums_;  ///< one a rank, of the latest sum_over()
 
   LossScaler scaler_;
 

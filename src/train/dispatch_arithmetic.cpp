@@ -163,8 +163,7 @@ void Dispatch::operator()(const op::Reshard& o) {
     table_.convert(to, y, from, x, count);
   };
   reshard(o, pieces_of(plan_, o), {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
-          {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy),
-          plan_.group_size);
+          {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy));
 }
 
 }  // namespace dstune::train

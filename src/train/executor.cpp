@@ -13,9 +13,6 @@ bool is_micro_step(Segment::Kind kind) {
   return kind != Segment::Kind::update && kind != Segment::Kind::guarded_update;
 }
 
-/// More blocks in flight than this no disk is faster for.
-constexpr std::int64_t most_disk_threads = 64;
-
 std::size_t disk_operations(const StepPlan& plan) {
   std::size_t operations = 0;
   const auto count = [&](const std::vector<Step>& steps) {
@@ -26,6 +23,7 @@ std::size_t disk_operations(const StepPlan& plan) {
         }));
   };
   count(plan.initialize);
+  for (const Segment& segment : plan.tracing) count(segment.steps);
   for (const Segment& segment : plan.cycle) count(segment.steps);
   return operations;
 }
@@ -34,13 +32,18 @@ std::size_t disk_operations(const StepPlan& plan) {
 std::unique_ptr<DiskFile> open_disk(const StepPlan& plan, MemoryBudget& budget) {
   if (plan.disk.arena_bytes == 0) return nullptr;
   const DiskUse& use = plan.config.disk;
-  const std::int64_t threads = std::min(most_disk_threads, use.threads * use.queue_depth);
-  return std::make_unique<DiskFile>(
-      use.folder, plan.disk.arena_bytes, disk_operations(plan),
-      DiskAccess{.block_bytes = use.block_bytes, .threads = static_cast<int>(threads)}, budget);
+  return std::make_unique<DiskFile>(use.folder, plan.disk.arena_bytes, disk_operations(plan),
+                                    disk_access(use), budget);
 }
 
 }  // namespace
+
+DiskAccess disk_access(const DiskUse& use) {
+  // More blocks in flight no disk is faster for.
+  constexpr std::int64_t most_threads = 64;
+  const std::int64_t threads = std::min(most_threads, use.threads * use.queue_depth);
+  return {.block_bytes = use.block_bytes, .threads = static_cast<int>(threads)};
+}
 
 struct Executor::State {
   State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed,

@@ -4,10 +4,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "agreement.hpp"
 #include "dstune/base/error.hpp"
@@ -23,12 +26,13 @@ using train::FailureCode;
 class Run {
  public:
   Run(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-      const MeasureHooks& hooks)
+      const MeasureHooks& hooks, const RaceBar& bar)
       : workload_(workload),
         group_(group),
         hooks_(hooks),
         warmup_rule_(options, workload.has_given_times()),
-        timing_rule_(options) {
+        timing_rule_(options, bar),
+        bar_(bar) {
     result_.world_ranks = group.world_ranks();
   }
 
@@ -64,7 +68,7 @@ class Run {
 
   bool take_steps() {
     Failure mine = timed("initialize", [&] { together([&] { workload_.initialize(); }); });
-    bool warm = warmup_rule_.is_over({});
+    is_warm_ = warmup_rule_.is_over({});
     std::vector<double> warmup_s;
     std::vector<double> timed_s;
     for (std::int64_t step = 0;; ++step) {
@@ -74,13 +78,15 @@ class Run {
         if (!mine) mine = failure_of(sample);
       }
       if (!agree_on_step(mine, sample)) return false;
-      if (!warm) {
+      if (!is_warm_) {
         ++result_.warmup_steps;
         if (skipped_in_a_row_ == 0) warmup_s.push_back(result_.step_times_s.back());
-        warm = warmup_rule_.is_over(warmup_s);
+        is_warm_ = warmup_rule_.is_over(warmup_s);
       } else if (skipped_in_a_row_ == 0) {
         timed_s.push_back(result_.step_times_s.back());
-        if (timing_rule_.is_over(timed_s)) return true;
+        const train::Judgement verdict = judge(timed_s);
+        if (verdict == train::Judgement::lost) lose(timed_s);
+        if (verdict != train::Judgement::go_on) return true;
       }
       if (stopped_) {
         result_.status = Status::raced_out;
@@ -88,6 +94,22 @@ class Run {
         return true;
       }
     }
+  }
+
+  /// The group's verdict after a timed step.
+  train::Judgement judge(const std::vector<double>& timed_s) {
+    const train::Judgement mine = timing_rule_.judge(timed_s);
+    if (!timing_rule_.has_looked()) return mine;
+    const std::array<double, 1> number{static_cast<double>(mine)};
+    return static_cast<train::Judgement>(static_cast<int>(group_.exchange(number).front()));
+  }
+
+  void lose(const std::vector<double>& timed_s) {
+    const double sum_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
+    const double slower = sum_s / static_cast<double>(timed_s.size()) / bar_.step_s - 1;
+    result_.status = Status::raced_out;
+    result_.reason = fmt::format("{:.1f} % slower than the best so far, after {} timed steps",
+                                 100 * slower, timed_s.size());
   }
 
   /// What ends the training though nothing went wrong on this rank alone.
@@ -131,6 +153,11 @@ class Run {
       result_.skipped_steps.push_back(static_cast<std::int64_t>(result_.step_times_s.size()));
     result_.step_times_s.push_back(of(slowest, step_s));
     phases_.push_back({of(slowest, forward_s), of(slowest, backward_s), of(slowest, update_s)});
+    if (is_warm_ && skipped_in_a_row_ == 0) {
+      result_.rank_forward_s.resize(static_cast<std::size_t>(group_.size()));
+      for (int rank = 0; rank < group_.size(); ++rank)
+        result_.rank_forward_s[static_cast<std::size_t>(rank)] += of(rank, forward_s);
+    }
     // A workload without a loss has none from its first step on.
     if (!result_.losses.empty() || !std::isnan(sample.loss)) result_.losses.push_back(sample.loss);
     return true;
@@ -166,6 +193,7 @@ class Run {
     }
     if (steps == 0) return;
     const double micro_steps = steps * static_cast<double>(workload_.micro_steps());
+    for (double& rank_s : result_.rank_forward_s) rank_s /= micro_steps;
     result_.forward_s = sum[0] / micro_steps;
     result_.backward_s = sum[1] / micro_steps;
     result_.update_s = sum[2] / steps;
@@ -228,18 +256,20 @@ class Run {
   const MeasureHooks& hooks_;
   train::WarmupRule warmup_rule_;
   train::TimingRule timing_rule_;
+  RaceBar bar_;
   Measurement result_;
   std::vector<std::array<double, 3>> phases_;  ///< forward, backward, update of every step
-  int skipped_in_a_row_ = 0;                   ///< up to the last step
-  bool stop_wanted_ = false;                   ///< leader: what the hook has said
-  bool stopped_ = false;                       ///< the group: what the last agreement said
+  bool is_warm_ = false;
+  int skipped_in_a_row_ = 0;  ///< up to the last step
+  bool stop_wanted_ = false;  ///< leader: what the hook has said
+  bool stopped_ = false;      ///< the group: what the last agreement said
 };
 
 }  // namespace
 
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-                    const MeasureHooks& hooks) {
-  return Run(workload, group, options, hooks).measure();
+                    const MeasureHooks& hooks, const RaceBar& bar) {
+  return Run(workload, group, options, hooks, bar).measure();
 }
 
 }  // namespace dstune

@@ -30,9 +30,10 @@ class MeetingGroup : public ProcessGroup {
   }
 
   [[nodiscard]] int mpi_communicator() const override { return group_.mpi_communicator(); }
-  void all_reduce_average(void* data, std::int64_t count, DType type) override {
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override {
     meet();
-    group_.all_reduce_average(data, count, type);
+    group_.all_reduce_average(data, count, type, among);
   }
   void all_reduce_sum(void* data, std::int64_t count, DType type) override {
     meet();
@@ -42,14 +43,15 @@ class MeetingGroup : public ProcessGroup {
     meet();
     group_.reduce_average(data, count, type, root);
   }
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                              DType type) override {
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override {
     meet();
-    group_.reduce_scatter_average(out, in, count_per_rank, type);
+    group_.reduce_scatter_average(out, in, count_per_rank, type, among);
   }
-  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override {
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override {
     meet();
-    group_.all_gather(out, in, count_per_rank, type);
+    group_.all_gather(out, in, count_per_rank, type, among);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     meet();

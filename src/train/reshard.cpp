@@ -6,8 +6,8 @@
 namespace dstune::train {
 
 void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> pieces,
-             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy, int group_size) {
-  for (std::int64_t rank = 0; rank < group_size; ++rank) {
+             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy) {
+  for (std::int64_t rank = 0; rank < operation.num_ranks; ++rank) {
     for (const op::Reshard::Piece& piece : pieces) {
       const std::int64_t first = std::min(rank * piece.shard_elements, piece.elements);
       const std::int64_t count = std::min(piece.shard_elements, piece.elements - first);

@@ -23,6 +23,6 @@ struct ShardedBytes {
 using CopyElements = std::function<void(std::byte* to, const std::byte* from, std::int64_t count)>;
 
 void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> pieces,
-             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy, int group_size);
+             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy);
 
 }  // namespace dstune::train

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "dstune/core/measurement.hpp"
-
 namespace dstune::train {
 namespace {
 
@@ -37,23 +35,35 @@ bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
   return spent_s >= warmup_share_of_budget * options_.trial_budget_s || is_steady(step_times_s);
 }
 
-TimingRule::TimingRule(const MeasureOptions& options)
-    : least_steps_(fewest_timed_steps), budget_s_(options.trial_budget_s) {
+TimingRule::TimingRule(const MeasureOptions& options, const RaceBar& bar)
+    : least_steps_(fewest_timed_steps), budget_s_(options.trial_budget_s), bar_(bar) {
   const int asked_for = options.end_profile_step - options.start_profile_step + 1;
   least_steps_ = std::max(least_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
   next_look_ = least_steps_;
 }
 
-bool TimingRule::is_over(const std::vector<double>& timed_s) {
+Judgement TimingRule::judge(const std::vector<double>& timed_s) {
   const std::size_t steps = timed_s.size();
   spent_s_ += timed_s.back();
-  if (steps < least_steps_) return false;
-  if (spent_s_ >= budget_s_ || steps >= std::max(most_timed_steps, least_steps_)) return true;
+  has_looked_ = false;
+  if (steps >= least_steps_ &&
+      (spent_s_ >= budget_s_ || steps >= std::max(most_timed_steps, least_steps_)))
+    return Judgement::enough;
+  const bool is_race_look =
+      bar_.step_s > 0 && std::find(race_looks.begin(), race_looks.end(), steps) != race_looks.end();
   // Looks are few and far between: one at every step would stop at the first lucky streak.
-  if (steps < next_look_) return false;
+  const bool is_look = steps >= next_look_;
+  if (!is_race_look && !is_look) return Judgement::go_on;
+  has_looked_ = true;
+  if (is_race_look && has_lost_race(timed_s, bar_)) return Judgement::lost;
+  if (!is_look) return Judgement::go_on;
   next_look_ = std::max(steps + 1, steps * 5 / 4);
-  const Interval interval = mean_interval(timed_s);
-  return (interval.high - interval.low) / 2 <= interval_half_width * interval.mean;
+  // A lucky streak is short: then the steps are taken to be as correlated as they are feared to be.
+  const bool is_short = steps < few_samples;
+  const MeanEstimate estimate = estimate_mean(timed_s, is_short ? feared_autocorrelation : 0);
+  const double half = student_t(0.95, estimate.degrees_of_freedom) * estimate.standard_error;
+  const double wanted = is_short ? interval_half_width / 4 : interval_half_width;
+  return half <= wanted * estimate.mean ? Judgement::enough : Judgement::go_on;
 }
 
 }  // namespace dstune::train

@@ -1,9 +1,11 @@
 #pragma once
-/// When warming up and when timing ends. Pure: every rank decides the same from the same times.
+/// When warming up and when timing ends. Pure: every rank decides the same from the same times,
+/// but for looks at intervals.
 
 #include <cstddef>
 #include <vector>
 
+#include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 
 namespace dstune::train {
@@ -25,17 +27,25 @@ class WarmupRule {
   bool given_times_;
 };
 
+/// What becomes of a measurement after a timed step.
+enum class Judgement { go_on, enough, lost };
+
 class TimingRule {
  public:
-  explicit TimingRule(const MeasureOptions& options);
+  TimingRule(const MeasureOptions& options, const RaceBar& bar);
   /// To be asked after every timed step, with the timed steps so far.
-  [[nodiscard]] bool is_over(const std::vector<double>& timed_s);
+  [[nodiscard]] Judgement judge(const std::vector<double>& timed_s);
+  /// Whether the last verdict came from a look at an interval, whose last digits may differ from
+  /// machine to machine: then the leader's counts. The same on every rank.
+  [[nodiscard]] bool has_looked() const { return has_looked_; }
 
  private:
   std::size_t least_steps_;
   double budget_s_;
+  RaceBar bar_;
   double spent_s_ = 0;
   std::size_t next_look_;
+  bool has_looked_ = false;
 };
 
 }  // namespace dstune::train

@@ -3,9 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/device/disk.hpp"
 #include "dstune/predict/profile_builder.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/train/tracing.hpp"
@@ -24,6 +30,8 @@ constexpr std::int64_t cold_bytes = std::int64_t{32} << 20;
 constexpr std::array<std::int64_t, 6> sum_elements{1 << 14, 1 << 16, 1 << 18,
                                                    1 << 20, 1 << 22, 1 << 23};
 constexpr double sum_budget_s = 0.02;
+/// Of all sizes, to the disk and back.
+constexpr double transfers_budget_s = 1;
 
 class Calibration {
  public:
@@ -35,6 +43,7 @@ class Calibration {
     trace_runs();
     time_collectives();
     time_sums();
+    time_transfers();
     // What these steps took is none of the experiments'.
     device_.arena().free();
     device_.host_arena().free();
@@ -88,16 +97,20 @@ class Calibration {
 
   void collective(const Work& work, std::byte* data, std::byte* out) {
     const std::int64_t count = work.size / size_bytes(work.type);
-    const std::int64_t part = count / group_.size();
+    const RankRange among = work.width == 0
+                                ? RankRange{}
+                                : range_of(group_.group_rank(), static_cast<int>(work.depth),
+                                           static_cast<int>(work.width));
+    const std::int64_t part = count / among.size(group_.size());
     switch (work.kind) {
       case WorkKind::all_reduce:
-        return group_.all_reduce_average(data, count, work.type);
+        return group_.all_reduce_average(data, count, work.type, among);
       case WorkKind::reduce:
         return group_.reduce_average(data, count, work.type, 0);
       case WorkKind::reduce_scatter:
-        return group_.reduce_scatter_average(out, data, part, work.type);
+        return group_.reduce_scatter_average(out, data, part, work.type, among);
       case WorkKind::all_gather:
-        return group_.all_gather(out, data, part, work.type);
+        return group_.all_gather(out, data, part, work.type, among);
       default:
         throw LogicError("is timed as a collective and is none");
     }
@@ -114,6 +127,50 @@ class Calibration {
       Work work{.kind = WorkKind::add};
       work.size = elements;
       builder_.add_alone(work, seconds);
+    }
+  }
+
+  /// A file of this rank, gone when this returns; none on any rank where one has no room for it.
+  std::unique_ptr<DiskFile> open_file(std::int64_t bytes) {
+    std::unique_ptr<DiskFile> file;
+    try {
+      const DiskUse& use = task_.disk.use;
+      file =
+          std::make_unique<DiskFile>(use.folder, bytes, 1, disk_access(use), device_.disk_budget());
+    } catch (const Error& error) {
+      log::warning("the disk's rates are not measured: " + std::string(error.what()));
+    }
+    const std::vector<double> found = group_.exchange(std::array{file == nullptr ? 0.0 : 1.0});
+    if (std::ranges::find(found, 0.0) != found.end()) file.reset();
+    return file;
+  }
+
+  void time_transfers() {
+    const std::vector<std::int64_t>& sizes = task_.disk.bytes;
+    if (sizes.empty()) return;
+    const std::unique_ptr<DiskFile> file = open_file(sizes.back());
+    if (file == nullptr) return;
+    const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+        static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(disk_alignment_bytes),
+                                                   static_cast<std::size_t>(sizes.back()))),
+        &std::free);
+    std::memset(memory.get(), 1, static_cast<std::size_t>(sizes.back()));
+    const double each_s = transfers_budget_s / (2.0 * static_cast<double>(sizes.size()));
+    const double end_s = spent_s() + transfers_budget_s;
+    for (const std::int64_t bytes : sizes) {
+      // Of a slow disk the small ones tell enough.
+      if (bytes > sizes.front() && spent_s() > end_s) break;
+      Work work{.kind = WorkKind::disk_write};
+      work.size = bytes / size_bytes(work.type);
+      builder_.add_alone(work, time_together(group_, each_s, [&] {
+                           file->write(memory.get(), 0, bytes);
+                           file->wait_for_writes(file->num_writes());
+                         }));
+      work.kind = WorkKind::disk_read;
+      builder_.add_alone(work, time_together(group_, each_s, [&] {
+                           file->read(memory.get(), 0, bytes);
+                           file->wait_for_reads(file->num_reads());
+                         }));
     }
   }
 

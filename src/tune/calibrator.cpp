@@ -1,6 +1,7 @@
 #include "calibrator.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "dstune/base/log.hpp"
@@ -27,12 +28,24 @@ void Calibrator::start(const CalibrationTask& task) {
   // Members give up by themselves long after ABORT should have reached them.
   const double timeout_s =
       options_.least_patience_s + 2 * options_.patience_of_budgets * task.budget_s;
+  CalibrationTask without_disk = task;
+  without_disk.disk = {};
+  std::set<std::size_t> nodes_with_disk;
   for (const auto& group :
        aligned_groups(ranks_of_node_, task.shape.num_gpus, task.shape.num_nodes)) {
+    // As experiments have it: a disk is one group's.
+    bool is_first = true;
+    for (std::size_t node = 0; node < ranks_of_node_.size(); ++node) {
+      const auto& ranks = ranks_of_node_[node];
+      const bool is_there = std::ranges::find_first_of(ranks, group) != ranks.end();
+      if (is_there) is_first = nodes_with_disk.insert(node).second && is_first;
+    }
     const std::uint64_t attempt = next_attempt_++;
     awaited_[attempt].insert(group.begin(), group.end());
-    for (const int member : group)
-      mailbox_.send(member, encode(message::Calibrate{attempt, task, group, timeout_s}));
+    for (const int member : group) {
+      mailbox_.send(member, encode(message::Calibrate{attempt, is_first ? task : without_disk,
+                                                      group, timeout_s}));
+    }
   }
 }
 

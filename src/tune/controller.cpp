@@ -5,6 +5,7 @@
 #include "dstune/search/calibration.hpp"
 #include "dstune/tune/idle.hpp"
 #include "prediction.hpp"
+#include "race_bar.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
@@ -41,6 +42,11 @@ Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
     report_.rows.push_back({member.planned, std::nullopt, std::nullopt});
   }
   for (std::size_t index = 0; index < keys_.size(); ++index) {
+    if (const auto known = history_.repeats.find(keys_[index]); known != history_.repeats.end()) {
+      report_.rows[index].repeats = known->second;
+      for (const Repeat& repeat : known->second)
+        spread_runs_[index] += repeat.kind == RepeatKind::spread ? 1 : 0;
+    }
     const auto known = history_.verified.find(keys_[index]);
     if (known == history_.verified.end()) continue;
     Row& row = report_.rows[index];
@@ -79,7 +85,7 @@ ExitCode Controller::run() {
     dispatch();
     const bool said = publish();
     if (running_.empty() && scheduler_.num_waiting() == 0 &&
-        (stopping_since_ || tuner_.is_done())) {
+        (stopping_since_ || (is_search_over() && !measure_again()))) {
       break;
     }
     if (heard || said) {
@@ -115,14 +121,25 @@ bool Controller::publish() {
   }
   dispatched_.clear();
   for (const std::size_t index : ended_) {
-    const Record& record = *report_.rows[index].record;  // never touched again
-    writer_.add([this, &record] { results_.write_metrics(record, options_.metric); });
+    const Record& record = *report_.rows[index].record;
+    if (record.measurement.status == Status::raced_out && !record.is_alone) {
+      held_.insert(index);
+    } else {
+      write_metrics(index);
+    }
   }
   ended_.clear();
   if (answer_ != written_answer_ && (!said || Clock::now() - best_written_at_ > best_interval)) {
     write_best();
   }
   return said;
+}
+
+/// Once for each experiment, whose record is never touched again.
+void Controller::write_metrics(std::size_t index) {
+  held_.erase(index);
+  const Record& record = *report_.rows[index].record;
+  writer_.add([this, &record] { results_.write_metrics(record, options_.metric); });
 }
 
 void Controller::write_best() {
@@ -132,6 +149,10 @@ void Controller::write_best() {
   results_.write_verification(report_, options_.training_command, options_.arg_mappings);
   written_answer_ = answer_;
   best_written_at_ = Clock::now();
+}
+
+bool Controller::is_search_over() const {
+  return options_.is_search_complete || tuner_.is_done();
 }
 
 bool Controller::receive() {
@@ -191,18 +212,31 @@ void Controller::handle(int source, const Message& message) {
 
 void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement) {
   const std::size_t index = attempt.index;
+  const bool was_cut_short =
+      attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
+  if (attempt.repeat) {
+    Repeat repeat{*attempt.repeat,
+                  attempt.round,
+                  measurement,
+                  attempt.started_at,
+                  std::chrono::system_clock::now(),
+                  attempt.is_alone};
+    attempt.reservation.give_back();
+    running_.erase(number);
+    if (!was_cut_short) record_repeat(index, std::move(repeat));
+    return;
+  }
   Record done;
   done.experiment = space_.members[index].planned.experiment;
   done.predicted = report_.rows[index].planned.predicted;
   done.attempt = attempt.try_number;
   done.measurement = measurement;
+  done.is_alone = attempt.is_alone;
   done.predicted.process_memory_bytes = predict_process_bytes(done);
   done.finished_at = std::chrono::system_clock::now();
   // A configuration that does not fit ends before GO.
   const bool went = attempt.state != Attempt::State::building;
   done.started_at = went ? attempt.started_at : done.finished_at;
-  const bool was_cut_short =
-      attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
   attempt.reservation.give_back();
   running_.erase(number);
   if (was_cut_short) return;  // the same command runs it again
@@ -224,15 +258,24 @@ std::int64_t Controller::predict_process_bytes(const Record& record) {
 /// Takes experiments from the tuner into the queue; known ones are answered from the journal.
 void Controller::feed() {
   if (stopping_since_) return;
-  while (scheduler_.num_waiting() < tuner_.most_waiting()) {
+  repeat_best();
+  while (!options_.is_search_complete && scheduler_.num_waiting() < tuner_.most_waiting()) {
     const std::optional<std::size_t> index = tuner_.next();
     if (!index) break;
     if (adopt(*index)) continue;
-    scheduler_.submit(*index, needs_of(space_.members[*index].planned.experiment));
+    const PlannedExperiment& planned = space_.members[*index].planned;
+    scheduler_.submit(*index, needs_of(planned.experiment, planned.predicted));
   }
-  for (const std::size_t index : scheduler_.take_impossible()) {
+  for (const std::size_t id : scheduler_.take_impossible()) {
+    const auto [index, repeat, round] = ticket_of(id);
+    if (repeat) {
+      report_.validation.reason = "too many ranks were lost for its group size";
+      continue;
+    }
     short_of_ranks_ = true;
-    report_.rows[index].planned.reason = "too many ranks were lost for its group size";
+    report_.rows[index].planned.reason =
+        "too many ranks were lost, or bytes of hosts and disks "
+        "with them, for what it needs";
     tuner_.observe(index, {Status::failed, std::nullopt});
   }
 }
@@ -268,12 +311,15 @@ bool Controller::adopt(std::size_t index) {
 void Controller::dispatch() {
   if (stopping_since_) return;
   while (auto next = scheduler_.next()) {
-    const std::size_t index = next->experiment;
+    const Ticket ticket = ticket_of(next->experiment);
+    const std::size_t index = ticket.index;
     const Experiment& experiment = space_.members[index].planned.experiment;
     const std::uint64_t number = next_attempt_++;
     Attempt attempt;
     attempt.index = index;
-    attempt.try_number = ++tries_[index];
+    attempt.repeat = ticket.repeat;
+    attempt.round = ticket.round;
+    if (!ticket.repeat) attempt.try_number = ++tries_[index];
     if (const auto died = history_.deaths.find(keys_[index]); died != history_.deaths.end()) {
       attempt.try_number += died->second;
     }
@@ -287,28 +333,44 @@ void Controller::dispatch() {
     }
     attempt.give_up_at = attempt.timeout_s > 0 ? attempt.last_sign + to_duration(attempt.timeout_s)
                                                : Clock::time_point::max();
-    predict(index);
-
-    journal_.add(event::started(keys_[index], experiment.name, attempt.try_number,
-                                attempt.reservation.world_ranks()));
-    dispatched_.push_back(index);
+    if (ticket.repeat) {
+      journal_.add(event::repeat_started(keys_[index], experiment.name, *ticket.repeat,
+                                         ticket.round, attempt.reservation.world_ranks()));
+    } else {
+      predict(index);
+      journal_.add(event::started(keys_[index], experiment.name, attempt.try_number,
+                                  attempt.reservation.world_ranks()));
+      dispatched_.push_back(index);
+    }
     progress_.started(experiment);
     // Members give up by themselves long after ABORT should have reached them.
     const double timeout_s = attempt.timeout_s > 0 ? attempt.timeout_s : 24 * 3600.0;
     const double member_timeout_s = timeout_s + patience_s + 2 * options_.abort_grace_s;
     const std::string ds_config =
         options_.sends_ds_config ? experiment.ds_config.dump() : std::string();
+    // What is measured again is measured fully.
+    const bool is_again = ticket.repeat || reruns_.contains(index);
+    const RaceBar bar = is_again ? RaceBar{} : bar_for(experiment);
     for (const int member : attempt.reservation.world_ranks()) {
-      send(member, message::Assign{number, experiment.name, experiment.config,
-                                   attempt.reservation.world_ranks(), member_timeout_s, ds_config});
+      send(member,
+           message::Assign{number, experiment.name, experiment.config,
+                           attempt.reservation.world_ranks(), member_timeout_s, ds_config, bar});
     }
+    attempt.is_alone = running_.empty();
+    for (auto& [other, neighbour] : running_) neighbour.is_alone = false;
     running_.emplace(number, std::move(attempt));
   }
 }
 
+RaceBar Controller::bar_for(const Experiment& challenger) const {
+  // Calibrated times are another order than those that are raced.
+  if (!options_.races || !best_ || !options_.own_runs.empty()) return {};
+  return race_bar(report_, report_.rows[*best_], challenger);
+}
+
 void Controller::record(std::size_t index, Record record, bool is_known) {
   const Experiment& experiment = record.experiment;
-  const auto value = metric_value(record.measurement, options_.metric,
+  const auto value = value_so_far(record.measurement, options_.metric,
                                   global_batch(experiment.config, experiment.shape.size()),
                                   experiment.shape.size());
   if (is_known) {
@@ -317,6 +379,7 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
     journal_.add(event::finished(keys_[index], record));
   }
   ended_.push_back(index);
+  num_results_ += record.measurement.status == Status::ok ? 1 : 0;
   if (options_.predictor != nullptr) options_.predictor->observe(experiment, record.measurement);
   tuner_.observe(index, {record.measurement.status, value});
   report_.rows[index].record = std::move(record);
@@ -361,7 +424,14 @@ void Controller::finish() {
     report_.rows[index].planned.reason = reason;
   }
   report_.elapsed_s = seconds(Clock::now() - began_);
+  report_.chance_of_better = tuner_.chance_of_better();
+  if (stopping_since_ && !report_.validation.is_done) report_.validation.reason = "stopped early";
+  std::set<std::size_t> settled = held_;
+  for (const auto& [number, attempt] : running_) settled.erase(attempt.index);
+  for (const std::size_t index : settled) write_metrics(index);
+  written_answer_.reset();  // how sure it is is known only now
   write_best();
+  if (best_) results_.write_validation(report_);
   // Again: the others of the best few may have come after the best.
   results_.write_verification(report_, options_.training_command, options_.arg_mappings);
   if (best_ && options_.memory_timeline) {

@@ -129,6 +129,20 @@ void Controller::conclude_aborted(std::uint64_t number) {
     reason += (silent_ranks.size() > 1 ? "; lost ranks " : "; lost rank ") + silent;
     log::warning(experiment.name + ": " + reason + ", not used again");
   }
+  if (attempt.repeat) {
+    Repeat failed{
+        *attempt.repeat, attempt.round, {}, attempt.started_at, std::chrono::system_clock::now(),
+        attempt.is_alone};
+    failed.measurement.status = attempt.status;
+    failed.measurement.reason = reason;
+    failed.measurement.world_ranks = members;
+    if (attempt.started_at == std::chrono::system_clock::time_point{})
+      failed.started_at = failed.finished_at;
+    attempt.reservation.give_back();
+    running_.erase(found);
+    if (!stopping_since_) record_repeat(index, std::move(failed));
+    return;
+  }
   Record failed;
   failed.experiment = experiment;
   failed.predicted = report_.rows[index].planned.predicted;
@@ -145,7 +159,7 @@ void Controller::conclude_aborted(std::uint64_t number) {
   if (stopping_since_) return;  // stopped on purpose: the same command runs it again
   if (!silent.empty() && tries_[index] < tries_after_loss) {
     journal_.add(event::lost(keys_[index], experiment.name, silent_ranks));
-    scheduler_.resubmit(index, needs_of(experiment));
+    scheduler_.resubmit(index, needs_of(experiment, space_.members[index].planned.predicted));
     return;
   }
   record(index, std::move(failed), false);

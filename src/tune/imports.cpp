@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/core/interval.hpp"
 #include "dstune/plan/target_memory.hpp"
 
 namespace dstune {

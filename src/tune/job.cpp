@@ -8,6 +8,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <set>
 #include <thread>
 
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "dstune/comm/mailbox.hpp"
 #include "dstune/comm/topology.hpp"
 #include "dstune/device/device.hpp"
+#include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/tune/controller.hpp"
@@ -167,14 +169,43 @@ void predict_members(PlannedSpace& space, JobPredictor& predictor) {
       planned.predicted.throughput = predictor.throughput(planned.experiment);
 }
 
+/// What the ranks of each node may have of its host, and of its disk: there, too, what is free
+/// where rank 0 is, on the fullest of the disks that members name. Not less than one of them takes:
+/// a disk that has filled up since is that member's result.
+std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
+  if (ready.job.workload.kind != WorkloadKind::transformer) return {};
+  NodeBytes node;
+  std::set<std::string> folders;
+  std::int64_t most_taken = 0;
+  for (const PlannedMember& member : ready.space.members) {
+    const auto& [experiment, status, reason, predicted] = member.planned;
+    if (status != PlanStatus::planned || predicted.disk_bytes == 0) continue;
+    folders.insert(experiment.config.disk.folder);
+    most_taken = std::max(most_taken, predicted.disk_bytes * experiment.shape.num_gpus);
+  }
+  for (const std::string& folder : folders)
+    node.disk = std::min(node.disk, std::max(most_taken, free_disk_bytes(folder)));
+  std::vector<NodeBytes> nodes;
+  for (const std::vector<int>& ranks : ready.training_ranks) {
+    node.host = ready.host_memory_bytes * static_cast<std::int64_t>(ranks.size());
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
 /// Rank 0's search: everything but the worker. Ends with a QUIT to every rank.
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
              const std::vector<RankDevice>& devices,
              const std::vector<std::int64_t>& resident_bytes, Mailbox& mailbox) {
-  SlotPool slots(ready.training_ranks);
+  SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
   Progress progress(progress_style(options));
   ControllerOptions control_options;
   control_options.metric = ready.job.tuning.metric;
+  control_options.is_search_complete = ready.is_search_complete;
+  // What a plug-in counts as operations need not grow with the samples.
+  control_options.races =
+      ready.job.tuning.tuner_type == "race" && !(ready.job.workload.kind == WorkloadKind::plugin &&
+                                                 ready.job.tuning.metric == Metric::flops);
   control_options.trial_timeout_s = options.trial_timeout_s;
   double reserve_s = default_reserve_s;
   control_options.end_at = end_time(options, reserve_s);

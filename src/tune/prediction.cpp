@@ -11,6 +11,7 @@
 #include "dstune/base/file.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/base/units.hpp"
+#include "dstune/core/interval.hpp"
 #include "dstune/group/self_group.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/model/parameter_table.hpp"
@@ -94,8 +95,15 @@ JobPredictor::JobPredictor(const Preparation& ready, DeviceProfile profile)
       workspaces_(kernels::cpu_table()),
       predictor_(ready.job.model, std::move(profile), workspaces_) {}
 
+bool JobPredictor::is_known(const Experiment& experiment) const {
+  if (!uses_disk(experiment.config)) return true;
+  const std::vector<TimeCurve>& kernels = profile().kernels;
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [](const TimeCurve& curve) { return curve.work.kind == WorkKind::disk_read; });
+}
+
 std::optional<double> JobPredictor::step_s(const Experiment& experiment) {
-  if (is_optimizer_on_disk(experiment.config)) return std::nullopt;
+  if (!is_known(experiment)) return std::nullopt;
   return predictor_.predict(experiment).step_s;
 }
 
@@ -113,7 +121,7 @@ std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
 }
 
 void JobPredictor::observe(const Experiment& experiment, const Measurement& measurement) {
-  if (is_optimizer_on_disk(experiment.config)) return;
+  if (!is_known(experiment)) return;
   const std::vector<double> times_s = timed_steps_s(measurement);
   if (measurement.status == Status::ok && !times_s.empty())
     predictor_.observe(experiment, mean_interval(times_s).mean);
@@ -159,9 +167,9 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, CpuDevice&
   }
   std::vector<const Experiment*> members;
   for (const Experiment& member : alone) members.push_back(&member);
-  const std::vector<CalibrationTask> tasks =
-      plan_calibration(ready.job.model, members, workspaces,
-                       {.budget_s = dry_run_budget_s, .most_bytes = dry_run_bytes});
+  const std::vector<CalibrationTask> tasks = plan_calibration(
+      ready.job.model, members, workspaces,
+      {.budget_s = dry_run_budget_s, .most_bytes = dry_run_bytes, .times_disks = false});
   if (tasks.empty()) return nullptr;
   SelfGroup group(0);
   return std::make_unique<JobPredictor>(

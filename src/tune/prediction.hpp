@@ -21,7 +21,7 @@ class JobPredictor {
  public:
   JobPredictor(const Preparation& ready, DeviceProfile profile);
 
-  // Nothing for an experiment that uses a disk: how fast that is was not measured.
+  // Nothing for an experiment that uses a disk where how fast that is was not measured.
   /// Of an optimizer step, corrected by what was measured so far.
   [[nodiscard]] std::optional<double> step_s(const Experiment& experiment);
   /// samples/s
@@ -32,6 +32,8 @@ class JobPredictor {
   [[nodiscard]] const DeviceProfile& profile() const { return predictor_.profile(); }
 
  private:
+  [[nodiscard]] bool is_known(const Experiment& experiment) const;
+
   MeasureOptions measure_;
   CpuWorkspaces workspaces_;
   StepPredictor predictor_;

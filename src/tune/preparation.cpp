@@ -205,6 +205,14 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   for (const JournalContent::Event& event : content.events) {
     is_known_plan = is_known_plan || event.value.value("plan_key", "") == plan_key;
   }
+  const TuningOptions& tuning = ready.job.tuning;
+  const std::string search_key =
+      record_key({plan_key, tuning.tuner_type, to_text(tuning.metric), tuning.seed,
+                  tuning.num_trials.value_or(-1), tuning.early_stopping.value_or(-1)});
+  // The others decide the same again from the same results.
+  ready.is_search_complete = tuning.tuner_type == "race" &&
+                             ready.history.complete_searches.contains(search_key) &&
+                             ready.own_runs.empty();
   Value environment = environment_info(topology, devices, options.version, options.command_line);
   environment["machine_fingerprint"] = fingerprint;
   environment["training_ranks"] = ready.training_ranks;
@@ -218,7 +226,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                                          {"command", options.command_line},
                                          {"measuring_version", measuring_version},
                                          {"machine", fingerprint},
-                                         {"plan_key", plan_key}}));
+                                         {"plan_key", plan_key},
+                                         {"search_key", search_key}}));
   if (!is_known_plan) {
     for (const PlannedMember& member : ready.space.members) {
       if (member.planned.status != PlanStatus::planned) {
@@ -238,8 +247,11 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
 }
 
 std::optional<MemoryTimeline> memory_timeline_of(const JobSpec& job, const Experiment& experiment) {
-  if (job.workload.kind != WorkloadKind::transformer) return std::nullopt;
-  return memory_timeline(build_step_plan(job.model, experiment.config, experiment.shape.size(), 0,
+  const int group_size = experiment.shape.size();
+  if (job.workload.kind != WorkloadKind::transformer ||
+      !partition_objection(experiment.config, group_size).empty())
+    return std::nullopt;
+  return memory_timeline(build_step_plan(job.model, experiment.config, group_size, 0,
                                          CpuWorkspaces(kernels::cpu_table())));
 }
 

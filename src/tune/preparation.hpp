@@ -37,7 +37,8 @@ struct Preparation {
   PlannedSpace space;
   std::vector<std::string> keys;  ///< of each member
   History history;
-  json::Value fingerprint;  ///< of the machine; once the results are open
+  bool is_search_complete = false;  ///< an earlier job has ended the very same one
+  json::Value fingerprint;          ///< of the machine; once the results are open
   std::vector<Import> imports;
   std::vector<OwnRun> own_runs;
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory

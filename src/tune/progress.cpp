@@ -14,13 +14,11 @@ constexpr std::chrono::milliseconds rewrite_interval{100};
 /// Above this rate nobody reads lines: then only now and then one.
 constexpr std::chrono::milliseconds line_interval{200};
 
-std::string value_text(const Record& record, Metric metric) {
-  const int size = record.experiment.shape.size();
-  const auto value =
-      metric_value(record.measurement, metric, global_batch(record.experiment.config, size), size);
-  if (!value) {
-    return fmt::format("{}: {}", to_text(record.measurement.status), record.measurement.reason);
-  }
+std::string value_text(const Experiment& experiment, const Measurement& measurement,
+                       Metric metric) {
+  const int size = experiment.shape.size();
+  const auto value = metric_value(measurement, metric, global_batch(experiment.config, size), size);
+  if (!value) return fmt::format("{}: {}", to_text(measurement.status), measurement.reason);
   const double half_percent = 50.0 * (value->ci_high - value->ci_low) / value->value;
   return fmt::format("{} {} ±{:.1f} %", format_number(value->value), unit_text(metric),
                      half_percent);
@@ -54,7 +52,7 @@ void Progress::stepped(const std::string& experiment, int steps) {
 void Progress::ended(const Record& record, Metric metric, bool is_known, bool is_best) {
   ++ended_;
   if (!is_known && running_ > 0) --running_;
-  const std::string value = value_text(record, metric);
+  const std::string value = value_text(record.experiment, record.measurement, metric);
   if (is_best) best_ = fmt::format("{} {}", record.experiment.name, value);
   const auto now = std::chrono::steady_clock::now();
   const bool is_crowd = now - last_line_ < line_interval && planned_ > 200;
@@ -64,6 +62,13 @@ void Progress::ended(const Record& record, Metric metric, bool is_known, bool is
                      record.experiment.shape.size(), value, is_known ? " (known)" : "",
                      is_best ? "  <- best so far" : ""));
   }
+}
+
+void Progress::repeated(const Experiment& experiment, const Repeat& repeat, Metric metric) {
+  if (running_ > 0) --running_;
+  const char* why = repeat.kind == RepeatKind::spread ? "again" : "again, alone";
+  line(fmt::format("[{}] {} on {}: {}", why, experiment.name, experiment.shape.size(),
+                   value_text(experiment, repeat.measurement, metric)));
 }
 
 void Progress::end() {

@@ -79,6 +79,10 @@ Value encode_task(const CalibrationTask& task) {
           {"num_nodes", task.shape.num_nodes},
           {"runs", std::move(runs)},
           {"collectives", std::move(collectives)},
+          {"disk",
+           {task.disk.use.folder, task.disk.use.block_bytes, task.disk.use.queue_depth,
+            task.disk.use.threads}},
+          {"transfers", task.disk.bytes},
           {"budget", task.budget_s}};
 }
 
@@ -88,6 +92,12 @@ CalibrationTask decode_task(const Value& value) {
   for (const Value& run : value.at("runs"))
     task.runs.push_back({run.at("layers"), decode_config(run.at("config")), run.at("cost")});
   for (const Value& work : value.at("collectives")) task.collectives.push_back(decode_work(work));
+  DiskUse& disk = task.disk.use;
+  disk.folder = value.at("disk").at(0);
+  disk.block_bytes = value.at("disk").at(1);
+  disk.queue_depth = value.at("disk").at(2);
+  disk.threads = value.at("disk").at(3);
+  task.disk.bytes = value.at("transfers").get<std::vector<std::int64_t>>();
   task.budget_s = value.at("budget");
   return task;
 }
@@ -97,12 +107,17 @@ DeviceProfile decode_profile(const Value& value) {
   return device_profile_from_json(document.node());
 }
 
+RaceBar decode_bar(const Value& value) {
+  return {value.at(0), value.at(1), value.at(2), value.at(3)};
+}
+
 Value body(const message::Assign& m) {
   return {{"experiment", m.experiment},
           {"config", encode_config(m.config)},
           {"ranks", m.world_ranks},
           {"timeout", m.timeout_s},
-          {"ds_config", m.ds_config}};
+          {"ds_config", m.ds_config},
+          {"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
 }
 Value body(const message::Quit& m) {
   return {{"exit_code", m.exit_code}, {"finalize", m.finalize}};
@@ -135,7 +150,8 @@ Message decode_body(int kind, const Value& value) {
                              decode_config(value.at("config")),
                              value.at("ranks").get<std::vector<int>>(),
                              value.at("timeout"),
-                             value.at("ds_config")};
+                             value.at("ds_config"),
+                             decode_bar(value.at("bar"))};
     case kind_of<message::Go>():
       return message::Go{};
     case kind_of<message::Stop>():

@@ -250,7 +250,7 @@ void Worker::run_assignment(const message::Assign& assign) {
       }
       return stop_.load();
     };
-    Measurement measurement = measure(*workload, *group, context_.measure, hooks);
+    Measurement measurement = measure(*workload, *group, context_.measure, hooks, assign.bar);
     if (group->group_rank() == 0) {
       for (const int member : assign.world_ranks) {
         measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(

@@ -21,6 +21,12 @@ struct GroupShape {
   auto operator<=>(const GroupShape&) const = default;
 };
 
+/// A configuration is told where it runs as far as that makes a difference to its step.
+inline void place_on(GroupShape shape, TrainingConfig& config) {
+  config.ranks_per_node =
+      is_mics(config) && config.mics_hierarchical_params_gather ? shape.num_gpus : 0;
+}
+
 struct Experiment {
   std::string name;       ///< canonical, unique in its space, safe as a folder's name
   json::Value ds_config;  ///< what the user's training is given; all three batch keys are in it
@@ -35,16 +41,6 @@ struct RankMemory {
   std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
 };
 
-/// What an experiment takes of the machine.
-struct Needs {
-  GroupShape shape;
-  bool disk = false;  ///< that of each of its nodes, for itself
-  bool operator==(const Needs&) const = default;
-};
-[[nodiscard]] inline Needs needs_of(const Experiment& experiment) {
-  return {experiment.shape, is_optimizer_on_disk(experiment.config)};
-}
-
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
   std::optional<double> throughput;      ///< samples/s
@@ -58,6 +54,18 @@ struct Prediction {
   std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
   std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once
 };
+
+/// What an experiment takes of the machine.
+struct Needs {
+  GroupShape shape;
+  std::int64_t host_bytes = 0;  ///< of each rank
+  /// Of each rank. Who takes any has the disks of its nodes for itself.
+  std::int64_t disk_bytes = 0;
+  bool operator==(const Needs&) const = default;
+};
+[[nodiscard]] inline Needs needs_of(const Experiment& experiment, const Prediction& predicted) {
+  return {experiment.shape, predicted.host_memory_bytes, predicted.disk_bytes};
+}
 
 enum class PlanStatus { planned, infeasible, pruned };
 [[nodiscard]] std::string_view to_text(PlanStatus status);

@@ -50,23 +50,14 @@ struct Measurement {
   PeakMemory peak_memory;
   std::vector<int> world_ranks;
   std::vector<std::string> hosts;
+  /// Of each rank, in their order: the forward of one micro-step, mean over the timed steps. Below
+  /// stage 3 nobody waits for others in it, so that it tells who is slow. Empty: not known.
+  std::vector<double> rank_forward_s;
   std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
 };
 
 /// The times of the steps after warm-up that made their update. Local.
 [[nodiscard]] std::vector<double> timed_steps_s(const Measurement& measurement);
-
-/// An interval for the mean of a stationary series whose members may be correlated.
-struct Interval {
-  double mean = 0;
-  double low = 0;
-  double high = 0;
-};
-
-/// 95 % interval of the mean step time: batch means over 8 to 16 batches (Law, Simulation Modeling
-/// and Analysis, section 9.5.3) from 16 samples on, Student's t on the samples below that. At least
-/// one sample; of a single one the interval is unbounded above and 0 below.
-[[nodiscard]] Interval mean_interval(const std::vector<double>& samples);
 
 /// What a measurement says in a metric.
 struct MetricValue {
@@ -78,6 +69,9 @@ struct MetricValue {
 /// DeepSpeed's `latency`), FLOP/s per GPU. Nothing unless status is ok and a step was timed.
 [[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
                                                       std::int64_t global_batch, int group_size);
+/// The same of one that was raced out, too: what it had been measured to be by then.
+[[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
+                                                      std::int64_t global_batch, int group_size);
 
 /// A measured experiment as it is kept: the journal's line, the summary's row.
 struct Record {
@@ -87,6 +81,23 @@ struct Record {
   Measurement measurement;
   std::chrono::system_clock::time_point started_at;   ///< GO sent, rank 0's clock
   std::chrono::system_clock::time_point finished_at;  ///< OUTCOME received
+  bool is_alone = false;                              ///< nothing else of the job ran meanwhile
+};
+
+/// Why a configuration that was measured is run once more. `spread`: the best one so far, to see
+/// how much runs differ. `final_round`: a finalist, alone.
+enum class RepeatKind { spread, final_round };
+[[nodiscard]] std::string_view to_text(RepeatKind kind);  ///< "spread", "final"
+[[nodiscard]] std::optional<RepeatKind> parse_repeat_kind(std::string_view text);
+
+/// Such a run. Of one kind and configuration rounds count from 1.
+struct Repeat {
+  RepeatKind kind = RepeatKind::final_round;
+  int round = 1;
+  Measurement measurement;
+  std::chrono::system_clock::time_point started_at;   ///< as in Record
+  std::chrono::system_clock::time_point finished_at;  ///< as in Record
+  bool is_alone = false;                              ///< as in Record
 };
 
 json::Value to_json(const Measurement& measurement);

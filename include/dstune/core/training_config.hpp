@@ -30,9 +30,12 @@ struct DiskUse {
   std::int64_t optimizer_buffers = 4;  ///< offload_optimizer.buffer_count
   bool pipeline_read = false;          ///< the next sub-group is read beside an update
   bool pipeline_write = false;         ///< the one before is written beside it
-  std::int64_t block_bytes = 1 << 20;  ///< aio.block_size
-  std::int64_t queue_depth = 8;        ///< aio.queue_depth: blocks in flight, of a thread
-  std::int64_t threads = 1;            ///< aio.intra_op_parallelism
+  std::int64_t parameter_buffers = 5;  ///< offload_param.buffer_count
+  std::int64_t parameter_buffer_size = 100'000'000;   ///< offload_param.buffer_size; elements
+  std::int64_t parameters_in_memory = 1'000'000'000;  ///< offload_param.max_in_cpu; elements
+  std::int64_t block_bytes = 1 << 20;                 ///< aio.block_size
+  std::int64_t queue_depth = 8;  ///< aio.queue_depth: blocks in flight, of a thread
+  std::int64_t threads = 1;      ///< aio.intra_op_parallelism
   bool operator==(const DiskUse&) const = default;
 };
 
@@ -114,6 +117,13 @@ struct TrainingConfig {
   bool stage3_allgather_sequential = false;
   bool stage3_use_all_reduce_for_fetch_params = false;
 
+  // Stage 3 over parts of the group.
+  std::int64_t zero_hpz_partition_size = 1;  ///< ranks that hold the parameters once more; 1: none
+  std::int64_t mics_shard_size = 0;          ///< ranks that share one copy of the states; 0: all
+  bool mics_hierarchical_params_gather = false;
+  /// Of the group: no knob, but where it runs. Only where hierarchical gathers ask for it.
+  std::int64_t ranks_per_node = 0;
+
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
   OptimizerConfig optimizer;
 
@@ -136,6 +146,18 @@ struct TrainingConfig {
 /// Only stage 3 has parameters that could be elsewhere.
 [[nodiscard]] constexpr bool are_parameters_offloaded(const TrainingConfig& config) {
   return config.zero_stage == 3 && config.offload_param != OffloadDevice::none;
+}
+[[nodiscard]] constexpr bool are_parameters_on_disk(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.offload_param == OffloadDevice::nvme;
+}
+/// A step may read and write a disk.
+[[nodiscard]] constexpr bool uses_disk(const TrainingConfig& config) {
+  return is_optimizer_on_disk(config) || are_parameters_on_disk(config);
+}
+
+/// Several ranks, but not all of the group's, may share one copy of the states.
+[[nodiscard]] constexpr bool is_mics(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.mics_shard_size > 0;
 }
 
 /// DeepSpeed's BF16_Optimizer, which adds up all gradients in fp32 and reduces them at once.
@@ -181,6 +203,9 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("optimizer_buffer_count", config.disk.optimizer_buffers);
   visit("pipeline_read", config.disk.pipeline_read);
   visit("pipeline_write", config.disk.pipeline_write);
+  visit("parameter_buffer_count", config.disk.parameter_buffers);
+  visit("parameter_buffer_size", config.disk.parameter_buffer_size);
+  visit("max_in_cpu", config.disk.parameters_in_memory);
   visit("aio_block_size", config.disk.block_bytes);
   visit("aio_queue_depth", config.disk.queue_depth);
   visit("aio_intra_op_parallelism", config.disk.threads);
@@ -193,6 +218,10 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("stage3_module_granularity_threshold", config.stage3_module_granularity_threshold);
   visit("stage3_allgather_sequential", config.stage3_allgather_sequential);
   visit("stage3_use_all_reduce_for_fetch_params", config.stage3_use_all_reduce_for_fetch_params);
+  visit("zero_hpz_partition_size", config.zero_hpz_partition_size);
+  visit("mics_shard_size", config.mics_shard_size);
+  visit("mics_hierarchical_params_gather", config.mics_hierarchical_params_gather);
+  visit("ranks_per_node", config.ranks_per_node);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);

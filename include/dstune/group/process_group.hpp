@@ -2,6 +2,10 @@
 /// Collectives over the ranks of one experiment. Results are the same on every run and for every
 /// implementation: sums are formed in group-rank order in fp32 and rounded once. Every call may
 /// throw CollectiveError (deadline, abort); after that the group is of no further use.
+///
+/// `among`: the ranks that take part, this one among them. Every rank of the group calls with a
+/// range of as many ranks, so that the group falls into parts that do the same side by side; only
+/// the ranks of a part wait for each other.
 
 #include <cstdint>
 #include <memory>
@@ -9,6 +13,7 @@
 #include <vector>
 
 #include "dstune/base/dtype.hpp"
+#include "dstune/base/rank_range.hpp"
 #include "dstune/base/wait.hpp"
 
 namespace dstune {
@@ -25,20 +30,21 @@ class ProcessGroup {
   /// The group's MPI communicator as MPI_Comm_f2c takes it; −1 where it has none. Local.
   [[nodiscard]] virtual int mpi_communicator() const { return -1; }
 
-  /// data[count] becomes the mean over the group. f32, bf16 or f16. Collective over the
-  /// group.
-  virtual void all_reduce_average(void* data, std::int64_t count, DType type) = 0;
-  /// As all_reduce_average, but the sum. Collective over the group.
+  /// data[count] becomes the mean over the ranks. f32, bf16 or f16. Collective over the group.
+  virtual void all_reduce_average(void* data, std::int64_t count, DType type,
+                                  const RankRange& among = {}) = 0;
+  /// As all_reduce_average over all ranks, but the sum. Collective over the group.
   virtual void all_reduce_sum(void* data, std::int64_t count, DType type) = 0;
-  /// As all_reduce_average, but only `root` has the result; the others' data is unchanged.
-  /// Collective over the group.
+  /// As all_reduce_average over all ranks, but only `root` has the result; the others' data is
+  /// unchanged. Collective over the group.
   virtual void reduce_average(void* data, std::int64_t count, DType type, int root) = 0;
-  /// out[count] is the mean of every rank's in[group_rank·count …]. out may be that part of in.
-  /// Collective over the group.
+  /// out[count] is the mean of every rank's in[index·count …], index being this rank's place among
+  /// them. out may be that part of in. Collective over the group.
   virtual void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                                      DType type) = 0;
-  /// out[size·count]; in[count] may be out's own part. Collective over the group.
-  virtual void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) = 0;
+                                      DType type, const RankRange& among = {}) = 0;
+  /// out[ranks·count]; in[count] may be out's own part. Collective over the group.
+  virtual void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                          const RankRange& among = {}) = 0;
   /// Every rank's few numbers (at most 32, equally many), rank after rank, to `all`. Collective
   /// over the group.
   virtual void exchange_into(std::span<const double> mine, std::span<double> all) = 0;

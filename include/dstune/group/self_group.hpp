@@ -9,12 +9,14 @@ class SelfGroup : public ProcessGroup {
  public:
   explicit SelfGroup(int world_rank) : ProcessGroup(0, {world_rank}) {}
 
-  void all_reduce_average(void* data, std::int64_t count, DType type) override;
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                              DType type) override;
-  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override;
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 };
 

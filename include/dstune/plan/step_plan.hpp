@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "dstune/base/dtype.hpp"
+#include "dstune/base/rank_range.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/parameter_table.hpp"
 
@@ -221,8 +222,8 @@ struct WriteDisk {
 };
 
 /// Copies between whole parameters lying one after another ("slab") and the order in which shards
-/// travel: [rank][parameter's 1/N], converting between the tensors' types. Padding of a shard is
-/// zero-filled on the way out. Elements
+/// travel: [rank][parameter's 1/N], N being `num_ranks`, converting between the tensors' types.
+/// Padding of a shard is zero-filled on the way out. Elements
 /// r·shard_elements … of a piece in the slab lie at r·rank_stride + shard_offset in `shards`.
 struct Reshard {
   struct Piece {
@@ -230,15 +231,17 @@ struct Reshard {
   };
   View slab, shards;
   bool to_shards;
+  int num_ranks;
   std::int64_t rank_stride;     ///< elements between two ranks' parts in `shards`
   int first_piece, num_pieces;  ///< of the plan's reshard_pieces
 };
 
-// Collectives over the group; sums are formed in fp32 in rank order, averages divided, then rounded
-// once.
+// Collectives over the group, or the part of it that this rank belongs to; sums are formed in fp32
+// in rank order, averages divided, then rounded once.
 struct AllReduceAverage {
   View data;
   std::int64_t count;
+  RankRange among = {};
 };
 struct AllReduceSum {
   View data;
@@ -250,15 +253,17 @@ struct ReduceAverage {
   std::int64_t count;
   int root;
 };
-/// `in` is [group_size][count_per_rank]; out is outside of it.
+/// `in` is [ranks][count_per_rank]; out is outside of it.
 struct ReduceScatterAverage {
   View out, in;
   std::int64_t count_per_rank;
+  RankRange among = {};
 };
-/// `out` is [group_size][count_per_rank]; `in` may be its own slice of it.
+/// `out` is [ranks][count_per_rank]; `in` may be its own slice of it.
 struct AllGather {
   View out, in;
   std::int64_t count_per_rank;
+  RankRange among = {};
 };
 
 // Scalars of the step, kept by the executor in double.
@@ -275,18 +280,20 @@ struct AccumulateSquares {
   View gradient;
   std::int64_t count;
 };
-/// fp16: the squares become those of the group where `over_group`. Where they are infinite or NaN,
-/// as they are exactly where a gradient is, the step is skipped. The loss scale moves on, and the
-/// update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
+/// fp16: the squares become those of the ranks `among` where `over_group`. Where they are infinite
+/// or NaN, as they are exactly where a gradient is, the step is skipped. The loss scale moves on,
+/// and the update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
 struct CheckOverflow {
   bool over_group;
+  RankRange among = {};
 };
-/// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the group where `over_group`.
+/// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the ranks where `over_group`.
 /// In fp16 the norm is that of the gradients without the loss scale, and `scale` divides by that,
 /// too.
 struct ClipFactor {
   double clip;
   bool over_group;
+  RankRange among = {};
 };
 /// One update by the configuration's optimizer. m and v: its first and second moment, absent where
 /// it has none. model: absent in fp32.
@@ -401,6 +408,10 @@ class WorkspaceSizes {
 /// a configuration has no plan.
 [[nodiscard]] std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
                                              int group_size);
+
+/// Why DeepSpeed would not run this configuration on a group of so many ranks, whose parts it wants
+/// to partition among; empty where it would. Such a configuration has no plan.
+[[nodiscard]] std::string partition_objection(const TrainingConfig& config, int group_size);
 
 /// Builds the program of one rank. Memory does not depend on the rank.
 /// Throws LogicError for a configuration that validation should have refused.

@@ -19,11 +19,19 @@ struct CalibrationRun {
   double cost = 0;  ///< of a step, beside other runs'
 };
 
-/// For every group of the shape, all at once.
+/// Transfers of these sizes to and from a disk, timed on their own.
+struct DiskTiming {
+  DiskUse use;
+  std::vector<std::int64_t> bytes;  ///< rising, whole blocks; none where no member has a disk
+  bool operator==(const DiskTiming&) const = default;
+};
+
+/// For every group of the shape, all at once; of the groups on a node one alone uses its disk.
 struct CalibrationTask {
   GroupShape shape;
   std::vector<CalibrationRun> runs;  ///< the most telling first; as many as the budget allows
   std::vector<Work> collectives;     ///< timed on their own: sizes between those of the runs
+  DiskTiming disk;
   double budget_s = 0;
 };
 
@@ -35,9 +43,11 @@ struct CalibrationOptions {
   std::int64_t least_parameters = 16'000'000;
   std::size_t most_members = 64;  ///< so many of a shape are looked at, evenly over the space
   std::size_t most_runs = 12;     ///< of a task
+  bool times_disks = true;
 };
 
-/// By rising group size. Shapes of which nothing fits `most_bytes` have no task.
+/// By rising group size. Shapes of which nothing fits `most_bytes` have no task. What members have
+/// on a disk the runs have on the host.
 std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
                                               std::span<const Experiment* const> members,
                                               const WorkspaceSizes& workspaces,

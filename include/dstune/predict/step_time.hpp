@@ -24,8 +24,8 @@ struct StepTime {
 
 /// Times of single operations for groups of one shape, looked up once for each different one.
 /// What was not measured is scaled from the nearest measured work of its kind by amount(); a
-/// collective of an unmeasured shape from the measured shape of nearest size; without any, from the
-/// memory's speed.
+/// collective over a part of the group from a group of the part's shape, one of an unmeasured shape
+/// from the measured shape of nearest size; without any, from the memory's speed.
 class OperationTimes {
  public:
   /// The profile outlives it.
@@ -42,6 +42,8 @@ class OperationTimes {
   };
   [[nodiscard]] double look_up(const Work& work) const;
   [[nodiscard]] double estimate_collective(const Work& work) const;
+  /// Measured: as many ranks as a part of the group has, inside a node or one on each, as there.
+  [[nodiscard]] const GroupProfile* group_like_part(const Work& work) const;
 
   const DeviceProfile* profile_;
   GroupShape shape_;

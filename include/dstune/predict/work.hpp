@@ -43,7 +43,7 @@ enum class WorkKind : std::uint8_t {
   sum,                  ///< of losses [–, –, elements]
   squares,              ///< [–, –, elements]
   update,               ///< [–, bytes of master copy and moments, elements]
-  // Collectives over the group.
+  // Collectives over the group; over parts of it [ranks of a part, distance between two, …].
   all_reduce,      ///< [–, –, bytes of the buffer]
   reduce,          ///< likewise
   reduce_scatter,  ///< [–, –, bytes of all ranks' parts]

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,13 @@ json::Value verified(const std::string& key, const std::string& name, const std:
 json::Value lost(const std::string& key, const std::string& name,
                  const std::vector<int>& lost_ranks,
                  std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+/// A configuration that was measured is run once more …
+json::Value repeat_started(
+    const std::string& key, const std::string& name, RepeatKind kind, int round,
+    const std::vector<int>& world_ranks,
+    std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
+/// … and was.
+json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat);
 /// What the machine was measured to take, and the key of what was to be measured.
 json::Value profile(const std::string& key, const json::Value& profile);
 json::Value job_finished(
@@ -49,6 +57,9 @@ struct History {
   std::map<std::string, Record> finished;       ///< by key, the last one
   std::map<std::string, Measurement> verified;  ///< by key, the last one
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
+  std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
+  std::map<std::string, int> repeat_deaths;  ///< key → how many jobs died while it was repeated
+  std::set<std::string> complete_searches;   ///< `search_key` of jobs that ended with 0
   int num_jobs = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none
   json::Value profile;

@@ -26,6 +26,14 @@ struct Row {
   std::optional<Record> record;  ///< where it was dispatched
   /// What the same configuration did in DeepSpeed itself, where a verification job ran it.
   std::optional<Measurement> verified;
+  std::vector<Repeat> repeats{};  ///< in the order in which they ended
+};
+
+/// What became of the finalists' being measured again (validation.hpp).
+struct Validation {
+  bool is_done = false;  ///< the answer is one of the finalists, by their final rounds
+  std::string reason;    ///< why it is not done
+  std::vector<std::size_t> finalists;  ///< rows, best first by their first runs
 };
 
 /// One of the user's own runs in DeepSpeed, of a member of the space.
@@ -46,16 +54,21 @@ struct Report {
   std::optional<TimeCalibration> calibration;
   std::int64_t memory_offset_bytes = 0;  ///< … and about the target's memory
   std::optional<std::size_t> own_row;    ///< the configuration that the user came with
+  Validation validation;
+  /// That something that was not run is more than 1 % better than the best, as the tuner believes.
+  std::optional<double> chance_of_better;
 };
 
-/// What a row is ranked by: what was measured, calibrated where that is possible. Nothing unless it
-/// is ok.
+/// What a row is ranked by: what was measured (once the validation is done: in its final rounds,
+/// where it has some), calibrated where that is possible. Nothing unless it is ok.
 std::optional<MetricValue> ranked_value(const Report& report, const Row& row);
 /// Whether a row has such a value and it is better than the other's: larger (smaller, where the
-/// metric is minimised), at equal values with less memory. Anything is better than a row without.
+/// metric is minimised), at equal values with less memory. Anything is better than a row without;
+/// once the validation is done one with final rounds than any other.
 bool is_better(const Report& report, const Row& row, const Row& other);
 /// The best row's index: largest (smallest, where the metric is minimised) value among status ok;
-/// ties go to less memory, then to the earlier one.
+/// ties go to less memory, then to the earlier one. Finalists that were measured again are tied
+/// where they are within 0.1 %.
 std::optional<std::size_t> best_row(const Report& report);
 /// What is recommended: the best row, unless DeepSpeed itself ran that one and others, and one of
 /// them faster; that one then. `best`: what best_row() gives.
@@ -103,6 +116,8 @@ class ResultsFolder {
   void write_summary(const Report& report);
   /// environment.json, which report.html then shows, too. Synced.
   void write_environment(const json::Value& environment);
+  /// validation.json. Synced.
+  void write_validation(const Report& report);
   /// Last of all. Synced.
   void write_exit_status(ExitCode code, const std::string& reason);
 

@@ -18,7 +18,8 @@ class Scheduler {
  public:
   explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
 
-  void submit(std::size_t experiment, const Needs& needs);
+  /// `avoid`: ranks that it rather does not run on, where there are others that are idle.
+  void submit(std::size_t experiment, const Needs& needs, const std::vector<int>& avoid = {});
   /// Tried again after a lost rank: before all others.
   void resubmit(std::size_t experiment, const Needs& needs);
 
@@ -38,6 +39,7 @@ class Scheduler {
   struct Waiting {
     std::size_t experiment;
     Needs needs;
+    std::vector<int> avoid;
   };
   /// The slots that the head waits for; chosen anew when the head changes or a slot is retired.
   struct Held {

@@ -1,7 +1,10 @@
 #pragma once
-/// The slots of the job: ranks on nodes, idle, taken or retired; and the disks of the nodes, each
-/// for one experiment at a time, because two would measure each other. Local; one thread.
+/// The slots of the job: ranks on nodes, idle, taken or retired; the bytes of the nodes' hosts and
+/// disks; and the disks themselves, each for one experiment at a time, because two would measure
+/// each other. Local; one thread.
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -11,8 +14,14 @@ namespace dstune {
 
 class SlotPool;
 
-/// Ranks, and the disks of their nodes where they are needed, held for one experiment; given back
-/// on every path unless retired. Move-only.
+/// Bytes of a node that experiments may take.
+struct NodeBytes {
+  std::int64_t host = std::numeric_limits<std::int64_t>::max();
+  std::int64_t disk = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Ranks, their bytes, and the disks of their nodes where they are needed, held for one experiment;
+/// given back on every path, together, but for what a retired rank holds. Move-only.
 class Reservation {
  public:
   Reservation() = default;
@@ -20,36 +29,37 @@ class Reservation {
   Reservation& operator=(Reservation&& other) noexcept;
   ~Reservation();
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
-  /// A rank of it is lost: it never comes back to the pool; the others do, on destruction.
+  /// A rank of it is lost: it and its bytes never come back to the pool; the others do, on
+  /// destruction.
   void retire(int world_rank);
   void give_back();
 
  private:
   friend class SlotPool;
-  Reservation(SlotPool& pool, std::vector<int> world_ranks, bool has_disks);
+  Reservation(SlotPool& pool, std::vector<int> world_ranks, const Needs& needs);
   SlotPool* pool_ = nullptr;
   std::vector<int> world_ranks_;
-  bool has_disks_ = false;
+  Needs needs_;
 };
 
 class SlotPool {
  public:
-  /// ranks_of_node: the world ranks of each node that may train, ascending. Outlives its
-  /// reservations.
-  explicit SlotPool(std::vector<std::vector<int>> ranks_of_node);
+  /// ranks_of_node: the world ranks of each node that may train, ascending; `bytes`: of each node,
+  /// none where they are not counted. Outlives its reservations.
+  explicit SlotPool(std::vector<std::vector<int>> ranks_of_node,
+                    const std::vector<NodeBytes>& bytes = {});
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
 
-  /// Slots for what is needed: an aligned group (positions k·num_gpus … on the node) where one is
-  /// idle, else any idle slots of a node; nodes next to each other first. `avoid`: ranks that must
-  /// stay free.
+  /// What is needed, all of it or nothing: an aligned group (positions k·num_gpus … on the node)
+  /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
+  /// ranks that must stay free.
   std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
-  /// The slots that the shape would get soonest: the placement with the most idle slots, aligned
-  /// and on neighbouring nodes where that costs none of them. Ascending; empty where the shape is
-  /// impossible.
-  [[nodiscard]] std::vector<int> best_future_placement(const GroupShape& shape) const;
-  /// Whether the shape could be placed if everything running ended.
-  [[nodiscard]] bool is_possible(const GroupShape& shape) const;
+  /// The slots that would be got soonest: the placement with the most idle slots, aligned and on
+  /// neighbouring nodes where that costs none of them. Ascending; empty where it is impossible.
+  [[nodiscard]] std::vector<int> best_future_placement(const Needs& needs) const;
+  /// Whether it could be placed if everything running ended.
+  [[nodiscard]] bool is_possible(const Needs& needs) const;
   /// Idle or taken, it is never reserved again.
   void retire(int world_rank);
 
@@ -59,6 +69,12 @@ class SlotPool {
  private:
   friend class Reservation;
   enum class Slot { idle, taken, retired };
+  /// Of a node: what is left where nothing runs, and now.
+  struct Node {
+    std::vector<int> world_ranks;
+    NodeBytes all, free;
+    bool is_disk_taken = false;
+  };
   /// Slots of one node for one group; `cost`: how many of them are not free yet.
   struct Part {
     std::vector<int> world_ranks;
@@ -70,15 +86,16 @@ class SlotPool {
   [[nodiscard]] std::optional<Part> cheapest_part(const std::vector<int>& node, int num_gpus,
                                                   const std::vector<bool>& avoid) const;
   /// The cheapest placement over nodes, of equally cheap ones the most aligned on neighbours.
-  [[nodiscard]] std::optional<Part> cheapest_placement(const GroupShape& shape,
+  [[nodiscard]] std::optional<Part> cheapest_placement(const Needs& needs,
                                                        const std::vector<int>& avoid,
-                                                       bool needs_free_disks) const;
-  void release(const std::vector<int>& world_ranks, bool has_disks) noexcept;
-  void set_disks(const std::vector<int>& world_ranks, bool taken) noexcept;
+                                                       bool now) const;
+  /// Whether a node has the bytes, and where `now` is set has them and its disk free.
+  [[nodiscard]] static bool has_bytes(const Node& node, const Needs& needs, bool now);
+  void take(const std::vector<int>& world_ranks, const Needs& needs);
+  void release(const std::vector<int>& world_ranks, const Needs& needs) noexcept;
 
-  std::vector<std::vector<int>> ranks_of_node_;
-  std::vector<Slot> slots_;          ///< by world rank; ranks that may not train count as retired
-  std::vector<bool> is_disk_taken_;  ///< by node
+  std::vector<Node> nodes_;
+  std::vector<Slot> slots_;  ///< by world rank; ranks that may not train count as retired
 };
 
 }  // namespace dstune

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dstune/device/device.hpp"
+#include "dstune/device/disk.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/plan/trace.hpp"
@@ -29,6 +30,9 @@ struct StepOutcome {
 /// NaN in every type, so that a read too early or too late shows in the losses. The arenas are
 /// twice as large, their accounts those of the plan.
 enum class Guard { none, red_zones };
+
+/// How a configuration's disk is read and written. Local.
+[[nodiscard]] DiskAccess disk_access(const DiskUse& use);
 
 class Executor {
  public:

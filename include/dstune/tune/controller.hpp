@@ -33,6 +33,10 @@ struct ControllerOptions {
   using Clock = std::chrono::steady_clock;
 
   Metric metric = Metric::throughput;
+  /// An earlier job has ended this search: nothing new is measured. What a tuner believes depends
+  /// on the order in which it heard, so that it might go on for a little.
+  bool is_search_complete = false;
+  bool races = false;  ///< challengers are stopped where they have lost to the best so far
   std::optional<double> trial_timeout_s;
   std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
   /// Without a sign of life for so long an attempt is aborted; per experiment, by its index.
@@ -78,8 +82,16 @@ class Controller {
 
  private:
   using Clock = ControllerOptions::Clock;
+  /// A run of a member; one that was measured may be run once more.
+  struct Ticket {
+    std::size_t index = 0;
+    std::optional<RepeatKind> repeat;
+    int round = 0;  ///< of the repeat
+  };
   struct Attempt {
     std::size_t index = 0;
+    std::optional<RepeatKind> repeat;
+    int round = 0;
     int try_number = 1;
     Reservation reservation;
     enum class State { building, running, stopping, aborting } state = State::building;
@@ -91,12 +103,15 @@ class Controller {
     std::chrono::system_clock::time_point started_at;
     Status status = Status::failed;  ///< of the failure, while aborting
     std::string reason;
+    bool is_alone = true;   ///< nothing else has run meanwhile
     bool has_cause = true;  ///< false: the reason is what a member saw of another's failure
   };
 
   bool receive();
+  [[nodiscard]] bool is_search_over() const;
   bool publish();
   void write_best();
+  void write_metrics(std::size_t index);
   void handle(int source, const Message& message);
   void outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement);
   void feed();
@@ -109,6 +124,18 @@ class Controller {
   void stop(const std::string& reason);
   bool adopt(std::size_t index);
   void predict(std::size_t index);
+  // Measuring again (controller_repeats.cpp).
+  void repeat_best();
+  bool measure_again();
+  bool rerun_one();
+  bool run_final_round();
+  void submit_repeat(std::size_t index, RepeatKind kind, int round, const std::vector<int>& avoid);
+  void record_repeat(std::size_t index, Repeat repeat);
+  [[nodiscard]] std::string why_not_again() const;
+  [[nodiscard]] double duration_s(std::size_t index) const;
+  [[nodiscard]] double time_left_s() const;
+  [[nodiscard]] Ticket ticket_of(std::size_t id) const;
+  [[nodiscard]] RaceBar bar_for(const Experiment& challenger) const;
   std::int64_t predict_process_bytes(const Record& record);
   void finish();
   void send(int world_rank, const Message& message);
@@ -131,8 +158,13 @@ class Controller {
   std::map<std::size_t, int> tries_;  ///< attempts begun, by experiment
   std::uint64_t next_attempt_;
   std::set<int> lost_;
-  std::optional<std::size_t> best_;    ///< of what was measured here
-  std::optional<std::size_t> answer_;  ///< what is recommended
+  std::optional<std::size_t> best_;         ///< of what was measured here
+  std::optional<std::size_t> answer_;       ///< what is recommended
+  std::vector<Ticket> tickets_;             ///< of repeats; their ids go on behind the members'
+  std::map<std::size_t, int> spread_runs_;  ///< repeats of each best one, those that wait too
+  std::size_t num_results_ = 0;             ///< experiments that ended ok
+  std::set<std::size_t> reruns_;            ///< were raced out beside a neighbour
+  std::set<std::size_t> held_;              ///< their metrics.json waits: they may run again
   // What waits for the journal to be durable.
   std::vector<std::pair<int, Message>> outbox_;
   std::vector<std::size_t> dispatched_;

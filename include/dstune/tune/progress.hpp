@@ -20,6 +20,8 @@ class Progress {
   void started(const Experiment& experiment);
   void stepped(const std::string& experiment, int steps);
   void ended(const Record& record, Metric metric, bool is_known, bool is_best);
+  /// One that was run once more.
+  void repeated(const Experiment& experiment, const Repeat& repeat, Metric metric);
   void end();
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dstune/comm/communicator.hpp"
+#include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/predict/calibration_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
@@ -26,6 +27,7 @@ struct Assign {
   std::vector<int> world_ranks;  ///< ascending; the first is the leader
   double timeout_s = 0;          ///< after which a member gives up by itself
   std::string ds_config{};       ///< for plug-ins alone: as JSON
+  RaceBar bar{};                 ///< what it is raced against
 };
 struct Go {
   std::uint64_t attempt = 0;

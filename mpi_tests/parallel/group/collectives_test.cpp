@@ -129,6 +129,73 @@ TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
   }
 }
 
+/// Every way to cut the group into parts of equal size that this rank can see.
+std::vector<RankRange> parts_of(const ProcessGroup& group) {
+  std::vector<RankRange> parts;
+  for (int size = 1; size <= group.size(); ++size) {
+    if (group.size() % size != 0) continue;
+    parts.push_back(range_of(group.group_rank(), 1, size));
+    parts.push_back(range_of(group.group_rank(), size, group.size() / size));
+  }
+  return parts;
+}
+
+// Ranks outside of a part neither give nor take; parts follow each other and the whole at once.
+TEST_P(CollectivesTest, PartsOfAGroupDoTheSameSideBySide) {
+  GroupTable::Options small;  // several chunks
+  small.staging_bytes = std::size_t{64} << 10;
+  small.mpi_staging_bytes = 10'000;
+  Job job(GetParam(), {}, small);
+  const auto group = job.join(job.everyone());
+  const int rank = group->group_rank();
+  for (const RankRange& among : parts_of(*group)) {
+    SCOPED_TRACE("from " + std::to_string(among.first) + " by " + std::to_string(among.stride));
+    const int own = among.index_of(rank);
+    const auto mean = [&](std::int64_t i) {
+      float sum = 0;
+      for (int index = 0; index < among.count; ++index)
+        sum += value_of(among.rank(index), i, among.count);
+      return sum / static_cast<float>(among.count);
+    };
+    for (const DType type : types) {
+      for (const std::int64_t count : {0, 1, 7, 20'003}) {
+        Elements data = filled(rank, count, among.count, type);
+        Elements expected(type, count);
+        for (std::int64_t i = 0; i < count; ++i) expected.set(i, mean(i));
+        group->all_reduce_average(data.bytes.data(), count, type, among);
+        EXPECT_TRUE(data.bytes == expected.bytes) << count;
+
+        const Elements in = filled(rank, count * among.count, among.count, type);
+        Elements out(type, count);
+        for (std::int64_t i = 0; i < count; ++i) expected.set(i, mean(own * count + i));
+        group->reduce_scatter_average(out.bytes.data(), in.bytes.data(), count, type, among);
+        EXPECT_TRUE(out.bytes == expected.bytes) << count;
+
+        const Elements mine = filled(rank, count, 1, type);
+        Elements all(type, count * among.count);
+        Elements theirs(type, count * among.count);
+        for (std::int64_t i = 0; i < count * among.count; ++i)
+          theirs.set(i, value_of(among.rank(static_cast<int>(i / count)), i % count, 1));
+        group->all_gather(all.bytes.data(), mine.bytes.data(), count, type, among);
+        EXPECT_TRUE(all.bytes == theirs.bytes) << count;
+
+        Elements whole = filled(rank, count, group->size(), type);
+        group->all_reduce_average(whole.bytes.data(), count, type);
+        EXPECT_TRUE(whole.bytes == means(0, count, group->size(), type).bytes) << count;
+      }
+    }
+  }
+}
+
+TEST_P(CollectivesTest, ARankTakesPartInItsOwnCalls) {
+  Job job(GetParam());
+  if (job.size() == 1) GTEST_SKIP() << "there is no other rank";
+  const auto group = job.join(job.everyone());
+  float data = 1;
+  const int other = (group->group_rank() + 1) % group->size();
+  EXPECT_THROW(group->all_reduce_average(&data, 1, DType::f32, {other, 1, 1}), LogicError);
+}
+
 TEST_P(CollectivesTest, ExchangeBringsNumbersInRankOrder) {
   Job job(GetParam());
   const auto group = job.join(job.everyone());

@@ -128,6 +128,77 @@ TEST_P(InvarianceTest, GatheringChangesNoBit) {
   }
 }
 
+/// Into which the job's ranks can be cut, from 2 ranks on.
+std::vector<std::int64_t> block_sizes(int ranks) {
+  std::vector<std::int64_t> sizes;
+  for (int size = 2; size <= ranks; ++size)
+    if (ranks % size == 0) sizes.push_back(size);
+  return sizes;
+}
+
+/// Of a shorter training, for what is tried in many ways.
+constexpr int few_steps = 3;
+
+/// Whether parameters are gathered twice, ahead or each by itself makes a difference to parts.
+std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> ways_over_parts() {
+  std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> ways = gather_knobs();
+  std::erase_if(ways, [](const auto& way) {
+    return way.first == "few stay whole" || way.first == "as leaves" || way.first == "sub-groups";
+  });
+  return ways;
+}
+
+TEST_P(InvarianceTest, ASecondPartitionOfTheParametersChangesNoBit) {
+  if (GetParam().stage < 3) GTEST_SKIP() << "it has none";
+  TrainingConfig base = config(2);
+  const Course expected = course(golden_.model, base, few_steps, golden_.seed);
+  for (const std::int64_t size : block_sizes(job().size())) {
+    for (const auto& [name, change] : ways_over_parts()) {
+      TrainingConfig variant = base;
+      change(variant);
+      variant.zero_hpz_partition_size = size;
+      EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), expected)
+          << "blocks of " << size << ", " << name;
+      base.overlap_comm = !base.overlap_comm;
+    }
+  }
+}
+
+// Gradients are averaged in two steps where there are several copies.
+TEST_P(InvarianceTest, CopiesOfTheStatesRoundAtMost) {
+  if (GetParam().stage < 3) GTEST_SKIP() << "it has none";
+  // What overflows does in the first of the two steps.
+  if (GetParam().loss_scale != LossScale()) GTEST_SKIP() << "skips other steps";
+  const double tolerance = GetParam().precision == Precision::fp32   ? 1e-5
+                           : GetParam().precision == Precision::bf16 ? 1e-3
+                                                                     : 1e-4;
+  const TrainingConfig base = config(2);
+  const std::vector<double> expected = losses(base);
+  for (const std::int64_t size : block_sizes(job().size())) {
+    TrainingConfig copies = base;
+    copies.mics_shard_size = size;
+    const std::vector<double> found = losses(copies);
+    if (size == job().size()) {
+      EXPECT_EQ(found, expected);
+    }
+    EXPECT_LT(largest_difference(found, expected), tolerance) << "blocks of " << size;
+    const Course few = course(golden_.model, copies, few_steps, golden_.seed);
+    TrainingConfig variant = copies;
+    variant.overlap_comm = true;
+    variant.reduce_bucket_size = 20'000;
+    variant.stage3_param_persistence_threshold = 100;
+    variant.stage3_prefetch_bucket_size = 9'000;
+    variant.stage3_max_reuse_distance = 10'000;
+    EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), few) << "blocks of " << size;
+    variant.mics_hierarchical_params_gather = true;
+    for (variant.ranks_per_node = 1; variant.ranks_per_node < size; ++variant.ranks_per_node) {
+      if (size % variant.ranks_per_node != 0) continue;
+      EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), few)
+          << "blocks of " << size << ", nodes of " << variant.ranks_per_node;
+    }
+  }
+}
+
 TEST_P(InvarianceTest, DealingParametersOutChangesNoBit) {
   const TrainingConfig base = config(3);
   const Course expected = run(base);

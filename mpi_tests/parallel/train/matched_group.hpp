@@ -18,26 +18,28 @@ class MatchedGroup : public ProcessGroup {
   explicit MatchedGroup(ProcessGroup& group)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
 
-  void all_reduce_average(void* data, std::int64_t count, DType type) override {
-    note(Call::all_reduce_average, count, type);
-    group_.all_reduce_average(data, count, type);
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override {
+    note(Call::all_reduce_average, count, type, among);
+    group_.all_reduce_average(data, count, type, among);
   }
   void all_reduce_sum(void* data, std::int64_t count, DType type) override {
     note(Call::all_reduce_sum, count, type);
     group_.all_reduce_sum(data, count, type);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
-    note(Call::reduce_average, count, type, root);
+    note(Call::reduce_average, count, type, {}, root);
     group_.reduce_average(data, count, type, root);
   }
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
-                              DType type) override {
-    note(Call::reduce_scatter_average, count_per_rank, type);
-    group_.reduce_scatter_average(out, in, count_per_rank, type);
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override {
+    note(Call::reduce_scatter_average, count_per_rank, type, among);
+    group_.reduce_scatter_average(out, in, count_per_rank, type, among);
   }
-  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type) override {
-    note(Call::all_gather, count_per_rank, type);
-    group_.all_gather(out, in, count_per_rank, type);
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override {
+    note(Call::all_gather, count_per_rank, type, among);
+    group_.all_gather(out, in, count_per_rank, type, among);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     note(Call::exchange, static_cast<std::int64_t>(mine.size()), DType::f32);
@@ -63,9 +65,12 @@ class MatchedGroup : public ProcessGroup {
     exchange
   };
 
-  void note(Call call, std::int64_t count, DType type, int root = 0) {
+  /// Parts of the group begin at different ranks, but are alike.
+  void note(Call call, std::int64_t count, DType type, const RankRange& among = {}, int root = 0) {
+    require(among.count == 0 || among.contains(group_rank()), "a rank takes part in its own calls");
     for (const std::int64_t value :
          {static_cast<std::int64_t>(call), count, static_cast<std::int64_t>(type),
+          static_cast<std::int64_t>(among.stride), static_cast<std::int64_t>(among.count),
           static_cast<std::int64_t>(root)})
       called_ = (called_ ^ static_cast<std::uint64_t>(value)) * 0x9E3779B97F4A7C15U + 1;
   }

@@ -64,11 +64,30 @@ bool has_plain_numbers(const TrainingConfig& config) {
          !config.sums_gradients;
 }
 
+/// Blocks of sizes that divide a group of so many ranks, in the place of those that were drawn.
+void fit_blocks(TrainingConfig& config, int ranks) {
+  const auto fitting = [&](std::int64_t drawn) {
+    std::int64_t size = 1 + drawn % ranks;
+    while (ranks % size != 0) ++size;
+    return size;
+  };
+  if (config.zero_hpz_partition_size > 1)
+    config.zero_hpz_partition_size = fitting(config.zero_hpz_partition_size);
+  if (config.mics_shard_size == 0) return;
+  config.mics_shard_size = fitting(config.mics_shard_size);
+  if (config.mics_shard_size < 2 || is_optimizer_offloaded(config))
+    config.mics_shard_size = ranks > 1 ? ranks : 0;
+  config.ranks_per_node = config.mics_hierarchical_params_gather ? 1 : 0;
+  if (!is_mics(config)) config.mics_hierarchical_params_gather = false;
+}
+
 class RandomTest : public test::TrainingTest {
  protected:
   /// In a group of one the gradients of all micro-steps are added up inside the kernels unless they
   /// leave the device after each.
   static bool adds_up_alike(const TrainingConfig& config) {
+    // Copies of the states are averaged after what shares one.
+    if (is_mics(config) && config.mics_shard_size < job().size()) return false;
     const bool is_offloaded = is_optimizer_offloaded(config) || are_parameters_offloaded(config);
     return !is_offloaded || job().size() > 1 || config.accumulation_steps == 1 ||
            config.zero_stage == 1;
@@ -88,6 +107,7 @@ class RandomTest : public test::TrainingTest {
     config.sequence_length = batch.sequence_length;
     config.micro_batch = batch.micro_batch;
     config.accumulation_steps = batch.accumulation_steps;
+    fit_blocks(config, job().size());
     SCOPED_TRACE("DSTUNE_RANDOM_CONFIGURATIONS=1 DSTUNE_RANDOM_SEED=" + std::to_string(drawn.seed) +
                  ": " + golden.model.name + ", micro-batch " + std::to_string(config.micro_batch) +
                  ", " + std::to_string(config.accumulation_steps) + " micro-steps, recompute " +

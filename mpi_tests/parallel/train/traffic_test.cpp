@@ -17,11 +17,13 @@ struct Call {
   Kind kind;
   std::int64_t count;  ///< as the operation and the group's method have it
   DType type;
+  RankRange among = {};
   int root = -1;
   bool operator==(const Call&) const = default;
   friend std::ostream& operator<<(std::ostream& out, const Call& call) {
     return out << "kind " << static_cast<int>(call.kind) << ", " << call.count << " elements of "
-               << size_bytes(call.type) << " bytes, root " << call.root;
+               << size_bytes(call.type) << " bytes, root " << call.root << ", " << call.among.count
+               << " ranks from " << call.among.first << " on";
   }
 };
 
@@ -31,25 +33,28 @@ class RecordingGroup : public ProcessGroup {
   explicit RecordingGroup(ProcessGroup& group)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
 
-  void all_reduce_average(void* data, std::int64_t count, DType type) override {
-    calls.push_back({Kind::all_reduce_average, count, type});
-    group_.all_reduce_average(data, count, type);
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override {
+    calls.push_back({Kind::all_reduce_average, count, type, among});
+    group_.all_reduce_average(data, count, type, among);
   }
   void all_reduce_sum(void* data, std::int64_t count, DType type) override {
     calls.push_back({Kind::all_reduce_sum, count, type});
     group_.all_reduce_sum(data, count, type);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
-    calls.push_back({Kind::reduce, count, type, root});
+    calls.push_back({Kind::reduce, count, type, {}, root});
     group_.reduce_average(data, count, type, root);
   }
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type) override {
-    calls.push_back({Kind::reduce_scatter, count, type});
-    group_.reduce_scatter_average(out, in, count, type);
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
+                              const RankRange& among) override {
+    calls.push_back({Kind::reduce_scatter, count, type, among});
+    group_.reduce_scatter_average(out, in, count, type, among);
   }
-  void all_gather(void* out, const void* in, std::int64_t count, DType type) override {
-    calls.push_back({Kind::all_gather, count, type});
-    group_.all_gather(out, in, count, type);
+  void all_gather(void* out, const void* in, std::int64_t count, DType type,
+                  const RankRange& among) override {
+    calls.push_back({Kind::all_gather, count, type, among});
+    group_.all_gather(out, in, count, type, among);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     group_.exchange_into(mine, all);
@@ -67,15 +72,15 @@ void add_calls(const StepPlan& plan, const std::vector<Step>& steps, std::vector
   };
   for (const Step& step : steps) {
     if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-      calls.push_back({Kind::all_reduce_average, o->count, type(o->data)});
+      calls.push_back({Kind::all_reduce_average, o->count, type(o->data), o->among});
     if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
       calls.push_back({Kind::all_reduce_sum, o->count, type(o->data)});
     if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
-      calls.push_back({Kind::reduce, o->count, type(o->data), o->root});
+      calls.push_back({Kind::reduce, o->count, type(o->data), {}, o->root});
     if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      calls.push_back({Kind::reduce_scatter, o->count_per_rank, type(o->in)});
+      calls.push_back({Kind::reduce_scatter, o->count_per_rank, type(o->in), o->among});
     if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      calls.push_back({Kind::all_gather, o->count_per_rank, type(o->in)});
+      calls.push_back({Kind::all_gather, o->count_per_rank, type(o->in), o->among});
   }
 }
 
@@ -112,6 +117,19 @@ class TrafficTest : public test::TrainingTest {
       config.recompute = Recompute::block;
       result.push_back(config);
       config.offload_optimizer = OffloadDevice::cpu;
+      result.push_back(config);
+    }
+    for (int size = 2; size <= job().size(); ++size) {
+      if (job().size() % size != 0) continue;
+      TrainingConfig config = golden.on(job().size(), 3, 3);
+      config.stage3_max_reuse_distance = 0;
+      config.zero_hpz_partition_size = size;
+      result.push_back(config);
+      config.zero_hpz_partition_size = 1;
+      config.mics_shard_size = size;
+      result.push_back(config);
+      config.mics_hierarchical_params_gather = true;
+      config.ranks_per_node = 1;
       result.push_back(config);
     }
     return result;

@@ -76,7 +76,7 @@ TEST(ConfigRulesTest, ADiskNeedsAFolderAndBuffers) {
   EXPECT_THAT(refusal(with("")),
               HasSubstr("/offload_optimizer/device: DeepSpeed refuses nvme without nvme_path"));
   EXPECT_THAT(refusal(with(R"(, "nvme_path": "/local", "buffer_count": 3)")),
-              HasSubstr("/offload_optimizer/buffer_count: fewer than 4 fail in DeepSpeed"));
+              HasSubstr("/offload_optimizer/buffer_count: fewer fail in DeepSpeed"));
   EXPECT_THAT(refusal(with(R"(, "nvme_path": "/local", "ratio": 0.5)")),
               HasSubstr("/offload_optimizer/ratio: below 1 is not built"));
   const TrainingConfig config = accepted(
@@ -87,6 +87,9 @@ TEST(ConfigRulesTest, ADiskNeedsAFolderAndBuffers) {
                          .optimizer_buffers = 9,
                          .pipeline_read = true,
                          .pipeline_write = false,
+                         .parameter_buffers = 5,
+                         .parameter_buffer_size = 100'000'000,
+                         .parameters_in_memory = 1'000'000'000,
                          .block_bytes = 2 << 20,
                          .queue_depth = 16,
                          .threads = 2};
@@ -98,20 +101,52 @@ TEST(ConfigRulesTest, ADiskNeedsAFolderAndBuffers) {
             DiskUse());
 }
 
-TEST(ConfigRulesTest, SwappingAndTwinFlowAreBuiltForAdamInFp32) {
+TEST(ConfigRulesTest, SwappingIsBuiltInFp32AndTwinFlowForAdam) {
   const auto with = [](const std::string& offload, const std::string& members) {
     return R"({"zero_optimization": {"stage": 3, "offload_optimizer": {)" + offload + "}}, " +
            members + "}";
   };
   const std::string disk = R"("device": "nvme", "nvme_path": "/local")";
   const std::string half = R"("device": "cpu", "ratio": 0.5)";
-  for (const char* members :
-       {R"("optimizer": {"type": "Lion"})", R"("optimizer": {"type": "Adagrad"})",
-        R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})"}) {
-    EXPECT_THAT(refusal(with(disk, members)), HasSubstr("device: nvme is not built")) << members;
-    EXPECT_THAT(refusal(with(half, members)), HasSubstr("ratio: below 1 is not built")) << members;
+  const char* low = R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})";
+  EXPECT_THAT(refusal(with(disk, low)), HasSubstr("device: nvme is not built"));
+  EXPECT_THAT(refusal(with(half, low)), HasSubstr("ratio: below 1 is not built"));
+  for (const auto& [type, buffers] : {std::pair{"Adam", 4}, {"Lion", 4}, {"Adagrad", 3}}) {
+    const std::string members = R"("optimizer": {"type": ")" + std::string(type) + R"("})";
+    const auto counted = [&](int count) {
+      return with(disk + R"(, "buffer_count": )" + std::to_string(count), members);
+    };
+    EXPECT_TRUE(is_optimizer_on_disk(accepted(counted(buffers)))) << type;
+    EXPECT_THAT(refusal(counted(buffers - 1)), HasSubstr("buffer_count: fewer fail")) << type;
+    if (type != std::string("Adam")) {
+      EXPECT_THAT(refusal(with(half, members)), HasSubstr("ratio: DeepSpeed refuses below 1"));
+    }
   }
-  EXPECT_TRUE(is_optimizer_on_disk(accepted(with(disk, R"("optimizer": {"type": "Adam"})"))));
+}
+
+TEST(ConfigRulesTest, ADiskForParametersNeedsAFolder) {
+  const auto with = [](const std::string& param, const std::string& optimizer = "null") {
+    return zero_with(R"("stage": 3, "offload_param": {"device": "nvme")" + param +
+                     R"(}, "offload_optimizer": )" + optimizer);
+  };
+  EXPECT_THAT(refusal(with("")),
+              HasSubstr("/offload_param/device: DeepSpeed refuses nvme without nvme_path"));
+  const std::string local = R"(, "nvme_path": "/local")";
+  EXPECT_THAT(refusal(with(local, R"({"device": "nvme", "nvme_path": "/Local"})")),
+              HasSubstr("/offload_param/nvme_path: another folder than offload_optimizer's"));
+  EXPECT_EQ(accepted(with(local, R"({"device": "nvme", "nvme_path": "/local"})")).disk.folder,
+            "/local");
+  // Said to the host it says nothing.
+  const TrainingConfig config =
+      accepted(with(local + R"(, "buffer_count": 7, "buffer_size": 1e6, "max_in_cpu": 0)",
+                    R"({"device": "cpu", "nvme_path": "/other", "buffer_count": 9})"));
+  const DiskUse expected{.folder = "/local",
+                         .parameter_buffers = 7,
+                         .parameter_buffer_size = 1'000'000,
+                         .parameters_in_memory = 0};
+  EXPECT_EQ(config.disk, expected);
+  EXPECT_TRUE(are_parameters_on_disk(config));
+  EXPECT_FALSE(is_optimizer_on_disk(config));
 }
 
 TEST(ConfigRulesTest, ParametersAreOffloadedAtStage3) {
@@ -138,8 +173,6 @@ TEST(ConfigRulesTest, OffloadingTurnsContiguousGradientsOnBelowStage3) {
 }
 
 TEST(ConfigRulesTest, OffloadIsRefusedByNameUnlessItsDeviceIsNone) {
-  EXPECT_THAT(refusal(zero_with(R"("stage": 3, "offload_param": {"device": "nvme"})")),
-              HasSubstr("not built"));
   EXPECT_THAT(refusal(zero_with(R"("offload_param": {"device": "gpu"})")),
               HasSubstr("expected one of none, cpu, nvme, got \"gpu\""));
   EXPECT_EQ(accepted(zero_with(R"("offload_optimizer": {"device": "none", "pin_memory": true},
@@ -199,9 +232,41 @@ TEST(ConfigRulesTest, OtherOptimizersAreRefusedByName) {
   EXPECT_THAT(refusal(R"({"optimizer": {"type": 5}})"), HasSubstr("expected a text"));
 }
 
-TEST(ConfigRulesTest, MicsIsRefusedFromOneOn) {
-  EXPECT_THAT(refusal(zero_with(R"("mics_shard_size": 4)")), HasSubstr("MiCS is not built"));
-  EXPECT_EQ(accepted(zero_with(R"("mics_shard_size": 0)")), TrainingConfig());
+TEST(ConfigRulesTest, MicsAndHpzExcludeWhatDeepSpeedDoesNotRunWithThem) {
+  const auto stage3 = [](const std::string& keys) { return zero_with(R"("stage": 3, )" + keys); };
+  const auto is_plain = [](const TrainingConfig& config) {
+    return config.mics_shard_size == 0 && config.zero_hpz_partition_size == 1 &&
+           !config.mics_hierarchical_params_gather;
+  };
+  EXPECT_EQ(accepted(stage3(R"("mics_shard_size": 4)")).mics_shard_size, 4);
+  EXPECT_EQ(accepted(stage3(R"("zero_hpz_partition_size": 4)")).zero_hpz_partition_size, 4);
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("mics_shard_size": 0)"))));
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("mics_shard_size": -7)"))));
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("zero_hpz_partition_size": 0)"))));
+  EXPECT_TRUE(is_plain(accepted(stage3(R"("mics_hierarchical_params_gather": true)"))));
+  EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 1)")), HasSubstr("partitions nothing"));
+  EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 2, "zero_hpz_partition_size": 2)")),
+              HasSubstr("with mics_shard_size is not built"));
+  for (const char* key : {R"("mics_shard_size": 2)", R"("zero_hpz_partition_size": 2)"}) {
+    EXPECT_THAT(refusal(stage3(key + std::string(R"(, "offload_param": {"device": "cpu"})"))),
+                HasSubstr("with offload_param"));
+    EXPECT_THAT(refusal(stage3(key + std::string(R"(, "cpu_offload_param": true)"))),
+                HasSubstr("with offload_param"));
+  }
+}
+
+TEST(ConfigRulesTest, MicsDropsWhatDeepSpeedDoesNotHandOn) {
+  const std::string keys =
+      R"("stage": 3, "stage3_allgather_sequential": true, "stage3_module_granularity_threshold": 9,
+         "stage3_use_all_reduce_for_fetch_params": true, "mics_shard_size": )";
+  const TrainingConfig without = accepted(zero_with(keys + "-1"));
+  EXPECT_TRUE(without.stage3_allgather_sequential);
+  EXPECT_TRUE(without.stage3_use_all_reduce_for_fetch_params);
+  EXPECT_EQ(without.stage3_module_granularity_threshold, 9);
+  const TrainingConfig with = accepted(zero_with(keys + "2"));
+  EXPECT_FALSE(with.stage3_allgather_sequential);
+  EXPECT_FALSE(with.stage3_use_all_reduce_for_fetch_params);
+  EXPECT_EQ(with.stage3_module_granularity_threshold, 0);
 }
 
 TEST(ConfigRulesTest, SchedulersNeedTheirParameters) {

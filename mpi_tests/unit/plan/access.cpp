@@ -135,7 +135,7 @@ class Collector {
   void operator()(const op::Reshard& o) {
     for (const auto& piece : pieces_of(plan_, o)) {
       touch(o.slab, piece.slab_offset, piece.elements, !o.to_shards);
-      for (int rank = 0; rank < plan_.group_size; ++rank) {
+      for (int rank = 0; rank < o.num_ranks; ++rank) {
         touch(o.shards, rank * o.rank_stride + piece.shard_offset, piece.shard_elements,
               o.to_shards);
       }
@@ -145,12 +145,12 @@ class Collector {
   void operator()(const op::AllReduceSum& o) { update(o.data, o.count, true); }
   void operator()(const op::ReduceAverage& o) { update(o.data, o.count, true); }
   void operator()(const op::ReduceScatterAverage& o) {
-    read(o.in, o.count_per_rank * plan_.group_size);
+    read(o.in, o.count_per_rank * o.among.size(plan_.group_size));
     write(o.out, o.count_per_rank);
   }
   void operator()(const op::AllGather& o) {
     read(o.in, o.count_per_rank);
-    write(o.out, o.count_per_rank * plan_.group_size);
+    write(o.out, o.count_per_rank * o.among.size(plan_.group_size));
   }
   void operator()(const op::AccumulateLoss& o) { read(o.losses, o.rows); }
   void operator()(const op::AccumulateSquares& o) { read(o.gradient, o.count); }

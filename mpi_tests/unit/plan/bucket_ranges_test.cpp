@@ -11,7 +11,7 @@ class BucketRangesTest : public testing::TestWithParam<std::int64_t> {};
 
 TEST_P(BucketRangesTest, CutWholeParametersInOrderOfArrival) {
   const ParameterTable table(test::tiny_gpt2());
-  const Layout layout(table, 2, 2, 0);
+  const Layout layout(table, 2, {2, 0});
   const std::int64_t size = GetParam();
   int last = static_cast<int>(table.all().size());
   for (const BucketRange& range : cut_into_buckets(layout, size)) {
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, BucketRangesTest, testing::Values(1, 10, 99, 370
 
 TEST(BucketRangesTest, OneBucketHoldsEverythingWhereItIsLargeEnough) {
   const ParameterTable table(test::tiny_gpt2());
-  const Layout layout(table, 2, 2, 0);
+  const Layout layout(table, 2, {2, 0});
   const auto ranges = cut_into_buckets(layout, table.total_elements());
   ASSERT_EQ(ranges.size(), 1U);
   EXPECT_FALSE(ranges[0].alone);
@@ -47,7 +47,7 @@ TEST(LayoutTest, PadsPartitionsToTwoElementsARank) {
   const ParameterTable table(test::tiny_gpt2());
   const std::int64_t total = table.total_elements();
   for (int group_size = 2; group_size <= 4; ++group_size) {
-    const Layout layout(table, 1, group_size, group_size - 1);
+    const Layout layout(table, 1, {group_size, group_size - 1});
     EXPECT_EQ(layout.resident_elements() % (2 * group_size), 0);
     EXPECT_LT(layout.resident_elements() - total, 2 * group_size);
     EXPECT_EQ(layout.own_offset() + layout.own_elements(), layout.resident_elements());
@@ -57,7 +57,7 @@ TEST(LayoutTest, PadsPartitionsToTwoElementsARank) {
 TEST(LayoutTest, ShardsEveryHuggingFaceParameterByItself) {
   for (const ModelSpec& model : {test::tiny_gpt2(), test::tiny_llama()}) {
     const ParameterTable table(model);
-    const Layout layout(table, 3, 4, 1);
+    const Layout layout(table, 3, {4, 1});
     std::int64_t offset = 0;
     std::int64_t elements = 0;
     for (int index = 0; index < layout.num_parameters(); ++index) {

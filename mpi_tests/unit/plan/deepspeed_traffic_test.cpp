@@ -9,14 +9,15 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/json.hpp"
+#include "dstune/core/experiment.hpp"
 #include "dstune/core/settings.hpp"
 #include "plan_fixtures.hpp"
 
 namespace dstune {
 namespace {
 
-/// Kind, elements of the whole buffer, type; in DeepSpeed's words.
-using Call = std::tuple<std::string, std::int64_t, std::string>;
+/// Kind, elements of the whole buffer, type; in DeepSpeed's words. Ranks, where these are not all.
+using Call = std::tuple<std::string, std::int64_t, std::string, std::vector<int>>;
 
 std::string name_of(DType type) {
   return type == DType::f32 ? "float32" : type == DType::bf16 ? "bfloat16" : "float16";
@@ -25,21 +26,25 @@ std::string name_of(DType type) {
 /// In order of size: DeepSpeed does not say which of several owners comes first.
 std::vector<Call> calls_of(const StepPlan& plan, const std::vector<Step>& steps) {
   std::vector<Call> calls;
-  const auto add = [&](const char* kind, std::int64_t elements, View data) {
+  const auto add = [&](const char* kind, std::int64_t elements, View data, RankRange among = {}) {
     const PlannedTensor& tensor = plan.tensors[static_cast<std::size_t>(data.tensor)];
-    calls.emplace_back(kind, elements, name_of(tensor.dtype));
+    std::vector<int> ranks;
+    for (int index = 0; index < among.count; ++index) ranks.push_back(among.rank(index));
+    calls.emplace_back(kind, elements, name_of(tensor.dtype), ranks);
   };
   for (const Step& step : steps) {
     if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-      add("all_reduce", o->count, o->data);
+      add("all_reduce", o->count, o->data, o->among);
     if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
       add("all_reduce", o->count, o->data);
     if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
       add("reduce", o->count, o->data);
     if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      add("reduce_scatter_tensor", o->count_per_rank * plan.group_size, o->in);
+      add("reduce_scatter_tensor", o->count_per_rank * o->among.size(plan.group_size), o->in,
+          o->among);
     if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      add("all_gather_into_tensor", o->count_per_rank * plan.group_size, o->in);
+      add("all_gather_into_tensor", o->count_per_rank * o->among.size(plan.group_size), o->in,
+          o->among);
   }
   std::sort(calls.begin(), calls.end());
   return calls;
@@ -49,12 +54,13 @@ std::vector<Call> traced(const json::Value& events) {
   std::vector<Call> calls;
   for (const json::Value& event : events)
     calls.emplace_back(event[0].get<std::string>(), event[1].get<std::int64_t>(),
-                       event[2].get<std::string>());
+                       event[2].get<std::string>(),
+                       event.size() > 3 ? event[3].get<std::vector<int>>() : std::vector<int>());
   std::sort(calls.begin(), calls.end());
   return calls;
 }
 
-TrainingConfig config_of(const json::Value& given, const std::string& name) {
+TrainingConfig config_of(const json::Value& given, const std::string& name, GroupShape shape) {
   const json::Document document = json::Document::parse(given.dump(), name);
   json::Problems problems;
   TrainingConfig config = read_training_config(document.node(), problems);
@@ -62,16 +68,19 @@ TrainingConfig config_of(const json::Value& given, const std::string& name) {
   config.micro_batch = 2;
   config.accumulation_steps = given.at("gradient_accumulation_steps").get<std::int64_t>();
   config.sequence_length = 7;
+  place_on(shape, config);
   return config;
 }
 
 TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
   const json::Document document = json::Document::read(DSTUNE_DEEPSPEED_TRAFFIC);
-  const int ranks = document.root().at("ranks").get<int>();
+  const int of_node = document.root().at("ranks_per_node").get<int>();
   int cases = 0;
   for (const json::Value& each : document.root().at("cases")) {
     const auto name = each.at("name").get<std::string>();
-    const StepPlan plan = test::build(test::tiny_gpt2(), config_of(each.at("config"), name), ranks);
+    const int ranks = each.at("ranks").get<int>();
+    const StepPlan plan = test::build(
+        test::tiny_gpt2(), config_of(each.at("config"), name, {of_node, ranks / of_node}), ranks);
     std::vector<Call> update;
     std::vector<std::vector<Call>> micro_steps;
     for (const Segment& segment : plan.cycle) {
@@ -92,7 +101,7 @@ TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
     EXPECT_EQ(update, traced(each.at("update"))) << name;
     ++cases;
   }
-  EXPECT_EQ(cases, 30);
+  EXPECT_EQ(cases, 39);
 }
 
 }  // namespace

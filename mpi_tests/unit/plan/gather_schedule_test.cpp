@@ -24,7 +24,7 @@ class GatherScheduleTest : public testing::TestWithParam<int> {
   }
 
   static ModelSpec model(const json::Value& vector) {
-    const json::Value& sizes = vectors().at("model");
+    const json::Value& sizes = (vector.contains("model") ? vector : vectors()).at("model");
     const bool gpt2 = vector.at("family") == "gpt2";
     ModelSpec result;
     result.architecture = architecture_of(gpt2 ? ModelFamily::gpt2 : ModelFamily::llama);
@@ -36,7 +36,7 @@ class GatherScheduleTest : public testing::TestWithParam<int> {
     sizes.at("max_positions").get_to(result.max_positions);
     result.num_heads = gpt2 ? 2 : 4;
     result.num_kv_heads = 2;
-    result.head_size = gpt2 ? 8 : 6;
+    result.head_size = gpt2 ? result.hidden_size / 2 : 6;
     result.tie_embeddings = gpt2;
     result.dropout = vector.value("dropout", gpt2 ? 0.1 : 0.0);
     return result;
@@ -48,9 +48,13 @@ class GatherScheduleTest : public testing::TestWithParam<int> {
     vector.at("accumulation").get_to(result.accumulation_steps);
     if (vector.value("recompute", false)) result.recompute = Recompute::block;
     const json::Value& zero = vector.at("zero");
+    const json::Value none = json::Value::object();
+    const json::Value& disk = vector.contains("disk") ? vector.at("disk") : none;
     for_each_member(result, [&](const char* name, auto& member) {
-      if (zero.contains(name)) zero.at(name).get_to(member);
+      for (const json::Value* each : {&zero, &disk})
+        if (each->contains(name)) each->at(name).get_to(member);
     });
+    if (vector.contains("disk")) result.offload_param = OffloadDevice::nvme;
     return result;
   }
 
@@ -68,9 +72,17 @@ class GatherScheduleTest : public testing::TestWithParam<int> {
   }
 };
 
-/// Gathers in their order, each as a set, and everything released between two of them.
+/// Gathers in their order, each as a set, and everything released between two of them; what is read
+/// from the disk, and how many gathers were begun before it or for it.
 struct Log {
   std::vector<std::set<std::string>> gathers, releases{{}};
+  struct Read {
+    bool is_ahead;
+    std::size_t gathers;
+    std::set<std::string> names;
+    bool operator==(const Read&) const = default;
+  };
+  std::vector<Read> reads;
 
   void gather(std::set<std::string> names) {
     if (names.empty()) return;
@@ -78,6 +90,9 @@ struct Log {
     releases.emplace_back();
   }
   void release(const std::string& name) { releases.back().insert(name); }
+  void read(bool is_ahead, std::set<std::string> names) {
+    if (!names.empty()) reads.push_back({is_ahead, gathers.size(), std::move(names)});
+  }
 };
 
 Log log_of(const ModuleTrace& trace, const MicroStepGathers& gathers, const Names& names) {
@@ -87,11 +102,18 @@ Log log_of(const ModuleTrace& trace, const MicroStepGathers& gathers, const Name
     for (const int piece : pieces) result.insert(names[static_cast<std::size_t>(piece)]);
     return result;
   };
+  const auto read = [&](const std::vector<ShardRead>& reads) {
+    std::vector<int> pieces;
+    for (const ShardRead& each : reads) pieces.push_back(each.piece);
+    return named(pieces);
+  };
   for (const TraceEvent& event : trace.events) {
     const VisitGathers& at = gathers[static_cast<std::size_t>(event.visit)];
     if (event.kind == TraceEvent::Kind::fetch) {
       log.gather(named(at.fetched));
+      log.read(false, read(at.read));
       log.gather(named(at.prefetched));
+      log.read(true, read(at.read_ahead));
     } else {
       for (const int piece : at.released) log.release(names[static_cast<std::size_t>(piece)]);
     }
@@ -105,6 +127,8 @@ Log log_of(const json::Value& micro_step) {
     const auto words = entry.get<Names>();
     if (words.front() == "gather") {
       log.gather({words.begin() + 1, words.end()});
+    } else if (words.front().starts_with("read")) {
+      log.read(words.front() == "read_ahead", {words.begin() + 1, words.end()});
     } else {
       log.release(words.at(1));
     }
@@ -114,13 +138,17 @@ Log log_of(const json::Value& micro_step) {
 
 TEST_F(GatherScheduleTest, IsDeepSpeeds) {
   int compared = 0;
+  std::size_t reads = 0;
   for (const auto& vector : vectors().at("cases")) {
     const ModelSpec model = GatherScheduleTest::model(vector);
     const ParameterTable table(model);
-    const Layout layout(table, 3, 2, 0);
     const TrainingConfig config = GatherScheduleTest::config(vector);
+    const Layout layout(table, 3, {2, 0}, {false, are_parameters_offloaded(config)});
     const Gathering gathering = plan_gathering(model, layout, config);
     const auto& micro_steps = vector.at("micro_steps");
+    const bool failed = micro_steps.back().at(0).at(0) == "failed";
+    ASSERT_EQ(!gathering.failure.empty(), failed) << vector.at("name") << gathering.failure;
+    if (failed) continue;
     for (std::size_t step = 0; step < micro_steps.size(); ++step) {
       const bool second = step == 1 && config.accumulation_steps > 1;
       const MicroStepGathers& gathers =
@@ -131,10 +159,14 @@ TEST_F(GatherScheduleTest, IsDeepSpeeds) {
           << vector.at("family") << " " << vector.at("name") << " " << step;
       ASSERT_EQ(ours.releases, theirs.releases)
           << vector.at("family") << " " << vector.at("name") << " " << step;
+      ASSERT_EQ(ours.reads, theirs.reads)
+          << vector.at("family") << " " << vector.at("name") << " " << step;
+      reads += ours.reads.size();
       ++compared;
     }
   }
   EXPECT_GE(compared, 60);
+  EXPECT_GE(reads, 100U);
 }
 
 }  // namespace

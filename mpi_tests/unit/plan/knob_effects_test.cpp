@@ -65,6 +65,13 @@ void on_disk(TrainingConfig& config) {
   config.sub_group_size = 60;
 }
 
+/// Parameters on a disk, in several sub-groups.
+void parameters_on_disk(TrainingConfig& config) {
+  config.offload_param = OffloadDevice::nvme;
+  config.disk.folder = "/";
+  config.sub_group_size = 60;
+}
+
 std::vector<Statement> statements() {
   std::vector<Statement> result{
       {"overlap_comm", stages_1_2_3, memory | streams, true},
@@ -92,7 +99,11 @@ std::vector<Statement> statements() {
     result.insert(result.end(), more.begin(), more.end());
   };
   add({{"offload_param/device", stage_3, memory, std::string("cpu")},
-       {"cpu_offload_param", stage_3, memory, true}});
+       {"cpu_offload_param", stage_3, memory, true},
+       {"offload_param/nvme_path", stage_3, nothing, std::string("/tmp")},
+       {"offload_param/buffer_count", stage_3, memory, std::int64_t{6}, parameters_on_disk},
+       {"offload_param/buffer_size", stage_3, memory, std::int64_t{600}, parameters_on_disk},
+       {"offload_param/max_in_cpu", stage_3, memory, std::int64_t{0}, parameters_on_disk}});
   add(same_for({"stage3_prefetch_bucket_size", "prefetch_bucket_size"},
                {"", stage_3, volume | calls | memory, std::int64_t{800}, plain_gathers}));
   add(same_for({"stage3_param_persistence_threshold", "param_persistence_threshold"},
@@ -109,6 +120,13 @@ std::vector<Statement> statements() {
                {"", stage_3, volume | calls | memory, true, plain_gathers}));
   add(same_for({"stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params"},
                {"", stage_3, volume, true, plain_gathers}));
+  add({{"zero_hpz_partition_size", stage_3, calls | memory, std::int64_t{3}},
+       {"mics_shard_size", stage_3, calls | memory, std::int64_t{3}, plain_gathers},
+       {"mics_hierarchical_params_gather", stage_3, volume | calls | memory, true,
+        [](auto& config) {
+          config.mics_shard_size = 3;
+          config.ranks_per_node = 1;
+        }}});
   return result;
 }
 

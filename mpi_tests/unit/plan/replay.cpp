@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sub_groups.hpp"
+#include "swapped_gradients.hpp"
 
 namespace dstune::test {
 
@@ -64,14 +64,14 @@ void Replay::forget_gradients() {
     Intervals& written = states_[index].written;
     std::int64_t end = tensor.elements;
     const bool is_sharded = plan_.config.zero_stage == 3 && plan_.group_size > 1;
-    if (std::string_view(tensor.name) == "own gradients") {
-      if (is_sharded) {
-        forget_shards(tensor, written);
-        continue;
-      }
-      end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
+    const std::string_view name = tensor.name;
+    if (is_sharded && (name == "own gradients" || name == "held gradients")) {
+      forget_shards(tensor, written);
+      continue;
     }
-    if (std::string_view(tensor.name) == "fp32 gradients") end = total;
+    if (name == "own gradients")
+      end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
+    if (name == "fp32 gradients") end = total;
     written.remove(0, end);
   }
 }
@@ -79,17 +79,26 @@ void Replay::forget_gradients() {
 void Replay::forget_shards(const PlannedTensor& tensor, Intervals& written) const {
   const ParameterTable table(plan_.model);
   const plan::Layout layout(
-      table, 3, plan_.group_size, plan_.group_rank,
+      table, 3, plan::partition_of(plan_.config, plan_.group_size, plan_.group_rank),
       {is_optimizer_offloaded(plan_.config), are_parameters_offloaded(plan_.config)});
-  int piece = 0;
-  for (const plan::SubGroup& group : plan::cut_into_sub_groups(layout, plan_.config)) {
-    for (; layout.piece_shard_offset(piece) < group.first + group.count; ++piece) {
-      if (group.memory != tensor.memory) continue;
+  const auto groups = plan::cut_into_sub_groups(layout, plan_.config);
+  const plan::SwappedGradients swapped(layout, plan_.config, groups);
+  const bool is_held = std::string_view(tensor.name) == "held gradients";
+  for (const plan::SubGroup& group : groups) {
+    const plan::PieceRange pieces = layout.pieces_of(group.first, group.count);
+    for (int piece = pieces.first; piece < pieces.last; ++piece) {
       const plan::Piece& whole = layout.pieces()[static_cast<std::size_t>(piece)];
       const std::int64_t shard = layout.piece_shard_elements(piece);
-      const std::int64_t left = whole.elements - shard * plan_.group_rank;
-      const std::int64_t begin = group.offset + layout.piece_shard_offset(piece) - group.first;
-      written.remove(begin, begin + std::clamp<std::int64_t>(left, 0, shard));
+      const std::int64_t left = whole.elements - shard * layout.group_rank();
+      const std::int64_t begin = layout.piece_shard_offset(piece);
+      const std::int64_t end = begin + std::clamp<std::int64_t>(left, 0, shard);
+      const std::int64_t offset = group.offset - group.first;
+      if (!is_held && group.memory == tensor.memory) written.remove(begin + offset, end + offset);
+      if (!is_held) continue;
+      for (const plan::GradientPart& part : swapped.parts(begin, shard)) {
+        const std::int64_t count = std::clamp<std::int64_t>(end - part.first, 0, part.count);
+        if (part.held_offset >= 0) written.remove(part.held_offset, part.held_offset + count);
+      }
     }
   }
 }
@@ -169,10 +178,12 @@ void Replay::check_transfer(const Access& from, const Access& to) {
     const bool on_disk = (each.view.tensor == from.view.tensor) == reads;
     if (tensor.memory != (on_disk ? Memory::disk : Memory::host))
       problem(id, "is on the wrong side");
-    if (tensor.dtype != DType::f32) problem(id, "is of another type");
-    const std::int64_t begin = each.view.offset_elements * 4;
-    const std::int64_t bytes = (each.elements * 4 + disk_alignment_bytes - 1) /
-                               disk_alignment_bytes * disk_alignment_bytes;
+    if (tensor.dtype != plan_.tensors[static_cast<std::size_t>(from.view.tensor)].dtype)
+      problem(id, "is converted by a transfer");
+    const std::int64_t begin = each.view.offset_elements * size_bytes(tensor.dtype);
+    const std::int64_t bytes =
+        (each.elements * size_bytes(tensor.dtype) + disk_alignment_bytes - 1) /
+        disk_alignment_bytes * disk_alignment_bytes;
     if ((tensor.offset_bytes + begin) % disk_alignment_bytes != 0)
       problem(id, "is transferred from within a block");
     if (begin + bytes > tensor.booked_bytes) problem(id, "is transferred beyond its end");

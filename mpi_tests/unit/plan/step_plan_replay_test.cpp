@@ -1,4 +1,6 @@
 #include <array>
+#include <set>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -181,6 +183,8 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
     config.offload_optimizer = OffloadDevice::nvme;
     config.disk.pipeline_read = (bits & 1) != 0;
     config.disk.pipeline_write = (bits & 2) != 0;
+    config.optimizer.kind = static_cast<OptimizerKind>(bits / 3 % 5);
+    config.optimizer.momentum = bits % 2 == 0 ? 0.9 : 0;
     config.disk.optimizer_buffers = 12 + bits % 3;
     config.offload_param = (bits & 4) != 0 ? OffloadDevice::cpu : OffloadDevice::none;
     config.overlap_comm = (bits & 8) != 0;
@@ -188,11 +192,97 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
     config.sub_group_size = (bits & 16) != 0 ? 300'000 : 1'000'000'000;
     config.reduce_bucket_size = (bits & 32) != 0 ? 200'000 : 500'000'000;
     config.gradient_clipping = bits % 5 == 0 ? 0 : 1;
+    config.reduce_scatter = bits % 7 != 0;
     const int group_size = 1 + bits % 4;
     config.accumulation_steps = 1 + bits / 4 % 3;
     expect_sound(test::wide_gpt2(), config, group_size);
     ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
                                << config.accumulation_steps << " micro-steps";
+  }
+}
+
+TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
+  if (GetParam() < 3) return;
+  constexpr std::array devices{OffloadDevice::none, OffloadDevice::cpu, OffloadDevice::nvme};
+  std::set<std::string> objections;
+  int on_disk = 0;
+  for (int bits = 0; bits < 192; ++bits) {
+    TrainingConfig config = test::tiny_config(3);
+    config.offload_param = OffloadDevice::nvme;
+    config.offload_optimizer = devices[static_cast<std::size_t>(bits % 3)];
+    config.disk.parameter_buffer_size = 1'100'000;
+    config.disk.parameter_buffers = 2 + bits % 5;
+    config.disk.parameters_in_memory = std::array{0, 400'000, 5'000'000}[bits / 3 % 3];
+    config.disk.optimizer_buffers = 12;
+    config.disk.pipeline_read = (bits & 1) != 0;
+    config.disk.pipeline_write = (bits & 2) != 0;
+    config.overlap_comm = (bits & 4) != 0;
+    config.precision = static_cast<Precision>(bits / 2 % 3);
+    config.sub_group_size = (bits & 8) != 0 ? 300'000 : 1'000'000'000;
+    config.reduce_bucket_size = (bits & 16) != 0 ? 200'000 : 500'000'000;
+    config.recompute = (bits & 32) != 0 ? Recompute::block : Recompute::none;
+    config.stage3_allgather_sequential = bits % 5 == 0;
+    config.stage3_use_all_reduce_for_fetch_params = bits % 7 == 0;
+    config.stage3_prefetch_bucket_size = bits % 4 == 0 ? 0 : 1'200'000;
+    config.stage3_max_reuse_distance = bits % 11 == 0 ? 1'000'000'000 : 0;
+    const int group_size = 1 + bits / 2 % 3;
+    config.accumulation_steps = 1 + bits / 4 % 3;
+    const std::string objection = swapping_objection(test::wide_gpt2(), config, group_size);
+    if (!objection.empty()) {
+      objections.insert(objection.substr(0, 30));
+      continue;
+    }
+    expect_sound(test::wide_gpt2(), config, group_size);
+    on_disk +=
+        static_cast<int>(test::build(test::wide_gpt2(), config, group_size).disk.arena_bytes > 0);
+    ASSERT_FALSE(HasFailure()) << "bits " << bits << ", group of " << group_size << ", "
+                               << config.accumulation_steps << " micro-steps";
+  }
+  EXPECT_GT(on_disk, 60);
+  EXPECT_EQ(objections, std::set<std::string>{"DeepSpeed runs out of buffers "});
+}
+
+/// Blocks of a group that share the parameters once more, or each a copy of all states.
+std::vector<TrainingConfig> over_parts(const TrainingConfig& config, int group_size) {
+  std::vector<TrainingConfig> result;
+  for (int size = 2; size <= group_size; ++size) {
+    if (group_size % size != 0) continue;
+    result.push_back(config);
+    result.back().zero_hpz_partition_size = size;
+    result.push_back(config);
+    result.back().mics_shard_size = size;
+    for (int of_node = 1; of_node < size; ++of_node) {
+      if (size % of_node != 0) continue;
+      result.push_back(result.back());
+      result.back().mics_hierarchical_params_gather = true;
+      result.back().ranks_per_node = of_node;
+    }
+  }
+  return result;
+}
+
+TEST_P(StepPlanReplayTest, IsSoundOverPartsOfAGroup) {
+  if (GetParam() < 3) return;
+  for (int bits = 0; bits < 32; bits += 3) {
+    TrainingConfig config = test::tiny_config(3);
+    config.overlap_comm = (bits & 1) != 0;
+    config.reduce_scatter = (bits & 2) != 0;
+    config.contiguous_gradients = (bits & 4) != 0;
+    config.reduce_bucket_size = (bits & 8) != 0 ? 600 : 500'000'000;
+    config.recompute = static_cast<Recompute>(bits % 3);
+    config.precision = static_cast<Precision>(bits / 2 % 3);
+    config.fp32_gradient_accumulation = config.precision != Precision::fp32 && (bits & 16) != 0;
+    config.accumulation_steps = 1 + bits % 4;
+    for (const int group_size : {2, 3, 4, 6}) {
+      vary_gathers(config, bits + group_size);
+      for (const TrainingConfig& each : over_parts(config, group_size)) {
+        expect_sound(bits % 5 == 0 ? test::tiny_llama() : test::tiny_gpt2(), each, group_size);
+        ASSERT_FALSE(HasFailure())
+            << "bits " << bits << ", group of " << group_size << ", hpZ of "
+            << each.zero_hpz_partition_size << ", MiCS of " << each.mics_shard_size << ", "
+            << each.ranks_per_node << " ranks a node";
+      }
+    }
   }
 }
 

@@ -422,6 +422,13 @@ TEST(StepPlanTest, SwappingWithoutBuffersIsObjectedTo) {
               std::string::npos)
         << objection();
   }
+  // Fewer of Adagrad, as many of Lion, which has a moment that it does not use.
+  config.optimizer.kind = OptimizerKind::adagrad;
+  config.disk.optimizer_buffers = 9;
+  EXPECT_EQ(objection(), "");
+  config.optimizer.kind = OptimizerKind::lion;
+  EXPECT_NE(objection(), "");
+  config.optimizer.kind = OptimizerKind::adamw;
   // One needs no more however it is pipelined.
   config.sub_group_size = 1'000'000'000;
   config.disk.optimizer_buffers = 4;

@@ -118,6 +118,75 @@ TEST(TargetMemoryTest, OffloadedParametersLeaveWhatStaysWholeAndWhatTravels) {
   EXPECT_EQ(of(preset("gpt2"), offloaded, 4).parts.at("gradients"), half / 3);
 }
 
+TEST(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
+  const auto host = [](const TrainingConfig& config, bool on_gpu = false) {
+    const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, on_gpu};
+    return target_memory(preset("gpt2"), config, 4, target).host_bytes;
+  };
+  const std::int64_t own = 124'439'808 / 4;
+  TrainingConfig config = mixed(3);
+  config.offload_param = OffloadDevice::nvme;
+  config.disk.parameter_buffers = 3;
+  config.disk.parameter_buffer_size = 10'000'000;
+  // With DeepSpeed's max_in_cpu they stay there; buffers are of 512 elements and more.
+  const std::int64_t buffers = 2 * 3 * 10'000'384;
+  EXPECT_EQ(host(config), 2 * own + buffers);
+  EXPECT_EQ(host(config, true), (1 << 26) + buffers);
+  // The large ones are on their way, norms, biases, and 0.6 million elements of products stay.
+  config.disk.parameters_in_memory = 0;
+  const std::int64_t swapped = host(config);
+  EXPECT_GT(swapped, buffers + 2 * own);
+  EXPECT_LT(swapped, buffers + 2 * (own + 10'000'000));
+  // In smaller sub-groups fewer are on their way at once.
+  config.sub_group_size = 1'000'000;
+  EXPECT_LT(host(config), swapped - own);
+  // What backward and update take of the device is that of parameters on the host.
+  TrainingConfig on_host = config;
+  on_host.offload_param = OffloadDevice::cpu;
+  EXPECT_EQ(of(preset("gpt2"), config, 4).parts, of(preset("gpt2"), on_host, 4).parts);
+}
+
+TEST(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
+  // estimate_zero3_model_states_mem_needs of DeepSpeed 0.19.6 for all states and parameters on the
+  // host: 18 bytes a parameter over the node's ranks, times 1.5 for buffers.
+  for (const char* name : {"gpt2", "gpt2-xl", "llama-7b"}) {
+    TrainingConfig config = mixed(3);
+    config.offload_optimizer = config.offload_param = OffloadDevice::cpu;
+    const TargetSpec target{TargetFramework::huggingface, TargetAttention::sdpa, false};
+    const auto p = static_cast<double>(parameter_count(preset(name)));
+    const double ours =
+        4 * static_cast<double>(target_memory(preset(name), config, 4, target).host_bytes);
+    EXPECT_GT(ours, 18 * p) << name;
+    EXPECT_LT(ours, 1.5 * 18 * p) << name;
+  }
+}
+
+TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
+  const std::int64_t p = parameter_count(preset("gpt2"));
+  const TrainingConfig plain = mixed(3);
+  TrainingConfig hpz = plain;
+  hpz.zero_hpz_partition_size = 4;
+  EXPECT_EQ(of(preset("gpt2"), hpz, 8).parts.at("parameters"),
+            of(preset("gpt2"), plain, 8).parts.at("parameters") + 2 * ((p + 3) / 4));
+  hpz.zero_hpz_partition_size = 32;  // no more than there are
+  EXPECT_EQ(of(preset("gpt2"), hpz, 8).parts.at("parameters"),
+            2 * of(preset("gpt2"), plain, 8).parts.at("parameters"));
+  // A copy of the states in each block: as many bytes as a group of its size has.
+  TrainingConfig mics = plain;
+  mics.mics_shard_size = 2;
+  const TargetMemory copies = of(preset("gpt2"), mics, 8);
+  const TargetMemory two_ranks = of(preset("gpt2"), plain, 2);
+  EXPECT_EQ(copies.parts.at("optimizer"), two_ranks.parts.at("optimizer"));
+  EXPECT_EQ(copies.parts.at("gradients"), two_ranks.parts.at("gradients"));
+  EXPECT_EQ(copies.parts.at("parameters"), two_ranks.parts.at("parameters"));
+  // Nothing is put together from shards of several parameters.
+  mics.stage3_max_reuse_distance = 0;
+  TrainingConfig together = plain;
+  together.stage3_max_reuse_distance = 0;
+  EXPECT_LT(of(preset("gpt2"), mics, 2).parts.at("buckets"),
+            of(preset("gpt2"), together, 2).parts.at("buckets"));
+}
+
 TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
   const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
 

@@ -15,9 +15,9 @@ Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
       traffic.all_reduce += o->count;
     if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation)) traffic.reduce += o->count;
     if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      traffic.reduce_scatter += o->count_per_rank * group_size;
+      traffic.reduce_scatter += o->count_per_rank * o->among.size(group_size);
     if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      traffic.all_gather += o->count_per_rank * group_size;
+      traffic.all_gather += o->count_per_rank * o->among.size(group_size);
     const auto after =
         traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
     if (after != before) ++traffic.calls;

@@ -110,6 +110,32 @@ TEST(CalibrationPlanTest, WhatDoesNotFitIsNotRun) {
   EXPECT_TRUE(plan(test::tiny_gpt2(), space({1, 2}), options).empty());
 }
 
+TEST(CalibrationPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
+  std::vector<Experiment> members = space({2});
+  EXPECT_TRUE(plan(test::wide_gpt2(), members).front().disk.bytes.empty());
+  for (Experiment& member : members) {
+    member.config.offload_optimizer = OffloadDevice::nvme;
+    member.config.disk.folder = "/local";
+    member.config.disk.queue_depth = 3;
+  }
+  CalibrationOptions options;
+  options.least_parameters = 1;
+  const auto tasks = plan(test::wide_gpt2(), members, options);
+  ASSERT_EQ(tasks.size(), 1U);
+  const DiskTiming& disk = tasks.front().disk;
+  EXPECT_EQ(disk.use, members.front().config.disk);
+  ASSERT_GE(disk.bytes.size(), 2U);
+  EXPECT_TRUE(std::ranges::is_sorted(disk.bytes));
+  for (const std::int64_t bytes : disk.bytes) EXPECT_EQ(bytes % disk_alignment_bytes, 0);
+  EXPECT_LE(disk.bytes.back(), 32 << 20);
+  for (const CalibrationRun& run : tasks.front().runs) {
+    EXPECT_FALSE(uses_disk(run.config));
+    EXPECT_EQ(run.config.disk, DiskUse());
+  }
+  options.times_disks = false;
+  EXPECT_EQ(plan(test::wide_gpt2(), members, options).front().disk, DiskTiming());
+}
+
 TEST(CalibrationPlanTest, SharesTheBudgetAndTimesCollectivesBetweenTheirEnds) {
   CalibrationOptions options;
   options.budget_s = 3;

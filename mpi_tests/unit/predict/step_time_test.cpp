@@ -52,6 +52,39 @@ TEST(StepTimeTest, OtherSizesFollowFromTheMeasuredOnes) {
               1e-3 * formula_step_s(plan));
 }
 
+// A part of a group is a group: what was measured of one of its shape holds.
+TEST(StepTimeTest, CollectivesOverPartsTakeWhatGroupsOfTheirShapeTake) {
+  const auto curve = [](double seconds_per_byte) {
+    Work work{.kind = WorkKind::all_gather};
+    return TimeCurve{
+        work, {{1 << 10, seconds_per_byte * (1 << 10)}, {1 << 20, seconds_per_byte * (1 << 20)}}};
+  };
+  DeviceProfile profile;
+  profile.groups = {
+      {{1, 2}, 1, {curve(8e-9)}}, {{2, 1}, 1, {curve(1e-9)}}, {{2, 2}, 1, {curve(6e-9)}}};
+  OperationTimes times(profile, {2, 2});
+  Work work{.kind = WorkKind::all_gather};
+  work.size = 1 << 20;
+  EXPECT_NEAR(times.seconds(work), 6e-9 * (1 << 20), 1e-9);
+  work.width = 2;
+  work.depth = 1;  // neighbours on a node
+  EXPECT_NEAR(times.seconds(work), 1e-9 * (1 << 20), 1e-9);
+  work.depth = 2;  // one on each node
+  EXPECT_NEAR(times.seconds(work), 8e-9 * (1 << 20), 1e-9);
+  // Measured in the group itself.
+  TimeCurve own = curve(2e-9);
+  own.work.width = 2;
+  own.work.depth = 1;
+  profile.groups.back().collectives.push_back(own);
+  OperationTimes with_own(profile, {2, 2});
+  work.depth = 1;
+  EXPECT_NEAR(with_own.seconds(work), 2e-9 * (1 << 20), 1e-9);
+  // Neither: the group's own, of which less travels.
+  profile.groups = {{{2, 2}, 1, {curve(6e-9)}}};
+  OperationTimes of_group(profile, {2, 2});
+  EXPECT_NEAR(of_group.seconds(work), 6e-9 * (1 << 20) * (1.0 / 2) / (3.0 / 4), 1e-9);
+}
+
 TEST(StepTimeTest, BooksPhasesAsTheExecutorDoes) {
   TrainingConfig config = test::tiny_config(1);
   config.accumulation_steps = 3;
@@ -104,6 +137,27 @@ TEST(StepTimeTest, ConcurrentStreamsHideWhatOverlaps) {
   const StepTime slowed = time_of(overlapped, profile);
   EXPECT_GT(slowed.step_s, with.step_s);
   EXPECT_LT(slowed.step_s, without.step_s);
+}
+
+TEST(StepTimeTest, TransfersHideBehindTheUpdateWhereverTheyMay) {
+  // The rest of a machine whose streams do not run beside each other.
+  TrainingConfig config = test::tiny_config(3);
+  config.offload_optimizer = OffloadDevice::nvme;
+  config.sub_group_size = 1;  // several on the disk
+  config.disk.optimizer_buffers = 12;
+  const StepPlan plain = build(test::wide_gpt2(), config, 2);
+  const DeviceProfile profile = formula_profile(test::wide_gpt2(), {config}, {2, 1});
+  config.disk.pipeline_read = config.disk.pipeline_write = true;
+  const StepPlan pipelined = build(test::wide_gpt2(), config, 2);
+  const StepTime waits = time_of(plain, profile);
+  const StepTime hides = time_of(pipelined, profile);
+  EXPECT_LT(hides.step_s, waits.step_s);
+  const auto transfers_s = [](const StepTime& time) {
+    return time.kind_s[static_cast<std::size_t>(WorkKind::disk_read)] +
+           time.kind_s[static_cast<std::size_t>(WorkKind::disk_write)];
+  };
+  EXPECT_NEAR(transfers_s(hides), transfers_s(waits), 1e-9);
+  EXPECT_GT(hides.step_s, waits.step_s - transfers_s(waits));
 }
 
 TEST(StepTimeTest, AppliesTheGroupsSlowdownAndTheConstant) {

@@ -33,6 +33,48 @@ json::Value finish(const std::string& key) {
   return event::finished(key, test::sample_record("name-" + key));
 }
 
+TEST(HistoryTest, RepeatsAreKeptInOrder) {
+  Repeat repeat;
+  repeat.kind = RepeatKind::final_round;
+  repeat.round = 2;
+  repeat.measurement = test::sample_record("any").measurement;
+  repeat.is_alone = true;
+  repeat.finished_at = *parse_time("2026-01-02T03:04:05.678901Z");
+  Repeat other = repeat;
+  other.kind = RepeatKind::spread;
+  other.measurement.status = Status::failed;
+  const History history = history_of(
+      {start_job, start("a"), finish("a"),
+       event::repeat_started("a", "name-a", RepeatKind::final_round, 2, {0}),
+       event::repeated("a", "name-a", repeat), event::repeated("a", "name-a", other), end_job});
+  const std::vector<Repeat>& repeats = history.repeats.at("a");
+  ASSERT_EQ(repeats.size(), 2U);
+  EXPECT_EQ(repeats[0].kind, RepeatKind::final_round);
+  EXPECT_EQ(repeats[0].round, 2);
+  EXPECT_TRUE(repeats[0].is_alone);
+  EXPECT_EQ(repeats[0].finished_at, repeat.finished_at);
+  EXPECT_EQ(repeats[0].measurement.step_times_s, repeat.measurement.step_times_s);
+  EXPECT_EQ(repeats[1].kind, RepeatKind::spread);
+  EXPECT_EQ(repeats[1].measurement.status, Status::failed);
+  EXPECT_TRUE(history.repeat_deaths.empty());
+  EXPECT_TRUE(history.deaths.empty());
+}
+
+TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {
+  const auto job = [](const char* key) { return event::job_started({{"search_key", key}}); };
+  const History history = history_of(
+      {job("a"), end_job, job("b"), event::job_finished(75, "time"), job("c"), start_job, end_job});
+  EXPECT_EQ(history.complete_searches, std::set<std::string>{"a"});
+}
+
+TEST(HistoryTest, AJobThatDiesWhileSomethingIsRepeatedIsRemembered) {
+  const json::Value again = event::repeat_started("a", "name-a", RepeatKind::spread, 1, {0});
+  const History history = history_of({start_job, start("a"), finish("a"), again, start_job, again});
+  EXPECT_EQ(history.repeat_deaths.at("a"), 2);
+  EXPECT_TRUE(history.deaths.empty());
+  EXPECT_TRUE(history.finished.contains("a"));
+}
+
 TEST(Hash128Test, MatchesPublishedVectors) {
   EXPECT_EQ(hash128(""), "00000000000000000000000000000000");
   EXPECT_EQ(hash128("hello"), "cbd8a7b341bd9b025b1e906a48ae1d19");

@@ -19,9 +19,9 @@ const std::vector<std::vector<int>> one_slot = {{0}};
 TEST(SchedulerTest, NothingTakesTheDiskThatTheHeadWaitsFor) {
   SlotPool pool({{0, 1, 2, 3}});
   Scheduler scheduler(pool);
-  const Needs on_disk{{1, 1}, true};
+  const Needs on_disk{.shape = {1, 1}, .disk_bytes = 1};
   scheduler.submit(0, on_disk);
-  scheduler.submit(1, {{2, 1}, true});
+  scheduler.submit(1, {.shape = {2, 1}, .disk_bytes = 1});
   scheduler.submit(2, on_disk);
   scheduler.submit(3, {1, 1});
   auto first = scheduler.next();
@@ -37,6 +37,22 @@ TEST(SchedulerTest, NothingTakesTheDiskThatTheHeadWaitsFor) {
   ASSERT_TRUE(second);
   EXPECT_EQ(second->experiment, 1);
   EXPECT_FALSE(scheduler.next());
+}
+
+TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {2, 1}, {0, 1});
+  scheduler.submit(1, {2, 1}, {2});
+  const auto first = scheduler.next();
+  ASSERT_TRUE(first);
+  EXPECT_THAT(first->reservation.world_ranks(), ElementsAre(2, 3));
+  auto second = scheduler.next();
+  ASSERT_TRUE(second);
+  EXPECT_THAT(second->reservation.world_ranks(), ElementsAre(0, 1));
+  second->reservation.give_back();
+  scheduler.submit(2, {2, 1}, {0, 1});
+  EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
 
 TEST(SchedulerTest, RunsFirstInFirstOut) {
@@ -169,7 +185,7 @@ class Simulation {
 
   void drop_impossible() {
     for (const auto experiment : scheduler_.take_impossible()) {
-      EXPECT_FALSE(pool_.is_possible(shapes_[experiment]));
+      EXPECT_FALSE(pool_.is_possible({shapes_[experiment]}));
       forget(experiment);
       done_.insert(experiment);
     }

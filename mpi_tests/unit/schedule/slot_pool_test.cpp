@@ -39,7 +39,7 @@ TEST(SlotPoolTest, PrefersAnAlignedGroupOverALowerOne) {
 
 TEST(SlotPoolTest, ADiskOfANodeIsForOneAtATime) {
   const auto on_disk = [](int num_gpus, int num_nodes) {
-    return Needs{{num_gpus, num_nodes}, true};
+    return Needs{.shape = {num_gpus, num_nodes}, .disk_bytes = 1};
   };
   SlotPool pool(two_nodes);
   auto first = pool.reserve(on_disk(1, 1));
@@ -64,6 +64,48 @@ TEST(SlotPoolTest, ADiskOfANodeIsForOneAtATime) {
   both->retire(0);
   both.reset();
   EXPECT_TRUE(pool.reserve(on_disk(3, 2)));
+}
+
+TEST(SlotPoolTest, BytesAreTakenWithTheSlotsAndComeBackWithThem) {
+  const auto needs = [](int num_gpus, std::int64_t host_bytes, std::int64_t disk_bytes) {
+    return Needs{.shape = {num_gpus, 1}, .host_bytes = host_bytes, .disk_bytes = disk_bytes};
+  };
+  SlotPool pool(two_nodes, {{.host = 100, .disk = 50}, {.host = 40, .disk = 50}});
+  // Of each rank, and all of it on one node.
+  EXPECT_TRUE(pool.is_possible(needs(4, 25, 12)));
+  EXPECT_FALSE(pool.is_possible(needs(4, 26, 0)));
+  EXPECT_FALSE(pool.is_possible(needs(4, 0, 13)));
+  EXPECT_FALSE(pool.is_possible({.shape = {4, 2}, .host_bytes = 11}));
+  auto first = pool.reserve(needs(1, 50, 50));
+  ASSERT_TRUE(first);
+  EXPECT_THAT(first->world_ranks(), ElementsAre(0));
+  EXPECT_FALSE(pool.reserve(needs(2, 30, 0))) << "where there are slots there are no bytes";
+  EXPECT_EQ(pool.num_idle(), 7);
+  auto beside = pool.reserve(needs(1, 50, 0));
+  ASSERT_TRUE(beside);
+  EXPECT_THAT(beside->world_ranks(), ElementsAre(1));
+  EXPECT_THAT(pool.best_future_placement(needs(2, 30, 0)), ElementsAre(2, 3));
+  Reservation moved = std::move(*first);
+  first.reset();
+  moved.give_back();
+  moved.give_back();
+  auto second = pool.reserve(needs(2, 25, 25));
+  ASSERT_TRUE(second);
+  EXPECT_THAT(second->world_ranks(), ElementsAre(2, 3));
+}
+
+TEST(SlotPoolTest, WhatALostRankHeldIsGone) {
+  const Needs needs{.shape = {2, 1}, .host_bytes = 30, .disk_bytes = 20};
+  SlotPool pool({{0, 1, 2, 3}}, {{.host = 90, .disk = 50}});
+  auto first = pool.reserve(needs);
+  ASSERT_TRUE(first);
+  first->retire(1);
+  first.reset();
+  // 60 and 30 bytes are left.
+  EXPECT_FALSE(pool.is_possible(needs));
+  EXPECT_TRUE(pool.reserve({.shape = {2, 1}, .host_bytes = 30, .disk_bytes = 15}));
+  EXPECT_FALSE(pool.is_possible({.shape = {2, 1}, .host_bytes = 31}));
+  EXPECT_EQ(pool.num_slots(), 3);
 }
 
 TEST(SlotPoolTest, PrefersAnAlignedGroupOfALaterNode) {
@@ -193,7 +235,7 @@ TEST(SlotPoolTest, RandomReservationsNeverOverlapAndAllComeBack) {
           EXPECT_EQ(static_cast<int>(group->world_ranks().size()), shape.size());
           held.push_back(std::move(*group));
         } else if (held.empty()) {
-          EXPECT_FALSE(pool.is_possible(shape));
+          EXPECT_FALSE(pool.is_possible({shape}));
         }
       } else if (choice < 19 && !held.empty()) {
         std::swap(held[random() % held.size()], held.back());

@@ -266,6 +266,14 @@ TEST_F(PhasedTunerTest, TheGridOfTheStage) {
   }
 }
 
+// With recompute, say, there is room for more.
+TEST_F(PhasedTunerTest, AConfigurationWithMoreRoomIsTriedWithMore) {
+  add_chain(1, 16);
+  add_chain(1, 28, 2);
+  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_EQ(best_, "z1_28_2_2");
+}
+
 // Published tables of DeepSpeed end a stage whose first size does not run.
 TEST_F(PhasedTunerTest, AStageWhoseStartFailsFallsBack) {
   add_chain(0, 20);

@@ -269,6 +269,7 @@ TEST_F(ReadJobTest, ExperimentsNeedNoSpace) {
   overrides_.experiment_files = {"a.json"};
   const auto read = job(R"({"zero_optimization": {"stage": [7]}})");
   EXPECT_THAT(read.experiment_files, ElementsAre("a.json"));
+  EXPECT_EQ(read.tuning.tuner_type, "gridsearch") << "all of them run";
 }
 
 TEST_F(ReadJobTest, ASequenceMayBeLongerThanTheAttentionWindow) {

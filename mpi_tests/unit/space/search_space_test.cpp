@@ -277,6 +277,17 @@ TEST_F(SearchSpaceTest, KnobsThatAreNotMeasuredMakeTwinsAndAreNamedOnce) {
                   HasSubstr("effect on a step's time: steps_per_print, scheduler")));
 }
 
+TEST_F(SearchSpaceTest, WhereDeepSpeedHangsIsSaid) {
+  const auto warnings = [this](const std::string& sizes) {
+    return job(R"({"zero_optimization": {"stage": 3, "mics_shard_size": )" + sizes + "}}").warnings;
+  };
+  default_ranks_ = 4;
+  EXPECT_THAT(warnings("[-1, 2]"), testing::Contains(HasSubstr("DeepSpeed 0.19.6 itself hangs")));
+  EXPECT_THAT(warnings("2"), testing::Contains(HasSubstr("mics_shard_size")));
+  for (const char* sizes : {"[-1, 4]", "4", "0"})
+    EXPECT_THAT(warnings(sizes), testing::Not(testing::Contains(HasSubstr("hangs")))) << sizes;
+}
+
 TEST_F(SearchSpaceTest, MembersWithWhatIsNotBuiltArePrunedBesideOthers) {
   const std::string text =
       "{\"autotuning\": {\"tuner_type\": \"gridsearch\"}, \"train_micro_batch_size_per_gpu\": "

@@ -13,7 +13,7 @@ using testing::ElementsAreArray;
 // Parameters of 5 and 2 elements over 3 ranks: shards of 2 and 1, so 3 elements a rank.
 const std::vector<op::Reshard::Piece> pieces{{0, 5, 0, 2}, {5, 2, 2, 1}};
 op::Reshard operation(bool to_shards) {
-  return {{}, {}, to_shards, 3, 0, 2};
+  return {{}, {}, to_shards, 3, 3, 0, 2};
 }
 
 ShardedBytes bytes_of(std::vector<float>& elements) {
@@ -27,14 +27,14 @@ void copy_floats(std::byte* to, const std::byte* from, std::int64_t count) {
 TEST(ReshardTest, InterleavesShardsAndPadsThem) {
   std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
   std::vector<float> shards(9, -1);
-  reshard(operation(true), pieces, bytes_of(slab), bytes_of(shards), copy_floats, 3);
+  reshard(operation(true), pieces, bytes_of(slab), bytes_of(shards), copy_floats);
   EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 
 TEST(ReshardTest, PutsParametersTogetherAgain) {
   std::vector<float> slab(8, -1);
   std::vector<float> shards{1, 2, 6, 3, 4, 7, 5, 0, 0};
-  reshard(operation(false), pieces, bytes_of(slab), bytes_of(shards), copy_floats, 3);
+  reshard(operation(false), pieces, bytes_of(slab), bytes_of(shards), copy_floats);
   EXPECT_THAT(slab, ElementsAreArray({1, 2, 3, 4, 5, 6, 7, -1}));
 }
 
@@ -42,7 +42,7 @@ TEST(ReshardTest, RanksBeyondTheLastElementHaveOnlyPadding) {
   const std::vector<op::Reshard::Piece> two{{0, 1, 0, 1}, {1, 1, 1, 1}};
   std::vector<float> slab{8, 9};
   std::vector<float> shards(8, -1);
-  reshard({{}, {}, true, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards), copy_floats, 4);
+  reshard({{}, {}, true, 4, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards), copy_floats);
   EXPECT_THAT(shards, ElementsAreArray({8, 9, 0, 0, 0, 0, 0, 0}));
 }
 
@@ -54,7 +54,7 @@ TEST(ReshardTest, CopiesBetweenElementsOfDifferentSizes) {
       reinterpret_cast<double*>(to)[i] = reinterpret_cast<const float*>(from)[i];
   };
   reshard(operation(true), pieces, bytes_of(slab),
-          {reinterpret_cast<std::byte*>(shards.data()), sizeof(double)}, widen, 3);
+          {reinterpret_cast<std::byte*>(shards.data()), sizeof(double)}, widen);
   EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 

@@ -61,13 +61,15 @@ class ThreadGroup : public ProcessGroup {
   ThreadGroup(Meeting& meeting, int group_rank, int size)
       : ProcessGroup(group_rank, world_ranks_of(size)), meeting_(meeting) {}
 
-  void all_reduce_average(void*, std::int64_t, DType) override { refuse(); }
+  void all_reduce_average(void*, std::int64_t, DType, const RankRange&) override { refuse(); }
   void all_reduce_sum(void*, std::int64_t, DType) override { refuse(); }
   void reduce_average(void*, std::int64_t, DType, int) override { refuse(); }
-  void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type) override {
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
+                              const RankRange&) override {
     copy(out, in, count, type);
   }
-  void all_gather(void* out, const void* in, std::int64_t count, DType type) override {
+  void all_gather(void* out, const void* in, std::int64_t count, DType type,
+                  const RankRange&) override {
     copy(out, in, count, type);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {

@@ -19,6 +19,7 @@ class FakeMembers : public Mailbox {
     if (const auto* order = std::get_if<message::Calibrate>(&message)) {
       groups_.emplace(order->attempt, order->world_ranks);
       budgets_.push_back(order->task.budget_s);
+      if (!order->task.disk.bytes.empty()) disks_.insert(order->world_ranks);
       if (failing_.contains(world_rank)) {
         answer(world_rank, message::Gone{order->attempt, Status::failed, "a bug"});
       } else if (!silent_.contains(world_rank)) {
@@ -48,6 +49,8 @@ class FakeMembers : public Mailbox {
     return all;
   }
   [[nodiscard]] const std::set<int>& aborted() const { return aborted_; }
+  /// Groups that were to time a disk.
+  [[nodiscard]] const std::set<std::vector<int>>& disks() const { return disks_; }
 
  private:
   void answer(int world_rank, const dstune::Message& message) {
@@ -57,12 +60,17 @@ class FakeMembers : public Mailbox {
   std::set<int> silent_, failing_, aborted_;
   std::map<std::uint64_t, std::vector<int>> groups_;
   std::vector<double> budgets_;
+  std::set<std::vector<int>> disks_;
   std::queue<Mailbox::Message> answers_;
 };
 
 std::vector<CalibrationTask> tasks_of(const std::vector<GroupShape>& shapes) {
   std::vector<CalibrationTask> tasks;
-  for (const GroupShape& shape : shapes) tasks.push_back({shape, {}, {}, 0.001});
+  for (const GroupShape& shape : shapes) {
+    CalibrationTask& task = tasks.emplace_back();
+    task.shape = shape;
+    task.budget_s = 0.001;
+  }
   return tasks;
 }
 
@@ -82,6 +90,16 @@ TEST(CalibratorTest, AsksEveryGroupOfEachShapeAndTakesTheMean) {
   EXPECT_EQ(profile.groups.size(), 2U);
   EXPECT_EQ(calibrator.next_attempt(), 7U);
   EXPECT_TRUE(calibrator.is_everybody_back());
+}
+
+TEST(CalibratorTest, OneGroupANodeTimesItsDisk) {
+  FakeMembers members;
+  Calibrator calibrator(members, {{0, 1, 2, 3}, {4, 5}, {6, 7}}, {});
+  std::vector<CalibrationTask> tasks = tasks_of({{2, 1}});
+  tasks.front().disk.bytes = {4096};
+  (void)calibrator.run(tasks);
+  EXPECT_EQ(members.groups().size(), 4U);
+  EXPECT_EQ(members.disks(), (std::set<std::vector<int>>{{0, 1}, {4, 5}, {6, 7}}));
 }
 
 TEST(CalibratorTest, GoesOnWithoutAGroupThatFails) {

@@ -1,5 +1,6 @@
 #include "dstune/tune/controller.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <queue>
@@ -7,12 +8,22 @@
 
 #include <gtest/gtest.h>
 
+#include "dstune/base/file.hpp"
 #include "dstune/search/tuner.hpp"
 
 namespace dstune {
 namespace {
 
-enum class Behaviour { ok, out_of_memory, throws, member_throws, silent_member };
+enum class Behaviour {
+  ok,
+  slow,
+  raced_out,
+  fails_again,
+  out_of_memory,
+  throws,
+  member_throws,
+  silent_member
+};
 
 /// Workers in memory: they answer as real ones would, at once.
 class FakeWorkers : public Mailbox {
@@ -42,6 +53,13 @@ class FakeWorkers : public Mailbox {
 
   [[nodiscard]] bool was_slot_taken_twice() const { return was_slot_taken_twice_; }
   [[nodiscard]] const std::vector<std::string>& ran() const { return ran_; }
+  [[nodiscard]] int times_ran(const std::string& experiment) const {
+    return static_cast<int>(std::count(ran_.begin(), ran_.end(), experiment));
+  }
+  /// What each run of it was raced against.
+  [[nodiscard]] const std::vector<RaceBar>& bars(const std::string& experiment) {
+    return bars_[experiment];
+  }
 
  private:
   void answer(int world_rank, const dstune::Message& message) {
@@ -84,7 +102,14 @@ class FakeWorkers : public Mailbox {
     Measurement measurement;
     measurement.status = Status::ok;
     // The larger the micro-batch the slower the step, but less than in proportion.
-    const double step_s = 0.1 + 0.01 * static_cast<double>(assign.config.micro_batch);
+    double step_s = 0.1 + 0.01 * static_cast<double>(assign.config.micro_batch);
+    const Behaviour behaviour = behaviours_[assign.experiment];
+    if (behaviour == Behaviour::slow) step_s *= 2;
+    if (behaviour == Behaviour::raced_out && assign.bar.step_s > 0)
+      measurement.status = Status::raced_out;
+    if (behaviour == Behaviour::fails_again && times_ran(assign.experiment) > 1)
+      measurement.status = Status::failed;
+    bars_[assign.experiment].push_back(assign.bar);
     measurement.step_times_s.assign(8, step_s);
     measurement.warmup_steps = 3;
     measurement.world_ranks = assign.world_ranks;
@@ -97,6 +122,7 @@ class FakeWorkers : public Mailbox {
   std::set<int> busy_;
   std::set<int> dead_;
   std::vector<std::string> ran_;
+  std::map<std::string, std::vector<RaceBar>> bars_;
   bool was_slot_taken_twice_ = false;
 };
 
@@ -146,7 +172,9 @@ class ControllerTest : public testing::Test {
     std::vector<int> slots_of_node(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) slots_of_node[static_cast<std::size_t>(rank)] = rank;
     SlotPool slots({slots_of_node});
-    const auto tuner = make_tuner("gridsearch", space, {});
+    TuningOptions tuning;
+    tuning.metric = options.metric;
+    const auto tuner = make_tuner(options.races ? "race" : "gridsearch", space, tuning);
     Progress progress(Progress::Style::silent);
     options.patience_s = [](const Experiment&) { return 0.2; };
     options.abort_grace_s = 0.1;
@@ -166,7 +194,7 @@ TEST_F(ControllerTest, RunsEveryMemberOnceAndNamesTheBest) {
   const Run result = run(members, workers, 4);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  EXPECT_EQ(workers.ran().size(), 8U);
+  EXPECT_EQ(std::set<std::string>(workers.ran().begin(), workers.ran().end()).size(), 8U);
   EXPECT_FALSE(workers.was_slot_taken_twice());
   const auto best = best_row(result.report);
   ASSERT_TRUE(best);
@@ -268,6 +296,160 @@ TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   EXPECT_EQ(result.code, ExitCode::ok);
   for (const Row& row : result.report.rows) EXPECT_TRUE(row.record);
   EXPECT_LT(again.ran().size(), 6U);
+}
+
+/// Two groups of two that do the same, and one that is slow.
+PlannedSpace twins_and_a_slow_one() {
+  PlannedSpace space;
+  for (const char* name : {"one", "other", "slow"}) {
+    PlannedMember member;
+    Experiment& experiment = member.planned.experiment;
+    experiment.name = name;
+    experiment.shape = {2, 1};
+    experiment.config.micro_batch = 4;
+    experiment.ds_config = {{"train_micro_batch_size_per_gpu", 4}};
+    space.members.push_back(member);
+  }
+  space.total = space.planned = 3;
+  return space;
+}
+
+TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
+  const PlannedSpace members = twins_and_a_slow_one();
+  FakeWorkers workers({{"slow", Behaviour::slow}});
+
+  const Run result = run(members, workers, 4);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_TRUE(result.report.validation.is_done);
+  ASSERT_EQ(workers.ran().size(), 9U);
+  const std::vector<std::string> finals(workers.ran().begin() + 3, workers.ran().end());
+  EXPECT_EQ(finals, (std::vector<std::string>{"one", "other", "one", "other", "one", "other"}));
+  for (const Row& row : result.report.rows)
+    for (const Repeat& repeat : row.repeats) EXPECT_TRUE(repeat.is_alone);
+  const auto validation = json::Value::parse(read_file(folder_ + "/results/validation.json"));
+  EXPECT_EQ(validation["done"], true);
+  ASSERT_EQ(validation["finalists"].size(), 2U);
+  EXPECT_EQ(validation["finalists"][1]["runs"].size(), 3U);
+  EXPECT_EQ(validation["finalists"][1]["runs"][2]["step_times_s"].size(), 8U);
+  const auto optimal = json::Value::parse(read_file(folder_ + "/results/optimal.json"));
+  EXPECT_EQ(optimal["name"], "one");
+  EXPECT_NEAR(optimal["value"].get<double>(), 8 / 0.14, 1e-9);
+
+  FakeWorkers second({});
+  const Run again = run(members, second, 4);
+  EXPECT_TRUE(second.ran().empty()) << "finished rounds are not run again";
+  EXPECT_TRUE(again.report.validation.is_done);
+}
+
+TEST_F(ControllerTest, AFinalistThatFailsAgainIsPassedOver) {
+  const PlannedSpace members = twins_and_a_slow_one();
+  FakeWorkers workers({{"slow", Behaviour::slow}, {"one", Behaviour::fails_again}});
+
+  const Run result = run(members, workers, 4);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_EQ(json::Value::parse(read_file(folder_ + "/results/optimal.json"))["name"], "other");
+}
+
+TEST_F(ControllerTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
+  const PlannedSpace members = twins_and_a_slow_one();
+  {
+    ResultsFolder results(folder_ + "/results", folder_ + "/exps");
+    Journal journal(results.journal_path(), 0);
+    journal.add(event::job_started(json::Value::object()));
+    for (const PlannedMember& member : members.members) {
+      Record record;
+      record.experiment = member.planned.experiment;
+      record.measurement.status = Status::ok;
+      record.measurement.step_times_s.assign(8, 0.1);
+      record.finished_at = std::chrono::system_clock::now();
+      record.started_at = record.finished_at - std::chrono::hours(1);
+      journal.add(event::finished("key-" + record.experiment.name, record));
+    }
+    journal.commit();
+  }
+  FakeWorkers workers({});
+  ControllerOptions options;
+  options.end_at = ControllerOptions::Clock::now() + std::chrono::minutes(1);
+
+  const Run result = run(members, workers, 4, options);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_TRUE(workers.ran().empty());
+  EXPECT_FALSE(result.report.validation.is_done);
+  EXPECT_NE(read_file(folder_ + "/results/summary.txt").find("not measured again: the time limit"),
+            std::string::npos);
+}
+
+TEST_F(ControllerTest, AWinnerThatWasAloneAndIsClearIsNotMeasuredAgain) {
+  const PlannedSpace members = space(3, {2});
+  FakeWorkers workers({});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_EQ(workers.ran().size(), 3U);
+  EXPECT_FALSE(result.report.validation.is_done);
+  EXPECT_NE(result.report.validation.reason, "");
+}
+
+TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
+  const PlannedSpace members = space(8, {1});
+  FakeWorkers workers({});
+  ControllerOptions options;
+  options.races = true;
+
+  const Run result = run(members, workers, 1, options);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  const std::string first = workers.ran().front();
+  EXPECT_EQ(workers.bars(first).front().step_s, 0) << "nothing to be compared with yet";
+  // The second is as good as the first where a step of it takes so long.
+  const std::string second = workers.ran()[1];
+  const auto micro_batch = [](const std::string& name) {
+    return std::stod(name.substr(name.find("tmbspg") + 6));
+  };
+  EXPECT_NEAR(workers.bars(second).front().step_s,
+              (0.1 + 0.01 * micro_batch(first)) * micro_batch(second) / micro_batch(first), 1e-9);
+  EXPECT_GT(workers.bars(second).front().standard_error, 0);
+  const auto best = best_row(result.report);
+  ASSERT_TRUE(best);
+  int in_search = 0;
+  for (const Row& row : result.report.rows)
+    in_search += static_cast<int>(
+        std::count_if(row.repeats.begin(), row.repeats.end(),
+                      [](const Repeat& repeat) { return repeat.kind == RepeatKind::spread; }));
+  EXPECT_GE(in_search, 1);
+  EXPECT_EQ(result.report.validation.is_done, true) << "race always measures again";
+  EXPECT_TRUE(result.report.chance_of_better);
+}
+
+TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
+  PlannedSpace members = twins_and_a_slow_one();
+  FakeWorkers workers({{"one", Behaviour::raced_out},
+                       {"other", Behaviour::raced_out},
+                       {"slow", Behaviour::raced_out}});
+  ControllerOptions options;
+  options.races = true;
+
+  const Run result = run(members, workers, 4, options);
+
+  // The first two run without a bar; what comes third is beside the second.
+  EXPECT_EQ(result.code, ExitCode::ok);
+  int again = 0;
+  for (const Row& row : result.report.rows) {
+    const std::string name = row.planned.experiment.name;
+    ASSERT_TRUE(row.record) << name;
+    EXPECT_EQ(row.record->measurement.status, Status::ok) << name;
+    const auto metrics =
+        json::Value::parse(read_file(folder_ + "/results/" + name + "/metrics.json"));
+    EXPECT_EQ(metrics["attempt"], row.record->attempt);
+    if (row.record->attempt == 1) continue;
+    ++again;
+    EXPECT_TRUE(row.record->is_alone);
+    EXPECT_EQ(workers.bars(name).at(1).step_s, 0) << "measured fully";
+  }
+  EXPECT_EQ(again, 1);
 }
 
 }  // namespace

@@ -62,7 +62,14 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
 }
 
 TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
-  CalibrationTask task{{2, 3}, {}, {}, 0.75};
+  CalibrationTask task;
+  task.shape = {2, 3};
+  task.budget_s = 0.75;
+  task.disk.use.folder = "/local";
+  task.disk.use.block_bytes = 4096;
+  task.disk.use.queue_depth = 2;
+  task.disk.use.threads = 3;
+  task.disk.bytes = {1, 2};
   TrainingConfig config;
   config.micro_batch = 6;
   task.runs.push_back({5, config, 1.5});
@@ -78,6 +85,7 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   EXPECT_EQ(order.task.runs[0].config, config);
   EXPECT_EQ(order.task.runs[0].cost, 1.5);
   EXPECT_EQ(order.task.collectives, task.collectives);
+  EXPECT_EQ(order.task.disk, task.disk);
   EXPECT_EQ(order.task.budget_s, 0.75);
   EXPECT_EQ(order.world_ranks, (std::vector<int>{1, 2}));
   EXPECT_EQ(order.timeout_s, 60);

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Searches the recorded spaces with Optuna's TPE, for comparison with mpi_tests/bench/search_bench.
+"""Searches the recorded spaces with other programs' tuners, for comparison with mpi_tests/bench/search_bench.
 
-    pip install optuna
-    scripts/compare_tpe.py [--seeds 50] [--share 15] mpi_tests/bench/tables/*.json
+    pip install optuna                  # --tuner tpe: Optuna's TPE
+    pip install deepspeed xgboost       # --tuner deepspeed: DeepSpeed's ModelBasedTuner itself
+    scripts/compare_search.py [--tuner tpe|deepspeed] [--seeds 50] [--share 15] mpi_tests/bench/tables/*.json
 
 TPE has no rule by which it stops: it gets a share (in percent) of the members as its number of experiments. It
 starts with its usual 10 random ones (fewer where the share is smaller), and is told, at no cost, what it has asked
-for before and what the space lacks. Trials draw their steps from the recorded ones in blocks, as search_bench does. Prints
-the same columns.
+for before and what the space lacks. DeepSpeed's tuner runs with its defaults (early stopping 5, at most 50
+experiments, one at a time) on the members in their order; its experiments are answered from the table. Trials draw
+their steps from the recorded ones in blocks, as search_bench does. Prints the same columns.
 """
 
 import argparse
@@ -15,9 +17,8 @@ import json
 import pathlib
 import random
 import statistics
+import tempfile
 import time
-
-import optuna
 
 WARMUP_STEPS = 3
 BLOCK_STEPS = 4
@@ -83,7 +84,10 @@ class Table:
         return self.name_of.get(tuple(places))
 
 
-def search(table, seed, share):
+def search_with_tpe(table, seed, share):
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     generator = random.Random(seed)
     most = max(1, int(len(table.rows) * share / 100))
     began = time.monotonic()
@@ -101,6 +105,58 @@ def search(table, seed, share):
         study.tell(trial, seen[name])
         if len(seen) == most:
             break
+    return outcome(table, seen, began)
+
+
+class Answers:
+    """Stands where DeepSpeed's ResourceManager stands."""
+
+    def __init__(self, table, folder, generator):
+        self.table, self.folder, self.generator = table, folder, generator
+        self.exps_dir = folder
+        self.seen = {}
+        self.finished_experiments = {}
+
+    def experiment(self, name):
+        """What a DeepSpeed config has of it: the tuner looks at the numbers in it."""
+        config = {key: value for key, value in self.table.choices[name].items() if key.startswith("/")}
+        config["autotuning"] = {"metric_path": f"{self.folder}/{name}.metrics"}
+        return {"name": name, "ds_config": config}
+
+    def schedule_experiments(self, paths):
+        for path in paths:
+            experiment = json.loads(pathlib.Path(path).read_text())
+            name = experiment["name"]
+            self.seen[name] = self.table.drawn(name, self.generator)
+            pathlib.Path(experiment["ds_config"]["autotuning"]["metric_path"]).write_text(
+                json.dumps({"throughput": self.seen[name]}))
+            self.finished_experiments[len(self.seen)] = (experiment, None)
+
+    def run(self):
+        pass
+
+    def parse_results(self, _metric):
+        best = max(self.finished_experiments.values(), key=lambda one: self.seen[one[0]["name"]])
+        return best[0], self.seen[best[0]["name"]]
+
+    def clear(self):
+        self.finished_experiments = {}
+
+
+def search_with_deepspeed(table, seed, _share):
+    import numpy
+    from deepspeed.autotuning.tuner import ModelBasedTuner
+
+    numpy.random.seed(seed)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        answers = Answers(table, folder, random.Random(seed))
+        tuner = ModelBasedTuner([answers.experiment(name) for name in table.rows], answers, "throughput", {})
+        tuner.tune(sample_size=1, n_trials=50, early_stopping=5)
+    return outcome(table, answers.seen, began)
+
+
+def outcome(table, seen, began):
     chosen = max(seen, key=seen.get)
     return {"experiments": len(seen) / len(table.rows),
             "steps": sum(len(table.rows[name].get("step_times_s", [])) for name in seen) / table.steps,
@@ -108,12 +164,15 @@ def search(table, seed, share):
             "regret": 1 - table.truth[chosen] / table.best, "tuner_s": time.monotonic() - began}
 
 
-def print_row(name, searches):
+TUNERS = {"tpe": ("TPE", search_with_tpe), "deepspeed": ("DeepSpeed's", search_with_deepspeed)}
+
+
+def print_row(name, tuner, searches):
     mean = {key: statistics.fmean(one[key] for one in searches) for key in searches[0]}
     regrets = sorted(one["regret"] for one in searches)
     late = regrets[(len(regrets) * 95 + 99) // 100 - 1]
     close = sum(regret <= 0.01 for regret in regrets) / len(regrets)
-    print(f"| {name} | TPE | {100 * mean['experiments']:.1f} | {100 * mean['steps']:.1f} | "
+    print(f"| {name} | {tuner} | {100 * mean['experiments']:.1f} | {100 * mean['steps']:.1f} | "
           f"{100 * mean['time']:.1f} | {100 * mean['regret']:.2f} | {100 * late:.2f} | {100 * close:.0f} | "
           f"{1000 * mean['tuner_s']:.1f} |", flush=True)
 
@@ -121,19 +180,20 @@ def print_row(name, searches):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", type=pathlib.Path)
+    parser.add_argument("--tuner", choices=TUNERS, default="tpe")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--share", type=float, default=15, help="percent of the members that are run")
     arguments = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    tuner, search = TUNERS[arguments.tuner]
     print("| space (members) | tuner | experiments % | steps % | time % | mean regret % | 95th % | within 1 % | "
           "tuner ms |\n|---|---|---|---|---|---|---|---|---|")
     everything = []
     for path in sorted(path for path in arguments.tables if not path.name.endswith(".made.json")):
         table = Table(path)
         searches = [search(table, seed, arguments.share) for seed in range(arguments.seeds)]
-        print_row(f"{table.name} ({len(table.rows)})", searches)
+        print_row(f"{table.name} ({len(table.rows)})", tuner, searches)
         everything += searches
-    print_row("all", everything)
+    print_row("all", tuner, everything)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,76 @@
+#pragma once
+/// What a series of step times says about its mean, and whether one is clearly worse than another.
+/// The formulas and their sources are in docs/measuring.md. Local.
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+namespace dstune {
+
+/// A 95 % interval.
+struct Interval {
+  double mean = 0;
+  double low = 0;
+  double high = 0;
+};
+
+/// The mean of a stationary series whose members may be correlated.
+struct MeanEstimate {
+  double mean = 0;
+  double standard_error = 0;
+  double degrees_of_freedom = 1;  ///< of Student's t
+};
+
+/// So many samples can not tell how correlated they are.
+inline constexpr std::size_t few_samples = 32;
+/// What is believed then, where being wrong would end something early.
+inline constexpr double feared_autocorrelation = 0.8;
+
+/// From 16 samples on the wider of two: batch means, and an autoregressive process of first order;
+/// of 5 to 15 samples the latter, its autocorrelation taken to be moderate; of fewer Student's t as
+/// if they were independent. `least_autocorrelation`: between neighbours, at least. At least two
+/// samples.
+[[nodiscard]] MeanEstimate estimate_mean(const std::vector<double>& samples,
+                                         double least_autocorrelation = 0);
+
+/// 95 % interval of the mean step time, not below 0. At least one sample; of a single one the
+/// interval is unbounded above and 0 below.
+[[nodiscard]] Interval mean_interval(const std::vector<double>& samples);
+
+/// What Student's t is not further from 0 than with this probability.
+[[nodiscard]] double student_t(double probability, double degrees_of_freedom);
+
+/// How much the same configuration differs from one run to the next, whatever the intervals of
+/// the runs say: the standard deviation of the logarithm of its mean step time.
+struct Spread {
+  double deviation = 0;
+  double degrees_of_freedom = 0;  ///< 0: nothing was run twice
+};
+/// `runs`: of each configuration, the means of its runs, all positive. The squares of
+/// configurations are pooled.
+[[nodiscard]] Spread spread_of(const std::vector<std::vector<double>>& runs);
+/// The same where little is known: as if four degrees of freedom had said 1 %.
+[[nodiscard]] Spread believed_spread(const Spread& measured);
+
+/// What a challenger is compared with while it runs.
+struct RaceBar {
+  double step_s = 0;              ///< what a step of it would take to be as good; 0: no race
+  double standard_error = 0;      ///< of the logarithm of step_s, run-to-run spread included
+  double spread = 0;              ///< what a single run, the challenger's, differs by: as in Spread
+  double degrees_of_freedom = 1;  ///< behind both
+};
+
+/// The bar of an incumbent whose runs took these mean times a step, in the challenger's terms.
+/// `square_error`: of a run's mean by its own series alone, relative, on average. At least one run.
+[[nodiscard]] RaceBar race_bar_of(const std::vector<double>& means_s, double square_error,
+                                  const Spread& spread);
+
+/// After so many timed steps, and only then, it is looked whether a challenger has lost.
+inline constexpr std::array<std::size_t, 6> race_looks = {5, 10, 20, 40, 80, 160};
+
+/// Whether these timed steps are slower than the bar by more than 1 % and the joint 95 % interval,
+/// that of all looks together (Bonferroni). False where their number is none of race_looks.
+[[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s, const RaceBar& bar);
+
+}  // namespace dstune

@@ -1,0 +1,95 @@
+// The tuner that runs where nobody says which: losers are stopped early, the finalists are measured
+// again. Times come from a table of noisy series, so that every run gives the same.
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int num_sizes = 24;
+
+class RaceTest : public testing::Test {
+ protected:
+  RaceTest() {
+    std::vector<int> sizes;
+    Json table;
+    std::mt19937_64 generator(1);
+    std::normal_distribution<double> noise(0, 0.01);
+    for (int size = 1; size <= num_sizes; ++size) {
+      sizes.push_back(size);
+      // 17 and 18 are as good.
+      const double throughput = 100 * std::exp(-std::pow((size - 17.5) / 8, 2));
+      std::vector<double> steps_s;
+      for (int step = 0; step < 100; ++step)
+        steps_s.push_back(size / throughput * (1 + noise(generator)));
+      table[short_name(0, size)] = {{"step_times_s", steps_s}, {"peak_memory_bytes", 1000 * size}};
+    }
+    Json space = synthetic_space({1}, sizes, 0);
+    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+    space["dstune"]["trial_budget_s"] = 100;
+    space["autotuning"] = {{"enabled", true}};
+    job_.write("space.json", space);
+    job_.write("table.json", table);
+  }
+  Ended run(std::vector<std::string> args) {
+    return job_.run({.ranks = 2, .args = std::move(args)});
+  }
+  Job job_;
+};
+
+TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
+  const Ended ended = run({"space.json"});
+  expect_exit(job_, ended, 0);
+  const auto metrics = all_metrics(job_);
+  int raced_out = 0;
+  for (const auto& [name, one] : metrics) {
+    if (one["status"] == "ok") continue;
+    EXPECT_EQ(one["status"], "raced_out") << name << ' ' << one["reason"];
+    ++raced_out;
+    EXPECT_NE(one["reason"].get<std::string>().find("slower than the best"), std::string::npos);
+    EXPECT_GT(one["throughput"].get<double>(), 0);
+    EXPECT_LE(one["ci_low"].get<double>(), one["throughput"].get<double>());
+    EXPECT_LE(one["step_times_s"].size(), 3 + 160U);
+  }
+  EXPECT_GE(raced_out, 1);
+
+  const Json optimal = job_.read_json(results + "optimal.json");
+  const Json validation = job_.read_json(results + "validation.json");
+  EXPECT_EQ(validation["done"], true) << validation["reason"];
+  EXPECT_EQ(validation["winner"], optimal["name"]);
+  EXPECT_TRUE(optimal["name"] == short_name(0, 17) || optimal["name"] == short_name(0, 18));
+  EXPECT_NEAR(optimal["value"].get<double>(), 99.6, 1);
+  EXPECT_GT(optimal["probability_best"].get<double>(), 0);
+  EXPECT_LE(optimal["probability_best"].get<double>(), 1);
+  EXPECT_LT(optimal["chance_of_better"].get<double>(), 0.05);
+  const auto events = journal(job_);
+  EXPECT_EQ(names_of(events, "started").size(), metrics.size());
+  EXPECT_GE(names_of(events, "repeated").size(), 3U);
+  EXPECT_EQ(names_of(events, "repeated").size(), names_of(events, "repeat_started").size());
+  EXPECT_NE(ended.out.find("measured again: 3 times, alone"), std::string::npos) << ended;
+
+  // The same command repeats nothing and answers the same.
+  const Ended again = run({"space.json"});
+  expect_exit(job_, again, 0);
+  const auto later = journal(job_);
+  EXPECT_TRUE(names_of(later, "started", events.size()).empty());
+  EXPECT_TRUE(names_of(later, "repeat_started", events.size()).empty());
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], optimal["name"]);
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["value"], optimal["value"]);
+}
+
+TEST_F(RaceTest, GridsearchMeasuresEveryMemberFully) {
+  const Ended ended = run({"--tuner", "gridsearch", "space.json"});
+  expect_exit(job_, ended, 0);
+  const auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics.size(), num_sizes);
+  for (const auto& [name, one] : metrics) EXPECT_EQ(one["status"], "ok") << name;
+}
+
+}  // namespace
+}  // namespace dstune::e2e

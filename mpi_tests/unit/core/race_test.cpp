@@ -1,0 +1,116 @@
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "dstune/core/interval.hpp"
+#include "step_series.hpp"
+
+namespace dstune {
+namespace {
+
+TEST(SpreadTest, PoolsTheRunsOfEachConfiguration) {
+  EXPECT_EQ(spread_of({{1}, {2}, {}}).degrees_of_freedom, 0);
+  // Logarithms -1 and 1 around 0, -2, 0, 2 around 0: squares 2 + 8 over 1 + 2 degrees.
+  const double e = std::exp(1);
+  const Spread spread = spread_of({{1 / e, e}, {5 / (e * e), 5, 5 * e * e}, {7}});
+  EXPECT_NEAR(spread.deviation, std::sqrt(10.0 / 3), 1e-12);
+  EXPECT_EQ(spread.degrees_of_freedom, 3);
+}
+
+TEST(SpreadTest, IsBelievedToBeOnePercentUntilRunsSayOtherwise) {
+  EXPECT_DOUBLE_EQ(believed_spread({}).deviation, 0.01);
+  EXPECT_EQ(believed_spread({0.05, 2}).degrees_of_freedom, 6);
+  EXPECT_GT(believed_spread({0.05, 2}).deviation, 0.02);
+  EXPECT_LT(believed_spread({0, 8}).deviation, 0.006);
+}
+
+TEST(RaceTest, LooksAtFewMomentsOnly) {
+  const RaceBar bar{1, 0, 0.01, 4};
+  for (std::size_t steps = 2; steps < 400; ++steps) {
+    const bool is_look = std::find(race_looks.begin(), race_looks.end(), steps) != race_looks.end();
+    EXPECT_EQ(has_lost_race(std::vector<double>(steps, 2.0), bar), is_look) << steps;
+  }
+  EXPECT_FALSE(has_lost_race(std::vector<double>(5, 2.0), {})) << "no bar";
+}
+
+TEST(RaceTest, OnePercentIsAlwaysAllowed) {
+  const RaceBar exact{1, 0, 0, 4};
+  EXPECT_FALSE(has_lost_race(std::vector<double>(5, 1.0099), exact));
+  EXPECT_TRUE(has_lost_race(std::vector<double>(5, 1.0101), exact));
+}
+
+/// A race as it is run: an incumbent that was measured once, or also repeated, and a challenger of
+/// another true speed. Every run has a mean of its own.
+class SimulatedRaces {
+ public:
+  SimulatedRaces(double spread, double autocorrelation, int repeats)
+      : spread_(spread), autocorrelation_(autocorrelation), repeats_(repeats) {}
+
+  /// Share of challengers, this much slower than the incumbent in truth, that are stopped.
+  double share_stopped(double slower_by) {
+    constexpr int races = 1500;
+    int stopped = 0;
+    for (int race = 0; race < races; ++race) {
+      const RaceBar bar = incumbent();
+      test::StepSeries challenger = run_of(1 + slower_by);
+      std::vector<double> timed_s;
+      bool has_lost = false;
+      while (!has_lost && timed_s.size() < race_looks.back()) {
+        timed_s.push_back(challenger.next());
+        has_lost = has_lost_race(timed_s, bar);
+      }
+      stopped += has_lost ? 1 : 0;
+    }
+    return static_cast<double>(stopped) / races;
+  }
+
+ private:
+  test::StepSeries run_of(double mean_s) {
+    return {generator_, test::mean_of_run(generator_, mean_s, spread_), 0.03, autocorrelation_};
+  }
+
+  RaceBar incumbent() {
+    std::vector<double> means_s;
+    double square_error = 0;
+    for (int run = 0; run <= repeats_; ++run) {
+      const MeanEstimate step = estimate_mean(run_of(1).take(100));
+      means_s.push_back(step.mean);
+      square_error += std::pow(step.standard_error / step.mean, 2);
+    }
+    return race_bar_of(means_s, square_error / static_cast<double>(means_s.size()),
+                       believed_spread(spread_of({means_s})));
+  }
+
+  std::mt19937_64 generator_{19};
+  double spread_;
+  double autocorrelation_;
+  int repeats_;
+};
+
+TEST(RaceTest, AChallengerThatIsTwoPercentBetterIsHardlyEverStopped) {
+  for (const int repeats : {0, 2}) {
+    for (const double autocorrelation : {0.0, 0.5, 0.8}) {
+      const double share = SimulatedRaces(0.02, autocorrelation, repeats).share_stopped(-0.02);
+      RecordProperty("stopped_" + std::to_string(autocorrelation), std::to_string(share));
+      EXPECT_LE(share, 0.01) << autocorrelation << ' ' << repeats;
+    }
+  }
+}
+
+TEST(RaceTest, AnEqualChallengerIsRarelyStopped) {
+  EXPECT_LE(SimulatedRaces(0.02, 0.8, 2).share_stopped(0), 0.03);
+}
+
+TEST(RaceTest, AChallengerThatIsTenPercentWorseIsMostlyStopped) {
+  for (const int repeats : {0, 2}) {
+    const double share = SimulatedRaces(0.02, 0.8, repeats).share_stopped(0.10);
+    RecordProperty("stopped_" + std::to_string(repeats), std::to_string(share));
+    EXPECT_GE(share, 0.6) << repeats;
+  }
+  EXPECT_GE(SimulatedRaces(0.01, 0.8, 2).share_stopped(0.10), 0.9);
+  EXPECT_EQ(SimulatedRaces(0.02, 0.8, 2).share_stopped(0.30), 1);
+}
+
+}  // namespace
+}  // namespace dstune

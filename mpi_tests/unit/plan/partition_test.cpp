@@ -1,0 +1,209 @@
+#include "partition.hpp"
+
+#include <gtest/gtest.h>
+
+#include "plan_fixtures.hpp"
+#include "traffic.hpp"
+
+namespace dstune {
+namespace {
+
+using plan::Partition;
+using plan::partition_of;
+
+TrainingConfig hpz(int size) {
+  TrainingConfig config = test::tiny_config(3);
+  config.zero_hpz_partition_size = size;
+  return config;
+}
+
+TrainingConfig mics(int size, int ranks_per_node = 0) {
+  TrainingConfig config = test::tiny_config(3);
+  config.mics_shard_size = size;
+  config.mics_hierarchical_params_gather = ranks_per_node > 0;
+  config.ranks_per_node = ranks_per_node;
+  return config;
+}
+
+/// Nothing stays, and nothing is gathered for another reason than its use.
+TrainingConfig plain(TrainingConfig config) {
+  config.stage3_param_persistence_threshold = 0;
+  config.stage3_prefetch_bucket_size = 0;
+  config.stage3_max_reuse_distance = 0;
+  return config;
+}
+
+template <class Op>
+std::vector<Op> all(const std::vector<Step>& steps) {
+  std::vector<Op> found;
+  for (const Step& step : steps)
+    if (const auto* o = std::get_if<Op>(&step.operation)) found.push_back(*o);
+  return found;
+}
+
+TEST(PartitionTest, WithoutBlocksAllRanksShareOneCopy) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    const Partition partition = partition_of(test::tiny_config(stage), 6, 4);
+    EXPECT_EQ(partition.size, 6);
+    EXPECT_EQ(partition.rank, 4);
+    EXPECT_EQ(partition.replicas, 1);
+    EXPECT_EQ(partition.shards, RankRange());
+    EXPECT_EQ(partition.secondary_size, 0);
+  }
+  TrainingConfig stage2 = mics(2);
+  stage2.zero_hpz_partition_size = 2;
+  stage2.zero_stage = 2;
+  EXPECT_EQ(partition_of(stage2, 6, 4).size, 6);
+  EXPECT_EQ(partition_of(stage2, 6, 4).secondary_size, 0);
+}
+
+TEST(PartitionTest, BlocksAreOfConsecutiveRanks) {
+  const Partition second = partition_of(hpz(4), 8, 6);
+  EXPECT_EQ(second.size, 8);
+  EXPECT_EQ(second.shards, RankRange());
+  EXPECT_EQ(second.secondary_size, 4);
+  EXPECT_EQ(second.secondary_rank, 2);
+  EXPECT_EQ(second.secondary, (RankRange{4, 1, 4}));
+
+  const Partition copies = partition_of(mics(4), 8, 6);
+  EXPECT_EQ(copies.size, 4);
+  EXPECT_EQ(copies.rank, 2);
+  EXPECT_EQ(copies.replicas, 2);
+  EXPECT_EQ(copies.shards, (RankRange{4, 1, 4}));
+  EXPECT_EQ(copies.across, (RankRange{2, 4, 2}));
+  // DeepSpeed takes no more ranks for the second copy than there are.
+  EXPECT_EQ(partition_of(hpz(16), 8, 6).secondary_size, 8);
+  EXPECT_EQ(partition_of(hpz(16), 8, 6).secondary, RankRange());
+}
+
+TEST(PartitionTest, HierarchicalGathersGoAcrossNodesFirst) {
+  const Partition partition = partition_of(mics(6, 2), 12, 9);  // of the second copy, node 1
+  EXPECT_EQ(partition.ranks_of_node, 2);
+  EXPECT_EQ(partition.across_nodes, (RankRange{7, 2, 3}));
+  EXPECT_EQ(partition.node, (RankRange{8, 1, 2}));
+}
+
+TEST(PartitionTest, BlocksThatDoNotDivideTheGroupAreRefused) {
+  EXPECT_EQ(partition_objection(hpz(2), 6), "");
+  EXPECT_EQ(partition_objection(hpz(7), 6), "");  // taken for 6
+  EXPECT_NE(partition_objection(hpz(4), 6).find("zero_hpz_partition_size 4 for 6 ranks"),
+            std::string::npos);
+  EXPECT_EQ(partition_objection(mics(3), 6), "");
+  EXPECT_NE(partition_objection(mics(4), 6).find("mics_shard_size 4 for 6 ranks"),
+            std::string::npos);
+  EXPECT_NE(partition_objection(mics(8), 6), "");
+  TrainingConfig offloaded = mics(3);
+  offloaded.offload_optimizer = OffloadDevice::cpu;
+  EXPECT_NE(partition_objection(offloaded, 6), "");
+  EXPECT_EQ(partition_objection(offloaded, 3), "");
+  EXPECT_EQ(partition_objection(mics(4, 2), 8), "");
+  EXPECT_NE(partition_objection(mics(4, 4), 8), "");  // on one node
+  TrainingConfig stage2 = mics(4);
+  stage2.zero_stage = 2;
+  EXPECT_EQ(partition_objection(stage2, 6), "");
+}
+
+// The machine is measured by groups of one, whose plans there are for every configuration.
+TEST(PartitionTest, AGroupOfOneHasNoParts) {
+  const StepPlan plain_plan = test::build(test::tiny_gpt2(), test::tiny_config(3), 1);
+  for (const TrainingConfig& config : {hpz(2), mics(2), mics(4, 2)}) {
+    const StepPlan plan = test::build(test::tiny_gpt2(), config, 1);
+    EXPECT_EQ(plan.memory.arena_bytes, plain_plan.memory.arena_bytes);
+  }
+}
+
+// The first gather of a step is over all ranks, every other one over the block.
+TEST(PartitionTest, HpzGathersOverAllRanksOnceAStep) {
+  TrainingConfig config = plain(hpz(2));
+  config.accumulation_steps = 3;
+  const ModelSpec model = test::tiny_llama();
+  const StepPlan plan = test::build(model, config, 4, 3);
+  const ParameterTable table(model);
+  std::int64_t once = 0;
+  for (int unit = 0; unit < table.num_units(); ++unit)
+    once += test::padded_elements(table, unit, 4);
+  for (const Segment& segment : plan.cycle) {
+    std::int64_t over_all = 0, over_block = 0;
+    for (const op::AllGather& gather : all<op::AllGather>(segment.steps)) {
+      if (gather.among.count == 0) {
+        over_all += 4 * gather.count_per_rank;
+        continue;
+      }
+      EXPECT_EQ(gather.among, (RankRange{2, 1, 2}));
+      over_block += 2 * gather.count_per_rank;
+    }
+    if (segment.kind == Segment::Kind::update) {
+      EXPECT_EQ(over_all + over_block, 0);
+      continue;
+    }
+    const bool is_first = segment.kind == Segment::Kind::first_micro;
+    EXPECT_EQ(over_all, is_first ? once : 0);
+    EXPECT_EQ(over_block, is_first ? once : 2 * once);
+  }
+  // The second partition is filled as the weights are.
+  for (const Segment& segment : plan.tracing)
+    for (const op::AllGather& gather : all<op::AllGather>(segment.steps))
+      EXPECT_EQ(gather.among.count, 2);
+}
+
+TEST(PartitionTest, HpzHoldsTheParametersOnceMore) {
+  for (const int size : {2, 4}) {
+    const StepPlan without = test::build(test::tiny_gpt2(), plain(test::tiny_config(3)), 4);
+    const StepPlan with = test::build(test::tiny_gpt2(), plain(hpz(size)), 4);
+    const auto parameters = [](const StepPlan& plan) {
+      std::int64_t elements = 0;
+      for (const PlannedTensor& tensor : plan.tensors)
+        if (tensor.persistent && tensor.category == Category::parameters)
+          elements += tensor.elements;
+      return elements;
+    };
+    const std::int64_t shards = parameters(without);
+    EXPECT_EQ(parameters(with), shards + shards * 4 / size);
+  }
+}
+
+// What MiCS partitions is partitioned among the block, and averaged over the copies at the end.
+TEST(PartitionTest, MicsReducesOverTheBlockAndAtTheEndOverTheCopies) {
+  TrainingConfig config = plain(mics(2));
+  config.accumulation_steps = 3;
+  const StepPlan plan = test::build(test::tiny_gpt2(), config, 4, 1);
+  const StepPlan of_block = test::build(test::tiny_gpt2(), plain(test::tiny_config(3)), 2, 1);
+  std::int64_t own = 0;
+  for (const PlannedTensor& tensor : of_block.tensors)
+    if (std::string_view(tensor.name) == "own gradients") own = tensor.elements;
+  for (const Segment& segment : plan.cycle) {
+    for (const auto& o : all<op::AllGather>(segment.steps))
+      EXPECT_EQ(o.among, (RankRange{0, 1, 2}));
+    std::int64_t reduced = 0;
+    for (const auto& o : all<op::ReduceScatterAverage>(segment.steps)) {
+      EXPECT_EQ(o.among, (RankRange{0, 1, 2}));
+      reduced += o.count_per_rank;
+    }
+    std::int64_t over_copies = 0;
+    for (const auto& o : all<op::AllReduceAverage>(segment.steps)) {
+      EXPECT_EQ(o.among, (RankRange{1, 2, 2}));
+      over_copies += o.count;
+    }
+    const bool is_update = segment.kind == Segment::Kind::update;
+    EXPECT_EQ(reduced, is_update ? 0 : own);
+    EXPECT_EQ(over_copies, segment.kind == Segment::Kind::last_micro ? own : 0);
+    for (const auto& o : all<op::ClipFactor>(segment.steps))
+      EXPECT_EQ(o.among, (RankRange{0, 1, 2}));
+  }
+}
+
+TEST(PartitionTest, MicsGathersParametersOneByOne) {
+  const StepPlan together = test::build(test::tiny_gpt2(), plain(test::tiny_config(3)), 4);
+  const StepPlan one_by_one = test::build(test::tiny_gpt2(), plain(mics(4)), 4);
+  const auto gathers = [](const StepPlan& plan) {
+    return all<op::AllGather>(plan.cycle.front().steps).size();
+  };
+  EXPECT_GT(gathers(one_by_one), gathers(together));
+  EXPECT_EQ(test::traffic_of(one_by_one).all_gather, test::traffic_of(together).all_gather);
+  // Across the nodes a shard from each, then as many gathers as nodes.
+  const StepPlan in_levels = test::build(test::tiny_gpt2(), plain(mics(4, 2)), 4);
+  EXPECT_EQ(gathers(in_levels), 3 * gathers(one_by_one));
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,127 @@
+#include "dstune/report/flags.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "dstune/core/interval.hpp"
+
+namespace dstune {
+
+namespace {
+
+constexpr std::size_t fewest_steps = 8;
+constexpr double outlying_deviations = 6;
+constexpr double outlying_share = 0.1;
+constexpr std::size_t fewest_for_trend = 24;
+constexpr double slower_share = 0.03;
+constexpr double clear_errors = 2;
+constexpr int fewest_groups = 3;
+constexpr double slow_share = 0.05;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::size_t num_outliers(const std::vector<double>& timed_s) {
+  const double middle = median(timed_s);
+  std::vector<double> distances;
+  for (const double step_s : timed_s) distances.push_back(std::abs(step_s - middle));
+  constexpr double of_normal = 1.4826;  // median distance to standard deviation
+  const double allowed =
+      std::max(outlying_deviations * of_normal * median(distances), outlying_share * middle);
+  return static_cast<std::size_t>(std::count_if(
+      timed_s.begin(), timed_s.end(), [&](double step_s) { return step_s > middle + allowed; }));
+}
+
+/// By how much the last third takes longer than the first, where that is clear; else 0.
+double slowdown(const std::vector<double>& timed_s) {
+  const auto third = static_cast<std::ptrdiff_t>(timed_s.size() / 3);
+  const MeanEstimate first = estimate_mean({timed_s.begin(), timed_s.begin() + third});
+  const MeanEstimate last = estimate_mean({timed_s.end() - third, timed_s.end()});
+  if (first.mean <= 0) return 0;
+  const double share = last.mean / first.mean - 1;
+  const double error = std::hypot(first.standard_error, last.standard_error) / first.mean;
+  return share > slower_share && share > clear_errors * error ? share : 0;
+}
+
+/// Forward of each host's slowest rank.
+std::map<std::string, double> forward_of_hosts(const Measurement& measurement) {
+  std::map<std::string, double> slowest;
+  for (std::size_t i = 0; i < measurement.hosts.size(); ++i) {
+    double& forward_s = slowest[measurement.hosts[i]];
+    forward_s = std::max(forward_s, measurement.rank_forward_s[i]);
+  }
+  return slowest;
+}
+
+}  // namespace
+
+std::vector<std::string> flags_of(const Measurement& measurement) {
+  std::vector<std::string> flags;
+  const std::vector<double> timed_s = timed_steps_s(measurement);
+  if (timed_s.size() < fewest_steps) return flags;
+  if (const std::size_t outliers = num_outliers(timed_s); outliers > 0)
+    flags.push_back(fmt::format("outliers: {} of {} timed steps", outliers, timed_s.size()));
+  if (timed_s.size() < fewest_for_trend) return flags;
+  if (const double share = slowdown(timed_s); share > 0)
+    flags.push_back(fmt::format(
+        "slowing: the last third of the steps took {:.1f} % longer than the first (throttling?)",
+        100 * share));
+  return flags;
+}
+
+std::vector<SlowHost> slow_hosts(const Report& report) {
+  std::map<std::string, std::vector<double>> slower_by;
+  for (const Row& row : report.rows) {
+    if (!row.record || row.record->experiment.config.zero_stage >= 3) continue;
+    const Measurement& measurement = row.record->measurement;
+    if (measurement.rank_forward_s.empty() ||
+        measurement.rank_forward_s.size() != measurement.hosts.size())
+      continue;
+    const auto forward_s = forward_of_hosts(measurement);
+    if (forward_s.size() < 2) continue;
+    for (const auto& [host, mine] : forward_s) {
+      std::vector<double> others;
+      for (const auto& [other, theirs] : forward_s)
+        if (other != host) others.push_back(theirs);
+      const double usual = median(others);
+      if (usual > 0) slower_by[host].push_back(mine / usual - 1);
+    }
+  }
+  std::vector<SlowHost> slow;
+  for (const auto& [host, shares] : slower_by) {
+    const bool always =
+        std::all_of(shares.begin(), shares.end(), [](double share) { return share > slow_share; });
+    const auto groups = static_cast<int>(shares.size());
+    if (always && groups >= fewest_groups) slow.push_back({host, groups, median(shares)});
+  }
+  return slow;
+}
+
+std::vector<std::string> warning_lines(const Report& report) {
+  std::vector<std::string> lines;
+  for (const SlowHost& slow : slow_hosts(report))
+    lines.push_back(
+        fmt::format("host {} is slow: forward takes {:.0f} % longer there than on the "
+                    "other hosts, in all of its {} groups",
+                    slow.host, 100 * slow.slower_by, slow.groups));
+  std::size_t flagged = 0;
+  std::string first;
+  for (const Row& row : report.rows) {
+    if (!row.record) continue;
+    const std::vector<std::string> flags = flags_of(row.record->measurement);
+    if (flags.empty()) continue;
+    if (++flagged == 1) first = row.planned.experiment.name + ": " + flags.front();
+  }
+  if (flagged > 0)
+    lines.push_back(fmt::format("{} experiment{} not steady, for instance {}", flagged,
+                                flagged == 1 ? " was" : "s were", first));
+  return lines;
+}
+
+}  // namespace dstune
