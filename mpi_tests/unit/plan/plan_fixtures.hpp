@@ -1,6 +1,8 @@
 #pragma once
 /// Small models and configurations that the tests of this folder share.
 
+#include <algorithm>
+
 #include "dstune/plan/step_plan.hpp"
 
 namespace dstune::test {
@@ -81,6 +83,27 @@ inline TrainingConfig tiny_config(int stage) {
 inline StepPlan build(const ModelSpec& model, const TrainingConfig& config, int group_size,
                       int group_rank = 0) {
   return build_step_plan(model, config, group_size, group_rank, SomeWorkspaces());
+}
+
+/// Operations of a kind.
+template <class Op>
+std::int64_t count_of(const std::vector<Step>& steps) {
+  return std::count_if(steps.begin(), steps.end(),
+                       [](const Step& step) { return std::holds_alternative<Op>(step.operation); });
+}
+
+/// Elements that a step copies from one memory to the other.
+inline std::int64_t copied(const StepPlan& plan, Memory to) {
+  std::int64_t elements = 0;
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto* copy = std::get_if<op::Copy>(&step.operation);
+      if (copy == nullptr) continue;
+      const auto tensor = static_cast<std::size_t>(copy->y.tensor);
+      if (plan.tensors[tensor].memory == to) elements += copy->count * segment.repeat;
+    }
+  }
+  return elements;
 }
 
 }  // namespace dstune::test

@@ -1,0 +1,164 @@
+/// What forward leaves for backward, and what backward computes again.
+
+#include <gtest/gtest.h>
+
+#include "dstune/plan/step_plan.hpp"
+#include "plan_fixtures.hpp"
+
+namespace dstune {
+namespace {
+
+using test::build;
+using test::copied;
+using test::count_of;
+
+std::int64_t activations_at_peak(std::int64_t layers, ModelFamily family, Recompute recompute) {
+  ModelSpec model = family == ModelFamily::gpt2 ? test::tiny_gpt2() : test::tiny_model(family);
+  model.hidden_size = 256;
+  model.num_heads = 4;
+  model.num_kv_heads = model.architecture.norm == NormKind::layer ? 4 : 2;
+  model.head_size = 64;
+  model.intermediate_size = 1024;
+  model.max_positions = 128;
+  model.num_layers = layers;
+  TrainingConfig config = test::tiny_config(0);
+  config.precision = Precision::bf16;
+  config.recompute = recompute;
+  config.sequence_length = 128;
+  return build(model, config, 1)
+      .memory.categories_at_peak[static_cast<std::size_t>(Category::activations)];
+}
+
+TEST(ActivationsTest, ALayerKeepsThePublishedBytes) {
+  const std::int64_t tokens = 2 * 128;
+  const std::int64_t h = 256;
+  const std::int64_t a = 4;
+  const auto of_a_layer = [](ModelFamily family, Recompute recompute) {
+    return activations_at_peak(6, family, recompute) - activations_at_peak(5, family, recompute);
+  };
+  EXPECT_EQ(of_a_layer(ModelFamily::gpt2, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  // 12h + 4gh + 6f + 4a + 8 with g = kv heads / heads = 1/2 and f = 1024.
+  EXPECT_EQ(of_a_layer(ModelFamily::llama, Recompute::none),
+            tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8));
+  EXPECT_EQ(of_a_layer(ModelFamily::opt, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  EXPECT_EQ(of_a_layer(ModelFamily::bert, Recompute::none), tokens * (32 * h + 4 * a + 16));
+  EXPECT_EQ(of_a_layer(ModelFamily::gpt_neox, Recompute::none), tokens * (30 * h + 4 * a + 16));
+  // 2h(1 + g) + 4a(1 + g) more.
+  EXPECT_EQ(of_a_layer(ModelFamily::qwen3, Recompute::none),
+            tokens * (12 * h + 2 * h + 6 * 1024 + 4 * a + 8 + 3 * h + 6 * a));
+  using enum ModelFamily;
+  for (const ModelFamily family : {gpt2, llama, opt, bert, gpt_neox, qwen3})
+    EXPECT_EQ(of_a_layer(family, Recompute::block), tokens * 2 * h) << to_text(family);
+}
+
+TEST(ActivationsTest, SelectiveRecomputeKeepsProductsAndAttention) {
+  using enum ModelFamily;
+  const std::int64_t tokens = 2 * 128;
+  const std::int64_t h = 256;
+  const std::int64_t a = 4;
+  const auto of_a_layer = [](ModelFamily family) {
+    return activations_at_peak(6, family, Recompute::selective) -
+           activations_at_peak(5, family, Recompute::selective);
+  };
+  EXPECT_EQ(of_a_layer(gpt2), tokens * (20 * h + 4 * a));
+  EXPECT_EQ(of_a_layer(opt), tokens * (20 * h + 4 * a));
+  EXPECT_EQ(of_a_layer(gpt_neox), tokens * (18 * h + 4 * a));
+  // The sum before the last norm stays, and its statistics.
+  EXPECT_EQ(of_a_layer(bert), tokens * (22 * h + 4 * a + 8));
+  // 8h + 4gh + 4f + 4a; the raw product in the place of q and k, whose norms are made again.
+  EXPECT_EQ(of_a_layer(llama), tokens * (8 * h + 2 * h + 4 * 1024 + 4 * a));
+  EXPECT_EQ(of_a_layer(qwen3), of_a_layer(llama));
+}
+
+TEST(ActivationsTest, LayersHaveTheirWindows) {
+  ModelSpec model = test::tiny_llama();
+  model.attention_window = 5;
+  model.full_layers = {1};
+  TrainingConfig config = test::tiny_config(0);
+  const auto windows = [&] {
+    std::vector<std::int64_t> found;
+    const StepPlan plan = build(model, config, 1);
+    for (const Step& step : plan.cycle.front().steps) {
+      if (const auto* forward = std::get_if<op::AttentionForward>(&step.operation))
+        found.push_back(forward->window);
+      if (const auto* backward = std::get_if<op::AttentionBackward>(&step.operation))
+        found.push_back(backward->window);
+    }
+    return found;
+  };
+  EXPECT_EQ(windows(), (std::vector<std::int64_t>{5, 0, 5, 5, 0, 5}));
+  config.sequence_length = 5;
+  EXPECT_EQ(windows(), std::vector<std::int64_t>(6, 0));
+}
+
+TEST(ActivationsTest, LogitsComeInChunksOfBoundedSize) {
+  TrainingConfig config = test::tiny_config(0);
+  config.sequence_length = 1024;
+  const StepPlan plan = build(preset("gpt2"), config, 1);
+  std::int64_t rows = 0;
+  for (const Step& step : plan.cycle.front().steps) {
+    if (const auto* loss = std::get_if<op::CrossEntropy>(&step.operation)) {
+      EXPECT_EQ(loss->first_row, rows);
+      EXPECT_LE(loss->rows * 50257 * 4, std::int64_t{64} << 20);
+      EXPECT_FLOAT_EQ(loss->scale, 1.0F / 2048.0F);
+      rows += loss->rows;
+    }
+  }
+  EXPECT_EQ(rows, 2048);
+}
+
+TEST(ActivationsTest, RecomputeRunsForwardAgain) {
+  TrainingConfig config = test::tiny_config(3);
+  const auto steps = [&](Recompute recompute) {
+    config.recompute = recompute;
+    return build(test::tiny_gpt2(), config, 2).cycle[0].steps;
+  };
+  const auto none = steps(Recompute::none);
+  const auto selective = steps(Recompute::selective);
+  const auto block = steps(Recompute::block);
+  EXPECT_EQ(count_of<op::AttentionForward>(none), 3);
+  EXPECT_EQ(count_of<op::AttentionForward>(selective), 3);
+  EXPECT_EQ(count_of<op::AttentionForward>(block), 6);
+  // Of a block's four products the last one's result is not needed again.
+  EXPECT_EQ(count_of<op::Matmul>(selective), count_of<op::Matmul>(none));
+  EXPECT_EQ(count_of<op::Matmul>(block), count_of<op::Matmul>(none) + 3 * 3);
+  EXPECT_EQ(count_of<op::ActivationForward>(none), 3);
+  EXPECT_EQ(count_of<op::NormForward>(none), 7);
+  for (const auto* again : {&selective, &block}) {
+    EXPECT_EQ(count_of<op::ActivationForward>(*again), 6);
+    EXPECT_EQ(count_of<op::NormForward>(*again), 13);
+  }
+}
+
+TEST(ActivationsTest, CheckpointsWaitInHostMemory) {
+  TrainingConfig config = test::tiny_config(0);
+  config.recompute = Recompute::block;
+  config.precision = Precision::bf16;
+  config.sequence_length = 128;
+  for (const ModelFamily family :
+       {ModelFamily::gpt2, ModelFamily::gpt_neox, ModelFamily::bert, ModelFamily::llama}) {
+    ModelSpec model = test::tiny_model(family);
+    model.max_positions = 128;
+    model.hidden_size = 256;
+    model.num_layers = 12;
+    config.cpu_checkpointing = false;
+    const StepPlan without = build(model, config, 1);
+    config.cpu_checkpointing = true;
+    const StepPlan plan = build(model, config, 1);
+    const std::int64_t checkpoint = std::int64_t{2} * 128 * 256;
+    // The newest stays; the one before it is sent, but still there.
+    EXPECT_EQ(plan.host_memory.arena_bytes, 11 * checkpoint * 2);
+    EXPECT_EQ(copied(plan, Memory::host), 11 * checkpoint);
+    EXPECT_EQ(copied(plan, Memory::device), 10 * checkpoint);
+    EXPECT_EQ(without.host_memory.arena_bytes, 0);
+    EXPECT_EQ(copied(without, Memory::host), 0);
+    // Beside the block in backward its input is here, the next and at first the newest.
+    const auto activations = static_cast<std::size_t>(Category::activations);
+    EXPECT_LE(plan.memory.categories_at_peak[activations],
+              without.memory.categories_at_peak[activations] - 9 * checkpoint * 2)
+        << to_text(family);
+  }
+}
+
+}  // namespace
+}  // namespace dstune
