@@ -1,20 +1,10 @@
 // Plans a second of a 48-layer model, and what accumulation adds: plan_bench
 #include <benchmark/benchmark.h>
 
-#include "dstune/plan/step_plan.hpp"
+#include "fixed_workspaces.hpp"
 
 namespace dstune {
 namespace {
-
-/// Sizes of nobody's library: what is timed is the builder.
-class FixedWorkspaces : public WorkspaceSizes {
- public:
-  std::int64_t matmul(const op::Matmul&, DType, DType) const override { return 1 << 20; }
-  std::int64_t norm(std::int64_t width) const override { return 64 * 4 * width; }
-  std::int64_t attention(std::int64_t, std::int64_t, const ModelSpec&, DType) const override {
-    return 1 << 16;
-  }
-};
 
 void build(benchmark::State& state) {
   const ModelSpec model = preset("gpt2-xl");

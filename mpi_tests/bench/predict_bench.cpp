@@ -3,19 +3,10 @@
 
 #include "dstune/predict/profile_builder.hpp"
 #include "dstune/predict/step_predictor.hpp"
+#include "fixed_workspaces.hpp"
 
 namespace dstune {
 namespace {
-
-/// Sizes of nobody's library: what is timed is the builder and the clock.
-class FixedWorkspaces : public WorkspaceSizes {
- public:
-  std::int64_t matmul(const op::Matmul&, DType, DType) const override { return 1 << 20; }
-  std::int64_t norm(std::int64_t width) const override { return 64 * 4 * width; }
-  std::int64_t attention(std::int64_t, std::int64_t, const ModelSpec&, DType) const override {
-    return 1 << 16;
-  }
-};
 
 constexpr GroupShape shape{8, 1};
 

@@ -29,15 +29,18 @@ std::string parts_text(const std::map<std::string, std::int64_t>& parts) {
   return text;
 }
 
-/// Whether what is tried, and in which order, is the tuner's choice and not the plan's.
-bool chooses_by_itself(const TuningOptions& tuning) {
-  return tuning.tuner_type == "race" || tuning.tuner_type == "model_based";
+/// Whether what is tried, and in which order, is the tuner's choice and not the plan's. A dry run
+/// has no measurements to choose by: it lists the space's order, up to the cap.
+bool chooses_by_itself(const TuningOptions& tuning, const PlannerOptions& options) {
+  return !options.lists_pruned &&
+         (tuning.tuner_type == "race" || tuning.tuner_type == "model_based");
 }
 
 /// Prunes what lies past the cap.
-void apply_cap(const TuningOptions& tuning, std::uint64_t& trials_left, PlannedMember& member) {
+void apply_cap(const TuningOptions& tuning, const PlannerOptions& options,
+               std::uint64_t& trials_left, PlannedMember& member) {
   PlannedExperiment& planned = member.planned;
-  if (planned.status != PlanStatus::planned || chooses_by_itself(tuning)) return;
+  if (planned.status != PlanStatus::planned || chooses_by_itself(tuning, options)) return;
   if (member.micro_batch_chain) return;  // whether it is run depends on what comes out
   if (trials_left > 0) {
     --trials_left;
@@ -103,7 +106,8 @@ Selection select_all(const JobSpec& job, const SearchSpace& space) {
 
 /// Goes through the space twice, so that only what is selected is ever held.
 Selection select_some(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
-  const bool is_random = job.tuning.tuner_type == "random" || chooses_by_itself(job.tuning);
+  const bool is_random =
+      job.tuning.tuner_type == "random" || chooses_by_itself(job.tuning, options);
   const bool takes_pruned = options.lists_pruned && !is_random;
   std::vector<std::uint64_t> numbers;
   Selection selection;
@@ -223,7 +227,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
       own_number = member.number;
       planned.own = planned.members.size();
     }
-    apply_cap(job.tuning, trials_left, next);
+    apply_cap(job.tuning, options, trials_left, next);
     count(planned, next.planned.status);
     planned.members.push_back(std::move(next));
   }

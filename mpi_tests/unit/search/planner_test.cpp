@@ -151,12 +151,17 @@ TEST_F(PlannerTest, TheCapPrunesWhatLiesPastIt) {
   EXPECT_EQ(space.members[3].planned.reason, "past the cap of 2 trials");
 }
 
-TEST_F(PlannerTest, TunersThatChooseByThemselvesCountWhatTheyRun) {
+TEST_F(PlannerTest, TunersThatChooseByThemselvesCountWhatTheyRunInAJob) {
   overrides_.num_trials = 1;
   for (const char* type : {"race", "model_based"}) {
     overrides_.tuner_type = type;
-    const auto space = plan(job(R"("train_micro_batch_size_per_gpu": [1, 2, 3])"));
-    EXPECT_EQ(space.planned, 12U) << type;
+    const auto read = job(R"("train_micro_batch_size_per_gpu": [1, 2, 3])");
+    PlannerOptions options;
+    options.device_memory_bytes = options.host_memory_bytes = plenty_bytes;
+    EXPECT_EQ(plan_space(read, SearchSpace(read), workspaces_, options).planned, 1U)
+        << type << " without measurements";
+    options.lists_pruned = false;
+    EXPECT_EQ(plan_space(read, SearchSpace(read), workspaces_, options).planned, 12U) << type;
   }
 }
 
@@ -212,7 +217,6 @@ TEST_F(PlannerTest, RandomKeepsTheOrderWithinAChain) {
 }
 
 TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
-  overrides_.tuner_type = "gridsearch";
   const auto read = job(R"("train_batch_size": 12, "zero_optimization": {"stage": [1, 2]},
       "train_micro_batch_size_per_gpu": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
       "gradient_accumulation_steps": [1, 2, 3, 4, 6, 12])");
