@@ -76,7 +76,10 @@ void Calibrator::receive() {
     std::uint64_t attempt = 0;
     if (auto* calibrated = std::get_if<message::Calibrated>(&message)) {
       attempt = calibrated->attempt;
-      if (awaited_.contains(attempt)) measured_.push_back(std::move(calibrated->profile));
+      if (awaited_.contains(attempt)) {
+        measured_.push_back(std::move(calibrated->profile));
+        outside_bytes_[received->source] = calibrated->outside_bytes;
+      }
     } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
       attempt = gone->attempt;
       log::warning("measuring the machine: " + gone->reason);

@@ -242,6 +242,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
           },
           options.profile_path);
       control_options.first_attempt = machine.next_attempt;
+      outside_memory.start_again(machine.outside_bytes);
     }
     if (machine.predictor) {
       control_options.predictor = machine.predictor.get();

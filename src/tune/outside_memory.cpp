@@ -44,11 +44,17 @@ std::vector<std::int64_t> resident_before_experiments(const Communicator& world,
 OutsideMemory::OutsideMemory(std::vector<std::int64_t> resident_bytes)
     : resident_bytes_(std::move(resident_bytes)) {}
 
+void OutsideMemory::start_again(const std::map<int, std::int64_t>& outside_bytes) {
+  for (const auto& [rank, bytes] : outside_bytes)
+    resident_bytes_[static_cast<std::size_t>(rank)] = bytes;
+  has_staged_ = !outside_bytes.empty();
+}
+
 std::int64_t OutsideMemory::bytes_at_start(const std::vector<int>& world_ranks) const {
   std::int64_t most = 0;
   for (const int rank : world_ranks)
     most = std::max(most, resident_bytes_[static_cast<std::size_t>(rank)]);
-  return most + staging_bytes(world_ranks.size());
+  return most + (has_staged_ ? 0 : staging_bytes(world_ranks.size()));
 }
 
 std::int64_t OutsideMemory::bytes(const std::vector<int>& world_ranks) const {

@@ -135,7 +135,7 @@ Value body(const message::Calibrate& m) {
   return {{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
 }
 Value body(const message::Calibrated& m) {
-  return {{"profile", to_json(m.profile)}};
+  return {{"profile", to_json(m.profile)}, {"outside", m.outside_bytes}};
 }
 template <class T>
 Value body(const T&) {
@@ -173,7 +173,7 @@ Message decode_body(int kind, const Value& value) {
       return message::Calibrate{0, decode_task(value.at("task")),
                                 value.at("ranks").get<std::vector<int>>(), value.at("timeout")};
     case kind_of<message::Calibrated>():
-      return message::Calibrated{0, decode_profile(value.at("profile"))};
+      return message::Calibrated{0, decode_profile(value.at("profile")), value.at("outside")};
     default:
       throw InputError({{"message", "/kind", 0, "unknown kind of message"}});
   }

@@ -198,8 +198,11 @@ void Worker::run_calibration(const message::Calibrate& order) {
   const Waiter waiter = this->waiter(order.timeout_s);
   try {
     const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
-    send(message::Calibrated{
-        attempt_, calibrate(order.task, *context_.model, *context_.device, *group, context_.seed)});
+    DeviceProfile profile =
+        calibrate(order.task, *context_.model, *context_.device, *group, context_.seed);
+    send(message::Calibrated{attempt_, std::move(profile),
+                             process_resident_bytes() - context_.device->arena().capacity_bytes() -
+                                 context_.device->host_arena().capacity_bytes()});
   } catch (const std::exception& error) {
     fail(order.world_ranks, Status::failed, error.what());
   }

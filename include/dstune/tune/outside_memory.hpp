@@ -23,6 +23,9 @@ class OutsideMemory {
   /// By world rank.
   explicit OutsideMemory(std::vector<std::int64_t> resident_bytes);
 
+  /// What processes hold after groups have run in them, by world rank; the others stay as they
+  /// were.
+  void start_again(const std::map<int, std::int64_t>& outside_bytes);
   /// Of the fullest of a group's ranks.
   [[nodiscard]] std::int64_t bytes(const std::vector<int>& world_ranks) const;
   /// What the fullest rank of an experiment's group was measured to hold.
@@ -32,6 +35,7 @@ class OutsideMemory {
   [[nodiscard]] std::int64_t bytes_at_start(const std::vector<int>& world_ranks) const;
 
   std::vector<std::int64_t> resident_bytes_;
+  bool has_staged_ = false;                           ///< staging memory is among what is resident
   std::map<std::size_t, std::int64_t> growth_bytes_;  ///< since then, by group size
 };
 

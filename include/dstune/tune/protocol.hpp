@@ -73,6 +73,7 @@ struct Calibrate {
 struct Calibrated {
   std::uint64_t attempt = 0;
   DeviceProfile profile;
+  std::int64_t outside_bytes = 0;  ///< what its process holds after it, beside the arenas
 };
 
 }  // namespace dstune::message

@@ -16,6 +16,16 @@ TEST(OutsideMemoryTest, StartsFromTheFullestRank) {
   EXPECT_EQ(memory.bytes({0, 1, 2}), 40 * MiB + staging_bytes / 2 * 3);
 }
 
+TEST(OutsideMemoryTest, StartsAgainFromWhatGroupsLeft) {
+  OutsideMemory memory({30 * MiB, 20 * MiB, 40 * MiB});
+  memory.start_again({});
+  EXPECT_GT(memory.bytes({0, 1}), 30 * MiB) << "staging";
+  memory.start_again({{0, 37 * MiB}, {1, 29 * MiB}});
+  EXPECT_EQ(memory.bytes({0, 1}), 37 * MiB);
+  EXPECT_EQ(memory.bytes({1}), 29 * MiB);
+  EXPECT_EQ(memory.bytes({2}), 40 * MiB);
+}
+
 TEST(OutsideMemoryTest, FollowsWhatExperimentsFind) {
   OutsideMemory memory({30 * MiB, 20 * MiB});
   const std::int64_t both = memory.bytes({0, 1});

@@ -93,7 +93,9 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   DeviceProfile profile;
   work.size = 0;
   profile.groups = {{{2, 3}, 1.25, {{work, {{100, 0.5}}}}}};
-  EXPECT_EQ(round_trip(message::Calibrated{8, profile}).profile, profile);
+  const message::Calibrated calibrated = round_trip(message::Calibrated{8, profile, 1 << 20});
+  EXPECT_EQ(calibrated.profile, profile);
+  EXPECT_EQ(calibrated.outside_bytes, 1 << 20);
 }
 
 TEST(JobInputTest, KeepsThePlugin) {
