@@ -118,6 +118,9 @@ class TrainingTest : public testing::Test {
     if (course.skipped_steps.size() < static_cast<std::size_t>(steps)) {
       expect_equal(device.arena().account(), plan.memory);
       expect_equal(device.host_arena().account(), plan.host_memory);
+    } else {
+      EXPECT_LE(device.arena().account().high_water_bytes, plan.memory.arena_bytes);
+      EXPECT_LE(device.host_arena().account().high_water_bytes, plan.host_memory.arena_bytes);
     }
     EXPECT_EQ(executor.damage(), std::vector<std::string>());
     return course;
