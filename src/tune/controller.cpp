@@ -158,8 +158,10 @@ bool Controller::is_search_over() const {
 bool Controller::receive() {
   bool heard = false;
   while (auto received = mailbox_.try_receive()) {
-    heard = true;
-    handle(received->source, decode(received->data));
+    const Message message = decode(received->data);
+    // After PROGRESS more of it follows, which can wait; attention would cost the rank beside.
+    heard |= !std::holds_alternative<message::Progress>(message);
+    handle(received->source, message);
   }
   return heard;
 }

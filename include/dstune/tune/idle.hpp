@@ -19,14 +19,17 @@ class Idle {
       sched_yield();
     } else if (rounds_ <= yields + short_sleeps) {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
-    } else {
+    } else if (rounds_ <= yields + short_sleeps + sleeps) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
 
  private:
   static constexpr int yields = 20;
   static constexpr int short_sleeps = 200;  // 10 ms and more
+  static constexpr int sleeps = 50;         // 0.1 s and more
   int rounds_ = 0;
 };
 
