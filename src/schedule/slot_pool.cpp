@@ -70,6 +70,11 @@ std::optional<Reservation> SlotPool::reserve(const Needs& needs, const std::vect
   return Reservation(*this, std::move(placement->world_ranks), needs);
 }
 
+bool SlotPool::has_room(const Needs& needs) const {
+  const auto placement = cheapest_placement(needs, {}, true);
+  return placement && placement->cost == 0;
+}
+
 std::vector<int> SlotPool::best_future_placement(const Needs& needs) const {
   auto placement = cheapest_placement(needs, {}, false);
   return placement ? std::move(placement->world_ranks) : std::vector<int>{};

@@ -26,13 +26,12 @@ using train::FailureCode;
 class Run {
  public:
   Run(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-      const MeasureHooks& hooks, const RaceBar& bar)
+      const MeasureHooks& hooks)
       : workload_(workload),
         group_(group),
         hooks_(hooks),
         warmup_rule_(options, workload.has_given_times()),
-        timing_rule_(options, bar),
-        bar_(bar) {
+        timing_rule_(options) {
     result_.world_ranks = group.world_ranks();
   }
 
@@ -85,7 +84,6 @@ class Run {
       } else if (skipped_in_a_row_ == 0) {
         timed_s.push_back(result_.step_times_s.back());
         const train::Judgement verdict = judge(timed_s);
-        if (verdict == train::Judgement::lost) lose(timed_s);
         if (verdict != train::Judgement::go_on) return true;
       }
       if (stopped_) {
@@ -98,15 +96,20 @@ class Run {
 
   /// The group's verdict after a timed step.
   train::Judgement judge(const std::vector<double>& timed_s) {
-    const train::Judgement mine = timing_rule_.judge(timed_s);
+    RaceBar bar;
+    if (hooks_.bar && group_.group_rank() == 0 && is_race_look(timed_s.size())) bar = hooks_.bar();
+    const train::Judgement mine = timing_rule_.judge(timed_s, bar);
     if (!timing_rule_.has_looked()) return mine;
-    const std::array<double, 1> number{static_cast<double>(mine)};
-    return static_cast<train::Judgement>(static_cast<int>(group_.exchange(number).front()));
+    const std::array<double, 2> numbers{static_cast<double>(mine), bar.step_s};
+    const std::vector<double> all = group_.exchange(numbers);
+    const auto verdict = static_cast<train::Judgement>(static_cast<int>(all[0]));
+    if (verdict == train::Judgement::lost) lose(timed_s, all[1]);
+    return verdict;
   }
 
-  void lose(const std::vector<double>& timed_s) {
+  void lose(const std::vector<double>& timed_s, double bar_step_s) {
     const double sum_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
-    const double slower = sum_s / static_cast<double>(timed_s.size()) / bar_.step_s - 1;
+    const double slower = sum_s / static_cast<double>(timed_s.size()) / bar_step_s - 1;
     result_.status = Status::raced_out;
     result_.reason = fmt::format("{:.1f} % slower than the best so far, after {} timed steps",
                                  100 * slower, timed_s.size());
@@ -256,7 +259,6 @@ class Run {
   const MeasureHooks& hooks_;
   train::WarmupRule warmup_rule_;
   train::TimingRule timing_rule_;
-  RaceBar bar_;
   Measurement result_;
   std::vector<std::array<double, 3>> phases_;  ///< forward, backward, update of every step
   bool is_warm_ = false;
@@ -268,8 +270,8 @@ class Run {
 }  // namespace
 
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-                    const MeasureHooks& hooks, const RaceBar& bar) {
-  return Run(workload, group, options, hooks, bar).measure();
+                    const MeasureHooks& hooks) {
+  return Run(workload, group, options, hooks).measure();
 }
 
 }  // namespace dstune

@@ -40,6 +40,7 @@ Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
   report_.memory_offset_bytes = options_.memory_offset_bytes;
   for (const PlannedMember& member : space_.members) {
     report_.rows.push_back({member.planned, std::nullopt, std::nullopt});
+    if (member.planned.status == PlanStatus::planned) ++num_left_[member.planned.experiment.shape];
   }
   for (std::size_t index = 0; index < keys_.size(); ++index) {
     if (const auto known = history_.repeats.find(keys_[index]); known != history_.repeats.end()) {
@@ -75,14 +76,18 @@ ExitCode Controller::run() {
   // All that is known counts from the beginning: a tuner that learns might not ask for it again.
   for (std::size_t index = 0; index < keys_.size(); ++index)
     if (space_.members[index].planned.status == PlanStatus::planned &&
-        history_.finished.contains(keys_[index]))
+        history_.finished.contains(keys_[index])) {
+      note_taken(index);
       adopt(index);
+    }
   Idle idle;
   for (;;) {
     const bool heard = receive();
     watch();
-    feed();
-    dispatch();
+    // One after the other where a tuner answers for as many ranks as are idle.
+    do {
+      feed();
+    } while (dispatch());
     const bool said = publish();
     if (running_.empty() && scheduler_.num_waiting() == 0 &&
         (stopping_since_ || (is_search_over() && !measure_again()))) {
@@ -261,9 +266,10 @@ std::int64_t Controller::predict_process_bytes(const Record& record) {
 void Controller::feed() {
   if (stopping_since_) return;
   repeat_best();
-  while (!options_.is_search_complete && scheduler_.num_waiting() < tuner_.most_waiting()) {
+  while (!options_.is_search_complete && scheduler_.num_waiting() < most_waiting()) {
     const std::optional<std::size_t> index = tuner_.next();
     if (!index) break;
+    note_taken(*index);
     if (adopt(*index)) continue;
     const PlannedExperiment& planned = space_.members[*index].planned;
     scheduler_.submit(*index, needs_of(planned.experiment, planned.predicted));
@@ -280,6 +286,23 @@ void Controller::feed() {
         "with them, for what it needs";
     tuner_.observe(index, {Status::failed, std::nullopt});
   }
+}
+
+/// One that learns is asked when there is room for what it may answer.
+std::size_t Controller::most_waiting() const {
+  if (tuner_.most_waiting() > 0) return tuner_.most_waiting();
+  // Where nothing runs no rank will become idle by itself: what can not be placed is to be told.
+  const bool is_asked =
+      running_.empty() || std::any_of(num_left_.begin(), num_left_.end(), [&](const auto& left) {
+        return scheduler_.has_room(Needs{left.first});
+      });
+  return is_asked ? 1 : 0;
+}
+
+/// The tuner will not ask for it again.
+void Controller::note_taken(std::size_t index) {
+  const auto left = num_left_.find(report_.rows[index].planned.experiment.shape);
+  if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 
 bool Controller::adopt(std::size_t index) {
@@ -310,8 +333,10 @@ bool Controller::adopt(std::size_t index) {
   return false;
 }
 
-void Controller::dispatch() {
-  if (stopping_since_) return;
+/// Starts what there is room for; whether there was anything.
+bool Controller::dispatch() {
+  if (stopping_since_) return false;
+  bool has_started = false;
   while (auto next = scheduler_.next()) {
     const Ticket ticket = ticket_of(next->experiment);
     const std::size_t index = ticket.index;
@@ -350,24 +375,27 @@ void Controller::dispatch() {
     const double member_timeout_s = timeout_s + patience_s + 2 * options_.abort_grace_s;
     const std::string ds_config =
         options_.sends_ds_config ? experiment.ds_config.dump() : std::string();
-    // What is measured again is measured fully.
-    const bool is_again = ticket.repeat || reruns_.contains(index);
-    const RaceBar bar = is_again ? RaceBar{} : bar_for(experiment);
     for (const int member : attempt.reservation.world_ranks()) {
-      send(member,
-           message::Assign{number, experiment.name, experiment.config,
-                           attempt.reservation.world_ranks(), member_timeout_s, ds_config, bar});
+      send(member, message::Assign{number, experiment.name, experiment.config,
+                                   attempt.reservation.world_ranks(), member_timeout_s, ds_config});
     }
+    send_bar(number, attempt);
     attempt.is_alone = running_.empty();
     for (auto& [other, neighbour] : running_) neighbour.is_alone = false;
     running_.emplace(number, std::move(attempt));
+    has_started = true;
   }
+  return has_started;
 }
 
-RaceBar Controller::bar_for(const Experiment& challenger) const {
+/// What the best so far means for this challenger. What is measured again is measured fully.
+void Controller::send_bar(std::uint64_t number, const Attempt& attempt) {
   // Calibrated times are another order than those that are raced.
-  if (!options_.races || !best_ || !options_.own_runs.empty()) return {};
-  return race_bar(report_, report_.rows[*best_], challenger);
+  if (!options_.races || !best_ || !options_.own_runs.empty()) return;
+  if (attempt.repeat || reruns_.contains(attempt.index)) return;
+  const Experiment& challenger = space_.members[attempt.index].planned.experiment;
+  send(attempt.reservation.world_ranks().front(),
+       message::Bar{number, race_bar(report_, report_.rows[*best_], challenger)});
 }
 
 void Controller::record(std::size_t index, Record record, bool is_known) {
@@ -392,7 +420,10 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
   const bool is_best = is_better(report_, row, other) ||
                        (best_ && index < *best_ && row.record->measurement.status == Status::ok &&
                         !is_better(report_, other, row));
-  if (is_best) best_ = index;
+  if (is_best) {
+    best_ = index;
+    for (const auto& [number, attempt] : running_) send_bar(number, attempt);
+  }
   if (std::any_of(report_.own_runs.begin(), report_.own_runs.end(),
                   [&](const OwnRun& run) { return run.row == index; })) {
     calibrate();

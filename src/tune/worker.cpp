@@ -136,7 +136,7 @@ message::Quit Worker::run() {
       // The attempt was over here before the ABORT came: the controller waits for this answer.
       send(message::Gone{late->attempt, Status::failed, "had ended"});
     }
-    // GO and STOP of an attempt that is over need no answer.
+    // BAR, GO and STOP of an attempt that is over need no answer.
   }
 }
 
@@ -148,12 +148,12 @@ bool Worker::poll_for_abort() {
       go_ = go_ || go->attempt == attempt_;
     } else if (const auto* stop = std::get_if<message::Stop>(&message)) {
       stop_ = stop_ || stop->attempt == attempt_;
-    } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
-      if (abort->attempt == attempt_) {
-        aborted_ = true;
-      } else {
-        pending_.push_back(std::move(message));
-      }
+    } else if (const auto* bar = std::get_if<message::Bar>(&message);
+               bar != nullptr && bar->attempt == attempt_) {
+      bar_ = bar->bar;
+    } else if (const auto* abort = std::get_if<message::Abort>(&message);
+               abort != nullptr && abort->attempt == attempt_) {
+      aborted_ = true;
     } else {
       pending_.push_back(std::move(message));
     }
@@ -175,11 +175,15 @@ void Worker::begin_attempt(std::uint64_t attempt) {
   attempt_ = attempt;
   go_ = false;
   stop_ = false;
-  // An ABORT may have come together with its order, while the attempt before was running.
-  aborted_ = std::any_of(pending_.begin(), pending_.end(), [&](const Message& message) {
-    const auto* abort = std::get_if<message::Abort>(&message);
-    return abort != nullptr && abort->attempt == attempt_;
-  });
+  bar_ = {};
+  aborted_ = false;
+  // They may have come together with the order, while the attempt before was running.
+  for (const Message& message : pending_) {
+    if (const auto* abort = std::get_if<message::Abort>(&message))
+      aborted_ = aborted_ || abort->attempt == attempt_;
+    if (const auto* bar = std::get_if<message::Bar>(&message))
+      if (bar->attempt == attempt_) bar_ = bar->bar;
+  }
 }
 
 Waiter Worker::waiter(double timeout_s) {
@@ -253,7 +257,12 @@ void Worker::run_assignment(const message::Assign& assign) {
       }
       return stop_.load();
     };
-    Measurement measurement = measure(*workload, *group, context_.measure, hooks, assign.bar);
+    hooks.bar = [&] {
+      poll_for_abort();
+      const std::lock_guard lock(inbox_mutex_);
+      return bar_;
+    };
+    Measurement measurement = measure(*workload, *group, context_.measure, hooks);
     if (group->group_rank() == 0) {
       for (const int member : assign.world_ranks) {
         measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(

@@ -55,6 +55,8 @@ class SlotPool {
   /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
   /// ranks that must stay free.
   std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
+  /// Whether reserve() would get it now.
+  [[nodiscard]] bool has_room(const Needs& needs) const;
   /// The slots that would be got soonest: the placement with the most idle slots, aligned and on
   /// neighbouring nodes where that costs none of them. Ascending; empty where it is impossible.
   [[nodiscard]] std::vector<int> best_future_placement(const Needs& needs) const;

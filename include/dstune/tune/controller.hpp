@@ -115,7 +115,9 @@ class Controller {
   void handle(int source, const Message& message);
   void outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement);
   void feed();
-  void dispatch();
+  [[nodiscard]] std::size_t most_waiting() const;
+  void note_taken(std::size_t index);
+  bool dispatch();
   void watch();
   void abort(std::uint64_t number, Attempt& attempt, Status status, const std::string& reason);
   void conclude_aborted(std::uint64_t number);
@@ -135,7 +137,7 @@ class Controller {
   [[nodiscard]] double duration_s(std::size_t index) const;
   [[nodiscard]] double time_left_s() const;
   [[nodiscard]] Ticket ticket_of(std::size_t id) const;
-  [[nodiscard]] RaceBar bar_for(const Experiment& challenger) const;
+  void send_bar(std::uint64_t number, const Attempt& attempt);
   std::int64_t predict_process_bytes(const Record& record);
   void finish();
   void send(int world_rank, const Message& message);
@@ -155,7 +157,8 @@ class Controller {
 
   Report report_;
   std::map<std::uint64_t, Attempt> running_;
-  std::map<std::size_t, int> tries_;  ///< attempts begun, by experiment
+  std::map<std::size_t, int> tries_;            ///< attempts begun, by experiment
+  std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
   std::uint64_t next_attempt_;
   std::set<int> lost_;
   std::optional<std::size_t> best_;         ///< of what was measured here

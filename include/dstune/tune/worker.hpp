@@ -61,6 +61,7 @@ class Worker {
   WorkerContext context_;
   std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
   std::uint64_t attempt_ = 0;    ///< the current one, 0: none
+  RaceBar bar_;                  ///< what it is raced against
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;
