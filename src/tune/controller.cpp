@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "dstune/base/error.hpp"
 #include "dstune/search/calibration.hpp"
 #include "dstune/tune/idle.hpp"
+#include "dstune/tune/injection.hpp"
 #include "prediction.hpp"
 #include "race_bar.hpp"
 #include "steady_time.hpp"
@@ -219,6 +221,9 @@ void Controller::handle(int source, const Message& message) {
 
 void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement) {
   const std::size_t index = attempt.index;
+  if (injected_fault(0, space_.members[index].planned.experiment.name) ==
+      Fault::throws_in_controller)
+    throw Error("injected failure of the controller");
   const bool was_cut_short =
       attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
   if (attempt.repeat) {

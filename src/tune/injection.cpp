@@ -11,13 +11,15 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Fault>, 6> kinds{
+constexpr std::array<std::pair<std::string_view, Fault>, 8> kinds{
     {{"oom", Fault::oom},
      {"disk", Fault::disk},
      {"hang", Fault::hang},
      {"die", Fault::die},
      {"throw", Fault::throws},
-     {"throw_in_step", Fault::throws_in_step}}};
+     {"throw_in_step", Fault::throws_in_step},
+     {"throw_in_worker", Fault::throws_in_worker},
+     {"throw_in_controller", Fault::throws_in_controller}}};
 
 }  // namespace
 

@@ -283,6 +283,20 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   if (!can_finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
 }
 
+/// What nobody expected: the others wait for this rank, and only the end of the job gets them out.
+[[noreturn]] void give_up(const Preparation& ready, const std::string& where,
+                          const std::exception& error) {
+  const std::string reason = "internal error in the " + where + ": " + error.what();
+  log::set_level(log::Level::error);
+  log::error(reason);
+  try {
+    if (ready.results) ready.results->write_exit_status(ExitCode::internal, reason);
+  } catch (const std::exception& failed) {
+    log::error(failed.what());
+  }
+  MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
+}
+
 }  // namespace
 
 ExitCode run_job(const JobOptions& options, bool thread_multiple) {
@@ -366,8 +380,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
         MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
         control(decided, ready, topology, devices, resident_bytes, mailbox);
       } catch (const std::exception& error) {
-        log::error(std::string("internal error in the controller: ") + error.what());
-        MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
+        give_up(ready, "controller", error);
       }
     };
     // Without THREAD_MULTIPLE the two halves must not run at once: rank 0 has no slot then, and its
@@ -378,7 +391,13 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
       work();
     }
   }
-  const message::Quit quit = worker.run();
+  message::Quit quit;
+  try {
+    quit = worker.run();
+  } catch (const std::exception& error) {
+    // Here, and not where this would end up: the controller's thread is still running.
+    give_up(ready, "worker of rank " + std::to_string(topology.world_rank), error);
+  }
   if (controller_thread.joinable()) controller_thread.join();
   if (!quit.finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
   return static_cast<ExitCode>(quit.exit_code);

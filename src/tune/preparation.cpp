@@ -190,6 +190,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   if (ready.job.tuning.overwrite) ready.results->delete_previous();
   const JournalContent content = read_journal(ready.results->journal_path());
   ready.history = understand(content, ready.results->journal_path());
+  ready.results->forget_exit_status();
   ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes);
 
   const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);

@@ -93,6 +93,8 @@ void commit_fault(Fault fault, const Waiter& waiter) {
     case Fault::oom:
     case Fault::disk:
     case Fault::throws_in_step:
+    case Fault::throws_in_worker:
+    case Fault::throws_in_controller:
       return;
     case Fault::hang:
       waiter.until([] { return false; }, "an injected hang");
@@ -219,6 +221,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = this->waiter(assign.timeout_s);
   const Fault fault = injected_fault(world_rank, assign.experiment);
+  if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
   std::optional<Regularly> listener;
   if (context_.leaves_when_stuck)
     listener.emplace(listening_interval, [this] { leave_if_given_up(); });

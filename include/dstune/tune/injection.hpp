@@ -3,7 +3,9 @@
 /// more of `kind@world_rank:experiment` separated by commas. kind: `oom` (the rank's memory budget
 /// is nothing for that experiment), `disk` (likewise that of its disk), `hang` (the rank stops
 /// answering before the first step), `die` (the rank kills itself there), `throw` (an exception
-/// there), `throw_in_step` (one in the third step, which its peers take part in). And hosts on
+/// there), `throw_in_step` (one in the third step, which its peers take part in), `throw_in_worker`
+/// (one where the rank takes the experiment, which is no failure of the experiment but the
+/// program's), `throw_in_controller` (likewise on rank 0, which hears of its outcome). And hosts on
 /// request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by
 /// commas, in the order of the ranks. Local.
 
@@ -13,7 +15,17 @@
 
 namespace dstune {
 
-enum class Fault { none, oom, disk, hang, die, throws, throws_in_step };
+enum class Fault {
+  none,
+  oom,
+  disk,
+  hang,
+  die,
+  throws,
+  throws_in_step,
+  throws_in_worker,
+  throws_in_controller
+};
 
 /// The fault that is asked for at this rank in this experiment.
 Fault injected_fault(int world_rank, const std::string& experiment);
