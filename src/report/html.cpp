@@ -128,6 +128,8 @@ std::string answer_section(const Report& report) {
   if (report.calibration) out += described("calibrated", calibration_text(report));
   for (const auto& [what, words] : confidence_lines(report, row))
     out += described(what.c_str(), words);
+  if (const auto joules = joules_per_sample(row))
+    out += described("energy", fmt::format("{} J a sample", format_number(*joules)));
   const GroupShape& shape = experiment.shape;
   out += described("group",
                    fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,
@@ -186,7 +188,7 @@ std::string value_cell(const std::optional<MetricValue>& value) {
   return number_cell(format_number(value->value), fmt::format("{}", value->value));
 }
 
-std::string table_row(const Report& report, const Row& row, bool is_answer) {
+std::string table_row(const Report& report, const Row& row, bool is_answer, bool has_energy) {
   const Experiment& experiment = row.planned.experiment;
   const TrainingConfig& config = experiment.config;
   const auto value = ranked_value(report, row);
@@ -210,6 +212,11 @@ std::string table_row(const Report& report, const Row& row, bool is_answer) {
   out += fmt::format("<td>{}</td>", to_text(config.recompute));
   out += bytes_cell(row.record ? row.record->measurement.peak_memory.total_bytes : 0);
   out += bytes_cell(predicted.peak_memory_bytes) + bytes_cell(predicted.target_memory_bytes);
+  if (has_energy) {
+    const auto joules = joules_per_sample(row);
+    out += joules ? number_cell(format_number(*joules), fmt::format("{}", *joules))
+                  : number_cell("", "");
+  }
   return out + "</tr>\n";
 }
 
@@ -220,12 +227,16 @@ std::string experiments_section(const Report& report) {
       "{}.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"experiments\">"
       "<table class=\"sortable\">\n<thead><tr>",
       report.rows.size(), to_text(report.metric), unit_text(report.metric));
-  const std::pair<const char*, bool> columns[] = {
+  const bool has_energy = std::any_of(report.rows.begin(), report.rows.end(), [](const Row& row) {
+    return joules_per_sample(row).has_value();
+  });
+  std::vector<std::pair<const char*, bool>> columns = {
       {"name", false},           {"status", false},          {"value", true},
       {"95 % interval", true},   {"in DeepSpeed", true},     {"ZeRO", true},
       {"micro-batch", true},     {"accumulation", true},     {"group", true},
       {"recompute", false},      {"memory, measured", true}, {"memory, predicted", true},
       {"in your training", true}};
+  if (has_energy) columns.emplace_back("J a sample", true);
   for (const auto& [name, is_number] : columns)
     out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
   out += "</tr></thead>\n<tbody>\n";
@@ -237,7 +248,7 @@ std::string experiments_section(const Report& report) {
   for (std::size_t index = 0; index < report.rows.size() && shown < most_rows; ++index) {
     const Row& row = report.rows[index];
     if (is_large && !row.record) continue;
-    out += table_row(report, row, index == answer);
+    out += table_row(report, row, index == answer, has_energy);
     ++shown;
   }
   out += "</tbody></table></div>\n";

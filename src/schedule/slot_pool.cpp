@@ -80,6 +80,17 @@ std::vector<int> SlotPool::best_future_placement(const Needs& needs) const {
   return placement ? std::move(placement->world_ranks) : std::vector<int>{};
 }
 
+bool SlotPool::share_a_node(const Reservation& one, const Reservation& other) const {
+  const auto is_on = [](const Reservation& reservation, const Node& node) {
+    const std::vector<int>& here = node.world_ranks;
+    return std::any_of(
+        reservation.world_ranks().begin(), reservation.world_ranks().end(),
+        [&](int rank) { return std::find(here.begin(), here.end(), rank) != here.end(); });
+  };
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [&](const Node& node) { return is_on(one, node) && is_on(other, node); });
+}
+
 bool SlotPool::is_possible(const Needs& needs) const {
   const GroupShape& shape = needs.shape;
   if (shape.num_gpus < 1 || shape.num_nodes < 1) return false;

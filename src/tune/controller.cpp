@@ -219,7 +219,9 @@ void Controller::handle(int source, const Message& message) {
   }
 }
 
-void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement) {
+void Controller::outcome(std::uint64_t number, Attempt& attempt, Measurement measurement) {
+  // Whose energy it was can not be told.
+  if (!attempt.has_nodes) measurement.energy_j.reset();
   const std::size_t index = attempt.index;
   if (injected_fault(0, space_.members[index].planned.experiment.name) ==
       Fault::throws_in_controller)
@@ -229,7 +231,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   if (attempt.repeat) {
     Repeat repeat{*attempt.repeat,
                   attempt.round,
-                  measurement,
+                  std::move(measurement),
                   attempt.started_at,
                   std::chrono::system_clock::now(),
                   attempt.is_alone};
@@ -242,7 +244,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, const Measureme
   done.experiment = space_.members[index].planned.experiment;
   done.predicted = report_.rows[index].planned.predicted;
   done.attempt = attempt.try_number;
-  done.measurement = measurement;
+  done.measurement = std::move(measurement);
   done.is_alone = attempt.is_alone;
   done.predicted.process_memory_bytes = predict_process_bytes(done);
   done.finished_at = std::chrono::system_clock::now();
@@ -386,7 +388,12 @@ bool Controller::dispatch() {
     }
     send_bar(number, attempt);
     attempt.is_alone = running_.empty();
-    for (auto& [other, neighbour] : running_) neighbour.is_alone = false;
+    for (auto& [other, neighbour] : running_) {
+      neighbour.is_alone = false;
+      if ((attempt.has_nodes || neighbour.has_nodes) &&
+          scheduler_.share_a_node(attempt.reservation, neighbour.reservation))
+        attempt.has_nodes = neighbour.has_nodes = false;
+    }
     running_.emplace(number, std::move(attempt));
     has_started = true;
   }

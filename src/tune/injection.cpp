@@ -39,6 +39,11 @@ Fault injected_fault(int world_rank, const std::string& experiment) {
   return Fault::none;
 }
 
+std::string powercap_folder() {
+  const char* text = std::getenv("DSTUNE_POWERCAP");
+  return text == nullptr || *text == '\0' ? "/sys/class/powercap" : text;
+}
+
 std::optional<PretendedHost> pretended_host(int world_rank, int world_size) {
   const char* text = std::getenv("DSTUNE_PRETEND_HOSTS");
   if (text == nullptr || *text == '\0') return std::nullopt;

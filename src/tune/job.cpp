@@ -20,6 +20,7 @@
 #include "dstune/comm/topology.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/disk.hpp"
+#include "dstune/device/energy.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/tune/controller.hpp"
@@ -345,6 +346,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
   const std::string objection = load_plugin_everywhere(world, input.workload);
+  const FoundEnergyMeter energy = find_powercap_meter(powercap_folder());
+  ready.energy = energy.meter ? energy.meter->description() : "not measured: " + energy.reason;
+  log::info("energy: " + ready.energy);
   // Only now: bad input touches no result.
   const ExitCode start = rank_0_says(world, [&] {
     if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
@@ -371,6 +375,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
        .groups = &groups,
        .device = &device,
        .mailbox = &worker_mailbox,
+       .energy = energy.meter.get(),
        .leaves_when_stuck = thread_multiple && input.workload.kind == WorkloadKind::plugin});
 
   std::thread controller_thread;

@@ -220,6 +220,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
   environment["device_memory_bytes"] = ready.device_memory_bytes;
   environment["host_memory_bytes"] = ready.host_memory_bytes;
+  environment["energy"] = ready.energy;
   environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
                                  {"model", record_key(to_json(ready.job.model))}};
   ready.journal->add(event::job_started({{"version", options.version},

@@ -215,6 +215,17 @@ void Worker::run_calibration(const message::Calibrate& order) {
   attempt_ = 0;
 }
 
+/// Whether no other rank of the group before this one is on its node.
+bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
+  const auto node_of = [this](int rank) {
+    return context_.topology->node_of_rank[static_cast<std::size_t>(rank)];
+  };
+  const int own_rank = context_.topology->world_rank;
+  return std::none_of(world_ranks.begin(), world_ranks.end(), [&](int rank) {
+    return rank < own_rank && node_of(rank) == node_of(own_rank);
+  });
+}
+
 void Worker::run_assignment(const message::Assign& assign) {
   using Clock = std::chrono::steady_clock;
   begin_attempt(assign.attempt);
@@ -260,6 +271,10 @@ void Worker::run_assignment(const message::Assign& assign) {
       }
       return stop_.load();
     };
+    if (is_first_of_node(assign.world_ranks))
+      hooks.joules = [this]() -> std::optional<double> {
+        return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
+      };
     hooks.bar = [&] {
       poll_for_abort();
       const std::lock_guard lock(inbox_mutex_);

@@ -3,6 +3,7 @@
 /// wherever one rank could fail while its peers wait.
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "dstune/base/error.hpp"
@@ -34,6 +35,9 @@ struct MeasureHooks {
   /// the step that follows, so that what it takes is in no step's time. Returns true to stop: that
   /// rides on this agreement, after which all leave.
   std::function<bool(double step_s)> stepped;
+  /// On one rank of each node, about once a second: the joules that the node has used since any
+  /// moment, nothing where nobody knows. Empty on the others.
+  std::function<std::optional<double>()> joules;
   /// Leader only, at each look of the race: what it is compared with by now. Empty: no race.
   std::function<RaceBar()> bar;
 };

@@ -104,6 +104,7 @@ class Controller {
     Status status = Status::failed;  ///< of the failure, while aborting
     std::string reason;
     bool is_alone = true;   ///< nothing else has run meanwhile
+    bool has_nodes = true;  ///< … on its nodes
     bool has_cause = true;  ///< false: the reason is what a member saw of another's failure
   };
 
@@ -113,7 +114,7 @@ class Controller {
   void write_best();
   void write_metrics(std::size_t index);
   void handle(int source, const Message& message);
-  void outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement);
+  void outcome(std::uint64_t number, Attempt& attempt, Measurement measurement);
   void feed();
   [[nodiscard]] std::size_t most_waiting() const;
   void note_taken(std::size_t index);

@@ -7,7 +7,8 @@
 /// (one where the rank takes the experiment, which is no failure of the experiment but the
 /// program's), `throw_in_controller` (likewise on rank 0, which hears of its outcome). And hosts on
 /// request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by
-/// commas, in the order of the ranks. Local.
+/// commas, in the order of the ranks. And counters of energy: DSTUNE_POWERCAP, a folder like
+/// /sys/class/powercap. Local.
 
 #include <optional>
 #include <string>
@@ -40,5 +41,8 @@ struct PretendedHost {
 /// The one of this rank, where some are asked for. Throws Error where the list is malformed or does
 /// not have as many ranks as the job.
 std::optional<PretendedHost> pretended_host(int world_rank, int world_size);
+
+/// The folder that is asked for, else the system's.
+std::string powercap_folder();
 
 }  // namespace dstune

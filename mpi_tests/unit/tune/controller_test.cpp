@@ -126,6 +126,7 @@ class FakeWorkers : public Mailbox {
     measurement.step_times_s.assign(8, step_s);
     measurement.warmup_steps = 3;
     measurement.world_ranks = assign.world_ranks;
+    measurement.energy_j = 10;
     answer(world_rank, message::Outcome{attempt, measurement});
   }
 
@@ -390,6 +391,20 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   const Run again = run(members, second, 4);
   EXPECT_TRUE(second.ran().empty()) << "finished rounds are not run again";
   EXPECT_TRUE(again.report.validation.is_done);
+}
+
+TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
+  const PlannedSpace members = twins_and_a_slow_one();
+  FakeWorkers workers({{"slow", Behaviour::slow}});
+
+  const Run result = run(members, workers, 4);
+
+  // The first two run at the same time; what is measured again is alone.
+  const std::vector<Row>& rows = result.report.rows;
+  EXPECT_FALSE(rows[0].record->measurement.energy_j);
+  EXPECT_FALSE(rows[1].record->measurement.energy_j);
+  EXPECT_TRUE(rows[2].record->measurement.energy_j);
+  EXPECT_EQ(rows[0].repeats.at(0).measurement.energy_j, 10.0);
 }
 
 TEST_F(ControllerTest, AFinalistThatFailsAgainIsPassedOver) {
