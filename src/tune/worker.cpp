@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "dstune/train/workload.hpp"
 #include "dstune/tune/idle.hpp"
 #include "dstune/tune/injection.hpp"
+#include "faults.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
@@ -29,45 +29,6 @@ constexpr std::chrono::milliseconds progress_interval{100};
 
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
-
-/// Takes the memory, or the disk, away for one experiment where that is asked for, and gives it
-/// back.
-class MemoryFault {
- public:
-  MemoryFault(CpuDevice& device, Fault fault)
-      : budget_(fault == Fault::disk ? device.disk_budget() : device.budget()),
-        old_limit_bytes_(budget_.limit_bytes()) {
-    if (fault != Fault::oom && fault != Fault::disk) return;
-    // What an earlier experiment left in memory would do for this one.
-    if (fault == Fault::oom) device.arena().free();
-    budget_.set_limit_bytes(0);
-  }
-  ~MemoryFault() { budget_.set_limit_bytes(old_limit_bytes_); }
-  MemoryFault(const MemoryFault&) = delete;
-  MemoryFault& operator=(const MemoryFault&) = delete;
-
- private:
-  MemoryBudget& budget_;
-  std::int64_t old_limit_bytes_;
-};
-
-/// A workload whose third step fails on this rank.
-class FailingInStep : public Workload {
- public:
-  explicit FailingInStep(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
-
-  void build() override { workload_->build(); }
-  void initialize() override { workload_->initialize(); }
-  StepSample step(std::int64_t step) override {
-    if (step == 2) throw Error("injected failure inside a step");
-    return workload_->step(step);
-  }
-  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
-  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
-
- private:
-  std::unique_ptr<Workload> workload_;
-};
 
 /// Does something again and again on a thread of its own, until it is destroyed.
 class Regularly {
@@ -86,26 +47,6 @@ class Regularly {
   std::condition_variable_any changed_;
   std::jthread thread_;
 };
-
-void commit_fault(Fault fault, const Waiter& waiter) {
-  switch (fault) {
-    case Fault::none:
-    case Fault::oom:
-    case Fault::disk:
-    case Fault::throws_in_step:
-    case Fault::throws_in_worker:
-    case Fault::throws_in_controller:
-      return;
-    case Fault::hang:
-      waiter.until([] { return false; }, "an injected hang");
-      return;
-    case Fault::die:
-      std::raise(SIGKILL);
-      return;
-    case Fault::throws:
-      throw Error("injected failure");
-  }
-}
 
 }  // namespace
 
@@ -249,8 +190,7 @@ void Worker::run_assignment(const message::Assign& assign) {
                                    .group = group.get(),
                                    .waiter = &waiter,
                                    .ds_config = &assign.ds_config});
-    if (fault == Fault::throws_in_step)
-      workload = std::make_unique<FailingInStep>(std::move(workload));
+    workload = with_fault(std::move(workload), fault);
     Clock::time_point last_progress = Clock::now();
     int steps = 0;
     double slowest_step_s = 0;

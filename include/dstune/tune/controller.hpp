@@ -109,24 +109,34 @@ class Controller {
   };
 
   bool receive();
-  [[nodiscard]] bool is_search_over() const;
-  bool publish();
-  void write_best();
-  void write_metrics(std::size_t index);
   void handle(int source, const Message& message);
   void outcome(std::uint64_t number, Attempt& attempt, Measurement measurement);
+  void record(std::size_t index, Record record, bool is_known);
+  std::int64_t predict_process_bytes(const Record& record);
+  void calibrate();
+  [[nodiscard]] bool is_search_over() const;
+  void send(int world_rank, const Message& message);
+  // What runs next (controller_dispatch.cpp).
   void feed();
   [[nodiscard]] std::size_t most_waiting() const;
   void note_taken(std::size_t index);
+  bool adopt(std::size_t index);
   bool dispatch();
+  void start(Scheduler::Dispatch next);
+  void predict(std::size_t index);
+  void send_bar(std::uint64_t number, const Attempt& attempt);
+  // Endings that nobody planned (controller_watch.cpp).
   void watch();
+  void stop(const std::string& reason);
   void abort(std::uint64_t number, Attempt& attempt, Status status, const std::string& reason);
   void conclude_aborted(std::uint64_t number);
-  void record(std::size_t index, Record record, bool is_known);
-  void calibrate();
-  void stop(const std::string& reason);
-  bool adopt(std::size_t index);
-  void predict(std::size_t index);
+  [[nodiscard]] double overdue_after_s(const Attempt& attempt) const;
+  [[nodiscard]] std::optional<int> dead_member(const Attempt& attempt) const;
+  // What is written down (controller_publish.cpp).
+  bool publish();
+  void write_best();
+  void write_metrics(std::size_t index);
+  void finish();
   // Measuring again (controller_repeats.cpp).
   void repeat_best();
   bool measure_again();
@@ -138,12 +148,6 @@ class Controller {
   [[nodiscard]] double duration_s(std::size_t index) const;
   [[nodiscard]] double time_left_s() const;
   [[nodiscard]] Ticket ticket_of(std::size_t id) const;
-  void send_bar(std::uint64_t number, const Attempt& attempt);
-  std::int64_t predict_process_bytes(const Record& record);
-  void finish();
-  void send(int world_rank, const Message& message);
-  double overdue_after_s(const Attempt& attempt) const;
-  std::optional<int> dead_member(const Attempt& attempt) const;
 
   const PlannedSpace& space_;
   std::vector<std::string> keys_;
