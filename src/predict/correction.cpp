@@ -24,10 +24,14 @@ PredictionCorrection::Vector PredictionCorrection::features_of(const TrainingCon
                                                                int group_size) {
   const auto is = [](bool holds) { return holds ? 1.0 : 0.0; };
   const auto log2 = [](std::int64_t count) { return std::log2(static_cast<double>(count)); };
+  // In a group of one that offloads nothing every stage is the same step.
+  const bool stages_differ =
+      group_size > 1 || is_optimizer_offloaded(config) || are_parameters_offloaded(config);
+  const auto is_stage = [&](int stage) { return is(stages_differ && config.zero_stage == stage); };
   return {1.0,
-          is(config.zero_stage == 1),
-          is(config.zero_stage == 2),
-          is(config.zero_stage == 3),
+          is_stage(1),
+          is_stage(2),
+          is_stage(3),
           is(is_optimizer_offloaded(config)),
           log2(config.micro_batch),
           log2(config.accumulation_steps),

@@ -31,6 +31,23 @@ TEST(PredictionCorrectionTest, FindsAStagesOwnFactor) {
   EXPECT_LT(correction.at(config_of(1, 4), 2).log_standard_deviation, 0.03);
 }
 
+TEST(PredictionCorrectionTest, KnowsThatInAGroupOfOneStagesAreAlike) {
+  PredictionCorrection correction;
+  for (const std::int64_t micro_batch : {1, 2, 4, 8})
+    correction.observe(config_of(2, micro_batch), 1, 1.0, 1.08);
+  for (const int stage : {0, 1, 2, 3}) {
+    EXPECT_DOUBLE_EQ(correction.at(config_of(stage, 4), 1).factor,
+                     correction.at(config_of(0, 4), 1).factor);
+  }
+  TrainingConfig offloads = config_of(2, 4);
+  offloads.offload_optimizer = OffloadDevice::cpu;
+  const double before = correction.at(offloads, 1).factor;
+  correction.observe(offloads, 1, 1.0, 0.8);
+  EXPECT_LT(correction.at(offloads, 1).factor, before);
+  offloads.zero_stage = 1;
+  EXPECT_GT(correction.at(offloads, 1).factor, 0.85);
+}
+
 TEST(PredictionCorrectionTest, FollowsTheMicroBatch) {
   PredictionCorrection correction;
   for (const std::int64_t micro_batch : {1, 2, 4, 8, 16})
