@@ -11,6 +11,8 @@ states: it reduces gradients over all ranks, whose shards are not those of the p
 then skip the average over the copies. gloo does not take several gathers at once; they are made
 one by one, and averaged over the copies is one buffer.
 
+DeepSpeed's kernels that quantise for ZeRO++ need a GPU; PythonQuantizer stands in for them.
+
 Not among the cases: contiguous_gradients false at stages 1 and 2, where DeepSpeed 0.19.6 finds no
 gradients to reduce without a GPU (it looks for tensors of type "torch.cpu.FloatTensor", which
 PyTorch calls "torch.FloatTensor").
@@ -24,6 +26,8 @@ import tempfile
 
 MODEL = {"hidden_size": 10, "num_layers": 3, "intermediate_size": 37, "vocab_size": 101,
          "max_positions": 19}
+# Its parts are what ZeRO++ can quantise, on four ranks.
+EVEN_MODEL = dict(MODEL, hidden_size=32, intermediate_size=96, vocab_size=104, max_positions=24)
 RANKS_OF_NODE = 2
 PLAIN = {"stage": 3, "stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 0,
          "stage3_max_reuse_distance": 0, "reduce_bucket_size": 1000}
@@ -66,6 +70,7 @@ def cases_on_two_ranks():
     yield case("stage 3, all-reduce, sequential",
                dict(PLAIN, stage3_use_all_reduce_for_fetch_params=True,
                     stage3_allgather_sequential=True))
+    yield case("quantized gradients, one node", dict(PLAIN, zero_quantized_gradients=True))
 
 
 def cases_on_four_ranks():
@@ -82,6 +87,28 @@ def cases_on_four_ranks():
     yield case("MiCS, no scatter", dict(PLAIN, mics_shard_size=2, reduce_scatter=False))
     yield case("MiCS, one copy", dict(PLAIN, mics_shard_size=4))
     yield case("MiCS, nodes", dict(PLAIN, mics_shard_size=4, mics_hierarchical_params_gather=True))
+    for name, zero, accumulation, rest in quantized():
+        yield dict(case(name, dict(PLAIN, **zero), accumulation, **rest), model=EVEN_MODEL)
+
+
+def quantized():
+    weights = {"zero_quantized_weights": True}
+    gathers = dict(weights, stage3_param_persistence_threshold=40,
+                   stage3_prefetch_bucket_size=5000, stage3_max_reuse_distance=9000)
+    yield "quantized weights", weights, 2, {}
+    yield "quantized weights, gathered ahead", gathers, 2, BF16
+    yield "quantized weights, one by one", dict(gathers, stage3_allgather_sequential=True), 1, {}
+    yield ("quantized weights, all-reduce",
+           dict(gathers, stage3_use_all_reduce_for_fetch_params=True), 1, {})
+    yield "quantized weights, hpZ", dict(weights, zero_hpz_partition_size=2), 3, {}
+    halves = {"communication_data_type": "fp16"}
+    gradients = {"zero_quantized_gradients": True}
+    yield "quantized gradients", dict(gradients, reduce_bucket_size=4000), 2, halves
+    yield "quantized gradients, alone", dict(gradients, reduce_bucket_size=100), 1, halves
+    yield ("quantized gradients, not contiguous",
+           dict(gradients, reduce_bucket_size=4000, contiguous_gradients=False), 1, halves)
+    yield ("quantized, both", dict(gathers, zero_quantized_gradients=True), 2,
+           dict(BF16, **halves))
 
 
 def record():
@@ -94,7 +121,7 @@ def record():
 
     def write(name, tensor, group):
         ranks = distributed.get_process_group_ranks(group or distributed.group.WORLD)
-        if tensor.numel() > 2:
+        if tensor.numel() > 2 or name != "all_reduce":
             event = [name, tensor.numel(), str(tensor.dtype)[len("torch."):]]
             events.append(event + ([] if len(ranks) == distributed.get_world_size() else [ranks]))
 
@@ -113,6 +140,7 @@ def record():
     wrap("reduce", 0, "tensor", 3)
     wrap("all_gather_into_tensor", 0, "output_tensor", 2)
     wrap("reduce_scatter_tensor", 1, "input_tensor", 3)
+    wrap("all_to_all_single", 1, "input", 4)
     return events
 
 
@@ -142,6 +170,50 @@ def mend_mics():
     deepspeed.comm.has_all_reduce_coalesced = lambda: False
 
 
+class PythonQuantizer:
+    """What DeepSpeed's kernels do, with the same numbers of elements and types of their results:
+    gloo wants scales in one dimension."""
+    Symmetric = 0
+
+    @staticmethod
+    def quantize(values, groups, bits, _):
+        import torch
+        runs = values.reshape(groups, -1).float()
+        largest = runs.abs().amax(1, keepdim=True)
+        scales = torch.where(largest == 0, 1.0, 2 * largest / 2**bits)
+        codes = (runs / scales).round().clamp(-2**(bits - 1), 2**(bits - 1) - 1).to(torch.int8)
+        if bits == 4:
+            codes = codes.reshape(-1, 2)
+            codes = (codes[:, 0] & 15) | (codes[:, 1] << 4)
+        return codes.reshape(*values.shape[:-1], -1), scales.reshape(-1)
+
+    @staticmethod
+    def dequantize(codes, scales, groups, bits, _):
+        import torch
+        if bits == 4:
+            low = (codes & 15).to(torch.int8)
+            both = torch.stack((torch.where(low > 7, low - 16, low), codes >> 4), -1)
+            codes = both.reshape(*codes.shape[:-1], -1)
+        runs = codes.reshape(groups, -1).float() * scales.reshape(groups, 1)
+        return runs.reshape(codes.shape).half()
+
+    @classmethod
+    def swizzle_quant(cls, values, groups, bits, kind, _, nodes, ranks):
+        swapped = values.reshape(nodes, ranks, -1).transpose(0, 1).reshape(-1)
+        return cls.quantize(swapped, groups, bits, kind)
+
+    @classmethod
+    def quantized_reduction(cls, codes, scales, groups, out_groups, bits, kind, ranks):
+        values = cls.dequantize(codes, scales, groups, bits, kind)
+        return cls.quantize(values.reshape(ranks, -1).sum(0), out_groups, bits, kind)
+
+
+def mend_quantization():
+    import deepspeed.runtime.comm.coalesced_collectives as collectives
+    from deepspeed.runtime.zero.partition_parameters import CUDAQuantizer
+    collectives.quantizer_module = CUDAQuantizer.quantizer_cuda_module = PythonQuantizer
+
+
 def run_case(case, events):
     import deepspeed
     import torch
@@ -151,10 +223,11 @@ def run_case(case, events):
     Init.param_id = Init.num_persisted_parameters = Init.num_persisted_elements = 0
     Init.apply_param_persistence = False
     groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None
+    sizes = case.get("model", MODEL)
     model = GPT2LMHeadModel(GPT2Config(
-        n_layer=MODEL["num_layers"], n_embd=MODEL["hidden_size"], n_head=2,
-        vocab_size=MODEL["vocab_size"], n_positions=MODEL["max_positions"],
-        n_inner=MODEL["intermediate_size"], use_cache=False, attn_pdrop=0, embd_pdrop=0,
+        n_layer=sizes["num_layers"], n_embd=sizes["hidden_size"], n_head=2,
+        vocab_size=sizes["vocab_size"], n_positions=sizes["max_positions"],
+        n_inner=sizes["intermediate_size"], use_cache=False, attn_pdrop=0, embd_pdrop=0,
         resid_pdrop=0))
     config = dict(case["config"], train_micro_batch_size_per_gpu=2,
                   zero_allow_untested_optimizer=True, zero_force_ds_cpu_optimizer=False)
@@ -182,6 +255,7 @@ def run_all(output):
     deepspeed.init_distributed("gloo")
     events = record()
     mend_mics()
+    mend_quantization()
     ranks = torch.distributed.get_world_size()
     cases = cases_on_two_ranks() if ranks == 2 else cases_on_four_ranks()
     traced = [run_case(dict(each, ranks=ranks), events) for each in cases]

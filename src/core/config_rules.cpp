@@ -160,6 +160,14 @@ constexpr std::array rules = {
                [](const Settings& s) { return has_hpz(s) && swaps_parameters(s); },
                "fails in DeepSpeed where offload_param.device is nvme: write 1, or cpu or none",
                true},
+    ConfigRule{"/zero_optimization/zero_quantized_gradients",
+               [](const Settings& s) {
+                 return s.zero_stage() == 3 && !has_mics(s) &&
+                        s.is_on("/zero_optimization/zero_quantized_gradients") &&
+                        !s.is_on("/zero_optimization/reduce_scatter");
+               },
+               "fails in DeepSpeed without reduce_scatter: write false, or reduce_scatter true",
+               true},
     // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
     // the device at the first step.
     ConfigRule{"/zero_optimization/offload_optimizer/device",

@@ -190,6 +190,7 @@ TrainingConfig training_config(const Settings& settings) {
     // DeepSpeed hands none of these on.
     config.stage3_allgather_sequential = config.stage3_use_all_reduce_for_fetch_params = false;
     config.stage3_module_granularity_threshold = 0;
+    config.zero_quantized_weights = config.zero_quantized_gradients = false;
     config.offload_ratio = 1;
   } else {
     config.mics_hierarchical_params_gather = false;

@@ -195,6 +195,7 @@ void sum_and_divide(void* out, std::span<const void* const> parts, int divisor, 
     case DType::f16:
       return divide_f16(out, parts, divisor, count, write);
     case DType::i32:
+    case DType::i8:
       break;
   }
   throw LogicError("averages are of floating-point numbers");

@@ -91,7 +91,7 @@ void MpiGroup::trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
   complete_requests(what);
 }
 
-void MpiGroup::all_to_all(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
+void MpiGroup::trade_parts(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
   if (ranks.count < size()) return trade(bytes_per_rank, bytes_per_rank, ranks, what);
   complete(context_->communicator.start_all_to_all(context_->sent->data(),
                                                    context_->received->data(), bytes_per_rank),
@@ -109,7 +109,7 @@ void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, const RankR
                             int divisor) {
   const std::size_t part_bytes = as_bytes(count_per_rank, type);
   const std::byte* const received = context_->received->data();
-  all_to_all(part_bytes, ranks, "waiting for data to reduce");
+  trade_parts(part_bytes, ranks, "waiting for data to reduce");
   const auto parts = std::span(parts_).first(static_cast<std::size_t>(ranks.count));
   for (std::size_t index = 0; index < parts.size(); ++index)
     parts[index] = received + index * part_bytes;
@@ -214,6 +214,25 @@ void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank
         std::memcpy(static_cast<std::byte*>(out) + as_bytes(index * count_per_rank + first, type),
                     received + static_cast<std::size_t>(index) * bytes, bytes);
       }
+    }
+  });
+}
+
+void MpiGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                          const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  guarded([&](std::byte* sent, std::byte* received) {
+    const std::int64_t chunk_count = elements_per_rank(type, ranks);
+    for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
+      const std::int64_t now = std::min(chunk_count, count_per_rank - first);
+      const std::size_t bytes = as_bytes(now, type);
+      const auto place = [&](int index) { return as_bytes(index * count_per_rank + first, type); };
+      const auto staged = [&](int index) { return static_cast<std::size_t>(index) * bytes; };
+      for (int index = 0; index < ranks.count; ++index)
+        std::memcpy(sent + staged(index), static_cast<const std::byte*>(in) + place(index), bytes);
+      trade_parts(bytes, ranks, "waiting for data of all");
+      for (int index = 0; index < ranks.count; ++index)
+        std::memcpy(static_cast<std::byte*>(out) + place(index), received + staged(index), bytes);
     }
   });
 }

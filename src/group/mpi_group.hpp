@@ -41,6 +41,8 @@ class MpiGroup : public ProcessGroup {
                               const RankRange& among) override;
   void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
                   const RankRange& among) override;
+  void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
@@ -51,7 +53,7 @@ class MpiGroup : public ProcessGroup {
   /// Every rank's part for this rank, summed from `sent` into the front of `sent`.
   void reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks, int divisor);
   /// From `sent` to `received`: every rank's part for this rank, or the same from each.
-  void all_to_all(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
+  void trade_parts(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
   void gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
   /// Point to point, where not all ranks take part: these need no communicator of their own.
   void trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes, const RankRange& ranks,

@@ -232,6 +232,39 @@ void SharedMemoryGroup::all_gather(void* out, const void* in, std::int64_t count
   guarded([&] { for_chunks(call, count_per_rank, chunk_elements(type), copy_in, finish); });
 }
 
+void SharedMemoryGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank,
+                                   DType type, const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  const Call call{ranks, type, 1,
+                  write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(ranks.count))};
+  const auto* const source = static_cast<const std::byte*>(in);
+  auto* const target = static_cast<std::byte*>(out);
+  const std::int64_t piece = chunk_elements(type) / call.size();
+  const int own = own_index(call);
+  const auto place = [&](const Chunk& chunk, int index) {
+    return as_bytes(index * count_per_rank + chunk.first, type);
+  };
+  const auto copy_in = [&](const Chunk& chunk) {
+    const std::size_t bytes = as_bytes(chunk.count, type);
+    for (int i = 1; i < call.size(); ++i) {
+      const int index = (own + i) % call.size();
+      copy_bytes(slot(group_rank(), chunk.slot) + as_bytes(index * piece, type),
+                 source + place(chunk, index), bytes, Write::cached);
+    }
+    copy_bytes(target + place(chunk, own), source + place(chunk, own), bytes, call.write);
+  };
+  const auto finish = [&](const Chunk& chunk) {
+    for (int i = 1; i < call.size(); ++i) {
+      const int index = (own + i) % call.size();
+      const int rank = call.ranks.rank(index);
+      membership_->wait_for(rank, chunk.copied_phase, waiter_, "waiting for data of all");
+      copy_bytes(target + place(chunk, index), slot(rank, chunk.slot) + as_bytes(own * piece, type),
+                 as_bytes(chunk.count, type), call.write);
+    }
+  };
+  guarded([&] { for_chunks(call, count_per_rank, piece, copy_in, finish); });
+}
+
 void SharedMemoryGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
   require(mine.size() <= max_exchange_numbers, "too many numbers for an exchange");
   require(all.size() == mine.size() * static_cast<std::size_t>(size()), "room for all numbers");

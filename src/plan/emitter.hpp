@@ -50,12 +50,12 @@ class Emitter {
   }
   /// `add` appends the operation's pieces to the plan's.
   template <class Add>
-  void reshard(op::Reshard operation, Add&& add) {
+  void reshard(op::Reshard operation, Add&& add, Stream stream = Stream::compute) {
     std::vector<op::Reshard::Piece>& pieces = plan_.reshard_pieces;
     operation.first_piece = static_cast<int>(pieces.size());
     add(pieces);
     operation.num_pieces = static_cast<int>(pieces.size()) - operation.first_piece;
-    emit(operation);
+    emit(operation, stream);
   }
   /// With the workspace that it needs, taken around it. (All on the compute stream.)
   void matmul(op::Matmul operation);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "quantization.hpp"
 #include "sub_groups.hpp"
 
 namespace dstune::plan {
@@ -76,6 +77,7 @@ Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
   schedule.update();
   gathering.steady = schedule.micro_step();
   gathering.failure = schedule.failure();
+  if (gathering.failure.empty()) gathering.failure = weights_objection(layout, gathering, config);
   return gathering;
 }
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "dstune/base/error.hpp"
+#include "quantization.hpp"
 
 namespace dstune::plan {
 namespace {
@@ -30,6 +31,7 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
       all_reduces_(config.stage3_use_all_reduce_for_fetch_params),
       holds_linear_(!config.memory_efficient_linear),
       runs_again_(config.recompute != Recompute::none),
+      quantizes_(quantizes_weights(config)),
       is_offloaded_(layout.offloaded().parameters),
       gathering_(gathering),
       reader_(emitter, layout, config, tensors) {
@@ -148,12 +150,23 @@ void ParameterSource::gather_from(const Shards& shards, const std::vector<int>& 
 void ParameterSource::gather_group(const Shards& shards, const std::vector<int>& pieces) {
   for (const int piece : pieces)
     group_[static_cast<std::size_t>(piece)] = static_cast<int>(groups_.size());
-  Group& group = groups_.emplace_back(
-      Group{pieces, &shards, no_tensor, no_tensor, none, static_cast<int>(pieces.size()), false});
+  Group& group = groups_.emplace_back(Group{.pieces = pieces,
+                                            .from = &shards,
+                                            .flat = no_tensor,
+                                            .shard = no_tensor,
+                                            .codes = no_tensor,
+                                            .scales = no_tensor,
+                                            .event = none,
+                                            .unused = static_cast<int>(pieces.size()),
+                                            .to_its_place = false,
+                                            .arrived = false});
   const int only = pieces.size() == 1 ? pieces.front() : none;
   // A piece of a merged matrix may be wanted anew before the product that uses it now is done.
   const bool is_free = only != none && !is_placed_[static_cast<std::size_t>(only)];
-  if (is_free && travels_to_its_place(only)) {
+  group.to_its_place = is_free && travels_to_its_place(only);
+  if (quantizes_ && shards.ranks > 1) {
+    gather_quantized(group);
+  } else if (group.to_its_place) {
     gather_to_its_place(group);
   } else if (is_all_reduced(group)) {
     gather_by_all_reduce(group);
@@ -164,7 +177,52 @@ void ParameterSource::gather_group(const Shards& shards, const std::vector<int>&
 }
 
 bool ParameterSource::is_all_reduced(const Group& group) const {
-  return all_reduces_ && group.pieces.size() > 1 && group.from == &primary_;
+  return all_reduces_ && group.pieces.size() > 1 && group.from == &primary_ &&
+         group.codes == no_tensor;
+}
+
+std::int64_t ParameterSource::shard_elements(const Group& group) const {
+  std::int64_t shards = 0;
+  for (const int piece : group.pieces) shards += shard_elements(*group.from, piece);
+  return shards;
+}
+
+void ParameterSource::gather_quantized(Group& group) {
+  const Shards& from = *group.from;
+  const std::int64_t shards = shard_elements(group);
+  const std::int64_t run = weights_of_a_scale(shards);
+  const std::int64_t scales = shards / run;
+  // What is quantised at once lies side by side.
+  const bool is_collected = is_offloaded_ || group.pieces.size() > 1;
+  if (is_collected)
+    group.shard = emitter_.acquire("own shards", -1, Category::gathered, emitter_.type(), shards);
+  group.codes =
+      emitter_.acquire("gathered codes", -1, Category::gathered, DType::i8, shards * from.ranks);
+  group.scales =
+      emitter_.acquire("gathered scales", -1, Category::gathered, DType::f32, scales * from.ranks);
+  const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
+  if (is_offloaded_) {
+    collect<op::Copy>(group, at(group.shard), stream);
+    wait_for_fetched(stream);
+  } else if (is_collected) {
+    collect<op::Convert>(group, at(group.shard), stream);
+  }
+  const View own = is_collected ? at(group.shard) : own_shard(from, group.pieces.front());
+  const View own_codes = at(group.codes, shards * from.rank);
+  const View own_scales = at(group.scales, scales * from.rank);
+  emitter_.emit(op::Quantize{own_codes, own_scales, own, 8, shards, run}, stream);
+  emitter_.emit(op::AllGather{at(group.codes), own_codes, shards, from.among}, stream);
+  emitter_.emit(op::AllGather{at(group.scales), own_scales, scales, from.among}, stream);
+}
+
+void ParameterSource::dequantize(Group& group) {
+  const std::int64_t shards = shard_elements(group);
+  const std::int64_t all = shards * group.from->ranks;
+  if (!group.to_its_place)
+    group.flat = emitter_.acquire("gathered shards", -1, Category::gathered, emitter_.type(), all);
+  const View to = group.to_its_place ? place(group.pieces.front()) : at(group.flat);
+  emitter_.emit(
+      op::Dequantize{to, at(group.codes), at(group.scales), 8, all, weights_of_a_scale(shards)});
 }
 
 void ParameterSource::gather_to_its_place(Group& group) {
@@ -198,8 +256,7 @@ void ParameterSource::acquire_from_nodes(Group& group) {
 }
 
 void ParameterSource::gather_shards(const Group& group, View out, View own, Stream stream) {
-  std::int64_t shards = 0;
-  for (const int piece : group.pieces) shards += shard_elements(*group.from, piece);
+  const std::int64_t shards = shard_elements(group);
   const Partition& partition = layout_.partition();
   if (partition.ranks_of_node == 0) {
     emitter_.emit(op::AllGather{out, own, shards, group.from->among}, stream);
@@ -223,8 +280,7 @@ void ParameterSource::gather_shards(const Group& group, View out, View own, Stre
 
 void ParameterSource::gather_flat(Group& group) {
   const Shards& from = *group.from;
-  std::int64_t shards = 0;
-  for (const int piece : group.pieces) shards += shard_elements(from, piece);
+  const std::int64_t shards = shard_elements(group);
   group.flat = emitter_.acquire("gathered shards", -1, Category::gathered, emitter_.type(),
                                 shards * from.ranks);
   const bool alone = from.ranks == 1;
@@ -331,17 +387,18 @@ void ParameterSource::take(int piece) {
   group_[index] = none;
   if (!group.arrived) arrive(group);
   // As in DeepSpeed, the buffer lives until the last of its parameters is asked for.
-  if (--group.unused == 0) emitter_.release(group.flat);
+  if (--group.unused > 0) return;
+  for (const TensorId tensor : {group.flat, group.codes, group.scales}) emitter_.release(tensor);
 }
 
 void ParameterSource::arrive(Group& group) {
   group.arrived = true;
   if (overlap_) emitter_.wait(Stream::compute, group.event);
   emitter_.release(group.shard);
+  if (group.codes != no_tensor) dequantize(group);
   if (group.flat == no_tensor) return;
   const Shards& from = *group.from;
-  std::int64_t shards = 0;
-  for (const int piece : group.pieces) shards += shard_elements(from, piece);
+  const std::int64_t shards = shard_elements(group);
   std::int64_t offset = 0;
   for (const int piece : group.pieces) {
     const std::int64_t shard = shard_elements(from, piece);

@@ -54,8 +54,10 @@ class ParameterSource {
     /// The own shard of a piece that travels to its place, fetched from the host; or what came from
     /// the other nodes.
     TensorId shard;
-    int event;   ///< none without overlap
-    int unused;  ///< pieces that no module has asked for yet
+    TensorId codes, scales;  ///< of all ranks, where they travel quantised
+    int event;               ///< none without overlap
+    int unused;              ///< pieces that no module has asked for yet
+    bool to_its_place;
     bool arrived;
   };
 
@@ -71,7 +73,11 @@ class ParameterSource {
   void gather_to_its_place(Group& group);
   void gather_flat(Group& group);
   void gather_by_all_reduce(Group& group);
+  void gather_quantized(Group& group);
+  /// To its place, or to `flat`, of which there is none before.
+  void dequantize(Group& group);
   [[nodiscard]] bool is_all_reduced(const Group& group) const;
+  [[nodiscard]] std::int64_t shard_elements(const Group& group) const;
   /// The collectives: all shards of the group to `out`, from `own` and the other ranks.
   void gather_shards(const Group& group, View out, View own, Stream stream);
   /// Room for those of other nodes, where they come first.
@@ -114,6 +120,7 @@ class ParameterSource {
   bool all_reduces_;   // groups of several pieces
   bool holds_linear_;  // from forward to backward
   bool runs_again_;    // forward keeps nothing for backward before it is run again
+  bool quantizes_;
   bool is_offloaded_;
   const Gathering* gathering_;
   ShardReader reader_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "dstune/base/error.hpp"
+#include "quantization.hpp"
 
 namespace dstune::plan {
 
@@ -19,6 +20,7 @@ Reducer::Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& c
       // Without contiguous gradients DeepSpeed's stages 1 and 2 know no owners.
       to_owners_(config.reduce_scatter && contiguous_ && !config.use_multi_rank_bucket_allreduce),
       from_the_beginning_(layout.stage() == 1 && !config.overlap_comm),
+      quantizing_nodes_(quantizing_nodes(layout, config)),
       ranges_(cut_into_buckets(
           layout, config.reduce_bucket_size,
           from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)),
@@ -36,7 +38,8 @@ Reducer::Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& c
 }
 
 std::int64_t Reducer::bucket_elements(const BucketRange& range) const {
-  return range.is_scattered ? range.shards * layout_.group_size() : range.end - range.begin;
+  const bool is_padded = range.is_scattered && quantizing_nodes_ == 0;
+  return is_padded ? range.shards * layout_.group_size() : range.end - range.begin;
 }
 
 std::vector<Reducer::Slice> Reducer::slices(const BucketRange& range) const {
@@ -106,7 +109,7 @@ void Reducer::finish() {
 }
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
-  if (range.is_scattered) {
+  if (range.is_scattered && quantizing_nodes_ == 0) {
     emitter_.reshard(
         op::Reshard{arrived.source, at(bucket), true, layout_.group_size(), range.shards, 0, 0},
         [&](auto& pieces) {
@@ -124,7 +127,8 @@ void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bu
 }
 
 void Reducer::flush(const BucketRange& range) {
-  const bool in_place = range.alone && layout_.stage() < 3 && type_ == emitter_.type();
+  const bool in_place =
+      range.alone && (layout_.stage() < 3 || quantizing_nodes_ > 0) && type_ == emitter_.type();
   TensorId own_bucket = no_tensor;
   View data;
   if (in_place) {
@@ -146,6 +150,7 @@ void Reducer::flush(const BucketRange& range) {
   const bool in_its_place = overwrite_ && own_gradients_.place_of_shards(range);
   if (range.is_scattered && !in_its_place)
     scattered = emitter_.acquire("scattered", -1, Category::buckets, type_, range.shards);
+  const QuantizedBuffers quantized = acquire_quantized(range);
   const TensorId flattened = acquire_flattened(range);
   // What leaves the device does so in the type of its sums.
   TensorId converted = no_tensor;
@@ -163,7 +168,7 @@ void Reducer::flush(const BucketRange& range) {
     wait_for_reduction();
     emitter_.wait(stream, ready);
   }
-  if (View kept = reduce(range, data, scattered, flattened, stream)) {
+  if (View kept = reduce(range, data, scattered, flattened, quantized, stream)) {
     if (converted != no_tensor) {
       emitter_.emit(op::Convert{at(converted), kept, averaged}, stream);
       kept = at(converted);
@@ -173,6 +178,8 @@ void Reducer::flush(const BucketRange& range) {
   average_over_copies(range, stream);
   used_tensors_ = scratch;
   used_tensors_.insert(used_tensors_.end(), {own_bucket, scattered, flattened, converted});
+  const std::vector<TensorId> travelling = quantized.all();
+  used_tensors_.insert(used_tensors_.end(), travelling.begin(), travelling.end());
   for (const Arrived& arrived : uncopied_) used_slabs_.push_back(arrived.slab);
   uncopied_.clear();
   if (config_.overlap_comm) reduction_ = emitter_.record(stream);
@@ -189,8 +196,8 @@ void Reducer::average_over_copies(const BucketRange& range, Stream stream) {
 }
 
 View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
-                     Stream stream) {
-  if (range.is_scattered) return reduce_scattered(range, data, scattered, stream);
+                     const QuantizedBuffers& quantized, Stream stream) {
+  if (range.is_scattered) return reduce_scattered(range, data, scattered, quantized, stream);
   if (layout_.group_size() == 1) return data;
   if (to_owners_ && layout_.stage() < 3) {
     reduce_to_owners(range, data, flattened, stream);
@@ -204,11 +211,104 @@ View Reducer::reduce(const BucketRange& range, View data, TensorId scattered, Te
 }
 
 View Reducer::reduce_scattered(const BucketRange& range, View data, TensorId scattered,
-                               Stream stream) {
+                               const QuantizedBuffers& quantized, Stream stream) {
   const View out = scattered == no_tensor ? own_gradients_.place_of_shards(range) : at(scattered);
-  emitter_.emit(op::ReduceScatterAverage{out, data, range.shards, layout_.partition().shards},
-                stream);
+  if (quantizing_nodes_ > 0) {
+    reduce_quantized(range, data, out, quantized, stream);
+  } else {
+    emitter_.emit(op::ReduceScatterAverage{out, data, range.shards, layout_.partition().shards},
+                  stream);
+  }
   return scattered == no_tensor ? View{} : out;
+}
+
+Reducer::QuantizedBuffers Reducer::acquire_quantized(const BucketRange& range) {
+  if (quantizing_nodes_ == 0) return {};
+  std::int64_t elements = 0, scales = 0, padded = 0;
+  for (int index = layout_.piece_begin(range.first); index < layout_.piece_begin(range.last);
+       ++index) {
+    const Piece& piece = layout_.pieces()[static_cast<std::size_t>(index)];
+    if (is_gradient_quantized(layout_, piece)) {
+      elements = std::max(elements, piece.elements);
+      scales = std::max(scales, piece.elements / gradients_of_a_scale(layout_, piece));
+    } else if (piece.elements % layout_.group_size() != 0) {
+      padded = std::max(padded, layout_.piece_shard_elements(index) * layout_.group_size());
+    }
+  }
+  const auto acquire = [&](const char* name, DType type, std::int64_t count) {
+    return count == 0 ? no_tensor : emitter_.acquire(name, -1, Category::buckets, type, count);
+  };
+  return {.codes = acquire("gradient codes", DType::i8, elements / 2),
+          .scales = acquire("gradient scales", DType::f32, scales),
+          .received_codes = acquire("received codes", DType::i8, elements / 2),
+          .received_scales = acquire("received scales", DType::f32, scales),
+          .sums = acquire("sums over a node", type_, elements / config_.ranks_per_node),
+          .padded = acquire("padded gradient", type_, padded)};
+}
+
+void Reducer::reduce_quantized(const BucketRange& range, View data, View out,
+                               const QuantizedBuffers& buffers, Stream stream) {
+  for (int index = layout_.piece_begin(range.first); index < layout_.piece_begin(range.last);
+       ++index) {
+    const Piece& piece = layout_.pieces()[static_cast<std::size_t>(index)];
+    const View gradient =
+        moved(data, layout_.parameter(piece.parameter).offset + piece.first - range.begin);
+    const View shard =
+        moved(out, layout_.piece_shard_offset(index) - layout_.shard_offset(range.first));
+    if (is_gradient_quantized(layout_, piece)) {
+      reduce_across_nodes(piece, gradient, shard, buffers, stream);
+    } else {
+      reduce_alone(piece, gradient, shard, buffers.padded, stream);
+    }
+  }
+}
+
+void Reducer::reduce_across_nodes(const Piece& piece, View data, View out,
+                                  const QuantizedBuffers& buffers, Stream stream) {
+  const auto ranks = static_cast<int>(config_.ranks_per_node);
+  const int nodes = quantizing_nodes_;
+  const int rank = layout_.group_rank();
+  const std::int64_t run = gradients_of_a_scale(layout_, piece);
+  const auto exchange = [&](std::int64_t count_per_rank, const RankRange& among) {
+    const RankRange part = among.count == layout_.group_size() ? RankRange{} : among;
+    emitter_.emit(
+        op::AllToAll{at(buffers.received_codes), at(buffers.codes), count_per_rank / 2, part},
+        stream);
+    emitter_.emit(
+        op::AllToAll{at(buffers.received_scales), at(buffers.scales), count_per_rank / run, part},
+        stream);
+  };
+  const std::int64_t of_node = piece.elements / ranks;
+  emitter_.emit(op::Quantize{at(buffers.codes), at(buffers.scales), data, 4, piece.elements, run,
+                             nodes, ranks},
+                stream);
+  exchange(of_node, range_of(rank, 1, ranks));
+  emitter_.emit(op::Dequantize{at(buffers.sums), at(buffers.received_codes),
+                               at(buffers.received_scales), 4, of_node, run, ranks},
+                stream);
+  emitter_.emit(
+      op::Quantize{at(buffers.codes), at(buffers.scales), at(buffers.sums), 4, of_node, run},
+      stream);
+  exchange(of_node / nodes, range_of(rank, ranks, nodes));
+  emitter_.emit(op::Dequantize{out, at(buffers.received_codes), at(buffers.received_scales), 4,
+                               of_node / nodes, run, nodes, layout_.group_size()},
+                stream);
+}
+
+void Reducer::reduce_alone(const Piece& piece, View data, View out, TensorId padded,
+                           Stream stream) {
+  const int ranks = layout_.group_size();
+  const std::int64_t shard = (piece.elements + ranks - 1) / ranks;
+  if (piece.elements % ranks != 0) {
+    emitter_.reshard(
+        op::Reshard{data, at(padded), true, ranks, shard, 0, 0},
+        [&](auto& pieces) {
+          pieces.push_back({0, piece.elements, 0, shard});
+        },
+        stream);
+    data = at(padded);
+  }
+  emitter_.emit(op::ReduceScatterAverage{out, data, shard, layout_.partition().shards}, stream);
 }
 
 TensorId Reducer::acquire_flattened(const BucketRange& range) {

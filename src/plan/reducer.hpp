@@ -33,6 +33,17 @@ class Reducer {
     TensorId tensor;
     int readers;
   };
+  /// What travels of one quantised gradient after the other, and their sums over a node; and the
+  /// padded gradient of what is reduced as it is.
+  struct QuantizedBuffers {
+    TensorId codes = no_tensor, scales = no_tensor;
+    TensorId received_codes = no_tensor, received_scales = no_tensor;
+    TensorId sums = no_tensor;
+    TensorId padded = no_tensor;
+    [[nodiscard]] std::vector<TensorId> all() const {
+      return {codes, scales, received_codes, received_scales, sums, padded};
+    }
+  };
 
   /// Elements [begin, begin + count) of a bucket whose owner is one rank.
   struct Slice {
@@ -47,10 +58,18 @@ class Reducer {
   void flush(const BucketRange& range);
   /// Averages the bucket; returns where the part that is kept lies, none where it is there already.
   View reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
-              Stream stream);
+              const QuantizedBuffers& quantized, Stream stream);
   /// The own part of a bucket's gradients becomes the mean over the copies of the states.
   void average_over_copies(const BucketRange& range, Stream stream);
-  View reduce_scattered(const BucketRange& range, View data, TensorId scattered, Stream stream);
+  View reduce_scattered(const BucketRange& range, View data, TensorId scattered,
+                        const QuantizedBuffers& quantized, Stream stream);
+  QuantizedBuffers acquire_quantized(const BucketRange& range);
+  /// Piece by piece: the own shards of the average to `out`.
+  void reduce_quantized(const BucketRange& range, View data, View out,
+                        const QuantizedBuffers& buffers, Stream stream);
+  void reduce_across_nodes(const Piece& piece, View data, View out, const QuantizedBuffers& buffers,
+                           Stream stream);
+  void reduce_alone(const Piece& piece, View data, View out, TensorId padded, Stream stream);
   void reduce_to_owners(const BucketRange& range, View data, TensorId flattened, Stream stream);
   void all_reduce_alone(const BucketRange& range, View data, Stream stream);
   /// Where what an owner holds of a bucket is put side by side; none where it lies so.
@@ -66,6 +85,7 @@ class Reducer {
   bool contiguous_;
   bool to_owners_;           // DeepSpeed reduces to each owner, not to all
   bool from_the_beginning_;  // units arrive in that order
+  int quantizing_nodes_;     // 0: gradients travel as they are
   std::vector<BucketRange> ranges_;
   std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
   int num_buckets_ = 0;

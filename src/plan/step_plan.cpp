@@ -7,6 +7,7 @@
 #include "dstune/model/module_names.hpp"
 #include "micro_step.hpp"
 #include "module_trace.hpp"
+#include "quantization.hpp"
 #include "sub_groups.hpp"
 #include "update.hpp"
 
@@ -187,18 +188,19 @@ std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_
 
 std::string model_objection(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   std::string leaves = leaf_objection(model, config);
-  if (!leaves.empty() || !uses_disk(config)) return leaves;
+  const bool may_fail =
+      uses_disk(config) || quantizes_weights(config) || quantizes_gradients(config);
+  if (!leaves.empty() || !may_fail) return leaves;
   const ParameterTable table(model);
   const plan::Layout layout(table, config.zero_stage, plan::partition_of(config, group_size, 0),
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
-  if (is_optimizer_on_disk(config)) {
-    const std::string objection = state_buffers_objection(config, groups);
-    if (!objection.empty()) return objection;
-  }
-  if (!are_parameters_on_disk(config)) return {};
-  const std::string objection = shard_buffers_objection(layout, config, groups);
-  if (!objection.empty()) return objection;
+  std::string objection = plan::gradients_objection(layout, config);
+  if (objection.empty() && is_optimizer_on_disk(config))
+    objection = state_buffers_objection(config, groups);
+  if (objection.empty() && are_parameters_on_disk(config))
+    objection = shard_buffers_objection(layout, config, groups);
+  if (!objection.empty() || !layout.gathers()) return objection;
   return plan::plan_gathering(model, layout, config).failure;
 }
 
@@ -226,7 +228,9 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   plan::Emitter emitter(result, workspaces);
   std::optional<plan::Gathering> gathered;
   if (layout.gathers()) gathered = plan::plan_gathering(model, layout, config);
-  require(!gathered || gathered->failure.empty(), "what DeepSpeed fails with has no plan");
+  require(
+      (!gathered || gathered->failure.empty()) && plan::gradients_objection(layout, config).empty(),
+      "what DeepSpeed fails with has no plan");
   const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
       emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);

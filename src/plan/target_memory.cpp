@@ -43,6 +43,7 @@ struct States {
 struct Counts {
   std::int64_t parameters, own, secondary, own_whole, largest_unit, persistent, largest_parameter;
   std::int64_t largest_of_layer;  ///< parameter
+  std::int64_t largest_scales;    ///< of a quantised gradient
   std::int64_t table;             ///< of tokens
   std::int64_t head;              ///< gradients that exist in the backward of the last layer
   std::int64_t embeddings;        ///< gradients that do not yet in that of the first
@@ -170,6 +171,7 @@ Counts count(const ModelSpec& model, const TrainingConfig& config, int group_siz
     counts.largest_unit = std::max(counts.largest_unit, table.unit_elements(unit));
   for (const Parameter& parameter : table.all()) {
     counts.largest_parameter = std::max(counts.largest_parameter, parameter.elements());
+    counts.largest_scales = std::max({counts.largest_scales, parameter.rows, parameter.columns});
     if (parameter.unit == 1)
       counts.largest_of_layer = std::max(counts.largest_of_layer, parameter.elements());
   }
@@ -329,6 +331,17 @@ States stage2(const Counts& counts, const TrainingConfig& config, std::int64_t e
   return states;
 }
 
+/// Bytes that ZeRO++ reduces a bucket's gradients in, one after the other, on nodes of so many
+/// ranks: codes of 4 bits and scales on their way inside the node and across, the sums of the node
+/// in fp16, and all shards of the result.
+std::int64_t quantized_reduction(const Counts& counts, const TrainingConfig& config,
+                                 std::int64_t full, int group_size) {
+  const std::int64_t largest = counts.largest_parameter;
+  const std::int64_t codes = largest + 8 * counts.largest_scales;
+  return codes + (codes + 2 * largest) / config.ranks_per_node +
+         2 * std::max(full, largest) / group_size;
+}
+
 States stage3(const Counts& counts, const TrainingConfig& config, int group_size, std::int64_t e) {
   const std::int64_t gradients = (config.fp32_gradient_accumulation ? 4 : e) * counts.own;
   const std::int64_t c = size_bytes(communication_type(config));
@@ -341,6 +354,13 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
   // hpZ's second partition begins with the first release of a step, and the update drops it.
   std::int64_t secondary = are_parameters_offloaded(config) ? 0 : e * counts.secondary;
   const std::int64_t secondary_in_update = secondary;
+  // Quantised, what is gathered is there in codes and then in fp16 before it is put together.
+  const std::int64_t travels = quantizes_weights(config) && group_size > 1 ? 1 + 2 : e;
+  const bool quantizes = quantizes_gradients(config) && config.ranks_per_node > 0 &&
+                         group_size > config.ranks_per_node;
+  const auto reducing = [&](std::int64_t elements) {
+    return quantizes ? quantized_reduction(counts, config, elements, group_size) : c * elements;
+  };
   States states;
   const bool offloaded = are_parameters_offloaded(config);
   states.parameters = offloaded ? 0 : e * counts.own;
@@ -365,6 +385,7 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
     else if (offloaded)
       concatenated += concatenated / group_size;
   }
+  const std::int64_t whole = e * gathered + travels * concatenated;
   // What forward gathered for linear layers, released, and keeps for backward all the same; where
   // blocks are computed again one block's at a time.
   std::int64_t held = 0;
@@ -378,16 +399,16 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
   const std::int64_t in_loss = again ? std::min(held, counts.linear_of_head) : held;
   const auto in_layer = [&](std::int64_t linear) {
     return Instant{gradients,
-                   bucket + secondary + c * flattened +
-                       e * (gathered + concatenated + counts.largest_of_layer + linear),
+                   bucket + secondary + (flattened > 0 ? reducing(flattened) : 0) + whole +
+                       e * (counts.largest_of_layer + linear),
                    0};
   };
-  states.loss = {gradients, bucket + secondary + e * (gathered + concatenated + in_loss), 0};
+  states.loss = {gradients, bucket + secondary + whole + e * in_loss, 0};
   states.layers = in_layer(again ? of_layer : held);
   states.first_layer = in_layer(of_layer);
   const std::int64_t tables = (counts.table_copies + 1) * counts.table;
-  states.reduction = {gradients, bucket + secondary + std::max(c * full, e * tables) + e * gathered,
-                      0};
+  states.reduction = {gradients,
+                      bucket + secondary + std::max(reducing(full), e * tables) + e * gathered, 0};
   states.update = {gradients, bucket + secondary_in_update,
                    update_bytes(config, e) * std::min(config.sub_group_size, counts.own)};
   // Updated ones go to the host by way of a copy in their type.

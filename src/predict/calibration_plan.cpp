@@ -235,8 +235,9 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
         add_transfers(plan, transfers);
       }
       Candidate candidate{run_of(member, num_layers), {}};
-      rebuild_step_plan(plan, calibration_model(model, candidate.run), candidate.run.config,
-                        shape.size(), 0, workspaces);
+      const ModelSpec cut = calibration_model(model, candidate.run);
+      if (!model_objection(cut, candidate.run.config, shape.size()).empty()) continue;
+      rebuild_step_plan(plan, cut, candidate.run.config, shape.size(), 0, workspaces);
       if (plan.memory.arena_bytes + plan.host_memory.arena_bytes > options.most_bytes) continue;
       add_demand(plan, candidate.offers, candidate.run.cost);
       candidates.push_back(std::move(candidate));

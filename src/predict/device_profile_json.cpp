@@ -12,7 +12,7 @@ using json::Node;
 using json::Value;
 
 constexpr std::string_view format_name = "dstune-mpi device profile";
-constexpr std::array<std::string_view, 4> type_names{"f32", "bf16", "f16", "i32"};
+constexpr std::array<std::string_view, 5> type_names{"f32", "bf16", "f16", "i32", "i8"};
 constexpr std::int64_t most = std::int64_t{1} << 53;
 
 std::string text(DType type) {

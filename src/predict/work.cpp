@@ -35,10 +35,13 @@ constexpr std::array<std::string_view, num_work_kinds> kind_names{
     "sum",
     "squares",
     "update",
+    "quantize",
+    "dequantize",
     "all_reduce",
     "reduce",
     "reduce_scatter",
     "all_gather",
+    "all_to_all",
     "exchange",
 };
 
@@ -174,6 +177,13 @@ class WorkReader {
     return work;
   }
 
+  Result operator()(const op::Quantize& o) const {
+    return make(WorkKind::quantize, o.x, o.codes, o.bits, 0, o.count);
+  }
+  Result operator()(const op::Dequantize& o) const {
+    return make(WorkKind::dequantize, o.codes, o.y, o.bits, o.parts, o.count);
+  }
+
   // Collectives.
   Result operator()(const op::AllReduceAverage& o) const {
     return collective(WorkKind::all_reduce, o.data, o.count, o.among);
@@ -190,6 +200,11 @@ class WorkReader {
   }
   Result operator()(const op::AllGather& o) const {
     return collective(WorkKind::all_gather, o.in, o.count_per_rank * o.among.size(plan_.group_size),
+                      o.among);
+  }
+
+  Result operator()(const op::AllToAll& o) const {
+    return collective(WorkKind::all_to_all, o.in, o.count_per_rank * o.among.size(plan_.group_size),
                       o.among);
   }
 
@@ -341,10 +356,15 @@ double amount(const Work& work) {
     case WorkKind::copy:
     case WorkKind::reshard:
       return size * columns * (in_bytes + out_bytes);
+    case WorkKind::quantize:  // read twice: for the scale, and for the codes
+      return size * (2 * in_bytes + width / 8);
+    case WorkKind::dequantize:
+      return size * (depth * width / 8 + out_bytes);
     case WorkKind::all_reduce:
     case WorkKind::reduce:
     case WorkKind::reduce_scatter:
     case WorkKind::all_gather:
+    case WorkKind::all_to_all:
     case WorkKind::exchange:
       return size;
   }

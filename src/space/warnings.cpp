@@ -66,12 +66,39 @@ class EffectNotes {
   std::vector<std::string> inert_, not_built_;
 };
 
+/// Of a key of zero_optimization.
+json::Value candidates_of(const json::Node& root, const char* key) {
+  const auto zero = root.find("zero_optimization");
+  const auto found = zero && zero->is_object() ? zero->find(key) : std::nullopt;
+  if (!found) return json::Value::array();
+  return found->is_array() ? found->value() : json::Value::array({found->value()});
+}
+
+bool has_true(const json::Value& candidates) {
+  return std::find(candidates.begin(), candidates.end(), json::Value(true)) != candidates.end();
+}
+
+/// What ZeRO++'s quantisation changes but times.
+void add_quantization(const JobSpec& job, const json::Node& root,
+                      std::vector<std::string>& warnings) {
+  if (has_true(candidates_of(root, "zero_quantized_weights"))) {
+    warnings.push_back(
+        "zero_optimization.zero_quantized_weights: stage 3 with it computes with weights of 8 "
+        "bits, so its losses are others than without");
+  }
+  const bool has_nodes = std::any_of(job.shapes.begin(), job.shapes.end(),
+                                     [](const GroupShape& shape) { return shape.num_nodes > 1; });
+  if (has_nodes && has_true(candidates_of(root, "zero_quantized_gradients"))) {
+    warnings.push_back(
+        "zero_optimization.zero_quantized_gradients: stage 3 with it reduces gradients across "
+        "nodes in 4 bits, so its losses are others than without; DeepSpeed 0.19.6 itself does not "
+        "divide those of matrices by the ranks of a node, as is done here");
+  }
+}
+
 /// Whether some group would hold several copies of the states (MiCS).
 bool has_copies(const JobSpec& job, const json::Node& root) {
-  const auto zero = root.find("zero_optimization");
-  const auto size = zero && zero->is_object() ? zero->find("mics_shard_size") : std::nullopt;
-  if (!size) return false;
-  const json::Value list = size->is_array() ? size->value() : json::Value::array({size->value()});
+  const json::Value list = candidates_of(root, "mics_shard_size");
   return std::any_of(list.begin(), list.end(), [&](const json::Value& candidate) {
     return candidate.is_number() && candidate.get<double>() > 0 &&
            std::any_of(job.shapes.begin(), job.shapes.end(), [&](const GroupShape& shape) {
@@ -103,6 +130,7 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
         "this is less than the group's size; what is measured here is MiCS as other releases run "
         "it");
   }
+  add_quantization(job, root, warnings);
   for (const Product& product : products) {
     for (const Dimension& dimension : product.dimensions) {
       if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;

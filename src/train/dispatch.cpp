@@ -200,4 +200,8 @@ void Dispatch::operator()(const op::AllGather& o) {
   group_.all_gather(at(o.out), at(o.in), o.count_per_rank, memory_.type(o.in), o.among);
 }
 
+void Dispatch::operator()(const op::AllToAll& o) {
+  group_.all_to_all(at(o.out), at(o.in), o.count_per_rank, memory_.type(o.in), o.among);
+}
+
 }  // namespace dstune::train

@@ -63,11 +63,14 @@ class Dispatch {
   void operator()(const op::ReadDisk& o);
   void operator()(const op::WriteDisk& o);
   void operator()(const op::Reshard& o);
+  void operator()(const op::Quantize& o);
+  void operator()(const op::Dequantize& o);
   void operator()(const op::AllReduceAverage& o);
   void operator()(const op::AllReduceSum& o);
   void operator()(const op::ReduceAverage& o);
   void operator()(const op::ReduceScatterAverage& o);
   void operator()(const op::AllGather& o);
+  void operator()(const op::AllToAll& o);
   void operator()(const op::AccumulateLoss& o);
   void operator()(const op::FinishLoss& o);
   void operator()(const op::AccumulateSquares& o);

@@ -166,4 +166,24 @@ void Dispatch::operator()(const op::Reshard& o) {
           {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy));
 }
 
+void Dispatch::operator()(const op::Quantize& o) {
+  const std::int64_t part = o.count / (o.nodes * o.ranks_of_node);
+  const std::int64_t part_bytes = part * o.bits / 8;
+  for (int node = 0; node < o.nodes; ++node) {
+    for (int rank = 0; rank < o.ranks_of_node; ++rank) {
+      const std::int64_t from = node * o.ranks_of_node + rank;
+      const std::int64_t to = rank * o.nodes + node;
+      const View x{o.x.tensor, o.x.offset_elements + from * part};
+      table_.quantize(type(o.x), o.bits, at<std::byte>(o.codes) + to * part_bytes,
+                      at<float>(o.scales) + to * (part / o.group_elements), at(x), part,
+                      o.group_elements);
+    }
+  }
+}
+
+void Dispatch::operator()(const op::Dequantize& o) {
+  table_.dequantize(type(o.y), o.bits, at(o.y), at(o.codes), at<float>(o.scales), o.count,
+                    o.group_elements, o.parts, o.divisor);
+}
+
 }  // namespace dstune::train

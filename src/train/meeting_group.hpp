@@ -53,6 +53,11 @@ class MeetingGroup : public ProcessGroup {
     meet();
     group_.all_gather(out, in, count_per_rank, type, among);
   }
+  void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override {
+    meet();
+    group_.all_to_all(out, in, count_per_rank, type, among);
+  }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     meet();
     group_.exchange_into(mine, all);

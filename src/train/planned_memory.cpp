@@ -24,6 +24,7 @@ kernels::DType kernel_type(DType type) {
     case DType::f16:
       return kernels::DType::f16;
     case DType::i32:
+    case DType::i8:
       break;
   }
   throw LogicError("kernels compute with floating-point numbers");

@@ -111,6 +111,8 @@ class Calibration {
         return group_.reduce_scatter_average(out, data, part, work.type, among);
       case WorkKind::all_gather:
         return group_.all_gather(out, data, part, work.type, among);
+      case WorkKind::all_to_all:
+        return group_.all_to_all(out, data, part, work.type, among);
       default:
         throw LogicError("is timed as a collective and is none");
     }

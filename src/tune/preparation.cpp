@@ -251,7 +251,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
 std::optional<MemoryTimeline> memory_timeline_of(const JobSpec& job, const Experiment& experiment) {
   const int group_size = experiment.shape.size();
   if (job.workload.kind != WorkloadKind::transformer ||
-      !partition_objection(experiment.config, group_size).empty())
+      !partition_objection(experiment.config, group_size).empty() ||
+      !model_objection(job.model, experiment.config, group_size).empty())
     return std::nullopt;
   return memory_timeline(build_step_plan(job.model, experiment.config, group_size, 0,
                                          CpuWorkspaces(kernels::cpu_table())));

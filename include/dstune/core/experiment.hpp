@@ -23,8 +23,10 @@ struct GroupShape {
 
 /// A configuration is told where it runs as far as that makes a difference to its step.
 inline void place_on(GroupShape shape, TrainingConfig& config) {
-  config.ranks_per_node =
-      is_mics(config) && config.mics_hierarchical_params_gather ? shape.num_gpus : 0;
+  // On one node DeepSpeed reduces gradients as they are.
+  config.zero_quantized_gradients = quantizes_gradients(config) && shape.num_nodes > 1;
+  const bool is_hierarchical = is_mics(config) && config.mics_hierarchical_params_gather;
+  config.ranks_per_node = is_hierarchical || config.zero_quantized_gradients ? shape.num_gpus : 0;
 }
 
 struct Experiment {

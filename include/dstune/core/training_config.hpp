@@ -134,8 +134,11 @@ struct TrainingConfig {
   std::int64_t zero_hpz_partition_size = 1;  ///< ranks that hold the parameters once more; 1: none
   std::int64_t mics_shard_size = 0;          ///< ranks that share one copy of the states; 0: all
   bool mics_hierarchical_params_gather = false;
-  /// Of the group: no knob, but where it runs. Only where hierarchical gathers ask for it.
+  /// Of the group: no knob, but where it runs. Only where hierarchical gathers or quantised
+  /// reductions across nodes ask for it.
   std::int64_t ranks_per_node = 0;
+  bool zero_quantized_weights = false;    ///< gathered as numbers of 8 bits
+  bool zero_quantized_gradients = false;  ///< across nodes reduced as numbers of 4 bits
 
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
   OptimizerConfig optimizer;
@@ -171,6 +174,15 @@ struct TrainingConfig {
 /// Several ranks, but not all of the group's, may share one copy of the states.
 [[nodiscard]] constexpr bool is_mics(const TrainingConfig& config) {
   return config.zero_stage == 3 && config.mics_shard_size > 0;
+}
+
+/// ZeRO++'s gathers of quantised weights. MiCS has gathers of its own.
+[[nodiscard]] constexpr bool quantizes_weights(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.zero_quantized_weights && !is_mics(config);
+}
+/// ZeRO++'s reductions of quantised gradients, likewise: only where there are several nodes.
+[[nodiscard]] constexpr bool quantizes_gradients(const TrainingConfig& config) {
+  return config.zero_stage == 3 && config.zero_quantized_gradients && !is_mics(config);
 }
 
 /// DeepSpeed's BF16_Optimizer, which adds up all gradients in fp32 and reduces them at once.
@@ -240,6 +252,8 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("mics_shard_size", config.mics_shard_size);
   visit("mics_hierarchical_params_gather", config.mics_hierarchical_params_gather);
   visit("ranks_per_node", config.ranks_per_node);
+  visit("zero_quantized_weights", config.zero_quantized_weights);
+  visit("zero_quantized_gradients", config.zero_quantized_gradients);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);

@@ -45,6 +45,10 @@ class ProcessGroup {
   /// out[ranks·count]; in[count] may be out's own part. Collective over the group.
   virtual void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
                           const RankRange& among = {}) = 0;
+  /// out[ranks·count], which does not overlap in[ranks·count]: part r of `in` goes to the r-th of
+  /// them, part r of `out` comes from it. Collective over the group.
+  virtual void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                          const RankRange& among = {}) = 0;
   /// Every rank's few numbers (at most 32, equally many), rank after rank, to `all`. Collective
   /// over the group.
   virtual void exchange_into(std::span<const double> mine, std::span<double> all) = 0;

@@ -17,6 +17,8 @@ class SelfGroup : public ProcessGroup {
                               const RankRange& among) override;
   void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
                   const RankRange& among) override;
+  void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 };
 

@@ -175,9 +175,20 @@ struct Table {
 
   /// y[i] += x[i] (in fp32, rounded once).
   void (*add)(DType to, void* y, DType from, const void* x, std::int64_t count);
-  /// Copies with conversion between f32 and another type; equal types are a plain copy. What is too
-  /// large for f16 becomes infinite. The ranges do not overlap.
+  /// Copies with conversion from any type to any; equal types are a plain copy. What is too large
+  /// for f16 becomes infinite. The ranges do not overlap.
   void (*convert)(DType to, void* y, DType from, const void* x, std::int64_t count);
+  /// As DeepSpeed's ZeRO++ (ops/csrc/includes/quantization_utils.h, symmetric): x, rounded to half
+  /// precision, in runs of `group_elements`, a multiple of 8, of which `count` is one, too. With m
+  /// the largest magnitude of a run, code = x·(2^bits / 2m) to nearest even, at most 2^(bits−1) −
+  /// 1, and the run's scale 2m / 2^bits, or 1 where m is 0. bits: 8, or 4, two codes a byte. Where
+  /// a number of a run is not finite its scale is NaN.
+  void (*quantize)(DType from, int bits, void* codes, float* scales, const void* x,
+                   std::int64_t count, std::int64_t group_elements);
+  /// y[i] = the sum over p < parts of code[p, i]·scale, each rounded to half precision, divided by
+  /// `divisor`; in fp32, rounded once. codes[parts, count], scales[parts, count/group_elements].
+  void (*dequantize)(DType to, int bits, void* y, const void* codes, const float* scales,
+                     std::int64_t count, std::int64_t group_elements, int parts, int divisor);
   void (*scale)(DType, void* y, float factor, std::int64_t count);
   void (*zero)(void* y, std::size_t bytes);
   /// Sum of squares in double: blocks of 4096 elements one after the other, so equal data gives

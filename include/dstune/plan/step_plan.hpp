@@ -236,6 +236,25 @@ struct Reshard {
   int first_piece, num_pieces;  ///< of the plan's reshard_pieces
 };
 
+/// Each run of `group_elements` numbers of x, whole in x's order, to codes of 8 or 4 bits (two a
+/// byte) and an fp32 scale; kernels.hpp has the formula. Runs do not reach across the equal parts
+/// of x, one a rank of `nodes` nodes with `ranks_of_node` each, which change places: the part of
+/// rank n·ranks_of_node + r lies at r·nodes + n in what comes out, so that what the ranks with the
+/// same place on all nodes get is side by side.
+struct Quantize {
+  View codes, scales, x;
+  int bits;
+  std::int64_t count, group_elements;
+  int nodes = 1, ranks_of_node = 1;
+};
+/// y[i] is the sum of what the codes [parts][count] stand for, divided by `divisor`.
+struct Dequantize {
+  View y, codes, scales;
+  int bits;
+  std::int64_t count, group_elements;
+  int parts = 1, divisor = 1;
+};
+
 // Collectives over the group, or the part of it that this rank belongs to; sums are formed in fp32
 // in rank order, averages divided, then rounded once.
 struct AllReduceAverage {
@@ -261,6 +280,14 @@ struct ReduceScatterAverage {
 };
 /// `out` is [ranks][count_per_rank]; `in` may be its own slice of it.
 struct AllGather {
+  View out, in;
+  std::int64_t count_per_rank;
+  RankRange among = {};
+};
+
+/// `in` and `out`, which do not overlap, are [ranks][count_per_rank]: part r of `in` goes to rank
+/// r, part r of `out` comes from it.
+struct AllToAll {
   View out, in;
   std::int64_t count_per_rank;
   RankRange among = {};
@@ -304,16 +331,15 @@ struct UpdateParameters {
 
 }  // namespace op
 
-using Operation =
-    std::variant<op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
-                 op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward,
-                 op::Matmul, op::BiasBackward, op::HeadNormForward, op::HeadNormBackward,
-                 op::Rotary, op::AttentionForward, op::AttentionBackward, op::ActivationForward,
-                 op::ActivationBackward, op::CrossEntropy, op::Add, op::Convert, op::Copy,
-                 op::ReadDisk, op::WriteDisk, op::Reshard, op::AllReduceAverage, op::AllReduceSum,
-                 op::ReduceAverage, op::ReduceScatterAverage, op::AllGather, op::AccumulateLoss,
-                 op::FinishLoss, op::AccumulateSquares, op::CheckOverflow, op::ClipFactor,
-                 op::UpdateParameters>;
+using Operation = std::variant<
+    op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
+    op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward, op::Matmul,
+    op::BiasBackward, op::HeadNormForward, op::HeadNormBackward, op::Rotary, op::AttentionForward,
+    op::AttentionBackward, op::ActivationForward, op::ActivationBackward, op::CrossEntropy, op::Add,
+    op::Convert, op::Copy, op::ReadDisk, op::WriteDisk, op::Reshard, op::Quantize, op::Dequantize,
+    op::AllReduceAverage, op::AllReduceSum, op::ReduceAverage, op::ReduceScatterAverage,
+    op::AllGather, op::AllToAll, op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares,
+    op::CheckOverflow, op::ClipFactor, op::UpdateParameters>;
 /// Plans are built by the thousand: an operation is bytes to copy, and nothing to take apart.
 static_assert(std::is_trivially_copyable_v<Operation>);
 
@@ -404,8 +430,8 @@ class WorkspaceSizes {
   return DType::f32;
 }
 
-/// Why DeepSpeed's own swapping, or its leaf modules, would fail with this configuration on this
-/// model; empty where they would not. Such a configuration has no plan.
+/// Why DeepSpeed's own swapping, its leaf modules or its quantisation would fail with this
+/// configuration on this model; empty where they would not. Such a configuration has no plan.
 [[nodiscard]] std::string model_objection(const ModelSpec& model, const TrainingConfig& config,
                                           int group_size);
 

@@ -43,11 +43,14 @@ enum class WorkKind : std::uint8_t {
   sum,                  ///< of losses [–, –, elements]
   squares,              ///< [–, –, elements]
   update,               ///< [–, bytes of master copy and moments, elements]
+  quantize,             ///< [bits, –, elements]
+  dequantize,           ///< [bits, parts that are added up, elements of the result]
   // Collectives over the group; over parts of it [ranks of a part, distance between two, …].
   all_reduce,      ///< [–, –, bytes of the buffer]
   reduce,          ///< likewise
   reduce_scatter,  ///< [–, –, bytes of all ranks' parts]
   all_gather,      ///< likewise
+  all_to_all,      ///< likewise
   exchange,        ///< a few numbers [–, –, 1]
 };
 inline constexpr int num_work_kinds = static_cast<int>(WorkKind::exchange) + 1;

@@ -46,14 +46,11 @@ void convert(DType to, void* y, DType from, const void* x, std::int64_t count) {
       });
     });
   };
-  if (to == DType::f32) {
-    with_type(from, [&](auto tag) {
-      copy(static_cast<float*>(y), static_cast<const decltype(tag)*>(x));
+  with_type(to, [&](auto to_tag) {
+    with_type(from, [&](auto from_tag) {
+      copy(static_cast<decltype(to_tag)*>(y), static_cast<const decltype(from_tag)*>(x));
     });
-  } else {
-    with_type(
-        to, [&](auto tag) { copy(static_cast<decltype(tag)*>(y), static_cast<const float*>(x)); });
-  }
+  });
 }
 
 void zero(void* y, std::size_t bytes) {

@@ -61,6 +61,10 @@ void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* 
 
 void add(DType to, void* y, DType from, const void* x, std::int64_t count);
 void convert(DType to, void* y, DType from, const void* x, std::int64_t count);
+void quantize(DType from, int bits, void* codes, float* scales, const void* x, std::int64_t count,
+              std::int64_t group_elements);
+void dequantize(DType to, int bits, void* y, const void* codes, const float* scales,
+                std::int64_t count, std::int64_t group_elements, int parts, int divisor);
 void scale(DType type, void* y, float factor, std::int64_t count);
 void zero(void* y, std::size_t bytes);
 void fill(DType type, void* y, float value, std::int64_t count);

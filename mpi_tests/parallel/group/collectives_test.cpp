@@ -140,6 +140,41 @@ std::vector<RankRange> parts_of(const ProcessGroup& group) {
   return parts;
 }
 
+/// What `from` has for the part `index` of those that take part.
+std::byte byte_of(int from, int index, std::int64_t i) {
+  return static_cast<std::byte>(50 * from + 10 * index + static_cast<int>(i % 7));
+}
+
+TEST_P(CollectivesTest, AllToAllTradesParts) {
+  GroupTable::Options small;  // several chunks
+  small.staging_bytes = std::size_t{64} << 10;
+  small.mpi_staging_bytes = 10'000;
+  Job job(GetParam(), {}, small);
+  const auto group = job.join(job.everyone());
+  const int rank = group->group_rank();
+  std::vector<RankRange> parts = parts_of(*group);
+  parts.push_back({});
+  for (const RankRange& among : parts) {
+    const RankRange ranks = among.in_group_of(group->size());
+    SCOPED_TRACE("from " + std::to_string(ranks.first) + " by " + std::to_string(ranks.stride));
+    for (const DType type : {DType::i8, DType::f32}) {
+      for (const std::int64_t count : {0, 1, 7, 20'003}) {
+        const std::int64_t bytes = count * size_bytes(type);
+        std::vector<std::byte> in, expected;
+        for (int index = 0; index < ranks.count; ++index) {
+          for (std::int64_t i = 0; i < bytes; ++i) {
+            in.push_back(byte_of(rank, index, i));
+            expected.push_back(byte_of(ranks.rank(index), ranks.index_of(rank), i));
+          }
+        }
+        std::vector<std::byte> out(in.size());
+        group->all_to_all(out.data(), in.data(), count, type, among);
+        EXPECT_TRUE(out == expected) << count;
+      }
+    }
+  }
+}
+
 // Ranks outside of a part neither give nor take; parts follow each other and the whole at once.
 TEST_P(CollectivesTest, PartsOfAGroupDoTheSameSideBySide) {
   GroupTable::Options small;  // several chunks

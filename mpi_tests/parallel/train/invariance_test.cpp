@@ -39,6 +39,14 @@ class InvarianceTest : public test::TrainingTest, public testing::WithParamInter
     return course(golden_.model, config, steps, golden_.seed);
   }
 
+  /// docs/reference-step.md, section 7: how far ZeRO++'s quantisation may take the losses.
+  static void expect_near(const Course& found, const Course& expected, const char* what) {
+    if (GetParam().loss_scale != LossScale()) return;  // skips other steps
+    const double difference = largest_difference(found.losses, expected.losses);
+    RecordProperty(what, std::to_string(difference));
+    EXPECT_LT(difference, 2e-3) << what;
+  }
+
   Golden golden_{GetParam().model};
 };
 
@@ -210,6 +218,67 @@ TEST_P(InvarianceTest, CopiesOfTheStatesRoundAtMost) {
       if (size % variant.ranks_per_node != 0) continue;
       EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), few)
           << "blocks of " << size << ", nodes of " << variant.ranks_per_node;
+    }
+  }
+}
+
+// ZeRO++: weights of 8 bits.
+TEST_P(InvarianceTest, QuantizedWeightsMoveTheLossesALittle) {
+  if (GetParam().stage < 3) GTEST_SKIP() << "nothing is gathered";
+  TrainingConfig quantized = config(2);
+  const Course expected = run(quantized);
+  quantized.zero_quantized_weights = true;
+  if (!model_objection(golden_.model, quantized, job().size()).empty())
+    GTEST_SKIP() << "DeepSpeed fails on so many ranks";
+  const Course found = run(quantized);
+  if (job().size() == 1) {
+    EXPECT_EQ(found, expected);
+    return;
+  }
+  EXPECT_NE(found, expected);
+  expect_near(found, expected, "weights");
+  // What is gathered together has its scales together; all else changes nothing.
+  const Course few = course(golden_.model, quantized, few_steps, golden_.seed);
+  TrainingConfig variant = quantized;
+  variant.overlap_comm = !variant.overlap_comm;
+  variant.reduce_bucket_size = 20'000;
+  variant.recompute = Recompute::block;
+  variant.offload_optimizer = OffloadDevice::cpu;
+  variant.stage3_use_all_reduce_for_fetch_params = true;
+  EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), few);
+  for (const std::int64_t size : block_sizes(job().size())) {
+    variant.zero_hpz_partition_size = size;
+    if (!model_objection(golden_.model, variant, job().size()).empty()) continue;
+    expect_near(course(golden_.model, variant, few_steps, golden_.seed), few, "hpZ");
+  }
+}
+
+// ZeRO++: gradients of 4 bits, across nodes.
+TEST_P(InvarianceTest, QuantizedGradientsMoveTheLossesALittle) {
+  if (GetParam().stage < 3) GTEST_SKIP() << "its gradients travel as they are";
+  // The ranks divide the longer side of every matrix.
+  ModelSpec model = golden_.model;
+  model.vocab_size = 264;
+  TrainingConfig base = config(2);
+  base.communication_data_type = CommunicationType::fp16;
+  const Course expected = course(model, base, few_steps, golden_.seed);
+  for (int of_node = 1; of_node < job().size(); ++of_node) {
+    if (job().size() % of_node != 0) continue;
+    TrainingConfig quantized = base;
+    quantized.zero_quantized_gradients = true;
+    quantized.ranks_per_node = of_node;
+    if (!model_objection(model, quantized, job().size()).empty()) continue;
+    SCOPED_TRACE(std::to_string(of_node) + " ranks a node");
+    const Course found = course(model, quantized, few_steps, golden_.seed);
+    EXPECT_NE(found, expected);
+    expect_near(found, expected, "gradients");
+    // Each gradient travels by itself, however they are put into buckets.
+    for (const std::int64_t bucket : {1, 20'000}) {
+      TrainingConfig variant = quantized;
+      variant.overlap_comm = !variant.overlap_comm;
+      variant.reduce_bucket_size = bucket;
+      variant.contiguous_gradients = bucket == 1;
+      EXPECT_EQ(course(model, variant, few_steps, golden_.seed), found) << "buckets of " << bucket;
     }
   }
 }

@@ -41,6 +41,11 @@ class MatchedGroup : public ProcessGroup {
     note(Call::all_gather, count_per_rank, type, among);
     group_.all_gather(out, in, count_per_rank, type, among);
   }
+  void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override {
+    note(Call::all_to_all, count_per_rank, type, among);
+    group_.all_to_all(out, in, count_per_rank, type, among);
+  }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     note(Call::exchange, static_cast<std::int64_t>(mine.size()), DType::f32);
     std::vector<double> sent(mine.begin(), mine.end());
@@ -62,6 +67,7 @@ class MatchedGroup : public ProcessGroup {
     reduce_average,
     reduce_scatter_average,
     all_gather,
+    all_to_all,
     exchange
   };
 

@@ -61,7 +61,7 @@ bool has_plain_numbers(const TrainingConfig& config) {
   return (kind == OptimizerKind::adam || kind == OptimizerKind::adamw) &&
          !config.low_precision_master && !config.fp32_gradient_accumulation &&
          config.communication_data_type == CommunicationType::as_gradients &&
-         !config.sums_gradients;
+         !config.sums_gradients && !quantizes_weights(config) && !quantizes_gradients(config);
 }
 
 /// Blocks of sizes that divide a group of so many ranks, in the place of those that were drawn.
@@ -79,6 +79,17 @@ void fit_blocks(TrainingConfig& config, int ranks) {
     config.mics_shard_size = ranks > 1 ? ranks : 0;
   config.ranks_per_node = config.mics_hierarchical_params_gather ? 1 : 0;
   if (!is_mics(config)) config.mics_hierarchical_params_gather = false;
+}
+
+/// Nodes of one rank each, and nothing quantised that DeepSpeed can not quantise.
+void fit_quantization(ModelSpec& model, TrainingConfig& config, int ranks) {
+  if (quantizes_gradients(config)) {
+    config.ranks_per_node = 1;
+    config.communication_data_type = CommunicationType::fp16;
+    model.vocab_size = 256;
+  }
+  if (!model_objection(model, config, ranks).empty()) config.zero_quantized_gradients = false;
+  if (!model_objection(model, config, ranks).empty()) config.zero_quantized_weights = false;
 }
 
 class RandomTest : public test::TrainingTest {
@@ -108,14 +119,16 @@ class RandomTest : public test::TrainingTest {
     config.micro_batch = batch.micro_batch;
     config.accumulation_steps = batch.accumulation_steps;
     fit_blocks(config, job().size());
+    ModelSpec model = golden.model;
+    fit_quantization(model, config, job().size());
     SCOPED_TRACE("DSTUNE_RANDOM_CONFIGURATIONS=1 DSTUNE_RANDOM_SEED=" + std::to_string(drawn.seed) +
-                 ": " + golden.model.name + ", micro-batch " + std::to_string(config.micro_batch) +
-                 ", " + std::to_string(config.accumulation_steps) + " micro-steps, recompute " +
+                 ": " + model.name + ", micro-batch " + std::to_string(config.micro_batch) + ", " +
+                 std::to_string(config.accumulation_steps) + " micro-steps, recompute " +
                  std::string(to_text(config.recompute)) + ", " + drawn.ds_config.dump());
 
-    const Course found = course(golden.model, config, steps, golden.seed);
+    const Course found = course(model, config, steps, golden.seed);
     if (!has_plain_numbers(config)) return;
-    const Course expected = course(golden.model, plain(config), steps, golden.seed, Guard::none);
+    const Course expected = course(model, plain(config), steps, golden.seed, Guard::none);
     if (adds_up_alike(config)) {
       EXPECT_EQ(found, expected);
     } else if (is_tame(config)) {
@@ -126,7 +139,7 @@ class RandomTest : public test::TrainingTest {
     alone.zero_stage = 0;
     alone.micro_batch = golden.global_batch;
     alone.accumulation_steps = 1;
-    expect_close(found, course_alone(golden.model, alone, steps, golden.seed), config);
+    expect_close(found, course_alone(model, alone, steps, golden.seed), config);
   }
 
   /// Which parts of a batch overflow depends on how it is split.

@@ -260,6 +260,19 @@ TEST(ConfigRulesTest, MicsAndHpzExcludeWhatDeepSpeedDoesNotRunWithThem) {
               HasSubstr("where offload_param.device is nvme"));
 }
 
+TEST(ConfigRulesTest, QuantizedReductionsNeedReduceScatter) {
+  const auto with = [](const std::string& keys) {
+    return zero_with(R"("zero_quantized_gradients": true, "stage": )" + keys);
+  };
+  EXPECT_TRUE(accepted(with("3")).zero_quantized_gradients);
+  EXPECT_THAT(refusal(with(R"(3, "reduce_scatter": false)")), HasSubstr("without reduce_scatter"));
+  accepted(with(R"(2, "reduce_scatter": false)"));
+  const TrainingConfig mics = accepted(
+      with(R"(3, "reduce_scatter": false, "zero_quantized_weights": true, "mics_shard_size": 2)"));
+  EXPECT_FALSE(mics.zero_quantized_gradients);
+  EXPECT_FALSE(mics.zero_quantized_weights);
+}
+
 TEST(ConfigRulesTest, MicsDropsWhatDeepSpeedDoesNotHandOn) {
   const std::string keys =
       R"("stage": 3, "stage3_allgather_sequential": true, "stage3_module_granularity_threshold": 9,

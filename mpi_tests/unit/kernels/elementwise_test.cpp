@@ -56,6 +56,11 @@ TEST_P(ElementwiseTest, ConvertsBothWays) {
     Buffer same = poisoned(count);
     table().convert(type(), same.data(), type(), to.data(), count);
     EXPECT_TRUE(same == to);
+    for (const DType other : {DType::bf16, DType::f16}) {
+      Buffer narrow(other, count);
+      table().convert(other, narrow.data(), type(), to.data(), count);
+      EXPECT_TRUE(narrow == Buffer(other, to.values()));
+    }
   }
 }
 

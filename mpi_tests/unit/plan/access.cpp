@@ -141,6 +141,16 @@ class Collector {
       }
     }
   }
+  void operator()(const op::Quantize& o) {
+    read(o.x, o.count);
+    write(o.codes, o.count * o.bits / 8);
+    write(o.scales, o.count / o.group_elements);
+  }
+  void operator()(const op::Dequantize& o) {
+    read(o.codes, o.parts * o.count * o.bits / 8);
+    read(o.scales, o.parts * o.count / o.group_elements);
+    write(o.y, o.count);
+  }
   void operator()(const op::AllReduceAverage& o) { update(o.data, o.count, true); }
   void operator()(const op::AllReduceSum& o) { update(o.data, o.count, true); }
   void operator()(const op::ReduceAverage& o) { update(o.data, o.count, true); }
@@ -150,6 +160,10 @@ class Collector {
   }
   void operator()(const op::AllGather& o) {
     read(o.in, o.count_per_rank);
+    write(o.out, o.count_per_rank * o.among.size(plan_.group_size));
+  }
+  void operator()(const op::AllToAll& o) {
+    read(o.in, o.count_per_rank * o.among.size(plan_.group_size));
     write(o.out, o.count_per_rank * o.among.size(plan_.group_size));
   }
   void operator()(const op::AccumulateLoss& o) { read(o.losses, o.rows); }

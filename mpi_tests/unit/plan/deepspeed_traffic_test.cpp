@@ -20,6 +20,7 @@ namespace {
 using Call = std::tuple<std::string, std::int64_t, std::string, std::vector<int>>;
 
 std::string name_of(DType type) {
+  if (type == DType::i8) return "int8";
   return type == DType::f32 ? "float32" : type == DType::bf16 ? "bfloat16" : "float16";
 }
 
@@ -45,6 +46,8 @@ std::vector<Call> calls_of(const StepPlan& plan, const std::vector<Step>& steps)
     if (const auto* o = std::get_if<op::AllGather>(&step.operation))
       add("all_gather_into_tensor", o->count_per_rank * o->among.size(plan.group_size), o->in,
           o->among);
+    if (const auto* o = std::get_if<op::AllToAll>(&step.operation))
+      add("all_to_all_single", o->count_per_rank * o->among.size(plan.group_size), o->in, o->among);
   }
   std::sort(calls.begin(), calls.end());
   return calls;
@@ -72,6 +75,17 @@ TrainingConfig config_of(const json::Value& given, const std::string& name, Grou
   return config;
 }
 
+/// As tiny_gpt2, but of these sizes.
+ModelSpec model_of(const json::Value& sizes) {
+  ModelSpec model = test::tiny_gpt2();
+  sizes.at("hidden_size").get_to(model.hidden_size);
+  sizes.at("intermediate_size").get_to(model.intermediate_size);
+  sizes.at("vocab_size").get_to(model.vocab_size);
+  sizes.at("max_positions").get_to(model.max_positions);
+  model.head_size = model.hidden_size / model.num_heads;
+  return model;
+}
+
 TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
   const json::Document document = json::Document::read(DSTUNE_DEEPSPEED_TRAFFIC);
   const int of_node = document.root().at("ranks_per_node").get<int>();
@@ -79,8 +93,9 @@ TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
   for (const json::Value& each : document.root().at("cases")) {
     const auto name = each.at("name").get<std::string>();
     const int ranks = each.at("ranks").get<int>();
-    const StepPlan plan = test::build(
-        test::tiny_gpt2(), config_of(each.at("config"), name, {of_node, ranks / of_node}), ranks);
+    const StepPlan plan =
+        test::build(each.contains("model") ? model_of(each.at("model")) : test::tiny_gpt2(),
+                    config_of(each.at("config"), name, {of_node, ranks / of_node}), ranks);
     std::vector<Call> update;
     std::vector<std::vector<Call>> micro_steps;
     for (const Segment& segment : plan.cycle) {
@@ -101,7 +116,7 @@ TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
     EXPECT_EQ(update, traced(each.at("update"))) << name;
     ++cases;
   }
-  EXPECT_EQ(cases, 39);
+  EXPECT_EQ(cases, 49);
 }
 
 }  // namespace

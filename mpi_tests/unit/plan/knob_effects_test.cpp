@@ -132,6 +132,11 @@ std::vector<Statement> statements() {
         [](auto& config) {
           config.mics_shard_size = 3;
           config.ranks_per_node = 1;
+        }},
+       {"zero_quantized_weights", stage_3, volume | calls | memory, true, plain_gathers},
+       {"zero_quantized_gradients", stage_3, volume | calls | memory, true, [](auto& config) {
+          config.communication_data_type = CommunicationType::fp16;
+          config.ranks_per_node = 1;
         }}});
   return result;
 }
@@ -145,9 +150,11 @@ std::int64_t acquired_bytes(const StepPlan& plan) {
 /// Differences that show; `program` where there is no other.
 unsigned differences(const TrainingConfig& before, const TrainingConfig& after) {
   unsigned what = nothing;
+  const bool is_quantized = after.zero_quantized_weights || after.zero_quantized_gradients;
+  const ModelSpec model = is_quantized ? test::even_gpt2(3) : test::tiny_gpt2();
   for (const int rank : {0, 2}) {
-    const StepPlan one = test::build(test::tiny_gpt2(), before, 3, rank);
-    const StepPlan other = test::build(test::tiny_gpt2(), after, 3, rank);
+    const StepPlan one = test::build(model, before, 3, rank);
+    const StepPlan other = test::build(model, after, 3, rank);
     const test::Traffic left = test::traffic_of(one);
     const test::Traffic right = test::traffic_of(other);
     if (left.all_reduce != right.all_reduce || left.reduce != right.reduce ||

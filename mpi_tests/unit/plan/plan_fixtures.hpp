@@ -35,6 +35,17 @@ inline ModelSpec tiny_gpt2(bool tied = true) {
           .tie_embeddings = tied};
 }
 
+/// Of sizes that ZeRO++ can quantise on so many ranks.
+inline ModelSpec even_gpt2(int ranks) {
+  ModelSpec model = tiny_gpt2();
+  model.hidden_size = 8 * ranks;
+  model.head_size = 4 * ranks;
+  model.intermediate_size = 24 * ranks;
+  model.vocab_size = 26 * ranks;
+  model.max_positions = 24;
+  return model;
+}
+
 inline ModelSpec tiny_llama(bool tied = false) {
   ModelSpec model = tiny_gpt2(tied);
   model.family = ModelFamily::llama;

@@ -257,6 +257,30 @@ TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
             of(preset("gpt2"), together, 2).parts.at("buckets"));
 }
 
+TEST(TargetMemoryTest, WhatTravelsQuantizedIsThereInCodesToo) {
+  TrainingConfig config = mixed(3);
+  config.stage3_max_reuse_distance = 0;
+  const auto instants = [&] { return of(preset("gpt2"), config, 8).instants; };
+  const auto plain = instants();
+  // 50 million gathered ahead in 2 bytes, and one for its code.
+  config.zero_quantized_weights = true;
+  EXPECT_EQ(instants().at("loss"), plain.at("loss") + 50'000'000);
+  EXPECT_EQ(instants().at("update"), plain.at("update"));
+  EXPECT_EQ(of(preset("gpt2"), config, 1).total_bytes, of(preset("gpt2"), mixed(3), 1).total_bytes);
+  config.zero_quantized_weights = false;
+  // The table's gradient in codes, a byte for those sent and received, on nodes of 4 ranks; beside
+  // it sums of the node. Without it the whole bucket is flattened.
+  config.zero_quantized_gradients = true;
+  config.ranks_per_node = 4;
+  config.reduce_bucket_size = 100'000'000;
+  const std::int64_t table = 50257 * 768, scales = 50257;
+  const std::int64_t codes = table + 8 * scales;
+  const std::int64_t quantized = codes + (codes + 2 * table) / 4 + 2 * 100'000'000 / 8;
+  const auto found = instants();
+  config.zero_quantized_gradients = false;
+  EXPECT_EQ(instants().at("layers") - found.at("layers"), 2 * 100'000'000 - quantized);
+}
+
 TEST(TargetMemoryTest, OnlyAGpuHasAContext) {
   const TargetSpec on_cpu{TargetFramework::huggingface, TargetAttention::sdpa, false};
 

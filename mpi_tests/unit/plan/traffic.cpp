@@ -7,8 +7,11 @@ namespace dstune::test {
 Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
   Traffic traffic;
   for (const Step& step : steps) {
-    const auto before =
-        traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
+    const auto all = [&] {
+      return traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather +
+             traffic.all_to_all;
+    };
+    const std::int64_t before = all();
     if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
       traffic.all_reduce += o->count;
     if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
@@ -18,9 +21,9 @@ Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
       traffic.reduce_scatter += o->count_per_rank * o->among.size(group_size);
     if (const auto* o = std::get_if<op::AllGather>(&step.operation))
       traffic.all_gather += o->count_per_rank * o->among.size(group_size);
-    const auto after =
-        traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather;
-    if (after != before) ++traffic.calls;
+    if (const auto* o = std::get_if<op::AllToAll>(&step.operation))
+      traffic.all_to_all += o->count_per_rank * o->among.size(group_size);
+    if (all() != before) ++traffic.calls;
   }
   return traffic;
 }
@@ -33,6 +36,7 @@ Traffic traffic_of(const StepPlan& plan) {
     sum.reduce += one.reduce * segment.repeat;
     sum.reduce_scatter += one.reduce_scatter * segment.repeat;
     sum.all_gather += one.all_gather * segment.repeat;
+    sum.all_to_all += one.all_to_all * segment.repeat;
     sum.calls += one.calls * segment.repeat;
   }
   return sum;

@@ -9,7 +9,7 @@ namespace dstune::test {
 
 /// Elements that each collective is handed, and the number of calls.
 struct Traffic {
-  std::int64_t all_reduce = 0, reduce = 0, reduce_scatter = 0, all_gather = 0;
+  std::int64_t all_reduce = 0, reduce = 0, reduce_scatter = 0, all_gather = 0, all_to_all = 0;
   std::int64_t calls = 0;
 };
 

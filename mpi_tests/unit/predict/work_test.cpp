@@ -119,6 +119,33 @@ TEST(WorkTest, CollectivesCountTheBytesOfAllRanks) {
   EXPECT_EQ(work->type, DType::bf16);
 }
 
+TEST(WorkTest, QuantizedTrafficIsItsCodesAndScales) {
+  TrainingConfig config = test::tiny_config(3);
+  config.zero_quantized_weights = config.zero_quantized_gradients = true;
+  config.precision = Precision::fp16;
+  config.ranks_per_node = 2;
+  const StepPlan plan = test::build(test::even_gpt2(4), config, 4);
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto work = work_of(plan, step.operation);
+      EXPECT_TRUE(!work || amount(*work) > 0) << to_text(work->kind);
+    }
+  }
+  const auto& codes = first<op::Quantize>(plan);
+  const auto quantize = work_of(plan, codes);
+  EXPECT_EQ(quantize->kind, WorkKind::quantize);
+  EXPECT_EQ(quantize->type, DType::f16);
+  EXPECT_DOUBLE_EQ(amount(*quantize), 5.0 * static_cast<double>(codes.count));
+  const auto dequantize = work_of(plan, first<op::Dequantize>(plan));
+  EXPECT_DOUBLE_EQ(amount(*dequantize), 3.0 * static_cast<double>(dequantize->size));
+  const auto& exchange = first<op::AllToAll>(plan);
+  const auto exchanged = work_of(plan, exchange);
+  EXPECT_EQ(exchanged->kind, WorkKind::all_to_all);
+  EXPECT_EQ(exchanged->size, exchange.count_per_rank * 2);  // bytes, of two ranks
+  EXPECT_EQ(exchanged->width, 2);
+  EXPECT_EQ(exchanged->depth, 1);
+}
+
 TEST(WorkTest, NamesAreReadAsTheyAreWritten) {
   std::set<std::string_view> names;
   for (int kind = 0; kind < num_work_kinds; ++kind) {

@@ -287,6 +287,22 @@ TEST_F(SearchSpaceTest, LeafModulesThatTheModelLacksMakeTwins) {
   EXPECT_THAT(found[2], Not(HasSubstr(":")));
 }
 
+TEST_F(SearchSpaceTest, QuantizationIsSaidToChangeLosses) {
+  const auto warnings = [this](const std::string& keys, int nodes) {
+    default_ranks_ = 4;
+    return job(R"({"dstune": {"resources": {"num_gpus": 2, "num_nodes": )" + std::to_string(nodes) +
+               R"(}}, "zero_optimization": {"stage": 3, )" + keys + "}}")
+        .warnings;
+  };
+  const auto has = [](const char* words) { return testing::Contains(HasSubstr(words)); };
+  EXPECT_THAT(warnings(R"("zero_quantized_weights": [false, true])", 1), has("weights of 8 bits"));
+  EXPECT_THAT(warnings(R"("zero_quantized_weights": false)", 1),
+              testing::Not(has("its losses are others")));
+  EXPECT_THAT(warnings(R"("zero_quantized_gradients": true)", 2), has("in 4 bits"));
+  EXPECT_THAT(warnings(R"("zero_quantized_gradients": true)", 1),
+              testing::Not(has("its losses are others")));
+}
+
 TEST_F(SearchSpaceTest, WhereDeepSpeedHangsIsSaid) {
   const auto warnings = [this](const std::string& sizes) {
     return job(R"({"zero_optimization": {"stage": 3, "mics_shard_size": )" + sizes + "}}").warnings;

@@ -72,6 +72,10 @@ class ThreadGroup : public ProcessGroup {
                   const RankRange&) override {
     copy(out, in, count, type);
   }
+  void all_to_all(void* out, const void* in, std::int64_t count, DType type,
+                  const RankRange&) override {
+    copy(out, in, count, type);
+  }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
     std::ranges::copy(meeting_.exchange(group_rank(), mine), all.begin());
   }

@@ -1,0 +1,188 @@
+#include "quantization.hpp"
+
+#include <gtest/gtest.h>
+
+#include "dstune/core/experiment.hpp"
+#include "plan_fixtures.hpp"
+#include "replay.hpp"
+#include "traffic.hpp"
+
+namespace dstune {
+namespace {
+
+TrainingConfig quantized_weights() {
+  TrainingConfig config = test::tiny_config(3);
+  config.zero_quantized_weights = true;
+  return config;
+}
+
+TrainingConfig quantized_gradients(GroupShape shape) {
+  TrainingConfig config = test::tiny_config(3);
+  config.zero_quantized_gradients = true;
+  config.communication_data_type = CommunicationType::fp16;
+  place_on(shape, config);
+  return config;
+}
+
+template <class Op>
+std::vector<Op> all(const StepPlan& plan) {
+  std::vector<Op> found;
+  for (const Segment& segment : plan.cycle)
+    for (const Step& step : segment.steps)
+      if (const auto* o = std::get_if<Op>(&step.operation)) found.push_back(*o);
+  return found;
+}
+
+DType type_of(const StepPlan& plan, View view) {
+  return plan.tensors[static_cast<std::size_t>(view.tensor)].dtype;
+}
+
+// DeepSpeed counts up from as many scales as runs of 8000 would have.
+TEST(QuantizationTest, RunsAreThoseThatDeepSpeedFindsByCounting) {
+  for (std::int64_t elements = 8; elements < 300'000; elements += elements < 40'000 ? 8 : 1'736) {
+    std::int64_t scales = (elements + 7'999) / 8'000;
+    while (elements % (8 * scales) != 0) ++scales;
+    ASSERT_EQ(plan::weights_of_a_scale(elements), elements / scales) << elements;
+  }
+  EXPECT_EQ(plan::weights_of_a_scale(8 * 8'009), 8);  // a prime
+  EXPECT_EQ(plan::weights_of_a_scale(std::int64_t{8'000} * 1'000'003), 8'000);
+}
+
+TEST(QuantizationTest, WeightsTravelAsCodesAndScales) {
+  TrainingConfig config = quantized_weights();
+  config.precision = Precision::bf16;
+  config.stage3_param_persistence_threshold = 0;
+  const StepPlan plan = test::build(test::even_gpt2(4), config, 4, 1);
+  config.zero_quantized_weights = false;
+  const StepPlan plain = test::build(test::even_gpt2(4), config, 4, 1);
+  std::int64_t codes = 0, scales = 0, others = 0;
+  for (const op::AllGather& gather : all<op::AllGather>(plan)) {
+    const DType type = type_of(plan, gather.in);
+    (type == DType::i8 ? codes : type == DType::f32 ? scales : others) += gather.count_per_rank;
+  }
+  EXPECT_EQ(4 * codes, test::traffic_of(plain).all_gather);
+  EXPECT_EQ(others, 0);
+  EXPECT_GT(scales, 0);
+  EXPECT_LE(8 * scales, codes);
+  EXPECT_EQ(all<op::Quantize>(plan).size(), all<op::Dequantize>(plan).size());
+}
+
+TEST(QuantizationTest, AGatherOfNoMultipleOfEightFails) {
+  EXPECT_EQ(model_objection(test::even_gpt2(4), quantized_weights(), 4), "");
+  EXPECT_NE(model_objection(test::tiny_gpt2(), quantized_weights(), 4).find("multiple of 8"),
+            std::string::npos);
+  EXPECT_EQ(model_objection(test::tiny_gpt2(), quantized_weights(), 1), "");
+  EXPECT_EQ(model_objection(test::tiny_gpt2(), test::tiny_config(3), 4), "");
+  ModelSpec model = test::even_gpt2(4);
+  model.hidden_size = 16;
+  model.head_size = 8;
+  TrainingConfig config = quantized_weights();
+  config.stage3_allgather_sequential = true;
+  EXPECT_NE(model_objection(model, config, 4), "");
+}
+
+TEST(QuantizationTest, MicsKnowsNothingOfIt) {
+  TrainingConfig config = quantized_weights();
+  config.mics_shard_size = 4;
+  TrainingConfig plain = config;
+  plain.zero_quantized_weights = false;
+  const StepPlan plan = test::build(test::even_gpt2(4), config, 4);
+  EXPECT_TRUE(all<op::Quantize>(plan).empty());
+  EXPECT_EQ(plan.memory.arena_bytes, test::build(test::even_gpt2(4), plain, 4).memory.arena_bytes);
+}
+
+TEST(QuantizationTest, OnOneNodeGradientsAreReducedAsTheyAre) {
+  TrainingConfig plain = test::tiny_config(3);
+  plain.communication_data_type = CommunicationType::fp16;
+  EXPECT_EQ(quantized_gradients({4, 1}), plain);
+  EXPECT_NE(quantized_gradients({2, 2}), plain);
+  TrainingConfig stage2 = quantized_gradients({2, 2});
+  stage2.zero_stage = 2;
+  place_on({2, 2}, stage2);
+  EXPECT_FALSE(stage2.zero_quantized_gradients);
+}
+
+TEST(QuantizationTest, GradientsGoToTheRanksOfTheNodeThenAcross) {
+  const StepPlan plan = test::build(test::even_gpt2(4), quantized_gradients({2, 2}), 4, 3);
+  const auto exchanges = all<op::AllToAll>(plan);
+  ASSERT_GT(exchanges.size(), 4U);
+  for (std::size_t i = 0; i < exchanges.size(); i += 4) {
+    EXPECT_EQ(exchanges[i].among, (RankRange{2, 1, 2}));
+    EXPECT_EQ(exchanges[i + 1].among, (RankRange{2, 1, 2}));
+    EXPECT_EQ(exchanges[i + 2].among, (RankRange{1, 2, 2}));
+    EXPECT_EQ(exchanges[i + 3].among, (RankRange{1, 2, 2}));
+    // Two codes a byte; half of them are left after the sum over the node.
+    EXPECT_EQ(type_of(plan, exchanges[i].in), DType::i8);
+    EXPECT_EQ(exchanges[i].count_per_rank, 2 * exchanges[i + 2].count_per_rank);
+    EXPECT_EQ(type_of(plan, exchanges[i + 1].in), DType::f32);
+  }
+  // Biases and norms are reduced as they are, one by one.
+  const ParameterTable table(test::even_gpt2(4));
+  std::size_t matrices = 0, vectors = 0;
+  for (const Parameter& parameter : table.all()) ++(parameter.columns > 1 ? matrices : vectors);
+  EXPECT_EQ(exchanges.size(), 4 * matrices);
+  EXPECT_EQ(all<op::ReduceScatterAverage>(plan).size(), vectors);
+}
+
+TEST(QuantizationTest, WhatDoesNotFallIntoEvenPartsIsReducedAsItIs) {
+  const ParameterTable table(test::even_gpt2(4));
+  const plan::Layout on_four(table, 3, {.size = 4});
+  const plan::Layout on_sixty(table, 3, {.size = 60});
+  for (const plan::Piece& piece : on_four.pieces()) {
+    const bool is_matrix = table.all()[static_cast<std::size_t>(piece.parameter)].columns > 1;
+    EXPECT_EQ(plan::is_gradient_quantized(on_four, piece), is_matrix);
+    EXPECT_FALSE(plan::is_gradient_quantized(on_sixty, piece));  // no multiple of 120
+  }
+}
+
+TEST(QuantizationTest, GradientsThatDeepSpeedCanNotReduceAreRefused) {
+  const auto objection = [](const ModelSpec& model, const TrainingConfig& config) {
+    return model_objection(model, config, 4);
+  };
+  const TrainingConfig config = quantized_gradients({2, 2});
+  EXPECT_EQ(objection(test::even_gpt2(4), config), "");
+  TrainingConfig as_they_are = config;
+  as_they_are.communication_data_type = CommunicationType::as_gradients;
+  EXPECT_NE(objection(test::even_gpt2(4), as_they_are).find("communication_data_type fp16"),
+            std::string::npos);
+  as_they_are.precision = Precision::fp16;
+  EXPECT_EQ(objection(test::even_gpt2(4), as_they_are), "");
+  ModelSpec odd = test::even_gpt2(4);
+  odd.vocab_size = 101;
+  EXPECT_NE(objection(odd, config).find("longer side of a matrix: 101"), std::string::npos);
+  odd = test::even_gpt2(4);
+  odd.hidden_size = 36;
+  odd.head_size = 18;
+  EXPECT_NE(objection(odd, config).find("8 numbers at once"), std::string::npos);
+}
+
+TEST(QuantizationTest, PlansReplayWithoutAProblem) {
+  for (const bool overlap : {false, true}) {
+    for (const std::int64_t bucket : {100, 4'000, 1'000'000}) {
+      for (const Precision precision : {Precision::fp32, Precision::fp16}) {
+        TrainingConfig config = quantized_gradients({2, 2});
+        config.zero_quantized_weights = true;
+        config.overlap_comm = overlap;
+        config.reduce_bucket_size = bucket;
+        config.precision = precision;
+        config.accumulation_steps = 3;
+        config.contiguous_gradients = bucket != 4'000 || overlap;
+        if (bucket == 100) config.offload_optimizer = OffloadDevice::cpu;
+        for (const std::int64_t hpz : {1, 2}) {
+          config.zero_hpz_partition_size = hpz;
+          for (const std::int64_t kept : {0, 40}) {
+            config.stage3_param_persistence_threshold = kept;
+            const StepPlan plan = test::build(test::even_gpt2(4), config, 4, 1);
+            const test::Replay replay(plan);
+            EXPECT_EQ(replay.problems(), std::vector<std::string>());
+            EXPECT_EQ(replay.figures().arena_bytes, plan.memory.arena_bytes);
+            EXPECT_EQ(replay.figures().peak_live_bytes, plan.memory.peak_live_bytes);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dstune
