@@ -83,6 +83,39 @@ TEST_F(FaultTest, AHangOfTheLeaderEndsAtTheTrialTimeout) {
   expect_only_first_failed(run("hang@0:" + first_, {"--trial-timeout", "5s"}), "timed_out");
 }
 
+// What is no failure of an experiment ends the job, though another rank is in the middle of a step.
+TEST(BugTest, EndsTheJobWithItsReason) {
+  const std::string first = short_name(0, 1);
+  const std::string second = short_name(0, 2);
+  const std::string third = short_name(0, 4);
+  struct Case {
+    std::string fault;
+    std::string slow;  // the others are over at once, so that the fault's rank takes the third
+  };
+  for (const auto& [fault, slow] :
+       {Case{"throw_in_controller@0:" + first, second}, Case{"throw_in_worker@0:" + third, second},
+        Case{"throw_in_worker@1:" + third, first}}) {
+    SCOPED_TRACE(fault);
+    Job job;
+    Json table;
+    for (const std::string& name : {first, second, third})
+      table[name] = {{"step_time_s", name == slow ? 1000 : 0}, {"peak_memory_bytes", 1000}};
+    Json space = synthetic_space({1}, {1, 2, 4}, 0);
+    space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}, {"time_scale", 1}};
+    job.write("space.json", space);
+    job.write("table.json", table);
+    const Ended ended =
+        job.run({.ranks = 2, .args = {"space.json"}, .environment = {{"DSTUNE_INJECT", fault}}});
+    EXPECT_FALSE(ended.is_late);
+    EXPECT_EQ(ended.exit_code, 1) << ended;
+    EXPECT_NE(ended.err.find("internal error"), std::string::npos) << ended;
+    EXPECT_NE(ended.err.find("injected failure of the"), std::string::npos) << ended;
+    if (fault.find("@0") != std::string::npos) {
+      EXPECT_EQ(job.read_json(results + "exit_status.json")["exit_code"], 1);
+    }
+  }
+}
+
 TEST_F(FaultTest, WhereEverythingFailsTheReasonsAreShown) {
   const Ended ended = run("throw@1:" + first_ + ",throw@0:" + second_);
   expect_exit(job_, ended, nothing_feasible);

@@ -83,6 +83,30 @@ TEST_F(RaceTest, StopsLosersEarlyAndMeasuresFinalistsAgain) {
   EXPECT_EQ(job_.read_json(results + "optimal.json")["value"], optimal["value"]);
 }
 
+// Both start at once, when there is nothing to be compared with.
+TEST(LateRaceTest, AChallengerIsStoppedWhenABetterOneEnds) {
+  Job job;
+  Json table;
+  // Its own interval is too wide to end it before every look of the race is over.
+  const std::vector<double> slow_s = {0.06, 0.09, 0.12, 0.09};
+  table[short_name(0, 1)] = {{"step_times_s", slow_s}, {"peak_memory_bytes", 1000}};
+  table[short_name(0, 2)] = {{"step_time_s", 0.002}, {"peak_memory_bytes", 1000}};
+  Json space = synthetic_space({1}, {1, 2}, 0);
+  space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}, {"time_scale", 1.0}};
+  space["dstune"]["trial_budget_s"] = 100;
+  space["autotuning"] = {{"enabled", true}};
+  job.write("space.json", space);
+  job.write("table.json", table);
+  const Ended ended = job.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job, ended, 0);
+  auto metrics = all_metrics(job);
+  const Json& slow = metrics[short_name(0, 1)];
+  EXPECT_EQ(slow["status"], "raced_out");
+  EXPECT_LT(slow["step_times_s"].size(), 3 + 160U);
+  EXPECT_EQ(metrics[short_name(0, 2)]["status"], "ok");
+  EXPECT_TRUE(is_overlapping(slow, metrics[short_name(0, 2)]));
+}
+
 TEST_F(RaceTest, GridsearchMeasuresEveryMemberFully) {
   const Ended ended = run({"--tuner", "gridsearch", "space.json"});
   expect_exit(job_, ended, 0);

@@ -95,6 +95,7 @@ Value to_json(const Measurement& measurement) {
                               {"host", measurement.peak_memory.host_bytes}};
   out["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   if (!measurement.rank_forward_s.empty()) out["rank_forward_s"] = measurement.rank_forward_s;
+  if (measurement.energy_j) out["energy_j"] = *measurement.energy_j;
   out["overhead_s"] = measurement.overhead_s;
   return out;
 }
@@ -105,7 +106,7 @@ Measurement measurement_from_json(const Node& node) {
   Measurement out;
   reader.section(node, {"status", "reason", "fwd", "bwd", "step", "flops_per_step", "step_times_s",
                         "warmup_steps", "skipped_steps", "losses", "peak_memory_bytes", "group",
-                        "rank_forward_s", "overhead_s"});
+                        "rank_forward_s", "energy_j", "overhead_s"});
   if (const auto status = reader.member(node, "status")) {
     const auto word = status->string(problems);
     const auto parsed = word ? parse_status(*word) : std::nullopt;
@@ -148,6 +149,7 @@ Measurement measurement_from_json(const Node& node) {
     });
   }
   if (node.find("rank_forward_s")) out.rank_forward_s = reader.list(node, "rank_forward_s", amount);
+  if (const auto energy = node.find("energy_j")) out.energy_j = reader.amount(*energy);
   out.overhead_s = reader.map(node, "overhead_s", amount);
   problems.check();
   return out;

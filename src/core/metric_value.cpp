@@ -42,4 +42,11 @@ std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric m
   return MetricValue{work / step.mean, work / step.high, fastest};
 }
 
+std::optional<double> joules_per_sample(const Measurement& measurement, std::int64_t global_batch) {
+  const auto steps =
+      static_cast<std::int64_t>(measurement.step_times_s.size()) - measurement.warmup_steps;
+  if (!measurement.energy_j || steps <= 0) return std::nullopt;
+  return *measurement.energy_j / static_cast<double>(steps * global_batch);
+}
+
 }  // namespace dstune

@@ -48,10 +48,12 @@ RaceBar race_bar_of(const std::vector<double>& means_s, double square_error, con
           spread.deviation, spread.degrees_of_freedom};
 }
 
+bool is_race_look(std::size_t timed_steps) {
+  return std::find(race_looks.begin(), race_looks.end(), timed_steps) != race_looks.end();
+}
+
 bool has_lost_race(const std::vector<double>& timed_s, const RaceBar& bar) {
-  if (bar.step_s <= 0) return false;
-  if (std::find(race_looks.begin(), race_looks.end(), timed_s.size()) == race_looks.end())
-    return false;
+  if (bar.step_s <= 0 || !is_race_look(timed_s.size())) return false;
   const MeanEstimate mine =
       estimate_mean(timed_s, timed_s.size() < few_samples ? feared_autocorrelation : 0);
   const double worse_by = mine.mean > 0 ? std::log(mine.mean / bar.step_s) : 0;

@@ -16,56 +16,46 @@ namespace {
 
 constexpr std::size_t most_listed = 30;
 
-struct Offer {
-  std::size_t row = 0;
-  double goodness = 0;  ///< larger is better
-  int num_gpus = 0;
-  std::int64_t memory_bytes = 0;
-};
-
 std::int64_t memory_bytes(const Record& record) {
   return record.predicted.target_memory_bytes > 0 ? record.predicted.target_memory_bytes
                                                   : record.measurement.peak_memory.total_bytes;
 }
 
-/// One is no worse in anything and better in something, or the earlier of equals.
-bool beats(const Offer& one, const Offer& other) {
-  if (one.goodness < other.goodness || one.num_gpus > other.num_gpus ||
-      one.memory_bytes > other.memory_bytes)
+bool beats(const Offer& one, const Offer& other, bool is_less_better) {
+  const double gain = is_less_better ? other.value - one.value : one.value - other.value;
+  if (gain < 0 || one.num_gpus > other.num_gpus || one.memory_bytes > other.memory_bytes)
     return false;
-  return one.goodness > other.goodness || one.num_gpus < other.num_gpus ||
-         one.memory_bytes < other.memory_bytes || one.row < other.row;
+  return gain > 0 || one.num_gpus < other.num_gpus || one.memory_bytes < other.memory_bytes ||
+         one.row < other.row;
 }
 
-std::vector<Offer> front_of(const Report& report) {
+}  // namespace
+
+std::vector<Offer> offers_of(const Report& report) {
+  const bool is_less_better = is_minimised(report.metric);
   std::vector<Offer> offers;
   for (std::size_t index = 0; index < report.rows.size(); ++index) {
     const Row& row = report.rows[index];
     const auto value = ranked_value(report, row);
     if (!value || !std::isfinite(value->value)) continue;
-    const double goodness = is_minimised(report.metric) ? -value->value : value->value;
-    offers.push_back(
-        {index, goodness, row.record->experiment.shape.size(), memory_bytes(*row.record)});
+    offers.push_back({index, value->value, row.record->experiment.shape.size(),
+                      memory_bytes(*row.record), false});
   }
-  std::vector<Offer> front;
-  for (const Offer& offer : offers) {
-    const bool is_beaten = std::any_of(offers.begin(), offers.end(),
-                                       [&](const Offer& other) { return beats(other, offer); });
-    if (!is_beaten) front.push_back(offer);
-  }
-  std::stable_sort(front.begin(), front.end(), [](const Offer& one, const Offer& other) {
+  for (Offer& offer : offers)
+    offer.is_on_front = std::none_of(offers.begin(), offers.end(), [&](const Offer& other) {
+      return beats(other, offer, is_less_better);
+    });
+  std::stable_sort(offers.begin(), offers.end(), [&](const Offer& one, const Offer& other) {
     if (one.num_gpus != other.num_gpus) return one.num_gpus < other.num_gpus;
-    return one.goodness > other.goodness;
+    return is_less_better ? one.value < other.value : one.value > other.value;
   });
-  return front;
+  return offers;
 }
 
-}  // namespace
-
-std::vector<std::size_t> front_rows(const Report& report) {
-  std::vector<std::size_t> rows;
-  for (const Offer& offer : front_of(report)) rows.push_back(offer.row);
-  return rows;
+std::vector<Offer> front_of(const Report& report) {
+  std::vector<Offer> front = offers_of(report);
+  std::erase_if(front, [](const Offer& offer) { return !offer.is_on_front; });
+  return front;
 }
 
 std::string front_text(const Report& report) {
@@ -83,7 +73,7 @@ std::string front_text(const Report& report) {
     const Row& row = report.rows[offer.row];
     const auto efficiency = measured_value(report, row, Metric::throughput_per_gpu);
     columns[0].cells.push_back(std::to_string(offer.num_gpus));
-    columns[1].cells.push_back(format_number(std::abs(offer.goodness)));
+    columns[1].cells.push_back(format_number(offer.value));
     columns[2].cells.push_back(efficiency ? format_number(efficiency->value) : "");
     columns[3].cells.push_back(format_bytes(offer.memory_bytes));
     columns[4].cells.push_back(row.record->experiment.name);

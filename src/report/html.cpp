@@ -7,6 +7,8 @@
 #include "dstune/report/flags.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/validation.hpp"
+#include "html_front.hpp"
+#include "html_head.hpp"
 #include "html_plots.hpp"
 #include "row.hpp"
 
@@ -16,76 +18,6 @@ namespace {
 
 /// A browser takes long for more; results.csv has all.
 constexpr std::size_t most_rows = 2000;
-
-constexpr const char* head = R"HTML(<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
-<title>dstune-mpi: report</title>
-<style>
-:root{color-scheme:light dark;--ink:#1b1f24;--faint:#5b6470;--paper:#fff;--card:#f5f7f9;--rule:#d8dee4;--link:#0a58ca;--s0:#0072b2;--s1:#b8500a;--s2:#00795b;--s3:#9b3f86;--bad:#b3261e}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ed;--faint:#a3acb7;--paper:#14171b;--card:#1d2228;--rule:#363d46;--link:#7ab7ff;--s0:#5ab4ec;--s1:#f2a35e;--s2:#4fcfa6;--s3:#e08fce;--bad:#ff8a80}}
-*{box-sizing:border-box}
-body{margin:0 auto;max-width:68rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
-h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem}
-.answer{background:var(--card);border:1px solid var(--rule);border-radius:.5rem;padding:1rem}
-.answer .name{font-size:1.25rem;font-weight:600;overflow-wrap:anywhere}
-.answer .value{font-size:1.75rem;font-weight:600}
-.label{display:inline-block;border:1px solid currentColor;border-radius:1rem;padding:0 .7rem;font-weight:600}
-dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.7rem 0 0}
-dt{color:var(--faint)}dd{margin:0;overflow-wrap:anywhere}
-p.note{color:var(--faint);margin:.3rem 0}
-figure{margin:0;overflow-x:auto}
-svg{display:block;width:100%;min-width:30rem;max-width:50rem;height:auto;font:12px system-ui,sans-serif;fill:var(--ink)}
-svg .grid{stroke:var(--rule)}svg .equal{stroke:var(--faint);stroke-dasharray:5 4}
-svg polyline{fill:none;stroke-width:1.5}
-.s0{fill:var(--s0)}.s1{fill:var(--s1)}.s2{fill:var(--s2)}.s3{fill:var(--s3)}
-.l0{stroke:var(--s0)}.l1{stroke:var(--s1)}.l2{stroke:var(--s2)}.l3{stroke:var(--s3)}
-.bad{fill:var(--bad)}
-.scroll{overflow:auto;max-height:40rem;border:1px solid var(--rule);border-radius:.5rem}
-table{border-collapse:collapse;width:100%;font-size:.875rem}
-th,td{padding:.3rem .6rem;text-align:left;border-bottom:1px solid var(--rule);white-space:nowrap}
-td.number,th.number{text-align:right;font-variant-numeric:tabular-nums}
-td.text{white-space:normal;min-width:16rem}
-thead th{position:sticky;top:0;background:var(--card)}
-th button{all:unset;cursor:pointer;font-weight:600}
-th button:focus-visible{outline:2px solid var(--link)}
-th[aria-sort=ascending] button::after{content:" \2191"}th[aria-sort=descending] button::after{content:" \2193"}
-tr.best{background:var(--card);font-weight:600}
-.failed{color:var(--bad)}
-pre{background:var(--card);border:1px solid var(--rule);border-radius:.5rem;padding:.7rem;overflow:auto;max-height:30rem;font-size:.8125rem}
-</style>
-</head>
-<body>
-<main>
-)HTML";
-
-/// Without it the table is in the space's order and reads as well.
-constexpr const char* script = R"HTML(<script>
-for (const table of document.querySelectorAll("table.sortable"))
-  table.tHead.rows[0].querySelectorAll("th").forEach((header, column) => {
-    const button = document.createElement("button");
-    button.append(...header.childNodes);
-    header.append(button);
-    button.addEventListener("click", () => {
-      const down = header.getAttribute("aria-sort") === "ascending";
-      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      header.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const key = row => row.cells[column].dataset.value ?? row.cells[column].textContent;
-      const rows = [...table.tBodies[0].rows];
-      rows.sort((a, b) => {
-        const [one, other] = [key(a), key(b)];
-        if (one === "" || other === "") return (one === "") - (other === "");
-        const order = isNaN(one) || isNaN(other) ? one.localeCompare(other) : one - other;
-        return down ? -order : order;
-      });
-      table.tBodies[0].append(...rows);
-    });
-  });
-</script>
-)HTML";
 
 std::string label_words(const std::string& label) {
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
@@ -128,6 +60,8 @@ std::string answer_section(const Report& report) {
   if (report.calibration) out += described("calibrated", calibration_text(report));
   for (const auto& [what, words] : confidence_lines(report, row))
     out += described(what.c_str(), words);
+  if (const auto joules = joules_per_sample(row))
+    out += described("energy", fmt::format("{} J a sample", format_number(*joules)));
   const GroupShape& shape = experiment.shape;
   out += described("group",
                    fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,
@@ -186,7 +120,7 @@ std::string value_cell(const std::optional<MetricValue>& value) {
   return number_cell(format_number(value->value), fmt::format("{}", value->value));
 }
 
-std::string table_row(const Report& report, const Row& row, bool is_answer) {
+std::string table_row(const Report& report, const Row& row, bool is_answer, bool has_energy) {
   const Experiment& experiment = row.planned.experiment;
   const TrainingConfig& config = experiment.config;
   const auto value = ranked_value(report, row);
@@ -210,6 +144,11 @@ std::string table_row(const Report& report, const Row& row, bool is_answer) {
   out += fmt::format("<td>{}</td>", to_text(config.recompute));
   out += bytes_cell(row.record ? row.record->measurement.peak_memory.total_bytes : 0);
   out += bytes_cell(predicted.peak_memory_bytes) + bytes_cell(predicted.target_memory_bytes);
+  if (has_energy) {
+    const auto joules = joules_per_sample(row);
+    out += joules ? number_cell(format_number(*joules), fmt::format("{}", *joules))
+                  : number_cell("", "");
+  }
   return out + "</tr>\n";
 }
 
@@ -220,12 +159,16 @@ std::string experiments_section(const Report& report) {
       "{}.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"experiments\">"
       "<table class=\"sortable\">\n<thead><tr>",
       report.rows.size(), to_text(report.metric), unit_text(report.metric));
-  const std::pair<const char*, bool> columns[] = {
+  const bool has_energy = std::any_of(report.rows.begin(), report.rows.end(), [](const Row& row) {
+    return joules_per_sample(row).has_value();
+  });
+  std::vector<std::pair<const char*, bool>> columns = {
       {"name", false},           {"status", false},          {"value", true},
       {"95 % interval", true},   {"in DeepSpeed", true},     {"ZeRO", true},
       {"micro-batch", true},     {"accumulation", true},     {"group", true},
       {"recompute", false},      {"memory, measured", true}, {"memory, predicted", true},
       {"in your training", true}};
+  if (has_energy) columns.emplace_back("J a sample", true);
   for (const auto& [name, is_number] : columns)
     out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
   out += "</tr></thead>\n<tbody>\n";
@@ -237,7 +180,7 @@ std::string experiments_section(const Report& report) {
   for (std::size_t index = 0; index < report.rows.size() && shown < most_rows; ++index) {
     const Row& row = report.rows[index];
     if (is_large && !row.record) continue;
-    out += table_row(report, row, index == answer);
+    out += table_row(report, row, index == answer, has_energy);
     ++shown;
   }
   out += "</tbody></table></div>\n";
@@ -277,13 +220,14 @@ std::string environment_section(const json::Value& environment) {
 }  // namespace
 
 std::string report_html(const Report& report, const json::Value& environment) {
-  std::string out = head;
+  std::string out = html_head;
   out += "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(report);
   out += figure("Speed by micro-batch size and ZeRO stage",
                 fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
                             "point for its name.",
                             to_text(report.metric), unit_text(report.metric)),
                 value_plot(report));
+  out += front_section(report);
   for (const std::string& line : warning_lines(report))
     out += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(line));
   out += experiments_section(report);
@@ -300,7 +244,7 @@ std::string report_html(const Report& report, const json::Value& environment) {
                             timeline_limit),
                 timeline_plot(report));
   out += reasons_section(report) + environment_section(environment);
-  return out + "</main>\n" + script + "</body>\n</html>\n";
+  return out + "</main>\n" + html_script + "</body>\n</html>\n";
 }
 
 }  // namespace dstune

@@ -79,6 +79,10 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["predicted"] = to_json(record.predicted);
   value["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   value["rank_forward_s"] = all_finite_or_null(measurement.rank_forward_s);
+  const auto joules = joules_per_sample(
+      measurement, global_batch(record.experiment.config, record.experiment.shape.size()));
+  value["energy_j"] = measurement.energy_j ? finite_or_null(*measurement.energy_j) : json::Value();
+  value["joules_per_sample"] = joules ? finite_or_null(*joules) : json::Value();
   value["alone"] = record.is_alone;
   value["flags"] = flags_of(measurement);
   value["started_at"] = format_time(record.started_at);

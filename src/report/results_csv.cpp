@@ -131,6 +131,11 @@ const Field measured_fields[] = {
          return std::to_string(record.measurement.peak_memory.process_bytes);
        });
      }},
+    {"joules_per_sample",
+     [](const Report&, const Row& row) {
+       const auto joules = joules_per_sample(row);
+       return joules ? number(*joules) : std::string();
+     }},
     {"overhead_s",
      [](const Report&, const Row& row) {
        return measured(row, [](const Record& record) {

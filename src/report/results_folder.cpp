@@ -233,6 +233,13 @@ void ResultsFolder::write_validation(const Report& report) {
   write_file_atomically(file(file_name::validation), one_line(validation_json(report)));
 }
 
+void ResultsFolder::forget_exit_status() {
+  const std::string path = file(file_name::exit_status);
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+    throw IoError(
+        fmt::format("can not remove {}: {}", path, std::generic_category().message(errno)));
+}
+
 void ResultsFolder::write_exit_status(ExitCode code, const std::string& reason) {
   write_file_atomically(file(file_name::exit_status),
                         indented({{"exit_code", static_cast<int>(code)},

@@ -56,6 +56,22 @@ bool is_better(const Report& report, const Row& row, const Row& other) {
          other.record->measurement.peak_memory.total_bytes;
 }
 
+std::optional<double> joules_per_sample(const Row& row) {
+  if (!row.record) return std::nullopt;
+  const Experiment& experiment = row.record->experiment;
+  const std::int64_t batch = global_batch(experiment.config, experiment.shape.size());
+  double sum = 0;
+  int count = 0;
+  const auto add = [&](const Measurement& measurement) {
+    const auto joules = joules_per_sample(measurement, batch);
+    sum += joules.value_or(0);
+    count += joules ? 1 : 0;
+  };
+  add(row.record->measurement);
+  for (const Repeat& repeat : row.repeats) add(repeat.measurement);
+  return count > 0 ? std::optional(sum / count) : std::nullopt;
+}
+
 std::optional<std::size_t> best_of(const Report& report, const std::vector<const Row*>& rows) {
   const Row none;
   std::optional<std::size_t> best;

@@ -16,6 +16,9 @@ std::optional<MetricValue> value_in(const Record& record, Metric metric);
 /// The same of a row that was measured, by its final rounds where they count (ranked_value()).
 std::optional<MetricValue> measured_value(const Report& report, const Row& row, Metric metric);
 
+/// Mean over all its runs whose energy is known.
+std::optional<double> joules_per_sample(const Row& row);
+
 /// The best of some rows by best_row's rule: its place in `rows`.
 std::optional<std::size_t> best_of(const Report& report, const std::vector<const Row*>& rows);
 

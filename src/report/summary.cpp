@@ -84,6 +84,11 @@ std::string confidence_text(const Report& report, const Row& answer) {
   return text;
 }
 
+std::string energy_text(const Row& row) {
+  const auto joules = joules_per_sample(row);
+  return joules ? fmt::format("  energy: {} J a sample\n", format_number(*joules)) : "";
+}
+
 std::string winner_text(const Report& report) {
   const auto best = best_row(report);
   if (!best) return "There is no winner: no experiment gave a result.\n";
@@ -106,7 +111,7 @@ std::string winner_text(const Report& report) {
              shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
              to_text(record.experiment.config.recompute), label_of(report, row)) +
          (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "") +
-         confidence_text(report, row);
+         confidence_text(report, row) + energy_text(row);
 }
 
 /// What was measured here beside what DeepSpeed itself said, for all that it ran.

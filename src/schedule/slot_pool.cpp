@@ -70,9 +70,25 @@ std::optional<Reservation> SlotPool::reserve(const Needs& needs, const std::vect
   return Reservation(*this, std::move(placement->world_ranks), needs);
 }
 
+bool SlotPool::has_room(const Needs& needs) const {
+  const auto placement = cheapest_placement(needs, {}, true);
+  return placement && placement->cost == 0;
+}
+
 std::vector<int> SlotPool::best_future_placement(const Needs& needs) const {
   auto placement = cheapest_placement(needs, {}, false);
   return placement ? std::move(placement->world_ranks) : std::vector<int>{};
+}
+
+bool SlotPool::share_a_node(const Reservation& one, const Reservation& other) const {
+  const auto is_on = [](const Reservation& reservation, const Node& node) {
+    const std::vector<int>& here = node.world_ranks;
+    return std::any_of(
+        reservation.world_ranks().begin(), reservation.world_ranks().end(),
+        [&](int rank) { return std::find(here.begin(), here.end(), rank) != here.end(); });
+  };
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [&](const Node& node) { return is_on(one, node) && is_on(other, node); });
 }
 
 bool SlotPool::is_possible(const Needs& needs) const {

@@ -64,7 +64,7 @@ class ModelBasedTuner : public Tuner {
 
   [[nodiscard]] bool is_done() const override { return is_over(); }
   /// The next choice is made when ranks are idle, with all that is known by then.
-  [[nodiscard]] std::size_t most_waiting() const override { return 1; }
+  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     const std::string reason =

@@ -95,8 +95,10 @@ class PhasedTuner : public Tuner {
   [[nodiscard]] bool is_done() const override {
     return stage_ == stages_.size() || trials_left_ == 0 || is_hopeless();
   }
-  /// What waits was chosen without knowing how those before it end.
-  [[nodiscard]] std::size_t most_waiting() const override { return 1; }
+  /// Sizes are chosen by how others of them ended.
+  [[nodiscard]] std::size_t most_waiting() const override {
+    return grid_ ? grid_->most_waiting() : 0;
+  }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;

@@ -87,7 +87,7 @@ class RaceTuner : public Tuner {
   }
 
   /// The next choice is made when ranks are idle, with all that is known by then.
-  [[nodiscard]] std::size_t most_waiting() const override { return 1; }
+  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;

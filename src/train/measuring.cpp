@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <string>
@@ -22,17 +23,18 @@ namespace {
 using train::Failure;
 using train::FailureCode;
 
+constexpr std::chrono::seconds joules_interval{1};
+
 /// One measurement on its way, the same on every rank but for overhead_s.
 class Run {
  public:
   Run(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-      const MeasureHooks& hooks, const RaceBar& bar)
+      const MeasureHooks& hooks)
       : workload_(workload),
         group_(group),
         hooks_(hooks),
         warmup_rule_(options, workload.has_given_times()),
-        timing_rule_(options, bar),
-        bar_(bar) {
+        timing_rule_(options) {
     result_.world_ranks = group.world_ranks();
   }
 
@@ -68,7 +70,7 @@ class Run {
 
   bool take_steps() {
     Failure mine = timed("initialize", [&] { together([&] { workload_.initialize(); }); });
-    is_warm_ = warmup_rule_.is_over({});
+    begin_timing_where(warmup_rule_.is_over({}));
     std::vector<double> warmup_s;
     std::vector<double> timed_s;
     for (std::int64_t step = 0;; ++step) {
@@ -81,11 +83,10 @@ class Run {
       if (!is_warm_) {
         ++result_.warmup_steps;
         if (skipped_in_a_row_ == 0) warmup_s.push_back(result_.step_times_s.back());
-        is_warm_ = warmup_rule_.is_over(warmup_s);
+        begin_timing_where(warmup_rule_.is_over(warmup_s));
       } else if (skipped_in_a_row_ == 0) {
         timed_s.push_back(result_.step_times_s.back());
         const train::Judgement verdict = judge(timed_s);
-        if (verdict == train::Judgement::lost) lose(timed_s);
         if (verdict != train::Judgement::go_on) return true;
       }
       if (stopped_) {
@@ -96,17 +97,34 @@ class Run {
     }
   }
 
-  /// The group's verdict after a timed step.
-  train::Judgement judge(const std::vector<double>& timed_s) {
-    const train::Judgement mine = timing_rule_.judge(timed_s);
-    if (!timing_rule_.has_looked()) return mine;
-    const std::array<double, 1> number{static_cast<double>(mine)};
-    return static_cast<train::Judgement>(static_cast<int>(group_.exchange(number).front()));
+  void begin_timing_where(bool is_warm) {
+    is_warm_ = is_warm;
+    if (is_warm) joules_at_begin_ = joules();
   }
 
-  void lose(const std::vector<double>& timed_s) {
+  /// None on a rank that does not count them, not a number where it can not.
+  double joules() {
+    if (!hooks_.joules) return 0;
+    asked_for_joules_at_ = Clock::now();
+    return hooks_.joules().value_or(std::numeric_limits<double>::quiet_NaN());
+  }
+
+  /// The group's verdict after a timed step.
+  train::Judgement judge(const std::vector<double>& timed_s) {
+    RaceBar bar;
+    if (hooks_.bar && group_.group_rank() == 0 && is_race_look(timed_s.size())) bar = hooks_.bar();
+    const train::Judgement mine = timing_rule_.judge(timed_s, bar);
+    if (!timing_rule_.has_looked()) return mine;
+    const std::array<double, 2> numbers{static_cast<double>(mine), bar.step_s};
+    const std::vector<double> all = group_.exchange(numbers);
+    const auto verdict = static_cast<train::Judgement>(static_cast<int>(all[0]));
+    if (verdict == train::Judgement::lost) lose(timed_s, all[1]);
+    return verdict;
+  }
+
+  void lose(const std::vector<double>& timed_s, double bar_step_s) {
     const double sum_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
-    const double slower = sum_s / static_cast<double>(timed_s.size()) / bar_.step_s - 1;
+    const double slower = sum_s / static_cast<double>(timed_s.size()) / bar_step_s - 1;
     result_.status = Status::raced_out;
     result_.reason = fmt::format("{:.1f} % slower than the best so far, after {} timed steps",
                                  100 * slower, timed_s.size());
@@ -166,16 +184,20 @@ class Run {
   /// Not right after the step: the leader would be late for the next one, and its peers' clocks
   /// would run while they wait for it.
   void report_last_step() {
+    // A counter's new beginning would pass unnoticed.
+    if (is_warm_ && hooks_.joules && Clock::now() - asked_for_joules_at_ > joules_interval)
+      joules();
     if (!hooks_.stepped || group_.group_rank() != 0 || result_.step_times_s.empty()) return;
     stop_wanted_ = hooks_.stepped(result_.step_times_s.back()) || stop_wanted_;
   }
 
   void finish() {
+    const double joules_used = joules() - joules_at_begin_;
     const Clock::time_point began = Clock::now();
     report_last_step();
     average_phases();
     result_.flops_per_step = workload_.flops_per_step();
-    result_.peak_memory = fullest(workload_.peak_memory());
+    exchange_totals(workload_.peak_memory(), joules_used);
     add_overhead("teardown", began);
   }
 
@@ -199,11 +221,12 @@ class Run {
     result_.update_s = sum[2] / steps;
   }
 
-  /// The figures of the rank that holds most in its arena; processes are looked at on their own.
-  PeakMemory fullest(PeakMemory mine) {
+  /// The memory is that of the rank that holds most in its arena; processes are looked at on their
+  /// own. The energy is that of all nodes.
+  void exchange_totals(PeakMemory mine, double joules_used) {
     std::vector<double> numbers{static_cast<double>(mine.process_bytes),
                                 static_cast<double>(mine.total_bytes),
-                                static_cast<double>(mine.host_bytes)};
+                                static_cast<double>(mine.host_bytes), joules_used};
     // Every rank has the same categories: they are the workload's.
     for (const auto& [name, bytes] : mine.category_bytes)
       numbers.push_back(static_cast<double>(bytes));
@@ -212,16 +235,19 @@ class Run {
       return std::span(all).subspan(static_cast<std::size_t>(rank) * numbers.size());
     };
     int fullest_rank = 0;
+    double joules_of_all = 0;
     for (int rank = 0; rank < group_.size(); ++rank) {
+      joules_of_all += of(rank)[3];
       mine.process_bytes = std::max(mine.process_bytes, static_cast<std::int64_t>(of(rank)[0]));
       if (of(rank)[1] > of(fullest_rank)[1]) fullest_rank = rank;
     }
     mine.total_bytes = static_cast<std::int64_t>(of(fullest_rank)[1]);
     mine.host_bytes = static_cast<std::int64_t>(of(fullest_rank)[2]);
-    std::size_t at = 3;
+    std::size_t at = 4;
     for (auto& [name, bytes] : mine.category_bytes)
       bytes = static_cast<std::int64_t>(of(fullest_rank)[at++]);
-    return mine;
+    result_.peak_memory = std::move(mine);
+    if (joules_of_all > 0) result_.energy_j = joules_of_all;
   }
 
   /// Work that peers take part in: what it throws here leaves them inside a collective, so there
@@ -256,10 +282,11 @@ class Run {
   const MeasureHooks& hooks_;
   train::WarmupRule warmup_rule_;
   train::TimingRule timing_rule_;
-  RaceBar bar_;
   Measurement result_;
   std::vector<std::array<double, 3>> phases_;  ///< forward, backward, update of every step
   bool is_warm_ = false;
+  double joules_at_begin_ = 0;  ///< of the timed steps
+  Clock::time_point asked_for_joules_at_;
   int skipped_in_a_row_ = 0;  ///< up to the last step
   bool stop_wanted_ = false;  ///< leader: what the hook has said
   bool stopped_ = false;      ///< the group: what the last agreement said
@@ -268,8 +295,8 @@ class Run {
 }  // namespace
 
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-                    const MeasureHooks& hooks, const RaceBar& bar) {
-  return Run(workload, group, options, hooks, bar).measure();
+                    const MeasureHooks& hooks) {
+  return Run(workload, group, options, hooks).measure();
 }
 
 }  // namespace dstune

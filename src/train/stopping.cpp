@@ -35,27 +35,24 @@ bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
   return spent_s >= warmup_share_of_budget * options_.trial_budget_s || is_steady(step_times_s);
 }
 
-TimingRule::TimingRule(const MeasureOptions& options, const RaceBar& bar)
-    : least_steps_(fewest_timed_steps), budget_s_(options.trial_budget_s), bar_(bar) {
+TimingRule::TimingRule(const MeasureOptions& options)
+    : least_steps_(fewest_timed_steps), budget_s_(options.trial_budget_s) {
   const int asked_for = options.end_profile_step - options.start_profile_step + 1;
   least_steps_ = std::max(least_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
   next_look_ = least_steps_;
 }
 
-Judgement TimingRule::judge(const std::vector<double>& timed_s) {
+Judgement TimingRule::judge(const std::vector<double>& timed_s, const RaceBar& bar) {
   const std::size_t steps = timed_s.size();
   spent_s_ += timed_s.back();
   has_looked_ = false;
   if (steps >= least_steps_ &&
       (spent_s_ >= budget_s_ || steps >= std::max(most_timed_steps, least_steps_)))
     return Judgement::enough;
-  const bool is_race_look =
-      bar_.step_s > 0 && std::find(race_looks.begin(), race_looks.end(), steps) != race_looks.end();
   // Looks are few and far between: one at every step would stop at the first lucky streak.
   const bool is_look = steps >= next_look_;
-  if (!is_race_look && !is_look) return Judgement::go_on;
-  has_looked_ = true;
-  if (is_race_look && has_lost_race(timed_s, bar_)) return Judgement::lost;
+  has_looked_ = is_look || is_race_look(steps);
+  if (has_lost_race(timed_s, bar)) return Judgement::lost;
   if (!is_look) return Judgement::go_on;
   next_look_ = std::max(steps + 1, steps * 5 / 4);
   // A lucky streak is short: then the steps are taken to be as correlated as they are feared to be.

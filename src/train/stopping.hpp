@@ -32,17 +32,17 @@ enum class Judgement { go_on, enough, lost };
 
 class TimingRule {
  public:
-  TimingRule(const MeasureOptions& options, const RaceBar& bar);
+  explicit TimingRule(const MeasureOptions& options);
   /// To be asked after every timed step, with the timed steps so far.
-  [[nodiscard]] Judgement judge(const std::vector<double>& timed_s);
-  /// Whether the last verdict came from a look at an interval, whose last digits may differ from
-  /// machine to machine: then the leader's counts. The same on every rank.
+  [[nodiscard]] Judgement judge(const std::vector<double>& timed_s, const RaceBar& bar);
+  /// Whether the last verdict came from a look: at an interval, whose last digits may differ from
+  /// machine to machine, or at the race, whose bar the leader alone knows. Then the leader's
+  /// counts. The same on every rank.
   [[nodiscard]] bool has_looked() const { return has_looked_; }
 
  private:
   std::size_t least_steps_;
   double budget_s_;
-  RaceBar bar_;
   double spent_s_ = 0;
   std::size_t next_look_;
   bool has_looked_ = false;

@@ -11,13 +11,15 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Fault>, 6> kinds{
+constexpr std::array<std::pair<std::string_view, Fault>, 8> kinds{
     {{"oom", Fault::oom},
      {"disk", Fault::disk},
      {"hang", Fault::hang},
      {"die", Fault::die},
      {"throw", Fault::throws},
-     {"throw_in_step", Fault::throws_in_step}}};
+     {"throw_in_step", Fault::throws_in_step},
+     {"throw_in_worker", Fault::throws_in_worker},
+     {"throw_in_controller", Fault::throws_in_controller}}};
 
 }  // namespace
 
@@ -35,6 +37,11 @@ Fault injected_fault(int world_rank, const std::string& experiment) {
     }
   }
   return Fault::none;
+}
+
+std::string powercap_folder() {
+  const char* text = std::getenv("DSTUNE_POWERCAP");
+  return text == nullptr || *text == '\0' ? "/sys/class/powercap" : text;
 }
 
 std::optional<PretendedHost> pretended_host(int world_rank, int world_size) {

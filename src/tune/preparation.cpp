@@ -190,6 +190,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   if (ready.job.tuning.overwrite) ready.results->delete_previous();
   const JournalContent content = read_journal(ready.results->journal_path());
   ready.history = understand(content, ready.results->journal_path());
+  ready.results->forget_exit_status();
   ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes);
 
   const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
@@ -219,6 +220,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
   environment["device_memory_bytes"] = ready.device_memory_bytes;
   environment["host_memory_bytes"] = ready.host_memory_bytes;
+  environment["energy"] = ready.energy;
   environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
                                  {"model", record_key(to_json(ready.job.model))}};
   ready.journal->add(event::job_started({{"version", options.version},

@@ -44,6 +44,7 @@ struct Preparation {
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
+  std::string energy;  ///< what is counted where rank 0 is, or why nothing is
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;
 };

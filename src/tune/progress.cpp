@@ -1,8 +1,11 @@
 #include "dstune/tune/progress.hpp"
 
+#include <cmath>
 #include <cstdio>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "dstune/base/log.hpp"
 #include "dstune/base/units.hpp"
@@ -19,9 +22,16 @@ std::string value_text(const Experiment& experiment, const Measurement& measurem
   const int size = experiment.shape.size();
   const auto value = metric_value(measurement, metric, global_batch(experiment.config, size), size);
   if (!value) return fmt::format("{}: {}", to_text(measurement.status), measurement.reason);
-  const double half_percent = 50.0 * (value->ci_high - value->ci_low) / value->value;
-  return fmt::format("{} {} ±{:.1f} %", format_number(value->value), unit_text(metric),
-                     half_percent);
+  const std::string text = fmt::format("{} {}", format_number(value->value), unit_text(metric));
+  if (!std::isfinite(value->ci_high)) return text;
+  return fmt::format("{} ±{:.1f} %", text, 50.0 * (value->ci_high - value->ci_low) / value->value);
+}
+
+/// A longer line would wrap, and only its last row would be rewritten.
+std::size_t terminal_width() {
+  winsize size{};
+  const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return is_known ? size.ws_col - 1U : 79;
 }
 
 }  // namespace
@@ -91,7 +101,7 @@ void Progress::rewrite() {
   const std::string text =
       fmt::format("{}/{} done, {} running, {}{}{}", ended_, planned_, running_,
                   format_duration(elapsed_s), latest_.empty() ? "" : ", ", latest_);
-  std::fprintf(stderr, "\r\033[K%.110s", text.c_str());
+  std::fprintf(stderr, "\r\033[K%s", text.substr(0, terminal_width()).c_str());
   std::fflush(stderr);
   is_line_open_ = true;
 }

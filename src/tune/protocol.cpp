@@ -116,8 +116,10 @@ Value body(const message::Assign& m) {
           {"config", encode_config(m.config)},
           {"ranks", m.world_ranks},
           {"timeout", m.timeout_s},
-          {"ds_config", m.ds_config},
-          {"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
+          {"ds_config", m.ds_config}};
+}
+Value body(const message::Bar& m) {
+  return {{"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
 }
 Value body(const message::Quit& m) {
   return {{"exit_code", m.exit_code}, {"finalize", m.finalize}};
@@ -150,8 +152,9 @@ Message decode_body(int kind, const Value& value) {
                              decode_config(value.at("config")),
                              value.at("ranks").get<std::vector<int>>(),
                              value.at("timeout"),
-                             value.at("ds_config"),
-                             decode_bar(value.at("bar"))};
+                             value.at("ds_config")};
+    case kind_of<message::Bar>():
+      return message::Bar{0, decode_bar(value.at("bar"))};
     case kind_of<message::Go>():
       return message::Go{};
     case kind_of<message::Stop>():

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "dstune/train/workload.hpp"
 #include "dstune/tune/idle.hpp"
 #include "dstune/tune/injection.hpp"
+#include "faults.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
@@ -29,45 +29,6 @@ constexpr std::chrono::milliseconds progress_interval{100};
 
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
-
-/// Takes the memory, or the disk, away for one experiment where that is asked for, and gives it
-/// back.
-class MemoryFault {
- public:
-  MemoryFault(CpuDevice& device, Fault fault)
-      : budget_(fault == Fault::disk ? device.disk_budget() : device.budget()),
-        old_limit_bytes_(budget_.limit_bytes()) {
-    if (fault != Fault::oom && fault != Fault::disk) return;
-    // What an earlier experiment left in memory would do for this one.
-    if (fault == Fault::oom) device.arena().free();
-    budget_.set_limit_bytes(0);
-  }
-  ~MemoryFault() { budget_.set_limit_bytes(old_limit_bytes_); }
-  MemoryFault(const MemoryFault&) = delete;
-  MemoryFault& operator=(const MemoryFault&) = delete;
-
- private:
-  MemoryBudget& budget_;
-  std::int64_t old_limit_bytes_;
-};
-
-/// A workload whose third step fails on this rank.
-class FailingInStep : public Workload {
- public:
-  explicit FailingInStep(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
-
-  void build() override { workload_->build(); }
-  void initialize() override { workload_->initialize(); }
-  StepSample step(std::int64_t step) override {
-    if (step == 2) throw Error("injected failure inside a step");
-    return workload_->step(step);
-  }
-  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
-  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
-
- private:
-  std::unique_ptr<Workload> workload_;
-};
 
 /// Does something again and again on a thread of its own, until it is destroyed.
 class Regularly {
@@ -86,24 +47,6 @@ class Regularly {
   std::condition_variable_any changed_;
   std::jthread thread_;
 };
-
-void commit_fault(Fault fault, const Waiter& waiter) {
-  switch (fault) {
-    case Fault::none:
-    case Fault::oom:
-    case Fault::disk:
-    case Fault::throws_in_step:
-      return;
-    case Fault::hang:
-      waiter.until([] { return false; }, "an injected hang");
-      return;
-    case Fault::die:
-      std::raise(SIGKILL);
-      return;
-    case Fault::throws:
-      throw Error("injected failure");
-  }
-}
 
 }  // namespace
 
@@ -136,7 +79,7 @@ message::Quit Worker::run() {
       // The attempt was over here before the ABORT came: the controller waits for this answer.
       send(message::Gone{late->attempt, Status::failed, "had ended"});
     }
-    // GO and STOP of an attempt that is over need no answer.
+    // BAR, GO and STOP of an attempt that is over need no answer.
   }
 }
 
@@ -148,12 +91,12 @@ bool Worker::poll_for_abort() {
       go_ = go_ || go->attempt == attempt_;
     } else if (const auto* stop = std::get_if<message::Stop>(&message)) {
       stop_ = stop_ || stop->attempt == attempt_;
-    } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
-      if (abort->attempt == attempt_) {
-        aborted_ = true;
-      } else {
-        pending_.push_back(std::move(message));
-      }
+    } else if (const auto* bar = std::get_if<message::Bar>(&message);
+               bar != nullptr && bar->attempt == attempt_) {
+      bar_ = bar->bar;
+    } else if (const auto* abort = std::get_if<message::Abort>(&message);
+               abort != nullptr && abort->attempt == attempt_) {
+      aborted_ = true;
     } else {
       pending_.push_back(std::move(message));
     }
@@ -175,11 +118,15 @@ void Worker::begin_attempt(std::uint64_t attempt) {
   attempt_ = attempt;
   go_ = false;
   stop_ = false;
-  // An ABORT may have come together with its order, while the attempt before was running.
-  aborted_ = std::any_of(pending_.begin(), pending_.end(), [&](const Message& message) {
-    const auto* abort = std::get_if<message::Abort>(&message);
-    return abort != nullptr && abort->attempt == attempt_;
-  });
+  bar_ = {};
+  aborted_ = false;
+  // They may have come together with the order, while the attempt before was running.
+  for (const Message& message : pending_) {
+    if (const auto* abort = std::get_if<message::Abort>(&message))
+      aborted_ = aborted_ || abort->attempt == attempt_;
+    if (const auto* bar = std::get_if<message::Bar>(&message))
+      if (bar->attempt == attempt_) bar_ = bar->bar;
+  }
 }
 
 Waiter Worker::waiter(double timeout_s) {
@@ -209,12 +156,24 @@ void Worker::run_calibration(const message::Calibrate& order) {
   attempt_ = 0;
 }
 
+/// Whether no other rank of the group before this one is on its node.
+bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
+  const auto node_of = [this](int rank) {
+    return context_.topology->node_of_rank[static_cast<std::size_t>(rank)];
+  };
+  const int own_rank = context_.topology->world_rank;
+  return std::none_of(world_ranks.begin(), world_ranks.end(), [&](int rank) {
+    return rank < own_rank && node_of(rank) == node_of(own_rank);
+  });
+}
+
 void Worker::run_assignment(const message::Assign& assign) {
   using Clock = std::chrono::steady_clock;
   begin_attempt(assign.attempt);
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = this->waiter(assign.timeout_s);
   const Fault fault = injected_fault(world_rank, assign.experiment);
+  if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
   std::optional<Regularly> listener;
   if (context_.leaves_when_stuck)
     listener.emplace(listening_interval, [this] { leave_if_given_up(); });
@@ -231,8 +190,7 @@ void Worker::run_assignment(const message::Assign& assign) {
                                    .group = group.get(),
                                    .waiter = &waiter,
                                    .ds_config = &assign.ds_config});
-    if (fault == Fault::throws_in_step)
-      workload = std::make_unique<FailingInStep>(std::move(workload));
+    workload = with_fault(std::move(workload), fault);
     Clock::time_point last_progress = Clock::now();
     int steps = 0;
     double slowest_step_s = 0;
@@ -253,7 +211,16 @@ void Worker::run_assignment(const message::Assign& assign) {
       }
       return stop_.load();
     };
-    Measurement measurement = measure(*workload, *group, context_.measure, hooks, assign.bar);
+    if (is_first_of_node(assign.world_ranks))
+      hooks.joules = [this]() -> std::optional<double> {
+        return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
+      };
+    hooks.bar = [&] {
+      poll_for_abort();
+      const std::lock_guard lock(inbox_mutex_);
+      return bar_;
+    };
+    Measurement measurement = measure(*workload, *group, context_.measure, hooks);
     if (group->group_rank() == 0) {
       for (const int member : assign.world_ranks) {
         measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(

@@ -69,6 +69,8 @@ struct RaceBar {
 /// After so many timed steps, and only then, it is looked whether a challenger has lost.
 inline constexpr std::array<std::size_t, 6> race_looks = {5, 10, 20, 40, 80, 160};
 
+[[nodiscard]] bool is_race_look(std::size_t timed_steps);
+
 /// Whether these timed steps are slower than the bar by more than 1 % and the joint 95 % interval,
 /// that of all looks together (Bonferroni). False where their number is none of race_looks.
 [[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s, const RaceBar& bar);

@@ -53,6 +53,9 @@ struct Measurement {
   /// Of each rank, in their order: the forward of one micro-step, mean over the timed steps. Below
   /// stage 3 nobody waits for others in it, so that it tells who is slow. Empty: not known.
   std::vector<double> rank_forward_s;
+  /// Joules of the group's nodes over the steps after warm-up. Nothing where they were not counted,
+  /// or others may have had a part in them.
+  std::optional<double> energy_j;
   std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
 };
 
@@ -72,6 +75,10 @@ struct MetricValue {
 /// The same of one that was raced out, too: what it had been measured to be by then.
 [[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
                                                       std::int64_t global_batch, int group_size);
+
+/// The energy by the samples of the steps after warm-up, those without an update among them.
+[[nodiscard]] std::optional<double> joules_per_sample(const Measurement& measurement,
+                                                      std::int64_t global_batch);
 
 /// A measured experiment as it is kept: the journal's line, the summary's row.
 struct Record {

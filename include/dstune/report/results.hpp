@@ -118,6 +118,8 @@ class ResultsFolder {
   void write_environment(const json::Value& environment);
   /// validation.json. Synced.
   void write_validation(const Report& report);
+  /// An earlier job's exit_status.json says nothing of this one.
+  void forget_exit_status();
   /// Last of all. Synced.
   void write_exit_status(ExitCode code, const std::string& reason);
 

@@ -55,9 +55,13 @@ class SlotPool {
   /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
   /// ranks that must stay free.
   std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
+  /// Whether reserve() would get it now.
+  [[nodiscard]] bool has_room(const Needs& needs) const;
   /// The slots that would be got soonest: the placement with the most idle slots, aligned and on
   /// neighbouring nodes where that costs none of them. Ascending; empty where it is impossible.
   [[nodiscard]] std::vector<int> best_future_placement(const Needs& needs) const;
+  /// Whether ranks of the one are on nodes of the other.
+  [[nodiscard]] bool share_a_node(const Reservation& one, const Reservation& other) const;
   /// Whether it could be placed if everything running ended.
   [[nodiscard]] bool is_possible(const Needs& needs) const;
   /// Idle or taken, it is never reserved again.

@@ -30,8 +30,8 @@ class Tuner {
   virtual void observe(std::size_t index, const Observation& observation) = 0;
   /// Nothing will ever come from next() again, once what is running has been observed.
   [[nodiscard]] virtual bool is_done() const = 0;
-  /// How many experiments may wait for idle ranks. What waits was chosen without knowing how those
-  /// before it end.
+  /// How many experiments may wait while no rank is idle. What waits was chosen without knowing how
+  /// those before it end: 0 where that matters.
   [[nodiscard]] virtual std::size_t most_waiting() const { return 64; }
   /// Members that it decided not to run, with the reason; complete once is_done().
   struct Skipped {

@@ -3,6 +3,7 @@
 /// wherever one rank could fail while its peers wait.
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "dstune/base/error.hpp"
@@ -34,17 +35,22 @@ struct MeasureHooks {
   /// the step that follows, so that what it takes is in no step's time. Returns true to stop: that
   /// rides on this agreement, after which all leave.
   std::function<bool(double step_s)> stepped;
+  /// On one rank of each node, about once a second: the joules that the node has used since any
+  /// moment, nothing where nobody knows. Empty on the others.
+  std::function<std::optional<double>()> joules;
+  /// Leader only, at each look of the race: what it is compared with by now. Empty: no race.
+  std::function<RaceBar()> bar;
 };
 
 /// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of
-/// their mean is within 1 % or the budget of timed steps is used up, or until the race against the
-/// bar is lost (docs/measuring.md). An out-of-memory or a failure on any rank is every rank's
+/// their mean is within 1 % or the budget of timed steps is used up, or until the race is
+/// lost (docs/measuring.md). An out-of-memory or a failure on any rank is every rank's
 /// result, with the reason and the world rank it came from; a stop and a lost race end as
 /// raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
 /// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws
 /// CollectiveError only: a StepFailure for what this rank throws inside a step that talks to peers,
 /// who are then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
-                    const MeasureHooks& hooks, const RaceBar& bar = {});
+                    const MeasureHooks& hooks);
 
 }  // namespace dstune

@@ -104,26 +104,39 @@ class Controller {
     Status status = Status::failed;  ///< of the failure, while aborting
     std::string reason;
     bool is_alone = true;   ///< nothing else has run meanwhile
+    bool has_nodes = true;  ///< … on its nodes
     bool has_cause = true;  ///< false: the reason is what a member saw of another's failure
   };
 
   bool receive();
+  void handle(int source, const Message& message);
+  void outcome(std::uint64_t number, Attempt& attempt, Measurement measurement);
+  void record(std::size_t index, Record record, bool is_known);
+  std::int64_t predict_process_bytes(const Record& record);
+  void calibrate();
   [[nodiscard]] bool is_search_over() const;
+  void send(int world_rank, const Message& message);
+  // What runs next (controller_dispatch.cpp).
+  void feed();
+  [[nodiscard]] std::size_t most_waiting() const;
+  void note_taken(std::size_t index);
+  bool adopt(std::size_t index);
+  bool dispatch();
+  void start(Scheduler::Dispatch next);
+  void predict(std::size_t index);
+  void send_bar(std::uint64_t number, const Attempt& attempt);
+  // Endings that nobody planned (controller_watch.cpp).
+  void watch();
+  void stop(const std::string& reason);
+  void abort(std::uint64_t number, Attempt& attempt, Status status, const std::string& reason);
+  void conclude_aborted(std::uint64_t number);
+  [[nodiscard]] double overdue_after_s(const Attempt& attempt) const;
+  [[nodiscard]] std::optional<int> dead_member(const Attempt& attempt) const;
+  // What is written down (controller_publish.cpp).
   bool publish();
   void write_best();
   void write_metrics(std::size_t index);
-  void handle(int source, const Message& message);
-  void outcome(std::uint64_t number, Attempt& attempt, const Measurement& measurement);
-  void feed();
-  void dispatch();
-  void watch();
-  void abort(std::uint64_t number, Attempt& attempt, Status status, const std::string& reason);
-  void conclude_aborted(std::uint64_t number);
-  void record(std::size_t index, Record record, bool is_known);
-  void calibrate();
-  void stop(const std::string& reason);
-  bool adopt(std::size_t index);
-  void predict(std::size_t index);
+  void finish();
   // Measuring again (controller_repeats.cpp).
   void repeat_best();
   bool measure_again();
@@ -135,12 +148,6 @@ class Controller {
   [[nodiscard]] double duration_s(std::size_t index) const;
   [[nodiscard]] double time_left_s() const;
   [[nodiscard]] Ticket ticket_of(std::size_t id) const;
-  [[nodiscard]] RaceBar bar_for(const Experiment& challenger) const;
-  std::int64_t predict_process_bytes(const Record& record);
-  void finish();
-  void send(int world_rank, const Message& message);
-  double overdue_after_s(const Attempt& attempt) const;
-  std::optional<int> dead_member(const Attempt& attempt) const;
 
   const PlannedSpace& space_;
   std::vector<std::string> keys_;
@@ -155,7 +162,8 @@ class Controller {
 
   Report report_;
   std::map<std::uint64_t, Attempt> running_;
-  std::map<std::size_t, int> tries_;  ///< attempts begun, by experiment
+  std::map<std::size_t, int> tries_;            ///< attempts begun, by experiment
+  std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
   std::uint64_t next_attempt_;
   std::set<int> lost_;
   std::optional<std::size_t> best_;         ///< of what was measured here

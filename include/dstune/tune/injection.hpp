@@ -3,9 +3,12 @@
 /// more of `kind@world_rank:experiment` separated by commas. kind: `oom` (the rank's memory budget
 /// is nothing for that experiment), `disk` (likewise that of its disk), `hang` (the rank stops
 /// answering before the first step), `die` (the rank kills itself there), `throw` (an exception
-/// there), `throw_in_step` (one in the third step, which its peers take part in). And hosts on
+/// there), `throw_in_step` (one in the third step, which its peers take part in), `throw_in_worker`
+/// (one where the rank takes the experiment, which is no failure of the experiment but the
+/// program's), `throw_in_controller` (likewise on rank 0, which hears of its outcome). And hosts on
 /// request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by
-/// commas, in the order of the ranks. Local.
+/// commas, in the order of the ranks. And counters of energy: DSTUNE_POWERCAP, a folder like
+/// /sys/class/powercap. Local.
 
 #include <optional>
 #include <string>
@@ -13,7 +16,17 @@
 
 namespace dstune {
 
-enum class Fault { none, oom, disk, hang, die, throws, throws_in_step };
+enum class Fault {
+  none,
+  oom,
+  disk,
+  hang,
+  die,
+  throws,
+  throws_in_step,
+  throws_in_worker,
+  throws_in_controller
+};
 
 /// The fault that is asked for at this rank in this experiment.
 Fault injected_fault(int world_rank, const std::string& experiment);
@@ -28,5 +41,8 @@ struct PretendedHost {
 /// The one of this rank, where some are asked for. Throws Error where the list is malformed or does
 /// not have as many ranks as the job.
 std::optional<PretendedHost> pretended_host(int world_rank, int world_size);
+
+/// The folder that is asked for, else the system's.
+std::string powercap_folder();
 
 }  // namespace dstune

@@ -2,9 +2,10 @@
 /// What controller and workers say to each other, as CBOR. Every message of an experiment carries
 /// its attempt's number; receivers drop those of other attempts. Local.
 ///
-/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); STOP to the leader
-/// ends the measuring early, ABORT to every member ends everything; a member that could not go on
-/// says GONE. QUIT ends a worker. Before the first experiment: CALIBRATE → CALIBRATED (every
+/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); BAR to the leader
+/// says what it is raced against, from its start and again where the best improves; STOP to the
+/// leader ends the measuring early; ABORT to every member ends everything; a member that could not
+/// go on says GONE. QUIT ends a worker. Before the first experiment: CALIBRATE → CALIBRATED (every
 /// member), or GONE.
 
 #include <cstdint>
@@ -27,7 +28,10 @@ struct Assign {
   std::vector<int> world_ranks;  ///< ascending; the first is the leader
   double timeout_s = 0;          ///< after which a member gives up by itself
   std::string ds_config{};       ///< for plug-ins alone: as JSON
-  RaceBar bar{};                 ///< what it is raced against
+};
+struct Bar {
+  std::uint64_t attempt = 0;
+  RaceBar bar;
 };
 struct Go {
   std::uint64_t attempt = 0;
@@ -80,9 +84,10 @@ struct Calibrated {
 
 namespace dstune {
 
-using Message = std::variant<message::Assign, message::Go, message::Stop, message::Abort,
-                             message::Quit, message::Ready, message::Progress, message::Outcome,
-                             message::Gone, message::Calibrate, message::Calibrated>;
+using Message =
+    std::variant<message::Assign, message::Bar, message::Go, message::Stop, message::Abort,
+                 message::Quit, message::Ready, message::Progress, message::Outcome, message::Gone,
+                 message::Calibrate, message::Calibrated>;
 
 Bytes encode(const Message& message);
 /// Throws InputError for bytes that are no message.

@@ -13,6 +13,7 @@
 #include "dstune/comm/topology.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/device/device.hpp"
+#include "dstune/device/energy.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/tune/protocol.hpp"
@@ -29,6 +30,7 @@ struct WorkerContext {
   GroupTable* groups;
   CpuDevice* device;
   Mailbox* mailbox;
+  EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank whose workload never returns
   /// still leaves with the job. Needs MPI_THREAD_MULTIPLE.
@@ -45,6 +47,7 @@ class Worker {
  private:
   void run_assignment(const message::Assign& assign);
   void run_calibration(const message::Calibrate& order);
+  [[nodiscard]] bool is_first_of_node(const std::vector<int>& world_ranks) const;
   /// From here on the messages of this attempt count.
   void begin_attempt(std::uint64_t attempt);
   [[nodiscard]] Waiter waiter(double timeout_s);
@@ -61,6 +64,7 @@ class Worker {
   WorkerContext context_;
   std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
   std::uint64_t attempt_ = 0;    ///< the current one, 0: none
+  RaceBar bar_;                  ///< what it is raced against
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;

@@ -24,6 +24,12 @@ void add(Report& report, const std::string& name, double step_s, int num_gpus, s
   row.record = std::move(record);
 }
 
+std::vector<std::size_t> front_rows(const Report& report) {
+  std::vector<std::size_t> rows;
+  for (const Offer& offer : front_of(report)) rows.push_back(offer.row);
+  return rows;
+}
+
 TEST(FrontTest, HoldsWhatNothingElseBeats) {
   Report report;
   add(report, "slow", 2, 2, 100);
@@ -34,6 +40,7 @@ TEST(FrontTest, HoldsWhatNothingElseBeats) {
   add(report, "as fast on four", 2, 4, 200);
   add(report, "fastest", 0.5, 4, 400);
   EXPECT_THAT(front_rows(report), ElementsAre(3, 4, 1, 0, 6));
+  EXPECT_EQ(offers_of(report).size(), 7U);
   const std::string text = front_text(report);
   EXPECT_THAT(text, HasSubstr("throughput (samples/s)"));
   EXPECT_THAT(text, HasSubstr("fastest"));

@@ -61,6 +61,28 @@ TEST(ReportHtml, DrawsWhatThereIs) {
   EXPECT_THAT(empty, HasSubstr("There is no answer"));
 }
 
+TEST(ReportHtml, ShowsWhatIsToBeHadForLess) {
+  Report report = mixed_report();
+  const std::string one = report_html(report, {});
+  EXPECT_THAT(one, HasSubstr("Nothing is to be had for less"));
+  EXPECT_EQ(count_of(one, "class=\"front\""), 0U);
+  // Slower on as many GPUs, with less memory; slower still, on fewer.
+  report.rows[0].record->predicted.target_memory_bytes = 10;
+  report.rows.push_back(test::row_of(test::sample_record("small", 4, 0)));
+  report.rows.back().record->experiment.shape = {1, 1};
+  const std::string page = report_html(report, {});
+  EXPECT_EQ(count_of(page, "class=\"front\""), 2U) << "a line for each number of GPUs";
+  EXPECT_THAT(
+      page,
+      HasSubstr("<td class=\"number\">1</td><td class=\"number\">2</td>"
+                "<td class=\"number\">2</td><td class=\"number\">1.95 KiB</td><td>small</td>"));
+  EXPECT_THAT(page, HasSubstr(">1 GPU</text>"));
+  EXPECT_THAT(page, HasSubstr(">2 GPUs</text>"));
+  EXPECT_EQ(count_of(page, "class=\"beaten\""), 0U);
+  report.rows.push_back(test::row_of(test::sample_record("beaten", 8, 0)));
+  EXPECT_EQ(count_of(report_html(report, {}), "class=\"beaten\""), 1U);
+}
+
 TEST(ReportHtml, NeedsNothingElse) {
   const std::string page = report_html(mixed_report(), {});
   for (const char* outside : {"http:", "https:", " src=", " href=", "@import", "url("})

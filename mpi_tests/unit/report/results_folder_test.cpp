@@ -202,16 +202,18 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
       read_file(results("results.csv")),
       "name,status,reason,num_gpus,num_nodes,zero_stage,micro_batch,accumulation_steps,"
       "train_batch_size,recompute,metric,value,ci_low,ci_high,throughput,latency_us,flops_per_gpu,"
-      "steps,warmup_steps,peak_memory_bytes,process_memory_bytes,overhead_s,attempt,world_ranks,"
+      "steps,warmup_steps,peak_memory_bytes,process_memory_bytes,joules_per_sample,overhead_s,"
+      "attempt,world_ranks,"
       "started_at,finished_at,predicted_throughput,prediction_error,predicted_peak_memory_bytes,"
       "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes\r\n"
-      "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,500000,1000000000000,5,2,1000,5000,0.25,1,2 "
+      "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
+      "2 "
       "3,"
       "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,\r\n"
-      "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,0.25,"
+      "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,,0.25,"
       "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,\r\n"
-      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,0,0,,,\r\n"
-      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,\r\n");
+      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,\r\n"
+      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,\r\n");
 }
 
 TEST_F(ResultsFolderTest, WritesEnvironmentAndExitStatus) {
@@ -222,6 +224,13 @@ TEST_F(ResultsFolderTest, WritesEnvironmentAndExitStatus) {
   EXPECT_EQ(status["exit_code"], 75);
   EXPECT_EQ(status["reason"], "time limit");
   EXPECT_TRUE(parse_time(status["finished_at"].get<std::string>()).has_value());
+}
+
+TEST_F(ResultsFolderTest, ForgetsHowAnEarlierJobEnded) {
+  folder_.forget_exit_status();
+  folder_.write_exit_status(ExitCode::ok, "done");
+  folder_.forget_exit_status();
+  EXPECT_FALSE(std::filesystem::exists(results("exit_status.json")));
 }
 
 /// Everything that a run writes, with one experiment.

@@ -55,6 +55,17 @@ TEST(SchedulerTest, AvoidsRanksWhereOthersAreIdle) {
   EXPECT_TRUE(scheduler.next()) << "there is no other place";
 }
 
+TEST(SchedulerTest, HasRoomForWhatWouldStartNow) {
+  SlotPool pool({{0, 1}, {2, 3}});
+  Scheduler scheduler(pool);
+  EXPECT_TRUE(scheduler.has_room({{2, 2}}));
+  scheduler.submit(0, {{1, 1}});
+  const auto dispatch = scheduler.next();
+  EXPECT_FALSE(scheduler.has_room({{2, 2}}));
+  EXPECT_TRUE(scheduler.has_room({{2, 1}}));
+  EXPECT_FALSE(scheduler.has_room({{4, 1}}));
+}
+
 TEST(SchedulerTest, RunsFirstInFirstOut) {
   SlotPool pool({{0, 1}});
   Scheduler scheduler(pool);

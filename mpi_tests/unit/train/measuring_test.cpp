@@ -296,6 +296,35 @@ TEST(MeasureTest, MemoryIsTheFullestRanks) {
   }
 }
 
+// One rank of each of two nodes counts; warm-up does not.
+TEST(MeasureTest, EnergyIsThatOfAllNodesAfterWarmUp) {
+  std::array<int, 4> steps{};
+  const auto results = measure_on(4, [&](int rank, ScriptedWorkload& workload,
+                                         MeasureHooks& hooks) {
+    workload.on_step = [&steps, rank](std::int64_t) {
+      ++steps[static_cast<std::size_t>(rank)];
+      return StepSample{1, 0.25};
+    };
+    if (rank % 2 == 0)
+      hooks.joules = [&steps, rank] { return 100.0 + 2.0 * steps[static_cast<std::size_t>(rank)]; };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.step_times_s.size(), 8U);
+    EXPECT_EQ(result.energy_j, 20.0);
+    EXPECT_EQ(joules_per_sample(result, 8), 0.5);
+  }
+}
+
+TEST(MeasureTest, WhereANodeDoesNotCountThereIsNoEnergy) {
+  const auto results = measure_on(2, [](int rank, ScriptedWorkload&, MeasureHooks& hooks) {
+    hooks.joules = [rank, joules = 0.0]() mutable {
+      return rank == 0 ? std::optional(joules += 1) : std::nullopt;
+    };
+  });
+  for (const Measurement& result : results) EXPECT_FALSE(result.energy_j);
+  EXPECT_FALSE(measure_on(1, [](int, ScriptedWorkload&, MeasureHooks&) {})[0].energy_j);
+}
+
 TEST(MeasureTest, ReadyIsCalledOnEveryRankBeforeTheFirstStep) {
   std::atomic<int> readies = 0;
   measure_on(3, [&](int, ScriptedWorkload& workload, MeasureHooks& hooks) {
@@ -306,6 +335,23 @@ TEST(MeasureTest, ReadyIsCalledOnEveryRankBeforeTheFirstStep) {
     };
   });
   EXPECT_EQ(readies, 3);
+}
+
+// The bar comes while it runs, to the leader alone; nobody asks between two looks.
+TEST(MeasureTest, ARaceThatTheLeaderHearsOfLateEndsOnEveryRank) {
+  int asked = 0;
+  const auto results = measure_on(3, [&](int rank, ScriptedWorkload& workload,
+                                         MeasureHooks& hooks) {
+    workload.on_step = [](std::int64_t step) { return StepSample{1, step % 2 == 0 ? 0.5 : 0.75}; };
+    if (rank > 0) return;
+    hooks.bar = [&] { return ++asked < 2 ? RaceBar{} : RaceBar{0.1, 0.01, 0.01, 4}; };
+  });
+  EXPECT_EQ(asked, 2);
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::raced_out);
+    EXPECT_EQ(result.step_times_s.size(), 3U + race_looks[1]);
+    EXPECT_EQ(result.reason, "525.0 % slower than the best so far, after 10 timed steps");
+  }
 }
 
 TEST(MeasureTest, AnAbortWhileWaitingForGoLeaves) {

@@ -38,27 +38,27 @@ std::size_t steps_taken(TimingRule rule, double (*time_of)(std::size_t)) {
   std::vector<double> times;
   do {
     times.push_back(time_of(times.size()));
-  } while (rule.judge(times) == Judgement::go_on);
+  } while (rule.judge(times, {}) == Judgement::go_on);
   return times.size();
 }
 
 TEST(TimingRuleTest, TakesAtLeastFiveStepsAndWhatWasAskedFor) {
   const auto constant = [](std::size_t) { return 0.5; };
-  EXPECT_EQ(steps_taken(TimingRule({3, 5, 100}, {}), constant), 5U);
-  EXPECT_EQ(steps_taken(TimingRule({3, 14, 100}, {}), constant), 12U);
-  EXPECT_EQ(steps_taken(TimingRule({3, 5, 0.1}, {}), constant), 5U);
+  EXPECT_EQ(steps_taken(TimingRule({3, 5, 100}), constant), 5U);
+  EXPECT_EQ(steps_taken(TimingRule({3, 14, 100}), constant), 12U);
+  EXPECT_EQ(steps_taken(TimingRule({3, 5, 0.1}), constant), 5U);
 }
 
 TEST(TimingRuleTest, StepsWithoutLengthEndAtTheLeastNumber) {
-  EXPECT_EQ(steps_taken(TimingRule({3, 5, 10}, {}), [](std::size_t) { return 0.0; }), 5U);
+  EXPECT_EQ(steps_taken(TimingRule({3, 5, 10}), [](std::size_t) { return 0.0; }), 5U);
 }
 
 TEST(TimingRuleTest, GoesOnWhileTheIntervalIsWide) {
   const auto noisy = [](std::size_t step) { return step % 2 == 0 ? 1.0 : 1.2; };
-  const std::size_t steps = steps_taken(TimingRule({3, 5, 1e6}, {}), noisy);
+  const std::size_t steps = steps_taken(TimingRule({3, 5, 1e6}), noisy);
   EXPECT_GT(steps, 5U);
   EXPECT_LT(steps, 1000U);
-  EXPECT_EQ(steps_taken(TimingRule({3, 5, 8}, {}), noisy), 8U);
+  EXPECT_EQ(steps_taken(TimingRule({3, 5, 8}), noisy), 8U);
 }
 
 // The interval at the moment at which it was narrow enough to stop: the one that is reported.
@@ -69,12 +69,12 @@ TEST(TimingRuleTest, TheIntervalAtItsEndCoversTheMean) {
       constexpr int runs = 600;
       int covered = 0;
       for (int run = 0; run < runs; ++run) {
-        TimingRule rule({.trial_budget_s = 200}, {});
+        TimingRule rule({.trial_budget_s = 200});
         test::StepSeries series(generator, 1, deviation, autocorrelation);
         std::vector<double> times;
         do {
           times.push_back(series.next());
-        } while (rule.judge(times) == Judgement::go_on);
+        } while (rule.judge(times, {}) == Judgement::go_on);
         const Interval interval = mean_interval(times);
         covered += interval.low <= 1 && 1 <= interval.high ? 1 : 0;
       }
@@ -87,12 +87,12 @@ TEST(TimingRuleTest, TheIntervalAtItsEndCoversTheMean) {
 
 TEST(TimingRuleTest, ALostRaceEndsAtALook) {
   const RaceBar bar{1, 0.001, 0.01, 4};
-  TimingRule rule({3, 5, 1e6}, bar);
+  TimingRule rule({3, 5, 1e6});
   std::vector<double> times;
   Judgement verdict = Judgement::go_on;
   while (verdict == Judgement::go_on) {
     times.push_back(times.size() % 2 == 0 ? 1.5 : 1.52);
-    verdict = rule.judge(times);
+    verdict = rule.judge(times, bar);
     EXPECT_EQ(rule.has_looked(), times.size() == 5 || verdict != Judgement::go_on);
   }
   EXPECT_EQ(verdict, Judgement::lost);

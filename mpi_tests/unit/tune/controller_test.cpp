@@ -17,7 +17,7 @@ namespace {
 enum class Behaviour {
   ok,
   slow,
-  raced_out,
+  raced_out,  ///< in its first run, once it hears of a better one
   fails_again,
   out_of_memory,
   throws,
@@ -36,6 +36,9 @@ class FakeWorkers : public Mailbox {
     if (dead_.contains(world_rank)) return;
     if (const auto* assign = std::get_if<message::Assign>(&message)) {
       assigned(world_rank, *assign);
+    } else if (const auto* bar = std::get_if<message::Bar>(&message)) {
+      bar_of_attempt_[bar->attempt] = bar->bar;
+      if (waiting_for_bar_.erase(bar->attempt) > 0) ended(world_rank, bar->attempt);
     } else if (const auto* go = std::get_if<message::Go>(&message)) {
       went(world_rank, go->attempt);
     } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
@@ -56,7 +59,7 @@ class FakeWorkers : public Mailbox {
   [[nodiscard]] int times_ran(const std::string& experiment) const {
     return static_cast<int>(std::count(ran_.begin(), ran_.end(), experiment));
   }
-  /// What each run of it was raced against.
+  /// What each run of it was raced against in the end.
   [[nodiscard]] const std::vector<RaceBar>& bars(const std::string& experiment) {
     return bars_[experiment];
   }
@@ -99,26 +102,39 @@ class FakeWorkers : public Mailbox {
     busy_.erase(world_rank);
     const message::Assign& assign = assigns_[attempt];
     if (assign.world_ranks.front() != world_rank) return;
+    if (behaviours_[assign.experiment] == Behaviour::raced_out &&
+        times_ran(assign.experiment) == 1) {
+      waiting_for_bar_.insert(attempt);
+    } else {
+      ended(world_rank, attempt);
+    }
+  }
+
+  void ended(int world_rank, std::uint64_t attempt) {
+    const message::Assign& assign = assigns_[attempt];
+    const RaceBar bar = bar_of_attempt_[attempt];
     Measurement measurement;
     measurement.status = Status::ok;
     // The larger the micro-batch the slower the step, but less than in proportion.
     double step_s = 0.1 + 0.01 * static_cast<double>(assign.config.micro_batch);
     const Behaviour behaviour = behaviours_[assign.experiment];
     if (behaviour == Behaviour::slow) step_s *= 2;
-    if (behaviour == Behaviour::raced_out && assign.bar.step_s > 0)
-      measurement.status = Status::raced_out;
+    if (behaviour == Behaviour::raced_out && bar.step_s > 0) measurement.status = Status::raced_out;
     if (behaviour == Behaviour::fails_again && times_ran(assign.experiment) > 1)
       measurement.status = Status::failed;
-    bars_[assign.experiment].push_back(assign.bar);
+    bars_[assign.experiment].push_back(bar);
     measurement.step_times_s.assign(8, step_s);
     measurement.warmup_steps = 3;
     measurement.world_ranks = assign.world_ranks;
+    measurement.energy_j = 10;
     answer(world_rank, message::Outcome{attempt, measurement});
   }
 
   std::map<std::string, Behaviour> behaviours_;
   std::queue<Mailbox::Message> answers_;
   std::map<std::uint64_t, message::Assign> assigns_;
+  std::map<std::uint64_t, RaceBar> bar_of_attempt_;
+  std::set<std::uint64_t> waiting_for_bar_;
   std::set<int> busy_;
   std::set<int> dead_;
   std::vector<std::string> ran_;
@@ -159,7 +175,7 @@ class ControllerTest : public testing::Test {
   };
 
   Run run(const PlannedSpace& space, FakeWorkers& workers, int ranks,
-          ControllerOptions options = {}) {
+          ControllerOptions options = {}, Tuner* given = nullptr) {
     std::vector<std::string> keys;
     for (const PlannedMember& member : space.members) {
       keys.push_back("key-" + member.planned.experiment.name);
@@ -174,11 +190,12 @@ class ControllerTest : public testing::Test {
     SlotPool slots({slots_of_node});
     TuningOptions tuning;
     tuning.metric = options.metric;
-    const auto tuner = make_tuner(options.races ? "race" : "gridsearch", space, tuning);
+    const auto made = make_tuner(options.races ? "race" : "gridsearch", space, tuning);
+    Tuner& tuner = given != nullptr ? *given : *made;
     Progress progress(Progress::Style::silent);
     options.patience_s = [](const Experiment&) { return 0.2; };
     options.abort_grace_s = 0.1;
-    Controller controller(space, keys, history, *tuner, slots, workers, journal, results, progress,
+    Controller controller(space, keys, history, tuner, slots, workers, journal, results, progress,
                           options);
     const ExitCode code = controller.run();
     return {code, controller.report(), controller.lost_ranks()};
@@ -201,6 +218,40 @@ TEST_F(ControllerTest, RunsEveryMemberOnceAndNamesTheBest) {
   EXPECT_EQ(result.report.rows[*best].planned.experiment.name, "z0_gas1_tmbspg8_ng2");
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/z0_gas1_tmbspg1_ng1/metrics.json"));
+}
+
+/// Takes members in order, and wants to know how all but the last `num_running` ended.
+class CautiousTuner : public Tuner {
+ public:
+  CautiousTuner(std::size_t count, std::size_t num_running)
+      : count_(count), num_running_(num_running) {}
+  std::optional<std::size_t> next() override {
+    if (asked_ == count_) return std::nullopt;
+    EXPECT_LT(asked_ - observed_, num_running_) << "chosen while no rank was idle";
+    return asked_++;
+  }
+  void observe(std::size_t, const Observation&) override { ++observed_; }
+  [[nodiscard]] bool is_done() const override { return asked_ == count_; }
+  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
+  [[nodiscard]] std::vector<Skipped> skipped() const override { return {}; }
+  [[nodiscard]] std::optional<double> chance_of_better() const override { return 0.25; }
+
+ private:
+  std::size_t count_, num_running_, asked_ = 0, observed_ = 0;
+};
+
+TEST_F(ControllerTest, ATunerThatLearnsIsAskedWhenItsAnswerCanRun) {
+  const PlannedSpace members = space(7, {2});
+  for (const int ranks : {2, 3, 4}) {
+    std::filesystem::remove_all(folder_);
+    FakeWorkers workers({});
+    // The third rank is idle all the time, and of no use.
+    CautiousTuner tuner(members.members.size(), static_cast<std::size_t>(ranks / 2));
+
+    EXPECT_EQ(run(members, workers, ranks, {}, &tuner).code, ExitCode::ok);
+
+    EXPECT_EQ(std::set<std::string>(workers.ran().begin(), workers.ran().end()).size(), 7U);
+  }
 }
 
 TEST_F(ControllerTest, SecondRunRunsNothing) {
@@ -342,6 +393,20 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   EXPECT_TRUE(again.report.validation.is_done);
 }
 
+TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
+  const PlannedSpace members = twins_and_a_slow_one();
+  FakeWorkers workers({{"slow", Behaviour::slow}});
+
+  const Run result = run(members, workers, 4);
+
+  // The first two run at the same time; what is measured again is alone.
+  const std::vector<Row>& rows = result.report.rows;
+  EXPECT_FALSE(rows[0].record->measurement.energy_j);
+  EXPECT_FALSE(rows[1].record->measurement.energy_j);
+  EXPECT_TRUE(rows[2].record->measurement.energy_j);
+  EXPECT_EQ(rows[0].repeats.at(0).measurement.energy_j, 10.0);
+}
+
 TEST_F(ControllerTest, AFinalistThatFailsAgainIsPassedOver) {
   const PlannedSpace members = twins_and_a_slow_one();
   FakeWorkers workers({{"slow", Behaviour::slow}, {"one", Behaviour::fails_again}});
@@ -396,10 +461,12 @@ TEST_F(ControllerTest, AWinnerThatWasAloneAndIsClearIsNotMeasuredAgain) {
 TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   const PlannedSpace members = space(8, {1});
   FakeWorkers workers({});
+  // The real one is done with these after five, which are the fewest before the best is repeated.
+  CautiousTuner tuner(members.members.size(), 1);
   ControllerOptions options;
   options.races = true;
 
-  const Run result = run(members, workers, 1, options);
+  const Run result = run(members, workers, 1, options, &tuner);
 
   EXPECT_EQ(result.code, ExitCode::ok);
   const std::string first = workers.ran().front();
@@ -421,35 +488,49 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
                       [](const Repeat& repeat) { return repeat.kind == RepeatKind::spread; }));
   EXPECT_GE(in_search, 1);
   EXPECT_EQ(result.report.validation.is_done, true) << "race always measures again";
-  EXPECT_TRUE(result.report.chance_of_better);
+  EXPECT_EQ(result.report.chance_of_better, 0.25);
 }
 
-TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
+TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
   PlannedSpace members = twins_and_a_slow_one();
-  FakeWorkers workers({{"one", Behaviour::raced_out},
-                       {"other", Behaviour::raced_out},
-                       {"slow", Behaviour::raced_out}});
+  members.members.erase(members.members.begin() + 1);
+  members.total = members.planned = 2;
+  members.members.back().planned.experiment.config.micro_batch = 1;
+  FakeWorkers workers({{"slow", Behaviour::raced_out}});
   ControllerOptions options;
   options.races = true;
 
   const Run result = run(members, workers, 4, options);
 
-  // The first two run without a bar; what comes third is beside the second.
   EXPECT_EQ(result.code, ExitCode::ok);
-  int again = 0;
-  for (const Row& row : result.report.rows) {
-    const std::string name = row.planned.experiment.name;
-    ASSERT_TRUE(row.record) << name;
-    EXPECT_EQ(row.record->measurement.status, Status::ok) << name;
-    const auto metrics =
-        json::Value::parse(read_file(folder_ + "/results/" + name + "/metrics.json"));
-    EXPECT_EQ(metrics["attempt"], row.record->attempt);
-    if (row.record->attempt == 1) continue;
-    ++again;
-    EXPECT_TRUE(row.record->is_alone);
-    EXPECT_EQ(workers.bars(name).at(1).step_s, 0) << "measured fully";
-  }
-  EXPECT_EQ(again, 1);
+  const auto& slow = result.report.rows[1].record;
+  ASSERT_TRUE(slow);
+  EXPECT_EQ(slow->measurement.status, Status::raced_out) << slow->measurement.reason;
+  EXPECT_NEAR(workers.bars("slow").at(0).step_s, 0.14 / 4, 1e-9);
+  EXPECT_EQ(workers.bars("one").at(0).step_s, 0) << "nothing was better when it ended";
+}
+
+TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
+  PlannedSpace members = twins_and_a_slow_one();
+  members.members.pop_back();
+  members.total = members.planned = 2;
+  FakeWorkers workers({{"other", Behaviour::raced_out}});
+  ControllerOptions options;
+  options.races = true;
+
+  const Run result = run(members, workers, 4, options);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  const auto& other = result.report.rows[1].record;
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->measurement.status, Status::ok);
+  EXPECT_EQ(other->attempt, 2);
+  EXPECT_TRUE(other->is_alone);
+  EXPECT_GT(workers.bars("other").at(0).step_s, 0);
+  EXPECT_EQ(workers.bars("other").at(1).step_s, 0) << "measured fully";
+  const auto metrics = json::Value::parse(read_file(folder_ + "/results/other/metrics.json"));
+  EXPECT_EQ(metrics["attempt"], 2);
+  EXPECT_EQ(metrics["status"], "ok");
 }
 
 }  // namespace

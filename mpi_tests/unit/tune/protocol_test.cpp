@@ -42,6 +42,16 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   EXPECT_EQ(result.ds_config, "{\"a\": 1}");
 }
 
+TEST(ProtocolTest, BarKeepsItsFourNumbers) {
+  const auto result = round_trip(message::Bar{4, {0.5, 0.01, 0.02, 7.5}});
+
+  EXPECT_EQ(result.attempt, 4U);
+  EXPECT_EQ(result.bar.step_s, 0.5);
+  EXPECT_EQ(result.bar.standard_error, 0.01);
+  EXPECT_EQ(result.bar.spread, 0.02);
+  EXPECT_EQ(result.bar.degrees_of_freedom, 7.5);
+}
+
 TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
   Measurement measurement;
   measurement.status = Status::ok;

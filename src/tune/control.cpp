@@ -1,0 +1,189 @@
+#include "control.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <set>
+
+#include <unistd.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/units.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/device/disk.hpp"
+#include "dstune/model/parameter_table.hpp"
+#include "dstune/tune/controller.hpp"
+#include "dstune/tune/outside_memory.hpp"
+#include "dstune/tune/stop_signals.hpp"
+#include "dstune/tune/time_limit.hpp"
+#include "guarded.hpp"
+#include "patience.hpp"
+#include "prediction.hpp"
+#include "rank_devices.hpp"
+#include "steady_time.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr double default_reserve_s = 60;
+
+Progress::Style progress_style(const JobOptions& options) {
+  if (options.quiet || options.no_progress) return Progress::Style::silent;
+  return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
+}
+
+std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& options,
+                                                             double& reserve_s) {
+  const auto limit = find_time_limit(
+      options.time_limit_s,
+      [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      std::chrono::system_clock::now());
+  if (options.reserve_s) reserve_s = *options.reserve_s;
+  if (!limit) {
+    log::info("no time limit is known (--time-limit sets one)");
+    return std::nullopt;
+  }
+  reserve_s = options.reserve_s.value_or(std::min(default_reserve_s, limit->left_s / 10));
+  log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
+            format_duration(reserve_s) + " of it for a clean end");
+  return ControllerOptions::Clock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s));
+}
+
+/// Modules with parameters: each has a weight. 0 where no model is trained.
+std::int64_t num_modules(const JobSpec& job) {
+  if (job.workload.kind != WorkloadKind::transformer) return 0;
+  const ParameterTable table(job.model);
+  std::int64_t count = 0;
+  for (const Parameter& parameter : table.all()) {
+    // Merged ones are joined by a plus.
+    std::size_t at = parameter.name.find("weight");
+    for (; at != std::string::npos; at = parameter.name.find("weight", at + 1)) ++count;
+  }
+  return count;
+}
+
+/// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
+void predict_members(PlannedSpace& space, JobPredictor& predictor) {
+  constexpr std::uint64_t most_predicted = 20'000;
+  if (space.planned > most_predicted) return;
+  for (auto& [planned, chain] : space.members)
+    if (planned.status == PlanStatus::planned)
+      planned.predicted.throughput = predictor.throughput(planned.experiment);
+}
+
+/// What the ranks of each node may have of its host, and of its disk: there, too, what is free
+/// where rank 0 is, on the fullest of the disks that members name. Not less than one of them takes:
+/// a disk that has filled up since is that member's result.
+std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
+  if (ready.job.workload.kind != WorkloadKind::transformer) return {};
+  NodeBytes node;
+  std::set<std::string> folders;
+  std::int64_t most_taken = 0;
+  for (const PlannedMember& member : ready.space.members) {
+    const auto& [experiment, status, reason, predicted] = member.planned;
+    if (status != PlanStatus::planned || predicted.disk_bytes == 0) continue;
+    folders.insert(experiment.config.disk.folder);
+    most_taken = std::max(most_taken, predicted.disk_bytes * experiment.shape.num_gpus);
+  }
+  for (const std::string& folder : folders)
+    node.disk = std::min(node.disk, std::max(most_taken, free_disk_bytes(folder)));
+  std::vector<NodeBytes> nodes;
+  for (const std::vector<int>& ranks : ready.training_ranks) {
+    node.host = ready.host_memory_bytes * static_cast<std::int64_t>(ranks.size());
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+}  // namespace
+
+void control(const JobOptions& options, Preparation& ready, const Topology& topology,
+             const std::vector<RankDevice>& devices,
+             const std::vector<std::int64_t>& resident_bytes, Mailbox& mailbox) {
+  SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
+  Progress progress(progress_style(options));
+  ControllerOptions control_options;
+  control_options.metric = ready.job.tuning.metric;
+  control_options.is_search_complete = ready.is_search_complete;
+  // What a plug-in counts as operations need not grow with the samples.
+  control_options.races =
+      ready.job.tuning.tuner_type == "race" && !(ready.job.workload.kind == WorkloadKind::plugin &&
+                                                 ready.job.tuning.metric == Metric::flops);
+  control_options.trial_timeout_s = options.trial_timeout_s;
+  double reserve_s = default_reserve_s;
+  control_options.end_at = end_time(options, reserve_s);
+  control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
+  control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
+  MeasuredMachine machine;
+  control_options.patience_s = [&](const Experiment& experiment) {
+    const auto step_s = machine.predictor ? machine.predictor->step_s(experiment) : std::nullopt;
+    return patience_s(ready.job, options.trial_timeout_s, experiment, step_s);
+  };
+  control_options.training_command = ready.job.training_command;
+  control_options.arg_mappings = ready.job.tuning.arg_mappings;
+  control_options.own_runs = ready.own_runs;
+  control_options.memory_offset_bytes = ready.memory_offset_bytes;
+  control_options.num_modules = num_modules(ready.job);
+  control_options.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin;
+  control_options.memory_timeline = [&](const Experiment& experiment) {
+    return memory_timeline_of(ready.job, experiment);
+  };
+  OutsideMemory outside_memory(resident_bytes);
+  control_options.outside_memory = &outside_memory;
+  control_options.is_dead = death_watch(topology, devices);
+  control_options.signals = stop_signals;
+
+  bool can_finalize = true;
+  std::string reason;
+  ExitCode exit_code = guarded([&] {
+    if (is_predictable(ready)) {
+      const auto end_at = control_options.end_at;
+      machine = measure_machine(
+          ready, mailbox, control_options.is_dead,
+          [end_at] {
+            return stop_signals() > 0 || (end_at && ControllerOptions::Clock::now() >= *end_at);
+          },
+          options.profile_path);
+      control_options.first_attempt = machine.next_attempt;
+      outside_memory.start_again(machine.outside_bytes);
+    }
+    if (machine.predictor) {
+      control_options.predictor = machine.predictor.get();
+      control_options.default_timeout_s = [&](const Experiment& experiment) {
+        const auto predicted_s = machine.predictor->experiment_s(experiment);
+        return predicted_s ? default_trial_timeout_s(*predicted_s) : 0;
+      };
+    }
+    if (machine.predictor) predict_members(ready.space, *machine.predictor);
+    const auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
+    Controller controller(ready.space, ready.keys, ready.history, *tuner, slots, mailbox,
+                          *ready.journal, *ready.results, progress, control_options);
+    const ExitCode code = controller.run();
+    reason = controller.reason();
+    can_finalize = controller.can_finalize() && machine.is_everybody_back;
+    if (options.json_output) {
+      std::cout << summary_json(controller.report(), static_cast<int>(code)).dump() << std::endl;
+    } else {
+      std::cout << summary_text(controller.report()) << std::flush;
+    }
+    return code;
+  });
+  if (exit_code == ExitCode::not_writable) {
+    // Members may still be in an experiment: only the process's end gets them out.
+    can_finalize = false;
+    reason = "results can not be written";
+  }
+  exit_code = guarded([&] {
+    ready.journal->add(event::job_finished(static_cast<int>(exit_code), reason));
+    ready.journal->commit();
+    ready.results->write_exit_status(exit_code, reason);
+    return exit_code;
+  });
+  const message::Quit quit{static_cast<int>(exit_code), can_finalize};
+  for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
+  mailbox.flush(5);
+  // Whoever is lost may be this very process's worker, deep inside a step: nothing else ends it.
+  if (!can_finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
+}
+
+}  // namespace dstune
