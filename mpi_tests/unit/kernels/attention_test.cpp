@@ -137,7 +137,8 @@ const AttentionShape shapes[] = {
     {.batch = 1, .sequence = 65, .heads = 6, .kv_heads = 2, .head_size = 48},
     {.batch = 2, .sequence = 131, .heads = 4, .kv_heads = 1, .head_size = 33},
     {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 2, .head_size = 80},
-    {.batch = 1, .sequence = 50, .heads = 2, .kv_heads = 1, .head_size = 256},
+    {.batch = 1, .sequence = 40, .heads = 2, .kv_heads = 1, .head_size = 96},
+    {.batch = 1, .sequence = 40, .heads = 2, .kv_heads = 1, .head_size = 256},
 };
 
 /// Around the sizes of tiles, and within and beyond the sequence.
@@ -168,6 +169,7 @@ class AttentionTest : public KernelTest {
 
 TEST_P(AttentionTest, EqualsTheFormula) {
   for (AttentionShape shape : shapes) {
+    if (is_emulated() && shape.sequence == 200) continue;
     for (const bool causal : {true, false}) {
       shape.causal = causal;
       const Values qkv = random_values(qkv_count(shape), 1, 2.0);
