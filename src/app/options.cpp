@@ -1,5 +1,6 @@
 #include "options.hpp"
 
+#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -15,6 +16,7 @@ namespace po = boost::program_options;
 using Strings = std::vector<std::string>;
 
 constexpr unsigned line_width = 100;
+constexpr std::int64_t largest_int = std::numeric_limits<int>::max();
 
 po::options_description visible_options() {
   po::options_description all("Options", line_width, line_width / 2);
@@ -87,7 +89,8 @@ T one_of(const std::string& option, const std::string& word,
   throw UsageError("--" + option + " " + word + ": use one of " + known);
 }
 
-std::int64_t whole_number(const std::string& option, const std::string& text, std::int64_t low) {
+std::int64_t whole_number(const std::string& option, const std::string& text, std::int64_t low,
+                          std::int64_t high) {
   std::size_t used = 0;
   std::int64_t value = 0;
   try {
@@ -95,9 +98,9 @@ std::int64_t whole_number(const std::string& option, const std::string& text, st
   } catch (const std::exception&) {
     used = 0;
   }
-  if (used == 0 || used != text.size() || value < low) {
-    throw UsageError("--" + option + " " + text + ": expected a whole number of at least " +
-                     std::to_string(low));
+  if (used == 0 || used != text.size() || value < low || value > high) {
+    throw UsageError("--" + option + " " + text + ": expected a whole number from " +
+                     std::to_string(low) + " to " + std::to_string(high));
   }
   return value;
 }
@@ -142,13 +145,15 @@ void fill_overrides(const Given& given, Overrides& overrides) {
                                        {"flops", Metric::flops}});
   });
   given.use("num-trials", [&](const std::string& text) {
-    overrides.num_trials = static_cast<int>(whole_number("num-trials", text, 1));
+    overrides.num_trials = static_cast<int>(whole_number("num-trials", text, 1, largest_int));
   });
   given.use("early-stopping", [&](const std::string& text) {
-    overrides.early_stopping = static_cast<int>(whole_number("early-stopping", text, 0));
+    overrides.early_stopping =
+        static_cast<int>(whole_number("early-stopping", text, 0, largest_int));
   });
-  given.use("seed",
-            [&](const std::string& text) { overrides.seed = whole_number("seed", text, 0); });
+  given.use("seed", [&](const std::string& text) {
+    overrides.seed = whole_number("seed", text, 0, std::numeric_limits<std::int64_t>::max());
+  });
   given.use("results-dir", [&](const std::string& text) { overrides.results_dir = text; });
   given.use("exps-dir", [&](const std::string& text) { overrides.exps_dir = text; });
   overrides.overwrite = given.has("overwrite");

@@ -1,10 +1,12 @@
 // How sure an answer is, in a number and in words.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <fmt/format.h>
 
+#include "dstune/base/units.hpp"
 #include "dstune/report/validation.hpp"
 
 namespace dstune {
@@ -75,6 +77,28 @@ double chance_of_best(const Report& report, const Row& answer) {
   return static_cast<double>(won) / draws;
 }
 
+namespace {
+
+/// What no final round has put right may look better than what was measured again.
+std::optional<std::size_t> best_in_a_single_run(const Report& report, const Row& answer) {
+  const double sign = is_minimised(report.metric) ? -1 : 1;
+  const auto goodness = [&](const Row& row) {
+    const auto value = ranked_value(report, row);
+    return value ? sign * value->value : -std::numeric_limits<double>::infinity();
+  };
+  std::optional<std::size_t> best;
+  double most = goodness(answer);
+  for (std::size_t index = 0; index < report.rows.size(); ++index) {
+    const Row& row = report.rows[index];
+    if (num_final_rounds(row) > 0 || !(goodness(row) > most)) continue;
+    most = goodness(row);
+    best = index;
+  }
+  return best;
+}
+
+}  // namespace
+
 std::vector<std::pair<std::string, std::string>> confidence_lines(const Report& report,
                                                                   const Row& answer) {
   std::vector<std::pair<std::string, std::string>> lines;
@@ -90,6 +114,13 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Report& 
                                              others == 1 ? "" : "s")
                                : "",
                     100 * spread.deviation));
+    if (const auto faster = best_in_a_single_run(report, answer))
+      lines.emplace_back(
+          "faster in a single run",
+          fmt::format("{}, {} {}: not one of the finalists, so that it does not count",
+                      report.rows[*faster].planned.experiment.name,
+                      format_number(ranked_value(report, report.rows[*faster])->value),
+                      unit_text(report.metric)));
   } else if (!validation.reason.empty()) {
     lines.emplace_back("not measured again", validation.reason);
   }

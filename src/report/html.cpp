@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -129,9 +131,14 @@ std::string table_row(const Report& report, const Row& row, bool is_answer, bool
   const auto integer = [](std::int64_t number) {
     return fmt::format("<td class=\"number\">{}</td>", number);
   };
-  std::string out = fmt::format("<tr{}><th scope=\"row\">{}</th><td{}>{}</td>",
-                                is_answer ? " class=\"best\"" : "", html_escaped(experiment.name),
-                                status == "ok" ? "" : " class=\"failed\"", status);
+  const bool has_ended_well = row.record && (row.record->measurement.status == Status::ok ||
+                                             row.record->measurement.status == Status::raced_out);
+  const char* const style = !row.record      ? " class=\"idle\""
+                            : has_ended_well ? ""
+                                             : " class=\"failed\"";
+  std::string out =
+      fmt::format("<tr{}><th scope=\"row\">{}</th><td{}>{}</td>",
+                  is_answer ? " class=\"best\"" : "", html_escaped(experiment.name), style, status);
   out += value_cell(value);
   out += fmt::format(
       "<td class=\"number\">{}</td>",
@@ -150,6 +157,23 @@ std::string table_row(const Report& report, const Row& row, bool is_answer, bool
                   : number_cell("", "");
   }
   return out + "</tr>\n";
+}
+
+/// The answer, what gave a result, what ran, and the others in the space's order.
+std::vector<std::size_t> best_first(const Report& report, std::size_t answer) {
+  std::vector<std::size_t> order(report.rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const double sign = is_minimised(report.metric) ? 1 : -1;
+  std::vector<std::tuple<int, double>> keys;
+  for (std::size_t index = 0; index < report.rows.size(); ++index) {
+    const Row& row = report.rows[index];
+    const auto value = ranked_value(report, row);
+    const int group = index == answer ? 0 : value ? 1 : row.record ? 2 : 3;
+    keys.emplace_back(group, value ? sign * value->value : 0);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t one, std::size_t other) { return keys[one] < keys[other]; });
+  return order;
 }
 
 std::string experiments_section(const Report& report) {
@@ -174,13 +198,11 @@ std::string experiments_section(const Report& report) {
   out += "</tr></thead>\n<tbody>\n";
   const auto best = best_row(report);
   const std::size_t answer = best ? answer_row(report, *best) : report.rows.size();
-  // What ran comes first where not all have room.
   const bool is_large = report.rows.size() > most_rows;
   std::size_t shown = 0;
-  for (std::size_t index = 0; index < report.rows.size() && shown < most_rows; ++index) {
-    const Row& row = report.rows[index];
-    if (is_large && !row.record) continue;
-    out += table_row(report, row, index == answer, has_energy);
+  for (const std::size_t index : best_first(report, answer)) {
+    if (shown == most_rows || (is_large && !report.rows[index].record)) break;
+    out += table_row(report, report.rows[index], index == answer, has_energy);
     ++shown;
   }
   out += "</tbody></table></div>\n";
@@ -239,8 +261,8 @@ std::string report_html(const Report& report, const json::Value& environment) {
                 "In samples/s, measured upwards. On the dashed line both are equal.",
                 prediction_plot(speed_points(report), "samples/s"));
   out += figure("What ran where",
-                fmt::format("A bar an experiment on each of its ranks, red without a result; of "
-                            "more than {}, the last.",
+                fmt::format("A bar a run on each of its ranks, red without a result; of more "
+                            "than {}, the last.",
                             timeline_limit),
                 timeline_plot(report));
   out += reasons_section(report) + environment_section(environment);

@@ -22,6 +22,7 @@ h1{font-size:1.5rem;margin:.5rem 0}h2{font-size:1.15rem;margin:2rem 0 .5rem}
 .label{display:inline-block;border:1px solid currentColor;border-radius:1rem;padding:0 .7rem;font-weight:600}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;margin:.7rem 0 0}
 dt{color:var(--faint)}dd{margin:0;overflow-wrap:anywhere}
+@media (max-width:40rem){dl{grid-template-columns:1fr}dd{margin-bottom:.5rem}}
 p.note{color:var(--faint);margin:.3rem 0}
 figure{margin:0;overflow-x:auto}
 svg{display:block;width:100%;min-width:30rem;max-width:50rem;height:auto;font:12px system-ui,sans-serif;fill:var(--ink)}
@@ -40,7 +41,7 @@ th button{all:unset;cursor:pointer;font-weight:600}
 th button:focus-visible{outline:2px solid var(--link)}
 th[aria-sort=ascending] button::after{content:" \2191"}th[aria-sort=descending] button::after{content:" \2193"}
 tr.best{background:var(--card);font-weight:600}
-.failed{color:var(--bad)}
+.failed{color:var(--bad)}.idle{color:var(--faint)}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:.5rem;padding:.7rem;overflow:auto;max-height:30rem;font-size:.8125rem}
 </style>
 </head>
@@ -48,7 +49,7 @@ pre{background:var(--card);border:1px solid var(--rule);border-radius:.5rem;padd
 <main>
 )HTML";
 
-/// Without it the table is in the space's order and reads as well.
+/// Without it the table has the best first and reads as well.
 inline constexpr const char* html_script = R"HTML(<script>
 for (const table of document.querySelectorAll("table.sortable"))
   table.tHead.rows[0].querySelectorAll("th").forEach((header, column) => {

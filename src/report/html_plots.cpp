@@ -18,6 +18,28 @@ using namespace plot;
 
 namespace {
 
+/// A run with its times, a first one or another.
+struct TimedRun {
+  const Experiment* experiment;
+  const Measurement* measurement;
+  std::chrono::system_clock::time_point started_at, finished_at;
+};
+
+std::vector<TimedRun> runs_of(const Report& report) {
+  std::vector<TimedRun> runs;
+  for (const Row& row : report.rows) {
+    if (!row.record) continue;
+    const auto add = [&](const auto& run) {
+      if (!run.measurement.world_ranks.empty())
+        runs.push_back(
+            {&row.record->experiment, &run.measurement, run.started_at, run.finished_at});
+    };
+    add(*row.record);
+    for (const Repeat& repeat : row.repeats) add(repeat);
+  }
+  return runs;
+}
+
 double seconds_since(std::chrono::system_clock::time_point time,
                      std::chrono::system_clock::time_point start) {
   return std::chrono::duration<double>(time - start).count();
@@ -125,21 +147,19 @@ std::string prediction_plot(const std::vector<PredictedPoint>& points, const std
 }
 
 std::string timeline_plot(const Report& report) {
-  std::vector<const Record*> records;
-  for (const Row& row : report.rows)
-    if (row.record && !row.record->measurement.world_ranks.empty()) records.push_back(&*row.record);
-  if (records.empty()) return "";
-  std::sort(records.begin(), records.end(), [](const Record* one, const Record* other) {
-    return one->started_at < other->started_at;
+  std::vector<TimedRun> runs = runs_of(report);
+  if (runs.empty()) return "";
+  std::sort(runs.begin(), runs.end(), [](const TimedRun& one, const TimedRun& other) {
+    return one.started_at < other.started_at;
   });
-  if (records.size() > timeline_limit)
-    records.erase(records.begin(), records.end() - static_cast<std::ptrdiff_t>(timeline_limit));
-  const auto start = records.front()->started_at;
+  if (runs.size() > timeline_limit)
+    runs.erase(runs.begin(), runs.end() - static_cast<std::ptrdiff_t>(timeline_limit));
+  const auto start = runs.front().started_at;
   double end_s = 0;
   std::map<int, std::size_t> row_of;
-  for (const Record* record : records) {
-    end_s = std::max(end_s, seconds_since(record->finished_at, start));
-    for (const int rank : record->measurement.world_ranks) row_of[rank] = 0;
+  for (const TimedRun& run : runs) {
+    end_s = std::max(end_s, seconds_since(run.finished_at, start));
+    for (const int rank : run.measurement->world_ranks) row_of[rank] = 0;
   }
   std::size_t next_row = 0;
   for (auto& [rank, row] : row_of) row = next_row++;
@@ -161,21 +181,21 @@ std::string timeline_plot(const Report& report) {
       out += text_at(left - 6, top + row_height * (static_cast<double>(row) + 0.5) + 4, "end",
                      fmt::format("rank {}", rank));
   std::set<int> stages;
-  for (const Record* record : records) {
-    const int stage = record->experiment.config.zero_stage;
+  for (const TimedRun& run : runs) {
+    const int stage = run.experiment->config.zero_stage;
     stages.insert(stage);
-    const double begin = x.at(seconds_since(record->started_at, start));
-    const double end = x.at(seconds_since(record->finished_at, start));
-    const bool is_ok = record->measurement.status == Status::ok;
-    for (const int rank : record->measurement.world_ranks)
+    const double begin = x.at(seconds_since(run.started_at, start));
+    const double end = x.at(seconds_since(run.finished_at, start));
+    const Status status = run.measurement->status;
+    const bool is_ok = status == Status::ok || status == Status::raced_out;
+    for (const int rank : run.measurement->world_ranks)
       out += fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" "
           "class=\"s{}{}\"><title>{}: {}, {:.3g} s</title></rect>",
           begin, top + row_height * static_cast<double>(row_of[rank]) + 0.5,
           std::max(0.5, end - begin - 0.5), std::max(1.0, row_height - 1.5), stage,
-          is_ok ? "" : " bad", html_escaped(record->experiment.name),
-          to_text(record->measurement.status),
-          seconds_since(record->finished_at, record->started_at));
+          is_ok ? "" : " bad", html_escaped(run.experiment->name), to_text(status),
+          seconds_since(run.finished_at, run.started_at));
   }
   return out + legend(stages, 14) + "</svg>";
 }

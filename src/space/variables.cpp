@@ -68,11 +68,12 @@ class Replacer {
       if (text[at] == '$') {
         while (end < text.size() && is_name_character(text[end])) ++end;
       }
-      const auto name = lower_case(std::string_view(text).substr(at + 1, end - at - 1));
+      const auto written_name = text.substr(at + 1, end - at - 1);
+      const auto name = lower_case(written_name);
       const bool is_whole = at == 0 && end == text.size();
       if (name.empty() || name == "nvme_path") {
         replaced += text.substr(at, end - at);
-      } else if (const auto* value = find(name, node)) {
+      } else if (const auto* value = find(name, written_name, node)) {
         if (is_whole) return *value;
         replaced += as_text(*value, node);
       }
@@ -81,14 +82,15 @@ class Replacer {
     return replaced;
   }
 
-  const json::Value* find(const std::string& name, const json::Node& node) {
+  const json::Value* find(const std::string& name, const std::string& written_name,
+                          const json::Node& node) {
     const auto found = values_.find(name);
     if (found != values_.end()) return &found->second;
     std::vector<std::string_view> known;
     for (const auto& [lower, as_written] : written_) known.push_back(lower);
     const auto meant = json::nearest(name, known);
     problems_->add(node.problem(
-        "the variable $" + name + " is unknown: " +
+        "the variable $" + written_name + " is unknown: " +
         (meant ? "did you mean $" + written_.at(*meant) + "?" : "define it in dstune.variables")));
     return nullptr;
   }

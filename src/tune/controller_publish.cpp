@@ -53,9 +53,16 @@ void Controller::write_best() {
 }
 
 void Controller::finish() {
-  for (const auto& [index, reason] : tuner_.skipped()) {
-    report_.rows[index].planned.status = PlanStatus::pruned;
-    report_.rows[index].planned.reason = reason;
+  if (!stopping_since_ || is_search_over()) {
+    for (const auto& [index, reason] : tuner_.skipped()) {
+      report_.rows[index].planned.status = PlanStatus::pruned;
+      report_.rows[index].planned.reason = reason;
+    }
+  }
+  if (stopping_since_) {
+    for (Row& row : report_.rows)
+      if (row.planned.status == PlanStatus::planned && !row.record)
+        row.planned.reason = "the job was stopped before it had run";
   }
   report_.elapsed_s = seconds(Clock::now() - began_);
   report_.chance_of_better = tuner_.chance_of_better();

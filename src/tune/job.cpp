@@ -97,11 +97,12 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const std::string objection = load_plugin_everywhere(world, input.workload);
   const FoundEnergyMeter energy = find_powercap_meter(powercap_folder());
   ready.energy = energy.meter ? energy.meter->description() : "not measured: " + energy.reason;
-  log::info("energy: " + ready.energy);
   // Only now: bad input touches no result.
   const ExitCode start = rank_0_says(world, [&] {
     if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
     open_results(ready, decided, topology, devices);
+    log::info(energy.meter ? "energy is measured: " + ready.energy
+                           : "energy is not measured: " + energy.reason);
     return ExitCode::ok;
   });
   if (start != ExitCode::ok) return start;

@@ -49,6 +49,19 @@ TEST(ReportHtml, HasARowForEachMemberAndEachReason) {
   EXPECT_THAT(page, HasSubstr("<tr><td>infeasible</td><td class=\"number\">2</td>"));
 }
 
+TEST(ReportHtml, TheBestComesFirstAndWhatDidNotRunLast) {
+  Report report = mixed_report();
+  std::swap(report.rows[0], report.rows[3]);
+  const std::string page = report_html(report, {});
+  std::size_t last = 0;
+  for (const char* name : {"fast", "slow", "broken", "large", "larger"}) {
+    const std::size_t at = page.find(std::string("<th scope=\"row\">") + name + "</th>");
+    ASSERT_NE(at, page.npos) << name;
+    EXPECT_GT(at, last) << name;
+    last = at;
+  }
+}
+
 TEST(ReportHtml, DrawsWhatThereIs) {
   Report report = mixed_report();
   EXPECT_EQ(count_of(report_html(report, {}), "<svg"), 3U) << "no speed was predicted";
@@ -56,6 +69,10 @@ TEST(ReportHtml, DrawsWhatThereIs) {
   EXPECT_EQ(count_of(report_html(report, {}), "<svg"), 4U);
   // Three experiments on two ranks each.
   EXPECT_EQ(count_of(report_html(report, {}), ", 9.32 s</title>"), 6U);
+  const Record& again = *report.rows[0].record;
+  report.rows[0].repeats.push_back(
+      {RepeatKind::final_round, 1, again.measurement, again.started_at, again.finished_at, true});
+  EXPECT_EQ(count_of(report_html(report, {}), ", 9.32 s</title>"), 8U);
   const std::string empty = report_html({}, {});
   EXPECT_EQ(count_of(empty, "<svg"), 0U);
   EXPECT_THAT(empty, HasSubstr("There is no answer"));

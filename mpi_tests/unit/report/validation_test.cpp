@@ -15,6 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 Repeat repeat_of(RepeatKind kind, int round, double step_s) {
   Repeat repeat;
@@ -142,6 +143,11 @@ TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
   report.validation = {true, "", {0}};
   EXPECT_THAT(summary_text(report),
               HasSubstr("  measured again: 2 times, alone; runs differ by 0 %"));
+  EXPECT_THAT(summary_text(report), Not(HasSubstr("single run")));
+  report.rows[1].record->measurement.step_times_s.assign(5, 0.9);
+  EXPECT_THAT(summary_text(report),
+              HasSubstr("\n  faster in a single run: m1, 17.7778 samples/s: not "
+                        "one of the finalists, so that it does not count\n"));
 }
 
 TEST(ValidationJsonTest, HasEveryRun) {

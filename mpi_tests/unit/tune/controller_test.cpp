@@ -340,6 +340,9 @@ TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   const Run stopped = run(members, workers, 1, options);
   EXPECT_EQ(stopped.code, ExitCode::stopped_early);
   EXPECT_LT(workers.ran().size(), 6U);
+  const PlannedExperiment& last = stopped.report.rows.back().planned;
+  EXPECT_EQ(last.status, PlanStatus::planned) << "nobody decided against it";
+  EXPECT_EQ(last.reason, "the job was stopped before it had run");
   FakeWorkers again({});
 
   const Run result = run(members, again, 1);
