@@ -2,6 +2,7 @@
 """Measures what a training of Hugging Face models holds in memory, tensor by tensor.
 
   check_target_memory.py training  --out FILE   forward and backward, without DeepSpeed
+  check_target_memory.py deberta   --out FILE   the same of DeBERTa XXL, which is not predicted
   check_target_memory.py deepspeed --out FILE   whole steps under DeepSpeed on the ranks there are
                                                 (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)
 
@@ -24,6 +25,8 @@ import json
 import os
 import sys
 import weakref
+
+sys.dont_write_bytecode = True  # nothing beside the scripts
 
 import torch
 import torch.nn.functional as functional
@@ -341,9 +344,44 @@ def train(case):
             "needed_bytes": needed(tracker.events, peak, reserved)}
 
 
+def train_deberta(micro_batch, layers=48, sequence=256):
+    """DeBERTa v2 XXL, which DeepSpeed's tutorial tunes: fp16, classifying. kept_bytes: as backward begins."""
+    import transformers
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    tracker = Tracker()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = transformers.AutoModelForSequenceClassification.from_config(
+            transformers.DebertaV2Config(
+                hidden_size=1536, num_hidden_layers=layers, num_attention_heads=24,
+                intermediate_size=6144, vocab_size=128100, max_position_embeddings=512,
+                type_vocab_size=0, relative_attention=True, position_buckets=256,
+                norm_rel_ebd="layer_norm", share_att_key=True, pos_att_type=["p2c", "c2p"],
+                conv_kernel_size=3, conv_act="gelu", position_biased_input=False,
+                attention_probs_dropout_prob=0.1, hidden_dropout_prob=0.1),
+            dtype=torch.float16)
+        model.train()
+        for tensor in [*model.parameters(), *model.buffers()]:
+            tracker.add(tensor)
+        with tracker:
+            tracker.enter("forward")
+            tokens = torch.zeros(micro_batch, sequence, dtype=torch.long)
+            logits = model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits
+            loss = functional.cross_entropy(logits, torch.zeros(micro_batch, dtype=torch.long))
+            kept = tracker.now
+            tracker.enter("backward")
+            loss.backward()
+    return {"micro_batch": micro_batch, "layers": layers, "sequence_length": sequence,
+            "parameters": sum(p.numel() for p in model.parameters()), "kept_bytes": kept,
+            "peak_bytes": max(tracker.peaks.values())}
+
+
 # deepspeed -----------------------------------------------------------------------------------------
 
-# precision, micro-steps, zero_optimization; all: GPT-2, hidden 128, 4 layers, vocabulary 1000
+# precision, micro-steps, zero_optimization, other sections, family; all: hidden 128, 4 layers,
+# vocabulary 1000
+GATHERS = {"stage": 3, "reduce_bucket_size": 200000, "stage3_prefetch_bucket_size": 100000,
+           "stage3_param_persistence_threshold": 1000}
+RELEASES = dict(GATHERS, stage3_max_reuse_distance=0, stage3_prefetch_bucket_size=0)
 STEPS = [
     ("bf16", 1, {"stage": 0}),
     ("fp16", 2, {"stage": 0}),
@@ -362,6 +400,14 @@ STEPS = [
                  "offload_optimizer": {"device": "cpu"}}),
     ("bf16", 2, {"stage": 3, "reduce_bucket_size": 200000,
                  "offload_optimizer": {"device": "cpu"}}),
+    ("bf16", 1, dict(GATHERS, zero_hpz_partition_size=2)),
+    ("bf16", 1, dict(GATHERS, mics_shard_size=2)),
+    ("bf16", 1, RELEASES, {}, "llama"),
+    ("bf16", 1, dict(RELEASES, memory_efficient_linear=False), {}, "llama"),
+    ("bf16", 2, dict(GATHERS, offload_optimizer={"device": "cpu"}),
+     {"data_types": {"grad_accum_dtype": "fp32"}}),
+    ("bf16", 2, {"stage": 1, "reduce_bucket_size": 200000, "offload_optimizer": {"device": "cpu"}},
+     {"data_types": {"grad_accum_dtype": "fp32"}}),
 ]
 
 
@@ -390,20 +436,30 @@ def optimizer_of(parameters, is_offloaded):
     return make(DeepSpeedCPUAdam if is_offloaded else FusedAdam)
 
 
+PLAIN_LINEAR = functional.linear
+
+
 def run_steps(case):
     import deepspeed
     import transformers
-    precision, micro_steps, zero = case
+    functional.linear = PLAIN_LINEAR  # stage 3 puts its own in its place, for good
+    precision, micro_steps, zero, more, family = case + ({}, "gpt2")[len(case) - 3:]
     micro_batch, sequence = 1, 16
     tracker = Tracker()
     with tracker:
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-            n_embd=128, n_layer=4, n_head=4, vocab_size=1000, n_positions=128, resid_pdrop=0,
-            embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0, use_cache=False))
+        if family == "llama":
+            model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+                hidden_size=128, num_hidden_layers=4, num_attention_heads=4,
+                intermediate_size=344, vocab_size=1000, max_position_embeddings=128,
+                tie_word_embeddings=False, use_cache=False))
+        else:
+            model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+                n_embd=128, n_layer=4, n_head=4, vocab_size=1000, n_positions=128, resid_pdrop=0,
+                embd_pdrop=0, attn_pdrop=0, bos_token_id=0, eos_token_id=0, use_cache=False))
         config = {"train_micro_batch_size_per_gpu": micro_batch,
                   "gradient_accumulation_steps": micro_steps, "zero_optimization": zero,
                   "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
-                  "zero_force_ds_cpu_optimizer": False}
+                  "zero_force_ds_cpu_optimizer": False, **more}
         if precision != "fp32":
             config[precision] = {"enabled": True}
         engine = deepspeed.initialize(
@@ -417,6 +473,7 @@ def run_steps(case):
                 tracker.enter("forward")
                 loss = engine(input_ids=tokens, labels=tokens).loss
                 tracker.enter("backward")
+                loss_bytes = tracker.now
                 engine.backward(loss)
                 del loss
                 tracker.enter("update")
@@ -425,15 +482,17 @@ def run_steps(case):
     engine.destroy()
     return {"precision": precision, "accumulation_steps": micro_steps, "zero_optimization": zero,
             "ranks": torch.distributed.get_world_size(), "micro_batch": micro_batch,
-            "sequence_length": sequence,
+            "sequence_length": sequence, "family": family, **more,
+            "loss_bytes": loss_bytes,
             "backward_bytes": max(peaks["forward"], peaks["backward"]),
             "update_bytes": peaks["update"]}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("part", choices=["training", "deepspeed"])
+    parser.add_argument("part", choices=["training", "deberta", "deepspeed"])
     parser.add_argument("--out", required=True, help="JSON file")
+    parser.add_argument("--skip", type=int, default=0, help="leave out so many of deepspeed's cases")
     arguments = parser.parse_args()
     import transformers
     made_with = {"torch": torch.__version__, "transformers": transformers.__version__}
@@ -449,13 +508,20 @@ def main():
                   f"{result['recompute']:5} peak {result['peak_bytes'] / MIB:9.0f} MiB, reserved "
                   f"{result['reserved_bytes'] / result['peak_bytes']:.3f}, needed "
                   f"{result['needed_bytes'] / result['peak_bytes']:.3f}", flush=True)
+    elif arguments.part == "deberta":
+        as_on_a_gpu()
+        for case in ((1, 2), (1, 3), (2, 2), (2, 3), (11,), (14,), (15,)):
+            results.append(train_deberta(*case))
+            print(results[-1], flush=True)
     else:
         os.environ["DS_ACCELERATOR"] = "cpu"
         import deepspeed
+        import deepspeed_traffic
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+        deepspeed_traffic.mend_mics()
         rank = torch.distributed.get_rank()
         made_with["deepspeed"] = deepspeed.__version__
-        for case in STEPS:
+        for case in STEPS[arguments.skip:]:
             result = run_steps(case)
             results.append(result)
             if rank == 0:

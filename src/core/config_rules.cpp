@@ -157,8 +157,8 @@ constexpr std::array rules = {
                [](const Settings& s) { return has_mics(s) && offloads_parameters(s); },
                "fails in DeepSpeed with offload_param: write -1, or offload_param none", true},
     ConfigRule{"/zero_optimization/zero_hpz_partition_size",
-               [](const Settings& s) { return has_hpz(s) && offloads_parameters(s); },
-               "with offload_param is not built in dstune-mpi yet: write 1, or offload_param none",
+               [](const Settings& s) { return has_hpz(s) && swaps_parameters(s); },
+               "fails in DeepSpeed where offload_param.device is nvme: write 1, or cpu or none",
                true},
     // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
     // the device at the first step.
@@ -189,7 +189,7 @@ constexpr std::array rules = {
                "below 1 is not built in dstune-mpi where the device is nvme: write 1.0", true},
     ConfigRule{"/zero_optimization/offload_optimizer/device",
                [](const Settings& s) { return swaps_optimizer(s) && has_low_precision_master(s); },
-               "nvme is not built in dstune-mpi with 16-bit master weights: write cpu", true},
+               "nvme fails in DeepSpeed with 16-bit master weights: write cpu", true},
     ConfigRule{"/zero_optimization/offload_optimizer/ratio",
                [](const Settings& s) { return offloads_in_part(s) && !has_adam(s); },
                "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0",
@@ -354,11 +354,8 @@ constexpr std::array rules = {
                "or remove the key",
                true},
     ConfigRule{"/data_types/grad_accum_dtype",
-               [](const Settings& s) {
-                 return has_fp32_sums(s) && (offloads_optimizer(s) || has_low_precision_master(s));
-               },
-               "fp32 with an offloaded optimizer or 16-bit master weights is not built in "
-               "dstune-mpi yet: remove the key",
+               [](const Settings& s) { return has_fp32_sums(s) && has_low_precision_master(s); },
+               "fp32 with 16-bit master weights is not built in dstune-mpi yet: remove the key",
                true},
     ConfigRule{
         "/bf16/bf16_master_weights_and_grads",

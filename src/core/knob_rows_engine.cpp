@@ -28,6 +28,10 @@ void set_cpu_checkpointing(TrainingConfig& config, const KnobValue& value) {
   config.cpu_checkpointing = std::get<bool>(value);
 }
 
+void set_synchronize(TrainingConfig& config, const KnobValue& value) {
+  config.synchronize_checkpoint_boundary = std::get<bool>(value);
+}
+
 constexpr std::array table = {
     // Read by whoever knows the group: they depend on each other and on its size.
     integer("/train_batch_size", "null", 1, measured, "samples of an optimizer step, all ranks"),
@@ -71,8 +75,9 @@ constexpr std::array table = {
          "keep partitioned activations in one buffer; memory is planned here"),
     integer("/activation_checkpointing/number_checkpoints", "null", 1, inert,
             "activations in that buffer"),
-    flag("/activation_checkpointing/synchronize_checkpoint_boundary", "false", not_built,
-         "wait for the device at each"),
+    acting(flag("/activation_checkpointing/synchronize_checkpoint_boundary", "false", measured,
+                "wait for the device at each"),
+           set_synchronize),
     flag("/activation_checkpointing/profile", "false", inert, "logging"),
 
     at(stage_3,

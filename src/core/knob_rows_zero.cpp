@@ -22,6 +22,23 @@ void set_hpz(TrainingConfig& config, const KnobValue& value) {
   config.zero_hpz_partition_size = std::max<std::int64_t>(1, std::get<std::int64_t>(value));
 }
 
+template <auto member>
+void set_leaves(TrainingConfig& config, const KnobValue& value) {
+  // No module where the value is only to be put aside.
+  const auto* const lines = std::get_if<std::string>(&value);
+  config.leaf_modules.*member = lines == nullptr ? "" : *lines;
+}
+
+/// DeepSpeed's default names classes of models that are not among the families here.
+void set_leaf_classes(TrainingConfig& config, const KnobValue& value) {
+  constexpr std::string_view usual =
+      "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock\n"
+      "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock\n"
+      "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock\n";
+  set_leaves<&LeafModules::classes>(config, value);
+  if (config.leaf_modules.classes == usual) config.leaf_modules.classes.clear();
+}
+
 void set_mics(TrainingConfig& config, const KnobValue& value) {
   config.mics_shard_size = std::max<std::int64_t>(0, std::get<std::int64_t>(value));
 }
@@ -122,8 +139,9 @@ constexpr std::array table = {
     at(stage_3, acting(flag("/zero_optimization/allgather_sequential", "false", measured,
                             "another name of stage3_allgather_sequential"),
                        set<&TrainingConfig::stage3_allgather_sequential>)),
-    at(stage_3, flag("/zero_optimization/memory_efficient_linear", "true", not_built,
-                     "linear layers that keep no gathered weight")),
+    at(stage_3, acting(flag("/zero_optimization/memory_efficient_linear", "true", measured,
+                            "linear layers that hold no gathered weight from forward to backward"),
+                       set<&TrainingConfig::memory_efficient_linear>)),
     at(stage_3, flag("/zero_optimization/override_module_apply", "true", inert, "initialisation")),
     at(stage_3,
        flag("/zero_optimization/pipeline_loading_checkpoint", "false", inert, "checkpoints")),
@@ -148,18 +166,23 @@ constexpr std::array table = {
                        set<&TrainingConfig::mics_hierarchical_params_gather>)),
     free_form(optional(
         section("/zero_optimization/zenflow", refused, "ZenFlow: asynchronous offloaded updates"))),
-    at(stage_3, nested(optional(section("/zero_optimization/leaf_module", not_built,
-                                        "modules whose parameters are gathered at once")))),
-    at(stage_3, list_of_texts(
-                    "/zero_optimization/leaf_module/classes",
-                    R"(["transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",)"
-                    R"("transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",)"
-                    R"("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"])",
-                    "", not_built, "by class")),
     at(stage_3,
-       list_of_texts("/zero_optimization/leaf_module/names", "[]", "", not_built, "by name")),
-    at(stage_3, list_of_texts("/zero_optimization/leaf_module/name_suffixes", "[]", "", not_built,
-                              "by end of name")),
+       nested(optional(section("/zero_optimization/leaf_module", measured,
+                               "modules whose parameters are gathered with all below them")))),
+    at(stage_3,
+       acting(list_of_texts(
+                  "/zero_optimization/leaf_module/classes",
+                  R"(["transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",)"
+                  R"("transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",)"
+                  R"("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"])",
+                  "", measured, "by class, with or without its Python module"),
+              set_leaf_classes)),
+    at(stage_3, acting(list_of_texts("/zero_optimization/leaf_module/names", "[]", "", measured,
+                                     "by name, as in named_modules()"),
+                       set_leaves<&LeafModules::names>)),
+    at(stage_3, acting(list_of_texts("/zero_optimization/leaf_module/name_suffixes", "[]", "",
+                                     measured, "by end of name"),
+                       set_leaves<&LeafModules::name_suffixes>)),
     flag("/zero_optimization/log_trace_cache_warnings", "false", inert, "logging"),
     flag("/zero_optimization/enable_sanity_checks", "false", inert, "checks of gradients"),
     flag("/zero_optimization/save_muon_momentum_buffer_in_memory", "false", inert,

@@ -127,12 +127,15 @@ std::optional<KnobValue> read_list(const json::Node& node, const Knob& knob,
     return std::nullopt;
   }
   if (!knob.of_texts) return std::monostate();
+  std::string lines;
   for (const json::Node& element : node.elements()) {
     Knob each = knob;
     each.type = KnobType::text;
-    if (!read_text(element, each, problems)) return std::nullopt;
+    const std::optional<KnobValue> line = read_text(element, each, problems);
+    if (!line) return std::nullopt;
+    lines += std::get<std::string>(*line) + '\n';
   }
-  return std::monostate();
+  return lines;
 }
 
 std::optional<KnobValue> read_strictly(const json::Node& node, const Knob& knob,

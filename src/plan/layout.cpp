@@ -116,7 +116,7 @@ void declare_offloaded_states(Emitter& emitter, const Layout& layout, const Trai
   if (is_optimizer_on_disk(config)) declare_swapping(emitter, layout, config, tensors);
   if (layout.stage() == 3) {
     tensors.accumulated_gradients =
-        on_host("accumulated gradients", Category::gradients, type, own);
+        on_host("accumulated gradients", Category::gradients, sum_type(config), own);
     return;
   }
   // With a master copy of 16 bits the own gradients hold the sums themselves.
@@ -229,6 +229,13 @@ void emit_master_on_host(Emitter& emitter, const Layout& layout, const TrainingC
                          std::int64_t count) {
   if (layout.offloaded().parameters) {
     emitter.emit(op::Convert{master, parameters, count});
+    return;
+  }
+  if (sum_type(config) != emitter.type()) {
+    const TensorId through = emitter.acquire("updated parameters", -1, Category::staging,
+                                             emitter.type(), count, Memory::host);
+    copy_and_convert(emitter, config, master, parameters, at(through), count);
+    emitter.release(through);
     return;
   }
   const View through = at(tensors.updated_parameters != no_tensor ? tensors.updated_parameters
@@ -404,7 +411,8 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
   if (layout.stage() == 3 && layout.shards_of_secondary() > 0) {
     tensors.secondary =
         emitter.persistent("secondary parameters", Category::parameters, type,
-                           layout.resident_elements() * layout.shards_of_secondary());
+                           layout.resident_elements() * layout.shards_of_secondary(),
+                           layout.offloaded().parameters ? Memory::host : Memory::device);
   }
   if (kept_elements > 0)
     tensors.kept = emitter.persistent("kept parameters", Category::parameters, type, kept_elements);
@@ -412,15 +420,15 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
     tensors.gradients =
         emitter.persistent("gradients", Category::gradients, type, layout.table().total_elements());
   }
-  if (layout.offloaded().optimizer) {
-    declare_offloaded_states(emitter, layout, config, tensors);
-    return tensors;
-  }
   const DType sums = config.fp32_gradient_accumulation ? DType::f32 : type;
   const std::int64_t own = layout.own_elements();
   if (layout.stage() <= 1 && sums != type) {
     tensors.fp32_gradients =
         emitter.persistent("fp32 gradients", Category::gradients, sums, layout.resident_elements());
+  }
+  if (layout.offloaded().optimizer) {
+    declare_offloaded_states(emitter, layout, config, tensors);
+    return tensors;
   }
   if (layout.stage() >= 1 && !is_bf16_optimizer(config)) {
     tensors.on_device.gradients =

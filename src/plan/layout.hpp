@@ -172,6 +172,13 @@ struct PersistentTensors {
   return config.low_precision_master ? element_type(config.precision) : DType::f32;
 }
 
+/// Of the own gradients' sums over micro-steps, where they are not handed over to the update yet.
+/// Stage 1 has sums in fp32 of all gradients instead, which it rounds before it reduces them.
+[[nodiscard]] inline DType sum_type(const TrainingConfig& config) {
+  const bool in_fp32 = config.zero_stage == 3 && config.fp32_gradient_accumulation;
+  return in_fp32 ? DType::f32 : element_type(config.precision);
+}
+
 /// `kept_elements`: of stage 3's parameters that stay whole.
 PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
                                              const TrainingConfig& config,

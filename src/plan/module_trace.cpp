@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "dstune/base/error.hpp"
 
@@ -47,8 +48,10 @@ class ModuleTree {
     return {range.first + index, range.first + index + 1};
   }
 
-  int open(PieceRange all) {
+  int open(ModuleKind kind, PieceRange all) {
     Module module;
+    module.kind = kind;
+    module.layer = layer_;
     module.all = all;
     module.own = {all.first, all.first};
     modules_.push_back(module);
@@ -57,28 +60,34 @@ class ModuleTree {
   void close(int module) {
     modules_[static_cast<std::size_t>(module)].end = static_cast<int>(modules_.size());
   }
-  Module& leaf(PieceRange own) {
+  Module& leaf(ModuleKind kind, PieceRange own) {
     Module module;
+    module.kind = kind;
+    module.layer = layer_;
     module.own = module.all = own;
     module.end = static_cast<int>(modules_.size()) + 1;
     modules_.push_back(module);
     return modules_.back();
   }
-  Module& bare() { return leaf({}); }
+  Module& bare() { return leaf(ModuleKind::other, {}); }
+  /// GPT-2's blocks have Conv1D instead, whose forward keeps no weight.
+  void linear(ModuleKind kind, PieceRange own) {
+    leaf(kind, own).is_linear = model_.family != ModelFamily::gpt2 || kind == ModuleKind::head;
+  }
 
   void build() {
-    const int root = open(of_units(0, layers_ + 1));
+    const int root = open(ModuleKind::root, of_units(0, layers_ + 1));
     const bool has_norm = table_.find(layers_ + 1, final_norm_weight) >= 0;
     const PieceRange blocks = of_units(1, layers_);
     const PieceRange norm = has_norm ? of(layers_ + 1, final_norm_weight, final_norm_bias)
                                      : PieceRange{blocks.last, blocks.last};
-    const int base = open({0, norm.last});
+    const int base = open(ModuleKind::base, {0, norm.last});
     embeddings();
-    const int list = open(blocks);
+    const int list = open(ModuleKind::blocks, blocks);
     modules_[static_cast<std::size_t>(list)].is_called = false;
     for (int unit = 1; unit <= layers_; ++unit) block(unit);
     close(list);
-    if (has_norm) leaf(norm);
+    if (has_norm) leaf(ModuleKind::final_norm, norm);
     close(base);
     head(layers_ + 1);
     close(root);
@@ -87,10 +96,14 @@ class ModuleTree {
   }
 
   void embeddings() {
-    for (const ParameterRole role : {token_embedding, token_type_embedding, position_embedding})
-      if (table_.find(0, role) >= 0) leaf(of(0, role, role)).is_first = true;
+    constexpr std::pair<ParameterRole, ModuleKind> tables[] = {
+        {token_embedding, ModuleKind::token_embedding},
+        {token_type_embedding, ModuleKind::token_type_embedding},
+        {position_embedding, ModuleKind::position_embedding}};
+    for (const auto& [role, kind] : tables)
+      if (table_.find(0, role) >= 0) leaf(kind, of(0, role, role)).is_first = true;
     if (table_.find(0, embedding_norm_weight) >= 0)
-      leaf(of(0, embedding_norm_weight, embedding_norm_bias));
+      leaf(ModuleKind::embedding_norm, of(0, embedding_norm_weight, embedding_norm_bias));
     if (model_.architecture.positions == PositionKind::rotary) {
       bare().has_gradient = false;
     } else {
@@ -100,29 +113,33 @@ class ModuleTree {
 
   void head(int unit) {
     if (table_.find(unit, transform_weight) >= 0) {
-      leaf(of(unit, transform_weight, transform_bias));
+      linear(ModuleKind::transform, of(unit, transform_weight, transform_bias));
       bare();
-      leaf(of(unit, transform_norm_weight, transform_norm_bias));
+      leaf(ModuleKind::transform_norm, of(unit, transform_norm_weight, transform_norm_bias));
     }
     if (!model_.tie_embeddings) {
-      leaf(of(unit, head_weight, head_bias));
+      linear(ModuleKind::head, of(unit, head_weight, head_bias));
       return;
     }
-    leaf(of(0, token_embedding, token_embedding));
-    if (table_.find(unit, head_bias) >= 0) leaf(of(unit, head_bias, head_bias));
+    linear(ModuleKind::head, of(0, token_embedding, token_embedding));
+    if (table_.find(unit, head_bias) >= 0) leaf(ModuleKind::other, of(unit, head_bias, head_bias));
   }
 
   void block(int unit) {
-    const int block = open(of_units(unit, unit));
+    layer_ = unit - 1;
+    const int block = open(ModuleKind::block, of_units(unit, unit));
     modules_[static_cast<std::size_t>(block)].is_block = true;
     const bool norm_first = model_.architecture.block != BlockKind::post_norm;
-    if (norm_first) leaf(of(unit, norm1_weight, norm1_bias));
+    const auto norm1 = [&] { leaf(ModuleKind::norm1, of(unit, norm1_weight, norm1_bias)); };
+    const auto norm2 = [&] { leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias)); };
+    if (norm_first) norm1();
     attention(unit);
-    if (!norm_first) leaf(of(unit, norm1_weight, norm1_bias));
-    if (norm_first) leaf(of(unit, norm2_weight, norm2_bias));
+    if (!norm_first) norm1();
+    if (norm_first) norm2();
     mlp(unit);
-    if (!norm_first) leaf(of(unit, norm2_weight, norm2_bias));
+    if (!norm_first) norm2();
     close(block);
+    layer_ = -1;
   }
 
   void dropout() {
@@ -134,20 +151,20 @@ class ModuleTree {
   void attention(int unit) {
     const PieceRange weights = of(unit, qkv_weight, qkv_weight);
     const PieceRange projection = of(unit, projection_weight, projection_bias);
-    const int module = open({weights.first, projection.last});
+    const int module = open(ModuleKind::attention, {weights.first, projection.last});
     if (weights.size() == 1) {
-      leaf(of(unit, qkv_weight, qkv_bias));
+      linear(ModuleKind::query_key_value, of(unit, qkv_weight, qkv_bias));
     } else {
       const bool normed = model_.architecture.query_key_norm;
-      leaf(part(weights, 0));
-      if (normed) leaf(of(unit, query_norm_weight, query_norm_weight));
-      leaf(part(weights, 1));
-      if (normed) leaf(of(unit, key_norm_weight, key_norm_weight));
-      leaf(part(weights, 2));
+      linear(ModuleKind::query, part(weights, 0));
+      if (normed) leaf(ModuleKind::query_norm, of(unit, query_norm_weight, query_norm_weight));
+      linear(ModuleKind::key, part(weights, 1));
+      if (normed) leaf(ModuleKind::key_norm, of(unit, key_norm_weight, key_norm_weight));
+      linear(ModuleKind::value, part(weights, 2));
       // Each belongs to its matrix there. As a rule they stay whole.
-      if (table_.find(unit, qkv_bias) >= 0) leaf(of(unit, qkv_bias, qkv_bias));
+      if (table_.find(unit, qkv_bias) >= 0) leaf(ModuleKind::other, of(unit, qkv_bias, qkv_bias));
     }
-    leaf(projection);
+    linear(ModuleKind::projection, projection);
     dropout();
     close(module);
   }
@@ -155,16 +172,16 @@ class ModuleTree {
   void mlp(int unit) {
     const PieceRange weights = of(unit, fc_weight, fc_weight);
     const PieceRange projection = of(unit, fc_projection_weight, fc_projection_bias);
-    const int module = open({weights.first, projection.last});
+    const int module = open(ModuleKind::mlp, {weights.first, projection.last});
     if (weights.size() == 1) {
-      leaf(of(unit, fc_weight, fc_bias));
+      linear(ModuleKind::fc, of(unit, fc_weight, fc_bias));
       bare();
     } else {
-      leaf(part(weights, 0));
+      linear(ModuleKind::gate, part(weights, 0));
       bare();
-      leaf(part(weights, 1));
+      linear(ModuleKind::up, part(weights, 1));
     }
-    leaf(projection);
+    linear(ModuleKind::fc_projection, projection);
     dropout();
     close(module);
   }
@@ -173,6 +190,7 @@ class ModuleTree {
   const ParameterTable& table_;
   std::vector<Module>& modules_;
   int layers_;
+  int layer_ = -1;  // of the modules that are made
   std::vector<int> piece_begin_;
 };
 
@@ -223,6 +241,16 @@ class Granularity {
   const std::vector<Piece>& pieces_;
   std::int64_t threshold_;
 };
+
+void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<Module>& modules) {
+  for (const NamedModule& named : selected_modules(model, leaves)) {
+    const auto same = [&](const Module& module) {
+      return module.kind == named.kind && module.layer == named.layer;
+    };
+    const auto found = std::find_if(modules.begin(), modules.end(), same);
+    if (found != modules.end() && named.kind != ModuleKind::other) found->is_leaf = true;
+  }
+}
 
 class Tracer {
  public:
@@ -323,6 +351,7 @@ ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
                           const std::vector<Piece>& pieces, const TrainingConfig& config) {
   ModuleTrace trace;
   const ModuleTree tree(model, table, pieces, trace.modules);
+  mark_leaves(model, config.leaf_modules, trace.modules);
   if (config.stage3_module_granularity_threshold > 0)
     const Granularity granularity(trace.modules, pieces,
                                   config.stage3_module_granularity_threshold);

@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "dstune/core/training_config.hpp"
-#include "dstune/model/model_spec.hpp"
+#include "dstune/model/module_names.hpp"
 #include "pieces.hpp"
 
 namespace dstune::plan {
 
 /// Modules lie in the order in which forward enters them, each before its children.
 struct Module {
+  ModuleKind kind = ModuleKind::other;
+  int layer = -1;
   PieceRange own;            ///< parameters of its own
   PieceRange all;            ///< with its children's
   int end = 0;               ///< index of the module after its last descendant
@@ -25,6 +27,8 @@ struct Module {
   bool is_block = false;
   /// Gathers its children's parameters with its own; they have no hooks then.
   bool is_leaf = false;
+  /// A torch.nn.Linear, whose forward may keep the weight.
+  bool is_linear = false;
 };
 
 /// A module found by a hook before forward or backward.

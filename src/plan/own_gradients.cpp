@@ -11,14 +11,17 @@ OwnGradients::OwnGradients(Emitter& emitter, const Layout& layout, const Trainin
       tensors_(tensors),
       is_offloaded_(layout.offloaded().optimizer),
       is_stage3_(config.zero_stage == 3),
+      sum_type_(sum_type(config)),
       master_type_(master_type(config)),
       adds_to_own_(is_offloaded_ && config.low_precision_master && config.zero_stage == 2 &&
                    config.accumulation_steps > 1),
       in_place_(!is_offloaded_ && layout.stage() == 3 && !config.fp32_gradient_accumulation),
       takes_norm_(config.gradient_clipping > 0 || config.precision == Precision::fp16),
       is_converted_(communication_type(config) != emitter.type()),
-      // Sums of the gradients' type take averages in that type.
+      // Sums of the gradients' type take averages in that type; at stage 1 an average has that type
+      // wherever its sum was made.
       rounds_(is_converted_ && !config.fp32_gradient_accumulation),
+      rounds_always_(is_converted_ && config.fp32_gradient_accumulation && config.zero_stage == 1),
       swapped_(layout, config, tensors.sub_groups),
       writer_(emitter, tensors) {}
 
@@ -34,7 +37,7 @@ std::vector<TensorId> OwnGradients::acquire_scratch(const BucketRange& range) co
     const std::int64_t most = layout_.stage() == 3
                                   ? range.shards
                                   : std::min(range.end - range.begin, layout_.own_elements());
-    if (rounds_ && !overwrite_) {
+    if (rounds_always_ || (rounds_ && !overwrite_)) {
       scratch.push_back(
           emitter_.acquire("converted gradients", -1, Category::buckets, emitter_.type(), most));
     }
@@ -43,9 +46,9 @@ std::vector<TensorId> OwnGradients::acquire_scratch(const BucketRange& range) co
   const std::int64_t largest = largest_piece(range);
   if (is_stage3_) {
     scratch.push_back(
-        emitter_.acquire("gradient staging", -1, Category::staging, emitter_.type(), largest));
+        emitter_.acquire("gradient staging", -1, Category::staging, sum_type_, largest));
   }
-  if (last_ && emitter_.type() != master_type_) {
+  if (last_ && sum_type_ != master_type_) {
     scratch.push_back(
         emitter_.acquire("fp32 gradients", -1, Category::staging, master_type_, largest));
   }
@@ -126,15 +129,15 @@ void OwnGradients::keep_on_device(const BucketRange& range, View averaged, Tenso
   const auto keep_run = [&](std::int64_t own, std::int64_t from, std::int64_t count) {
     const View to = at(tensors_.on_device.gradients, own);
     View source = moved(averaged, from);
-    if (overwrite_) {
-      emitter_.emit(op::Convert{to, source, count}, stream);
-      return;
-    }
     if (converted != no_tensor) {
       emitter_.emit(op::Convert{at(converted), source, count}, stream);
       source = at(converted);
     }
-    emitter_.emit(op::Add{to, source, count}, stream);
+    if (overwrite_) {
+      emitter_.emit(op::Convert{to, source, count}, stream);
+    } else {
+      emitter_.emit(op::Add{to, source, count}, stream);
+    }
   };
   // What lies side by side there and here goes together.
   std::int64_t own = 0, from = 0, count = 0;
@@ -195,7 +198,7 @@ void OwnGradients::hand_over(const Kept& piece, View sum, TensorId converted, St
         op::Convert{at(tensors_.on_device.gradients, offset), slice, piece.slice_elements}, stream);
     return;
   }
-  if (emitter_.type() != master_type_) {
+  if (sum_type_ != master_type_) {
     emitter_.emit(op::Convert{at(converted), slice, piece.slice_elements}, stream);
     slice = at(converted);
   }

@@ -57,12 +57,14 @@ class OwnGradients {
   const PersistentTensors& tensors_;
   bool is_offloaded_;
   bool is_stage3_;
+  DType sum_type_;  // of what comes from a reduction, and of sums
   DType master_type_;
   bool adds_to_own_;  // offloaded: sums over micro-steps are in the own gradients
   bool in_place_;     // a reduction may put the own shards there itself
   bool takes_norm_;
-  bool is_converted_;  // averages come in another type
-  bool rounds_;        // … and are converted back before they are added
+  bool is_converted_;   // averages come in another type
+  bool rounds_;         // … and are converted back before they are added
+  bool rounds_always_;  // … or kept
   bool overwrite_ = true, last_ = true;
   SwappedGradients swapped_;
   GradientWriter writer_;

@@ -28,6 +28,8 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
       sequential_(config.stage3_allgather_sequential || is_mics(config) ||
                   layout.group_size() == 1),
       all_reduces_(config.stage3_use_all_reduce_for_fetch_params),
+      holds_linear_(!config.memory_efficient_linear),
+      runs_again_(config.recompute != Recompute::none),
       is_offloaded_(layout.offloaded().parameters),
       gathering_(gathering),
       reader_(emitter, layout, config, tensors) {
@@ -41,6 +43,7 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
   is_refreshed_.assign(pieces, false);
   slabs_.assign(parameters, no_tensor);
   slab_pieces_.assign(parameters, 0);
+  held_.resize(parameters);
 }
 
 void ParameterSource::begin_micro_step(const MicroStepGathers& gathers, bool after_update) {
@@ -54,6 +57,8 @@ void ParameterSource::begin_micro_step(const MicroStepGathers& gathers, bool aft
 void ParameterSource::end_micro_step() {
   if (gathering_ == nullptr) return;
   require(next_ == gathers_->size(), "every module is run");
+  require(std::all_of(held_.begin(), held_.end(), [](const auto& held) { return held.empty(); }),
+          "what backward needs is let go behind it");
 }
 
 PieceRange ParameterSource::find(int unit, ParameterRole first, ParameterRole last) const {
@@ -115,8 +120,10 @@ void ParameterSource::done_pieces(PieceRange pieces) {
     if (again_ && !gathering_->trace.visits[visit].is_forward) continue;
     if (--uses_[static_cast<std::size_t>(piece)] > 0) continue;
     user = none;
+    if (!gathering_->trace.visits[visit].is_forward) let_go(parameter_of(piece));
     if (--users_[visit] > 0) continue;
-    for (const int released : (*gathers_)[visit].released) release(released);
+    for (const int released : (*gathers_)[visit].released)
+      release(released, is_held(static_cast<int>(visit), released));
   }
 }
 
@@ -365,14 +372,38 @@ void ParameterSource::fill_gaps(int parameter) {
   }
 }
 
-void ParameterSource::release(int piece) {
+bool ParameterSource::is_held(int visit, int piece) const {
+  const Visit& at = gathering_->trace.visits[static_cast<std::size_t>(visit)];
+  if (!holds_linear_ || !at.is_forward) return false;
+  if (layout_.parameter(parameter_of(piece)).columns == 1) return false;  // a bias
+  const std::vector<Module>& modules = gathering_->trace.modules;
+  const auto first = modules.begin() + at.module;
+  const auto last = first->is_leaf ? modules.begin() + first->end : std::next(first);
+  return std::any_of(first, last, [&](const Module& module) {
+    // Of what is run again the first forward keeps nothing.
+    const bool is_recorded = again_ || !runs_again_ || module.layer < 0;
+    return is_recorded && module.is_linear && module.own.first <= piece && piece < module.own.last;
+  });
+}
+
+void ParameterSource::let_go(int parameter) {
+  std::vector<TensorId>& held = held_[static_cast<std::size_t>(parameter)];
+  for (const TensorId slab : held) emitter_.release(slab);
+  held.clear();
+}
+
+void ParameterSource::release(int piece, bool is_held) {
   const auto index = static_cast<std::size_t>(piece);
   if (!is_placed_[index]) return;  // it is kept
   if (secondary_.tensor != no_tensor) refresh(piece);
   is_placed_[index] = false;
   const auto slab = static_cast<std::size_t>(parameter_of(piece));
   if (--slab_pieces_[slab] > 0) return;
-  emitter_.release(slabs_[slab]);
+  if (is_held) {
+    held_[slab].push_back(slabs_[slab]);
+  } else {
+    emitter_.release(slabs_[slab]);
+  }
   slabs_[slab] = no_tensor;
 }
 
@@ -386,8 +417,13 @@ void ParameterSource::refresh(int piece) {
   const std::int64_t count = std::min(part, whole.elements - first);
   if (count == 0) return;
   const auto slab = static_cast<std::size_t>(whole.parameter);
-  emitter_.emit(
-      op::Convert{own_shard(secondary_, piece), at(slabs_[slab], whole.first + first), count});
+  const View kept = own_shard(secondary_, piece);
+  const View from = at(slabs_[slab], whole.first + first);
+  if (is_offloaded_) {
+    emitter_.emit(op::Copy{kept, from, count});
+  } else {
+    emitter_.emit(op::Convert{kept, from, count});
+  }
 }
 
 View ParameterSource::view(int unit, ParameterRole role) const {

@@ -82,7 +82,11 @@ class ParameterSource {
   void wait_for_fetched(Stream stream);
   void take(int piece);
   void arrive(Group& group);
-  void release(int piece);
+  /// `is_held`: autograd keeps it for backward all the same.
+  void release(int piece, bool is_held);
+  /// Linear layers keep what a forward visit gathered, without memory_efficient_linear.
+  [[nodiscard]] bool is_held(int visit, int piece) const;
+  void let_go(int parameter);
   /// Into the second partition, from its place.
   void refresh(int piece);
   [[nodiscard]] std::int64_t shard_elements(const Shards& from, int piece) const {
@@ -107,7 +111,9 @@ class ParameterSource {
   TensorId kept_;
   bool overlap_;
   bool sequential_;
-  bool all_reduces_;  // groups of several pieces
+  bool all_reduces_;   // groups of several pieces
+  bool holds_linear_;  // from forward to backward
+  bool runs_again_;    // forward keeps nothing for backward before it is run again
   bool is_offloaded_;
   const Gathering* gathering_;
   ShardReader reader_;
@@ -121,9 +127,10 @@ class ParameterSource {
   std::vector<int> users_;  // by visit: pieces still in use
   std::vector<int> group_;  // by piece: the group that it travels in, or none
   std::vector<Group> groups_;
-  std::vector<TensorId> slabs_;   // by parameter
-  std::vector<int> slab_pieces_;  // by parameter: pieces there or on their way
-  std::vector<bool> is_placed_;   // by piece: counted there
+  std::vector<TensorId> slabs_;              // by parameter
+  std::vector<int> slab_pieces_;             // by parameter: pieces there or on their way
+  std::vector<bool> is_placed_;              // by piece: counted there
+  std::vector<std::vector<TensorId>> held_;  // by parameter: slabs that are released but held
 };
 
 }  // namespace dstune::plan

@@ -147,12 +147,12 @@ void Reducer::flush(const BucketRange& range) {
   if (range.is_scattered && !in_its_place)
     scattered = emitter_.acquire("scattered", -1, Category::buckets, type_, range.shards);
   const TensorId flattened = acquire_flattened(range);
-  // What leaves the device does so in the gradients' type.
+  // What leaves the device does so in the type of its sums.
   TensorId converted = no_tensor;
   const std::int64_t averaged = range.is_scattered ? range.shards : range.end - range.begin;
-  if (layout_.offloaded().optimizer && type_ != emitter_.type()) {
+  if (layout_.offloaded().optimizer && type_ != sum_type(config_)) {
     converted =
-        emitter_.acquire("converted gradients", -1, Category::buckets, emitter_.type(), averaged);
+        emitter_.acquire("converted gradients", -1, Category::buckets, sum_type(config_), averaged);
   }
 
   const std::vector<TensorId> scratch = own_gradients_.acquire_scratch(range);

@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "dstune/base/error.hpp"
+#include "dstune/model/module_names.hpp"
 #include "micro_step.hpp"
+#include "module_trace.hpp"
 #include "sub_groups.hpp"
 #include "update.hpp"
 
@@ -111,6 +113,49 @@ std::string shard_buffers_objection(const plan::Layout& layout, const TrainingCo
   return {};
 }
 
+/// Why DeepSpeed does not train with such a leaf module; null where it does.
+const char* leaf_failure(const ModelSpec& model, ModuleKind kind) {
+  using enum ModuleKind;
+  switch (kind) {
+    case root:
+    case base:
+      return "the model as a whole, or without its head: its output is no tensor, so that its "
+             "gradients are never reduced";
+    case attention:
+      // Its gradients are reduced at the backward of its output, before they are there.
+      if (model.family == ModelFamily::gpt2 || model.family == ModelFamily::gpt_neox)
+        return nullptr;
+      return "attention, whose inputs are passed by name in this family: its backward fails";
+    case blocks:
+      return "the list of all blocks, which is never called itself";
+    default:
+      return nullptr;
+  }
+}
+
+std::string leaf_objection(const ModelSpec& model, const TrainingConfig& config) {
+  if (config.zero_stage < 3) return {};
+  if (config.leaf_modules == LeafModules() && config.stage3_module_granularity_threshold <= 0)
+    return {};
+  for (const NamedModule& module : selected_modules(model, config.leaf_modules)) {
+    if (module.kind == ModuleKind::other) {
+      return "leaf_module names " + module.name + " (" + module.class_name +
+             "), which is not built in dstune-mpi: name blocks or what is in them";
+    }
+  }
+  const ParameterTable table(model);
+  const plan::ModuleTrace trace =
+      plan::trace_modules(model, table, plan::cut_into_pieces(table), config);
+  for (std::size_t index = 0; index < trace.modules.size();) {
+    const plan::Module& module = trace.modules[index];
+    const char* const failure = module.is_leaf ? leaf_failure(model, module.kind) : nullptr;
+    if (failure != nullptr)
+      return std::string("DeepSpeed does not train with a leaf module that is ") + failure;
+    index = module.is_leaf ? static_cast<std::size_t>(module.end) : index + 1;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_text(Category category) {
@@ -140,9 +185,9 @@ std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_
   return std::max<std::int64_t>(1, sequence_length * 15 / 100);
 }
 
-std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
-                               int group_size) {
-  if (!uses_disk(config)) return {};
+std::string model_objection(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+  std::string leaves = leaf_objection(model, config);
+  if (!leaves.empty() || !uses_disk(config)) return leaves;
   const ParameterTable table(model);
   const plan::Layout layout(table, config.zero_stage, plan::partition_of(config, group_size, 0),
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)});

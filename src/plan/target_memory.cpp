@@ -47,14 +47,18 @@ struct Counts {
   std::int64_t head;              ///< gradients that exist in the backward of the last layer
   std::int64_t embeddings;        ///< gradients that do not yet in that of the first
   std::int64_t table_copies;      ///< of its gradient, beside it, as backward ends
+  // Weights of linear layers that stage 3 gathers and releases: all, a block's, the head's.
+  std::int64_t linear, linear_of_layer, linear_of_head;
   // Of the own part, where the optimizer is offloaded.
   std::int64_t updated_on_device;  ///< by it, all the same
   std::int64_t updated_on_host;    ///< by states that are always there
   std::int64_t largest_on_disk;    ///< sub-group
   std::int64_t held_gradients;     ///< on the device, on their way to an optimizer on a disk
+  std::vector<std::int64_t> secondary_shards;  ///< of hpZ, one by one
   // Of the own part, where parameters are on a disk.
   std::vector<std::int64_t> small_shards;  ///< that stay on the host, one by one
   std::int64_t written_together;           ///< in whole transfers, a sub-group's
+  std::int64_t disk_bytes;                 ///< of files
 };
 
 /// The most elements that parameters have together of which one rank owns any part.
@@ -71,7 +75,19 @@ std::int64_t whole_parameters(const ParameterTable& table, std::int64_t own) {
   return most;
 }
 
-/// What an optimizer that is not all on the host leaves on the device.
+/// Elements that DeepSpeed rounds its transfers up to.
+std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e) {
+  return 1024 * config.disk.threads / e;
+}
+
+/// Master copy, moments and gradients. DeepSpeed's Lion for the host has a moment that it does not
+/// use.
+std::int64_t tensors_on_disk(const OptimizerConfig& optimizer) {
+  const bool has_second = has_second_moment(optimizer) || optimizer.kind == OptimizerKind::lion;
+  return 2 + (has_first_moment(optimizer) ? 1 : 0) + (has_second ? 1 : 0);
+}
+
+/// What an optimizer that is not all on the host leaves on the device, and what it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 Counts& counts) {
   const plan::Layout layout(table, config.zero_stage, {.size = group_size},
@@ -79,15 +95,13 @@ void count_left(const ParameterTable& table, const TrainingConfig& config, int g
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
   counts.updated_on_device = plan::elements_in(groups, Memory::device);
   counts.updated_on_host = plan::elements_in(groups, Memory::host);
-  for (const plan::SubGroup& group : groups)
-    if (group.memory == Memory::disk)
-      counts.largest_on_disk = std::max(counts.largest_on_disk, group.count);
+  for (const plan::SubGroup& group : groups) {
+    if (group.memory != Memory::disk) continue;
+    counts.largest_on_disk = std::max(counts.largest_on_disk, group.count);
+    counts.disk_bytes += 4 * tensors_on_disk(config.optimizer) *
+                         plan::round_up(group.count, transfer_alignment(config, 4));
+  }
   counts.held_gradients = plan::SwappedGradients(layout, config, groups).held_elements();
-}
-
-/// Elements that DeepSpeed rounds its transfers up to.
-std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e) {
-  return 1024 * config.disk.threads / e;
 }
 
 void count_swapped_shards(const ParameterTable& table, const TrainingConfig& config, int group_size,
@@ -97,6 +111,12 @@ void count_swapped_shards(const ParameterTable& table, const TrainingConfig& con
   const std::int64_t e = size_bytes(element_type(config.precision));
   const std::vector<bool> on_disk = plan::find_shards_on_disk(layout, config);
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
+  // Files of all that are large enough are made, also of what stays in memory.
+  for (std::size_t piece = 0; piece < on_disk.size(); ++piece) {
+    const std::int64_t shard = layout.piece_shard_elements(static_cast<int>(piece));
+    if (plan::is_swappable(config, e * shard))
+      counts.disk_bytes += e * plan::round_up(shard, transfer_alignment(config, e));
+  }
   std::int64_t largest = 0;
   for (const plan::SubGroup& group : groups) {
     const plan::PieceRange range = layout.pieces_of(group.first, group.count);
@@ -115,14 +135,34 @@ void count_swapped_shards(const ParameterTable& table, const TrainingConfig& con
   if (!groups.back().swaps_parameters) counts.written_together = 0;
 }
 
+/// GPT-2's blocks have no linear layers but Conv1D, whose products keep no weight.
+void count_linear(const ModelSpec& model, const ParameterTable& table, const TrainingConfig& config,
+                  Counts& counts) {
+  for (const Parameter& parameter : table.all()) {
+    const bool is_head = parameter.role == (model.tie_embeddings ? ParameterRole::token_embedding
+                                                                 : ParameterRole::head_weight);
+    const bool in_block = parameter.unit > 0 && model.family != ModelFamily::gpt2;
+    if (parameter.columns == 1 || !(is_head || in_block) ||
+        parameter.elements() <= config.stage3_param_persistence_threshold)
+      continue;
+    counts.linear += parameter.elements();
+    if (parameter.unit == 1) counts.linear_of_layer += parameter.elements();
+    if (is_head) counts.linear_of_head += parameter.elements();
+  }
+}
+
 /// `group_size`: of the ranks that share one copy of the states.
 Counts count(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   const ParameterTable table(model);
   Counts counts{};
   counts.parameters = table.total_elements();
   const std::int64_t hpz = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
-  if (config.zero_stage == 3 && config.zero_hpz_partition_size > 1)
-    counts.secondary = (counts.parameters + hpz - 1) / hpz;
+  if (config.zero_stage == 3 && config.zero_hpz_partition_size > 1) {
+    for (const Parameter& parameter : table.all()) {
+      counts.secondary_shards.push_back((parameter.elements() + hpz - 1) / hpz);
+      counts.secondary += counts.secondary_shards.back();
+    }
+  }
   counts.own = (counts.parameters + group_size - 1) / group_size;
   if (config.zero_stage == 1 || config.zero_stage == 2)
     counts.own_whole = whole_parameters(table, counts.own);
@@ -137,6 +177,7 @@ Counts count(const ModelSpec& model, const TrainingConfig& config, int group_siz
     if (parameter.elements() <= config.stage3_param_persistence_threshold &&
         parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
       counts.persistent += parameter.elements();
+  count_linear(model, table, config, counts);
   counts.table = model.vocab_size * model.hidden_size;
   counts.head = counts.table + table.unit_elements(1);
   counts.embeddings = model.tie_embeddings ? 0 : counts.table;
@@ -254,6 +295,11 @@ States stage1(const Counts& counts, const TrainingConfig& config, std::int64_t e
   states.reduction = {gradients,
                       buckets + std::max(c * reducing, e * counts.table_copies * counts.table), 0};
   states.update = {e * counts.own_whole, 0, update_bytes(config, e) * counts.own};
+  if (sums > 0) {
+    // Gradients go as they are added to their sums.
+    states.loss.gradients = states.reduction.gradients = 0;
+    states.layers.gradients = states.first_layer.gradients = e * counts.largest_unit;
+  }
   for (Instant* instant :
        {&states.loss, &states.layers, &states.first_layer, &states.reduction, &states.update})
     instant->gradients += sums;
@@ -292,15 +338,20 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
   // A group of one has whole parameters, but reduces by way of its bucket.
   std::int64_t gathered = 0;
   std::int64_t concatenated = 0;
+  // hpZ's second partition begins with the first release of a step, and the update drops it.
+  std::int64_t secondary = are_parameters_offloaded(config) ? 0 : e * counts.secondary;
+  const std::int64_t secondary_in_update = secondary;
   States states;
   const bool offloaded = are_parameters_offloaded(config);
-  states.parameters = offloaded ? 0 : e * (counts.own + counts.secondary);
+  states.parameters = offloaded ? 0 : e * counts.own;
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
   if (group_size > 1 || offloaded) {
     const std::int64_t others = counts.parameters - counts.persistent;
     const std::int64_t kept = std::min(config.stage3_max_reuse_distance, others);
     // The update releases what backward had left, small parameters included.
     gathered = counts.persistent + std::min(others, kept + counts.largest_unit);
+    if (config.accumulation_steps == 1 && secondary > 0)
+      secondary = secondary * (others - kept) / counts.parameters;
     // Where forward leaves everything backward gathers nothing.
     if (kept < others)
       concatenated =
@@ -314,14 +365,30 @@ States stage3(const Counts& counts, const TrainingConfig& config, int group_size
     else if (offloaded)
       concatenated += concatenated / group_size;
   }
-  states.loss = {gradients, bucket + e * (gathered + concatenated), 0};
-  states.layers = {gradients,
-                   bucket + c * flattened + e * (gathered + concatenated + counts.largest_of_layer),
+  // What forward gathered for linear layers, released, and keeps for backward all the same; where
+  // blocks are computed again one block's at a time.
+  std::int64_t held = 0;
+  if (!config.memory_efficient_linear && gathered > 0) {
+    const std::int64_t released =
+        counts.parameters - counts.persistent - config.stage3_max_reuse_distance;
+    held = std::clamp<std::int64_t>(released, 0, counts.linear);
+  }
+  const bool again = config.recompute != Recompute::none;
+  const std::int64_t of_layer = std::min(held, counts.linear_of_layer);
+  const std::int64_t in_loss = again ? std::min(held, counts.linear_of_head) : held;
+  const auto in_layer = [&](std::int64_t linear) {
+    return Instant{gradients,
+                   bucket + secondary + c * flattened +
+                       e * (gathered + concatenated + counts.largest_of_layer + linear),
                    0};
-  states.first_layer = states.layers;
+  };
+  states.loss = {gradients, bucket + secondary + e * (gathered + concatenated + in_loss), 0};
+  states.layers = in_layer(again ? of_layer : held);
+  states.first_layer = in_layer(of_layer);
   const std::int64_t tables = (counts.table_copies + 1) * counts.table;
-  states.reduction = {gradients, bucket + std::max(c * full, e * tables) + e * gathered, 0};
-  states.update = {gradients, bucket,
+  states.reduction = {gradients, bucket + secondary + std::max(c * full, e * tables) + e * gathered,
+                      0};
+  states.update = {gradients, bucket + secondary_in_update,
                    update_bytes(config, e) * std::min(config.sub_group_size, counts.own)};
   // Updated ones go to the host by way of a copy in their type.
   if (offloaded && e < 4) states.update.step += e * std::min(config.sub_group_size, counts.own);
@@ -344,7 +411,9 @@ States without_optimizer(States states, const Counts& counts, const TrainingConf
   const std::int64_t converted =
       std::max(8 * std::min(largest, counts.own), e < 4 ? 4 * travelling : 0);
   states.optimizer = 12 * counts.updated_on_device;
-  const std::int64_t left = 4 * (counts.updated_on_device + counts.held_gradients);
+  const std::int64_t sums =
+      config.zero_stage == 1 && config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
+  const std::int64_t left = 4 * (counts.updated_on_device + counts.held_gradients) + sums;
   for (Instant* instant :
        {&states.loss, &states.layers, &states.first_layer, &states.reduction, &states.update}) {
     if (config.zero_stage >= 2 || instant == &states.update) instant->gradients = left;
@@ -388,7 +457,11 @@ std::int64_t pinned(std::int64_t bytes, const TargetSpec& target) {
 std::int64_t parameter_host_bytes(const Counts& counts, const TrainingConfig& config,
                                   std::int64_t e, const TargetSpec& target) {
   if (!are_parameters_offloaded(config)) return 0;
-  if (!are_parameters_on_disk(config)) return pinned(e * counts.own, target);
+  if (!are_parameters_on_disk(config)) {
+    std::int64_t bytes = pinned(e * counts.own, target);
+    for (const std::int64_t shard : counts.secondary_shards) bytes += pinned(e * shard, target);
+    return bytes;
+  }
   const DiskUse& disk = config.disk;
   std::int64_t bytes = pinned(e * std::min(counts.own, disk.parameters_in_memory), target);
   for (const std::int64_t shard : counts.small_shards) bytes += pinned(e * shard, target);
@@ -407,8 +480,11 @@ std::int64_t host_bytes(const Counts& counts, const TrainingConfig& config,
   bytes += 2 * pinned(4 * counts.updated_on_host, target) + 8 * counts.updated_on_host;
   bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
   // Parameters on their way back; stage 3 has sums of gradients, too, and no staging.
+  if (config.zero_stage == 3) {
+    const std::int64_t sums = config.fp32_gradient_accumulation ? 4 : e;
+    return bytes + pinned(sums * counts.own, target) + (e < 4 ? pinned(e * counts.own, target) : 0);
+  }
   bytes += pinned(e * counts.own, target);
-  if (config.zero_stage == 3) return bytes + (e < 4 ? pinned(e * counts.own, target) : 0);
   bytes += pinned(e * counts.largest_parameter, target);
   // Sums of gradients, a parameter at a time.
   if (config.zero_stage == 2 && config.accumulation_steps > 1)
@@ -436,6 +512,7 @@ TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config,
     states = without_optimizer(states, counts, config, group_size, e);
   }
   memory.host_bytes = host_bytes(counts, config, target);
+  memory.disk_bytes = counts.disk_bytes;
   const plan::TargetActivations backward =
       plan::target_activations(model, config, target.attention);
   struct Candidate {

@@ -227,7 +227,7 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
     for (std::size_t index = 0; index < looked_at; ++index) {
       const Experiment& member = *all[index * all.size() / looked_at];
       // A group of another size may have no plan for it.
-      if (!swapping_objection(model, member.config, shape.size()).empty()) continue;
+      if (!model_objection(model, member.config, shape.size()).empty()) continue;
       rebuild_step_plan(plan, model, member.config, shape.size(), 0, workspaces);
       add_demand(plan, demand, total);
       if (uses_disk(member.config) && options.times_disks) {

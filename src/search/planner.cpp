@@ -148,7 +148,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   const Experiment& experiment = planned.experiment;
   const int group_size = experiment.shape.size();
   std::string objection = partition_objection(experiment.config, group_size);
-  if (objection.empty()) objection = swapping_objection(job.model, experiment.config, group_size);
+  if (objection.empty()) objection = model_objection(job.model, experiment.config, group_size);
   if (!objection.empty()) {
     if (job.workload.kind == WorkloadKind::transformer) infeasible(objection);
     return;
@@ -173,15 +173,16 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
         on_device);
   check(predicted.host_memory_bytes, options.host_memory_bytes, "host", predicted.host_categories);
   const TrainingConfig& config = planned.experiment.config;
-  if (predicted.disk_bytes > 0 && options.free_disk_bytes) {
+  const auto check_disk = [&](std::int64_t of_rank, const char* where) {
+    if (of_rank == 0 || !options.free_disk_bytes) return;
     const std::string& folder = config.disk.folder;
-    const std::int64_t needed = predicted.disk_bytes * experiment.shape.num_gpus;
+    const std::int64_t needed = of_rank * experiment.shape.num_gpus;
     const std::int64_t available = options.free_disk_bytes(folder);
-    if (needed > available) {
-      infeasible(fmt::format("needs {} of {} on the disk of {} for the ranks of a host",
-                             format_bytes(needed), format_bytes(available), folder));
-    }
-  }
+    if (needed <= available) return;
+    infeasible(fmt::format("needs {} of {} on the disk of {} for the ranks of a host{}",
+                           format_bytes(needed), format_bytes(available), folder, where));
+  };
+  check_disk(predicted.disk_bytes, "");
   const bool is_too_large = predicted.target_memory_bytes > device_memory_bytes;
   if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
   const auto target = target_memory(job.model, config, planned.experiment.shape.size(), job.target);
@@ -195,6 +196,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                            format_bytes(target.host_bytes),
                            format_bytes(options.host_memory_bytes)));
   }
+  check_disk(target.disk_bytes, " in the training that it is for");
 }
 
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,

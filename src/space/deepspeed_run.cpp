@@ -343,6 +343,7 @@ std::optional<std::size_t> find_experiment(const DeepSpeedRun& run,
     if (!run.recompute) {
       config.recompute = wanted.recompute;
       config.cpu_checkpointing = wanted.cpu_checkpointing;
+      config.synchronize_checkpoint_boundary = wanted.synchronize_checkpoint_boundary;
     }
     if (config != wanted) continue;
     if (experiment.name == run.name) return index;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "dstune/model/module_names.hpp"
 #include "dstune/space/search_space.hpp"
 #include "section.hpp"
 #include "sections.hpp"
@@ -77,8 +78,11 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
                              job.target.checkpointing == TargetCheckpointing::deepspeed;
   config.sequence_length = job.sequence_length;
   config.recompute = recompute;
-  config.cpu_checkpointing =
-      config.cpu_checkpointing && reads_section && recompute == Recompute::block;
+  const bool acts = reads_section && recompute == Recompute::block;
+  config.cpu_checkpointing = config.cpu_checkpointing && acts;
+  config.synchronize_checkpoint_boundary = config.synchronize_checkpoint_boundary && acts;
+  // Members are twins where a model has none of what they name.
+  if (selected_modules(job.model, config.leaf_modules).empty()) config.leaf_modules = {};
 }
 
 std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {

@@ -14,8 +14,8 @@ namespace dstune {
 [[nodiscard]] bool stands_for_default(const json::Node& node, const Knob& knob);
 
 /// The value at `node` as the row wants it, or nothing after adding a problem. Objects and lists
-/// give monostate. Members of models (is_converted) are converted as DeepSpeed converts them: "yes"
-/// to true, "5" to 5.
+/// give monostate, lists of texts a text with a line for each. Members of models (is_converted) are
+/// converted as DeepSpeed converts them: "yes" to true, "5" to 5.
 std::optional<KnobValue> read_knob(const json::Node& node, const Knob& knob,
                                    json::Problems& problems);
 

@@ -20,7 +20,7 @@ enum class Presence : std::uint8_t { absent, null, automatic, given };
 /// What a config says of one row.
 struct Setting {
   std::size_t row = 0;  ///< index in knobs()
-  KnobValue value;      ///< the default where it is not given; objects and lists: none
+  KnobValue value;      ///< the default where it is not given; objects, most lists: none
   Presence presence = Presence::absent;
   bool operator==(const Setting&) const = default;
 };

@@ -39,6 +39,15 @@ struct DiskUse {
   bool operator==(const DiskUse&) const = default;
 };
 
+/// Modules of the Hugging Face model that are gathered with all below them, as
+/// zero_optimization.leaf_module names them: a line for each.
+struct LeafModules {
+  std::string classes;        ///< with or without their Python module
+  std::string names;          ///< as in named_modules()
+  std::string name_suffixes;  ///< ends of such names
+  bool operator==(const LeafModules&) const = default;
+};
+
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 1e-3;
@@ -92,6 +101,8 @@ struct TrainingConfig {
   bool low_precision_moments = false;       ///< bf16_optimizer_states; only with such a master
   Recompute recompute = Recompute::none;
   bool cpu_checkpointing = false;  ///< with Recompute::block: blocks' inputs in host memory
+  bool synchronize_checkpoint_boundary =
+      false;  ///< with Recompute::block: the device is waited for
 
   std::int64_t reduce_bucket_size = 500'000'000;
   std::int64_t allgather_bucket_size = 500'000'000;
@@ -114,6 +125,8 @@ struct TrainingConfig {
   std::int64_t stage3_max_live_parameters = 1'000'000'000;
   std::int64_t stage3_max_reuse_distance = 1'000'000'000;
   std::int64_t stage3_module_granularity_threshold = 0;  ///< 0: none
+  LeafModules leaf_modules;
+  bool memory_efficient_linear = true;  ///< linear layers hold no gathered weight for backward
   bool stage3_allgather_sequential = false;
   bool stage3_use_all_reduce_for_fetch_params = false;
 
@@ -187,6 +200,7 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("low_precision_moments", config.low_precision_moments);
   visit("recompute", config.recompute);
   visit("cpu_checkpointing", config.cpu_checkpointing);
+  visit("synchronize_checkpoint_boundary", config.synchronize_checkpoint_boundary);
   visit("reduce_bucket_size", config.reduce_bucket_size);
   visit("allgather_bucket_size", config.allgather_bucket_size);
   visit("overlap_comm", config.overlap_comm);
@@ -216,6 +230,10 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("stage3_max_live_parameters", config.stage3_max_live_parameters);
   visit("stage3_max_reuse_distance", config.stage3_max_reuse_distance);
   visit("stage3_module_granularity_threshold", config.stage3_module_granularity_threshold);
+  visit("leaf_module_classes", config.leaf_modules.classes);
+  visit("leaf_module_names", config.leaf_modules.names);
+  visit("leaf_module_name_suffixes", config.leaf_modules.name_suffixes);
+  visit("memory_efficient_linear", config.memory_efficient_linear);
   visit("stage3_allgather_sequential", config.stage3_allgather_sequential);
   visit("stage3_use_all_reduce_for_fetch_params", config.stage3_use_all_reduce_for_fetch_params);
   visit("zero_hpz_partition_size", config.zero_hpz_partition_size);

@@ -404,10 +404,10 @@ class WorkspaceSizes {
   return DType::f32;
 }
 
-/// Why DeepSpeed's own swapping would fail with this configuration; empty where it would not. Such
-/// a configuration has no plan.
-[[nodiscard]] std::string swapping_objection(const ModelSpec& model, const TrainingConfig& config,
-                                             int group_size);
+/// Why DeepSpeed's own swapping, or its leaf modules, would fail with this configuration on this
+/// model; empty where they would not. Such a configuration has no plan.
+[[nodiscard]] std::string model_objection(const ModelSpec& model, const TrainingConfig& config,
+                                          int group_size);
 
 /// Why DeepSpeed would not run this configuration on a group of so many ranks, whose parts it wants
 /// to partition among; empty where it would. Such a configuration has no plan.

@@ -23,7 +23,8 @@ struct TargetMemory {
   /// layers and first_layer (backward of the last and of the first layer), reduction (backward
   /// ends), update.
   std::map<std::string, std::int64_t> instants;
-  std::int64_t host_bytes = 0;  ///< of one rank; of an offloaded optimizer
+  std::int64_t host_bytes = 0;  ///< of one rank; of what is offloaded
+  std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
 
 /// Local. All zero for TargetFramework::self.

@@ -102,6 +102,17 @@ std::vector<std::pair<std::string, std::function<void(TrainingConfig&)>>> gather
          c.stage3_param_persistence_threshold = 0;
          c.stage3_module_granularity_threshold = 1'000'000;
        }},
+      {"as blocks",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 0;
+         c.leaf_modules = {"GPT2Block\nLlamaDecoderLayer\nQwen3DecoderLayer\n", "", "mlp\n"};
+       }},
+      {"held by linear layers",
+       [](auto& c) {
+         c.stage3_param_persistence_threshold = 0;
+         c.stage3_max_reuse_distance = 0;
+         c.memory_efficient_linear = false;
+       }},
       {"by all-reduce",
        [](auto& c) {
          c.stage3_param_persistence_threshold = 0;
@@ -160,6 +171,9 @@ TEST_P(InvarianceTest, ASecondPartitionOfTheParametersChangesNoBit) {
       variant.zero_hpz_partition_size = size;
       EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), expected)
           << "blocks of " << size << ", " << name;
+      if (job().size() > 1) variant.offload_param = OffloadDevice::cpu;
+      EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), expected)
+          << "blocks of " << size << ", " << name << ", on the host";
       base.overlap_comm = !base.overlap_comm;
     }
   }
@@ -244,7 +258,11 @@ TEST_P(InvarianceTest, RecomputationChangesNoBit) {
     EXPECT_EQ(run(variant), expected) << to_text(recompute);
   }
   // Still with blocks computed again.
+  variant.synchronize_checkpoint_boundary = true;
+  EXPECT_EQ(run(variant), expected) << "waiting at boundaries";
   variant.cpu_checkpointing = true;
+  EXPECT_EQ(run(variant), expected) << "from host memory, waiting at boundaries";
+  variant.synchronize_checkpoint_boundary = false;
   EXPECT_EQ(run(variant), expected) << "from host memory";
 }
 

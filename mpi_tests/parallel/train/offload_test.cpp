@@ -71,6 +71,18 @@ TEST_P(OffloadTest, NeitherWithClipping) {
   }
 }
 
+TEST_P(OffloadTest, NeitherWithSumsInFp32) {
+  if (GetParam().precision == Precision::fp32 || GetParam().stage == 2) return;
+  for (const bool overlap : {false, true}) {
+    TrainingConfig variant = config(3);
+    variant.overlap_comm = overlap;
+    variant.fp32_gradient_accumulation = true;
+    expect_equal(variant);
+    variant.communication_data_type = CommunicationType::fp32;
+    expect_equal(variant);
+  }
+}
+
 TEST_P(OffloadTest, NeitherWithOverlapAndOtherWaysToReduce) {
   for (bool TrainingConfig::*member :
        {&TrainingConfig::overlap_comm, &TrainingConfig::reduce_scatter,
@@ -216,7 +228,7 @@ TEST_P(DiskOffloadTest, NeitherDoParametersOnADisk) {
       on_disk.stage3_max_reuse_distance = 0;
       on_disk.stage3_prefetch_bucket_size = 1'200'000;
       on_disk.stage3_param_persistence_threshold = 100;
-      ASSERT_EQ(swapping_objection(model(), on_disk, job().size()), "");
+      ASSERT_EQ(model_objection(model(), on_disk, job().size()), "");
       SCOPED_TRACE(std::string(to_text(on_disk.offload_optimizer)) + (all ? ", all" : ", half"));
       expect_equal(on_disk, expected);
     }

@@ -69,6 +69,13 @@ json::Value draw_value(const Knob& knob, Dice& dice) {
       if (!words.empty()) return words[dice.below(words.size())];
       return nullptr;
     }
+    case KnobType::list: {
+      // Modules: classes and ends of names that some of the models have.
+      const std::vector<std::string> words{"mlp",       "attn",   "0",   "1.mlp",
+                                           "GPT2Block", "Linear", "MLP", "LlamaDecoderLayer"};
+      if (!knob.of_texts) return nullptr;
+      return json::Value::array({words[dice.below(words.size())]});
+    }
     default:
       return nullptr;
   }

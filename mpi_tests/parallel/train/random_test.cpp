@@ -163,7 +163,7 @@ TEST_F(RandomTest, EveryKnobThatActsIsDrawn) {
     // A folder is the machine's, not the table's.
     if (knob.apply != nullptr && !knob.pointer.ends_with("nvme_path"))
       missing.emplace(knob.pointer);
-  for (std::uint64_t seed = 0; seed < 2000 && !missing.empty(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 10'000 && !missing.empty(); ++seed) {
     const RandomConfiguration drawn = draw_configuration(seed);
     std::erase_if(missing, [&](const std::string& pointer) {
       const json::Value::json_pointer place(pointer);

@@ -109,7 +109,7 @@ TEST(ConfigRulesTest, SwappingIsBuiltInFp32AndTwinFlowForAdam) {
   const std::string disk = R"("device": "nvme", "nvme_path": "/local")";
   const std::string half = R"("device": "cpu", "ratio": 0.5)";
   const char* low = R"("bf16": {"enabled": true, "bf16_master_weights_and_grads": true})";
-  EXPECT_THAT(refusal(with(disk, low)), HasSubstr("device: nvme is not built"));
+  EXPECT_THAT(refusal(with(disk, low)), HasSubstr("device: nvme fails in DeepSpeed"));
   EXPECT_THAT(refusal(with(half, low)), HasSubstr("ratio: below 1 is not built"));
   for (const auto& [type, buffers] : {std::pair{"Adam", 4}, {"Lion", 4}, {"Adagrad", 3}}) {
     const std::string members = R"("optimizer": {"type": ")" + std::string(type) + R"("})";
@@ -247,12 +247,17 @@ TEST(ConfigRulesTest, MicsAndHpzExcludeWhatDeepSpeedDoesNotRunWithThem) {
   EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 1)")), HasSubstr("partitions nothing"));
   EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 2, "zero_hpz_partition_size": 2)")),
               HasSubstr("with mics_shard_size is not built"));
-  for (const char* key : {R"("mics_shard_size": 2)", R"("zero_hpz_partition_size": 2)"}) {
-    EXPECT_THAT(refusal(stage3(key + std::string(R"(, "offload_param": {"device": "cpu"})"))),
+  for (const char* offload :
+       {R"(, "offload_param": {"device": "cpu"})", R"(, "cpu_offload_param": true)"}) {
+    EXPECT_THAT(refusal(stage3(R"("mics_shard_size": 2)" + std::string(offload))),
                 HasSubstr("with offload_param"));
-    EXPECT_THAT(refusal(stage3(key + std::string(R"(, "cpu_offload_param": true)"))),
-                HasSubstr("with offload_param"));
+    EXPECT_EQ(accepted(stage3(R"("zero_hpz_partition_size": 2)" + std::string(offload)))
+                  .zero_hpz_partition_size,
+              2);
   }
+  EXPECT_THAT(refusal(stage3(R"("zero_hpz_partition_size": 2,
+                                "offload_param": {"device": "nvme", "nvme_path": "/nvme"})")),
+              HasSubstr("where offload_param.device is nvme"));
 }
 
 TEST(ConfigRulesTest, MicsDropsWhatDeepSpeedDoesNotHandOn) {
@@ -359,6 +364,13 @@ TEST(ConfigRulesTest, SumsOfGradientsAreOfTheModeOrFp32) {
     EXPECT_FALSE(accepted(config(stage, "bf16")).fp32_gradient_accumulation);
     EXPECT_THAT(refusal(config(stage, "fp16")), HasSubstr("not built"));
   }
+  const std::string on_host = R"(, "offload_optimizer": {"device": "cpu"}}})";
+  const auto offloaded = [&](int stage) {
+    const std::string whole = config(stage, "fp32");
+    return whole.substr(0, whole.size() - 2) + on_host;
+  };
+  EXPECT_TRUE(accepted(offloaded(1)).fp32_gradient_accumulation);
+  EXPECT_TRUE(accepted(offloaded(3)).fp32_gradient_accumulation);
   EXPECT_FALSE(accepted(config(2, "fp32")).fp32_gradient_accumulation);
   EXPECT_FALSE(accepted(R"({"data_types": {"grad_accum_dtype": "fp32"},
                             "zero_optimization": {"stage": 3}})")

@@ -55,6 +55,14 @@ class GatherScheduleTest : public testing::TestWithParam<int> {
         if (each->contains(name)) each->at(name).get_to(member);
     });
     if (vector.contains("disk")) result.offload_param = OffloadDevice::nvme;
+    const json::Value& leaves = zero.contains("leaf_module") ? zero.at("leaf_module") : none;
+    const auto lines = [&leaves](const char* key, std::string& text) {
+      if (!leaves.contains(key)) return;
+      for (const auto& line : leaves.at(key)) text += line.get<std::string>() + '\n';
+    };
+    lines("classes", result.leaf_modules.classes);
+    lines("names", result.leaf_modules.names);
+    lines("name_suffixes", result.leaf_modules.name_suffixes);
     return result;
   }
 

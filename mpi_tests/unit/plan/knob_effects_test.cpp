@@ -116,6 +116,12 @@ std::vector<Statement> statements() {
                {"", stage_3, volume | calls | memory, std::int64_t{1'000'000'000}, plain_gathers}));
   add(same_for({"stage3_module_granularity_threshold", "module_granularity_threshold"},
                {"", stage_3, calls | memory, std::int64_t{150}, plain_gathers}));
+  add({{"leaf_module/classes", stage_3, calls | memory, std::string("GPT2Block\n"), plain_gathers},
+       {"leaf_module/names", stage_3, calls | memory, std::string("transformer.h.1\n"),
+        plain_gathers},
+       {"leaf_module/name_suffixes", stage_3, calls, std::string("mlp\n"), plain_gathers},
+       // The head's alone: the blocks of GPT-2 have no linear layers. Nothing more is acquired.
+       {"memory_efficient_linear", stage_3, nothing, false, plain_gathers}});
   add(same_for({"stage3_allgather_sequential", "allgather_sequential"},
                {"", stage_3, volume | calls | memory, true, plain_gathers}));
   add(same_for({"stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params"},

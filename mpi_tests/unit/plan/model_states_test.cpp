@@ -99,6 +99,25 @@ Held held(const TrainingConfig& config, int group_size, Category category) {
   return bytes;
 }
 
+TEST(ModelStatesTest, OffloadedSumsInFp32AreWhereDeepSpeedHasThem) {
+  const ModelSpec model = test::tiny_gpt2();
+  const std::int64_t p = parameter_count(model);
+  for (const int stage : {1, 3}) {
+    TrainingConfig config = test::tiny_config(stage);
+    config.precision = Precision::bf16;
+    config.accumulation_steps = 3;
+    config.offload_optimizer = OffloadDevice::cpu;
+    const Held in_16_bits = held(config, 4, Category::gradients);
+    config.fp32_gradient_accumulation = true;
+    const Held in_fp32 = held(config, 4, Category::gradients);
+    // Stage 1: sums of all gradients on the device. Stage 3: those of the own part on the host.
+    const Held more{in_fp32.device - in_16_bits.device, in_fp32.host - in_16_bits.host};
+    EXPECT_NEAR(static_cast<double>(more.device), stage == 1 ? 4.0 * static_cast<double>(p) : 0,
+                64);
+    EXPECT_NEAR(static_cast<double>(more.host), stage == 3 ? 0.5 * static_cast<double>(p) : 0, 300);
+  }
+}
+
 TEST(ModelStatesTest, EachOptimizerHasItsStates) {
   struct Expected {
     OptimizerConfig optimizer;

@@ -86,7 +86,7 @@ TEST(OffloadPlanTest, SwappingWithoutBuffersIsObjectedTo) {
   TrainingConfig config = test::tiny_config(3);
   config.offload_optimizer = OffloadDevice::nvme;
   config.sub_group_size = 1;  // six sub-groups of the wide model on the disk
-  const auto objection = [&] { return swapping_objection(test::wide_gpt2(), config, 2); };
+  const auto objection = [&] { return model_objection(test::wide_gpt2(), config, 2); };
   EXPECT_EQ(objection(), "");
   for (const auto& [read, write, needed] :
        {std::tuple(true, false, 8), std::tuple(false, true, 8), std::tuple(true, true, 12)}) {

@@ -13,6 +13,8 @@ namespace {
 using test::build;
 using test::tiny_config;
 using test::tiny_gpt2;
+using test::tiny_llama;
+using test::tiny_model;
 using test::traffic_of;
 
 constexpr std::int64_t all = 1'000'000'000;
@@ -140,6 +142,85 @@ TEST(Stage3Test, LeafModulesAreGatheredAtOnce) {
   const auto after = traffic_of(plan);
   EXPECT_LT(after.calls, before.calls);
   EXPECT_EQ(after.reduce_scatter, before.reduce_scatter);
+}
+
+TEST(Stage3Test, NamedModulesAreGatheredAtOnce) {
+  TrainingConfig config = without_gathers_ahead();
+  const auto apart = traffic_of(build(tiny_gpt2(), config, 2));
+  config.stage3_module_granularity_threshold = 150;  // blocks
+  const auto by_size = traffic_of(build(tiny_gpt2(), config, 2));
+  config.stage3_module_granularity_threshold = 0;
+  for (const LeafModules& blocks :
+       {LeafModules{"GPT2Block\n", "", ""},
+        LeafModules{"transformers.models.gpt2.modeling_gpt2.GPT2Block\n", "", ""},
+        LeafModules{"", "transformer.h.0\ntransformer.h.1\ntransformer.h.2\n", ""},
+        LeafModules{"", "", "h.0\nh.1\nh.2\n"}}) {
+    config.leaf_modules = blocks;
+    EXPECT_EQ(traffic_of(build(tiny_gpt2(), config, 2)).calls, by_size.calls);
+  }
+  config.leaf_modules = {"GPT2MLP\n", "", ""};
+  const auto mlps = traffic_of(build(tiny_gpt2(), config, 2));
+  EXPECT_LT(mlps.calls, apart.calls);
+  EXPECT_GT(mlps.calls, by_size.calls);
+  EXPECT_EQ(mlps.all_gather, apart.all_gather);
+}
+
+TEST(Stage3Test, LeavesWithoutAPlanAreObjectedTo) {
+  TrainingConfig config = tiny_config(3);
+  for (const char* name : {"\n", "transformer\n", "transformer.h\n"}) {
+    config.leaf_modules.names = name;
+    EXPECT_NE(model_objection(tiny_gpt2(), config, 2), "") << name;
+  }
+  config.leaf_modules.names = "transformer.h.0.attn\nmodel.layers.1.self_attn\n";
+  EXPECT_EQ(model_objection(tiny_gpt2(), config, 2), "");
+  EXPECT_NE(model_objection(tiny_llama(), config, 2).find("by name"), std::string::npos);
+  // What is inside of a leaf is none of its own.
+  config.leaf_modules.classes = "LlamaDecoderLayer\n";
+  EXPECT_EQ(model_objection(tiny_llama(), config, 2), "");
+  config.leaf_modules = {};
+  config.stage3_module_granularity_threshold = 150;
+  EXPECT_EQ(model_objection(tiny_gpt2(), config, 2), "");
+  config.stage3_module_granularity_threshold = 1'000'000;
+  EXPECT_NE(model_objection(tiny_gpt2(), config, 2).find("as a whole"), std::string::npos);
+  config.stage3_module_granularity_threshold = 0;
+  config.leaf_modules.names = "bert.encoder\n";
+  EXPECT_EQ(model_objection(tiny_gpt2(), config, 2), "");
+  EXPECT_NE(model_objection(tiny_model(ModelFamily::bert), config, 2)
+                .find("bert.encoder (transformers.models.bert.modeling_bert.BertEncoder)"),
+            std::string::npos);
+  config.zero_stage = 2;
+  EXPECT_EQ(model_objection(tiny_model(ModelFamily::bert), config, 2), "");
+}
+
+TEST(Stage3Test, LinearLayersHoldWhatForwardGathered) {
+  TrainingConfig config = without_gathers_ahead();
+  const std::int64_t element = 4;
+  const auto more = [&](const ModelSpec& model) {
+    config.memory_efficient_linear = true;
+    const StepPlan before = build(model, config, 2);
+    config.memory_efficient_linear = false;
+    const StepPlan after = build(model, config, 2);
+    EXPECT_EQ(traffic_of(after).all_gather, traffic_of(before).all_gather);
+    return after.memory.peak_live_bytes - before.memory.peak_live_bytes;
+  };
+  // All matrices of the blocks, without the block that is at work.
+  const ModelSpec llama = tiny_llama();
+  const ParameterTable table(llama);
+  std::int64_t matrices = 0;
+  for (const Parameter& parameter : table.all())
+    if (parameter.columns > 1 && parameter.unit >= 1 && parameter.unit < llama.num_layers)
+      matrices += parameter.elements();
+  EXPECT_GE(more(llama), element * matrices);
+  // GPT-2's blocks have Conv1D.
+  EXPECT_LE(more(tiny_gpt2()), element * 101 * 10 + 512);
+  // One block's at a time.
+  const std::int64_t whole = more(llama);
+  config.recompute = Recompute::block;
+  EXPECT_LT(more(llama), whole);
+  // What stays gathered is there once.
+  config.recompute = Recompute::none;
+  config.stage3_max_reuse_distance = all;
+  EXPECT_EQ(more(llama), 0);
 }
 
 TEST(Stage3Test, SequentialGathersTakeNoBuffer) {

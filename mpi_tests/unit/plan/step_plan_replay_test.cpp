@@ -56,6 +56,9 @@ void vary_gathers(TrainingConfig& config, int number) {
   config.stage3_allgather_sequential = number % 3 == 0;
   config.stage3_module_granularity_threshold = number % 5 == 0 ? 300 : 0;
   config.stage3_use_all_reduce_for_fetch_params = number % 2 == 0;
+  config.memory_efficient_linear = number % 7 < 4;
+  constexpr std::array<const char*, 4> leaves{"", "h.1\n", "mlp\n", "layers.0\nself_attn\n"};
+  config.leaf_modules.name_suffixes = leaves[static_cast<std::size_t>(number / 3 % 4)];
 }
 
 class StepPlanReplayTest : public testing::TestWithParam<int> {
@@ -66,6 +69,7 @@ class StepPlanReplayTest : public testing::TestWithParam<int> {
       TrainingConfig config = test::tiny_config(GetParam());
       config.recompute = static_cast<Recompute>((bits + bits / 3) % 3);
       config.cpu_checkpointing = bits % 4 != 0;
+      config.synchronize_checkpoint_boundary = bits % 5 == 0;
       config.overlap_comm = (bits & 2) != 0;
       config.contiguous_gradients = (bits & 4) != 0;
       config.reduce_scatter = (bits & 8) != 0;
@@ -140,7 +144,8 @@ TEST_P(StepPlanReplayTest, IsSoundWithOtherTypesOfStates) {
     config.immediate_grad_update = is_bf16_optimizer(config) && (bits & 8) != 0;
     config.low_precision_master = !sums && GetParam() > 0;
     config.low_precision_moments = config.low_precision_master && (bits & 8) != 0;
-    if (!sums && (bits & 16) != 0) config.offload_optimizer = OffloadDevice::cpu;
+    if ((bits & 16) != 0) config.offload_optimizer = OffloadDevice::cpu;
+    config.communication_data_type = static_cast<CommunicationType>(bits / 4 % 4);
     if (bits % 3 == 0) config.offload_param = OffloadDevice::cpu;
     if (sums) config.optimizer.kind = std::array{adam, lion, sgd, adagrad}[bits / 2 % 4];
     for (int group_size = 1; group_size <= 4; ++group_size) {
@@ -227,7 +232,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
     config.stage3_max_reuse_distance = bits % 11 == 0 ? 1'000'000'000 : 0;
     const int group_size = 1 + bits / 2 % 3;
     config.accumulation_steps = 1 + bits / 4 % 3;
-    const std::string objection = swapping_objection(test::wide_gpt2(), config, group_size);
+    const std::string objection = model_objection(test::wide_gpt2(), config, group_size);
     if (!objection.empty()) {
       objections.insert(objection.substr(0, 30));
       continue;
@@ -249,6 +254,8 @@ std::vector<TrainingConfig> over_parts(const TrainingConfig& config, int group_s
     if (group_size % size != 0) continue;
     result.push_back(config);
     result.back().zero_hpz_partition_size = size;
+    result.push_back(result.back());
+    result.back().offload_param = OffloadDevice::cpu;
     result.push_back(config);
     result.back().mics_shard_size = size;
     for (int of_node = 1; of_node < size; ++of_node) {

@@ -146,6 +146,61 @@ TEST(TargetMemoryTest, ParametersOnADiskLeaveBuffersOnTheHost) {
   EXPECT_EQ(of(preset("gpt2"), config, 4).parts, of(preset("gpt2"), on_host, 4).parts);
 }
 
+TEST(TargetMemoryTest, FilesOnTheDisk) {
+  const auto disk = [](const TrainingConfig& config) {
+    return of(preset("gpt2"), config, 4).disk_bytes;
+  };
+  const std::int64_t own = 124'439'808 / 4;
+  TrainingConfig config = mixed(3);
+  config.offload_optimizer = OffloadDevice::cpu;
+  EXPECT_EQ(disk(config), 0);
+  // One sub-group: master copy, two moments, gradients, each in whole transfers of 256 elements.
+  config.offload_optimizer = OffloadDevice::nvme;
+  const auto in_transfers = [](std::int64_t elements, std::int64_t transfer = 256) {
+    return (elements + transfer - 1) / transfer * transfer;
+  };
+  EXPECT_EQ(disk(config), 16 * in_transfers(own));
+  config.optimizer.kind = OptimizerKind::lion;
+  EXPECT_EQ(disk(config), 16 * in_transfers(own));
+  config.optimizer.kind = OptimizerKind::adagrad;
+  EXPECT_EQ(disk(config), 12 * in_transfers(own));
+  config.optimizer.kind = OptimizerKind::sgd;
+  EXPECT_EQ(disk(config), 8 * in_transfers(own));
+  // Parameters: the table's shard, and 48 matrices' but for the 12 below 1 MiB; positions neither.
+  config.offload_optimizer = OffloadDevice::none;
+  config.offload_param = OffloadDevice::nvme;
+  const std::int64_t width = 768;
+  EXPECT_EQ(disk(config),
+            2 * in_transfers(50257 * width / 4, 512) + 12 * 2 * (2 * 4 * width * width / 4));
+  // Files of what stays in memory are made, too.
+  config.disk.parameters_in_memory = 0;
+  EXPECT_EQ(disk(config),
+            2 * in_transfers(50257 * width / 4, 512) + 12 * 2 * (2 * 4 * width * width / 4));
+}
+
+TEST(TargetMemoryTest, LinearLayersHoldWhatForwardGathered) {
+  TrainingConfig config = mixed(3);
+  const auto buckets = [&](const char* name, const char* instant, bool efficient) {
+    config.memory_efficient_linear = efficient;
+    return of(preset(name), config, 4).instants.at(instant);
+  };
+  const auto more = [&](const char* name, const char* instant) {
+    return buckets(name, instant, false) - buckets(name, instant, true);
+  };
+  // Of LLaMA-7B's parameters all but 10⁹ elements are released.
+  const std::int64_t p = parameter_count(preset("llama-7b"));
+  EXPECT_LT(more("llama-7b", "loss"), 2 * (p - 1'000'000'000));
+  EXPECT_GT(more("llama-7b", "loss"), 2 * (p - 1'140'000'000));
+  EXPECT_EQ(more("llama-7b", "reduction"), 0);
+  config.recompute = Recompute::block;
+  const std::int64_t layer = 4 * 4096 * 4096 + 3 * 4096 * 11008;
+  EXPECT_EQ(more("llama-7b", "loss"), 2 * 32000 * 4096);
+  EXPECT_EQ(more("llama-7b", "layers"), 2 * layer);
+  EXPECT_EQ(more("gpt2", "loss"), 0);  // all of it stays gathered
+  config.stage3_max_reuse_distance = 0;
+  EXPECT_EQ(more("gpt2", "loss"), 2 * 50257 * 768);  // the head alone
+}
+
 TEST(TargetMemoryTest, OffloadingTakesWhatDeepSpeedsOwnEstimateLeavesRoomFor) {
   // estimate_zero3_model_states_mem_needs of DeepSpeed 0.19.6 for all states and parameters on the
   // host: 18 bytes a parameter over the node's ranks, times 1.5 for buffers.
@@ -166,11 +221,26 @@ TEST(TargetMemoryTest, BlocksOfAGroupHoldMore) {
   const TrainingConfig plain = mixed(3);
   TrainingConfig hpz = plain;
   hpz.zero_hpz_partition_size = 4;
-  EXPECT_EQ(of(preset("gpt2"), hpz, 8).parts.at("parameters"),
-            of(preset("gpt2"), plain, 8).parts.at("parameters") + 2 * ((p + 3) / 4));
+  // From the first release of a step to its update.
+  const auto more = [&](const char* instant) {
+    TrainingConfig without = hpz;
+    without.zero_hpz_partition_size = 1;
+    return of(preset("gpt2"), hpz, 8).instants.at(instant) -
+           of(preset("gpt2"), without, 8).instants.at(instant);
+  };
+  EXPECT_EQ(more("update"), 2 * (p / 4));
+  EXPECT_EQ(more("loss"), 0);  // all of it stays gathered
+  hpz.accumulation_steps = 2;
+  EXPECT_EQ(more("loss"), 2 * (p / 4));
+  // On the host where the parameters are.
+  TrainingConfig offloaded = plain;
+  offloaded.offload_param = OffloadDevice::cpu;
+  const TargetSpec on_cpus{TargetFramework::huggingface, TargetAttention::sdpa, false};
+  const std::int64_t on_host = target_memory(preset("gpt2"), offloaded, 8, on_cpus).host_bytes;
+  offloaded.zero_hpz_partition_size = 4;
+  EXPECT_EQ(target_memory(preset("gpt2"), offloaded, 8, on_cpus).host_bytes, on_host + 2 * (p / 4));
   hpz.zero_hpz_partition_size = 32;  // no more than there are
-  EXPECT_EQ(of(preset("gpt2"), hpz, 8).parts.at("parameters"),
-            2 * of(preset("gpt2"), plain, 8).parts.at("parameters"));
+  EXPECT_EQ(more("loss"), 2 * (p / 8));
   // A copy of the states in each block: as many bytes as a group of its size has.
   TrainingConfig mics = plain;
   mics.mics_shard_size = 2;
@@ -244,11 +314,16 @@ TEST(TargetMemoryTest, StatesHaveTheirTypes) {
   config.accumulation_steps = 2;  // gradients are there at every instant
   auto parts = of(preset("gpt2"), config, 4).parts;
   EXPECT_EQ(parts.at("gradients"), 6 * p);
+  // Without BF16_Optimizer a gradient goes as it is added to its sum.
   config.precision = Precision::fp16;
-  EXPECT_EQ(of(preset("gpt2"), config, 4).parts.at("gradients"), 6 * p);
+  EXPECT_EQ(of(preset("gpt2"), config, 4).instants.at("loss"),
+            of(preset("gpt2"), mixed(1), 4).instants.at("loss") + 4 * p);
   config = mixed(3);
   config.fp32_gradient_accumulation = true;
   EXPECT_EQ(of(preset("gpt2"), config, 4).parts.at("gradients"), 4 * p / 4);
+  config.offload_optimizer = OffloadDevice::cpu;
+  const TargetSpec on_cpus{TargetFramework::huggingface, TargetAttention::sdpa, false};
+  EXPECT_EQ(target_memory(preset("gpt2"), config, 4, on_cpus).host_bytes, 22 * p / 4);
   config = mixed(2);
   const std::int64_t gradients = of(preset("gpt2"), config, 4).parts.at("gradients");
   config.low_precision_master = true;

@@ -113,6 +113,25 @@ TEST_F(PlannerTest, WhatDoesNotFitTheTargetsHostIsInfeasibleToo) {
               HasSubstr(" on the host in the training that it is for"));
 }
 
+TEST_F(PlannerTest, WhatDoesNotFitTheTargetsDiskIsInfeasibleToo) {
+  // Shards that stay in memory are in the target's files all the same, and not in ours.
+  auto read = job(R"("zero_optimization": {"stage": 3, "offload_param":
+                         {"device": "nvme", "nvme_path": "/nvme", "buffer_size": 40000000}},
+                     "train_micro_batch_size_per_gpu": [1])");
+  read.model = preset("gpt2");
+  const SearchSpace space(read);
+  PlannerOptions options;
+  options.device_memory_bytes = options.host_memory_bytes = plenty_bytes;
+  std::int64_t free_bytes = plenty_bytes;
+  options.free_disk_bytes = [&](const std::string&) { return free_bytes; };
+  EXPECT_EQ(plan_space(read, space, workspaces_, options).planned, 1U);
+  free_bytes = 1 << 25;
+  const auto tight = plan_space(read, space, workspaces_, options);
+  ASSERT_EQ(tight.infeasible, 1U);
+  EXPECT_THAT(tight.members[0].planned.reason,
+              HasSubstr("for the ranks of a host in the training that it is for"));
+}
+
 TEST_F(PlannerTest, TheUsersOwnRunsMoveTheTargetsMemory) {
   const auto read = job(R"("zero_optimization": {"stage": 0})");
   const SearchSpace space(read);

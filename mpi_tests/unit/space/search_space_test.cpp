@@ -266,15 +266,25 @@ TEST_F(SearchSpaceTest, ACombinationWithoutAlternativeIsBadInput) {
 TEST_F(SearchSpaceTest, KnobsThatAreNotMeasuredMakeTwinsAndAreNamedOnce) {
   const std::string text = R"({"autotuning": {"tuner_type": "gridsearch"},
       "train_micro_batch_size_per_gpu": [4], "steps_per_print": 10, "scheduler": {"type": "WarmupLR", "params": {}},
-      "zero_optimization": {"stage": 3, "memory_efficient_linear": [true, false]}})";
+      "graph_harvesting": [false, true], "zero_optimization": {"stage": 3}})";
   EXPECT_THAT(names(text),
-              ElementsAre("z3_tmbspg4_melT_gas1",
-                          "z3_tmbspg4_melF_gas1: runs exactly as z3_tmbspg4_melT_gas1: "
-                          "memory_efficient_linear is not part of the step measured here yet"));
-  EXPECT_THAT(
-      job(text).warnings,
-      ElementsAre(HasSubstr("not act on them yet: zero_optimization/memory_efficient_linear"),
-                  HasSubstr("effect on a step's time: steps_per_print, scheduler")));
+              ElementsAre("z3_tmbspg4_ghF_gas1",
+                          "z3_tmbspg4_ghT_gas1: runs exactly as z3_tmbspg4_ghF_gas1: "
+                          "graph_harvesting is not part of the step measured here yet"));
+  EXPECT_THAT(job(text).warnings,
+              ElementsAre(HasSubstr("not act on them yet: graph_harvesting"),
+                          HasSubstr("effect on a step's time: steps_per_print, scheduler")));
+}
+
+TEST_F(SearchSpaceTest, LeafModulesThatTheModelLacksMakeTwins) {
+  const std::string text = R"({"dstune": {"model": "gpt2"},
+      "train_micro_batch_size_per_gpu": [4], "gradient_accumulation_steps": [1],
+      "zero_optimization": {"stage": 3, "leaf_module": {
+          "classes": [[], ["MixtralSparseMoeBlock"], ["GPT2Block"]]}}})";
+  const auto found = names(text);
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_THAT(found[1], HasSubstr("runs exactly as"));
+  EXPECT_THAT(found[2], Not(HasSubstr(":")));
 }
 
 TEST_F(SearchSpaceTest, WhereDeepSpeedHangsIsSaid) {

@@ -1,0 +1,59 @@
+#pragma once
+/// The modules of a Hugging Face model by name and class, as DeepSpeed's zero_optimization.
+/// leaf_module selects them: those of transformers 5.23 that have parameters.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/model_spec.hpp"
+
+namespace dstune {
+
+enum class ModuleKind : std::uint8_t {
+  root,
+  base,  ///< the model without its head
+  token_embedding,
+  position_embedding,
+  token_type_embedding,
+  embedding_norm,
+  blocks,  ///< the list of them
+  block,
+  norm1,
+  attention,
+  query_key_value,  ///< in one
+  query,
+  key,
+  value,
+  query_norm,
+  key_norm,
+  projection,
+  norm2,
+  mlp,
+  fc,
+  gate,
+  up,
+  fc_projection,
+  final_norm,
+  transform,
+  transform_norm,
+  head,
+  other  ///< one that is not a module of the step here
+};
+
+struct NamedModule {
+  ModuleKind kind;
+  int layer;               ///< -1 outside of blocks
+  std::string name;        ///< as in named_modules()
+  std::string class_name;  ///< with its Python module
+};
+
+/// In no particular order.
+[[nodiscard]] std::vector<NamedModule> named_modules(const ModelSpec& model);
+
+/// Those of the model that are selected.
+[[nodiscard]] std::vector<NamedModule> selected_modules(const ModelSpec& model,
+                                                        const LeafModules& leaves);
+
+}  // namespace dstune

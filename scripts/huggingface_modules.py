@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""Writes name and class of the modules with parameters of each family's Hugging Face model.
+
+Needs PyTorch and transformers 5.23:
+
+    python3 scripts/huggingface_modules.py mpi_tests/unit/model/data/huggingface_modules.json
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+MODELS = {"gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM", "mistral": "MistralForCausalLM",
+          "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "phi3": "Phi3ForCausalLM",
+          "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM"}
+
+
+def modules_of(class_name):
+    kind = getattr(transformers, class_name)
+    with torch.device("meta"):
+        model = kind(kind.config_class(num_hidden_layers=2))
+    return [[name, f"{type(module).__module__}.{type(module).__qualname__}"]
+            for name, module in model.named_modules() if next(module.parameters(), None) is not None]
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], "w", encoding="utf-8") as file:
+        json.dump({family: modules_of(name) for family, name in MODELS.items()}, file, indent=0)
+        file.write("\n")

@@ -1,0 +1,245 @@
+#include "dstune/model/module_names.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+using enum ModuleKind;
+
+/// A class without a Python module is one of the family's.
+struct Row {
+  ModuleKind kind;
+  const char* name;
+  const char* class_name;
+};
+struct Family {
+  const char* python_module;
+  const char* prefix;  ///< of the classes
+  std::vector<Row> outside;
+  const char* blocks;  ///< before a block's number
+  const char* block;   ///< class
+  std::vector<Row> inside;
+};
+
+constexpr auto linear = "torch.nn.modules.linear.Linear";
+constexpr auto conv1d = "transformers.pytorch_utils.Conv1D";
+constexpr auto embedding = "torch.nn.modules.sparse.Embedding";
+constexpr auto layer_norm = "torch.nn.modules.normalization.LayerNorm";
+constexpr auto module_list = "torch.nn.modules.container.ModuleList";
+
+const Family gpt2{"transformers.models.gpt2.modeling_gpt2",
+                  "GPT2",
+                  {{root, "", "LMHeadModel"},
+                   {base, "transformer", "Model"},
+                   {token_embedding, "transformer.wte", embedding},
+                   {position_embedding, "transformer.wpe", embedding},
+                   {blocks, "transformer.h", module_list},
+                   {final_norm, "transformer.ln_f", layer_norm},
+                   {head, "lm_head", linear}},
+                  "transformer.h.",
+                  "Block",
+                  {{norm1, ".ln_1", layer_norm},
+                   {attention, ".attn", "Attention"},
+                   {query_key_value, ".attn.c_attn", conv1d},
+                   {projection, ".attn.c_proj", conv1d},
+                   {norm2, ".ln_2", layer_norm},
+                   {mlp, ".mlp", "MLP"},
+                   {fc, ".mlp.c_fc", conv1d},
+                   {fc_projection, ".mlp.c_proj", conv1d}}};
+
+const Family gpt_neox{"transformers.models.gpt_neox.modeling_gpt_neox",
+                      "GPTNeoX",
+                      {{root, "", "ForCausalLM"},
+                       {base, "gpt_neox", "Model"},
+                       {token_embedding, "gpt_neox.embed_in", embedding},
+                       {blocks, "gpt_neox.layers", module_list},
+                       {final_norm, "gpt_neox.final_layer_norm", layer_norm},
+                       {head, "lm_head", linear}},
+                      "gpt_neox.layers.",
+                      "Layer",
+                      {{norm1, ".input_layernorm", layer_norm},
+                       {attention, ".attention", "Attention"},
+                       {query_key_value, ".attention.query_key_value", linear},
+                       {projection, ".attention.dense", linear},
+                       {norm2, ".post_attention_layernorm", layer_norm},
+                       {mlp, ".mlp", "MLP"},
+                       {fc, ".mlp.dense_h_to_4h", linear},
+                       {fc_projection, ".mlp.dense_4h_to_h", linear}}};
+
+const Family opt{
+    "transformers.models.opt.modeling_opt",
+    "OPT",
+    {{root, "", "ForCausalLM"},
+     {other, "model", "Model"},
+     {base, "model.decoder", "Decoder"},
+     {token_embedding, "model.decoder.embed_tokens", embedding},
+     {position_embedding, "model.decoder.embed_positions", "LearnedPositionalEmbedding"},
+     {blocks, "model.decoder.layers", module_list},
+     {final_norm, "model.decoder.final_layer_norm", layer_norm},
+     {head, "lm_head", linear}},
+    "model.decoder.layers.",
+    "DecoderLayer",
+    {{norm1, ".self_attn_layer_norm", layer_norm},
+     {attention, ".self_attn", "Attention"},
+     {query, ".self_attn.q_proj", linear},
+     {key, ".self_attn.k_proj", linear},
+     {value, ".self_attn.v_proj", linear},
+     {projection, ".self_attn.out_proj", linear},
+     {norm2, ".final_layer_norm", layer_norm},
+     {fc, ".fc1", linear},
+     {fc_projection, ".fc2", linear}}};
+
+const Family bert{"transformers.models.bert.modeling_bert",
+                  "Bert",
+                  {{root, "", "ForMaskedLM"},
+                   {base, "bert", "Model"},
+                   {other, "bert.embeddings", "Embeddings"},
+                   {token_embedding, "bert.embeddings.word_embeddings", embedding},
+                   {position_embedding, "bert.embeddings.position_embeddings", embedding},
+                   {token_type_embedding, "bert.embeddings.token_type_embeddings", embedding},
+                   {embedding_norm, "bert.embeddings.LayerNorm", layer_norm},
+                   {other, "bert.encoder", "Encoder"},
+                   {blocks, "bert.encoder.layer", module_list},
+                   {other, "cls", "OnlyMLMHead"},
+                   {other, "cls.predictions", "LMPredictionHead"},
+                   {other, "cls.predictions.transform", "PredictionHeadTransform"},
+                   {transform, "cls.predictions.transform.dense", linear},
+                   {transform_norm, "cls.predictions.transform.LayerNorm", layer_norm},
+                   {head, "cls.predictions.decoder", linear}},
+                  "bert.encoder.layer.",
+                  "Layer",
+                  {{other, ".attention", "Attention"},
+                   {other, ".attention.self", "SelfAttention"},
+                   {query, ".attention.self.query", linear},
+                   {key, ".attention.self.key", linear},
+                   {value, ".attention.self.value", linear},
+                   {other, ".attention.output", "SelfOutput"},
+                   {projection, ".attention.output.dense", linear},
+                   {norm1, ".attention.output.LayerNorm", layer_norm},
+                   {other, ".intermediate", "Intermediate"},
+                   {fc, ".intermediate.dense", linear},
+                   {other, ".output", "Output"},
+                   {fc_projection, ".output.dense", linear},
+                   {norm2, ".output.LayerNorm", layer_norm}}};
+
+/// LLaMA's, and those that are built like it.
+Family llama(const char* python_module, const char* prefix, bool merged, bool normed_heads) {
+  Family family{python_module,
+                prefix,
+                {{root, "", "ForCausalLM"},
+                 {base, "model", "Model"},
+                 {token_embedding, "model.embed_tokens", embedding},
+                 {blocks, "model.layers", module_list},
+                 {final_norm, "model.norm", "RMSNorm"},
+                 {head, "lm_head", linear}},
+                "model.layers.",
+                "DecoderLayer",
+                {{norm1, ".input_layernorm", "RMSNorm"},
+                 {attention, ".self_attn", "Attention"},
+                 {projection, ".self_attn.o_proj", linear},
+                 {norm2, ".post_attention_layernorm", "RMSNorm"},
+                 {mlp, ".mlp", "MLP"},
+                 {fc_projection, ".mlp.down_proj", linear}}};
+  const auto add = [&family](const std::vector<Row>& rows) {
+    family.inside.insert(family.inside.end(), rows.begin(), rows.end());
+  };
+  if (merged) {
+    add({{query_key_value, ".self_attn.qkv_proj", linear}, {fc, ".mlp.gate_up_proj", linear}});
+  } else {
+    add({{query, ".self_attn.q_proj", linear},
+         {key, ".self_attn.k_proj", linear},
+         {value, ".self_attn.v_proj", linear},
+         {gate, ".mlp.gate_proj", linear},
+         {up, ".mlp.up_proj", linear}});
+  }
+  if (normed_heads) {
+    add({{query_norm, ".self_attn.q_norm", "RMSNorm"}, {key_norm, ".self_attn.k_norm", "RMSNorm"}});
+  }
+  return family;
+}
+
+const Family& family_of(ModelFamily family) {
+  static const Family plain =
+      llama("transformers.models.llama.modeling_llama", "Llama", false, false);
+  static const Family mistral =
+      llama("transformers.models.mistral.modeling_mistral", "Mistral", false, false);
+  static const Family qwen2 =
+      llama("transformers.models.qwen2.modeling_qwen2", "Qwen2", false, false);
+  static const Family qwen3 =
+      llama("transformers.models.qwen3.modeling_qwen3", "Qwen3", false, true);
+  static const Family phi3 = llama("transformers.models.phi3.modeling_phi3", "Phi3", true, false);
+  switch (family) {
+    case ModelFamily::gpt2:
+      return gpt2;
+    case ModelFamily::llama:
+      return plain;
+    case ModelFamily::mistral:
+      return mistral;
+    case ModelFamily::qwen2:
+      return qwen2;
+    case ModelFamily::qwen3:
+      return qwen3;
+    case ModelFamily::phi3:
+      return phi3;
+    case ModelFamily::opt:
+      return opt;
+    case ModelFamily::gpt_neox:
+      return gpt_neox;
+    case ModelFamily::bert:
+      return bert;
+  }
+  throw LogicError("a model is of a known family");
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+std::vector<NamedModule> named_modules(const ModelSpec& model) {
+  const Family& family = family_of(model.family);
+  std::vector<NamedModule> modules;
+  const auto add = [&](ModuleKind kind, int layer, std::string name, const char* class_name) {
+    std::string whole(class_name);
+    if (whole.find('.') == whole.npos)
+      whole = std::string(family.python_module) + "." + family.prefix + whole;
+    modules.push_back({kind, layer, std::move(name), std::move(whole)});
+  };
+  for (const Row& row : family.outside) add(row.kind, -1, row.name, row.class_name);
+  for (int layer = 0; layer < static_cast<int>(model.num_layers); ++layer) {
+    const std::string name = family.blocks + std::to_string(layer);
+    add(block, layer, name, family.block);
+    for (const Row& row : family.inside) add(row.kind, layer, name + row.name, row.class_name);
+  }
+  return modules;
+}
+
+std::vector<NamedModule> selected_modules(const ModelSpec& model, const LeafModules& leaves) {
+  if (leaves == LeafModules()) return {};
+  const std::vector<std::string> classes = lines_of(leaves.classes);
+  const std::vector<std::string> names = lines_of(leaves.names);
+  const std::vector<std::string> suffixes = lines_of(leaves.name_suffixes);
+  const auto is_selected = [&](const NamedModule& module) {
+    const std::string_view whole = module.class_name;
+    const std::string_view plain = whole.substr(whole.rfind('.') + 1);
+    return std::any_of(classes.begin(), classes.end(),
+                       [&](const auto& each) { return each == whole || each == plain; }) ||
+           std::find(names.begin(), names.end(), module.name) != names.end() ||
+           std::any_of(suffixes.begin(), suffixes.end(),
+                       [&](const auto& each) { return module.name.ends_with(each); });
+  };
+  std::vector<NamedModule> modules = named_modules(model);
+  std::erase_if(modules, [&](const NamedModule& module) { return !is_selected(module); });
+  return modules;
+}
+
+}  // namespace dstune
