@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "counter_hash.hpp"
+#include "common/counter_hash.hpp"
 #include "dstune/kernels/kernels.hpp"
 
 namespace dstune::kernels {

@@ -8,7 +8,7 @@ endif()
 # The binary stands at the root of its build folder: build/release/dstune-mpi.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 
-set(DSTUNE_CUDA AUTO CACHE STRING "CUDA backend: AUTO (where toolkit and NCCL are found), ON, OFF")
+set(DSTUNE_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (where a toolkit is found), ON, OFF")
 set_property(CACHE DSTUNE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(DSTUNE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
 option(DSTUNE_FUZZ "Build the fuzzers of mpi_tests/fuzz; needs clang with libFuzzer" OFF)
@@ -18,7 +18,9 @@ target_include_directories(dstune_flags INTERFACE "${PROJECT_SOURCE_DIR}/include
 target_compile_options(dstune_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror>
   # g++ 12 sees overlapping copies in std::string's operator+ (GCC bug 105651).
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>)
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
+  # nvcc's own warnings, and those of the compiler behind it but for what it generates.
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Wshadow,-Wconversion,-Wno-sign-conversion,-Werror>)
 # libmpi alone: the deprecated C++ bindings are neither included nor linked.
 target_compile_definitions(dstune_flags INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 if(DSTUNE_FUZZ)

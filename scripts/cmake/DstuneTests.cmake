@@ -1,5 +1,8 @@
 # dstune_unit_test(name SOURCES a_test.cpp... LIBRARIES dstune_space...)
 #   One process without MPI; CTest name `unit.<name>`.
+# dstune_device_test(name ...)
+#   Likewise `device.<name>`: needs a GPU, and is skipped where none answers. ARGUMENTS go to the
+#   program.
 # dstune_mpi_test(name SOURCES ... LIBRARIES ... [RANKS 1 2 3 4] [TIMEOUT 120] [LABELS parallel])
 #   GoogleTest under mpirun once for each rank count, oversubscribed where cores are fewer; CTest names
 #   `parallel.<name>.np3`. Uses support/mpi_main.cpp: a failure on one rank fails all, a watchdog names
@@ -13,21 +16,29 @@ else()
 endif()
 
 function(dstune_unit_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES")
+  dstune_process_test(unit ${name} ${ARGN})
+endfunction()
+
+function(dstune_device_test name)
+  dstune_process_test(device ${name} ${ARGN})
+endfunction()
+
+function(dstune_process_test kind name)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "SOURCES;LIBRARIES;ARGUMENTS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
   math(EXPR timeout_s "${arg_TIMEOUT} * ${DSTUNE_TEST_SLOWDOWN}")
-  set(target test_unit_${name})
+  set(target test_${kind}_${name})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_unit_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
-  add_test(NAME unit.${name} COMMAND ${target})
-  set_tests_properties(unit.${name} PROPERTIES LABELS unit TIMEOUT ${timeout_s} SKIP_RETURN_CODE 77)
+  add_test(NAME ${kind}.${name} COMMAND ${target} ${arg_ARGUMENTS})
+  set_tests_properties(${kind}.${name} PROPERTIES LABELS ${kind} TIMEOUT ${timeout_s} SKIP_RETURN_CODE 77)
   # Leaks are looked for here only: MPI leaves some behind, in libraries it has unloaded, which no
   # suppression can name.
   if(DSTUNE_SANITIZE MATCHES "address")
-    set_tests_properties(unit.${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:abort_on_error=1")
+    set_tests_properties(${kind}.${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:abort_on_error=1")
   endif()
 endfunction()
 

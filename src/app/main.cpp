@@ -15,6 +15,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/tune/job.hpp"
 #include "options.hpp"
@@ -59,12 +60,18 @@ bool is_launched_alone_by_mistake() {
   return tasks != nullptr && std::atoi(tasks) > 1 && is_in_step && !has_mpi_launcher;
 }
 
+std::string cuda_text() {
+  const std::string toolkit = kernels::cuda_toolkit();
+  if (toolkit.empty()) return "not built";
+  return fmt::format("kernels of toolkit {}, no backend yet; GPUs that answer: {}", toolkit,
+                     kernels::num_cuda_devices());
+}
+
 std::string version_text() {
   return fmt::format(
-      "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: not built\nNCCL: not "
-      "built\n",
+      "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: not built\n",
       DSTUNE_VERSION, MpiEnvironment::library_version(), kernels::matmul_library(),
-      kernels::cpu_table().name);
+      kernels::cpu_table().name, cuda_text());
 }
 
 void finalize_within_limit(MpiEnvironment& environment, int exit_code) {

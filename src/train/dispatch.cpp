@@ -120,7 +120,7 @@ double Dispatch::sum_over(const RankRange& among, double mine) {
 }
 
 void Dispatch::operator()(const op::AccumulateLoss& o) {
-  loss_sum_ += table_.sum_f32(at<float>(o.losses), o.rows);
+  table_.sum_f32(at<float>(o.losses), o.rows, &loss_sum_);
 }
 
 void Dispatch::operator()(const op::FinishLoss& o) {
@@ -128,7 +128,7 @@ void Dispatch::operator()(const op::FinishLoss& o) {
 }
 
 void Dispatch::operator()(const op::AccumulateSquares& o) {
-  squares_ += table_.sum_of_squares(type(o.gradient), at(o.gradient), o.count);
+  table_.sum_of_squares(type(o.gradient), at(o.gradient), o.count, &squares_);
 }
 
 void Dispatch::operator()(const op::CheckOverflow& o) {

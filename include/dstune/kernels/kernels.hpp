@@ -86,7 +86,7 @@ struct UpdateTensors {
 };
 
 struct Table {
-  const char* name;  ///< "avx512_bf16", "avx512", "portable", …
+  const char* name;  ///< "avx512_bf16", "avx512", "portable", "cuda", …
 
   /// Bytes of scratch that matmul() needs for this shape. Building the primitive may take ms.
   std::size_t (*matmul_workspace_bytes)(const MatmulShape&);
@@ -191,10 +191,12 @@ struct Table {
                      std::int64_t count, std::int64_t group_elements, int parts, int divisor);
   void (*scale)(DType, void* y, float factor, std::int64_t count);
   void (*zero)(void* y, std::size_t bytes);
-  /// Sum of squares in double: blocks of 4096 elements one after the other, so equal data gives
-  /// the equal sum whatever the number of threads.
-  double (*sum_of_squares)(DType, const void* x, std::int64_t count);
-  double (*sum_f32)(const float* x, std::int64_t count);  ///< likewise, plain sum in double
+  /// *sum += the sum of squares, added up in double in an order that the count alone decides, so
+  /// equal data gives the equal sum. `sum` is the first of sum_doubles, the others are scratch.
+  void (*sum_of_squares)(DType, const void* x, std::int64_t count, double* sum);
+  /// Likewise, the plain sum.
+  void (*sum_f32)(const float* x, std::int64_t count, double* sum);
+  std::int64_t sum_doubles;
 
   /// One update of `count` elements, in fp32; docs/reference-step.md has the formulas.
   void (*adam)(const AdamStep&, const UpdateTensors&, std::int64_t count);

@@ -3,9 +3,9 @@
 //
 // Forward is the running softmax of Milakov and Gimelshein (2018), backward recomputes the
 // probabilities from log_sum_exp, as in Dao et al. (2022).
+#include "common/exponential.hpp"
+#include "common/functions.hpp"
 #include "isa/attention_tiles.hpp"
-#include "isa/exponential.hpp"
-#include "isa/functions.hpp"
 #include "isa/parallel.hpp"
 #include "isa/tile_product.hpp"
 

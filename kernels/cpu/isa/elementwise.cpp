@@ -1,5 +1,5 @@
 // Copies, sums of two, fills: one pass over memory each.
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

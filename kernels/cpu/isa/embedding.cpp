@@ -1,5 +1,5 @@
 // Embedding tables: rows gathered, and gradients scattered without a race or a second rounding.
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

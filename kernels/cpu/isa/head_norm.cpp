@@ -1,6 +1,6 @@
 // RMSNorm of each head of q and k, in place in the packed qkv.
+#include "common/functions.hpp"
 #include "isa/column_sums.hpp"
-#include "isa/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

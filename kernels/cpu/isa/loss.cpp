@@ -1,6 +1,6 @@
 // Softmax cross-entropy, fused with its gradient.
-#include "isa/exponential.hpp"
-#include "isa/functions.hpp"
+#include "common/exponential.hpp"
+#include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

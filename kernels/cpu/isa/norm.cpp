@@ -1,6 +1,6 @@
 // LayerNorm and RMSNorm: one text, `Centred` says whether the mean is taken out.
+#include "common/functions.hpp"
 #include "isa/column_sums.hpp"
-#include "isa/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

@@ -1,71 +1,10 @@
 // The optimizers' updates; bound by memory: Adam moves 28 bytes a parameter in fp32.
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
+#include "common/optimizer_rules.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
-
-/// What an optimizer does to a vector of parameters: updates the moments that it has and returns
-/// the parameters. `slope` is the gradient, scaled.
-template <bool Decoupled>
-struct AdamRule {
-  static constexpr bool has_first = true, has_second = true;
-  const AdamStep& step;
-
-  Vector operator()(Vector parameter, Vector slope, Vector& first, Vector& second) const {
-    if (Decoupled) {
-      parameter = parameter * (1.0F - step.learning_rate * step.weight_decay);
-    } else {
-      slope = multiply_add(splat(step.weight_decay), parameter, slope);
-    }
-    first = multiply_add(splat(step.beta1), first, (1.0F - step.beta1) * slope);
-    second = multiply_add(splat(step.beta2), second, (1.0F - step.beta2) * slope * slope);
-    const Vector spread =
-        square_root(second) / __builtin_sqrtf(step.bias_correction2) + step.epsilon;
-    return parameter - (step.learning_rate / step.bias_correction1) * (first / spread);
-  }
-};
-
-struct LionRule {
-  static constexpr bool has_first = true, has_second = false;
-  const LionStep& step;
-
-  Vector operator()(Vector parameter, Vector slope, Vector& first, Vector&) const {
-    const Vector direction = multiply_add(splat(step.beta1), first, (1.0F - step.beta1) * slope);
-    const Vector up = splat(step.learning_rate);
-    const Vector move =
-        step.rises_at_zero ? (direction > 0 ? -up : up) : (direction >= 0 ? -up : up);
-    first = multiply_add(splat(step.beta2), first, (1.0F - step.beta2) * slope);
-    return multiply_add(parameter, splat(1.0F - step.learning_rate * step.weight_decay), move);
-  }
-};
-
-template <bool Momentum>
-struct SgdRule {
-  static constexpr bool has_first = Momentum, has_second = false;
-  const SgdStep& step;
-
-  Vector operator()(Vector parameter, Vector slope, Vector& first, Vector&) const {
-    slope = multiply_add(splat(step.weight_decay), parameter, slope);
-    if (Momentum) {
-      first = multiply_add(splat(step.momentum), first, step.gradient_share * slope);
-      slope = step.nesterov ? multiply_add(splat(step.momentum), first, slope) : first;
-    }
-    return multiply_add(splat(-step.learning_rate), slope, parameter);
-  }
-};
-
-struct AdagradRule {
-  static constexpr bool has_first = false, has_second = true;
-  const AdagradStep& step;
-
-  Vector operator()(Vector parameter, Vector slope, Vector&, Vector& second) const {
-    const Vector decayed = multiply_add(splat(step.weight_decay), parameter, slope);
-    second = multiply_add(decayed, decayed, second);
-    const Vector numerator = step.decays_numerator ? decayed : slope;
-    return parameter - step.learning_rate * (numerator / (square_root(second) + step.epsilon));
-  }
-};
 
 template <class Master, class Moment, class Gradient, class Model, class Rule>
 void update_as(const Rule& rule, const UpdateTensors& tensors, std::int64_t count) {

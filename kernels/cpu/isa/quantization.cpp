@@ -1,5 +1,5 @@
 // Numbers of 8 or 4 bits with a scale for each run of them: ZeRO++'s traffic.
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

@@ -1,23 +1,16 @@
 // Initial weights from the counter-based generator.
-#include "counter_hash.hpp"
-#include "isa/functions.hpp"
+#include "common/counter_hash.hpp"
+#include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-/// Standard deviation of a sum of four uniform 16-bit numbers: sqrt((2^32 − 1)/3).
-constexpr double deviation_of_sum = 37837.22723720648;
-constexpr std::int32_t mean_of_sum = 131070;
-
 /// Written as plain loops over one vector's worth, which the compiler turns into vector code.
 void normal_values(float* values, std::uint64_t offset, std::uint64_t first_index, double factor) {
   std::int32_t sums[lanes];
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
-    const std::uint64_t hash = hash_at(offset, first_index + static_cast<std::uint64_t>(lane));
-    const std::uint64_t sum =
-        (hash & 0xffff) + ((hash >> 16) & 0xffff) + ((hash >> 32) & 0xffff) + (hash >> 48);
-    sums[lane] = static_cast<std::int32_t>(sum) - mean_of_sum;
+    sums[lane] = centred_sum(hash_at(offset, first_index + static_cast<std::uint64_t>(lane)));
   }
   for (std::int64_t lane = 0; lane < lanes; ++lane) {
     values[lane] = static_cast<float>(static_cast<double>(sums[lane]) * factor);

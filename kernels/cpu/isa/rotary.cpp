@@ -1,5 +1,6 @@
 // Rotary position embedding, angles in double.
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
+#include "common/rotation.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -14,12 +15,10 @@ void rotate(T* head, const float* cosines, const float* sines, std::int64_t firs
   for_vectors(0, count, [&](std::int64_t i, auto extent) {
     T* low = head + first + i;
     T* high = low + half;
-    const Vector x = load(low, extent);
-    const Vector y = load(high, extent);
-    const Vector cosine = load(cosines + i, extent);
-    const Vector sine = load(sines + i, extent);
-    store(low, multiply_add(x, cosine, -(y * sine)), extent);
-    store(high, multiply_add(y, cosine, x * sine), extent);
+    const Pair pair = turned({load(low, extent), load(high, extent)}, load(cosines + i, extent),
+                             load(sines + i, extent));
+    store(low, pair.low, extent);
+    store(high, pair.high, extent);
   });
 }
 

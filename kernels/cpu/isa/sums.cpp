@@ -1,6 +1,6 @@
 // Sums in double over fixed blocks, the blocks' sums added in order: the same for any number of
 // threads.
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -80,17 +80,15 @@ double ordered_sum(const T* x, std::int64_t count, Term term) {
 
 }  // namespace
 
-double sum_of_squares(DType type, const void* x, std::int64_t count) {
-  double sum = 0.0;
+void sum_of_squares(DType type, const void* x, std::int64_t count, double* sum) {
   with_type(type, [&](auto tag) {
-    sum = ordered_sum(static_cast<const decltype(tag)*>(x), count,
-                      [](Doubles values) { return values * values; });
+    *sum += ordered_sum(static_cast<const decltype(tag)*>(x), count,
+                        [](Doubles values) { return values * values; });
   });
-  return sum;
 }
 
-double sum_f32(const float* x, std::int64_t count) {
-  return ordered_sum(x, count, [](Doubles values) { return values; });
+void sum_f32(const float* x, std::int64_t count, double* sum) {
+  *sum += ordered_sum(x, count, [](Doubles values) { return values; });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,4 +1,4 @@
-#include "isa/functions.hpp"
+#include "common/functions.hpp"
 #include "matmul.hpp"
 
 #define DSTUNE_TEXT_OF(name) #name
@@ -38,6 +38,7 @@ const Table table = {
     .zero = zero,
     .sum_of_squares = sum_of_squares,
     .sum_f32 = sum_f32,
+    .sum_doubles = 1,
     .adam = adam,
     .lion = lion,
     .sgd = sgd,

@@ -49,6 +49,14 @@ inline Integers splat(std::int32_t value) {
   return Integers{} + value;
 }
 
+/// The same bits.
+inline Integers as_integers(Vector value) {
+  return reinterpret_cast<Integers>(value);
+}
+inline Vector as_vector(Integers bits) {
+  return reinterpret_cast<Vector>(bits);
+}
+
 /// 0, 1, 2, …
 inline Integers lane_numbers() {
   Integers numbers;
@@ -172,6 +180,10 @@ inline Vector square_root(Vector value) {
   for (int lane = 0; lane < lanes; ++lane) value[lane] = __builtin_sqrtf(value[lane]);
   return value;
 #endif
+}
+
+inline float square_root(float value) {
+  return __builtin_sqrtf(value);
 }
 
 /// `value` in the lanes that count, `other` in the rest; the count may lie outside 0 … lanes.

@@ -270,7 +270,8 @@ TEST_P(InvarianceTest, QuantizedGradientsMoveTheLossesALittle) {
     if (!model_objection(model, quantized, job().size()).empty()) continue;
     SCOPED_TRACE(std::to_string(of_node) + " ranks a node");
     const Course found = course(model, quantized, few_steps, golden_.seed);
-    EXPECT_NE(found, expected);
+    const bool has_updates = std::ssize(expected.skipped_steps) < few_steps;
+    EXPECT_EQ(found == expected, !has_updates);
     expect_near(found, expected, "gradients");
     // Each gradient travels by itself, however they are put into buckets.
     for (const std::int64_t bucket : {1, 20'000}) {

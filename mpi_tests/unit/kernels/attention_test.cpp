@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "kernel_test.hpp"
 
@@ -136,6 +137,8 @@ const AttentionShape shapes[] = {
     {.batch = 1, .sequence = 65, .heads = 6, .kv_heads = 2, .head_size = 48},
     {.batch = 2, .sequence = 131, .heads = 4, .kv_heads = 1, .head_size = 33},
     {.batch = 1, .sequence = 200, .heads = 2, .kv_heads = 2, .head_size = 80},
+    {.batch = 1, .sequence = 40, .heads = 2, .kv_heads = 1, .head_size = 96},
+    {.batch = 1, .sequence = 40, .heads = 2, .kv_heads = 1, .head_size = 256},
 };
 
 /// Around the sizes of tiles, and within and beyond the sequence.
@@ -166,6 +169,7 @@ class AttentionTest : public KernelTest {
 
 TEST_P(AttentionTest, EqualsTheFormula) {
   for (AttentionShape shape : shapes) {
+    if (is_emulated() && shape.sequence == 200) continue;
     for (const bool causal : {true, false}) {
       shape.causal = causal;
       const Values qkv = random_values(qkv_count(shape), 1, 2.0);
@@ -181,8 +185,12 @@ TEST_P(AttentionTest, EqualsTheFormula) {
 }
 
 TEST_P(AttentionTest, SeesItsWindowAlone) {
+  std::size_t number = 0;
   for (AttentionShape shape : shapes) {
     for (const std::int64_t window : windows) {
+      // Every shape with some windows, every window with some shape.
+      ++number;
+      if (is_emulated() && (number + number / std::size(windows)) % 4 != 0) continue;
       shape.window = window;
       const Values qkv = random_values(qkv_count(shape), 1, 2.0);
       const Values d_out = random_values(out_count(shape), 2);
@@ -233,12 +241,12 @@ TEST_P(AttentionTest, StaysFiniteWithLargeScores) {
   expect_close(results.out.values(), reference.out(), 10 * tolerance(), "out");
 }
 
-TEST_P(AttentionTest, DoesNotDependOnThreads) {
+TEST_P(AttentionTest, IsTheSameInAllWays) {
   const AttentionShape shape{
-      .batch = 3, .sequence = 131, .heads = 4, .kv_heads = 2, .head_size = 48};
+      .batch = is_emulated() ? 1 : 3, .sequence = 131, .heads = 4, .kv_heads = 2, .head_size = 48};
   const Values qkv = random_values(qkv_count(shape), 1);
   const Values d_out = random_values(out_count(shape), 2);
-  expect_same_for_any_threads([&] { return run(shape, qkv, d_out); });
+  expect_same_in_all_ways([&] { return run(shape, qkv, d_out); });
 }
 
 DSTUNE_FOR_TABLES(AttentionTest);

@@ -11,7 +11,7 @@ const std::int64_t counts[] = {1, 7, 65, 4096, 40001};
 class ElementwiseTest : public KernelTest {};
 
 TEST_P(ElementwiseTest, AddScaleFillAndZero) {
-  set_cpu_threads(2);
+  run_in_way(2);
   for (const std::int64_t count : counts) {
     const Values x = random_values(count, 1);
     const Values y = random_values(count, 2);
@@ -40,7 +40,7 @@ TEST_P(ElementwiseTest, AddScaleFillAndZero) {
 }
 
 TEST_P(ElementwiseTest, ConvertsBothWays) {
-  set_cpu_threads(2);
+  run_in_way(2);
   for (const std::int64_t count : counts) {
     Values fine;
     for (const double value : random_values(count, 1)) {
@@ -76,30 +76,37 @@ TEST_P(ElementwiseTest, RoundsTiesToEvenAndKeepsSpecialValues) {
   Buffer to = poisoned(count);
   table().convert(type(), to.data(), DType::f32, Buffer(DType::f32, values).data(), count);
   EXPECT_TRUE(to == typed(values));
-  const float broken = std::numeric_limits<float>::quiet_NaN();
+  const Buffer broken(DType::f32, Values{std::numeric_limits<double>::quiet_NaN()});
   Buffer kept = typed({1.0});
-  table().convert(type(), kept.data(), DType::f32, &broken, 1);
+  table().convert(type(), kept.data(), DType::f32, broken.data(), 1);
   EXPECT_TRUE(std::isnan(kept.values()[0]));
 }
 
-TEST_P(ElementwiseTest, SumsAreExactAndDoNotDependOnThreads) {
+TEST_P(ElementwiseTest, SumsAreExactAndTheSameInAllWays) {
   for (const std::int64_t count : {1, 7, 65, 4097, 300001}) {
     const Values x = random_values(count, 1);
     double sum = 0.0;
     for (const double value : x) sum += value;
     const Buffer typed_x = typed(x);
     const Buffer floats(DType::f32, x);
-    EXPECT_NEAR(table().sum_of_squares(type(), typed_x.data(), count), dot(x, x),
-                1e-12 * dot(x, x));
-    EXPECT_NEAR(table().sum_f32(static_cast<const float*>(floats.data()), count), sum,
-                1e-12 * dot(x, x));
-    expect_same_for_any_threads(
-        [&] { return table().sum_of_squares(type(), typed_x.data(), count); });
+    // The sums are added to what is there.
+    const auto squares = [&] {
+      KernelVector<double> result(static_cast<std::size_t>(table().sum_doubles), 0.5);
+      table().sum_of_squares(type(), typed_x.data(), count, result.data());
+      finish_kernels();
+      return result[0];
+    };
+    KernelVector<double> plain(static_cast<std::size_t>(table().sum_doubles), 0.5);
+    table().sum_f32(static_cast<const float*>(floats.data()), count, plain.data());
+    finish_kernels();
+    EXPECT_NEAR(squares(), 0.5 + dot(x, x), 1e-12 * dot(x, x) + 1e-15);
+    EXPECT_NEAR(plain[0], 0.5 + sum, 1e-12 * dot(x, x) + 1e-15);
+    expect_same_in_all_ways(squares);
   }
 }
 
 TEST_P(ElementwiseTest, FillNormalFollowsTheFormula) {
-  set_cpu_threads(2);
+  run_in_way(2);
   const std::int64_t count = 40001;
   const std::int64_t first = 12345678901;
   const double deviation = 0.02;

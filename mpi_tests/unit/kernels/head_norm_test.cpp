@@ -109,9 +109,9 @@ TEST_P(HeadNormTest, EqualsTheFormulaAndItsSlopes) {
   }
 }
 
-TEST_P(HeadNormTest, DoesNotDependOnThreads) {
+TEST_P(HeadNormTest, IsTheSameInAllWays) {
   const AttentionShape s{.batch = 3, .sequence = 131, .heads = 4, .kv_heads = 2, .head_size = 48};
-  expect_same_for_any_threads([&] { return run(s, false, {}); });
+  expect_same_in_all_ways([&] { return run(s, false, {}); });
 }
 
 DSTUNE_FOR_TABLES(HeadNormTest);

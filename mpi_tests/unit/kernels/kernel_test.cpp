@@ -73,7 +73,13 @@ Buffer::Buffer(DType type, const Values& values)
   for (std::int64_t i = 0; i < count_; ++i) set(i, values[static_cast<std::size_t>(i)]);
 }
 
+bool Buffer::operator==(const Buffer& other) const {
+  finish_kernels();
+  return bytes_ == other.bytes_;
+}
+
 Values Buffer::values() const {
+  finish_kernels();
   for (std::int64_t i = count_; i < count_ + guard_elements; ++i) {
     EXPECT_TRUE(std::isnan(get(i))) << "written " << i - count_ + 1 << " past the end";
   }
@@ -116,9 +122,8 @@ Values random_values(std::int64_t count, std::uint64_t seed, double scale) {
   return values;
 }
 
-std::vector<std::int32_t> random_tokens(std::int64_t count, std::int32_t vocabulary,
-                                        std::uint64_t seed) {
-  std::vector<std::int32_t> tokens;
+Tokens random_tokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t seed) {
+  Tokens tokens;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint64_t hash = counter_hash(seed, 8, static_cast<std::uint64_t>(i));
     tokens.push_back(static_cast<std::int32_t>(hash % static_cast<std::uint64_t>(vocabulary)));
@@ -164,12 +169,9 @@ Values numeric_gradient(const std::function<double(const Values&)>& f, Values x)
 
 void KernelTest::SetUp() {
   const std::string& name = std::get<0>(GetParam());
-  table_ = cpu_table(name.c_str());
-  if (table_ == nullptr) GTEST_SKIP() << "this processor has no " << name;
-}
-
-std::vector<std::string> table_names() {
-  return {"portable", "avx2", "avx512", "avx512_bf16"};
+  std::string why_not;
+  table_ = find_table(name, why_not);
+  if (table_ == nullptr) GTEST_SKIP() << name << ": " << why_not;
 }
 
 std::string parameter_name(const testing::TestParamInfo<std::tuple<std::string, DType>>& info) {

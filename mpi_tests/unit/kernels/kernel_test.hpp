@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend.hpp"
 #include "dstune/kernels/kernels.hpp"
 
 namespace dstune::kernels::test {
@@ -29,7 +30,7 @@ class Buffer {
   float* floats() { return static_cast<float*>(data()); }
   /// The elements; fails the test where something wrote past the end.
   Values values() const;
-  bool operator==(const Buffer& other) const { return bytes_ == other.bytes_; }
+  bool operator==(const Buffer& other) const;
 
  private:
   std::size_t element_bytes() const { return type_ == DType::f32 ? 4 : 2; }
@@ -38,13 +39,12 @@ class Buffer {
 
   DType type_;
   std::int64_t count_;
-  std::vector<std::byte> bytes_;
+  KernelVector<std::byte> bytes_;
 };
 
 /// Uniform in [−scale, scale), the same for equal seeds, exactly representable in every type.
 Values random_values(std::int64_t count, std::uint64_t seed, double scale = 1.0);
-std::vector<std::int32_t> random_tokens(std::int64_t count, std::int32_t vocabulary,
-                                        std::uint64_t seed);
+Tokens random_tokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t seed);
 
 /// Every difference at most `tolerance` × the largest expected magnitude.
 void expect_close(const Values& actual, const Values& expected, double tolerance,
@@ -63,7 +63,7 @@ constexpr double tolerance_of(DType type) {
 class KernelTest : public testing::TestWithParam<std::tuple<std::string, DType>> {
  protected:
   void SetUp() override;
-  void TearDown() override { set_cpu_threads(1); }
+  void TearDown() override { run_in_way(1); }
 
   const Table& table() const { return *table_; }
   DType type() const { return std::get<1>(GetParam()); }
@@ -75,8 +75,6 @@ class KernelTest : public testing::TestWithParam<std::tuple<std::string, DType>>
   const Table* table_ = nullptr;
 };
 
-/// The names of all tables of this build; those the processor lacks are skipped by the fixture.
-std::vector<std::string> table_names();
 std::string parameter_name(const testing::TestParamInfo<std::tuple<std::string, DType>>& info);
 
 #define DSTUNE_FOR_TABLES(fixture)                                                                 \
@@ -85,16 +83,17 @@ std::string parameter_name(const testing::TestParamInfo<std::tuple<std::string, 
                                             testing::Values(DType::f32, DType::bf16, DType::f16)), \
                            parameter_name)
 
-/// What `run` returns must be equal, bit for bit, with 1, 2 and 3 threads.
+/// What `run` returns must be equal, bit for bit, in all ways: with 1, 2 and 3 threads, or in other
+/// orders of blocks and threads.
 template <class Run>
-void expect_same_for_any_threads(Run run) {
-  set_cpu_threads(1);
-  const auto alone = run();
-  for (const int threads : {2, 3}) {
-    set_cpu_threads(threads);
-    EXPECT_TRUE(run() == alone) << "differs with " << threads << " threads";
+void expect_same_in_all_ways(Run run) {
+  run_in_way(1);
+  const auto first = run();
+  for (const int way : {2, 3}) {
+    run_in_way(way);
+    EXPECT_TRUE(run() == first) << "differs in way " << way;
   }
-  set_cpu_threads(1);
+  run_in_way(1);
 }
 
 }  // namespace dstune::kernels::test

@@ -76,7 +76,7 @@ TEST_P(MatmulTest, AddsUpLongSumsOnce) {
 
 // Long enough for several panels where 16-bit operands are converted a panel at a time.
 TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
-  set_cpu_threads(2);
+  run_in_way(2);
   const MatmulShape shapes[] = {
       {.m = 4500, .n = 97, .k = 33}, {.m = 33, .n = 4500, .k = 97}, {.m = 33, .n = 97, .k = 4500}};
   for (MatmulShape shape : shapes) {

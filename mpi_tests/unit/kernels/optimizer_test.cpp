@@ -242,10 +242,10 @@ TEST_P(OptimizerTest, InPiecesEqualsTheWhole) {
   }
 }
 
-TEST_P(OptimizerTest, DoesNotDependOnThreads) {
+TEST_P(OptimizerTest, IsTheSameInAllWays) {
   const Buffer gradient = typed(random_values(count, 11));
   for (const Optimizer& optimizer : optimizers())
-    expect_same_for_any_threads([&] {
+    expect_same_in_all_ways([&] {
       State state = start();
       update(state, optimizer, 1, gradient, 0, count);
       return state;

@@ -36,7 +36,7 @@ class QuantizationTest : public KernelTest {
 };
 
 TEST_P(QuantizationTest, CodesAreTheNearestOfAnEvenScale) {
-  set_cpu_threads(2);
+  run_in_way(2);
   for (const int bits : {8, 4}) {
     for (const std::int64_t group : {8, 24, 7992}) {
       const std::int64_t count = 5 * group;
@@ -64,7 +64,7 @@ TEST_P(QuantizationTest, CodesAreTheNearestOfAnEvenScale) {
 }
 
 TEST_P(QuantizationTest, CodesStandForSumsOfHalves) {
-  set_cpu_threads(2);
+  run_in_way(2);
   for (const int bits : {8, 4}) {
     for (const int parts : {1, 3}) {
       const std::int64_t group = 40, count = 120;
@@ -106,10 +106,10 @@ TEST_P(QuantizationTest, WhatIsNotFiniteSpoilsItsRunAlone) {
   }
 }
 
-TEST_P(QuantizationTest, DoesNotDependOnThreads) {
+TEST_P(QuantizationTest, IsTheSameInAllWays) {
   const std::int64_t count = 64 * 800;
   const Buffer x = typed(random_values(count, 3));
-  expect_same_for_any_threads([&] {
+  expect_same_in_all_ways([&] {
     const Quantized found = quantize(x, count, 800, 4);
     return std::pair(found.codes, found.scales);
   });

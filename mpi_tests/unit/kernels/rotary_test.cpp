@@ -39,10 +39,12 @@ TEST_P(RotaryTest, TurnsQueriesAndKeysAndBack) {
         expected[high] = qkv[high] * cosine + qkv[low] * sine;
       }
     }
+    const KernelVector<double> typed_frequencies(frequencies.begin(), frequencies.end());
     Buffer turned = typed(qkv);
-    table().rotary(shape, rotary_size, turned.data(), frequencies.data(), magnitude, false);
+    table().rotary(shape, rotary_size, turned.data(), typed_frequencies.data(), magnitude, false);
     expect_close(turned.values(), expected, tolerance(), "turned");
-    table().rotary(shape, rotary_size, turned.data(), frequencies.data(), 1 / magnitude, true);
+    table().rotary(shape, rotary_size, turned.data(), typed_frequencies.data(), 1 / magnitude,
+                   true);
     expect_close(turned.values(), qkv, tolerance(), "turned back");
   }
 }

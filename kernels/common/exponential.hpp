@@ -1,6 +1,8 @@
 #pragma once
-/// exp and what follows from it, for vectors.
+/// exp and what follows from it, written once for every backend: a Vector is what the backend's
+/// isa/vector.hpp says, a processor's register of floats or a GPU thread's single one.
 
+#include "common/function.hpp"
 #include "isa/vector.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -8,7 +10,7 @@ namespace {
 
 /// e^x within 2 units in the last place; 0 below the smallest normal number's logarithm (−87.33),
 /// and constant above 88.37 instead of infinite. NaN stays NaN.
-inline Vector exponential(Vector x) {
+DSTUNE_FUNCTION Vector exponential(Vector x) {
   constexpr float lowest = -87.33F;
   constexpr float highest = 88.37F;
   constexpr float log2_of_e = 1.44269504F;
@@ -34,14 +36,13 @@ inline Vector exponential(Vector x) {
   series = multiply_add(series, rest, splat(0.5F));
   series = multiply_add(series, rest * rest, rest + 1.0F);
 
-  const Integers exponent =
-      reinterpret_cast<Integers>(shifted) - reinterpret_cast<Integers>(rounder);
-  const Vector factor = reinterpret_cast<Vector>((exponent + 127) << 23);
+  const Integers exponent = as_integers(shifted) - as_integers(rounder);
+  const Vector factor = as_vector((exponent + 127) << 23);
   return x < lowest ? Vector{} : series * factor;
 }
 
 /// 1 / (1 + e^−x).
-inline Vector logistic(Vector x) {
+DSTUNE_FUNCTION Vector logistic(Vector x) {
   return 1.0F / (1.0F + exponential(-x));
 }
 

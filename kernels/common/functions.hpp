@@ -1,5 +1,5 @@
 #pragma once
-/// The functions of one table, as isa/table.cpp gathers them; kernels.hpp has their contracts.
+/// The functions of one table, as a table.cpp gathers them; kernels.hpp has their contracts.
 
 #include <cstddef>
 #include <cstdint>
@@ -70,8 +70,8 @@ void zero(void* y, std::size_t bytes);
 void fill(DType type, void* y, float value, std::int64_t count);
 void fill_normal(DType type, void* y, std::uint64_t seed, std::uint64_t tensor,
                  std::int64_t first_index, std::int64_t count, double standard_deviation);
-double sum_of_squares(DType type, const void* x, std::int64_t count);
-double sum_f32(const float* x, std::int64_t count);
+void sum_of_squares(DType type, const void* x, std::int64_t count, double* sum);
+void sum_f32(const float* x, std::int64_t count, double* sum);
 
 void adam(const AdamStep& step, const UpdateTensors& tensors, std::int64_t count);
 void lion(const LionStep& step, const UpdateTensors& tensors, std::int64_t count);

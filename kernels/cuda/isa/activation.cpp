@@ -1,0 +1,127 @@
+// Activations and SwiGLU.
+#include "common/activations.hpp"
+#include "common/functions.hpp"
+#include "isa/launches.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+DSTUNE_FUNCTION float value_of(Activation activation, float x) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return GeluTanh::value(x);
+    case Activation::gelu:
+      return Gelu::value(x);
+    case Activation::relu:
+      return Relu::value(x);
+    default:
+      return Silu::value(x);
+  }
+}
+
+DSTUNE_FUNCTION float slope_of(Activation activation, float x) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return GeluTanh::slope(x);
+    case Activation::gelu:
+      return Gelu::slope(x);
+    case Activation::relu:
+      return Relu::slope(x);
+    default:
+      return Silu::slope(x);
+  }
+}
+
+struct ActivationForward {
+  Activation activation;
+  Output out;
+  Input x;
+
+  template <int N>
+  DSTUNE_DEVICE void at(std::int64_t i) const {
+    Values<N> values = x.load<N>(i);
+    for (int k = 0; k < N; ++k) values.of[k] = value_of(activation, values.of[k]);
+    out.store(i, values);
+  }
+};
+
+struct ActivationBackward {
+  Activation activation;
+  Output d_x;
+  Input d_out, x;
+
+  template <int N>
+  DSTUNE_DEVICE void at(std::int64_t i) const {
+    const Values<N> from = x.load<N>(i);
+    Values<N> d = d_out.load<N>(i);
+    for (int k = 0; k < N; ++k) d.of[k] *= slope_of(activation, from.of[k]);
+    d_x.store(i, d);
+  }
+};
+
+struct SwigluForward {
+  Output out;
+  Input gate_up;
+  std::int64_t width;
+
+  template <int N>
+  DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
+    for_row<N>(block, width, [&](std::int64_t i) {
+      Values<N> gate = gate_up.load<N>(2 * row * width + i);
+      const Values<N> up = gate_up.load<N>(2 * row * width + width + i);
+      for (int k = 0; k < N; ++k) gate.of[k] = swiglu(gate.of[k], up.of[k]);
+      out.store(row * width + i, gate);
+    });
+  }
+};
+
+struct SwigluBackward {
+  Output d_gate_up;
+  Input d_out, gate_up;
+  std::int64_t width;
+
+  template <int N>
+  DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
+    for_row<N>(block, width, [&](std::int64_t i) {
+      const std::int64_t at = 2 * row * width + i;
+      Values<N> gate = gate_up.load<N>(at);
+      Values<N> up = gate_up.load<N>(at + width);
+      const Values<N> d = d_out.load<N>(row * width + i);
+      for (int k = 0; k < N; ++k) {
+        const SwigluSlopes slopes = swiglu_slopes(gate.of[k], up.of[k], d.of[k]);
+        gate.of[k] = slopes.gate;
+        up.of[k] = slopes.up;
+      }
+      d_gate_up.store(at, gate);
+      d_gate_up.store(at + width, up);
+    });
+  }
+};
+
+}  // namespace
+
+void activation_forward(DType type, Activation activation, void* out, const void* x,
+                        std::int64_t count) {
+  const ActivationForward body{activation, {out, type}, {x, type}};
+  for_elements(count, body, body.out, body.x);
+}
+
+void activation_backward(DType type, Activation activation, void* d_x, const void* d_out,
+                         const void* x, std::int64_t count) {
+  const ActivationBackward body{activation, {d_x, type}, {d_out, type}, {x, type}};
+  for_elements(count, body, body.d_x, body.d_out, body.x);
+}
+
+void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t rows,
+                    std::int64_t width) {
+  const SwigluForward body{{out, type}, {gate_up, type}, width};
+  for_rows(rows, width, body, body.out, body.gate_up);
+}
+
+void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void* gate_up,
+                     std::int64_t rows, std::int64_t width) {
+  const SwigluBackward body{{d_gate_up, type}, {d_out, type}, {gate_up, type}, width};
+  for_rows(rows, width, body, body.d_gate_up, body.d_out, body.gate_up);
+}
+
+}  // namespace dstune::kernels::DSTUNE_ISA

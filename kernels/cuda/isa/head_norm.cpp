@@ -1,0 +1,132 @@
+// RMSNorm of each head of q and k, in place in the packed qkv: a warp a head.
+#include "common/functions.hpp"
+#include "isa/column_sums.hpp"
+#include "isa/launches.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+/// What a row of qkv holds.
+struct Heads {
+  explicit Heads(const AttentionShape& shape)
+      : rows(shape.batch * shape.sequence),
+        queries(shape.heads),
+        normed(shape.heads + shape.kv_heads),
+        size(shape.head_size),
+        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
+  /// Where the head's elements begin, of all rows' heads of q and k.
+  DSTUNE_FUNCTION std::int64_t begin(std::int64_t number) const {
+    return number / normed * row_width + number % normed * size;
+  }
+  DSTUNE_FUNCTION bool is_query(std::int64_t number) const { return number % normed < queries; }
+
+  std::int64_t rows, queries, normed, size, row_width;
+};
+
+struct HeadNormForward {
+  Heads heads;
+  Output qkv, raw;
+  float* rstd;
+  Input q_weight, k_weight;
+  float epsilon;
+
+  DSTUNE_DEVICE void head(const Block& block, std::int64_t number, int lane) const {
+    const std::int64_t begin = heads.begin(number);
+    float squares = 0.0F;
+    for (std::int64_t i = lane; i < heads.size; i += warp_size) {
+      const float x = qkv[begin + i];
+      raw.set(number * heads.size + i, x);
+      squares = multiply_add(x, x, squares);
+    }
+    const float count = static_cast<float>(heads.size);
+    const float spread = 1.0F / square_root(warp_sum(block, squares) / count + epsilon);
+    const Input weight = heads.is_query(number) ? q_weight : k_weight;
+    for (std::int64_t i = lane; i < heads.size; i += warp_size)
+      qkv.set(begin + i, qkv[begin + i] * spread * weight[i]);
+    if (lane == 0) rstd[number] = spread;
+  }
+};
+
+/// d_x = rstd·(g − unit·mean(g·unit)) with g = d_out·weight.
+struct HeadNormBackward {
+  Heads heads;
+  Output d_qkv;
+  Input raw;
+  const float* rstd;
+  Input q_weight, k_weight;
+
+  DSTUNE_DEVICE void head(const Block& block, std::int64_t number, int lane) const {
+    const std::int64_t begin = heads.begin(number);
+    const float spread = rstd[number];
+    const Input weight = heads.is_query(number) ? q_weight : k_weight;
+    float product_sum = 0.0F;
+    for (std::int64_t i = lane; i < heads.size; i += warp_size) {
+      const float unit = raw[number * heads.size + i] * spread;
+      product_sum = multiply_add(d_qkv[begin + i] * weight[i], unit, product_sum);
+    }
+    const float mean = warp_sum(block, product_sum) / static_cast<float>(heads.size);
+    for (std::int64_t i = lane; i < heads.size; i += warp_size) {
+      const float unit = raw[number * heads.size + i] * spread;
+      const float g = d_qkv[begin + i] * weight[i];
+      d_qkv.set(begin + i, multiply_add(unit, -mean, g) * spread);
+    }
+  }
+};
+
+template <class Body>
+struct EachHead {
+  Body body;
+  DSTUNE_DEVICE void operator()(const Block& block) const {
+    const std::int64_t number = block.index() * most_warps + block.thread() / warp_size;
+    if (number < body.heads.rows * body.heads.normed)
+      body.head(block, number, block.thread() % warp_size);
+  }
+};
+
+template <class Body>
+void for_heads(const Body& body) {
+  const std::int64_t count = body.heads.rows * body.heads.normed;
+  if (count <= 0 || body.heads.size <= 0) return;
+  launch({.blocks = divide_up(count, most_warps), .threads = most_warps * warp_size},
+         EachHead<Body>{body});
+}
+
+struct HeadWeightTerm {
+  static constexpr int kinds = 2;
+  Heads heads;
+  Input d_qkv, raw;
+  const float* rstd;
+
+  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, float* sums) const {
+    for (std::int64_t head = 0; head < heads.normed; ++head) {
+      const std::int64_t number = row * heads.normed + head;
+      const float unit = raw[number * heads.size + column] * rstd[number];
+      const float d = d_qkv[heads.begin(number) + column];
+      float& sum = heads.is_query(number) ? sums[0] : sums[1];
+      sum = multiply_add(d, unit, sum);
+    }
+  }
+};
+
+}  // namespace
+
+void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
+                       const void* q_weight, const void* k_weight, float epsilon) {
+  const DType type = shape.type;
+  for_heads(HeadNormForward{
+      Heads(shape), {qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}, epsilon});
+}
+
+void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
+                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
+                        const void* k_weight, bool accumulate_weights, void* workspace) {
+  const DType type = shape.type;
+  const Heads heads(shape);
+  const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
+  sum_columns(term, heads.rows, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
+              accumulate_weights, workspace);
+  for_heads(HeadNormBackward{
+      heads, {d_qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}});
+}
+
+}  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,0 +1,134 @@
+#pragma once
+/// The shapes of most kernels: over elements, over rows, and sums over a warp or a block.
+
+#include <cstdint>
+
+#include "execution.hpp"
+#include "isa/tensor.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+using cuda::warp_size;
+constexpr int most_warps = cuda::most_threads / warp_size;
+
+DSTUNE_FUNCTION std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+inline std::int64_t smaller_of(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+
+/// Body::at<N>(index) does elements index … index + N − 1. Threads stride over the whole grid.
+template <int N, class Body>
+struct EachElement {
+  Body body;
+  std::int64_t count;
+
+  DSTUNE_DEVICE void operator()(const Block& block) const {
+    const std::int64_t first = block.index() * block.threads() + block.thread();
+    const std::int64_t stride = block.blocks() * block.threads();
+    const std::int64_t packs = count / N;
+    for (std::int64_t i = first; i < packs; i += stride) body.template at<N>(i * N);
+    if constexpr (N > 1) {
+      for (std::int64_t i = packs * N + first; i < count; i += stride) body.template at<1>(i);
+    }
+  }
+};
+
+/// For every element, N at a time.
+template <int N, class Body>
+void for_elements_by(std::int64_t count, const Body& body) {
+  if (count <= 0) return;
+  // As many as any GPU runs at once, and some more.
+  constexpr std::int64_t most_blocks = 8192;
+  const std::int64_t blocks = divide_up(divide_up(count, N), cuda::most_threads);
+  launch({.blocks = smaller_of(blocks, most_blocks)}, EachElement<N, Body>{body, count});
+}
+/// In packs where all the tensors' addresses allow it.
+template <class Body, class... Tensors>
+void for_elements(std::int64_t count, const Body& body, const Tensors&... tensors) {
+  if ((... && is_packed(tensors.data))) {
+    for_elements_by<pack>(count, body);
+  } else {
+    for_elements_by<1>(count, body);
+  }
+}
+
+/// The sum over the lanes of a warp, in every lane. Every lane must come.
+template <class T>
+DSTUNE_DEVICE T warp_sum(const Block& block, T value) {
+  for (int mask = warp_size / 2; mask > 0; mask /= 2) value += block.shuffle_xor(value, mask);
+  return value;
+}
+/// NaN loses.
+DSTUNE_DEVICE inline float warp_largest(const Block& block, float value) {
+  for (int mask = warp_size / 2; mask > 0; mask /= 2)
+    value = larger(block.shuffle_xor(value, mask), value);
+  return value;
+}
+
+/// What the two below need of a launch's shared memory, from its first byte on.
+constexpr std::size_t reduction_bytes = most_warps * sizeof(double);
+
+/// The sum over a block, the same bits in every thread. Every thread must come.
+template <class T>
+DSTUNE_DEVICE T block_sum(const Block& block, T value) {
+  const Shared<T> sums = block.template shared<T>();
+  value = warp_sum(block, value);
+  if (block.thread() % warp_size == 0) sums[block.thread() / warp_size] = value;
+  block.sync();
+  T total = sums[0];
+  for (int warp = 1; warp < block.threads() / warp_size; ++warp) total += sums[warp];
+  block.sync();
+  return total;
+}
+DSTUNE_DEVICE inline float block_largest(const Block& block, float value) {
+  const Shared<float> largest = block.template shared<float>();
+  value = warp_largest(block, value);
+  if (block.thread() % warp_size == 0) largest[block.thread() / warp_size] = value;
+  block.sync();
+  float all = largest[0];
+  for (int warp = 1; warp < block.threads() / warp_size; ++warp) all = larger(largest[warp], all);
+  block.sync();
+  return all;
+}
+
+/// step(i) for the packs of N elements of a row that are this thread's.
+template <int N, class Step>
+DSTUNE_DEVICE void for_row(const Block& block, std::int64_t width, Step step) {
+  for (std::int64_t i = std::int64_t{N} * block.thread(); i < width;
+       i += std::int64_t{N} * block.threads())
+    step(i);
+}
+
+/// Body::row<N>(block, row), all threads of a block for one row.
+template <int N, class Body>
+struct EachRow {
+  Body body;
+  DSTUNE_DEVICE void operator()(const Block& block) const {
+    body.template row<N>(block, block.index());
+  }
+};
+
+/// For every row of tensors whose rows begin at multiples of `width`; in packs where all addresses
+/// allow it. The launch has reduction_bytes of shared memory.
+template <class Body, class... Tensors>
+void for_rows(std::int64_t rows, std::int64_t width, const Body& body, const Tensors&... tensors) {
+  if (rows <= 0 || width <= 0) return;
+  const bool packed = width % pack == 0 && (... && is_packed(tensors.data));
+  const std::int64_t items = packed ? width / pack : width;
+  const std::int64_t threads =
+      smaller_of(divide_up(items, warp_size) * warp_size, cuda::most_threads);
+  const cuda::Grid grid{
+      .blocks = rows, .threads = static_cast<int>(threads), .shared_bytes = reduction_bytes};
+  if (packed) {
+    launch(grid, EachRow<pack, Body>{body});
+  } else {
+    launch(grid, EachRow<1, Body>{body});
+  }
+}
+
+}  // namespace
+}  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,0 +1,74 @@
+// The optimizers' updates, one pass over memory.
+#include "common/functions.hpp"
+#include "common/optimizer_rules.hpp"
+#include "isa/launches.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+template <class Rule>
+struct Update {
+  Rule rule;
+  Output master, m, v;
+  Input gradient;
+  Output model;  ///< null: none
+
+  template <int N>
+  DSTUNE_DEVICE void at(std::int64_t i) const {
+    Values<N> parameter = master.load<N>(i);
+    Values<N> first{};
+    Values<N> second{};
+    if (Rule::has_first) first = m.load<N>(i);
+    if (Rule::has_second) second = v.load<N>(i);
+    const Values<N> slope = gradient.load<N>(i);
+    for (int k = 0; k < N; ++k) {
+      parameter.of[k] =
+          rule(parameter.of[k], slope.of[k] * rule.step.gradient_scale, first.of[k], second.of[k]);
+    }
+    if (Rule::has_first) m.store(i, first);
+    if (Rule::has_second) v.store(i, second);
+    master.store(i, parameter);
+    if (model.data != nullptr) model.store(i, parameter);
+  }
+};
+
+template <class Rule>
+void update(const Rule& rule, const UpdateTensors& tensors, std::int64_t count) {
+  // A model in f32 is the master itself.
+  const bool has_model = tensors.master_type == DType::f32 && tensors.model_type != DType::f32;
+  const Update<Rule> body{rule,
+                          {tensors.master, tensors.master_type},
+                          {tensors.m, tensors.moment_type},
+                          {tensors.v, tensors.moment_type},
+                          {tensors.gradient, tensors.gradient_type},
+                          {has_model ? tensors.model : nullptr, tensors.model_type}};
+  for_elements(count, body, body.master, body.m, body.v, body.gradient, body.model);
+}
+
+}  // namespace
+
+void adam(const AdamStep& step, const UpdateTensors& tensors, std::int64_t count) {
+  if (step.decoupled_decay) {
+    update(AdamRule<true>{step}, tensors, count);
+  } else {
+    update(AdamRule<false>{step}, tensors, count);
+  }
+}
+
+void lion(const LionStep& step, const UpdateTensors& tensors, std::int64_t count) {
+  update(LionRule{step}, tensors, count);
+}
+
+void sgd(const SgdStep& step, const UpdateTensors& tensors, std::int64_t count) {
+  if (tensors.m != nullptr) {
+    update(SgdRule<true>{step}, tensors, count);
+  } else {
+    update(SgdRule<false>{step}, tensors, count);
+  }
+}
+
+void adagrad(const AdagradStep& step, const UpdateTensors& tensors, std::int64_t count) {
+  update(AdagradRule{step}, tensors, count);
+}
+
+}  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,0 +1,110 @@
+#pragma once
+/// Tensors whose storage type is known when a kernel runs: a branch that a whole warp takes alike,
+/// instead of one kernel for each type.
+
+#include <cstdint>
+
+#include "common/function.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "isa/vector.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+/// Elements that a thread moves at a time where the addresses allow it: 16 bytes of a 16-bit type,
+/// twice as many of float.
+constexpr int pack = 8;
+constexpr std::uintptr_t pack_alignment = 16;
+
+/// N elements, widened.
+template <int N>
+struct Values {
+  float of[N];
+};
+
+/// What moves at once.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Chunk {
+  T of[N];
+};
+
+template <int N, class T>
+DSTUNE_FUNCTION Values<N> load_as(const T* from) {
+  constexpr int most = 16 / static_cast<int>(sizeof(T));
+  constexpr int size = N < most ? N : most;
+  Values<N> values;
+  for (int first = 0; first < N; first += size) {
+    const Chunk<T, size> chunk = *reinterpret_cast<const Chunk<T, size>*>(from + first);
+    for (int i = 0; i < size; ++i) values.of[first + i] = widened(chunk.of[i]);
+  }
+  return values;
+}
+
+template <int N, class T>
+DSTUNE_FUNCTION void store_as(T* to, const Values<N>& values) {
+  constexpr int most = 16 / static_cast<int>(sizeof(T));
+  constexpr int size = N < most ? N : most;
+  for (int first = 0; first < N; first += size) {
+    Chunk<T, size> chunk;
+    for (int i = 0; i < size; ++i) round_to(chunk.of[i], values.of[first + i]);
+    *reinterpret_cast<Chunk<T, size>*>(to + first) = chunk;
+  }
+}
+
+/// What a kernel reads.
+struct Input {
+  const void* data;
+  DType type;
+
+  /// Elements index … index + N − 1. For N > 1 their address is a multiple of 16.
+  template <int N>
+  DSTUNE_FUNCTION Values<N> load(std::int64_t index) const {
+    switch (type) {
+      case DType::bf16:
+        return load_as<N>(static_cast<const Bfloat16*>(data) + index);
+      case DType::f16:
+        return load_as<N>(static_cast<const Float16*>(data) + index);
+      default:
+        return load_as<N>(static_cast<const float*>(data) + index);
+    }
+  }
+  DSTUNE_FUNCTION float operator[](std::int64_t index) const { return load<1>(index).of[0]; }
+};
+
+/// What it writes, and may read.
+struct Output {
+  void* data;
+  DType type;
+
+  template <int N>
+  DSTUNE_FUNCTION Values<N> load(std::int64_t index) const {
+    return Input{data, type}.load<N>(index);
+  }
+  template <int N>
+  DSTUNE_FUNCTION void store(std::int64_t index, const Values<N>& values) const {
+    switch (type) {
+      case DType::bf16:
+        return store_as<N>(static_cast<Bfloat16*>(data) + index, values);
+      case DType::f16:
+        return store_as<N>(static_cast<Float16*>(data) + index, values);
+      default:
+        return store_as<N>(static_cast<float*>(data) + index, values);
+    }
+  }
+  DSTUNE_FUNCTION float operator[](std::int64_t index) const { return load<1>(index).of[0]; }
+  DSTUNE_FUNCTION void set(std::int64_t index, float value) const {
+    store(index, Values<1>{{value}});
+  }
+};
+
+/// Whether packs of a tensor that begins there can be moved at once; null: there is no tensor.
+inline bool is_packed(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % pack_alignment == 0;
+}
+
+inline std::int64_t size_of(DType type) {
+  return type == DType::f32 ? 4 : 2;
+}
+
+}  // namespace
+}  // namespace dstune::kernels::DSTUNE_ISA

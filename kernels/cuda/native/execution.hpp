@@ -1,0 +1,75 @@
+#pragma once
+/// CUDA's execution model as the kernels see it: a Block's threads, barrier, shuffles and shared
+/// memory, and launches on the calling thread's stream. The tests compile the same kernels against
+/// another header of this name, which emulates it.
+
+#include <cstdint>
+#include <stdexcept>
+
+#include <cuda_runtime.h>
+
+#include "common/function.hpp"
+#include "isa/grid.hpp"
+#include "stream.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+/// Shared memory as an array of T.
+template <class T>
+using Shared = T*;
+
+class Block {
+ public:
+  DSTUNE_DEVICE int thread() const { return static_cast<int>(threadIdx.x); }
+  DSTUNE_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
+  DSTUNE_DEVICE std::int64_t index() const { return blockIdx.x; }
+  DSTUNE_DEVICE std::int64_t blocks() const { return gridDim.x; }
+  DSTUNE_DEVICE std::int64_t piece() const { return blockIdx.y; }
+  DSTUNE_DEVICE std::int64_t pieces() const { return gridDim.y; }
+
+  /// Barrier of the block. Every thread must come.
+  DSTUNE_DEVICE void sync() const { __syncthreads(); }
+  /// The value of the lane whose number differs in the bits of `mask`. Every lane must come.
+  template <class T>
+  DSTUNE_DEVICE T shuffle_xor(T value, int mask) const {
+    return __shfl_xor_sync(0xffffffffU, value, mask);
+  }
+  /// The lanes for which it holds, one bit each. Every lane must come.
+  DSTUNE_DEVICE std::uint32_t ballot(bool holds) const { return __ballot_sync(0xffffffffU, holds); }
+  /// The launch's shared memory from this byte on.
+  template <class T>
+  DSTUNE_DEVICE Shared<T> shared(std::int64_t first_byte = 0) const {
+    extern __shared__ double2 memory[];
+    return reinterpret_cast<T*>(reinterpret_cast<char*>(memory) + first_byte);
+  }
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(cuda::most_threads) run(const Kernel kernel) {
+  kernel(Block{});
+}
+
+/// Enqueues kernel(block) for each thread of the grid. Throws std::runtime_error where CUDA
+/// refuses.
+template <class Kernel>
+void launch(const cuda::Grid& grid, const Kernel& kernel) {
+  if (const char* problem = cuda::problem_of(grid)) throw std::logic_error(problem);
+  if (grid.shared_bytes > cuda::usual_shared_bytes) {
+    cuda::check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(grid.shared_bytes)));
+  }
+  const dim3 blocks(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.pieces));
+  run<<<blocks, static_cast<unsigned>(grid.threads), grid.shared_bytes, cuda::stream()>>>(kernel);
+  cuda::check(cudaGetLastError());
+}
+
+inline void set_to_zero(void* data, std::size_t bytes) {
+  cuda::check(cudaMemsetAsync(data, 0, bytes, cuda::stream()));
+}
+inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::stream()));
+}
+
+}  // namespace
+}  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,0 +1,12 @@
+#pragma once
+/// The calling thread's stream, and CUDA's errors as exceptions.
+
+#include <cuda_runtime_api.h>
+
+namespace dstune::kernels::cuda {
+
+cudaStream_t stream();
+/// Throws std::runtime_error with CUDA's own words.
+void check(cudaError_t error);
+
+}  // namespace dstune::kernels::cuda

@@ -1,0 +1,20 @@
+// What dstune/kernels/cuda.hpp promises, in a build without CUDA.
+#include "dstune/kernels/cuda.hpp"
+
+namespace dstune::kernels {
+
+std::string cuda_toolkit() {
+  return {};
+}
+
+int num_cuda_devices() {
+  return 0;
+}
+
+const Table* cuda_table() {
+  return nullptr;
+}
+
+void set_cuda_stream(void* /*stream*/) {}
+
+}  // namespace dstune::kernels
