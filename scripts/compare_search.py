@@ -29,14 +29,15 @@ class Table:
         self.name = path.stem
         self.rows = json.loads(path.read_text())
         made = json.loads(path.with_suffix(".made.json").read_text())
+        self.runs = {name: member["runs"] for name, member in made["members"].items()}
         self.choices = {name: member["choices"] for name, member in made["members"].items()}
         self.keys = sorted({key for choice in self.choices.values() for key in choice})
         self.candidates = {key: self.sorted_values(key) for key in self.keys}
         self.name_of = {self.places(choice): name for name, choice in self.choices.items()}
         self.truth = {name: self.throughput(name, self.timed(name)) for name in self.rows}
         self.best = max(self.truth.values())
-        self.steps = sum(len(row.get("step_times_s", [])) for row in self.rows.values())
-        self.seconds = sum(sum(row.get("step_times_s", [])) for row in self.rows.values())
+        self.steps = sum(map(self.num_steps, self.rows))
+        self.seconds = sum(map(self.duration, self.rows))
 
     def sorted_values(self, key):
         values = []
@@ -55,6 +56,16 @@ class Table:
     def timed(self, name):
         return self.rows[name].get("step_times_s", [])[WARMUP_STEPS:]
 
+    def run_length(self, name):
+        """Timed steps of one of its runs, on average."""
+        return max(1, len(self.timed(name)) // self.runs[name]) if self.timed(name) else 0
+
+    def num_steps(self, name):
+        return WARMUP_STEPS + self.run_length(name)
+
+    def duration(self, name):
+        return sum(self.rows[name].get("step_times_s", [])) / self.runs[name]
+
     def throughput(self, name, times):
         if not times:
             return 0.0
@@ -67,10 +78,10 @@ class Table:
     def drawn(self, name, generator):
         recorded = self.timed(name)
         times = []
-        while len(times) < len(recorded):
+        while recorded and len(times) < self.run_length(name):
             begin = generator.randrange(len(recorded))
             times += [recorded[(begin + step) % len(recorded)] for step in range(BLOCK_STEPS)]
-        return self.throughput(name, times[:len(recorded)])
+        return self.throughput(name, times[:self.run_length(name)])
 
     def suggest(self, trial):
         """A number is one of a row, everything else one of a set."""
@@ -159,8 +170,8 @@ def search_with_deepspeed(table, seed, _share):
 def outcome(table, seen, began):
     chosen = max(seen, key=seen.get)
     return {"experiments": len(seen) / len(table.rows),
-            "steps": sum(len(table.rows[name].get("step_times_s", [])) for name in seen) / table.steps,
-            "time": sum(sum(table.rows[name].get("step_times_s", [])) for name in seen) / table.seconds,
+            "steps": sum(map(table.num_steps, seen)) / table.steps,
+            "time": sum(map(table.duration, seen)) / table.seconds,
             "regret": 1 - table.truth[chosen] / table.best, "tuner_s": time.monotonic() - began}
 
 

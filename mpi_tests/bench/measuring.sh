@@ -20,8 +20,8 @@ write_space() {  # FILE BUDGET_S LAST_STEP
   cat >"$1" <<JSON
 {
   "dstune": {
-    "model": {"family": "gpt2", "hidden_size": 256, "num_layers": 4, "num_heads": 4, "num_kv_heads": 4,
-              "intermediate_size": 1024, "vocab_size": 8192, "tie_embeddings": true, "max_positions": 256},
+    "model": {"family": "gpt2", "hidden_size": 128, "num_layers": 4, "num_heads": 4, "num_kv_heads": 4,
+              "intermediate_size": 512, "vocab_size": 1024, "tie_embeddings": true, "max_positions": 256},
     "sequence_length": 64,
     "resources": {"num_gpus": $ranks},
     "trial_budget_s": $2,

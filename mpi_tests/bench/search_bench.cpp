@@ -1,12 +1,14 @@
 // Searches recorded spaces again, without training, in simulated time:
 //   search_bench [--tuners gridsearch,random,model_based,race] [--seeds 50] [--slots 1]
-//                [--share 15] [--race] [--predict] mpi_tests/bench/tables/NAME.json ...
+//                [--share 15] [--race] [--finals] [--predict] mpi_tests/bench/tables/NAME.json ...
 // A tuner asks and is told through the interface that a job uses. Every trial that is run draws its
 // timed steps from those that were recorded, in blocks that keep neighbours together, so that no
 // two searches see the same figures; what a choice is worth is its recorded mean. --share: the
 // percent of the members that random may run, which has no rule by which it stops. --race: trials
 // are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
-// --predict: predictions are made anew from the profile of the recording. Prints a Markdown table.
+// --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
+// count as steps. --predict: predictions are made anew from the profile of the recording. Prints a
+// Markdown table.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "dstune/core/interval.hpp"
+#include "dstune/report/validation.hpp"
 #include "dstune/search/tuner.hpp"
 #include "search_table.hpp"
 
@@ -34,6 +37,7 @@ struct Options {
   double share = 15;
   bool predict_anew = false;
   bool races = false;
+  bool has_finals = false;
   std::vector<std::string> paths;
 };
 
@@ -85,15 +89,24 @@ void race(const RaceBar& bar, Measurement& trial) {
   }
 }
 
-/// A trial's steps, in blocks from anywhere among the recorded.
-Measurement drawn(const Measurement& recorded, std::mt19937_64& random) {
-  Measurement trial = recorded;
-  const auto first = static_cast<std::size_t>(recorded.warmup_steps);
-  if (recorded.step_times_s.size() <= first) return trial;
-  const std::size_t count = recorded.step_times_s.size() - first;
-  for (std::size_t step = 0, from = 0; step < count; ++step, ++from) {
-    if (step % block_steps == 0) from = random() % count;
-    trial.step_times_s[first + step] = recorded.step_times_s[first + from % count];
+/// Timed steps of one of a member's runs, on average.
+std::size_t steps_of_run(const SearchTable& table, std::size_t row) {
+  const Measurement& all = table.measurements[row];
+  const auto first = static_cast<std::size_t>(all.warmup_steps);
+  if (all.step_times_s.size() <= first) return 0;
+  return std::max<std::size_t>(1, (all.step_times_s.size() - first) / table.runs[row]);
+}
+
+/// A trial: as many steps as a run had, in blocks from anywhere among the recorded.
+Measurement drawn(const SearchTable& table, std::size_t row, std::mt19937_64& random) {
+  Measurement trial = table.measurements[row];
+  const std::vector<double> recorded = timed_steps_s(trial);
+  const auto first = static_cast<std::size_t>(trial.warmup_steps);
+  if (recorded.empty()) return trial;
+  trial.step_times_s.resize(first + steps_of_run(table, row));
+  for (std::size_t step = 0, from = 0; first + step < trial.step_times_s.size(); ++step, ++from) {
+    if (step % block_steps == 0) from = random() % recorded.size();
+    trial.step_times_s[first + step] = recorded[from % recorded.size()];
   }
   return trial;
 }
@@ -104,8 +117,9 @@ Grid grid_of(const SearchTable& table) {
     if (table.space.members[index].planned.status != PlanStatus::planned) continue;
     const Measurement& measured = table.measurements[index];
     ++grid.experiments;
-    grid.steps += static_cast<double>(measured.step_times_s.size());
-    grid.seconds += sum(measured.step_times_s);
+    grid.steps += static_cast<double>(measured.warmup_steps) +
+                  static_cast<double>(steps_of_run(table, index));
+    grid.seconds += sum(measured.step_times_s) / static_cast<double>(table.runs[index]);
     if (const auto value = value_of(table, index, measured))
       grid.best = std::max(grid.best, value->value);
   }
@@ -155,13 +169,16 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
     return static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
   };
   double best_seen = 0;
-  double best_true = 0;
+  Report report;
+  report.metric = tuning.metric;
+  for (const PlannedMember& member : table.space.members)
+    report.rows.push_back({member.planned, std::nullopt, std::nullopt});
   const auto tuner = make_tuner(type, space, tuning);
   for (;;) {
     while (running.size() < options.num_slots) {
       const auto index = timed([&] { return tuner->next(); });
       if (!index) break;
-      Running next{now_s, *index, drawn(table.measurements[row_of[*index]], random)};
+      Running next{now_s, *index, drawn(table, row_of[*index], random)};
       if (options.races && incumbent)
         race(bar_of(*incumbent, batch_of(row_of[*index]) / incumbent_batch), next.trial);
       next.ends_at_s += sum(next.trial.step_times_s);
@@ -186,9 +203,25 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
       best_seen = value->value;
       incumbent = ended.trial;
       incumbent_batch = batch_of(row);
-      best_true = value_of(table, row, table.measurements[row])->value;
     }
+    Record& record = report.rows[row].record.emplace();
+    record.experiment = report.rows[row].planned.experiment;
+    record.measurement = ended.trial;
   }
+  if (options.has_finals) {
+    report.validation.finalists = finalists(report);
+    while (const auto next = next_final_run(report)) {
+      Repeat& repeat = report.rows[next->index].repeats.emplace_back();
+      repeat.kind = RepeatKind::final_round;
+      repeat.round = next->round;
+      repeat.measurement = drawn(table, next->index, random);
+      result.steps += static_cast<double>(repeat.measurement.step_times_s.size());
+      now_s += sum(repeat.measurement.step_times_s);
+    }
+    report.validation.is_done = true;
+  }
+  const std::size_t answer = best_row(report).value();
+  const double best_true = value_of(table, answer, table.measurements[answer])->value;
   result.time = now_s / grid.seconds;
   result.experiments /= grid.experiments;
   result.steps /= grid.steps;
@@ -241,6 +274,8 @@ Options read_options(int argc, char** argv) {
       options.share = std::stod(value());
     } else if (word == "--race") {
       options.races = true;
+    } else if (word == "--finals") {
+      options.has_finals = true;
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {

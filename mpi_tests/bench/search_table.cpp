@@ -12,6 +12,7 @@
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
+#include "dstune/report/validation.hpp"
 #include "dstune/train/executor.hpp"
 
 namespace dstune::bench {
@@ -68,6 +69,47 @@ void add_times(const Measurement& measurement, int warmup_steps, Value& times) {
     if (step < warmup || all[step] < sorted[all.size() / 2] + pause_s)
       times.push_back(rounded(all[step]));
   }
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// A run that took so many times as long as the middle one was disturbed.
+constexpr double disturbed = 1.04;
+
+/// The runs that count, in their order: all that did not end ok, else the undisturbed ones.
+std::vector<Measurement> undisturbed(const std::vector<Measurement>& runs) {
+  std::vector<double> means;
+  for (const Measurement& run : runs) means.push_back(mean_step_s(run));
+  const double middle = median(means);
+  std::vector<Measurement> kept;
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    if (means[run] <= disturbed * middle) kept.push_back(runs[run]);
+  return kept;
+}
+
+/// The machine is faster at one time than at another: divides each search's times by its level, the
+/// median over the members of what a run took against the geometric mean of the member's runs.
+std::vector<double> take_out_levels(std::map<std::string, std::vector<Measurement>>& measured,
+                                    std::size_t num_searches) {
+  std::vector<std::vector<double>> ratios(num_searches);
+  for (const auto& [name, runs] : measured) {
+    double sum = 0;
+    for (const Measurement& run : runs) sum += std::log(mean_step_s(run));
+    if (!std::isfinite(sum)) continue;  // a run without a time
+    const double middle_s = std::exp(sum / static_cast<double>(num_searches));
+    for (std::size_t search = 0; search < num_searches; ++search)
+      ratios[search].push_back(mean_step_s(runs[search]) / middle_s);
+  }
+  std::vector<double> levels;
+  for (const std::vector<double>& of_search : ratios) levels.push_back(median(of_search));
+  for (auto& [name, runs] : measured)
+    for (std::size_t search = 0; search < num_searches; ++search)
+      for (double& step_s : runs[search].step_times_s) step_s /= levels[search];
+  return levels;
 }
 
 Value row_of(const std::vector<Measurement>& measurements, int warmup_steps) {
@@ -136,12 +178,14 @@ SearchTable read_table(const std::string& path, bool predict_anew) {
   }
   const Value& members = made.root().at("members");
   table.measurements.resize(table.space.members.size());
+  table.runs.resize(table.space.members.size());
   for (std::size_t index = 0; index < table.space.members.size(); ++index) {
     PlannedExperiment& planned = table.space.members[index].planned;
     if (planned.status != PlanStatus::planned) continue;
     const std::string& name = planned.experiment.name;
     if (!rows.root().contains(name)) throw Error(path + " has no member " + name);
     if (!predict_anew) planned.predicted.throughput = members.at(name).at("predicted_throughput");
+    table.runs[index] = members.at(name).at("runs");
     table.measurements[index] =
         measurement_of(rows.root()[name], table.job.tuning.measure.start_profile_step);
   }
@@ -161,6 +205,13 @@ void record_table(const std::string& table_path, const std::string& space_path,
     for (const auto& [key, record] : understand(read_journal(path), path).finished)
       measured[record.experiment.name].push_back(record.measurement);
   }
+  for (const PlannedMember& member : space.members) {
+    const std::string& name = member.planned.experiment.name;
+    if (member.planned.status == PlanStatus::planned &&
+        measured[name].size() != results_dirs.size())
+      throw Error("there is not one result of each search of " + name);
+  }
+  const std::vector<double> levels = take_out_levels(measured, results_dirs.size());
   Value rows = Value::object();
   Value members = Value::object();
   const std::vector<Value> choices = choices_of(space);
@@ -168,9 +219,10 @@ void record_table(const std::string& table_path, const std::string& space_path,
     const PlannedExperiment& planned = space.members[index].planned;
     if (planned.status != PlanStatus::planned) continue;
     const std::string& name = planned.experiment.name;
-    if (measured[name].size() < results_dirs.size()) throw Error("there is no result of " + name);
-    rows[name] = row_of(measured[name], job.tuning.measure.start_profile_step);
+    const std::vector<Measurement> runs = undisturbed(measured[name]);
+    rows[name] = row_of(runs, job.tuning.measure.start_profile_step);
     members[name] = {{"predicted_throughput", rounded(*planned.predicted.throughput)},
+                     {"runs", runs.size()},
                      {"choices", choices[index]}};
   }
   const Value environment = json::Document::read(results_dirs.front() + "/environment.json").root();
@@ -180,6 +232,7 @@ void record_table(const std::string& table_path, const std::string& space_path,
                 {"made", words}};
   for (const char* key : {"version", "started_at", "mpi", "variables", "machine_fingerprint"})
     made[key] = environment.at(key);
+  for (const double level : levels) made["levels"].push_back(rounded(level));
   made["ranks"] = environment.at("ranks").size();
   made["members"] = std::move(members);
   made["profile"] = profile.root();

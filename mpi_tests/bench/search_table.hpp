@@ -3,7 +3,9 @@
 ///
 /// It is two files. tables/NAME.json is a replay table, as dstune.workload takes it: of the warm-up
 /// only the last start_profile_step steps are kept, which is what a replay leaves out, and steps
-/// 20 ms longer than the median, in which the machine did something else, are not.
+/// 20 ms longer than the median, in which the machine did something else, are not; nor are runs
+/// that took 4 % longer than the middle one of the member's runs. Times are divided by the level of
+/// their search ("levels" of made.json): the machine is faster at one time than at another.
 /// tables/NAME.made.json says how and when it was made, and holds the DeviceProfile of that moment,
 /// the throughput that it predicts for each member, and what the members differ in.
 
@@ -19,7 +21,8 @@ struct SearchTable {
   std::string name;
   JobSpec job;
   PlannedSpace space;                     ///< its planned members are the table's rows
-  std::vector<Measurement> measurements;  ///< of each member
+  std::vector<Measurement> measurements;  ///< of each member, its runs one after the other
+  std::vector<std::size_t> runs;          ///< of each member: how many these are
 };
 
 /// Reads tables/NAME.json, what lies beside it, and the space that it names. Predictions are those

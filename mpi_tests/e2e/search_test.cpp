@@ -121,13 +121,15 @@ TEST_F(SearchTest, NamesTheBest) {
   }
   EXPECT_EQ(validation["finalists"][0]["name"], fastest);
   for (const Json& finalist : validation["finalists"]) {
-    EXPECT_EQ(finalist["runs"].size(), 3);
+    const auto runs = static_cast<double>(finalist["runs"].size());
+    EXPECT_GE(runs, 2);
+    EXPECT_LE(runs, 6);
     double sum = 0;
     for (const Json& run : finalist["runs"]) {
       EXPECT_EQ(run["alone"], true);
       sum += std::log(run["value"].get<double>());
     }
-    const double value = std::exp(sum / 3);
+    const double value = std::exp(sum / runs);
     EXPECT_NEAR(finalist["value"].get<double>() / value, 1, 1e-9);
     // Within 0.1 % memory decides.
     EXPECT_LE(value, optimal["value"].get<double>() * 1.001) << finalist["name"];

@@ -34,7 +34,63 @@ std::vector<std::vector<double>> means_of_finals(const Report& report) {
   return means;
 }
 
+/// More than this is worth another run (design 7).
+constexpr double worth_finding = 0.01;
+
+int num_final_tries(const Row& row) {
+  return static_cast<int>(
+      std::count_if(row.repeats.begin(), row.repeats.end(),
+                    [](const Repeat& repeat) { return repeat.kind == RepeatKind::final_round; }));
+}
+
+/// The finalist that is best so far, and those that are more than 1 % better with a chance of 5 %
+/// or more; in their order. None where every run of all failed.
+std::vector<std::size_t> contenders(const Report& report) {
+  const double sign = is_minimised(report.metric) ? -1 : 1;
+  struct Standing {
+    std::size_t index;
+    double goodness;
+    int count;
+  };
+  std::vector<Standing> standings;
+  for (const std::size_t index : report.validation.finalists) {
+    const Row& row = report.rows[index];
+    const auto value = final_value(report, row, report.metric);
+    if (!value) continue;
+    // What a calibration makes of it, it makes of the first run.
+    const double calibrated =
+        ranked_value(report, row)->value / value_in(*row.record, report.metric)->value;
+    standings.push_back({index, sign * std::log(value->value * calibrated), num_final_rounds(row)});
+  }
+  if (standings.empty()) return {};
+  const Standing leader = *std::max_element(
+      standings.begin(), standings.end(),
+      [](const Standing& one, const Standing& other) { return one.goodness < other.goodness; });
+  const Spread spread = believed_spread(spread_of_finals(report));
+  // Both sides of 90 % are 5 % each.
+  const double reach = spread.deviation * student_t(0.9, spread.degrees_of_freedom);
+  std::vector<std::size_t> result;
+  for (const Standing& one : standings) {
+    const double error = reach * std::sqrt(1.0 / one.count + 1.0 / leader.count);
+    if (one.index == leader.index ||
+        one.goodness + error > leader.goodness + std::log1p(worth_finding))
+      result.push_back(one.index);
+  }
+  if (result.size() == 1 && leader.count >= final_rounds) return {};
+  return result;
+}
+
 }  // namespace
+
+std::optional<FinalRun> next_final_run(const Report& report) {
+  require(!report.validation.is_done, "there are no runs after the last one");
+  for (int round = 1; round <= most_final_rounds; ++round) {
+    for (const std::size_t index :
+         round <= least_final_rounds ? report.validation.finalists : contenders(report))
+      if (num_final_tries(report.rows[index]) < round) return FinalRun{index, round};
+  }
+  return std::nullopt;
+}
 
 double mean_step_s(const Measurement& measurement) {
   const std::vector<double> timed_s = timed_steps_s(measurement);

@@ -128,26 +128,23 @@ bool Controller::run_final_round() {
     validation.reason = why_not_again();
     if (!validation.reason.empty()) return false;
   }
-  double round_s = 0;
-  for (const std::size_t index : validation.finalists) round_s += duration_s(index);
-  for (int round = 1; round <= final_rounds; ++round) {
-    for (const std::size_t index : validation.finalists) {
-      const std::vector<Repeat>& repeats = report_.rows[index].repeats;
-      const auto tried = std::count_if(repeats.begin(), repeats.end(), [](const Repeat& repeat) {
-        return repeat.kind == RepeatKind::final_round;
-      });
-      if (tried >= round) continue;
-      const int rounds_needed = round < least_final_rounds ? least_final_rounds : 1;
-      if (index == validation.finalists.front() && time_left_s() < rounds_needed * round_s) {
-        if (round <= least_final_rounds) {
-          validation.reason = "the time limit leaves less than the " +
-                              format_duration(rounds_needed * round_s) + " that it takes";
-          return false;
-        }
-        break;
-      }
-      submit_repeat(index, RepeatKind::final_round, round, {});
+  if (const auto next = next_final_run(report_)) {
+    const bool is_needed = next->round <= least_final_rounds;
+    double needed_s = duration_s(next->index);
+    if (is_needed) {
+      needed_s = 0;
+      for (const std::size_t index : validation.finalists)
+        needed_s += (least_final_rounds - next->round + 1) * duration_s(index);
+    }
+    const bool is_within_round = is_needed && next->index != validation.finalists.front();
+    if (is_within_round || time_left_s() >= needed_s) {
+      submit_repeat(next->index, RepeatKind::final_round, next->round, {});
       return true;
+    }
+    if (is_needed) {
+      validation.reason =
+          "the time limit leaves less than the " + format_duration(needed_s) + " that it takes";
+      return false;
     }
   }
   validation.is_done = true;

@@ -15,14 +15,25 @@
 namespace dstune {
 
 inline constexpr std::size_t most_finalists = 3;
+/// Of the best finalist; another one that is clearly no better leaves after the second.
 inline constexpr int final_rounds = 3;
 /// With fewer whole rounds nothing is decided anew.
 inline constexpr int least_final_rounds = 2;
+/// Of those that are not told apart by then.
+inline constexpr int most_final_rounds = 6;
 
 /// The best row by its first run, and at most two others whose intervals, widened by the run-to-run
 /// spread, overlap its own; best first. Empty where nothing gave a result. Before the validation is
 /// done.
 [[nodiscard]] std::vector<std::size_t> finalists(const Report& report);
+
+struct FinalRun {
+  std::size_t index = 0;  ///< of the row
+  int round = 1;
+};
+/// The next final run of report.validation.finalists after those that the rows have; nothing once
+/// it is clear which one is the best, or not worth more runs.
+[[nodiscard]] std::optional<FinalRun> next_final_run(const Report& report);
 
 /// The mean step time of a run that ended ok, or 0.
 [[nodiscard]] double mean_step_s(const Measurement& measurement);

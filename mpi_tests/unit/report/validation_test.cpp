@@ -12,9 +12,11 @@
 namespace dstune {
 namespace {
 
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Lt;
 using testing::Not;
 
 Repeat repeat_of(RepeatKind kind, int round, double step_s) {
@@ -69,6 +71,69 @@ TEST(ValidationTest, TheValueIsThatOfTheFinalRounds) {
   EXPECT_NEAR(std::log(value.ci_high / value.value), half, 1e-6);
   EXPECT_GT(chance_of_best(report, report.rows[1]), 0.7);
   EXPECT_LT(chance_of_best(report, report.rows[0]), 0.3);
+}
+
+/// Runs finals, each taking its row's time times `noise` of its round, until none is wanted; how
+/// many each row had.
+std::vector<int> counts_of_finals(Report& report, const std::vector<double>& steps_s,
+                                  const std::vector<double>& noise) {
+  std::vector<int> counts(steps_s.size());
+  while (const auto next = next_final_run(report)) {
+    EXPECT_EQ(next->round, ++counts[next->index]);
+    const double factor = noise[static_cast<std::size_t>(next->round - 1) % noise.size()];
+    report.rows[next->index].repeats.push_back(
+        repeat_of(RepeatKind::final_round, next->round, steps_s[next->index] * factor));
+  }
+  return counts;
+}
+
+TEST(FinalRunTest, WhatIsClearlyNoBetterLeavesAfterTheSecond) {
+  Report report = report_of({1, 1, 1});
+  report.validation.finalists = {0, 1, 2};
+  EXPECT_THAT(counts_of_finals(report, {1, 1.1, 1.2}, {1}), ElementsAre(3, 2, 2));
+}
+
+// Either could be the better one, but hardly by more than 1 %.
+TEST(FinalRunTest, EqualOnesThatHardlyDifferNeedFewMore) {
+  Report report = report_of({1, 1});
+  report.validation.finalists = {0, 1};
+  EXPECT_THAT(counts_of_finals(report, {1, 1.001}, {1}), Each(Lt(most_final_rounds)));
+}
+
+TEST(FinalRunTest, WhatIsNotToldApartRunsOnToTheEnd) {
+  Report report = report_of({1, 1, 1});
+  report.validation.finalists = {0, 1, 2};
+  EXPECT_THAT(counts_of_finals(report, {1, 1.01, 1.5}, {1, 1.05}),
+              ElementsAre(most_final_rounds, most_final_rounds, 2));
+}
+
+TEST(FinalRunTest, OneAloneIsRunForItsInterval) {
+  for (const Metric metric : {Metric::throughput, Metric::latency}) {
+    Report report = report_of({1});
+    report.metric = metric;
+    report.validation.finalists = {0};
+    EXPECT_THAT(counts_of_finals(report, {1}, {1, 1.3}), ElementsAre(final_rounds));
+  }
+}
+
+TEST(FinalRunTest, TheBestIsTheFastestWithLatencyToo) {
+  Report report = report_of({1, 1});
+  report.metric = Metric::latency;
+  report.validation.finalists = {0, 1};
+  EXPECT_THAT(counts_of_finals(report, {1.3, 1}, {1}), ElementsAre(2, 3));
+}
+
+TEST(FinalRunTest, WhatFailsIsNotTriedForEver) {
+  Report report = report_of({1, 1});
+  report.validation.finalists = {0, 1};
+  int tries = 0;
+  while (const auto next = next_final_run(report)) {
+    Repeat repeat = repeat_of(RepeatKind::final_round, next->round, 1);
+    repeat.measurement.status = Status::failed;
+    report.rows[next->index].repeats.push_back(repeat);
+    ++tries;
+  }
+  EXPECT_EQ(tries, 2 * least_final_rounds);
 }
 
 // One that was not measured again may have had luck.

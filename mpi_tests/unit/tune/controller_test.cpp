@@ -376,9 +376,11 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(result.report.validation.is_done);
-  ASSERT_EQ(workers.ran().size(), 9U);
+  ASSERT_EQ(workers.ran().size(), 10U);
   const std::vector<std::string> finals(workers.ran().begin() + 3, workers.ran().end());
-  EXPECT_EQ(finals, (std::vector<std::string>{"one", "other", "one", "other", "one", "other"}));
+  // The last one tells that neither is likely to be more than 1 % better.
+  EXPECT_EQ(finals,
+            (std::vector<std::string>{"one", "other", "one", "other", "one", "other", "one"}));
   for (const Row& row : result.report.rows)
     for (const Repeat& repeat : row.repeats) EXPECT_TRUE(repeat.is_alone);
   const auto validation = json::Value::parse(read_file(folder_ + "/results/validation.json"));
