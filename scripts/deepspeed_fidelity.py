@@ -15,6 +15,7 @@ RUNS/<name> has what `--calibrate` reads. Then, where there is no DeepSpeed, too
 DIR2 holds the results of the same job with `--calibrate`.
 """
 import argparse
+import csv
 import json
 import math
 import os
@@ -163,13 +164,12 @@ def show(options):
     print(row_text("measured", [row["measured"] for row in rows], truth))
     print(row_text("predicted", [row["predicted"] for row in rows], truth))
     if options.calibrated:
-        fitted = read(pathlib.Path(options.calibrated) / "optimal.json")["calibration"]
-        micro_steps = [row["ds_config"]["gradient_accumulation_steps"] for row in rows]
-        batches = [row["ds_config"]["train_batch_size"] for row in rows]
-        host_s = fitted["module_cost_s"] * fitted["num_modules"]
-        calibrated = [batch / (fitted["scale"] * batch / row["measured"] + host_s * count)
-                      for row, batch, count in zip(rows, batches, micro_steps)]
-        print(row_text(f"measured, calibrated with {len(fitted['runs'])} runs", calibrated, truth))
+        folder = pathlib.Path(options.calibrated)
+        with (folder / "results.csv").open(encoding="utf-8", newline="") as file:
+            values = {line["name"]: line["value"] for line in csv.DictReader(file)}
+        runs = read(folder / "optimal.json")["calibration"]["runs"]
+        print(row_text(f"measured, calibrated with {len(runs)} runs",
+                       [float(values[row["name"]]) for row in rows], truth))
 
 
 def main():

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "dstune/base/error.hpp"
+#include "dstune/core/calibration.hpp"
 #include "dstune/core/measurement.hpp"
 
 namespace dstune {
@@ -27,6 +28,12 @@ constexpr Names<CommunicationType, 4> communication_types = {
      {CommunicationType::fp32, "fp32"},
      {CommunicationType::fp16, "fp16"},
      {CommunicationType::bf16, "bf16"}}};
+constexpr Names<Overhead, num_overheads> overheads = {
+    {{Overhead::optimizer_step, "optimizer_step"},
+     {Overhead::module_call, "module_call"},
+     {Overhead::gradient_hook, "gradient_hook"},
+     {Overhead::gathering_hook, "gathering_hook"},
+     {Overhead::communicated_byte, "communicated_byte"}}};
 constexpr Names<PlanStatus, 3> plan_statuses = {{{PlanStatus::planned, "planned"},
                                                  {PlanStatus::infeasible, "infeasible"},
                                                  {PlanStatus::pruned, "pruned"}}};
@@ -72,6 +79,9 @@ std::string_view to_text(OffloadDevice device) {
 }
 std::string_view to_text(CommunicationType type) {
   return text_of(communication_types, type);
+}
+std::string_view to_text(Overhead overhead) {
+  return text_of(overheads, overhead);
 }
 std::string_view to_text(PlanStatus status) {
   return text_of(plan_statuses, status);

@@ -167,6 +167,14 @@ ParameterTable::ParameterTable(const ModelSpec& model)
   }
   unit_begin_.push_back(static_cast<int>(parameters_.size()));
   total_ = build.total();
+  std::array<int, num_roles> absent{};
+  absent.fill(-1);
+  of_role_.assign(static_cast<std::size_t>(num_units_), absent);
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    const Parameter& parameter = parameters_[index];
+    of_role_[static_cast<std::size_t>(parameter.unit)][static_cast<std::size_t>(parameter.role)] =
+        static_cast<int>(index);
+  }
 }
 
 std::pair<int, int> ParameterTable::unit_range(int unit) const {
@@ -178,14 +186,6 @@ std::int64_t ParameterTable::unit_elements(int unit) const {
   const auto [first, last] = unit_range(unit);
   const Parameter& end = parameters_[static_cast<std::size_t>(last) - 1];
   return end.offset + end.elements() - parameters_[static_cast<std::size_t>(first)].offset;
-}
-
-int ParameterTable::find(int unit, ParameterRole role) const {
-  const auto [first, last] = unit_range(unit);
-  for (int index = first; index < last; ++index) {
-    if (parameters_[static_cast<std::size_t>(index)].role == role) return index;
-  }
-  return -1;
 }
 
 std::int64_t parameter_count(const ModelSpec& model) {

@@ -73,8 +73,16 @@ TensorId Emitter::place(const char* name, int layer, Category category, DType ty
   require(elements > 0, "a tensor holds something");
   const std::int64_t bytes = elements * size_bytes(type);
   const std::int64_t booked = round_up(bytes, alignment_of(memory));
-  plan_.tensors.push_back({name, layer, category, type, elements, booked,
-                           book_of(memory).arena.acquire(booked), false, memory});
+  return add(name, layer, category, type, elements, memory, booked,
+             book_of(memory).arena.acquire(booked));
+}
+
+TensorId Emitter::add(const char* name, int layer, Category category, DType type,
+                      std::int64_t elements, Memory memory, std::int64_t booked_bytes,
+                      ArenaSimulation::Taken taken) {
+  plan_.tensors.push_back(
+      {name, layer, category, type, elements, booked_bytes, taken.offset, false, memory});
+  blocks_.push_back(taken.block);
   book(plan_.tensors.back());
   return static_cast<TensorId>(plan_.tensors.size()) - 1;
 }
@@ -129,17 +137,36 @@ TensorId Emitter::acquire(const char* name, int layer, Category category, DType 
 
 void Emitter::release(TensorId id) {
   if (id == no_tensor) return;
-  const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(id)];
-  Book& book = book_of(tensor.memory);
-  book.arena.release(tensor.offset_bytes, tensor.booked_bytes);
-  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
-  book.live_bytes -= tensor.booked_bytes;
+  const auto index = static_cast<std::size_t>(id);
+  const PlannedTensor& tensor = plan_.tensors[index];
+  book_of(tensor.memory).arena.release(blocks_[index]);
+  unbook(tensor);
   emit(op::Release{id});
 }
 
-TensorId Emitter::workspace(std::int64_t bytes) {
+void Emitter::unbook(const PlannedTensor& tensor) {
+  Book& book = book_of(tensor.memory);
+  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
+  book.live_bytes -= tensor.booked_bytes;
+}
+
+TensorId Emitter::borrow_workspace(std::int64_t bytes) {
   if (bytes == 0) return no_tensor;
-  return acquire("workspace", -1, Category::workspace, DType::f32, (bytes + 3) / 4);
+  const std::int64_t elements = (bytes + 3) / 4;
+  const std::int64_t booked =
+      round_up(elements * size_bytes(DType::f32), alignment_of(Memory::device));
+  // Half of a plan's tensors are scratch: they leave the arena as it is.
+  const std::int64_t offset = book_of(Memory::device).arena.borrow(booked);
+  const TensorId scratch = add("workspace", -1, Category::workspace, DType::f32, elements,
+                               Memory::device, booked, {offset, -1});
+  emit(op::Acquire{scratch});
+  return scratch;
+}
+
+void Emitter::return_workspace(TensorId scratch) {
+  if (scratch == no_tensor) return;
+  unbook(plan_.tensors[static_cast<std::size_t>(scratch)]);
+  emit(op::Release{scratch});
 }
 
 std::int64_t Emitter::matmul_bytes(const op::Matmul& operation) {
@@ -157,45 +184,27 @@ std::int64_t Emitter::norm_bytes(std::int64_t width) {
 }
 
 void Emitter::matmul(op::Matmul operation) {
-  const TensorId scratch = workspace(matmul_bytes(operation));
-  operation.workspace = at(scratch);
-  emit(operation);
-  release(scratch);
+  emit_with_workspace(operation, matmul_bytes(operation));
 }
 
 void Emitter::norm_backward(op::NormBackward operation) {
-  const TensorId scratch = workspace(norm_bytes(plan_.model.hidden_size));
-  operation.workspace = at(scratch);
-  emit(operation);
-  release(scratch);
+  emit_with_workspace(operation, norm_bytes(plan_.model.hidden_size));
 }
 
 void Emitter::bias_backward(op::BiasBackward operation) {
-  const TensorId scratch = workspace(norm_bytes(operation.width));
-  operation.workspace = at(scratch);
-  emit(operation);
-  release(scratch);
+  emit_with_workspace(operation, norm_bytes(operation.width));
 }
 
 void Emitter::head_norm_backward(op::HeadNormBackward operation) {
-  const TensorId scratch = workspace(norm_bytes(plan_.model.head_size));
-  operation.workspace = at(scratch);
-  emit(operation);
-  release(scratch);
+  emit_with_workspace(operation, norm_bytes(plan_.model.head_size));
 }
 
 void Emitter::attention_forward(op::AttentionForward operation) {
-  const TensorId scratch = workspace(attention_bytes_);
-  operation.workspace = at(scratch);
-  emit(operation);
-  release(scratch);
+  emit_with_workspace(operation, attention_bytes_);
 }
 
 void Emitter::attention_backward(op::AttentionBackward operation) {
-  const TensorId scratch = workspace(attention_bytes_);
-  operation.workspace = at(scratch);
-  emit(operation);
-  release(scratch);
+  emit_with_workspace(operation, attention_bytes_);
 }
 
 int Emitter::record(Stream stream) {

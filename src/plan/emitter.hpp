@@ -46,7 +46,7 @@ class Emitter {
 
   template <class Op>
   void emit(Op operation, Stream stream = Stream::compute) {
-    steps_->push_back(Step{stream, Operation{std::move(operation)}});
+    steps_->emplace_back(stream, operation);
   }
   /// `add` appends the operation's pieces to the plan's.
   template <class Add>
@@ -92,10 +92,22 @@ class Emitter {
   void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
                  Memory memory);
+  TensorId add(const char* name, int layer, Category category, DType type, std::int64_t elements,
+               Memory memory, std::int64_t booked_bytes, ArenaSimulation::Taken taken);
+  void unbook(const PlannedTensor& tensor);
+  /// `operation` with scratch of so many bytes, if any, taken around it.
+  template <class Op>
+  void emit_with_workspace(Op& operation, std::int64_t bytes) {
+    const TensorId scratch = borrow_workspace(bytes);
+    operation.workspace = at(scratch);
+    emit(operation);
+    return_workspace(scratch);
+  }
+  TensorId borrow_workspace(std::int64_t bytes);
+  void return_workspace(TensorId scratch);
   [[nodiscard]] MemoryPlan& figures_of(Memory memory);
   [[nodiscard]] std::int64_t alignment_of(Memory memory) const;
   [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
-  TensorId workspace(std::int64_t bytes);
   std::int64_t matmul_bytes(const op::Matmul& operation);
   std::int64_t norm_bytes(std::int64_t width);
   void book(const PlannedTensor& tensor);
@@ -110,6 +122,7 @@ class Emitter {
   std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
   std::array<Book, num_memories> books_;
+  std::vector<int> blocks_;  // by tensor: in its arena
   int events_ = 0;
 };
 

@@ -75,50 +75,48 @@ void GatherSchedule::begin() {
 
 MicroStepGathers GatherSchedule::trace_micro_step() {
   begin();
-  MicroStepGathers result(trace_.visits.size());
+  MicroStepGathers result;
   for (const TraceEvent& event : trace_.events) {
-    VisitGathers& gathers = result[static_cast<std::size_t>(event.visit)];
     if (event.kind == TraceEvent::Kind::fetch) {
-      fetch(trace_.visits[static_cast<std::size_t>(event.visit)], gathers);
+      fetch(event.visit, result);
       ++step_;
     } else {
-      release(event.visit, gathers, event.kind == TraceEvent::Kind::release);
+      release(event.visit, result, event.kind == TraceEvent::Kind::release);
     }
   }
+  sort(result);
   return result;
 }
 
 MicroStepGathers GatherSchedule::micro_step() {
   begin();
-  const bool deciding = decided_.empty();
-  if (deciding) decided_.resize(trace_.visits.size());
-  MicroStepGathers result(trace_.visits.size());
+  MicroStepGathers result;
   for (const TraceEvent& event : trace_.events) {
-    const auto index = static_cast<std::size_t>(event.visit);
-    const Visit& visit = trace_.visits[index];
     if (event.kind == TraceEvent::Kind::fetch) {
-      fetch(visit, result[index]);
-      prefetch(visit, result[index]);
-      if (limits_.prefetch_bucket > 0) read_ahead(result[index]);
+      fetch(event.visit, result);
+      prefetch(event.visit, result);
+      if (limits_.prefetch_bucket > 0) read_ahead(event.visit, result);
       ++step_;
     } else if (event.kind == TraceEvent::Kind::left_over) {
-      release(event.visit, result[index], false);
+      release(event.visit, result, false);
+    } else if (is_decided_) {
+      for (const int piece : decided_[event.visit]) release_piece(piece, event.visit, result);
     } else {
-      if (deciding) {
-        for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece)
-          if (!stays(event.visit, piece)) decided_[index].push_back(piece);
-      }
-      for (const int piece : decided_[index]) release_piece(piece, result[index]);
+      decide_and_release(event.visit, result);
     }
   }
+  if (!is_decided_) decided_.sort(trace_.visits.size());
+  is_decided_ = true;
   // DeepSpeed would keep what an early decision forgot until it is used again.
+  const int last_visit = static_cast<int>(trace_.visits.size()) - 1;
   for (std::size_t piece = 0; piece < status_.size(); ++piece) {
     require(status_[piece] != Status::in_flight, "what is gathered ahead is used");
     if (status_[piece] == Status::available && !kept_[piece])
-      release_piece(static_cast<int>(piece), result.back());
+      release_piece(static_cast<int>(piece), last_visit, result);
     require(!failure_.empty() || buffer_.empty() || buffer_[piece] == none,
             "what is read ahead is used");
   }
+  sort(result);
   return result;
 }
 
@@ -127,27 +125,37 @@ void GatherSchedule::update() {
     status_[piece] = kept_[piece] ? Status::available : Status::partitioned;
 }
 
-void GatherSchedule::fetch(const Visit& visit, VisitGathers& gathers) {
-  for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
+void GatherSchedule::sort(MicroStepGathers& gathers) const {
+  const std::size_t count = trace_.visits.size();
+  for (VisitLists<ShardRead>* reads : {&gathers.read, &gathers.read_ahead}) reads->sort(count);
+  for (VisitLists<int>* pieces : {&gathers.fetched, &gathers.prefetched, &gathers.released})
+    pieces->sort(count);
+}
+
+void GatherSchedule::fetch(int visit, MicroStepGathers& gathers) {
+  const PieceRange range = pieces_of(visit);
+  for (int piece = range.first; piece < range.last; ++piece) {
     Status& status = status_[static_cast<std::size_t>(piece)];
     if (status == Status::partitioned) {
-      if (is_absent(piece)) take_buffer(piece, gathers.read);
-      gathers.fetched.push_back(piece);
+      if (is_absent(piece)) take_buffer(piece, visit, gathers.read);
+      gathers.fetched.add(visit, piece);
       live_ += elements(piece);
     }
     status = Status::available;
   }
 }
 
-void GatherSchedule::prefetch(const Visit& visit, VisitGathers& gathers) {
+void GatherSchedule::prefetch(int visit, MicroStepGathers& gathers) {
+  const PieceRange range = pieces_of(visit);
   int not_taken = 0;
-  for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece)
+  for (int piece = range.first; piece < range.last; ++piece)
     if (fetched_for_[static_cast<std::size_t>(piece)] < step_) ++not_taken;
   for (; not_taken > 0 && next_ < order_.size(); --not_taken, ++next_)
     fetched_for_[static_cast<std::size_t>(order_[next_].piece)] = order_[next_].visit;
   if (limits_.prefetch_bucket <= 0) return;
   const std::int64_t most = std::min(limits_.max_live - live_, limits_.prefetch_bucket);
   std::int64_t ahead = 0;
+  taken_.clear();
   for (; next_ < order_.size() && ahead < most; ++next_) {
     const Queued& queued = order_[next_];
     // What is read from the disk first is gathered at a later visit.
@@ -157,25 +165,35 @@ void GatherSchedule::prefetch(const Visit& visit, VisitGathers& gathers) {
     Status& status = status_[static_cast<std::size_t>(queued.piece)];
     if (status != Status::partitioned) continue;
     status = Status::in_flight;
-    gathers.prefetched.push_back(queued.piece);
+    taken_.push_back(queued.piece);
     ahead += elements(queued.piece);
   }
   live_ += ahead;
-  std::sort(gathers.prefetched.begin(), gathers.prefetched.end());
+  std::sort(taken_.begin(), taken_.end());
+  for (const int piece : taken_) gathers.prefetched.add(visit, piece);
 }
 
-void GatherSchedule::release(int visit, VisitGathers& gathers, bool even_kept) {
-  const PieceRange range = trace_.visits[static_cast<std::size_t>(visit)].pieces;
+void GatherSchedule::decide_and_release(int visit, MicroStepGathers& gathers) {
+  const PieceRange range = pieces_of(visit);
+  for (int piece = range.first; piece < range.last; ++piece) {
+    if (stays(visit, piece)) continue;
+    decided_.add(visit, piece);
+    release_piece(piece, visit, gathers);
+  }
+}
+
+void GatherSchedule::release(int visit, MicroStepGathers& gathers, bool even_kept) {
+  const PieceRange range = pieces_of(visit);
   for (int piece = range.first; piece < range.last; ++piece)
-    if (even_kept || !kept_[static_cast<std::size_t>(piece)]) release_piece(piece, gathers);
+    if (even_kept || !kept_[static_cast<std::size_t>(piece)]) release_piece(piece, visit, gathers);
 }
 
-void GatherSchedule::release_piece(int piece, VisitGathers& gathers) {
+void GatherSchedule::release_piece(int piece, int visit, MicroStepGathers& gathers) {
   Status& status = status_[static_cast<std::size_t>(piece)];
   if (status != Status::available) return;
   status = Status::partitioned;
   live_ -= elements(piece);
-  gathers.released.push_back(piece);
+  gathers.released.add(visit, piece);
   free_buffer(piece);
 }
 
@@ -184,7 +202,7 @@ bool GatherSchedule::is_absent(int piece) const {
   return !buffers_.on_disk.empty() && buffers_.on_disk[index] && buffer_[index] == none;
 }
 
-void GatherSchedule::take_buffer(int piece, std::vector<ShardRead>& reads) {
+void GatherSchedule::take_buffer(int piece, int visit, VisitLists<ShardRead>& reads) {
   if (free_.empty()) {
     failure_ = "DeepSpeed runs out of buffers for parameters: offload_param.buffer_count is " +
                std::to_string(buffers_.count) +
@@ -192,7 +210,7 @@ void GatherSchedule::take_buffer(int piece, std::vector<ShardRead>& reads) {
     return;
   }
   buffer_[static_cast<std::size_t>(piece)] = free_.back();
-  reads.push_back({piece, free_.back()});
+  reads.add(visit, {piece, free_.back()});
   free_.pop_back();
 }
 
@@ -202,7 +220,7 @@ void GatherSchedule::free_buffer(int piece) {
   buffer_[static_cast<std::size_t>(piece)] = none;
 }
 
-void GatherSchedule::read_ahead(VisitGathers& gathers) {
+void GatherSchedule::read_ahead(int visit, MicroStepGathers& gathers) {
   if (buffers_.on_disk.empty()) return;
   std::int64_t in_flight = 0;
   for (std::size_t piece = 0; piece < status_.size(); ++piece)
@@ -218,7 +236,7 @@ void GatherSchedule::read_ahead(VisitGathers& gathers) {
   }
   for (const int piece : chosen) {
     if (is_absent(piece)) {
-      take_buffer(piece, gathers.read_ahead);
+      take_buffer(piece, visit, gathers.read_ahead);
     } else {
       failure_ =
           "DeepSpeed fails when it reads ahead from the disk: a parameter that is used twice is "

@@ -3,7 +3,9 @@
 /// its coordinator, played through on numbers alone.
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "module_trace.hpp"
@@ -15,15 +17,51 @@ struct ShardRead {
   int piece, buffer;
 };
 
-/// What happens at one visit; pieces in the flat order.
-struct VisitGathers {
-  std::vector<ShardRead> read;  ///< before what is fetched is gathered, which waits for all reads
-  std::vector<int> fetched;     ///< gathered now, because they are needed now
-  std::vector<int> prefetched;  ///< gathered for later modules, after the needed ones are there
-  std::vector<ShardRead> read_ahead;  ///< then, for gathers that come after those
-  std::vector<int> released;          ///< when the visit is over
+/// A list for each visit. There are thousands of visits and few entries: all lie in one array.
+template <class Entry>
+class VisitLists {
+ public:
+  /// In any order of visits; before `sort` only.
+  void add(int visit, Entry entry) { added_.push_back({visit, entry}); }
+  /// By visit, in each as they were added.
+  void sort(std::size_t num_visits) {
+    begin_.assign(num_visits + 1, 0);
+    // Counts become beginnings, these ends as entries are put down, and those beginnings again.
+    for (const Added& each : added_) ++begin_[static_cast<std::size_t>(each.visit)];
+    int end = 0;
+    for (int& begin : begin_) begin = std::exchange(end, end + begin);
+    entries_.resize(added_.size());
+    for (const Added& each : added_)
+      entries_[static_cast<std::size_t>(begin_[static_cast<std::size_t>(each.visit)]++)] =
+          each.entry;
+    for (std::size_t visit = num_visits; visit > 0; --visit) begin_[visit] = begin_[visit - 1];
+    begin_[0] = 0;
+    added_ = {};
+  }
+  [[nodiscard]] std::span<const Entry> operator[](int visit) const {
+    const int* begin = &begin_[static_cast<std::size_t>(visit)];
+    return std::span(entries_).subspan(static_cast<std::size_t>(begin[0]),
+                                       static_cast<std::size_t>(begin[1] - begin[0]));
+  }
+
+ private:
+  struct Added {
+    int visit;
+    Entry entry;
+  };
+  std::vector<Added> added_;
+  std::vector<int> begin_;
+  std::vector<Entry> entries_;
 };
-using MicroStepGathers = std::vector<VisitGathers>;  ///< by visit
+
+/// What happens at each visit of a micro-step; pieces in the flat order.
+struct MicroStepGathers {
+  VisitLists<ShardRead> read;  ///< before what is fetched is gathered, which waits for all reads
+  VisitLists<int> fetched;     ///< gathered now, because they are needed now
+  VisitLists<int> prefetched;  ///< gathered for later modules, after the needed ones are there
+  VisitLists<ShardRead> read_ahead;  ///< then, for gathers that come after those
+  VisitLists<int> released;          ///< when the visit is over
+};
 
 struct GatherLimits {
   std::int64_t prefetch_bucket = 0, max_live = 0, max_reuse = 0;  ///< elements
@@ -54,17 +92,22 @@ class GatherSchedule {
   enum class Status : std::uint8_t { partitioned, in_flight, available };
 
   void begin();
-  void fetch(const Visit& visit, VisitGathers& gathers);
-  void prefetch(const Visit& visit, VisitGathers& gathers);
-  void read_ahead(VisitGathers& gathers);
-  void take_buffer(int piece, std::vector<ShardRead>& reads);
+  void fetch(int visit, MicroStepGathers& gathers);
+  void prefetch(int visit, MicroStepGathers& gathers);
+  void read_ahead(int visit, MicroStepGathers& gathers);
+  void take_buffer(int piece, int visit, VisitLists<ShardRead>& reads);
   void free_buffer(int piece);
   /// Its shard is on the disk and neither in a buffer nor on its way there.
   [[nodiscard]] bool is_absent(int piece) const;
-  void release(int visit, VisitGathers& gathers, bool even_kept);
-  void release_piece(int piece, VisitGathers& gathers);
+  void release(int visit, MicroStepGathers& gathers, bool even_kept);
+  void release_piece(int piece, int visit, MicroStepGathers& gathers);
+  void decide_and_release(int visit, MicroStepGathers& gathers);
+  void sort(MicroStepGathers& gathers) const;
   [[nodiscard]] bool stays(int visit, int piece) const;
   [[nodiscard]] bool is_reused(const Visit& visit, int piece) const;
+  [[nodiscard]] PieceRange pieces_of(int visit) const {
+    return trace_.visits[static_cast<std::size_t>(visit)].pieces;
+  }
   [[nodiscard]] std::int64_t elements(int piece) const {
     return pieces_[static_cast<std::size_t>(piece)].elements;
   }
@@ -92,8 +135,10 @@ class GatherSchedule {
     int piece, visit;
   };
   std::vector<Queued> order_;
-  std::size_t next_ = 0;                   // of order_
-  std::vector<std::vector<int>> decided_;  // by visit: what it releases, from the first time on
+  std::size_t next_ = 0;     // of order_
+  bool is_decided_ = false;  // what is released when, once and for all
+  VisitLists<int> decided_;
+  std::vector<int> taken_;  // by a prefetch
 
   ShardBuffers buffers_;
   std::vector<int> buffer_;  // by piece: that holds its shard, or none

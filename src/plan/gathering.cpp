@@ -81,4 +81,30 @@ Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
   return gathering;
 }
 
+const Gathering& Gatherings::of(const ModelSpec& model, const Layout& layout,
+                                const TrainingConfig& config) {
+  if (are_parameters_on_disk(config)) return from_disk_ = plan_gathering(model, layout, config);
+  const Knobs knobs{config.accumulation_steps > 1,
+                    config.recompute != Recompute::none,
+                    config.stage3_allgather_sequential,
+                    config.stage3_module_granularity_threshold,
+                    config.stage3_param_persistence_threshold,
+                    config.stage3_model_persistence_threshold,
+                    config.stage3_prefetch_bucket_size,
+                    config.stage3_max_live_parameters,
+                    config.stage3_max_reuse_distance,
+                    layout.group_size(),
+                    quantizes_weights(config),
+                    layout.shards_of_secondary(),
+                    config.leaf_modules};
+  const auto found = std::find_if(known_.begin(), known_.end(),
+                                  [&](const Known& known) { return known.knobs == knobs; });
+  if (found != known_.end()) return found->gathering;
+  if (known_.size() < most_known) known_.emplace_back();
+  Known& known = known_[next_];
+  next_ = (next_ + 1) % most_known;
+  known = {knobs, plan_gathering(model, layout, config)};
+  return known.gathering;
+}
+
 }  // namespace dstune::plan

@@ -24,8 +24,37 @@ struct Gathering {
   MicroStepGathers steady;  ///< every later one
 };
 
-/// Stage 3 only.
+/// Where layout.gathers().
 [[nodiscard]] Gathering plan_gathering(const ModelSpec& model, const Layout& layout,
                                        const TrainingConfig& config);
+
+/// Those of one model's plans: configurations that gather alike share one. Most spaces have few.
+class Gatherings {
+ public:
+  /// As plan_gathering. It holds until the next call.
+  const Gathering& of(const ModelSpec& model, const Layout& layout, const TrainingConfig& config);
+
+ private:
+  /// All that a gathering depends on, where no parameter is on a disk.
+  struct Knobs {
+    bool accumulates, recomputes, is_sequential;
+    std::int64_t granularity, persistent_parameter, persistent_model;
+    std::int64_t prefetch_bucket, max_live, max_reuse;
+    int group_size;
+    bool quantizes_weights;
+    std::int64_t shards_of_secondary;
+    LeafModules leaf_modules;
+    bool operator==(const Knobs&) const = default;
+  };
+  struct Known {
+    Knobs knobs;
+    Gathering gathering;
+  };
+  static constexpr std::size_t most_known = 8;
+
+  std::vector<Known> known_;
+  std::size_t next_ = 0;  ///< the one that makes room
+  Gathering from_disk_;
+};
 
 }  // namespace dstune::plan

@@ -24,6 +24,10 @@ class GradientSink {
   void open(int unit);
   void close(int unit);
   void end_backward();
+  /// Whether the last of several micro-steps does something else than those before it.
+  [[nodiscard]] bool is_last_another() const {
+    return reducer_ && (slabs_.empty() || reducer_->is_last_another());
+  }
 
   /// No view where the unit has no such parameter.
   [[nodiscard]] View view(int unit, ParameterRole role) const;

@@ -13,6 +13,7 @@ using enum ParameterRole;
 
 /// DeepSpeed gathers no module larger than this as a whole.
 constexpr std::int64_t largest_leaf_elements = 1'000'000'000;
+constexpr int none = -1;
 
 class ModuleTree {
  public:
@@ -257,6 +258,7 @@ class Tracer {
   Tracer(ModuleTrace& trace, bool recompute) : trace_(trace), recompute_(recompute) {
     trace.visits.reserve(trace.modules.size() * 3);
     trace.events.reserve(trace.modules.size() * 6);
+    find_children();
     forward(0);
     backward(0);
     for (const int visit : left_over_) trace.events.push_back({TraceEvent::Kind::left_over, visit});
@@ -266,13 +268,33 @@ class Tracer {
   [[nodiscard]] const Module& at(int index) const {
     return trace_.modules[static_cast<std::size_t>(index)];
   }
-  [[nodiscard]] std::vector<int> children(int index) const {
-    std::vector<int> result;
-    if (at(index).is_leaf) return result;
-    for (int child = index + 1; child < at(index).end; child = at(child).end)
-      result.push_back(child);
-    return result;
+  /// The children of a module from the first to the last, and back; a leaf has none.
+  struct Children {
+    int first = none, last = none;
+  };
+  void find_children() {
+    children_.resize(trace_.modules.size());
+    next_.assign(trace_.modules.size(), none);
+    previous_.assign(trace_.modules.size(), none);
+    for (int parent = 0; parent < static_cast<int>(children_.size()); ++parent) {
+      if (at(parent).is_leaf) continue;
+      Children& children = children_[static_cast<std::size_t>(parent)];
+      for (int child = parent + 1; child < at(parent).end; child = at(child).end) {
+        if (children.first == none) children.first = child;
+        previous_[static_cast<std::size_t>(child)] = children.last;
+        if (children.last != none) next_[static_cast<std::size_t>(children.last)] = child;
+        children.last = child;
+      }
+    }
   }
+  [[nodiscard]] int first_child(int index) const {
+    return children_[static_cast<std::size_t>(index)].first;
+  }
+  [[nodiscard]] int last_child(int index) const {
+    return children_[static_cast<std::size_t>(index)].last;
+  }
+  [[nodiscard]] int next(int index) const { return next_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] int previous(int index) const { return previous_[static_cast<std::size_t>(index)]; }
 
   int fetch(int module, bool is_forward) {
     const PieceRange pieces = at(module).is_leaf ? at(module).all : at(module).own;
@@ -286,7 +308,7 @@ class Tracer {
   void forward(int index) {
     const bool hooked = at(index).is_called;
     const int visit = hooked ? fetch(index, true) : 0;
-    for (const int child : children(index)) forward(child);
+    for (int child = first_child(index); child != none; child = next(child)) forward(child);
     if (hooked) release(visit);
   }
 
@@ -297,41 +319,36 @@ class Tracer {
       return;
     }
     const int visit = fetch(index, true);
-    for (const int child : children(index)) {
-      if (child > last) break;
+    for (int child = first_child(index); child != none && child <= last; child = next(child))
       forward_again(child, last);
-    }
     if (at(index).end <= last) release(visit);
   }
 
   /// The module whose backward first asks for what forward did not keep.
   [[nodiscard]] int last_that_saves(int index) const {
-    const std::vector<int> below = children(index);
-    for (auto child = below.rbegin(); child != below.rend(); ++child) {
-      const int found = last_that_saves(*child);
-      if (found >= 0) return found;
+    for (int child = last_child(index); child != none; child = previous(child)) {
+      const int found = last_that_saves(child);
+      if (found != none) return found;
     }
-    return below.empty() && at(index).saves ? index : -1;
+    return last_child(index) == none && at(index).saves ? index : none;
   }
 
   void backward(int index) {
     const Module& module = at(index);
     if (!module.has_gradient) return;
-    int visit = -1;
+    int visit = none;
     if (module.is_called) visit = fetch(index, false);
     if (module.is_block && recompute_ && !module.is_leaf) {
       block_ = index;
       trigger_ = last_that_saves(index);
     }
     if (index == trigger_) {
-      for (const int child : children(block_)) {
-        if (child <= trigger_) forward_again(child, trigger_);
-      }
-      trigger_ = -1;
+      for (int child = first_child(block_); child != none && child <= trigger_; child = next(child))
+        forward_again(child, trigger_);
+      trigger_ = none;
     }
-    const std::vector<int> below = children(index);
-    for (auto child = below.rbegin(); child != below.rend(); ++child) backward(*child);
-    if (visit < 0) return;
+    for (int child = last_child(index); child != none; child = previous(child)) backward(child);
+    if (visit == none) return;
     if (module.is_first) {
       left_over_.push_back(visit);
     } else {
@@ -341,7 +358,9 @@ class Tracer {
 
   ModuleTrace& trace_;
   bool recompute_;
-  int block_ = -1, trigger_ = -1;
+  std::vector<Children> children_;    // by module
+  std::vector<int> next_, previous_;  // siblings
+  int block_ = none, trigger_ = none;
   std::vector<int> left_over_;
 };
 

@@ -52,13 +52,14 @@ void ParameterSource::begin_micro_step(const MicroStepGathers& gathers, bool aft
   gathers_ = &gathers;
   next_ = 0;
   groups_.clear();
+  grouped_.clear();
   users_.assign(gathering_->trace.visits.size(), 0);
   is_refreshed_.assign(is_refreshed_.size(), secondary_.tensor != no_tensor && !after_update);
 }
 
 void ParameterSource::end_micro_step() {
   if (gathering_ == nullptr) return;
-  require(next_ == gathers_->size(), "every module is run");
+  require(next_ == gathering_->trace.visits.size(), "every module is run");
   require(std::all_of(held_.begin(), held_.end(), [](const auto& held) { return held.empty(); }),
           "what backward needs is let go behind it");
 }
@@ -79,26 +80,25 @@ void ParameterSource::use_pieces(PieceRange pieces) {
 }
 
 bool ParameterSource::repeats(PieceRange pieces) const {
-  if (next_ == gathers_->size()) return false;
+  if (next_ == gathering_->trace.visits.size()) return false;
   const Visit& visit = gathering_->trace.visits[next_];
   return !visit.holds && visit.pieces.first <= pieces.first && pieces.first < visit.pieces.last;
 }
 
 void ParameterSource::next_visit() {
-  require(next_ < gathers_->size(), "modules are run in the order of their trace");
+  require(next_ < gathering_->trace.visits.size(), "modules are run in the order of their trace");
   const int index = static_cast<int>(next_);
   const Visit& visit = gathering_->trace.visits[next_];
-  const VisitGathers& gathers = (*gathers_)[next_];
   ++next_;
-  reader_.read(gathers.read);
-  gather(gathers.fetched);
+  reader_.read(gathers_->read[index]);
+  gather(gathers_->fetched[index]);
   for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece) {
     const auto at = static_cast<std::size_t>(piece);
     if (group_[at] != none) take(piece);
   }
   if (visit.holds) hold(index);
-  gather(gathers.prefetched);
-  reader_.read(gathers.read_ahead);
+  gather(gathers_->prefetched[index]);
+  reader_.read(gathers_->read_ahead[index]);
 }
 
 void ParameterSource::hold(int index) {
@@ -118,18 +118,19 @@ void ParameterSource::hold(int index) {
 void ParameterSource::done_pieces(PieceRange pieces) {
   for (int piece = pieces.first; piece < pieces.last; ++piece) {
     int& user = user_[static_cast<std::size_t>(piece)];
-    const auto visit = static_cast<std::size_t>(user);
-    if (again_ && !gathering_->trace.visits[visit].is_forward) continue;
+    const int visit = user;
+    const auto index = static_cast<std::size_t>(visit);
+    if (again_ && !gathering_->trace.visits[index].is_forward) continue;
     if (--uses_[static_cast<std::size_t>(piece)] > 0) continue;
     user = none;
-    if (!gathering_->trace.visits[visit].is_forward) let_go(parameter_of(piece));
-    if (--users_[visit] > 0) continue;
-    for (const int released : (*gathers_)[visit].released)
-      release(released, is_held(static_cast<int>(visit), released));
+    if (!gathering_->trace.visits[index].is_forward) let_go(parameter_of(piece));
+    if (--users_[index] > 0) continue;
+    for (const int released : gathers_->released[visit])
+      release(released, is_held(visit, released));
   }
 }
 
-void ParameterSource::gather(const std::vector<int>& pieces) {
+void ParameterSource::gather(std::span<const int> pieces) {
   reader_.wait_for(pieces);
   if (secondary_.tensor == no_tensor) return gather_from(primary_, pieces);
   std::vector<int> refreshed, others;
@@ -139,18 +140,19 @@ void ParameterSource::gather(const std::vector<int>& pieces) {
   gather_from(primary_, others);
 }
 
-void ParameterSource::gather_from(const Shards& shards, const std::vector<int>& pieces) {
+void ParameterSource::gather_from(const Shards& shards, std::span<const int> pieces) {
   if (!sequential_) {
     if (!pieces.empty()) gather_group(shards, pieces);
     return;
   }
-  for (const int piece : pieces) gather_group(shards, {piece});
+  for (const int& piece : pieces) gather_group(shards, {&piece, 1});
 }
 
-void ParameterSource::gather_group(const Shards& shards, const std::vector<int>& pieces) {
+void ParameterSource::gather_group(const Shards& shards, std::span<const int> pieces) {
   for (const int piece : pieces)
     group_[static_cast<std::size_t>(piece)] = static_cast<int>(groups_.size());
-  Group& group = groups_.emplace_back(Group{.pieces = pieces,
+  Group& group = groups_.emplace_back(Group{.first = grouped_.size(),
+                                            .count = pieces.size(),
                                             .from = &shards,
                                             .flat = no_tensor,
                                             .shard = no_tensor,
@@ -160,6 +162,7 @@ void ParameterSource::gather_group(const Shards& shards, const std::vector<int>&
                                             .unused = static_cast<int>(pieces.size()),
                                             .to_its_place = false,
                                             .arrived = false});
+  grouped_.insert(grouped_.end(), pieces.begin(), pieces.end());
   const int only = pieces.size() == 1 ? pieces.front() : none;
   // A piece of a merged matrix may be wanted anew before the product that uses it now is done.
   const bool is_free = only != none && !is_placed_[static_cast<std::size_t>(only)];
@@ -177,13 +180,12 @@ void ParameterSource::gather_group(const Shards& shards, const std::vector<int>&
 }
 
 bool ParameterSource::is_all_reduced(const Group& group) const {
-  return all_reduces_ && group.pieces.size() > 1 && group.from == &primary_ &&
-         group.codes == no_tensor;
+  return all_reduces_ && group.count > 1 && group.from == &primary_ && group.codes == no_tensor;
 }
 
 std::int64_t ParameterSource::shard_elements(const Group& group) const {
   std::int64_t shards = 0;
-  for (const int piece : group.pieces) shards += shard_elements(*group.from, piece);
+  for (const int piece : pieces_of(group)) shards += shard_elements(*group.from, piece);
   return shards;
 }
 
@@ -193,7 +195,7 @@ void ParameterSource::gather_quantized(Group& group) {
   const std::int64_t run = weights_of_a_scale(shards);
   const std::int64_t scales = shards / run;
   // What is quantised at once lies side by side.
-  const bool is_collected = is_offloaded_ || group.pieces.size() > 1;
+  const bool is_collected = is_offloaded_ || group.count > 1;
   if (is_collected)
     group.shard = emitter_.acquire("own shards", -1, Category::gathered, emitter_.type(), shards);
   group.codes =
@@ -207,7 +209,7 @@ void ParameterSource::gather_quantized(Group& group) {
   } else if (is_collected) {
     collect<op::Convert>(group, at(group.shard), stream);
   }
-  const View own = is_collected ? at(group.shard) : own_shard(from, group.pieces.front());
+  const View own = is_collected ? at(group.shard) : own_shard(from, pieces_of(group).front());
   const View own_codes = at(group.codes, shards * from.rank);
   const View own_scales = at(group.scales, scales * from.rank);
   emitter_.emit(op::Quantize{own_codes, own_scales, own, 8, shards, run}, stream);
@@ -220,13 +222,13 @@ void ParameterSource::dequantize(Group& group) {
   const std::int64_t all = shards * group.from->ranks;
   if (!group.to_its_place)
     group.flat = emitter_.acquire("gathered shards", -1, Category::gathered, emitter_.type(), all);
-  const View to = group.to_its_place ? place(group.pieces.front()) : at(group.flat);
+  const View to = group.to_its_place ? place(pieces_of(group).front()) : at(group.flat);
   emitter_.emit(
       op::Dequantize{to, at(group.codes), at(group.scales), 8, all, weights_of_a_scale(shards)});
 }
 
 void ParameterSource::gather_to_its_place(Group& group) {
-  const int piece = group.pieces.front();
+  const int piece = pieces_of(group).front();
   const Shards& from = *group.from;
   const std::int64_t elements = shard_elements(from, piece);
   const bool alone = from.ranks == 1;
@@ -250,9 +252,8 @@ void ParameterSource::gather_to_its_place(Group& group) {
 void ParameterSource::acquire_from_nodes(Group& group) {
   const Partition& partition = layout_.partition();
   if (partition.ranks_of_node == 0) return;
-  group.shard = emitter_.acquire(
-      "shards of all nodes", -1, Category::gathered, emitter_.type(),
-      shard_elements(*group.from, group.pieces.front()) * partition.across_nodes.count);
+  group.shard = emitter_.acquire("shards of all nodes", -1, Category::gathered, emitter_.type(),
+                                 shard_elements(group) * partition.across_nodes.count);
 }
 
 void ParameterSource::gather_shards(const Group& group, View out, View own, Stream stream) {
@@ -311,7 +312,7 @@ void ParameterSource::wait_for_fetched(Stream stream) {
 
 template <class Transfer>
 void ParameterSource::collect(const Group& group, View out, Stream stream) {
-  const std::vector<int>& pieces = group.pieces;
+  const std::span<const int> pieces = pieces_of(group);
   std::int64_t offset = 0;
   for (std::size_t first = 0; first < pieces.size();) {
     std::size_t last = first + 1;
@@ -332,14 +333,14 @@ void ParameterSource::collect(const Group& group, View out, Stream stream) {
 
 void ParameterSource::gather_by_all_reduce(Group& group) {
   std::int64_t padded = 0;
-  for (const int piece : group.pieces)
+  for (const int piece : pieces_of(group))
     padded += layout_.piece_shard_elements(piece) * layout_.group_size();
   group.flat =
       emitter_.acquire("gathered by all-reduce", -1, Category::gathered, emitter_.type(), padded);
   const Stream stream = emitter_.begin_beside(overlap_, Stream::gather);
   emitter_.emit(op::Fill{at(group.flat), 0.0F, padded}, stream);
   std::int64_t begin = 0;
-  for (const int piece : group.pieces) {
+  for (const int piece : pieces_of(group)) {
     const std::int64_t shard = layout_.piece_shard_elements(piece);
     const View to = at(group.flat, begin + shard * layout_.group_rank());
     const View own = own_shard(primary_, piece);
@@ -400,7 +401,7 @@ void ParameterSource::arrive(Group& group) {
   const Shards& from = *group.from;
   const std::int64_t shards = shard_elements(group);
   std::int64_t offset = 0;
-  for (const int piece : group.pieces) {
+  for (const int piece : pieces_of(group)) {
     const std::int64_t shard = shard_elements(from, piece);
     const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
     if (is_all_reduced(group)) {

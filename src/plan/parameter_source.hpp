@@ -2,6 +2,7 @@
 /// Whole parameters for the arithmetic: always there in stages 0 to 2, gathered module by module in
 /// stage 3, as the schedule of gathers says.
 
+#include <span>
 #include <vector>
 
 #include "gathering.hpp"
@@ -46,7 +47,7 @@ class ParameterSource {
   };
   /// Pieces that travel together.
   struct Group {
-    std::vector<int> pieces;
+    std::size_t first, count;  ///< of grouped_
     const Shards* from;
     /// Their shards, rank by rank, or with an all-reduce parameter by parameter; none where they
     /// travel to their places.
@@ -67,9 +68,13 @@ class ParameterSource {
   void next_visit();
   void hold(int visit);
   [[nodiscard]] bool repeats(PieceRange pieces) const;
-  void gather(const std::vector<int>& pieces);
-  void gather_from(const Shards& shards, const std::vector<int>& pieces);
-  void gather_group(const Shards& shards, const std::vector<int>& pieces);
+  void gather(std::span<const int> pieces);
+  void gather_from(const Shards& shards, std::span<const int> pieces);
+  void gather_group(const Shards& shards, std::span<const int> pieces);
+  /// Until the next group is made.
+  [[nodiscard]] std::span<const int> pieces_of(const Group& group) const {
+    return std::span(grouped_).subspan(group.first, group.count);
+  }
   void gather_to_its_place(Group& group);
   void gather_flat(Group& group);
   void gather_by_all_reduce(Group& group);
@@ -134,6 +139,7 @@ class ParameterSource {
   std::vector<int> users_;  // by visit: pieces still in use
   std::vector<int> group_;  // by piece: the group that it travels in, or none
   std::vector<Group> groups_;
+  std::vector<int> grouped_;                 // pieces, group by group
   std::vector<TensorId> slabs_;              // by parameter
   std::vector<int> slab_pieces_;             // by parameter: pieces there or on their way
   std::vector<bool> is_placed_;              // by piece: counted there

@@ -15,17 +15,18 @@ constexpr std::int64_t numbers_at_once = 8;
 /// The gathers of a micro-step, as ParameterSource makes them, on numbers alone.
 class GatherCheck {
  public:
-  GatherCheck(const Layout& layout, const TrainingConfig& config)
+  GatherCheck(const Layout& layout, std::size_t num_visits, const TrainingConfig& config)
       : layout_(layout),
+        num_visits_(static_cast<int>(num_visits)),
         scale_of_secondary_(layout.shards_of_secondary()),
         sequential_(config.stage3_allgather_sequential) {}
 
   void run(const MicroStepGathers& gathers, bool after_update) {
     is_refreshed_.assign(layout_.pieces().size(), scale_of_secondary_ > 0 && !after_update);
-    for (const VisitGathers& visit : gathers) {
-      check(visit.fetched);
-      check(visit.prefetched);
-      for (const int piece : visit.released)
+    for (int visit = 0; visit < num_visits_; ++visit) {
+      check(gathers.fetched[visit]);
+      check(gathers.prefetched[visit]);
+      for (const int piece : gathers.released[visit])
         is_refreshed_[static_cast<std::size_t>(piece)] = scale_of_secondary_ > 0;
     }
   }
@@ -34,7 +35,7 @@ class GatherCheck {
   [[nodiscard]] std::int64_t broken_elements() const { return broken_elements_; }
 
  private:
-  void check(const std::vector<int>& pieces) {
+  void check(std::span<const int> pieces) {
     std::int64_t of_first = 0, of_second = 0;
     for (const int piece : pieces) {
       const bool is_refreshed = is_refreshed_[static_cast<std::size_t>(piece)];
@@ -52,6 +53,7 @@ class GatherCheck {
   }
 
   const Layout& layout_;
+  int num_visits_;
   std::int64_t scale_of_secondary_;
   bool sequential_;
   std::vector<bool> is_refreshed_;
@@ -96,7 +98,7 @@ std::int64_t gradients_of_a_scale(const Layout& layout, const Piece& piece) {
 std::string weights_objection(const Layout& layout, const Gathering& gathering,
                               const TrainingConfig& config) {
   if (!quantizes_weights(config) || layout.group_size() == 1) return {};
-  GatherCheck check(layout, config);
+  GatherCheck check(layout, gathering.trace.visits.size(), config);
   check.run(gathering.first, false);
   if (config.accumulation_steps > 1) check.run(gathering.second, false);
   check.run(gathering.steady, true);

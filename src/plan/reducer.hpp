@@ -18,6 +18,10 @@ class Reducer {
   /// last to the first, at stage 1 without overlap from the first to the last. `slab` is released
   /// as soon as nothing reads it any more.
   void arrive(int unit, View source, TensorId slab);
+  /// Whether the last pass of a step does more than others.
+  [[nodiscard]] bool is_last_another() const {
+    return layout_.offloaded().optimizer || layout_.partition().replicas > 1;
+  }
   /// All units have arrived: compute goes on after the last reduction.
   void finish();
 

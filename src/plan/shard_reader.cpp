@@ -14,7 +14,7 @@ ShardReader::ShardReader(Emitter& emitter, const Layout& layout, const TrainingC
   if (tensors.shards_on_disk != no_tensor) buffer_.assign(tensors.shards.size(), no_tensor);
 }
 
-void ShardReader::read(const std::vector<ShardRead>& reads) {
+void ShardReader::read(std::span<const ShardRead> reads) {
   if (reads.empty()) return;
   emitter_.wait(Stream::disk_read, emitter_.record(Stream::compute));
   if (copies_beside_compute_) emitter_.wait(Stream::disk_read, emitter_.record(Stream::gather));
@@ -29,7 +29,7 @@ void ShardReader::read(const std::vector<ShardRead>& reads) {
   event_ = emitter_.record(Stream::disk_read);
 }
 
-void ShardReader::wait_for(const std::vector<int>& pieces) {
+void ShardReader::wait_for(std::span<const int> pieces) {
   const bool is_there = std::none_of(pieces.begin(), pieces.end(), [&](int piece) {
     return std::find(on_their_way_.begin(), on_their_way_.end(), piece) != on_their_way_.end();
   });

@@ -2,6 +2,9 @@
 /// Brings shards from the disk into the host's buffers, as the schedule of gathers says, and says
 /// where each of them is.
 
+#include <span>
+#include <vector>
+
 #include "gather_schedule.hpp"
 #include "layout.hpp"
 
@@ -13,10 +16,10 @@ class ShardReader {
               const PersistentTensors& tensors);
 
   /// They are on their way behind what uses the buffers so far.
-  void read(const std::vector<ShardRead>& reads);
+  void read(std::span<const ShardRead> reads);
   /// Compute goes on when the shards of these pieces are in memory, and with them, as in DeepSpeed,
   /// everything that is on its way.
-  void wait_for(const std::vector<int>& pieces);
+  void wait_for(std::span<const int> pieces);
   /// Where the own shard of a piece is in memory, once it is there.
   [[nodiscard]] View shard(int piece) const;
 

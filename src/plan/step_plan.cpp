@@ -1,10 +1,9 @@
-#include "dstune/plan/step_plan.hpp"
-
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "dstune/base/error.hpp"
 #include "dstune/model/module_names.hpp"
+#include "dstune/plan/step_planner.hpp"
 #include "micro_step.hpp"
 #include "module_trace.hpp"
 #include "quantization.hpp"
@@ -59,9 +58,10 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
     segment(only_micro, 1, {true, true});
     return;
   }
+  const std::int64_t lasts = context.gradients.is_last_another() ? 1 : 0;
   segment(first_micro, 1, {true, false});
-  if (steps > 2) segment(middle_micro, steps - 2, {false, false});
-  segment(last_micro, 1, {false, true});
+  if (steps - lasts > 1) segment(middle_micro, steps - lasts - 1, {false, false});
+  if (lasts > 0) segment(last_micro, 1, {false, true});
 }
 
 /// Of sub-groups' states on the disk.
@@ -204,34 +204,46 @@ std::string model_objection(const ModelSpec& model, const TrainingConfig& config
   return plan::plan_gathering(model, layout, config).failure;
 }
 
-StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
-                         int group_rank, const WorkspaceSizes& workspaces) {
-  StepPlan result;
-  rebuild_step_plan(result, model, config, group_size, group_rank, workspaces);
-  return result;
+struct StepPlanner::Shared {
+  ParameterTable table;
+  const WorkspaceSizes& workspaces;
+  plan::Gatherings gatherings;
+};
+
+StepPlanner::StepPlanner(ModelSpec model, const WorkspaceSizes& workspaces)
+    : shared_(std::make_unique<Shared>(Shared{ParameterTable(model), workspaces, {}})) {
+  plan_.model = std::move(model);
 }
 
-void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingConfig& config,
-                       int group_size, int group_rank, const WorkspaceSizes& workspaces) {
-  check(model, config, group_size, group_rank);
-  result.model = model;
-  result.config = config;
-  result.group_size = group_size;
-  result.group_rank = group_rank;
+StepPlanner::StepPlanner(StepPlanner&& other) noexcept = default;
+StepPlanner& StepPlanner::operator=(StepPlanner&& other) noexcept = default;
+StepPlanner::~StepPlanner() = default;
 
-  const ParameterTable table(model);
-  const plan::Layout layout(table, config.zero_stage,
+StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                         int group_rank, const WorkspaceSizes& workspaces) {
+  StepPlanner planner(model, workspaces);
+  planner.plan(config, group_size, group_rank);
+  return std::move(planner.plan_);
+}
+
+const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, int group_rank) {
+  const ModelSpec& model = plan_.model;
+  check(model, config, group_size, group_rank);
+  plan_.config = config;
+  plan_.group_size = group_size;
+  plan_.group_rank = group_rank;
+
+  const plan::Layout layout(shared_->table, config.zero_stage,
                             plan::partition_of(config, group_size, group_rank),
                             {is_optimizer_offloaded(config), are_parameters_offloaded(config)},
                             // BF16_Optimizer knows nothing of it.
                             config.round_robin_gradients && !is_bf16_optimizer(config));
-  plan::Emitter emitter(result, workspaces);
-  std::optional<plan::Gathering> gathered;
-  if (layout.gathers()) gathered = plan::plan_gathering(model, layout, config);
-  require(
-      (!gathered || gathered->failure.empty()) && plan::gradients_objection(layout, config).empty(),
-      "what DeepSpeed fails with has no plan");
-  const plan::Gathering* const gathering = gathered ? &*gathered : nullptr;
+  plan::Emitter emitter(plan_, shared_->workspaces);
+  const plan::Gathering* const gathering =
+      layout.gathers() ? &shared_->gatherings.of(model, layout, config) : nullptr;
+  require((gathering == nullptr || gathering->failure.empty()) &&
+              plan::gradients_objection(layout, config).empty(),
+          "what DeepSpeed fails with has no plan");
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
       emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);
   plan::emit_initialize(emitter, layout, tensors, config);
@@ -245,6 +257,7 @@ void rebuild_step_plan(StepPlan& result, const ModelSpec& model, const TrainingC
   plan::emit_update(emitter, layout, tensors, config,
                     targets_per_sequence(model, config.sequence_length), gathering);
   emitter.finish();
+  return plan_;
 }
 
 }  // namespace dstune

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "dstune/model/parameter_table.hpp"
+#include "dstune/plan/step_planner.hpp"
 
 namespace dstune {
 namespace {
@@ -215,7 +216,10 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
   const std::int64_t num_layers = layers_of_run(model, options);
   std::vector<CalibrationTask> tasks;
   Demand known;  // Of kernels: groups of every shape run the same.
-  StepPlan plan;
+  ModelSpec cut = model;
+  cut.num_layers = num_layers;
+  StepPlanner whole_model(model, workspaces);
+  StepPlanner cut_model(cut, workspaces);
   for (const auto& [key, all] : by_shape) {
     const GroupShape shape = key.second;
     const std::size_t looked_at = std::min(all.size(), options.most_members);
@@ -228,18 +232,18 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
       const Experiment& member = *all[index * all.size() / looked_at];
       // A group of another size may have no plan for it.
       if (!model_objection(model, member.config, shape.size()).empty()) continue;
-      rebuild_step_plan(plan, model, member.config, shape.size(), 0, workspaces);
+      const StepPlan& plan = whole_model.plan(member.config, shape.size());
       add_demand(plan, demand, total);
       if (uses_disk(member.config) && options.times_disks) {
         if (transfers.second == 0) disk.use = member.config.disk;
         add_transfers(plan, transfers);
       }
       Candidate candidate{run_of(member, num_layers), {}};
-      const ModelSpec cut = calibration_model(model, candidate.run);
       if (!model_objection(cut, candidate.run.config, shape.size()).empty()) continue;
-      rebuild_step_plan(plan, cut, candidate.run.config, shape.size(), 0, workspaces);
-      if (plan.memory.arena_bytes + plan.host_memory.arena_bytes > options.most_bytes) continue;
-      add_demand(plan, candidate.offers, candidate.run.cost);
+      const StepPlan& short_plan = cut_model.plan(candidate.run.config, shape.size());
+      if (short_plan.memory.arena_bytes + short_plan.host_memory.arena_bytes > options.most_bytes)
+        continue;
+      add_demand(short_plan, candidate.offers, candidate.run.cost);
       candidates.push_back(std::move(candidate));
     }
     if (candidates.empty()) continue;

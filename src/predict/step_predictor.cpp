@@ -1,8 +1,6 @@
 #include "dstune/predict/step_predictor.hpp"
 
 #include <algorithm>
-#include <functional>
-#include <type_traits>
 #include <utility>
 
 namespace dstune {
@@ -24,34 +22,19 @@ TrainingConfig what_matters(const TrainingConfig& config) {
   return same;
 }
 
-std::size_t hash_of(const TrainingConfig& config, GroupShape shape) {
-  std::size_t hash = std::hash<int>()(shape.num_gpus) * 31 + std::hash<int>()(shape.num_nodes);
-  for_each_member(config, [&](const char*, const auto& field) {
-    hash = hash * 0x9E3779B97F4A7C15 + std::hash<std::decay_t<decltype(field)>>()(field);
-  });
-  return hash;
-}
-
 }  // namespace
 
 StepPredictor::StepPredictor(const ModelSpec& model, DeviceProfile profile,
                              const WorkspaceSizes& workspaces)
-    : model_(model), profile_(std::move(profile)), workspaces_(&workspaces) {}
+    : profile_(std::move(profile)), planner_(model, workspaces) {}
 
 StepTime StepPredictor::model_time(const Experiment& experiment) {
-  const TrainingConfig config = what_matters(experiment.config);
   const GroupShape shape = experiment.shape;
-  auto& alike = known_[hash_of(config, shape)];
-  auto found = std::find_if(alike.begin(), alike.end(), [&](const Known& known) {
-    return known.shape == shape && known.config == config;
-  });
-  if (found == alike.end()) {
-    rebuild_step_plan(plan_, model_, config, shape.size(), 0, *workspaces_);
-    auto [times, is_new] = times_.try_emplace(shape, profile_, shape);
-    found = alike.insert(alike.end(), Known{config, shape, cycle_time(plan_, times->second)});
-  }
-  return found->time.with_middles(
-      std::max<std::int64_t>(0, experiment.config.accumulation_steps - 2));
+  auto& [times, known] =
+      shapes_.try_emplace(shape, OfShape{OperationTimes(profile_, shape), {}}).first->second;
+  const auto [found, is_new] = known.try_emplace(what_matters(experiment.config));
+  if (is_new) found->second = cycle_time(planner_.plan(found->first, shape.size()), times);
+  return found->second.with_micro_steps(experiment.config.accumulation_steps);
 }
 
 PredictedTime StepPredictor::predict(const Experiment& experiment) {

@@ -19,9 +19,12 @@ class Clock {
   void run(const Segment& segment) {
     now_.fill(0);
     phase_began_s_ = 0;
-    counted_ = segment.kind == Segment::Kind::middle_micro ? &result_.middle : &result_.ends;
-    if (segment.kind != Segment::Kind::update && segment.kind != Segment::Kind::guarded_update)
+    const bool is_middle = segment.kind == Segment::Kind::middle_micro;
+    counted_ = is_middle ? &result_.middle : &result_.ends;
+    if (segment.kind != Segment::Kind::update && segment.kind != Segment::Kind::guarded_update) {
       pass(Stream::compute, work_of_tokens(plan_));
+      if (!is_middle) ++result_.num_ends;
+    }
     for (const Step& step : segment.steps) take(step);
     end_phase();
   }
@@ -100,8 +103,8 @@ class Clock {
 
 }  // namespace
 
-StepTime CycleTime::with_middles(std::int64_t count) const {
-  const auto weight = static_cast<double>(count);
+StepTime CycleTime::with_micro_steps(std::int64_t count) const {
+  const auto weight = static_cast<double>(count - num_ends);
   StepTime time = ends;
   const auto add = [&](auto& to, const auto& from) {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] += weight * from[i];
@@ -120,10 +123,7 @@ CycleTime cycle_time(const StepPlan& plan, OperationTimes& times) {
 }
 
 StepTime step_time(const StepPlan& plan, OperationTimes& times) {
-  std::int64_t num_middles = 0;
-  for (const Segment& segment : plan.cycle)
-    if (segment.kind == Segment::Kind::middle_micro) num_middles = segment.repeat;
-  return cycle_time(plan, times).with_middles(num_middles);
+  return cycle_time(plan, times).with_micro_steps(plan.config.accumulation_steps);
 }
 
 }  // namespace dstune

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -7,6 +8,17 @@
 #include "row.hpp"
 
 namespace dstune {
+
+namespace {
+
+/// "module call"
+std::string words_of(Overhead overhead) {
+  std::string words(to_text(overhead));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+}  // namespace
 
 std::optional<MetricValue> verified_value(const Row& row, Metric metric) {
   if (!row.verified) return std::nullopt;
@@ -46,9 +58,11 @@ std::string calibration_text(const Report& report) {
   if (!report.calibration) return "";
   const TimeCalibration& fit = *report.calibration;
   std::string text = fmt::format("measured times x {:.4g}", fit.scale);
-  if (fit.module_cost_s > 0)
-    text += fmt::format(" + {:.4g} us for each of {} modules a micro-step", fit.module_cost_s * 1e6,
-                        fit.num_modules);
+  for (std::size_t each = 0; each < fit.costs_s.size(); ++each) {
+    if (fit.costs_s[each] > 0)
+      text += fmt::format(" + {:.4g} us for each {}", fit.costs_s[each] * 1e6,
+                          words_of(static_cast<Overhead>(each)));
+  }
   if (report.memory_offset_bytes != 0)
     text +=
         fmt::format("; memory of the training {} {}", report.memory_offset_bytes > 0 ? "+" : "-",
@@ -57,8 +71,7 @@ std::string calibration_text(const Report& report) {
     const Row& row = report.rows[run.row];
     const auto latency_us = row.record ? value_in(*row.record, Metric::latency) : std::nullopt;
     if (!latency_us) continue;
-    const double fitted_s =
-        fit.target_s(latency_us->value * 1e-6, row.planned.experiment.config.accumulation_steps);
+    const double fitted_s = fit.target_s(latency_us->value * 1e-6, row.overheads);
     text += fmt::format("; {}: {:.4g} s, fitted {:.4g} s ({:+.1f} %)", row.planned.experiment.name,
                         run.step_s, fitted_s, 100 * (fitted_s / run.step_s - 1));
   }

@@ -74,16 +74,17 @@ json::Value calibration_json(const Report& report) {
     const auto latency_us = row.record ? value_in(*row.record, Metric::latency) : std::nullopt;
     if (!latency_us) continue;
     const double measured_s = latency_us->value * 1e-6;
-    runs.push_back(
-        {{"name", row.planned.experiment.name},
-         {"path", run.path},
-         {"step_s", run.step_s},
-         {"measured_s", measured_s},
-         {"fitted_s", fit.target_s(measured_s, row.planned.experiment.config.accumulation_steps)}});
+    runs.push_back({{"name", row.planned.experiment.name},
+                    {"path", run.path},
+                    {"step_s", run.step_s},
+                    {"measured_s", measured_s},
+                    {"fitted_s", fit.target_s(measured_s, row.overheads)}});
   }
+  json::Value costs_s = json::Value::object();
+  for (std::size_t each = 0; each < fit.costs_s.size(); ++each)
+    costs_s[std::string(to_text(static_cast<Overhead>(each)))] = fit.costs_s[each];
   return {{"scale", fit.scale},
-          {"module_cost_s", fit.module_cost_s},
-          {"num_modules", fit.num_modules},
+          {"costs_s", std::move(costs_s)},
           {"memory_offset_bytes", report.memory_offset_bytes},
           {"runs", std::move(runs)}};
 }

@@ -28,13 +28,13 @@ std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
   const auto measured = measured_value(report, row, report.metric);
   if (!measured || !report.calibration) return measured;
   const auto latency_us = measured_value(report, row, Metric::latency);
-  const std::int64_t num_micro_steps = row.record->experiment.config.accumulation_steps;
   const bool is_time = is_minimised(report.metric);
   // Every other metric counts something over the time of a step.
   const auto calibrated = [&](double value) {
     const double measured_s =
         latency_us->value * 1e-6 * (is_time ? value / measured->value : measured->value / value);
-    const double target_s = report.calibration->target_s(measured_s, num_micro_steps);
+    const double target_s =
+        report.calibration->target_s(measured_s, row.overheads);
     return is_time ? value * target_s / measured_s : value * measured_s / target_s;
   };
   const auto end = [&](double value) {

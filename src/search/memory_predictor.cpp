@@ -18,41 +18,43 @@ std::map<std::string, std::int64_t> categories_of(const MemoryPlan& memory) {
   return categories;
 }
 
+/// The fewest micro-steps that have a middle one at every stage: more of them repeat it.
+constexpr std::int64_t folded_micro_steps = 3;
+
 /// Which states there are and which temporaries, not by which numbers they are updated.
-OptimizerConfig what_takes_memory(const OptimizerConfig& optimizer) {
-  OptimizerConfig result;
-  result.kind = optimizer.kind;
-  result.torch_adam = optimizer.torch_adam;
-  result.momentum = optimizer.momentum != 0 ? 1 : 0;
-  result.weight_decay = optimizer.weight_decay != 0 ? 1 : 0;
+TrainingConfig what_takes_memory(const TrainingConfig& config) {
+  TrainingConfig result = config;
+  result.accumulation_steps = std::min(config.accumulation_steps, folded_micro_steps);
+  result.optimizer = {};
+  result.optimizer.kind = config.optimizer.kind;
+  result.optimizer.torch_adam = config.optimizer.torch_adam;
+  result.optimizer.momentum = config.optimizer.momentum != 0 ? 1 : 0;
+  result.optimizer.weight_decay = config.optimizer.weight_decay != 0 ? 1 : 0;
   return result;
 }
 
 }  // namespace
 
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
-  TrainingConfig config = experiment.config;
-  config.optimizer = what_takes_memory(config.optimizer);
   const int group_size = experiment.shape.size();
-  auto& alike = known_[config.micro_batch];
-  const auto found = std::find_if(alike.begin(), alike.end(), [&](const Known& known) {
-    return known.group_size == group_size && known.config == config;
-  });
-  if (found != alike.end()) return found->prediction;
+  const auto [found, is_new] = known_[group_size].try_emplace(what_takes_memory(experiment.config));
+  if (is_new) found->second = prediction_of(found->first, group_size);
+  return found->second;
+}
 
+Prediction MemoryPredictor::prediction_of(const TrainingConfig& config, int group_size) {
   Prediction prediction;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
-  rebuild_step_plan(plan_, job_->model, config, group_size, 0, *workspaces_);
-  prediction.host_memory_bytes = plan_.host_memory.arena_bytes;
-  prediction.peak_memory_bytes = plan_.memory.arena_bytes + prediction.host_memory_bytes;
-  prediction.host_categories = categories_of(plan_.host_memory);
-  prediction.disk_bytes = plan_.disk.arena_bytes;
-  prediction.categories = categories_of(plan_.memory);
+  const StepPlan& plan = planner_.plan(config, group_size);
+  prediction.host_memory_bytes = plan.host_memory.arena_bytes;
+  prediction.peak_memory_bytes = plan.memory.arena_bytes + prediction.host_memory_bytes;
+  prediction.host_categories = categories_of(plan.host_memory);
+  prediction.disk_bytes = plan.disk.arena_bytes;
+  prediction.categories = categories_of(plan.memory);
   for (const auto& [name, bytes] : prediction.host_categories) prediction.categories[name] += bytes;
   prediction.ranks = {{0, group_size - 1, prediction.peak_memory_bytes, prediction.categories}};
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;
-  alike.push_back({config, group_size, prediction});
   return prediction;
 }
 

@@ -1,10 +1,11 @@
 #pragma once
 /// Predicted memory, remembered for configurations that plan alike. Local.
 
+#include <map>
 #include <unordered_map>
-#include <vector>
 
-#include "dstune/plan/step_plan.hpp"
+#include "dstune/core/training_config_hash.hpp"
+#include "dstune/plan/step_planner.hpp"
 #include "dstune/search/planner.hpp"
 
 namespace dstune {
@@ -13,20 +14,18 @@ class MemoryPredictor {
  public:
   /// Both outlive it.
   MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces)
-      : job_(&job), workspaces_(&workspaces) {}
+      : job_(&job), planner_(job.model, workspaces) {}
 
   Prediction predict(const Experiment& experiment);
 
  private:
-  struct Known {
-    TrainingConfig config;  ///< with an optimizer of default rates: they take no memory
-    int group_size;
-    Prediction prediction;
-  };
-  StepPlan plan_;  // the latest, for its memory
+  /// Of a configuration as far as it takes memory.
+  [[nodiscard]] Prediction prediction_of(const TrainingConfig& config, int group_size);
+
   const JobSpec* job_;
-  const WorkspaceSizes* workspaces_;
-  std::unordered_map<std::int64_t, std::vector<Known>> known_;  ///< by micro-batch
+  StepPlanner planner_;
+  /// By group size.
+  std::map<int, std::unordered_map<TrainingConfig, Prediction, TrainingConfigHash>> known_;
 };
 
 /// Predicts, and makes the experiment infeasible, with the numbers, where its memory is too large.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <set>
 
 #include <unistd.h>
@@ -11,7 +12,9 @@
 #include "dstune/base/units.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
-#include "dstune/model/parameter_table.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/predict/overheads.hpp"
+#include "dstune/train/executor.hpp"
 #include "dstune/tune/controller.hpp"
 #include "dstune/tune/outside_memory.hpp"
 #include "dstune/tune/stop_signals.hpp"
@@ -47,19 +50,6 @@ std::optional<ControllerOptions::Clock::time_point> end_time(const JobOptions& o
   log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
             format_duration(reserve_s) + " of it for a clean end");
   return ControllerOptions::Clock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s));
-}
-
-/// Modules with parameters: each has a weight. 0 where no model is trained.
-std::int64_t num_modules(const JobSpec& job) {
-  if (job.workload.kind != WorkloadKind::transformer) return 0;
-  const ParameterTable table(job.model);
-  std::int64_t count = 0;
-  for (const Parameter& parameter : table.all()) {
-    // Merged ones are joined by a plus.
-    std::size_t at = parameter.name.find("weight");
-    for (; at != std::string::npos; at = parameter.name.find("weight", at + 1)) ++count;
-  }
-  return count;
 }
 
 /// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
@@ -122,8 +112,15 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
   control_options.own_runs = ready.own_runs;
+  const CpuWorkspaces workspaces(kernels::cpu_table());
+  std::optional<OverheadCounter> overheads;
+  if (ready.job.workload.kind == WorkloadKind::transformer) {
+    overheads.emplace(ready.job.model, workspaces);
+    control_options.overheads = [&](const Experiment& experiment) {
+      return overheads->count(experiment.config, experiment.shape.size());
+    };
+  }
   control_options.memory_offset_bytes = ready.memory_offset_bytes;
-  control_options.num_modules = num_modules(ready.job);
   control_options.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin;
   control_options.memory_timeline = [&](const Experiment& experiment) {
     return memory_timeline_of(ready.job, experiment);

@@ -226,6 +226,8 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
   num_results_ += record.measurement.status == Status::ok ? 1 : 0;
   if (options_.predictor != nullptr) options_.predictor->observe(experiment, record.measurement);
   tuner_.observe(index, {record.measurement.status, value});
+  if (options_.overheads && !report_.own_runs.empty())
+    report_.rows[index].overheads = options_.overheads(experiment);
   report_.rows[index].record = std::move(record);
   const Row none;
   const Row& row = report_.rows[index];
@@ -256,10 +258,10 @@ void Controller::calibrate() {
     const auto latency_us =
         metric_value(known->measurement, Metric::latency, 1, experiment.shape.size());
     if (!latency_us || !(latency_us->value > 0)) continue;
-    points.push_back({latency_us->value * 1e-6, run.step_s, experiment.config.accumulation_steps});
+    points.push_back({latency_us->value * 1e-6, run.step_s, report_.rows[run.row].overheads});
   }
   if (points.empty()) return;
-  report_.calibration = fit_time(points, options_.num_modules);
+  report_.calibration = fit_time(points);
   best_ = best_row(report_);
   if (best_) answer_ = answer_row(report_, *best_);
   written_answer_.reset();  // its value is another one now

@@ -1,20 +1,37 @@
 #pragma once
 /// From the time of a step here to that of the user's own training. Local.
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace dstune {
 
-/// Measured time t of a step of so many micro-steps → scale · t + module_cost_s · modules ·
-/// micro-steps: kernels are slower or faster by a factor, and PyTorch and DeepSpeed spend time on
-/// the host for each module that runs.
+/// What the user's training spends time on that the step here does not have: PyTorch's and
+/// DeepSpeed's interpreter, and a slower network.
+enum class Overhead : std::uint8_t {
+  optimizer_step,     ///< DeepSpeed's engine, once a step
+  module_call,        ///< a module with parameters, in a micro-step
+  gradient_hook,      ///< a parameter's gradient is handed to a bucket: stages 1 to 3
+  gathering_hook,     ///< a module gathers and releases its parameters, in a micro-step: stage 3
+  communicated_byte,  ///< that a rank sends
+};
+inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byte) + 1;
+[[nodiscard]] std::string_view to_text(Overhead overhead);
+
+/// One number for each.
+using Overheads = std::array<double, num_overheads>;
+
+/// Measured time t of a step with so many overheads → scale · t + Σ cost · number: kernels are
+/// slower or faster by a factor, and each overhead costs something.
 struct TimeCalibration {
   double scale = 1;
-  double module_cost_s = 0;
-  std::int64_t num_modules = 0;  ///< of the model, those with parameters
+  Overheads costs_s{};
 
-  [[nodiscard]] double target_s(double measured_s, std::int64_t num_micro_steps) const {
-    return scale * measured_s + module_cost_s * static_cast<double>(num_modules * num_micro_steps);
+  [[nodiscard]] double target_s(double measured_s, const Overheads& counts) const {
+    double sum_s = scale * measured_s;
+    for (std::size_t each = 0; each < counts.size(); ++each) sum_s += costs_s[each] * counts[each];
+    return sum_s;
   }
   bool operator==(const TimeCalibration&) const = default;
 };

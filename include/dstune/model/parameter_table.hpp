@@ -2,6 +2,7 @@
 /// Every parameter of a model in one flat, layer-major order: embeddings, block 0 … block L−1,
 /// final norm and head. Offsets and sizes are in elements, without padding.
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -67,10 +68,15 @@ class ParameterTable {
   [[nodiscard]] std::pair<int, int> unit_range(int unit) const;
   [[nodiscard]] std::int64_t unit_elements(int unit) const;
   /// The index of a role in a unit; -1 where the unit has none.
-  [[nodiscard]] int find(int unit, ParameterRole role) const;
+  [[nodiscard]] int find(int unit, ParameterRole role) const {
+    return of_role_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(role)];
+  }
 
  private:
+  static constexpr int num_roles = static_cast<int>(ParameterRole::head_bias) + 1;
+
   std::vector<Parameter> parameters_;
+  std::vector<std::array<int, num_roles>> of_role_;  // by unit
   std::vector<int> unit_begin_;
   std::int64_t total_ = 0;
   int num_units_ = 0;

@@ -4,7 +4,7 @@
 /// up, the time model will price it. Knows no MPI and no device. All functions: Local.
 ///
 /// The program is a cycle: segments for the first, middle (folded: `repeat` times) and last
-/// micro-step, then the update; in fp16 what follows the search for overflow is a segment of its
+/// micro-step, which is one of the middle ones where it does nothing else, then the update; in fp16 what follows the search for overflow is a segment of its
 /// own, left out where one is found. A tensor has one place in the arena; what a segment acquires
 /// it releases, except persistent tensors, which live from before the first cycle on.
 ///
@@ -346,6 +346,11 @@ static_assert(std::is_trivially_copyable_v<Operation>);
 struct Step {
   Stream stream = Stream::compute;
   Operation operation;
+
+  Step() = default;
+  /// The operation is made in its place: a whole Operation is as large as the largest.
+  template <class Op>
+  Step(Stream on, const Op& made) : stream(on), operation(made) {}
 };
 
 struct Segment {
@@ -443,9 +448,5 @@ class WorkspaceSizes {
 /// Throws LogicError for a configuration that validation should have refused.
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces);
-/// As build_step_plan, in the memory of a plan that is no longer needed: several times faster where
-/// plans are built one after another.
-void rebuild_step_plan(StepPlan& plan, const ModelSpec& model, const TrainingConfig& config,
-                       int group_size, int group_rank, const WorkspaceSizes& workspaces);
 
 }  // namespace dstune

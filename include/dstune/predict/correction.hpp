@@ -13,7 +13,7 @@ namespace dstune {
 /// Bayesian linear regression (Bishop, Pattern Recognition and Machine Learning, section 3.3) with
 /// a normal prior of mean 0 on every weight: with few measurements it stays near 1, and what
 /// resembles nothing measured keeps the prior's spread. Features: a constant, ZeRO stage 1, 2 and
-/// 3, offload, the logarithms of micro-batch, accumulation and group size.
+/// 3 (of several ranks), offload, the logarithms of micro-batch, accumulation and group size.
 class PredictionCorrection {
  public:
   struct Factor {

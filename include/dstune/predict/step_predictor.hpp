@@ -3,13 +3,12 @@
 /// measured. Plans are built once for all configurations that differ in what takes no time, or in
 /// how often the middle micro-step is repeated. Local.
 
-#include <cstddef>
 #include <map>
 #include <unordered_map>
-#include <vector>
 
 #include "dstune/core/experiment.hpp"
-#include "dstune/plan/step_plan.hpp"
+#include "dstune/core/training_config_hash.hpp"
+#include "dstune/plan/step_planner.hpp"
 #include "dstune/predict/correction.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/step_time.hpp"
@@ -36,19 +35,15 @@ class StepPredictor {
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
 
  private:
-  struct Known {
-    TrainingConfig config;  ///< what matters of it
-    GroupShape shape;
-    CycleTime time;
+  struct OfShape {
+    OperationTimes times;
+    std::unordered_map<TrainingConfig, CycleTime, TrainingConfigHash> known;
   };
   StepTime model_time(const Experiment& experiment);
 
-  ModelSpec model_;
   DeviceProfile profile_;
-  const WorkspaceSizes* workspaces_;
-  StepPlan plan_;  ///< the latest, for its memory
-  std::map<GroupShape, OperationTimes> times_;
-  std::unordered_map<std::size_t, std::vector<Known>> known_;  ///< by hash
+  StepPlanner planner_;
+  std::map<GroupShape, OfShape> shapes_;
   PredictionCorrection correction_;
 };
 

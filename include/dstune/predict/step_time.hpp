@@ -55,10 +55,11 @@ class OperationTimes {
 
 /// A cycle, its middle micro-steps folded.
 struct CycleTime {
-  StepTime ends;    ///< first and last micro-step, and the update
-  StepTime middle;  ///< of one middle micro-step
-  /// With so many of them.
-  [[nodiscard]] StepTime with_middles(std::int64_t count) const;
+  StepTime ends;              ///< first and last micro-step, and the update
+  StepTime middle;            ///< of one middle micro-step
+  std::int64_t num_ends = 0;  ///< micro-steps of `ends`: the last one may be a middle one
+  /// Of a step of so many micro-steps in all.
+  [[nodiscard]] StepTime with_micro_steps(std::int64_t count) const;
 };
 
 /// Of the plan's rank; partitions are padded to equal sizes, so that every rank takes as long.

@@ -27,6 +27,7 @@ struct Row {
   /// What the same configuration did in DeepSpeed itself, where a verification job ran it.
   std::optional<Measurement> verified;
   std::vector<Repeat> repeats{};  ///< in the order in which they ended
+  Overheads overheads{};          ///< of a step in the user's training, for the calibration
 };
 
 /// What became of the finalists' being measured again (validation.hpp).

@@ -1,7 +1,6 @@
 #pragma once
 /// What the user's own runs say about the figures that are measured and planned here. Local.
 
-#include <cstdint>
 #include <vector>
 
 #include "dstune/core/calibration.hpp"
@@ -12,13 +11,15 @@ namespace dstune {
 struct CalibrationPoint {
   double measured_s = 0;  ///< an optimizer step here
   double target_s = 0;    ///< there
-  std::int64_t num_micro_steps = 1;
+  Overheads overheads{};  ///< of the step
 };
 
-/// Least squares of the relative errors over scale and module cost, both at least 0; the module
-/// cost is drawn to 0 (ridge regression: Hoerl and Kennard, Technometrics 12, 1970), so that points
-/// which do not tell the two apart change the scale. One point, or points of equal measured time a
-/// micro-step, give the scale alone. At least one point; times are positive and finite.
-TimeCalibration fit_time(const std::vector<CalibrationPoint>& points, std::int64_t num_modules);
+/// Least squares of the relative errors over the scale and the costs, none below 0. The costs are
+/// drawn to 0, each as strongly as a normal prior of what such a thing may cost says beside the
+/// errors that measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with
+/// the bounds: Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not
+/// tell apart changes the scale, and one point gives the scale alone. At least one point; times
+/// are positive and finite.
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points);
 
 }  // namespace dstune

@@ -51,9 +51,10 @@ struct ControllerOptions {
   std::optional<std::string> training_command;
   std::vector<std::pair<std::string, std::string>> arg_mappings;
   std::vector<OwnRun> own_runs;          ///< what times and memory are calibrated with
-  std::int64_t num_modules = 0;          ///< of the model, with parameters
   std::int64_t memory_offset_bytes = 0;  ///< already in the plan
-  bool sends_ds_config = false;          ///< with every assignment: the workload reads it
+  /// Of a step in the user's training; null where no transformer is trained.
+  std::function<Overheads(const Experiment&)> overheads;
+  bool sends_ds_config = false;  ///< with every assignment: the workload reads it
   /// For the picture of the winner; none where nothing is planned.
   std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline;
   OutsideMemory* outside_memory = nullptr;  ///< null: processes' memory is not predicted

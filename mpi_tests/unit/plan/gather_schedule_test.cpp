@@ -105,25 +105,26 @@ struct Log {
 
 Log log_of(const ModuleTrace& trace, const MicroStepGathers& gathers, const Names& names) {
   Log log;
-  const auto named = [&](const std::vector<int>& pieces) {
+  const auto named = [&](std::span<const int> pieces) {
     std::set<std::string> result;
     for (const int piece : pieces) result.insert(names[static_cast<std::size_t>(piece)]);
     return result;
   };
-  const auto read = [&](const std::vector<ShardRead>& reads) {
+  const auto read = [&](std::span<const ShardRead> reads) {
     std::vector<int> pieces;
     for (const ShardRead& each : reads) pieces.push_back(each.piece);
     return named(pieces);
   };
   for (const TraceEvent& event : trace.events) {
-    const VisitGathers& at = gathers[static_cast<std::size_t>(event.visit)];
+    const int visit = event.visit;
     if (event.kind == TraceEvent::Kind::fetch) {
-      log.gather(named(at.fetched));
-      log.read(false, read(at.read));
-      log.gather(named(at.prefetched));
-      log.read(true, read(at.read_ahead));
+      log.gather(named(gathers.fetched[visit]));
+      log.read(false, read(gathers.read[visit]));
+      log.gather(named(gathers.prefetched[visit]));
+      log.read(true, read(gathers.read_ahead[visit]));
     } else {
-      for (const int piece : at.released) log.release(names[static_cast<std::size_t>(piece)]);
+      for (const int piece : gathers.released[visit])
+        log.release(names[static_cast<std::size_t>(piece)]);
     }
   }
   return log;

@@ -29,18 +29,25 @@ TEST(StepPlanTest, Stage0CutsItsReductionAtHalfABillion) {
 
 TEST(StepPlanTest, FoldsMicroSteps) {
   using enum Segment::Kind;
-  const auto kinds = [](std::int64_t accumulation) {
-    TrainingConfig config = test::tiny_config(2);
+  const auto kinds = [](int stage, std::int64_t accumulation, bool offloads = false) {
+    TrainingConfig config = test::tiny_config(stage);
     config.accumulation_steps = accumulation;
+    if (offloads) config.offload_optimizer = OffloadDevice::cpu;
     std::vector<std::pair<Segment::Kind, std::int64_t>> result;
     for (const Segment& segment : build(test::tiny_gpt2(), config, 2).cycle)
       result.emplace_back(segment.kind, segment.repeat);
     return result;
   };
   using Kinds = std::vector<std::pair<Segment::Kind, std::int64_t>>;
-  EXPECT_EQ(kinds(1), (Kinds{{only_micro, 1}, {update, 1}}));
-  EXPECT_EQ(kinds(2), (Kinds{{first_micro, 1}, {last_micro, 1}, {update, 1}}));
-  EXPECT_EQ(kinds(9), (Kinds{{first_micro, 1}, {middle_micro, 7}, {last_micro, 1}, {update, 1}}));
+  const Kinds last_is_another{{first_micro, 1}, {middle_micro, 7}, {last_micro, 1}, {update, 1}};
+  const Kinds last_is_alike{{first_micro, 1}, {middle_micro, 8}, {update, 1}};
+  for (const int stage : {0, 1, 2, 3}) {
+    EXPECT_EQ(kinds(stage, 1), (Kinds{{only_micro, 1}, {update, 1}}));
+    EXPECT_EQ(kinds(stage, 9), stage == 1 ? last_is_another : last_is_alike) << stage;
+    EXPECT_EQ(kinds(stage, 9, true), stage == 0 ? last_is_alike : last_is_another) << stage;
+  }
+  EXPECT_EQ(kinds(1, 2), (Kinds{{first_micro, 1}, {last_micro, 1}, {update, 1}}));
+  EXPECT_EQ(kinds(2, 2), (Kinds{{first_micro, 1}, {middle_micro, 1}, {update, 1}}));
 }
 
 TEST(StepPlanTest, Stage1CommunicatesInItsLastMicroStepOnly) {

@@ -241,7 +241,9 @@ TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
   report.rows[0].record->experiment.config.micro_batch = 1;
   // Both have a batch of 32 or 16 samples: 32 in 1 s, 16 in 1.2 s.
   EXPECT_EQ(best_row(report), 0U);
-  report.calibration = TimeCalibration{2, 0.01, 100};
+  report.rows[0].overheads = {1, 1600};
+  report.rows[1].overheads = {1, 200};
+  report.calibration = TimeCalibration{2, {0, 0.01}};
   // 2 · 1 + 0.01 · 100 · 16 = 18 s; 2 · 1.2 + 0.01 · 100 · 2 = 4.4 s.
   EXPECT_DOUBLE_EQ(ranked_value(report, report.rows[0])->value, 32 / 18.0);
   EXPECT_DOUBLE_EQ(ranked_value(report, report.rows[1])->value, 16 / 4.4);
@@ -250,10 +252,9 @@ TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
   report.metric = Metric::latency;
   EXPECT_DOUBLE_EQ(ranked_value(report, report.rows[0])->value, 18e6);
   report.own_runs = {{1, "/own/log", 4.0, 0}};
-  EXPECT_THAT(
-      summary_text(report),
-      HasSubstr("label: calibrated\n  calibrated: measured times x 2 + 1e+04 us for each of "
-                "100 modules a micro-step; m1: 4 s, fitted 4.4 s (+10.0 %)\n"));
+  EXPECT_THAT(summary_text(report),
+              HasSubstr("label: calibrated\n  calibrated: measured times x 2 + 1e+04 us for each "
+                        "module call; m1: 4 s, fitted 4.4 s (+10.0 %)\n"));
 }
 
 TEST(MetricsJsonTest, KeepsDeepSpeedsKeysAndUnits) {

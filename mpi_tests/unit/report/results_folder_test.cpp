@@ -110,7 +110,7 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   Report report;
   report.rows = {test::row_of(best)};
   report.own_runs = {{0, "/own/metrics.json", 1.0, 0}};
-  report.calibration = TimeCalibration{2, 0, 0};
+  report.calibration = TimeCalibration{2, {0, 0.5}};
   report.memory_offset_bytes = 5;
   folder_.write_optimal(test::row_of(best), report, "t.py --bs 1 --ds $CONFIG",
                         {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
@@ -130,8 +130,12 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   EXPECT_DOUBLE_EQ(optimal["ci_low"], 16.0);
   EXPECT_DOUBLE_EQ(optimal["ci_high"], 16.0);
   EXPECT_EQ(optimal["calibration"], (json::Value{{"scale", 2.0},
-                                                 {"module_cost_s", 0.0},
-                                                 {"num_modules", 0},
+                                                 {"costs_s",
+                                                  {{"optimizer_step", 0.0},
+                                                   {"module_call", 0.5},
+                                                   {"gradient_hook", 0.0},
+                                                   {"gathering_hook", 0.0},
+                                                   {"communicated_byte", 0.0}}},
                                                  {"memory_offset_bytes", 5},
                                                  {"runs",
                                                   {{{"name", "z1_gas2_tmbspg4"},
