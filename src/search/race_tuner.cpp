@@ -296,10 +296,11 @@ class RaceTuner : public Tuner {
     Belief belief = advantage(place);
     const double percent = 100 * std::expm1(belief.mean);
     belief.mean -= std::log1p(worth_finding);
+    const double chance = 100 * chance_above_zero(belief);
     return fmt::format(
-        "expected {:.1f} % {} the best, with a chance of {:.2g} % to be more than {:.0f} % better",
-        std::abs(percent), percent < 0 ? "below" : "above", 100 * chance_above_zero(belief),
-        100 * worth_finding);
+        "expected {:.1f} % {} the best, with a chance {} % to be more than {:.0f} % better",
+        std::abs(percent), percent < 0 ? "below" : "above",
+        chance < 0.01 ? "below 0.01" : fmt::format("of {:.2g}", chance), 100 * worth_finding);
   }
 
   const PlannedSpace& space_;
