@@ -33,8 +33,7 @@ std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
   const auto calibrated = [&](double value) {
     const double measured_s =
         latency_us->value * 1e-6 * (is_time ? value / measured->value : measured->value / value);
-    const double target_s =
-        report.calibration->target_s(measured_s, row.overheads);
+    const double target_s = report.calibration->target_s(measured_s, row.overheads);
     return is_time ? value * target_s / measured_s : value * measured_s / target_s;
   };
   const auto end = [&](double value) {

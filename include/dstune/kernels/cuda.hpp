@@ -32,8 +32,8 @@ std::string cuda_toolkit();
 /// GPUs that answer; 0 without CUDA, a driver, or a GPU.
 int num_cuda_devices();
 
-/// Null where no GPU answers. matmul, matmul_workspace_bytes, quantize and dequantize are null: they
-/// are not built yet.
+/// Null where no GPU answers. matmul, matmul_workspace_bytes, quantize and dequantize are null:
+/// they are not built yet.
 const Table* cuda_table();
 
 /// The cudaStream_t of the calling thread's calls from now on; null, at first: CUDA's default
