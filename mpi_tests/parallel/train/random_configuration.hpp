@@ -23,4 +23,7 @@ struct RandomConfiguration {
 /// drawn without a word here. A text without choices needs some (`words_of` in the implementation).
 RandomConfiguration draw_configuration(std::uint64_t seed);
 
+/// The first draft of the seed's configuration: the configuration itself where it is not refused.
+json::Value first_attempt(std::uint64_t seed);
+
 }  // namespace dstune::test
