@@ -4,6 +4,7 @@
 
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "gathering.hpp"
 #include "sub_groups.hpp"
 #include "swapped_gradients.hpp"
 
@@ -81,6 +82,45 @@ void count_swapped_shards(const ParameterTable& table, const TrainingConfig& con
   if (!groups.back().swaps_parameters) counts.written_together = 0;
 }
 
+/// By DeepSpeed's coordinator, played through.
+void count_gathered(const ModelSpec& model, const ParameterTable& table,
+                    const TrainingConfig& config, int group_size, TargetCounts& counts) {
+  if (config.zero_stage < 3 || (group_size == 1 && !are_parameters_offloaded(config))) return;
+  // All that forward has gathered stays.
+  counts.left_of_forward = counts.most_gathered = counts.parameters;
+  if (config.stage3_max_reuse_distance >= counts.parameters - counts.persistent) return;
+  const Layout layout(table, 3, {.size = group_size},
+                      {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
+  const Gathering gathering = plan_gathering(model, layout, config);
+  if (are_parameters_on_disk(config) && !gathering.failure.empty()) return;
+  counts.left_of_forward = counts.most_gathered = 0;
+  const auto elements = [&](std::span<const int> pieces) {
+    std::int64_t sum = 0;
+    for (const int piece : pieces) sum += layout.pieces()[static_cast<std::size_t>(piece)].elements;
+    return sum;
+  };
+  std::int64_t live = gathering.kept_elements;
+  bool is_forward = true;
+  for (const TraceEvent& event : gathering.trace.events) {
+    if (event.kind != TraceEvent::Kind::fetch) {
+      live -= elements(gathering.steady.released[event.visit]);
+      continue;
+    }
+    if (is_forward && !gathering.trace.visits[static_cast<std::size_t>(event.visit)].is_forward) {
+      is_forward = false;
+      counts.left_of_forward = live;
+    }
+    for (const auto* gathers : {&gathering.steady.fetched, &gathering.steady.prefetched}) {
+      const std::int64_t more = elements((*gathers)[event.visit]);
+      std::int64_t& most =
+          (*gathers)[event.visit].size() > 1 ? counts.gathered_together : counts.gathered_alone;
+      most = std::max(most, more);
+      live += more;
+    }
+    counts.most_gathered = std::max(counts.most_gathered, live);
+  }
+}
+
 /// GPT-2's blocks have no linear layers but Conv1D, whose products keep no weight.
 void count_linear(const ModelSpec& model, const ParameterTable& table, const TrainingConfig& config,
                   TargetCounts& counts) {
@@ -129,6 +169,7 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
     if (parameter.elements() <= config.stage3_param_persistence_threshold &&
         parameter.elements() <= config.stage3_model_persistence_threshold - counts.persistent)
       counts.persistent += parameter.elements();
+  count_gathered(model, table, config, group_size, counts);
   count_linear(model, table, config, counts);
   counts.table = model.vocab_size * model.hidden_size;
   counts.head = counts.table + table.unit_elements(1);

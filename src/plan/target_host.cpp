@@ -42,10 +42,12 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
   bytes += 2 * pinned(4 * counts.updated_on_host, target);
   bytes += 8 * (counts.updated_on_host + counts.moments_on_host);
   bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
-  // Parameters on their way back; stage 3 has sums of gradients, too, and no staging.
+  // Parameters on their way back; stage 3 has sums of gradients, too, and no staging, and converts
+  // parameters only where they are sent to another memory.
   if (config.zero_stage == 3) {
     const std::int64_t sums = config.fp32_gradient_accumulation ? 4 : e;
-    return bytes + pinned(sums * counts.own, target) + (e < 4 ? pinned(e * counts.own, target) : 0);
+    return bytes + pinned(sums * counts.own, target) +
+           (e < 4 && target.on_gpu ? pinned(e * counts.own, target) : 0);
   }
   bytes += pinned(e * counts.own, target);
   bytes += pinned(e * counts.largest_parameter, target);

@@ -111,19 +111,25 @@ TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, st
     states.update = {gradients + sums, 0, temporary_bytes(config.optimizer) * counts.own};
     return states;
   }
-  states.loss = {accumulates ? gradients : 0, buckets, 0};
+  // The first gradient of a step asks for the buckets.
+  states.loss = {accumulates ? gradients : 0, accumulates ? buckets : 0, 0};
   states.layers = {accumulates ? gradients + e * counts.largest_unit : e * counts.head, buckets, 0};
   states.first_layer = {gradients - (accumulates ? 0 : e * counts.embeddings), buckets, 0};
   states.reduction = {gradients,
                       buckets + std::max(c * reducing, e * counts.table_copies * counts.table), 0};
   states.update = {e * counts.own_whole, 0, update_bytes(config, e) * counts.own};
   if (sums > 0) {
-    // Gradients go as they are added to their sums.
+    // Gradients go as they are added to their sums, and these as a flat copy of the own ones has
+    // been made, and of that another for the update.
     states.loss.gradients = states.reduction.gradients = 0;
     states.layers.gradients = states.first_layer.gradients = e * counts.largest_unit;
+    states.update.step = (4 + 4 + temporary_bytes(config.optimizer)) * counts.own;
+    // The table's gradient is converted to be added.
+    states.reduction.buckets =
+        buckets + std::max(c * reducing, e * counts.table_copies * counts.table + 4 * counts.table);
   }
   for (TargetInstant* instant :
-       {&states.loss, &states.layers, &states.first_layer, &states.reduction, &states.update})
+       {&states.loss, &states.layers, &states.first_layer, &states.reduction})
     instant->gradients += sums;
   return states;
 }
@@ -142,7 +148,8 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
   TargetStates states;
   states.parameters = e * counts.parameters;
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
-  states.loss = {config.accumulation_steps > 1 ? gradients : 0, buckets, 0};
+  // Buckets are there from the first gradient of a micro-step to its last.
+  states.loss = {config.accumulation_steps > 1 ? gradients : 0, 0, 0};
   states.layers = {gradients, buckets + c * flattened + e * on_the_way, 0};
   states.first_layer = states.layers;
   const std::int64_t tables = (counts.table_copies + 1) * counts.table;
@@ -169,14 +176,14 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   const std::int64_t bucket = c * config.reduce_bucket_size;
   const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
   const std::int64_t flattened = full < counts.parameters ? full : 0;
-  // A group of one has whole parameters, but reduces by way of its bucket.
-  std::int64_t gathered = 0;
-  std::int64_t concatenated = 0;
   // hpZ's second partition begins with the first release of a step, and the update drops it.
   std::int64_t secondary = are_parameters_offloaded(config) ? 0 : e * counts.secondary;
   const std::int64_t secondary_in_update = secondary;
-  // Quantised, what is gathered is there in codes and then in fp16 before it is put together.
-  const std::int64_t travels = quantizes_weights(config) && group_size > 1 ? 1 + 2 : e;
+  // Quantised, what is gathered is there in codes and then in fp16 before it is put together;
+  // alone, it is put where it belongs from codes, in 16 bits.
+  const bool in_codes = quantizes_weights(config) && group_size > 1;
+  const std::int64_t travels = in_codes ? 1 + 2 : e;
+  const std::int64_t travels_alone = in_codes ? (e == 2 ? 1 : 1 + 2) : 0;
   const bool quantizes = quantizes_gradients(config) && config.ranks_per_node > 0 &&
                          group_size > config.ranks_per_node;
   const auto reducing = [&](std::int64_t elements) {
@@ -186,31 +193,24 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   const bool offloaded = are_parameters_offloaded(config);
   states.parameters = offloaded ? 0 : e * counts.own;
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
-  if (group_size > 1 || offloaded) {
-    const std::int64_t others = counts.parameters - counts.persistent;
-    const std::int64_t kept = std::min(config.stage3_max_reuse_distance, others);
-    // The update releases what backward had left, small parameters included.
-    gathered = counts.persistent + std::min(others, kept + counts.largest_unit);
-    if (config.accumulation_steps == 1 && secondary > 0)
-      secondary = secondary * (others - kept) / counts.parameters;
-    // Where forward leaves everything backward gathers nothing.
-    if (kept < others)
-      concatenated =
-          std::min(others, std::max(counts.largest_unit, config.stage3_prefetch_bucket_size));
-    // Own shards on the host come first; a group of one puts nothing together.
-    if (group_size == 1)
-      concatenated = 0;
-    else if (is_mics(config))  // to their places; what comes from other nodes is copied once
-      concatenated =
-          config.ranks_per_node > 0 ? counts.largest_parameter / config.ranks_per_node : 0;
-    else if (offloaded)
-      concatenated += concatenated / group_size;
+  std::int64_t together = counts.gathered_together;
+  std::int64_t alone = travels_alone * counts.gathered_alone;
+  if (config.accumulation_steps == 1 && secondary > 0)
+    secondary = secondary * (counts.parameters - counts.left_of_forward) / counts.parameters;
+  // Own shards on the host come first; a group of one puts nothing together.
+  if (group_size == 1) {
+    together = 0;
+  } else if (is_mics(config)) {  // to their places; what comes from other nodes is copied once
+    together = config.ranks_per_node > 0 ? counts.largest_parameter / config.ranks_per_node : 0;
+    alone = 0;
+  } else if (offloaded) {
+    together += together / group_size;
   }
-  const std::int64_t whole = e * gathered + travels * concatenated;
+  const std::int64_t whole = e * counts.most_gathered + std::max(travels * together, alone);
   // What forward gathered for linear layers, released, and keeps for backward all the same; where
   // blocks are computed again one block's at a time.
   std::int64_t held = 0;
-  if (!config.memory_efficient_linear && gathered > 0) {
+  if (!config.memory_efficient_linear && counts.most_gathered > 0) {
     const std::int64_t released =
         counts.parameters - counts.persistent - config.stage3_max_reuse_distance;
     held = std::clamp<std::int64_t>(released, 0, counts.linear);
@@ -224,12 +224,14 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
                              e * (counts.largest_of_layer + linear),
                          0};
   };
-  states.loss = {gradients, bucket + secondary + whole + e * in_loss, 0};
+  // The head's backward is the first to gather anything.
+  states.loss = {gradients, bucket + secondary + e * (counts.left_of_forward + in_loss), 0};
   states.layers = in_layer(again ? of_layer : held);
   states.first_layer = in_layer(of_layer);
   const std::int64_t tables = (counts.table_copies + 1) * counts.table;
-  states.reduction = {gradients,
-                      bucket + secondary + std::max(reducing(full), e * tables) + e * gathered, 0};
+  states.reduction = {
+      gradients,
+      bucket + secondary + std::max(reducing(full), e * tables) + e * counts.most_gathered, 0};
   states.update = {gradients, bucket + secondary_in_update,
                    update_bytes(config, e) * std::min(config.sub_group_size, counts.own)};
   // Updated ones go to the host by way of a copy in their type.
@@ -263,6 +265,8 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
     // Stages 1 and 2 keep theirs.
     (config.zero_stage == 3 ? instant->buckets : instant->gradients) += e * staged;
   }
+  // Measured: with sums in fp32 the buckets outlive the reduction.
+  if (sums > 0) states.update.buckets = size_bytes(communication_type(config)) * buckets_of(config);
   // They leave when their bucket has been reduced: its flat copy is gone.
   const std::int64_t leaving =
       size_bytes(communication_type(config)) * buckets_of(config) + converted;
@@ -294,9 +298,13 @@ TargetStates of_stage(const TargetCounts& counts, const TrainingConfig& config, 
 TargetStates target_states(const TargetCounts& counts, const TrainingConfig& config,
                            int group_size) {
   const std::int64_t e = size_bytes(element_type(config.precision));
-  const TargetStates states = of_stage(counts, config, group_size, e);
-  if (!is_optimizer_offloaded(config)) return states;
-  return without_optimizer(states, counts, config, group_size, e);
+  TargetStates states = of_stage(counts, config, group_size, e);
+  if (is_optimizer_offloaded(config))
+    states = without_optimizer(states, counts, config, group_size, e);
+  // What stays whole is gathered again when the gradients are gone.
+  if (counts.most_gathered > 0)
+    states.update.step = std::max(states.update.step, e * counts.persistent);
+  return states;
 }
 
 }  // namespace dstune::plan
