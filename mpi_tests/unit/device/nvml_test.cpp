@@ -10,9 +10,9 @@ namespace dstune::nvml {
 
 /// A GPU of the stand-in: what a call leaves out is not supported.
 struct Opaque {
-  std::optional<std::uint64_t> energy_mj;
-  std::optional<std::uint32_t> power_mw, temperature_c, sm_mhz, max_sm_mhz, memory_mhz;
-  std::optional<std::uint64_t> throttle_reasons;
+  std::optional<std::uint64_t> energy_mj{};
+  std::optional<std::uint32_t> power_mw{}, temperature_c{}, sm_mhz{}, max_sm_mhz{}, memory_mhz{};
+  std::optional<std::uint64_t> throttle_reasons{};
 };
 
 namespace {
