@@ -12,8 +12,7 @@ OwnGradients::OwnGradients(Emitter& emitter, const Layout& layout, const Trainin
       is_offloaded_(layout.offloaded().optimizer),
       is_stage3_(config.zero_stage == 3),
       // DeepSpeed's reduction leaves them as they are, and a group of one needs none.
-      takes_sums_(is_offloaded_ && layout.group_size() == 1 &&
-                  tensors.fp32_gradients != no_tensor),
+      takes_sums_(is_offloaded_ && layout.group_size() == 1 && tensors.fp32_gradients != no_tensor),
       sum_type_(takes_sums_ ? DType::f32 : sum_type(config)),
       master_type_(master_type(config)),
       adds_to_own_(is_offloaded_ && config.low_precision_master && config.zero_stage == 2 &&

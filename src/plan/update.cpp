@@ -46,8 +46,8 @@ void emit_bf16_reduction(Emitter& emitter, const Layout& layout, const Persisten
   emitter.emit(op::Mark{Phase::backward});
   if (sent == DType::f32) return reduce(sums);
   const bool in_place = sent == emitter.type();
-  const TensorId copy = in_place ? tensors.gradients
-                                 : emitter.acquire("bucket", -1, Category::buckets, sent, total);
+  const TensorId copy =
+      in_place ? tensors.gradients : emitter.acquire("bucket", -1, Category::buckets, sent, total);
   emitter.emit(op::Convert{at(copy), sums, total});
   reduce(at(copy));
   emitter.emit(op::Convert{sums, at(copy), total});

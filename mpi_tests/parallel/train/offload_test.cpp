@@ -31,12 +31,11 @@ class OffloadTest : public test::TrainingTest, public testing::WithParamInterfac
     return course(golden_.model, config, steps, golden_.seed);
   }
   /// In a group of one the gradients of all micro-steps are added up inside the kernels unless they
-  /// leave the device after each; and DeepSpeed's BF16_Optimizer, which is none for the host, rounds
-  /// its sums in fp32 all the same unless it would send them so.
+  /// leave the device after each; and DeepSpeed's BF16_Optimizer, which is none for the host,
+  /// rounds its sums in fp32 all the same unless it would send them so.
   [[nodiscard]] static bool adds_up_alike(const TrainingConfig& config) {
     if (job().size() > 1) return true;
-    if (is_bf16_optimizer(config))
-      return config.communication_data_type == CommunicationType::fp32;
+    if (is_bf16_optimizer(config)) return config.communication_data_type == CommunicationType::fp32;
     return config.accumulation_steps == 1 || config.zero_stage == 1;
   }
   void expect_equal(const TrainingConfig& config) const {
