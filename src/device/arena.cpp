@@ -2,39 +2,10 @@
 #include <iterator>
 #include <utility>
 
-#include <sys/mman.h>
-
 #include "dstune/base/error.hpp"
 #include "dstune/device/memory.hpp"
 
 namespace dstune {
-namespace {
-
-constexpr std::int64_t page_bytes = 4096;
-constexpr std::int64_t huge_page_bytes = std::int64_t{2} << 20;
-
-std::size_t whole_pages(std::int64_t bytes) {
-  return static_cast<std::size_t>((bytes + page_bytes - 1) / page_bytes * page_bytes);
-}
-
-// Null where the system refuses. Starts at a huge page, so that as many as possible are used.
-std::byte* map_memory(std::int64_t bytes) {
-  const std::size_t size = whole_pages(bytes);
-  const std::size_t slack = huge_page_bytes - page_bytes;
-  void* const mapped =
-      mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(mapped);
-  const auto misplaced = reinterpret_cast<std::uintptr_t>(begin) % huge_page_bytes;
-  const std::size_t before = misplaced == 0 ? 0 : huge_page_bytes - misplaced;
-  if (before > 0) munmap(begin, before);
-  if (before < slack) munmap(begin + before + size, slack - before);
-  // Advice: a kernel without huge pages is slower, not wrong.
-  madvise(begin + before, size, MADV_HUGEPAGE);
-  return begin + before;
-}
-
-}  // namespace
 
 Arena::~Arena() {
   free();
@@ -47,16 +18,17 @@ void Arena::prepare(std::int64_t bytes) {
   if (bytes <= capacity_bytes_) return;
   free();
   budget_->take(bytes);
-  base_ = map_memory(bytes);
-  if (base_ == nullptr) {
+  try {
+    base_ = source_->take(bytes);
+  } catch (const OutOfMemory&) {
     budget_->give_back(bytes);
-    throw OutOfMemory(static_cast<std::size_t>(bytes), 0, "the system refuses memory");
+    throw;
   }
   capacity_bytes_ = bytes;
 }
 
 void Arena::free() noexcept {
-  if (base_ != nullptr) munmap(base_, whole_pages(capacity_bytes_));
+  if (base_ != nullptr) source_->give_back(base_, capacity_bytes_);
   budget_->give_back(capacity_bytes_);
   leak();
 }

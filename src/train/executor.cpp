@@ -46,7 +46,7 @@ DiskAccess disk_access(const DiskUse& use) {
 }
 
 struct Executor::State {
-  State(const StepPlan& step_plan, CpuDevice& device, ProcessGroup& group, std::uint64_t seed,
+  State(const StepPlan& step_plan, Device& device, ProcessGroup& group, std::uint64_t seed,
         Guard guard)
       : plan(step_plan),
         memory(step_plan, device.arena(), device.host_arena(), guard),
@@ -63,7 +63,7 @@ struct Executor::State {
   std::int64_t steps = 0;  // that have been run
 };
 
-Executor::Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed,
+Executor::Executor(const StepPlan& plan, Device& device, ProcessGroup& group, std::int64_t seed,
                    Guard guard)
     : state_(
           std::make_unique<State>(plan, device, group, static_cast<std::uint64_t>(seed), guard)) {}

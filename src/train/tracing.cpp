@@ -34,7 +34,7 @@ double slowest(ProcessGroup& group, double mine) {
 
 }  // namespace
 
-std::optional<TracedSteps> trace_steps(const StepPlan& plan, CpuDevice& device, ProcessGroup& group,
+std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
                                        std::int64_t seed, double budget_s) {
   const Clock::time_point began = Clock::now();
   train::MeetingGroup meeting(group);

@@ -35,7 +35,7 @@ constexpr double transfers_budget_s = 1;
 
 class Calibration {
  public:
-  Calibration(const CalibrationTask& task, const ModelSpec& model, CpuDevice& device,
+  Calibration(const CalibrationTask& task, const ModelSpec& model, Device& device,
               ProcessGroup& group, std::int64_t seed)
       : task_(task), model_(model), device_(device), group_(group), seed_(seed) {}
 
@@ -178,7 +178,7 @@ class Calibration {
 
   const CalibrationTask& task_;
   const ModelSpec& model_;
-  CpuDevice& device_;
+  Device& device_;
   ProcessGroup& group_;
   std::int64_t seed_;
   SteadyClock::time_point began_ = SteadyClock::now();
@@ -187,7 +187,7 @@ class Calibration {
 
 }  // namespace
 
-DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, CpuDevice& device,
+DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, Device& device,
                         ProcessGroup& group, std::int64_t seed) {
   return Calibration(task, model, device, group, seed).measure();
 }

@@ -10,7 +10,7 @@ namespace dstune {
 
 /// Runs what the task names, as far as its budget goes, the first run in any case. What does not
 /// fit the memory is left out. Returns what this rank measured. Collective over the group.
-DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, CpuDevice& device,
+DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, Device& device,
                         ProcessGroup& group, std::int64_t seed);
 
 }  // namespace dstune

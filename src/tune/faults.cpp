@@ -28,7 +28,7 @@ class FailingInStep : public Workload {
 
 }  // namespace
 
-MemoryFault::MemoryFault(CpuDevice& device, Fault fault)
+MemoryFault::MemoryFault(Device& device, Fault fault)
     : budget_(fault == Fault::disk ? device.disk_budget() : device.budget()),
       old_limit_bytes_(budget_.limit_bytes()) {
   if (fault != Fault::oom && fault != Fault::disk) return;

@@ -14,7 +14,7 @@ namespace dstune {
 /// back.
 class MemoryFault {
  public:
-  MemoryFault(CpuDevice& device, Fault fault);
+  MemoryFault(Device& device, Fault fault);
   ~MemoryFault();
   MemoryFault(const MemoryFault&) = delete;
   MemoryFault& operator=(const MemoryFault&) = delete;

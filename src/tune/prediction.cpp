@@ -160,7 +160,7 @@ MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
   return result;
 }
 
-std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, CpuDevice& device) {
+std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& device) {
   const CpuWorkspaces workspaces(device.kernels());
   std::vector<Experiment> alone;
   for (const Experiment* member : planned_members(ready)) {

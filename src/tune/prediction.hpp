@@ -56,6 +56,6 @@ MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
 
 /// For a dry run: what this process alone can tell within a second, collectives estimated by the
 /// memory's speed. Null where it can tell nothing.
-std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, CpuDevice& device);
+std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& device);
 
 }  // namespace dstune

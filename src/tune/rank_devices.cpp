@@ -25,7 +25,7 @@ bool is_process(int process_id) {
 
 }  // namespace
 
-RankDevice describe(const Topology& topology, CpuDevice& device) {
+RankDevice describe(const Topology& topology, Device& device) {
   const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
       topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
   const double host_bytes =

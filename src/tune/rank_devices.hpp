@@ -12,7 +12,7 @@
 namespace dstune {
 
 /// The caller's. Local.
-RankDevice describe(const Topology& topology, CpuDevice& device);
+RankDevice describe(const Topology& topology, Device& device);
 
 /// Every rank's device, on every rank. Collective over the world.
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine);

@@ -64,7 +64,7 @@ std::size_t output_width() {
 
 }  // namespace
 
-ExitCode show_plan(const Preparation& ready, const JobOptions& options, CpuDevice& device) {
+ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& device) {
   DryRun plan = dry_run_of(ready.space, ready.device_memory_bytes);
   plan.timeline = [&](const Experiment& experiment) {
     return memory_timeline_of(ready.job, experiment);

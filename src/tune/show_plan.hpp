@@ -7,6 +7,6 @@
 namespace dstune {
 
 /// To stdout, with times where the device can tell them. nothing_feasible where nothing is planned.
-ExitCode show_plan(const Preparation& ready, const JobOptions& options, CpuDevice& device);
+ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& device);
 
 }  // namespace dstune

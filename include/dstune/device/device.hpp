@@ -1,42 +1,71 @@
 #pragma once
-/// What an experiment runs on: memory, kernels and threads of one rank.
+/// What an experiment runs on: memory, kernels, queues and threads of one rank.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "dstune/device/memory.hpp"
+#include "dstune/device/queues.hpp"
 #include "dstune/kernels/kernels.hpp"
 
 namespace dstune {
 
-/// The CPU cores of one rank as a device. Its memory and the host's are the same here, but have a
-/// budget and an arena each, so that what would not fit a device with memory of its own does not
-/// fit here. Local.
-class CpuDevice {
+/// A device beside its host. Where a device has memory of its own, only kernels(), copies of
+/// queues() and collectives of a group made for it touch that memory; the host's code touches the
+/// host's, after a finish() of what the device did to it. Local.
+class Device {
  public:
-  /// The budgets of both memories get the limit.
-  CpuDevice(std::int64_t memory_limit_bytes, int threads);
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
 
-  [[nodiscard]] const kernels::Table& kernels() const { return *kernels_; }
+  /// Of the device: what they are asked for goes to the used queue.
+  [[nodiscard]] const kernels::Table& kernels() const { return *parts_.kernels; }
+  /// Of its host's processor, for what is offloaded: done when the call returns.
+  [[nodiscard]] const kernels::Table& host_kernels() const { return kernels::cpu_table(); }
+  [[nodiscard]] Queues& queues() { return *parts_.queues; }
+
   [[nodiscard]] MemoryBudget& budget() { return budget_; }
   [[nodiscard]] Arena& arena() { return arena_; }
   [[nodiscard]] MemoryBudget& host_budget() { return host_budget_; }
+  /// Both the host and the device can follow its addresses.
   [[nodiscard]] Arena& host_arena() { return host_arena_; }
+  /// What a step is told and tells, tokens and sums: a little of both memories that no plan counts
+  /// and no budget limits.
+  [[nodiscard]] Arena& input_arena() { return input_arena_; }
+  [[nodiscard]] Arena& host_input_arena() { return host_input_arena_; }
   /// Of what is offloaded to a disk; without a limit of its own.
   [[nodiscard]] MemoryBudget& disk_budget() { return disk_budget_; }
-  [[nodiscard]] int threads() const { return threads_; }
+
+  [[nodiscard]] int threads() const { return parts_.threads; }
   /// "cpu (AMD EPYC, avx512_bf16, 2 threads)"
-  [[nodiscard]] const std::string& description() const { return description_; }
+  [[nodiscard]] const std::string& description() const { return parts_.description; }
+
+ protected:
+  struct Parts {
+    const kernels::Table* kernels;
+    std::unique_ptr<MemorySource> memory, host_memory;
+    std::unique_ptr<Queues> queues;
+    std::int64_t limit_bytes, host_limit_bytes;
+    int threads;  ///< of the host's kernels
+    std::string description;
+  };
+  explicit Device(Parts parts);
 
  private:
-  const kernels::Table* kernels_;
-  int threads_;
-  MemoryBudget budget_;
-  Arena arena_;
-  MemoryBudget host_budget_;
-  Arena host_arena_;
-  MemoryBudget disk_budget_;
-  std::string description_;
+  Parts parts_;
+  MemoryBudget budget_, host_budget_, input_budget_, disk_budget_;
+  Arena arena_, host_arena_, input_arena_, host_input_arena_;
+};
+
+/// The CPU cores of one rank as a device. Its memory and the host's are the same here, but have a
+/// budget and an arena each, so that what would not fit a device with memory of its own does not
+/// fit here.
+class CpuDevice : public Device {
+ public:
+  /// The budgets of both memories get the limit.
+  CpuDevice(std::int64_t memory_limit_bytes, int threads);
 };
 
 /// Memory of this host that a process may use: the smaller of RAM and the cgroup's limit (v1, v2).

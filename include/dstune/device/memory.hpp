@@ -28,6 +28,22 @@ class MemoryBudget {
   std::int64_t held_bytes_ = 0;
 };
 
+/// Where an arena's memory comes from. Local.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// Bytes from a multiple of 4096 on. Throws OutOfMemory where they are refused.
+  virtual std::byte* take(std::int64_t bytes) = 0;
+  virtual void give_back(std::byte* begin, std::int64_t bytes) noexcept = 0;
+};
+
+/// This host's pages, huge ones where the system has them.
+class SystemMemory : public MemorySource {
+ public:
+  std::byte* take(std::int64_t bytes) override;
+  void give_back(std::byte* begin, std::int64_t bytes) noexcept override;
+};
+
 /// One contiguous piece of memory, kept from experiment to experiment and grown where needed. Users
 /// acquire and release ranges of it; the arena refuses overlaps (LogicError) and remembers the
 /// highest byte ever acquired and, at its fullest instant, how much each category held.
@@ -35,17 +51,18 @@ class Arena {
  public:
   static constexpr int max_categories = 16;
 
-  explicit Arena(MemoryBudget& budget) : budget_(&budget) {}
+  /// Both outlive it.
+  Arena(MemoryBudget& budget, MemorySource& source) : budget_(&budget), source_(&source) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   /// Makes it at least this large and clears the account; nothing may be acquired. The content is
-  /// undefined. Throws OutOfMemory (budget, or the system's refusal) and is then empty.
+  /// undefined. Throws OutOfMemory (budget, or the source's refusal) and is then empty.
   void prepare(std::int64_t bytes);
   [[nodiscard]] std::byte* base() const { return base_; }
   [[nodiscard]] std::int64_t capacity_bytes() const { return capacity_bytes_; }
-  /// Gives everything back to budget and system, or after a failure leaks it (a late peer may still
+  /// Gives everything back to budget and source, or after a failure leaks it (a late peer may still
   /// write into it): the budget then stays reduced.
   void free() noexcept;
   void leak() noexcept;
@@ -68,6 +85,7 @@ class Arena {
     int category;
   };
   MemoryBudget* budget_;
+  MemorySource* source_;
   std::byte* base_ = nullptr;
   std::int64_t capacity_bytes_ = 0;
   std::map<std::int64_t, Range> live_;

@@ -18,10 +18,15 @@ class Queues {
   Queues(const Queues&) = delete;
   Queues& operator=(const Queues&) = delete;
 
-  /// So many queues and events, numbered from 0, none of them recorded; nothing else takes memory.
-  /// The waiter ends every finish() until the next call.
-  virtual void prepare(int queues, int events, const Waiter& waiter) = 0;
-  /// What is asked for from here on goes to this queue. 0 at first.
+  /// How many there are of each, numbered from 0.
+  struct Numbers {
+    int queues = 0, events = 0, stamps = 0;
+  };
+  /// Waits for what is still under way; then no event and no stamp is recorded, and queue 0 is
+  /// used. Nothing else takes memory. The waiter ends every finish() until the next call. Throws as
+  /// finish().
+  virtual void prepare(const Numbers& numbers, const Waiter& waiter) = 0;
+  /// What is asked for from here on goes to this queue.
   virtual void use(int queue) = 0;
   /// The event is reached when what the used queue was asked for so far is done.
   virtual void record(int event) = 0;
@@ -30,10 +35,16 @@ class Queues {
   /// Between the device's memory and pinned memory of the host, in either direction, in the used
   /// queue.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
-  /// The calling thread waits until the event is reached, or all queues are done: a poll, so that
-  /// what never ends is left. Throws CollectiveError (deadline, abort), DeviceError.
+  /// The calling thread waits until the event is reached, or what the used queue, or all of them
+  /// were asked for is done: a poll, so that what never ends is left. Throws CollectiveError
+  /// (deadline, abort), DeviceError.
   virtual void finish(int event) = 0;
+  virtual void finish_used() = 0;
   virtual void finish_all() = 0;
+  /// Notes the time at which what the used queue was asked for so far is done.
+  virtual void stamp(int stamp) = 0;
+  /// From one stamp to a later one, of work that is finished.
+  virtual double seconds_between(int first, int second) = 0;
   /// The used queue as libraries want it (cudaStream_t); null on a processor.
   [[nodiscard]] virtual void* native() const = 0;
 

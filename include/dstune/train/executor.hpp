@@ -39,7 +39,7 @@ class Executor {
   /// Takes both arenas, and a file on the plan's disk, as large as the plan says. The plan, device
   /// and group outlive it.
   /// Local. Throws OutOfMemory.
-  Executor(const StepPlan& plan, CpuDevice& device, ProcessGroup& group, std::int64_t seed,
+  Executor(const StepPlan& plan, Device& device, ProcessGroup& group, std::int64_t seed,
            Guard guard = Guard::none);
   ~Executor();
   Executor(const Executor&) = delete;

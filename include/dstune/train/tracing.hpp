@@ -20,7 +20,7 @@ struct TracedSteps {
 /// Runs the plan from its initial state, which is not timed, nor are the first steps; then one step
 /// with and one without a trace in turn, as few as tell something and no more once `budget_s` is
 /// over. Nothing, on every rank, where a rank's memory does not hold it. Collective over the group.
-std::optional<TracedSteps> trace_steps(const StepPlan& plan, CpuDevice& device, ProcessGroup& group,
+std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
                                        std::int64_t seed, double budget_s);
 
 /// Median seconds of something that the whole group does, slowest rank, as often as tells something

@@ -56,7 +56,7 @@ struct WorkloadContext {
   const std::string* experiment_name;
   const MeasureOptions* measure;
   std::int64_t seed;
-  CpuDevice* device;
+  Device* device;
   ProcessGroup* group;
   const Waiter* waiter;  ///< for waits that are not the group's; outlives the workload
   const std::string* ds_config = nullptr;  ///< plugin: the experiment's, as JSON

@@ -28,7 +28,7 @@ struct WorkerContext {
   std::int64_t seed = 0;
   const Topology* topology;
   GroupTable* groups;
-  CpuDevice* device;
+  Device* device;
   Mailbox* mailbox;
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   int controller_rank = 0;

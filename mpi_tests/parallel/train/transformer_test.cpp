@@ -33,14 +33,14 @@ class TransformerTest : public test::TrainingTest {
   }
 
   /// On this rank's device, in a group of its own.
-  Measurement run(CpuDevice& device, const MeasureHooks& hooks = {}) {
+  Measurement run(Device& device, const MeasureHooks& hooks = {}) {
     const std::unique_ptr<ProcessGroup> group = job().join();
     const Waiter waiter;
     const auto workload = make_workload(
         {&spec_, &model_, &config_, &name_, &options_, 0, &device, group.get(), &waiter});
     return measure(*workload, *group, options_, hooks);
   }
-  [[nodiscard]] std::int64_t arena_bytes(const CpuDevice& device) const {
+  [[nodiscard]] std::int64_t arena_bytes(const Device& device) const {
     return build_step_plan(model_, config_, job().size(), job().rank(),
                            CpuWorkspaces(device.kernels()))
         .memory.arena_bytes;

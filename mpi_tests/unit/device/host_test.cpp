@@ -98,5 +98,24 @@ TEST(CpuDeviceTest, IsMemoryKernelsAndThreads) {
   EXPECT_THROW(CpuDevice(1, 0), LogicError);
 }
 
+TEST(CpuDeviceTest, HasDoneWhatItsQueuesAreAskedForAtOnce) {
+  CpuDevice device(1, 1);
+  EXPECT_EQ(&device.host_kernels(), &device.kernels());
+  Queues& queues = device.queues();
+  queues.prepare({.queues = 2, .events = 1, .stamps = 2}, Waiter());
+  queues.stamp(0);
+  const std::string from = "seven bytes and four";
+  std::string to(from.size(), ' ');
+  queues.copy(to.data(), from.data(), 7);
+  EXPECT_EQ(to.substr(0, 8), "seven b ");
+  queues.use(1);
+  queues.copy(to.data(), from.data(), static_cast<std::int64_t>(from.size()));
+  EXPECT_EQ(to, from);
+  queues.stamp(1);
+  queues.finish_all();
+  EXPECT_GE(queues.seconds_between(0, 1), 0.0);
+  EXPECT_EQ(queues.native(), nullptr);
+}
+
 }  // namespace
 }  // namespace dstune

@@ -62,7 +62,8 @@ TEST(MemoryBudgetTest, SaysWhatWasAskedAndWhatWasThere) {
 
 TEST(ArenaTest, GrowsAndKeepsItsLargestSize) {
   MemoryBudget budget(64 * mebibyte);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(1000);
   EXPECT_EQ(arena.capacity_bytes(), 1000);
   std::memset(arena.base(), 1, 1000);
@@ -82,7 +83,8 @@ TEST(ArenaTest, GrowsAndKeepsItsLargestSize) {
 
 TEST(ArenaTest, IsEmptyAfterABudgetRefusal) {
   MemoryBudget budget(mebibyte);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(mebibyte);
   EXPECT_THROW(arena.prepare(mebibyte + 1), OutOfMemory);
   EXPECT_EQ(arena.capacity_bytes(), 0);
@@ -94,7 +96,8 @@ TEST(ArenaTest, IsEmptyAfterABudgetRefusal) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(ArenaTest, TurnsTheSystemsRefusalIntoOutOfMemory) {
   MemoryBudget budget(std::int64_t{1} << 50);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(mebibyte);
   const AddressSpaceLimit limit(rlim_t{1} << 32);
   EXPECT_THROW(arena.prepare(std::int64_t{1} << 33), OutOfMemory);
@@ -107,7 +110,8 @@ TEST(ArenaTest, TurnsTheSystemsRefusalIntoOutOfMemory) {
 
 TEST(ArenaTest, LeakedMemoryStaysTakenAndMapped) {
   MemoryBudget budget(4 * mebibyte);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(mebibyte);
   std::byte* const late_peers_target = arena.base();
   arena.leak();
@@ -120,7 +124,8 @@ TEST(ArenaTest, LeakedMemoryStaysTakenAndMapped) {
 
 TEST(ArenaTest, RefusesOverlapsAndStrangers) {
   MemoryBudget budget(mebibyte);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(1000);
   arena.acquire(100, 100, 0);
   EXPECT_THROW(arena.acquire(100, 1, 0), LogicError);
@@ -138,7 +143,8 @@ TEST(ArenaTest, RefusesOverlapsAndStrangers) {
 
 TEST(ArenaTest, RefusesWhatLiesOutside) {
   MemoryBudget budget(mebibyte);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(1000);
   EXPECT_THROW(arena.acquire(-1, 10, 0), LogicError);
   EXPECT_THROW(arena.acquire(0, 0, 0), LogicError);
@@ -150,7 +156,8 @@ TEST(ArenaTest, RefusesWhatLiesOutside) {
 
 TEST(ArenaTest, AccountsForTheFullestInstant) {
   MemoryBudget budget(mebibyte);
-  Arena arena(budget);
+  SystemMemory system;
+  Arena arena(budget, system);
   arena.prepare(1000);
   arena.acquire(0, 300, 2);
   arena.acquire(700, 300, 5);

@@ -13,7 +13,7 @@
 namespace dstune {
 namespace {
 
-StepPlan small_plan(const CpuDevice& device, std::int64_t accumulation) {
+StepPlan small_plan(const Device& device, std::int64_t accumulation) {
   ModelSpec model{.name = "tiny",
                   .family = ModelFamily::gpt2,
                   .hidden_size = 8,
