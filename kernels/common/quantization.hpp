@@ -1,6 +1,6 @@
 #pragma once
-/// Numbers of 8 or 4 bits with a scale for each run of them, for a Vector of any backend; quantize()
-/// and dequantize() of kernels.hpp have the formulas.
+/// Numbers of 8 or 4 bits with a scale for each run of them, for a Vector of any backend;
+/// quantize() and dequantize() of kernels.hpp have the formulas.
 
 #include "common/function.hpp"
 #include "isa/vector.hpp"

@@ -23,10 +23,11 @@ namespace {
 
 void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
             void* workspace) {
+  // What they made lives as long as the process, as the real ones' does.
   static FakeGpu gpu;
-  static cuda::MatrixProducts products(&FakeBlas::functions(), gpu,
-                                       {emulated::table.matmul, emulated::add_bias},
-                                       cuda::MatrixProducts::Choice::fastest);
+  static auto& products = *new cuda::MatrixProducts(&FakeBlas::functions(), gpu,
+                                                    {emulated::table.matmul, emulated::add_bias},
+                                                    cuda::MatrixProducts::Choice::fastest);
   FakeBlas blas;
   products.run(shape, a, b, bias, c, workspace);
   EXPECT_EQ(blas.fault, "");
@@ -39,7 +40,7 @@ constexpr std::int64_t most_score_bytes = std::int64_t{4} * 128 * 128 * 2;
 cuda::LibraryAttention& attention() {
   static FakeGpu gpu;
   const Table& own = *cpu_table("portable");
-  static cuda::LibraryAttention made(
+  static auto& made = *new cuda::LibraryAttention(
       &FakeDnn::functions(), gpu,
       {own.attention_forward, own.attention_backward, own.attention_workspace_bytes},
       most_score_bytes);
