@@ -15,6 +15,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/group/nccl_library.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/tune/job.hpp"
@@ -69,9 +70,9 @@ std::string cuda_text() {
 
 std::string version_text() {
   return fmt::format(
-      "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: not built\n",
+      "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: {}\n",
       DSTUNE_VERSION, MpiEnvironment::library_version(), kernels::matmul_library(),
-      kernels::cpu_table().name, cuda_text());
+      kernels::cpu_table().name, cuda_text(), nccl::find_library().description);
 }
 
 void finalize_within_limit(MpiEnvironment& environment, int exit_code) {

@@ -55,6 +55,8 @@ struct GroupTable::State {
     }
     return local;
   }
+  std::unique_ptr<ProcessGroup> join_hosts(std::vector<int> ranks, int group_rank,
+                                           std::uint64_t attempt, const Waiter& waiter);
 
   Topology topology;
   int world_rank;
@@ -62,7 +64,23 @@ struct GroupTable::State {
   std::optional<SharedNode> shared;
   std::vector<int> last_shared;  // world ranks of the last group that shared memory
   std::optional<CommunicatorCache> communicators;
+  std::optional<DeviceGroups> devices;
 };
+
+std::unique_ptr<ProcessGroup> GroupTable::State::join_hosts(std::vector<int> ranks, int group_rank,
+                                                            std::uint64_t attempt,
+                                                            const Waiter& waiter) {
+  if (ranks.size() == 1) return std::make_unique<SelfGroup>(world_rank);
+  if (shared && on_one_node(ranks)) {
+    const std::vector<int> local = local_ranks(ranks);
+    last_shared = ranks;
+    return std::make_unique<SharedMemoryGroup>(*shared, local, std::move(ranks), group_rank,
+                                               attempt, waiter);
+  }
+  require(communicators.has_value(), "a group on one node without shared memory");
+  std::shared_ptr<MpiContext> context = communicators->obtain(ranks, attempt, waiter);
+  return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), group_rank, waiter);
+}
 
 GroupTable::GroupTable(const Communicator& world, const Communicator& node,
                        const Topology& topology, const std::vector<std::vector<int>>& known,
@@ -83,6 +101,7 @@ GroupTable::GroupTable(const Communicator& world, const Communicator& node,
   if (topology.num_nodes() > 1 || !all_share) {
     state_->communicators.emplace(world, across, options);
   }
+  if (options.device) state_->devices.emplace(world, *options.device);
 }
 
 GroupTable::~GroupTable() {
@@ -99,16 +118,9 @@ std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
   require(own != world_ranks.end() && *own == state_->world_rank, "only a member joins a group");
   const auto group_rank = static_cast<int>(own - world_ranks.begin());
   std::vector<int> ranks(world_ranks.begin(), world_ranks.end());
-  if (ranks.size() == 1) return std::make_unique<SelfGroup>(state_->world_rank);
-  if (state_->shared && state_->on_one_node(ranks)) {
-    const std::vector<int> local = state_->local_ranks(ranks);
-    state_->last_shared = ranks;
-    return std::make_unique<SharedMemoryGroup>(*state_->shared, local, std::move(ranks), group_rank,
-                                               attempt, waiter);
-  }
-  require(state_->communicators.has_value(), "a group on one node without shared memory");
-  std::shared_ptr<MpiContext> context = state_->communicators->obtain(ranks, attempt, waiter);
-  return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), group_rank, waiter);
+  auto host = state_->join_hosts(std::move(ranks), group_rank, attempt, waiter);
+  if (state_->devices) return state_->devices->over(std::move(host), attempt, waiter);
+  return host;
 }
 
 void GroupTable::abandon(std::span<const int> world_ranks) {
@@ -116,6 +128,11 @@ void GroupTable::abandon(std::span<const int> world_ranks) {
                                   state_->last_shared.begin(), state_->last_shared.end());
   if (state_->shared && is_last) state_->shared->leave();
   if (state_->communicators) state_->communicators->abandon(world_ranks);
+  if (state_->devices) state_->devices->abandon(world_ranks);
+}
+
+const DeviceGroups* GroupTable::devices() const {
+  return state_->devices ? &*state_->devices : nullptr;
 }
 
 bool GroupTable::has_abandoned() const {

@@ -4,14 +4,11 @@
 #include <cstring>
 
 namespace dstune {
-namespace {
-
-void copy(void* out, const void* in, std::int64_t count, DType type) {
+void SelfGroup::copy(void* out, const void* in, std::int64_t count, DType type) {
   if (out == in || count == 0) return;
+  if (queues_ != nullptr) return queues_->copy(out, in, count * size_bytes(type));
   std::memcpy(out, in, static_cast<std::size_t>(count * size_bytes(type)));
 }
-
-}  // namespace
 
 void SelfGroup::all_reduce_average(void*, std::int64_t, DType, const RankRange&) {}
 void SelfGroup::all_reduce_sum(void*, std::int64_t, DType) {}

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "dstune/base/error.hpp"
+#include "trace_clock.hpp"
 
 namespace dstune::train {
 
@@ -36,9 +37,9 @@ void Dispatch::begin_micro_step(std::int64_t micro_step) {
 }
 
 void Dispatch::end_operation(const Operation* operation) {
-  const Clock::time_point now = Clock::now();
-  trace_->push_back({operation, std::chrono::duration<double>(now - operation_began_).count()});
-  operation_began_ = now;
+  const double now_s = seconds_by(trace_clock_);
+  trace_->push_back({operation, now_s - operation_began_s_});
+  operation_began_s_ = now_s;
 }
 
 // The disk.
@@ -81,7 +82,7 @@ void Dispatch::begin_training() {
   updates_ = 0;
 }
 
-void Dispatch::begin_step(std::int64_t step, StepTrace* trace) {
+void Dispatch::begin_step(std::int64_t step, StepTrace* trace, TraceClock clock) {
   step_ = step;
   loss_sum_ = 0;
   squares_ = 0;
@@ -90,7 +91,9 @@ void Dispatch::begin_step(std::int64_t step, StepTrace* trace) {
   outcome_.loss_scale = scaler_.scale();
   phase_ = Phase::forward;
   trace_ = trace;
-  phase_began_ = operation_began_ = Clock::now();
+  trace_clock_ = clock;
+  phase_began_ = Clock::now();
+  if (trace_ != nullptr) operation_began_s_ = seconds_by(clock);
 }
 
 void Dispatch::end_phase() {

@@ -28,7 +28,8 @@ class Dispatch {
   /// Forgets what earlier steps have left in the scalars.
   void begin_training();
   /// Where a trace is given, the step's operations are timed.
-  void begin_step(std::int64_t step, StepTrace* trace = nullptr);
+  void begin_step(std::int64_t step, StepTrace* trace = nullptr,
+                  TraceClock clock = TraceClock::elapsed);
   void begin_micro_step(std::int64_t micro_step);
   void run(const std::vector<Step>& steps);
   /// Whether the step's update is to be left out.
@@ -125,7 +126,8 @@ class Dispatch {
   Clock::time_point phase_began_;
 
   StepTrace* trace_ = nullptr;
-  Clock::time_point operation_began_;
+  TraceClock trace_clock_ = TraceClock::elapsed;
+  double operation_began_s_ = 0;  ///< by that clock
 };
 
 /// Kernel shapes of planned operations.

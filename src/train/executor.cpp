@@ -75,9 +75,9 @@ void Executor::initialize() {
   state_->dispatch.run(state_->plan.initialize);
 }
 
-StepOutcome Executor::step(std::int64_t step, StepTrace* trace) {
+StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock) {
   train::Dispatch& dispatch = state_->dispatch;
-  dispatch.begin_step(step, trace);
+  dispatch.begin_step(step, trace, clock);
   const StepPlan& plan = state_->plan;
   std::int64_t micro_step = 0;
   std::size_t next_tracing = state_->steps == 0 ? 0 : plan.tracing.size();

@@ -3,21 +3,21 @@
 /// be told from what the collective takes.
 
 #include <array>
-#include <chrono>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "dstune/group/process_group.hpp"
 #include "dstune/plan/trace.hpp"
+#include "trace_clock.hpp"
 
 namespace dstune::train {
 
 class MeetingGroup : public ProcessGroup {
  public:
-  /// The group outlives it.
-  explicit MeetingGroup(ProcessGroup& group)
-      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
+  /// The group outlives it. `clock`: the trace's.
+  explicit MeetingGroup(ProcessGroup& group, TraceClock clock = TraceClock::elapsed)
+      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group), clock_(clock) {}
 
   /// Meets from now on, in a step whose operations are added to the trace one by one; on every
   /// member at the same place.
@@ -64,17 +64,15 @@ class MeetingGroup : public ProcessGroup {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void meet() {
     if (trace_ == nullptr || size() == 1) return;
-    const Clock::time_point began = Clock::now();
+    const double began_s = seconds_by(clock_);
     group_.exchange(std::array{0.0});
-    waits_.emplace_back(trace_->size(),
-                        std::chrono::duration<double>(Clock::now() - began).count());
+    waits_.emplace_back(trace_->size(), seconds_by(clock_) - began_s);
   }
 
   ProcessGroup& group_;
+  TraceClock clock_;
   StepTrace* trace_ = nullptr;
   std::vector<std::pair<std::size_t, double>> waits_;  ///< the operation's place, seconds
 };

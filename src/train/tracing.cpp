@@ -9,6 +9,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/train/executor.hpp"
 #include "meeting_group.hpp"
+#include "trace_clock.hpp"
 
 namespace dstune {
 namespace {
@@ -35,9 +36,9 @@ double slowest(ProcessGroup& group, double mine) {
 }  // namespace
 
 std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
-                                       std::int64_t seed, double budget_s) {
+                                       std::int64_t seed, double budget_s, TraceClock clock) {
   const Clock::time_point began = Clock::now();
-  train::MeetingGroup meeting(group);
+  train::MeetingGroup meeting(group, clock);
   std::unique_ptr<Executor> executor;
   const train::Failure failure = train::agree(
       group,
@@ -52,7 +53,7 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
   for (double spent_s = 0;;) {
     StepTrace& trace = traced.traces.emplace_back();
     meeting.begin(trace);
-    executor->step(step++, &trace);
+    executor->step(step++, &trace, clock);
     meeting.end();
     group.exchange(std::array{0.0});
     const Clock::time_point step_began = Clock::now();
@@ -65,16 +66,18 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
   }
 }
 
-double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work) {
+double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,
+                     TraceClock clock) {
   work();
   std::vector<double> times_s;
   for (double spent_s = 0;
        times_s.size() < fewest_steps + 1 || (spent_s < budget_s && times_s.size() < most_steps);) {
     group.exchange(std::array{0.0});
     const Clock::time_point began = Clock::now();
+    const double began_s = train::seconds_by(clock);
     work();
-    times_s.push_back(slowest(group, seconds_since(began)));
-    spent_s += times_s.back();
+    times_s.push_back(slowest(group, train::seconds_by(clock) - began_s));
+    spent_s += slowest(group, seconds_since(began));
   }
   const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
   std::nth_element(times_s.begin(), middle, times_s.end());

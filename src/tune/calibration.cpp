@@ -36,8 +36,8 @@ constexpr double transfers_budget_s = 1;
 class Calibration {
  public:
   Calibration(const CalibrationTask& task, const ModelSpec& model, Device& device,
-              ProcessGroup& group, std::int64_t seed)
-      : task_(task), model_(model), device_(device), group_(group), seed_(seed) {}
+              ProcessGroup& group, std::int64_t seed, TraceClock clock)
+      : task_(task), model_(model), device_(device), group_(group), seed_(seed), clock_(clock) {}
 
   DeviceProfile measure() {
     trace_runs();
@@ -67,7 +67,7 @@ class Calibration {
       if (seconds_per_cost * run.cost * steps_of_a_run > left_s) continue;
       const StepPlan plan = build_step_plan(calibration_model(model_, run), run.config,
                                             group_.size(), group_.group_rank(), workspaces);
-      const auto traced = trace_steps(plan, device_, group_, seed_, left_s);
+      const auto traced = trace_steps(plan, device_, group_, seed_, left_s, clock_);
       if (!traced) continue;
       builder_.add(plan, traced->traces, traced->steps_s);
       seconds_per_cost = traced->steps_s.front() / run.cost;
@@ -86,12 +86,12 @@ class Calibration {
     std::vector<float> out(words);
     for (const Work& work : task_.collectives) {
       std::int64_t offset = 0;
-      const double seconds = time_together(group_, each_s, [&] {
+      const auto once = [&] {
         offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
         collective(work, reinterpret_cast<std::byte*>(data.data()) + offset,
                    reinterpret_cast<std::byte*>(out.data()) + offset);
-      });
-      builder_.add_alone(work, seconds);
+      };
+      builder_.add_alone(work, time_together(group_, each_s, once, clock_));
     }
   }
 
@@ -122,13 +122,14 @@ class Calibration {
     std::vector<float> x(static_cast<std::size_t>(sum_elements.back()), 1.0F);
     std::vector<float> y = x;
     for (const std::int64_t elements : sum_elements) {
-      const double seconds = time_together(group_, sum_budget_s / sum_elements.size(), [&] {
+      const auto once = [&] {
         device_.kernels().add(kernels::DType::f32, y.data(), kernels::DType::f32, x.data(),
                               elements);
-      });
+      };
       Work work{.kind = WorkKind::add};
       work.size = elements;
-      builder_.add_alone(work, seconds);
+      builder_.add_alone(work,
+                         time_together(group_, sum_budget_s / sum_elements.size(), once, clock_));
     }
   }
 
@@ -181,6 +182,7 @@ class Calibration {
   Device& device_;
   ProcessGroup& group_;
   std::int64_t seed_;
+  TraceClock clock_;
   SteadyClock::time_point began_ = SteadyClock::now();
   ProfileBuilder builder_;
 };
@@ -188,8 +190,8 @@ class Calibration {
 }  // namespace
 
 DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, Device& device,
-                        ProcessGroup& group, std::int64_t seed) {
-  return Calibration(task, model, device, group, seed).measure();
+                        ProcessGroup& group, std::int64_t seed, TraceClock clock) {
+  return Calibration(task, model, device, group, seed, clock).measure();
 }
 
 }  // namespace dstune

@@ -3,14 +3,17 @@
 
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
+#include "dstune/plan/trace.hpp"
 #include "dstune/predict/calibration_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
 
 namespace dstune {
 
 /// Runs what the task names, as far as its budget goes, the first run in any case. What does not
-/// fit the memory is left out. Returns what this rank measured. Collective over the group.
+/// fit the memory is left out. Returns what this rank measured. `clock`: own where ranks take turns
+/// on a core; what that costs is then the slowdown of whole steps. Collective over the group.
 DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, Device& device,
-                        ProcessGroup& group, std::int64_t seed);
+                        ProcessGroup& group, std::int64_t seed,
+                        TraceClock clock = TraceClock::elapsed);
 
 }  // namespace dstune

@@ -146,7 +146,8 @@ void Worker::run_calibration(const message::Calibrate& order) {
   try {
     const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
     DeviceProfile profile =
-        calibrate(order.task, *context_.model, *context_.device, *group, context_.seed);
+        calibrate(order.task, *context_.model, *context_.device, *group, context_.seed,
+                  context_.topology->share_core ? TraceClock::own : TraceClock::elapsed);
     send(message::Calibrated{attempt_, std::move(profile),
                              process_resident_bytes() - context_.device->arena().capacity_bytes() -
                                  context_.device->host_arena().capacity_bytes()});

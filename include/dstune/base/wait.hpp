@@ -26,6 +26,16 @@ class Waiter {
     return {deadline, aborted_, share_core_};
   }
 
+  /// The same wait, and whatever `check` throws ends it, too; it is asked as often as `aborted`.
+  [[nodiscard]] Waiter also_ended_by(std::function<void()> check) const {
+    return {deadline_,
+            [check = std::move(check), aborted = aborted_] {
+              check();
+              return aborted && aborted();
+            },
+            share_core_};
+  }
+
   /// Throws what a wait would throw now, without waiting.
   void check(const char* what) const {
     Progress progress;

@@ -30,4 +30,7 @@ struct FoundEnergyMeter {
 /// root read them, and virtual machines have none.
 FoundEnergyMeter find_powercap_meter(const std::string& folder = "/sys/class/powercap");
 
+/// What both count together; where there is one alone, that one. The reason is of what is missing.
+FoundEnergyMeter sum_of(FoundEnergyMeter first, FoundEnergyMeter second);
+
 }  // namespace dstune

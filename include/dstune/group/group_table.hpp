@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "dstune/comm/communicator.hpp"
 #include "dstune/comm/shared_window.hpp"
 #include "dstune/comm/topology.hpp"
+#include "dstune/group/device_groups.hpp"
 #include "dstune/group/process_group.hpp"
 
 namespace dstune {
@@ -30,6 +32,9 @@ class GroupTable {
     int spare_duplicates = 4;       ///< of the world, for creation on demand
     bool use_shared_memory = true;  ///< false: MPI inside nodes too, for tests
     bool create_on_demand = true;   ///< false: as where MPI grants no MPI_THREAD_MULTIPLE
+    /// This rank's device, where groups work on that and not on the host's memory; on all ranks or
+    /// on none.
+    std::optional<DeviceGroupOptions> device = std::nullopt;
   };
   /// Makes the communicators of `known` groups that cross nodes, the nodes' windows and the spare
   /// duplicates. Groups inside a node need no communicator. Collective over the world.
@@ -42,20 +47,25 @@ class GroupTable {
 
   /// The group of these world ranks (ascending) for one attempt (positive, larger than any this
   /// rank joined before; the same on every member). Shared memory inside a node, else MPI; a group
-  /// of one has neither. The waiter also ends every later wait of the group. The table outlives the
+  /// of one has neither. On devices: over that group NCCL's, or one staged through it, as devices()
+  /// says. The waiter also ends every later wait of the group. The table outlives the
   /// group, and a rank's earlier group ends where it joins the next. Members only. Throws
   /// CollectiveError where a member does not come before the deadline, and where a group across
-  /// nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every duplicate spent).
+  /// nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every duplicate spent);
+  /// DeviceError where NCCL fails here.
   std::unique_ptr<ProcessGroup> join(std::span<const int> world_ranks, std::uint64_t attempt,
                                      const Waiter& waiter);
 
   /// After a failure inside the group this rank joined last: its communicator is never used again
-  /// here, and members that still wait for this rank in shared memory fail at once. Local.
+  /// here, and members that still wait for this rank in shared memory fail at once. NCCL's is
+  /// aborted. Local.
   void abandon(std::span<const int> world_ranks);
   /// True once a communicator or its creation was abandoned here: MPI_Finalize might block. A
   /// member of a shared-memory group that is late leaves nothing behind; one that is dead blocks
   /// MPI_Finalize too, which only the caller can know. Local.
   [[nodiscard]] bool has_abandoned() const;
+  /// Null where groups work on the host's memory.
+  [[nodiscard]] const DeviceGroups* devices() const;
   /// Creations on demand so far. Local.
   [[nodiscard]] int created_on_demand() const;
 

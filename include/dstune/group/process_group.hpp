@@ -1,7 +1,10 @@
 #pragma once
 /// Collectives over the ranks of one experiment. Results are the same on every run and for every
-/// implementation: sums are formed in group-rank order in fp32 and rounded once. Every call may
-/// throw CollectiveError (deadline, abort); after that the group is of no further use.
+/// implementation but NCCL's: sums are formed in group-rank order in fp32 and rounded once. Every
+/// call may throw CollectiveError (deadline, abort); after that the group is of no further use.
+///
+/// A group made for a device with queues works on that device's memory, in the queue that is used
+/// at the call, and may return when the collective is only enqueued; exchange_into() is the host's.
 ///
 /// `among`: the ranks that take part, this one among them. Every rank of the group calls with a
 /// range of as many ranks, so that the group falls into parts that do the same side by side; only
@@ -29,6 +32,10 @@ class ProcessGroup {
   [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
   /// The group's MPI communicator as MPI_Comm_f2c takes it; −1 where it has none. Local.
   [[nodiscard]] virtual int mpi_communicator() const { return -1; }
+
+  /// Of a group whose collectives are enqueued on a device: a wait for the device that also ends
+  /// where the group sees that one of them can not end any more. Local.
+  [[nodiscard]] virtual Waiter watched(const Waiter& waiter) const { return waiter; }
 
   /// data[count] becomes the mean over the ranks. f32, bf16 or f16. Collective over the group.
   virtual void all_reduce_average(void* data, std::int64_t count, DType type,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "dstune/device/queues.hpp"
 #include "dstune/group/process_group.hpp"
 
 namespace dstune {
@@ -8,6 +9,8 @@ namespace dstune {
 class SelfGroup : public ProcessGroup {
  public:
   explicit SelfGroup(int world_rank) : ProcessGroup(0, {world_rank}) {}
+  /// On the memory of a device, whose queues outlive it.
+  SelfGroup(int world_rank, Queues& queues) : ProcessGroup(0, {world_rank}), queues_(&queues) {}
 
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
@@ -20,6 +23,11 @@ class SelfGroup : public ProcessGroup {
   void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
                   const RankRange& among) override;
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
+
+ private:
+  void copy(void* out, const void* in, std::int64_t count, DType type);
+
+  Queues* queues_ = nullptr;
 };
 
 }  // namespace dstune

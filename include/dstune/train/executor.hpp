@@ -48,8 +48,9 @@ class Executor {
   /// Initial weights and optimizer state. Collective over the group.
   void initialize();
   /// Optimizer step number `step`, from 0. Collective over the group. Where a trace is given, what
-  /// each operation took is added to it.
-  StepOutcome step(std::int64_t step, StepTrace* trace = nullptr);
+  /// each operation took by that clock is added to it.
+  StepOutcome step(std::int64_t step, StepTrace* trace = nullptr,
+                   TraceClock clock = TraceClock::elapsed);
 
   /// Whether there is something on a disk whose file system has to go through the system's cache.
   /// Local.

@@ -1,14 +1,16 @@
 #include <algorithm>
 #include <cmath>
-#include <random>
 
 #include "group_fixture.hpp"
+#include "random_elements.hpp"
 
 namespace dstune {
 namespace {
 
 using test::Elements;
 using test::Job;
+using test::parts_of;
+using test::random_elements;
 using test::Way;
 
 constexpr std::int64_t odd_counts[] = {0, 1, 7, 1000, (1 << 20) + 3};
@@ -127,17 +129,6 @@ TEST_P(CollectivesTest, AllGatherPlacesEveryPart) {
       EXPECT_TRUE(in_place.bytes == expected.bytes) << count;
     }
   }
-}
-
-/// Every way to cut the group into parts of equal size that this rank can see.
-std::vector<RankRange> parts_of(const ProcessGroup& group) {
-  std::vector<RankRange> parts;
-  for (int size = 1; size <= group.size(); ++size) {
-    if (group.size() % size != 0) continue;
-    parts.push_back(range_of(group.group_rank(), 1, size));
-    parts.push_back(range_of(group.group_rank(), size, group.size() / size));
-  }
-  return parts;
 }
 
 /// What `from` has for the part `index` of those that take part.
@@ -276,15 +267,6 @@ TEST_P(CollectivesTest, F16MeansAreRoundedOnceToNearestEven) {
   group->all_reduce_average(data.bytes.data(), 7, DType::f16);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(data.get(i), expected[i]) << i;
   EXPECT_TRUE(std::isnan(data.get(6)));
-}
-
-// Numbers whose sums depend on the order: the bits tell whether it was the ranks'.
-Elements random_elements(int rank, std::int64_t count, DType type) {
-  std::mt19937 generator(static_cast<unsigned>(rank + 1));
-  std::normal_distribution<float> normal(0, 100);
-  Elements elements(type, count);
-  for (std::int64_t i = 0; i < count; ++i) elements.set(i, normal(generator));
-  return elements;
 }
 
 TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {

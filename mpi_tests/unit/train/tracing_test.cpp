@@ -74,6 +74,14 @@ TEST(TracingTest, TimesWhatAGroupDoesTogether) {
   });
 }
 
+TEST(TracingTest, AnOperationIsNotChargedWithWhatRunsInBetween) {
+  test::run_ranks(1, [](ProcessGroup& group) {
+    const auto sleep = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+    EXPECT_GE(time_together(group, 0, sleep, TraceClock::elapsed), 0.02);
+    EXPECT_LT(time_together(group, 0, sleep, TraceClock::own), 0.01);
+  });
+}
+
 TEST(MeetingGroupTest, TakesWaitingOutOfTheOperationItWasIn) {
   test::run_ranks(2, [](ProcessGroup& group) {
     train::MeetingGroup meeting(group);

@@ -1,0 +1,67 @@
+#pragma once
+/// What NVIDIA's management library tells of GPUs: the library of the driver, loaded when asked
+/// for, or a stand-in. Numbers are as its manual has them (NVML API reference). All functions:
+/// Local.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/device/energy.hpp"
+
+namespace dstune::nvml {
+
+struct Opaque;
+using Device = Opaque*;  ///< nvmlDevice_t
+
+/// Functions return nvmlReturn_t; 0 is success.
+class Library {
+ public:
+  enum class Clock : int { sm = 1, memory = 2 };
+
+  virtual ~Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  [[nodiscard]] virtual std::string error_text(int result) = 0;
+  /// "GPU-8932f937-…"
+  virtual int find_device(const std::string& uuid, Device& device) = 0;
+  /// Since the driver was loaded, in millijoules.
+  virtual int energy_mj(Device device, std::uint64_t& energy) = 0;
+  virtual int power_mw(Device device, std::uint32_t& power) = 0;
+  virtual int temperature_c(Device device, std::uint32_t& temperature) = 0;
+  virtual int clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
+  virtual int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
+  /// Bits, as throttle_text() names them.
+  virtual int throttle_reasons(Device device, std::uint64_t& reasons) = 0;
+
+ protected:
+  Library() = default;
+};
+
+/// A library, or the reason why there is none.
+struct FoundLibrary {
+  std::shared_ptr<Library> library;
+  std::string reason;
+};
+FoundLibrary find_library(const std::string& file = "libnvidia-ml.so.1");
+
+/// What keeps a GPU from its highest clock, "" where nothing does: "power cap, heat". An idle GPU
+/// and clocks that were set on purpose are none of it.
+[[nodiscard]] std::string throttle_text(std::uint64_t reasons);
+
+/// How a GPU is now; what it does not tell is missing.
+struct GpuState {
+  std::optional<double> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, power_w, temperature_c;
+  std::string throttled_by;
+};
+/// Throws DeviceError where there is no such GPU.
+[[nodiscard]] GpuState look_at_gpu(Library& library, const std::string& uuid);
+
+/// Counts these GPUs, all of one node, each once. Only those from Volta on count, and no instances
+/// of MIG.
+FoundEnergyMeter find_meter(const FoundLibrary& found, std::vector<std::string> uuids);
+
+}  // namespace dstune::nvml

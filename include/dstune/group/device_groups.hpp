@@ -1,0 +1,70 @@
+#pragma once
+/// Groups of ranks that compute on devices with memory and queues of their own, over those that
+/// their hosts have.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "dstune/base/wait.hpp"
+#include "dstune/comm/communicator.hpp"
+#include "dstune/device/queues.hpp"
+#include "dstune/group/nccl_library.hpp"
+#include "dstune/group/process_group.hpp"
+
+namespace dstune {
+
+/// What a rank brings; queues, staging memory and what free_bytes refers to outlive the groups.
+struct DeviceGroupOptions {
+  Queues* queues = nullptr;
+  /// Pinned memory of the host for StagedGroup; the smallest rank's is used of each.
+  std::span<std::byte> staging;
+  /// The same on ranks that compute on the same GPU, and there only: its UUID.
+  std::string device_id;
+  nccl::FoundLibrary nccl;
+  /// Of the device; null where nobody knows.
+  std::function<std::int64_t()> free_bytes = nullptr;
+  int max_communicators = 8;  ///< of NCCL, by sets of ranks
+  /// Whether parts of a group share NCCL's resources with it: less memory. Without, what goes wrong
+  /// in one leaves the others' alone, for trials of which that is to be expected.
+  bool shares_resources = true;
+  double connect_limit_s = 120;  ///< for making a communicator, where the waiter has more time
+};
+
+class DeviceGroups {
+ public:
+  /// Collective over the world.
+  DeviceGroups(const Communicator& world, DeviceGroupOptions mine);
+  /// Closes NCCL's communicators. On every rank at about the same time.
+  ~DeviceGroups();
+  DeviceGroups(const DeviceGroups&) = delete;
+  DeviceGroups& operator=(const DeviceGroups&) = delete;
+
+  /// How a group's collectives go.
+  struct Way {
+    bool is_staged = false;  ///< through the host: its times are not those of a GPU of one's own
+    std::string text;  ///< "NCCL 2.28.9", "staged through the host: ranks 0 and 1 share a GPU"
+  };
+  /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
+  /// a GPU, one has no NCCL, or their versions differ. Local.
+  [[nodiscard]] Way way_of(std::span<const int> world_ranks) const;
+
+  /// The same ranks' group on their devices. Members only. Throws CollectiveError, DeviceError.
+  std::unique_ptr<ProcessGroup> over(std::unique_ptr<ProcessGroup> host, std::uint64_t attempt,
+                                     const Waiter& waiter);
+  /// After a failure inside the group: its communicator is aborted and never used again. Local.
+  void abandon(std::span<const int> world_ranks);
+  /// Whether a communicator is being aborted: what waits for that GPU may wait for it. Local.
+  [[nodiscard]] bool is_aborting() const;
+  /// What NCCL's communicators hold of this rank's device, as it was seen to become less. Local.
+  [[nodiscard]] std::int64_t communicator_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dstune

@@ -1,0 +1,109 @@
+#pragma once
+/// NCCL as this program uses it, without its headers: the process's library, loaded when asked for,
+/// or a stand-in. What is said of communicators, streams and groups of calls is NCCL's contract.
+/// All functions: Local, except where NCCL waits for peers.
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dstune/base/dtype.hpp"
+
+namespace dstune::nccl {
+
+struct Opaque;
+using Comm = Opaque*;  ///< ncclComm_t
+
+/// ncclUniqueId
+struct UniqueId {
+  std::array<char, 128> bytes{};
+};
+
+/// ncclResult_t
+enum class Result : int {
+  success = 0,
+  unhandled_cuda_error = 1,
+  system_error = 2,
+  internal_error = 3,
+  invalid_argument = 4,
+  invalid_usage = 5,
+  remote_error = 6,
+  in_progress = 7,
+};
+
+enum class Reduction { sum, average };
+
+/// What a call hands over and gets.
+struct Buffers {
+  const void* in;
+  void* out;
+  std::int64_t count;  ///< elements, as NCCL counts them for that call
+  DType type;
+};
+
+/// Communicators are non-blocking: a call may say in_progress, and no other call is allowed on the
+/// communicator until async_error() says another thing. Where one gets an error only abort() is.
+class Library {
+ public:
+  virtual ~Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  /// As NCCL codes it: 22809 is 2.28.9.
+  [[nodiscard]] virtual int version() const = 0;
+  /// What went wrong, in NCCL's words.
+  [[nodiscard]] virtual std::string error_text(Result result) = 0;
+
+  virtual Result get_unique_id(UniqueId& id) = 0;
+  /// `made` is set at the call. `shares`: whether those split from it share its resources, which
+  /// takes less memory, and ends them together: an abort of one stops them all.
+  virtual Result init(Comm& made, int size, const UniqueId& id, int rank, bool shares) = 0;
+  /// By all ranks of the parent. `made` is set when the parent is no longer in progress, so it must
+  /// live on until then, or for ever.
+  virtual Result split(Comm parent, int color, int key, Comm& made, bool shares) = 0;
+  /// How the communicator is: success, in_progress or an error.
+  virtual Result async_error(Comm comm, Result& state) = 0;
+  /// What was enqueued is done first.
+  virtual Result finalize(Comm comm) = 0;
+  virtual Result destroy(Comm comm) = 0;
+  /// Ends what is under way and frees the communicator. May block.
+  virtual Result abort(Comm comm) = 0;
+
+  /// Calls between them are one; send and receive are allowed there only.
+  virtual Result group_start() = 0;
+  virtual Result group_end() = 0;
+  virtual Result all_reduce(const Buffers& buffers, Reduction op, Comm comm, void* stream) = 0;
+  /// `out` may be null but on the root.
+  virtual Result reduce(const Buffers& buffers, Reduction op, int root, Comm comm,
+                        void* stream) = 0;
+  virtual Result reduce_scatter(const Buffers& buffers, Reduction op, Comm comm, void* stream) = 0;
+  virtual Result all_gather(const Buffers& buffers, Comm comm, void* stream) = 0;
+  virtual Result send(const void* data, std::int64_t count, DType type, int peer, Comm comm,
+                      void* stream) = 0;
+  virtual Result receive(void* data, std::int64_t count, DType type, int peer, Comm comm,
+                         void* stream) = 0;
+
+ protected:
+  Library() = default;
+};
+
+/// "2.28.9"
+[[nodiscard]] std::string version_text(int version);
+
+/// The first version that has all that is called: 2.18.1, for ncclCommSplit.
+inline constexpr int least_version = 21801;
+
+/// A library, and in any case a line about it: "2.28.9 (/usr/lib/libnccl.so.2)", or why there is
+/// none.
+struct FoundLibrary {
+  std::shared_ptr<Library> library;
+  std::string description;
+};
+
+/// Loads NCCL, once a process. Before other threads start: asks it, by NCCL_RUNTIME_CONNECT where
+/// the user has not set that, to make connections with a communicator and not with its first
+/// collective, so that their memory and time are seen.
+FoundLibrary find_library(const std::string& file = "libnccl.so.2");
+
+}  // namespace dstune::nccl

@@ -1,0 +1,269 @@
+#include "dstune/group/device_groups.hpp"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "deferred_queues.hpp"
+#include "fake_nccl.hpp"
+#include "group_calls.hpp"
+#include "group_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Call;
+using test::calls_of;
+using test::DeferredQueues;
+using test::FakeNccl;
+using test::Job;
+using test::Way;
+using Calls = std::vector<std::string>;
+
+/// Staging memory of a rank: what the other ranks have more of is not used.
+struct alignas(64) Staging {
+  std::byte bytes[64 * 64];
+};
+
+/// A rank of a job whose groups are a device's.
+class DeviceJob {
+ public:
+  struct Has {
+    std::string device_id;
+    int nccl_version = 22809;  ///< 0: none
+    int max_communicators = 8;
+    double seconds = 40;  ///< until a queue's wait for peers ends
+  };
+  explicit DeviceJob(Has has, Way way = Way::shared_memory)
+      : world_(Communicator::world().duplicate()),
+        queues_(2),
+        nccl_(std::make_shared<FakeNccl>(queues_, &world_, waiter_of(has.seconds))) {
+    nccl_->set_polls(3);
+    nccl_->set_version(has.nccl_version);
+    GroupTable::Options options;
+    options.device = DeviceGroupOptions{
+        .queues = &queues_,
+        .staging = std::span(staging_.bytes)
+                       .first(sizeof staging_.bytes - 64 * static_cast<std::size_t>(world_.rank())),
+        .device_id = has.device_id,
+        .nccl = {has.nccl_version == 0 ? nullptr : nccl_, ""},
+        .free_bytes = nullptr,
+        .max_communicators = has.max_communicators};
+    job_.emplace(way, std::vector<std::vector<int>>{}, options);
+  }
+  ~DeviceJob() {
+    job_.reset();
+    // Aborts are other threads' work.
+    for (int i = 0; i < 5000 && nccl_->num_alive() > 0; ++i) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(nccl_->num_alive(), 0);
+    EXPECT_EQ(nccl_->violations(), Calls{});
+  }
+
+  [[nodiscard]] Job& job() { return *job_; }
+  [[nodiscard]] DeferredQueues& queues() { return queues_; }
+  [[nodiscard]] FakeNccl& nccl() { return *nccl_; }
+  [[nodiscard]] DeviceGroups::Way way_of(const std::vector<int>& ranks) {
+    return job_->table().devices()->way_of(ranks);
+  }
+  std::unique_ptr<ProcessGroup> join(const std::vector<int>& ranks, double seconds = 40) {
+    return job_->table().join(ranks, job_->next_attempt(), waiter_of(seconds));
+  }
+
+ private:
+  static Waiter waiter_of(double seconds) {
+    const auto limit =
+        std::chrono::duration_cast<Waiter::Clock::duration>(std::chrono::duration<double>(seconds));
+    return {Waiter::Clock::now() + limit, nullptr, true};
+  }
+
+  Communicator world_;
+  Staging staging_;
+  DeferredQueues queues_;
+  std::shared_ptr<FakeNccl> nccl_;
+  std::optional<Job> job_;
+};
+
+std::string gpu_of(int rank) {
+  return "GPU-" + std::to_string(rank);
+}
+int world_rank() {
+  return Communicator::world().rank();
+}
+int world_size() {
+  return Communicator::world().size();
+}
+
+class DeviceGroupsTest : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroupsTest, testing::Values(Way::shared_memory, Way::mpi),
+                         test::way_name);
+
+// The stand-in sums as the host's groups do, so the bits must be theirs.
+TEST_P(DeviceGroupsTest, NcclGivesWhatTheHostsGroupGives) {
+  DeviceJob device({gpu_of(world_rank())}, GetParam());
+  EXPECT_EQ(device.way_of(device.job().everyone()).text, "NCCL 2.28.9");
+  const auto group = device.join(device.job().everyone());
+  for (const std::int64_t count : {0, 1, 1000}) {
+    for (const DType type : {DType::f32, DType::f16}) {
+      Job hosts(GetParam());
+      const auto host = hosts.join(hosts.everyone());
+      const std::vector<Call> calls = calls_of(*host, count, type);
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        device.queues().use(static_cast<int>(i % 2));
+        const auto finish = [&] { device.queues().finish_used(); };
+        EXPECT_TRUE(calls[i](*group, finish) == calls[i](*host, [] {}))
+            << "call " << i << " of " << count << " elements";
+      }
+    }
+  }
+}
+
+TEST_P(DeviceGroupsTest, RanksThatShareAGpuAreStaged) {
+  DeviceJob device({gpu_of(world_rank() / 2)}, GetParam());
+  const std::vector<int> everyone = device.job().everyone();
+  const bool do_share = world_size() > 1;
+  EXPECT_EQ(device.way_of(everyone).is_staged, do_share);
+  if (do_share) {
+    EXPECT_EQ(device.way_of(everyone).text, "staged through the host: ranks 0 and 1 share a GPU");
+  }
+  const auto group = device.join(everyone);
+  Job hosts(GetParam());
+  const auto host = hosts.join(everyone);
+  for (const Call& call : calls_of(*host, 3000, DType::bf16)) {
+    EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
+  }
+  EXPECT_EQ(device.nccl().calls(), Calls{}) << "NCCL is not even asked";
+}
+
+TEST(DeviceGroupsTest, ARankWithoutNcclOrWithAnotherOneIsStaged) {
+  const int last = world_size() - 1;
+  if (last == 0) GTEST_SKIP() << "there is no other rank";
+  const std::string staged = "staged through the host: ";
+  {
+    DeviceJob device({gpu_of(world_rank()), world_rank() == last ? 0 : 22809});
+    EXPECT_EQ(device.way_of(device.job().everyone()).text,
+              staged + "rank " + std::to_string(last) + " has no NCCL");
+    device.join(device.job().everyone());
+  }
+  DeviceJob device({gpu_of(world_rank()), world_rank() == last ? 22105 : 22809});
+  EXPECT_EQ(device.way_of(device.job().everyone()).text,
+            staged + "ranks 0 and " + std::to_string(last) + " have NCCL 2.28.9 and 2.21.5");
+  device.join(device.job().everyone());
+}
+
+TEST(DeviceGroupsTest, AGroupOfOneCopies) {
+  DeviceJob device({gpu_of(world_rank())});
+  const auto group = device.join({world_rank()});
+  const float in = 4;
+  float out = 0;
+  group->all_gather(&out, &in, 1, DType::f32);
+  EXPECT_EQ(out, 0.0F);
+  device.queues().finish_all();
+  EXPECT_EQ(out, 4.0F);
+  EXPECT_EQ(device.nccl().calls(), Calls{});
+}
+
+// Whoever can not make its half throws, whoever can is let go, and then all make another.
+TEST(DeviceGroupsTest, AnErrorOfOneRankLeavesNobodyWithACommunicator) {
+  if (world_size() == 1) GTEST_SKIP() << "there is no other rank";
+  DeviceJob device({gpu_of(world_rank())});
+  const std::vector<int> everyone = device.job().everyone();
+  const bool fails = world_rank() == world_size() - 1;
+  if (fails) device.nccl().fail_behind("init", nccl::Result::unhandled_cuda_error);
+  try {
+    device.join(everyone, 10);
+    ADD_FAILURE() << "a communicator without one of its ranks";
+  } catch (const DeviceError&) {
+    EXPECT_TRUE(fails);
+  } catch (const CollectiveError&) {
+    EXPECT_FALSE(fails);
+  }
+  device.job().table().abandon(everyone);
+  device.job().world().barrier();
+  const auto group =
+      device.job().table().join(everyone, device.job().next_attempt(), device.job().waiter());
+  float data = 1;
+  group->all_reduce_sum(&data, 1, DType::f32);
+  device.queues().prepare({1, 0, 0}, device.job().waiter());
+  EXPECT_EQ(data, static_cast<float>(everyone.size()));
+  EXPECT_EQ(device.nccl().calls("abort").size(), 1U);
+  EXPECT_EQ(device.nccl().calls("init").size(), 2U);
+}
+
+TEST(DeviceGroupsTest, APeerThatDoesNotCallIsADeadlineOfTheQueue) {
+  if (world_size() == 1) GTEST_SKIP() << "there is no other rank";
+  DeviceJob device({gpu_of(world_rank()), 22809, 8, 1.5});
+  const std::vector<int> everyone = device.job().everyone();
+  const auto group = device.join(everyone);
+  if (world_rank() > 0) {
+    float data = 1;
+    group->all_reduce_sum(&data, 1, DType::f32);
+    EXPECT_THROW(device.queues().finish_used(), CollectiveError);
+  }
+  device.job().world().barrier();
+  device.job().table().abandon(everyone);
+}
+
+TEST(DeviceGroupsTest, RanksAtDifferentCollectivesAreNamed) {
+  if (world_size() == 1) GTEST_SKIP() << "there is no other rank";
+  DeviceJob device({gpu_of(world_rank())});
+  const auto group = device.join(device.job().everyone());
+  std::vector<float> data(8);
+  const std::int64_t count = world_rank() == 0 ? 1 : 2;
+  group->all_reduce_sum(data.data(), count, DType::f32);
+  EXPECT_THROW(device.queues().finish_used(), LogicError);
+  device.job().world().barrier();
+}
+
+// Random groups side by side, more of them than communicators are kept: what a member closes to
+// make room all members that have it close then, the oldest first, and no collective mistakes its
+// peers.
+TEST(DeviceGroupsTest, MembersCloseTheSameCommunicatorsInTheSameOrder) {
+  constexpr int most = 2;
+  DeviceJob device({gpu_of(world_rank()), 22809, most});
+  std::mt19937 generator(7);
+  std::vector<double> attempt_of;              // the communicators of this rank, by number
+  std::map<std::vector<int>, double> kept_of;  // … and what is left of them, by ranks
+  std::size_t num_closed = 0;
+  for (int round = 1; round <= 60; ++round) {
+    std::vector<int> mine;
+    const auto bits = static_cast<unsigned>(generator());
+    for (int rank = 0; rank < world_size(); ++rank)
+      if ((bits >> rank & 1U) == (bits >> world_rank() & 1U)) mine.push_back(rank);
+    device.nccl().forget_calls();
+    const auto group = device.join(mine);
+    std::vector<double> closed;
+    for (const std::string& call : device.nccl().calls()) {
+      if (call.starts_with("finalize ")) {
+        closed.push_back(attempt_of.at(static_cast<std::size_t>(std::stoi(call.substr(9))) - 1));
+        std::erase_if(kept_of, [&](const auto& kept) { return kept.second == closed.back(); });
+      }
+      if (call.starts_with("init ")) {
+        attempt_of.push_back(round);
+        kept_of[mine] = round;
+      }
+    }
+    EXPECT_TRUE(std::is_sorted(closed.begin(), closed.end()));
+    num_closed += closed.size();
+    closed.resize(8);
+    for (const double theirs : group->exchange(closed)) {
+      for (const auto& [ranks, attempt] : kept_of)
+        EXPECT_NE(attempt, theirs) << "a member closed it, and this rank did not";
+    }
+    auto data = static_cast<float>(world_rank());
+    group->all_reduce_sum(&data, 1, DType::f32);
+    device.queues().finish_used();
+    ASSERT_EQ(data, static_cast<float>(std::accumulate(mine.begin(), mine.end(), 0)));
+    // What a peer has closed alone is aborted where its ranks meet again.
+    for (int i = 0; i < 5000 && device.nccl().num_alive() > most; ++i)
+      std::this_thread::sleep_for(1ms);
+    ASSERT_LE(device.nccl().num_alive(), most);
+  }
+  if (world_size() == 4) {
+    EXPECT_GT(num_closed, 5U) << "else nothing is tested";
+  }
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,175 @@
+#include "nccl_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using nccl::Result;
+using test::NcclTest;
+using Calls = std::vector<std::string>;
+
+class NcclCommunicatorSetTest : public NcclTest {
+ protected:
+  /// The others have the communicator of an attempt (0: none) and want to close another.
+  static test::LoneHost::Others others(double has, double closes = 0) {
+    return [=](int, std::vector<double> mine) {
+      return mine.size() == 2 ? std::vector{has, closes} : mine;
+    };
+  }
+  CollectiveError::Why why_not(const std::vector<int>& world_ranks, const Waiter& waiter) {
+    try {
+      join(world_ranks, 0, nullptr, waiter);
+    } catch (const CollectiveError& error) {
+      return error.why();
+    }
+    throw Error("a group that can not be");
+  }
+};
+
+TEST_F(NcclCommunicatorSetTest, KeepsOneForTheNextGroupOfTheSameRanks) {
+  join(ranks(3));
+  join(ranks(3));
+  EXPECT_EQ(fake_->calls(), (Calls{"get_unique_id", "init 0 of 3"}));
+  join(ranks(2), 1);
+  EXPECT_EQ(fake_->calls().back(), "init 1 of 2") << "the id comes from the first rank";
+  EXPECT_EQ(set().size(), 2U);
+  fake_->forget_calls();
+  set_.reset();
+  EXPECT_EQ(fake_->calls(), (Calls{"finalize 1", "destroy 1", "finalize 2", "destroy 2"}));
+}
+
+TEST_F(NcclCommunicatorSetTest, SharesNothingWhereItIsNotTo) {
+  options_.shares_resources = false;
+  const auto group = join(ranks(4));
+  float data = 0;
+  group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2});
+  EXPECT_EQ(fake_->calls("init"), Calls{"init 0 of 4 sharing nothing"});
+  EXPECT_EQ(fake_->calls("split"), Calls{"split 1 color 0 key 0 sharing nothing"});
+}
+
+TEST_F(NcclCommunicatorSetTest, ConnectingForEverIsAbortedAtTheDeadline) {
+  fake_->never_end("init");
+  EXPECT_EQ(why_not(ranks(2), soon(0.1)), CollectiveError::Why::deadline);
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
+  EXPECT_EQ(fake_->calls("finalize"), Calls{});
+  EXPECT_EQ(set().size(), 0U);
+  join(ranks(2));
+  EXPECT_EQ(fake_->calls("init").size(), 2U);
+}
+
+TEST_F(NcclCommunicatorSetTest, ConnectingHasALimitOfItsOwn) {
+  options_.connect_limit_s = 0.1;
+  fake_->never_end("init");
+  EXPECT_EQ(why_not(ranks(2), soon(60)), CollectiveError::Why::deadline);
+}
+
+TEST_F(NcclCommunicatorSetTest, SplittingForEverIsAbortedWithTheParent) {
+  const auto group = join(ranks(4), 0, nullptr, soon(0.1));
+  fake_->never_end("split");
+  float data = 0;
+  EXPECT_THROW(group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2}), CollectiveError);
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort").front(), "abort 1");
+  // NCCL frees with the parent what it was about to make; the stand-in leaves that to us.
+  fake_->forget_unborn();
+}
+
+TEST_F(NcclCommunicatorSetTest, AnErrorWhileConnectingIsThatOfTheRankThatHasIt) {
+  fake_->fail_behind("init", Result::unhandled_cuda_error);
+  EXPECT_THROW(join(ranks(2)), DeviceError);
+  fake_->fail_behind("init", Result::remote_error);
+  EXPECT_THROW(join(ranks(2)), CollectiveError);
+  fake_->fail("init", Result::system_error);
+  EXPECT_THROW(join(ranks(2)), DeviceError);
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), (Calls{"abort 1", "abort 2", "abort 3"}));
+  EXPECT_EQ(set().size(), 0U);
+}
+
+TEST_F(NcclCommunicatorSetTest, NoIdIsEverybodysError) {
+  fake_->fail("get_unique_id", Result::system_error);
+  EXPECT_EQ(why_not(ranks(2), soon(20)), CollectiveError::Why::aborted);
+  EXPECT_EQ(fake_->calls("init"), Calls{});
+}
+
+TEST_F(NcclCommunicatorSetTest, OneThatAPeerHasNotIsAbortedAndMadeAnew) {
+  join(ranks(2));
+  join(ranks(2), 0, others(0));
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
+  EXPECT_EQ(fake_->calls("init").size(), 2U);
+  // The same ranks had another since.
+  join(ranks(2), 0, others(1));
+  EXPECT_EQ(fake_->calls("init").size(), 3U);
+}
+
+TEST_F(NcclCommunicatorSetTest, TheLeastRecentlyUsedGoesFirst) {
+  options_.max_communicators = 2;
+  join({0, 1});
+  join({0, 2});
+  join({0, 1});
+  fake_->forget_calls();
+  join({0, 3});
+  EXPECT_EQ(fake_->calls(), (Calls{"finalize 2", "destroy 2", "get_unique_id", "init 0 of 2"}));
+  EXPECT_EQ(set().size(), 2U);
+  fake_->forget_calls();
+  join({0, 1});
+  EXPECT_EQ(fake_->calls(), Calls{});
+}
+
+TEST_F(NcclCommunicatorSetTest, WhatPeersCloseIsClosedTheOldestFirst) {
+  options_.max_communicators = 3;
+  join({0, 1});
+  join({0, 2});
+  join({0, 3});
+  fake_->forget_calls();
+  // This rank would close that of attempt 1, a peer that of attempt 2, and 17 is none of here.
+  join({0, 1, 2, 3}, 0, [](int rank, std::vector<double> mine) {
+    if (mine.size() == 2) mine = {0, rank == 1 ? 2.0 : rank == 2 ? 17.0 : 0.0};
+    return mine;
+  });
+  EXPECT_EQ(fake_->calls(), (Calls{"finalize 1", "destroy 1", "finalize 2", "destroy 2",
+                                   "get_unique_id", "init 0 of 4"}));
+}
+
+TEST_F(NcclCommunicatorSetTest, WhatCanNotBeFinalizedIsAborted) {
+  options_.close_limit_s = 0.05;
+  join(ranks(2));
+  fake_->never_end("finalize");
+  set_.reset();
+  EXPECT_EQ(fake_->calls("finalize"), Calls{"finalize 1"});
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
+  EXPECT_EQ(fake_->calls("destroy"), Calls{});
+}
+
+TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupAndNothingElse) {
+  options_.abort_limit_s = 0.05;
+  join(ranks(2));
+  fake_->let_aborts_hang(true);
+  set().abandon(ranks(2));
+  EXPECT_TRUE(set().is_aborting());
+  EXPECT_THROW(join(ranks(3)), DeviceError);
+  EXPECT_EQ(why_not(ranks(3), Waiter(
+                                  Waiter::Clock::time_point::max(), [] { return true; }, true)),
+            CollectiveError::Why::aborted);
+  fake_->let_aborts_hang(false);
+  wait_for_aborts();
+  join(ranks(3));
+  EXPECT_EQ(set().size(), 1U);
+}
+
+TEST_F(NcclCommunicatorSetTest, TellsWhatTheDeviceHasLess) {
+  std::int64_t free_bytes = 1000;
+  options_.free_bytes = [&] { return free_bytes -= 100; };
+  const auto group = join(ranks(4));
+  EXPECT_EQ(set().device_bytes(), 100);
+  float data = 0;
+  group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2});
+  group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2});
+  EXPECT_EQ(set().device_bytes(), 200) << "once for the part";
+  set().abandon(ranks(4));
+  EXPECT_EQ(set().device_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace dstune

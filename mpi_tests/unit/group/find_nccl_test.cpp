@@ -1,0 +1,74 @@
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "dstune/group/nccl_library.hpp"
+
+namespace dstune::nccl {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(NcclVersionTest, IsCodedAsItWasAndAsItIs) {
+  EXPECT_EQ(version_text(22809), "2.28.9");
+  EXPECT_EQ(version_text(21801), "2.18.1");
+  EXPECT_EQ(version_text(2708), "2.7.8");
+}
+
+#ifdef DSTUNE_HAS_NCCL
+
+TEST(FindNcclTest, SaysWhichFileIsMissing) {
+  const FoundLibrary found = find_library("libnccl_that_nobody_has.so.2");
+  EXPECT_EQ(found.library, nullptr);
+  EXPECT_NE(found.description.find("libnccl_that_nobody_has.so.2"), std::string::npos)
+      << found.description;
+}
+
+TEST(FindNcclTest, SaysWhichFileIsNoLibrary) {
+  const fs::path path = fs::temp_directory_path() / ("nccl" + std::to_string(getpid()));
+  std::ofstream(path) << "not a library";
+  const FoundLibrary found = find_library(path.string());
+  fs::remove(path);
+  EXPECT_EQ(found.library, nullptr);
+  EXPECT_NE(found.description.find(path.string()), std::string::npos) << found.description;
+}
+
+TEST(FindNcclTest, SaysWhichVersionIsTooOld) {
+  const FoundLibrary found = find_library(NCCL_21403);
+  EXPECT_EQ(found.library, nullptr);
+  EXPECT_EQ(found.description,
+            std::string(NCCL_21403) + " is NCCL 2.14.3, and 2.18.1 or newer is needed");
+}
+
+TEST(FindNcclTest, SaysWhatALibraryLacks) {
+  const FoundLibrary found = find_library(NCCL_22809);
+  EXPECT_EQ(found.library, nullptr);
+  EXPECT_TRUE(found.description.starts_with(std::string(NCCL_22809) + " lacks ncclGetErrorString"))
+      << found.description;
+  EXPECT_NE(found.description.find("ncclCommSplit"), std::string::npos);
+  EXPECT_EQ(find_library("libm.so.6").description, "libm.so.6 has no ncclGetVersion");
+}
+
+// Where this machine has one: that it loads without a driver, and answers what needs none.
+TEST(FindNcclTest, LoadsTheMachinesOwn) {
+  const FoundLibrary found = find_library();
+  if (!found.library) GTEST_SKIP() << found.description;
+  EXPECT_GE(found.library->version(), least_version);
+  EXPECT_TRUE(found.description.starts_with(version_text(found.library->version()) + " (/"))
+      << found.description;
+  EXPECT_NE(found.library->error_text(Result::remote_error), "");
+}
+
+#else
+
+TEST(FindNcclTest, SaysWhyItWasNotBuilt) {
+  EXPECT_EQ(find_library().library, nullptr);
+  EXPECT_TRUE(find_library().description.starts_with("not built ("));
+}
+
+#endif
+
+}  // namespace
+}  // namespace dstune::nccl

@@ -1,0 +1,167 @@
+#include "nccl_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using nccl::Result;
+using test::NcclTest;
+using Calls = std::vector<std::string>;
+
+class NcclGroupTest : public NcclTest {
+ protected:
+  std::array<float, 16> out_{}, in_{};
+};
+
+TEST_F(NcclGroupTest, AsksForTheCallOfEachVerbInTheUsedQueue) {
+  const auto group = join(ranks(4));
+  fake_->forget_calls();
+  group->all_reduce_average(out_.data(), 5, DType::f32, {});
+  queues_.use(1);
+  group->all_reduce_sum(out_.data(), 6, DType::bf16);
+  group->reduce_average(out_.data(), 7, DType::f16, 2);
+  queues_.use(2);
+  group->reduce_scatter_average(out_.data(), in_.data(), 4, DType::f32, {});
+  group->all_gather(out_.data(), in_.data(), 3, DType::i8, {});
+  queues_.use(0);
+  group->all_to_all(out_.data(), in_.data(), 2, DType::i8, {});
+  EXPECT_EQ(
+      fake_->calls(),
+      (Calls{"all_reduce average f32 5 of 1 in queue 0", "all_reduce sum bf16 6 of 1 in queue 1",
+             "reduce average f16 7 to 2 of 1 in queue 1",
+             "reduce_scatter average f32 4 of 1 in queue 2", "all_gather i8 3 of 1 in queue 2",
+             "transfers 8 of 1 in queue 0"}));
+  EXPECT_EQ(queues_.num_waiting(), 6U) << "enqueued, and nothing is waited for";
+}
+
+TEST_F(NcclGroupTest, AsksForNothingWhereThereIsNothing) {
+  const auto group = join(ranks(2));
+  fake_->forget_calls();
+  group->all_reduce_average(nullptr, 0, DType::f32, {});
+  group->all_reduce_sum(nullptr, 0, DType::f32);
+  group->reduce_average(nullptr, 0, DType::f32, 1);
+  group->reduce_scatter_average(nullptr, nullptr, 0, DType::f32, {});
+  group->all_gather(nullptr, nullptr, 0, DType::f32, {});
+  group->all_to_all(nullptr, nullptr, 0, DType::f32, {});
+  EXPECT_EQ(fake_->calls(), Calls{});
+  EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::i8), LogicError);
+  EXPECT_THROW(group->all_gather(out_.data(), in_.data(), 1, DType::i8, {1, 1, 1}), LogicError);
+}
+
+TEST_F(NcclGroupTest, ExchangesByTheHosts) {
+  const auto group = join(ranks(2), 0, [](int, std::vector<double> mine) {
+    if (mine.size() == 1 && mine[0] == 7.0) mine[0] = 8.0;
+    return mine;
+  });
+  EXPECT_EQ(group->exchange(std::array{7.0}), (std::vector<double>{7, 8}));
+}
+
+TEST_F(NcclGroupTest, SplitsARangeOnceAndKeepsIt) {
+  const auto group = join(ranks(4), 3);
+  fake_->forget_calls();
+  const RankRange block = range_of(3, 1, 2), across = range_of(3, 2, 2);
+  for (int round = 0; round < 2; ++round) {
+    group->all_reduce_average(out_.data(), 1, DType::f32, block);
+    group->all_gather(out_.data(), in_.data(), 1, DType::f32, across);
+    group->all_gather(out_.data(), in_.data(), 1, DType::f32, {0, 1, 4});
+  }
+  const Calls round{"all_reduce average f32 1 of 2 in queue 0", "all_gather f32 1 of 3 in queue 0",
+                    "all_gather f32 1 of 1 in queue 0"};
+  EXPECT_EQ(fake_->calls(), (Calls{"split 1 color 2 key 1", round[0], "split 1 color 1 key 1",
+                                   round[1], round[2], round[0], round[1], round[2]}));
+  fake_->forget_calls();
+  set_.reset();
+  const Calls closed = fake_->calls();
+  ASSERT_EQ(closed.size(), 6U);
+  EXPECT_EQ(closed[4], "finalize 1") << "after its parts";
+  EXPECT_EQ(closed[5], "destroy 1");
+}
+
+TEST_F(NcclGroupTest, APartOfOneRankCopies) {
+  const auto group = join(ranks(2), 1);
+  fake_->forget_calls();
+  in_[0] = 3;
+  const RankRange alone{1, 1, 1};
+  queues_.use(1);
+  group->all_reduce_average(in_.data(), 1, DType::f32, alone);
+  group->all_gather(&out_[0], &in_[0], 1, DType::f32, alone);
+  group->reduce_scatter_average(&out_[1], &in_[0], 1, DType::f32, alone);
+  group->all_to_all(&out_[2], &in_[0], 1, DType::f32, alone);
+  EXPECT_EQ(fake_->calls(), Calls{});
+  EXPECT_EQ(out_[0], 0.0F);
+  queues_.finish_used();
+  EXPECT_EQ(out_[0] + out_[1] + out_[2], 9.0F);
+}
+
+TEST_F(NcclGroupTest, ACallThatFailsAbortsAndIsThisRanksFault) {
+  const auto group = join(ranks(2));
+  fake_->fail("all_reduce", Result::unhandled_cuda_error);
+  try {
+    group->all_reduce_sum(out_.data(), 1, DType::f32);
+    ADD_FAILURE() << "an all-reduce that was never enqueued";
+  } catch (const DeviceError& error) {
+    EXPECT_STREQ(error.what(), "an all-reduce: NCCL: error 1");
+  }
+  EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), LogicError);
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
+  EXPECT_EQ(fake_->calls("destroy"), Calls{});
+}
+
+TEST_F(NcclGroupTest, APeersErrorIsAnAbortedCollective) {
+  const auto group = join(ranks(2));
+  fake_->fail_behind("all_gather", Result::remote_error);
+  try {
+    group->all_gather(out_.data(), in_.data(), 1, DType::f32, {});
+    ADD_FAILURE() << "an all-gather that was never enqueued";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+  }
+}
+
+TEST_F(NcclGroupTest, ACallThatIsNeverEnqueuedEndsAtTheDeadline) {
+  const auto group = join(ranks(2), 0, nullptr, soon(0.1));
+  fake_->never_end("transfers");
+  try {
+    group->all_to_all(out_.data(), in_.data(), 1, DType::f32, {});
+    ADD_FAILURE() << "an all-to-all without an end";
+  } catch (const CollectiveError& error) {
+    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+  }
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
+}
+
+TEST_F(NcclGroupTest, AFailedTransferEndsItsGroupOfCalls) {
+  const auto group = join(ranks(2));
+  fake_->fail("send", Result::invalid_argument);
+  EXPECT_THROW(group->all_to_all(out_.data(), in_.data(), 1, DType::f32, {}), DeviceError);
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"}) << "and that is no call inside the group";
+}
+
+TEST_F(NcclGroupTest, AnErrorBesideTheCallsEndsAWatchedWait) {
+  const auto group = join(ranks(4));
+  group->all_reduce_average(out_.data(), 1, DType::f32, range_of(0, 1, 2));
+  queues_.prepare({1, 0, 0}, group->watched(soon(20)));
+  group->all_reduce_sum(out_.data(), 1, DType::f32);
+  queues_.get_stuck();
+  fake_->break_latest(Result::remote_error);
+  EXPECT_THROW(queues_.finish_all(), CollectiveError);
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), (Calls{"abort 2", "abort 1"})) << "the part's, and all";
+}
+
+TEST_F(NcclGroupTest, AWatchedWaitStillEndsAtItsDeadlineAndWhereItIsAborted) {
+  const auto group = join(ranks(2));
+  queues_.get_stuck();
+  group->all_reduce_sum(out_.data(), 1, DType::f32);
+  const Waiter deadline = group->watched(soon(0.02));
+  EXPECT_THROW(deadline.until([] { return false; }, "a test"), CollectiveError);
+  const Waiter told = group->watched(Waiter(
+      Waiter::Clock::time_point::max(), [] { return true; }, true));
+  EXPECT_THROW(told.until([] { return false; }, "a test"), CollectiveError);
+  EXPECT_EQ(fake_->calls("abort"), Calls{}) << "whose wait ended says so with abandon()";
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,126 @@
+#include "dstune/group/device_groups.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "dstune/base/error.hpp"
+#include "dstune/group/self_group.hpp"
+#include "dstune/group/staged_group.hpp"
+#include "nccl/communicator_set.hpp"
+#include "nccl/nccl_group.hpp"
+
+namespace dstune {
+namespace {
+
+/// What the others must know of a rank.
+struct Rank {
+  std::uint64_t staging_bytes = 0;
+  std::int32_t nccl_version = 0;  ///< 0: none
+  std::string device_id;
+};
+
+std::vector<Rank> gather(const Communicator& world, const DeviceGroupOptions& mine) {
+  const std::uint64_t staging_bytes = mine.staging.size();
+  const std::int32_t version = mine.nccl.library ? mine.nccl.library->version() : 0;
+  constexpr std::size_t numbers_bytes = sizeof staging_bytes + sizeof version;
+  Bytes bytes(numbers_bytes + mine.device_id.size());
+  std::memcpy(bytes.data(), &staging_bytes, sizeof staging_bytes);
+  std::memcpy(bytes.data() + sizeof staging_bytes, &version, sizeof version);
+  std::copy_n(reinterpret_cast<const std::byte*>(mine.device_id.data()), mine.device_id.size(),
+              bytes.data() + numbers_bytes);
+  std::vector<Rank> ranks;
+  for (const Bytes& part : world.all_gather(bytes)) {
+    Rank& rank = ranks.emplace_back();
+    std::memcpy(&rank.staging_bytes, part.data(), sizeof rank.staging_bytes);
+    std::memcpy(&rank.nccl_version, part.data() + sizeof rank.staging_bytes,
+                sizeof rank.nccl_version);
+    rank.device_id.assign(reinterpret_cast<const char*>(part.data()) + numbers_bytes,
+                          part.size() - numbers_bytes);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+struct DeviceGroups::State {
+  State(const Communicator& world, DeviceGroupOptions options)
+      : mine(std::move(options)), ranks(gather(world, mine)) {
+    std::uint64_t staging_bytes = mine.staging.size();
+    for (const Rank& rank : ranks) staging_bytes = std::min(staging_bytes, rank.staging_bytes);
+    mine.staging = mine.staging.first(staging_bytes);
+    if (mine.nccl.library) {
+      communicators = std::make_unique<NcclCommunicatorSet>(
+          NcclCommunicatorSet::Options{mine.nccl.library, mine.free_bytes, mine.shares_resources,
+                                       mine.max_communicators, mine.connect_limit_s});
+    }
+  }
+
+  [[nodiscard]] const Rank& rank(int world_rank) const {
+    return ranks.at(static_cast<std::size_t>(world_rank));
+  }
+  /// Empty where NCCL serves these ranks.
+  [[nodiscard]] std::string why_staged(std::span<const int> world_ranks) const {
+    std::map<std::string, int> rank_of_device;
+    const int first = world_ranks.front();
+    for (const int other : world_ranks) {
+      const auto [found, is_new] = rank_of_device.try_emplace(rank(other).device_id, other);
+      if (!is_new) return text_of(found->second, other) + " share a GPU";
+    }
+    for (const int other : world_ranks) {
+      const int version = rank(other).nccl_version;
+      if (version == 0) return "rank " + std::to_string(other) + " has no NCCL";
+      if (version != rank(first).nccl_version) {
+        return text_of(first, other) + " have NCCL " +
+               nccl::version_text(rank(first).nccl_version) + " and " + nccl::version_text(version);
+      }
+    }
+    return "";
+  }
+  static std::string text_of(int first, int second) {
+    return "ranks " + std::to_string(first) + " and " + std::to_string(second);
+  }
+
+  DeviceGroupOptions mine;
+  std::vector<Rank> ranks;
+  std::unique_ptr<NcclCommunicatorSet> communicators;
+};
+
+DeviceGroups::DeviceGroups(const Communicator& world, DeviceGroupOptions mine)
+    : state_(std::make_unique<State>(world, std::move(mine))) {
+  require(state_->mine.queues != nullptr, "groups on devices need their queues");
+}
+
+DeviceGroups::~DeviceGroups() = default;
+
+DeviceGroups::Way DeviceGroups::way_of(std::span<const int> world_ranks) const {
+  const std::string why = state_->why_staged(world_ranks);
+  if (!why.empty()) return {true, "staged through the host: " + why};
+  return {false, "NCCL " + nccl::version_text(state_->rank(world_ranks.front()).nccl_version)};
+}
+
+std::unique_ptr<ProcessGroup> DeviceGroups::over(std::unique_ptr<ProcessGroup> host,
+                                                 std::uint64_t attempt, const Waiter& waiter) {
+  Queues& queues = *state_->mine.queues;
+  if (host->size() == 1) return std::make_unique<SelfGroup>(host->world_ranks().front(), queues);
+  if (way_of(host->world_ranks()).is_staged)
+    return std::make_unique<StagedGroup>(std::move(host), queues, state_->mine.staging);
+  auto communicator = state_->communicators->obtain(*host, attempt, waiter);
+  return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues, waiter);
+}
+
+void DeviceGroups::abandon(std::span<const int> world_ranks) {
+  if (state_->communicators) state_->communicators->abandon(world_ranks);
+}
+
+bool DeviceGroups::is_aborting() const {
+  return state_->communicators && state_->communicators->is_aborting();
+}
+
+std::int64_t DeviceGroups::communicator_bytes() const {
+  return state_->communicators ? state_->communicators->device_bytes() : 0;
+}
+
+}  // namespace dstune

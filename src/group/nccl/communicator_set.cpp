@@ -1,0 +1,133 @@
+#include "communicator_set.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "dstune/base/error.hpp"
+#include "unique_id.hpp"
+
+namespace dstune {
+namespace {
+
+Waiter limited(const Waiter& waiter, double limit_s) {
+  const auto limit =
+      std::chrono::duration_cast<Waiter::Clock::duration>(std::chrono::duration<double>(limit_s));
+  return waiter.with_deadline(std::min(waiter.deadline(), Waiter::Clock::now() + limit));
+}
+
+}  // namespace
+
+NcclCommunicatorSet::~NcclCommunicatorSet() {
+  std::vector<std::uint64_t> ids;
+  for (const auto& [ranks, entry] : entries_) ids.push_back(entry.communicator->id());
+  close(std::move(ids));
+  try {
+    aborts_.wait(limited(Waiter(), options_.close_limit_s));
+  } catch (const CollectiveError&) {
+    // The threads that are stuck have all they need.
+  }
+}
+
+void NcclCommunicatorSet::drop_unusable() {
+  std::erase_if(entries_,
+                [](const auto& entry) { return !entry.second.communicator->is_usable(); });
+}
+
+std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Ranks& ranks) const {
+  int others = 0;
+  const Entry* oldest = nullptr;
+  for (const auto& [members, entry] : entries_) {
+    if (members == ranks) continue;
+    ++others;
+    if (oldest == nullptr || entry.last_attempt < oldest->last_attempt) oldest = &entry;
+  }
+  return others < options_.max_communicators || oldest == nullptr ? 0 : oldest->communicator->id();
+}
+
+void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  for (const std::uint64_t id : ids) {
+    const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
+      return entry.second.communicator->id() == id;
+    });
+    if (found == entries_.end()) continue;
+    found->second.communicator->close(limited(Waiter(), options_.close_limit_s));
+    entries_.erase(found);
+  }
+}
+
+std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host,
+                                                              std::uint64_t attempt,
+                                                              const Waiter& waiter) {
+  try {
+    aborts_.wait(limited(waiter, options_.abort_limit_s));
+  } catch (const CollectiveError& error) {
+    if (error.why() == CollectiveError::Why::aborted) throw;
+    throw DeviceError("NCCL does not come back from aborting an earlier communicator");
+  }
+  drop_unusable();
+  const Ranks& ranks = host.world_ranks();
+  const auto own = entries_.find(ranks);
+  const auto own_id =
+      static_cast<double>(own == entries_.end() ? 0 : own->second.communicator->id());
+  // Numbers of attempts are far below 2^53.
+  const std::array mine{own_id, static_cast<double>(id_of_oldest_beside(ranks))};
+  const std::vector<double> all = host.exchange(mine);
+  bool is_everyones = own != entries_.end();
+  std::vector<std::uint64_t> to_close;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    is_everyones = is_everyones && all[2 * rank] == own_id;
+    if (all[2 * rank + 1] > 0) to_close.push_back(static_cast<std::uint64_t>(all[2 * rank + 1]));
+  }
+  if (is_everyones) {
+    own->second.last_attempt = attempt;
+    return own->second.communicator;
+  }
+  // A member gave it up: it can be finalized with nobody.
+  if (own != entries_.end()) {
+    own->second.communicator->abandon();
+    entries_.erase(own);
+  }
+  close(std::move(to_close));
+  auto made = make(host, attempt, limited(waiter, options_.connect_limit_s));
+  entries_[ranks] = {made, attempt};
+  return made;
+}
+
+std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
+                                                            std::uint64_t attempt,
+                                                            const Waiter& waiter) {
+  const nccl::UniqueId unique_id = nccl::agree_on_unique_id(host, *options_.library);
+  auto made = std::make_shared<NcclCommunicator>(
+      NcclCommunicator::Parts{options_.library, aborts_, options_.free_bytes,
+                              options_.shares_resources},
+      attempt, NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
+  try {
+    made->connect(waiter);
+    // Nobody keeps one that another could not make: that one does not come here.
+    host.exchange(std::array{0.0});
+  } catch (...) {
+    made->abandon();
+    throw;
+  }
+  return made;
+}
+
+void NcclCommunicatorSet::abandon(std::span<const int> world_ranks) {
+  const auto found = entries_.find(Ranks(world_ranks.begin(), world_ranks.end()));
+  if (found == entries_.end()) return;
+  found->second.communicator->abandon();
+  entries_.erase(found);
+}
+
+std::int64_t NcclCommunicatorSet::device_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [ranks, entry] : entries_) bytes += entry.communicator->device_bytes();
+  return bytes;
+}
+
+}  // namespace dstune

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dstune/group/process_group.hpp"
+#include "nccl_communicator.hpp"
+
+namespace dstune {
+
+/// The NCCL communicators of this rank: kept from group to group, few, least recently used first
+/// out. All members do the same in the same order: what is closed before a new one is made is
+/// agreed on, and closed by all of them that have it, the oldest first.
+class NcclCommunicatorSet {
+ public:
+  struct Options {
+    std::shared_ptr<nccl::Library> library;
+    std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
+    bool shares_resources = true;
+    int max_communicators = 8;     ///< sets of ranks
+    double connect_limit_s = 120;  ///< or the waiter's deadline
+    double close_limit_s = 5;      ///< an idle one is closed in milliseconds
+    double abort_limit_s = 30;     ///< how long a group waits for what an earlier one left behind
+  };
+  explicit NcclCommunicatorSet(Options options) : options_(std::move(options)) {}
+  /// Closes them, the oldest first. On every rank at about the same time.
+  ~NcclCommunicatorSet();
+  NcclCommunicatorSet(const NcclCommunicatorSet&) = delete;
+  NcclCommunicatorSet& operator=(const NcclCommunicatorSet&) = delete;
+
+  /// That of the host group's ranks: theirs, where all still have it, else a new one. The attempt
+  /// is the group's. Throws CollectiveError, DeviceError; no rank keeps one then that was new.
+  /// Collective over the host group.
+  std::shared_ptr<NcclCommunicator> obtain(ProcessGroup& host, std::uint64_t attempt,
+                                           const Waiter& waiter);
+  /// Aborts that of these ranks, where there is one. Local.
+  void abandon(std::span<const int> world_ranks);
+  /// Whether an abort is still under way. Local.
+  [[nodiscard]] bool is_aborting() const { return !aborts_.are_done(); }
+  /// Bytes of the device's memory in those that are kept. Local.
+  [[nodiscard]] std::int64_t device_bytes() const;
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
+
+ private:
+  using Ranks = std::vector<int>;
+  struct Entry {
+    std::shared_ptr<NcclCommunicator> communicator;
+    std::uint64_t last_attempt = 0;
+  };
+  using Entries = std::map<Ranks, Entry>;
+
+  void drop_unusable();
+  [[nodiscard]] std::uint64_t id_of_oldest_beside(const Ranks& ranks) const;
+  void close(std::vector<std::uint64_t> ids);
+  std::shared_ptr<NcclCommunicator> make(ProcessGroup& host, std::uint64_t attempt,
+                                         const Waiter& waiter);
+
+  Options options_;
+  nccl::Aborts aborts_;
+  Entries entries_;
+};
+
+}  // namespace dstune

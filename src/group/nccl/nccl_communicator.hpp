@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "aborts.hpp"
+#include "dstune/base/rank_range.hpp"
+#include "dstune/base/wait.hpp"
+#include "dstune/group/nccl_library.hpp"
+
+namespace dstune {
+
+/// NCCL's communicators of one set of ranks: that of all of them, and those of parts in which they
+/// worked side by side. A part's is split from that of all, which must be there anyway at its first
+/// use: that takes a part of the time of an initialisation, and with shared resources of the
+/// memory. The set lives and ends as one. One thread calls.
+class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
+ public:
+  struct Parts {
+    std::shared_ptr<nccl::Library> library;
+    nccl::Aborts aborts;
+    std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
+    bool shares_resources = true;                        ///< between all and their parts
+  };
+  struct Place {
+    nccl::UniqueId unique_id;
+    int rank = 0;
+    int size = 1;
+  };
+  /// `id` tells apart the communicators that the same ranks had. Local.
+  NcclCommunicator(Parts parts, std::uint64_t id, const Place& place);
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  /// Once, before anything else. Throws CollectiveError (deadline, abort, a peer's failure),
+  /// DeviceError (this rank's), and has then abandoned it. Collective over the ranks.
+  void connect(const Waiter& waiter);
+
+  /// That of these ranks, this one among them. Throws like connect(). Collective over all ranks
+  /// where the range is new; it is no part of one rank.
+  nccl::Comm of(const RankRange& among, const Waiter& waiter);
+  /// Waits until a call that was made is enqueued. Throws like connect(). Local.
+  void settle(nccl::Comm comm, nccl::Result result, const Waiter& waiter, const char* what);
+  /// Throws where a communicator can not go on: DeviceError, CollectiveError. Local.
+  void check();
+
+  /// Finalizes and destroys, parts first. What is not done in time is abandoned. On every rank.
+  void close(const Waiter& waiter) noexcept;
+  /// Aborts on another thread; never used again. Local.
+  void abandon() noexcept;
+  [[nodiscard]] bool is_usable() const { return is_usable_; }
+
+  [[nodiscard]] nccl::Library& library() const { return *parts_.library; }
+  [[nodiscard]] std::uint64_t id() const { return id_; }
+  /// What the device had less after they were made: the library keeps some of it for the next.
+  [[nodiscard]] std::int64_t device_bytes() const { return device_bytes_; }
+
+ private:
+  using Range = std::tuple<int, int, int>;
+
+  void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);
+  [[noreturn]] void fail(nccl::Result result, const char* what) const;
+  void require_success(nccl::Result result, const char* what) const;
+  void close_one(nccl::Comm comm, const Waiter& waiter);
+  template <class Make>
+  void measured(Make&& make);
+  /// Abandons where the body throws.
+  template <class Body>
+  void guarded(Body&& body);
+
+  Parts parts_;
+  std::uint64_t id_;
+  Place place_;
+  nccl::Comm all_ = nullptr;
+  /// NCCL writes to them at its time, so they stay where they are.
+  std::map<Range, nccl::Comm> of_range_;
+  std::int64_t device_bytes_ = 0;
+  bool is_usable_ = true;
+};
+
+}  // namespace dstune

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+
+#include "dstune/device/queues.hpp"
+#include "dstune/group/process_group.hpp"
+#include "nccl_communicator.hpp"
+
+namespace dstune {
+
+/// Collectives of GPUs by NCCL, enqueued in the queue that is used at the call. They return then;
+/// whether they could be done shows where the queue is waited for, with watched().
+///
+/// What differs from other groups: NCCL sums in the order that its algorithm for that size and
+/// those GPUs takes, in 16-bit types with a rounding at every step, and an average is a sum of
+/// elements that were divided by the number of ranks before. The same ranks get the same bits from
+/// the same call; other sizes of a group, types and versions differ in the last ones.
+///
+/// After an error, and where the wait for a queue ended with one, the communicator is aborted by a
+/// thread of its own and never used again.
+class NcclGroup : public ProcessGroup {
+ public:
+  /// `host`: the same ranks', for what is exchanged by the hosts. The queues outlive it; the waiter
+  /// ends the waits until something is enqueued. Local.
+  NcclGroup(std::unique_ptr<ProcessGroup> host, std::shared_ptr<NcclCommunicator> communicator,
+            Queues& queues, Waiter waiter);
+
+  [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
+  [[nodiscard]] Waiter watched(const Waiter& waiter) const override;
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override;
+  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
+  void reduce_average(void* data, std::int64_t count, DType type, int root) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override;
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
+  void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override;
+  void exchange_into(std::span<const double> mine, std::span<double> all) override;
+
+ private:
+  /// Among some ranks, on their communicator; one rank alone has what it gives.
+  template <class Enqueue>
+  void among_ranks(const RankRange& among, std::int64_t count, Enqueue&& enqueue);
+  void all_reduce(void* data, std::int64_t count, DType type, nccl::Reduction op,
+                  const RankRange& among);
+  void copy(void* out, const void* in, std::int64_t count, DType type);
+
+  std::unique_ptr<ProcessGroup> host_;
+  std::shared_ptr<NcclCommunicator> communicator_;
+  Queues& queues_;
+  Waiter waiter_;
+};
+
+}  // namespace dstune
