@@ -15,6 +15,10 @@ const Table* cuda_table() {
   return nullptr;
 }
 
+CudaLibraries cuda_libraries() {
+  return {};
+}
+
 void set_cuda_stream(void* /*stream*/) {}
 
 }  // namespace dstune::kernels

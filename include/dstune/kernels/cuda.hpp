@@ -16,9 +16,19 @@
 /// and of their rows, are multiples of 16 bytes, memory is read and written in wider pieces; the
 /// results are the same but for sums over a row.
 ///
+/// Libraries: cuBLASLt for matrix products and cuDNN for attention are looked for when the program
+/// runs; where one is absent or refuses, kernels of our own serve. The first use of a shape asks
+/// the library: for a product it runs the candidates several times, waits for them and keeps the
+/// fastest for the process; for attention it makes a plan, which takes some tenths of a second. So
+/// warm-up steps run a plan's operations once before they are timed or recorded as a graph, where
+/// nothing is waited for; later uses neither wait nor allocate on the device.
+/// DSTUNE_CUDA_ALGORITHMS=first in the environment takes the first candidate without timing, so
+/// that processes agree in every bit. fp32 is fp32, not TF32. Sizes of workspaces are of the shape
+/// alone, the same on every GPU and rank, with the libraries or without.
+///
 /// Errors: std::runtime_error with CUDA's words where a launch is refused; what fails on the device
 /// later shows at the next call or wait. std::invalid_argument: a head of attention above 256
-/// elements.
+/// elements, or another word in DSTUNE_CUDA_ALGORITHMS.
 
 #include <string>
 
@@ -32,9 +42,15 @@ std::string cuda_toolkit();
 /// GPUs that answer; 0 without CUDA, a driver, or a GPU.
 int num_cuda_devices();
 
-/// Null where no GPU answers. matmul, matmul_workspace_bytes, quantize and dequantize are null:
-/// they are not built yet.
+/// Null where no GPU answers.
 const Table* cuda_table();
+
+/// "cuBLASLt 13.1.0", or "none: " and why it could not be loaded, where kernels of our own serve,
+/// which have no tensor cores. Empty without CUDA.
+struct CudaLibraries {
+  std::string matmul, attention;
+};
+CudaLibraries cuda_libraries();
 
 /// The cudaStream_t of the calling thread's calls from now on; null, at first: CUDA's default
 /// stream.

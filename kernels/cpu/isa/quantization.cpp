@@ -1,4 +1,6 @@
 // Numbers of 8 or 4 bits with a scale for each run of them: ZeRO++'s traffic.
+#include "common/quantization.hpp"
+
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
@@ -6,16 +8,6 @@ namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
 typedef std::int8_t Codes __attribute__((vector_size(lanes)));
-
-inline Vector to_half(Vector value) {
-  return widen_float16(round_to_float16(value));
-}
-
-/// To nearest, ties to even; magnitudes below 2^22.
-inline Vector round_to_whole(Vector value) {
-  constexpr float shift = 0x1.8p23F;
-  return (value + shift) - shift;
-}
 
 /// Room for a vector's codes, one a byte, of which the first `count` are.
 inline void store_codes(std::uint8_t* to, std::int64_t index, Codes codes, std::int64_t count,
@@ -25,9 +17,7 @@ inline void store_codes(std::uint8_t* to, std::int64_t index, Codes codes, std::
     return;
   }
   for (std::int64_t lane = 0; lane < count; lane += 2) {
-    const int low = codes[lane] & 15;
-    const int high = codes[lane + 1] & 15;
-    to[(index + lane) / 2] = static_cast<std::uint8_t>(low | high << 4);
+    to[(index + lane) / 2] = byte_of(codes[lane], codes[lane + 1]);
   }
 }
 
@@ -39,8 +29,8 @@ inline Vector load_codes(const std::uint8_t* from, std::int64_t index, std::int6
   } else {
     for (std::int64_t lane = 0; lane < count; lane += 2) {
       const int both = from[(index + lane) / 2];
-      codes[lane] = static_cast<std::int8_t>((both & 15) - ((both & 8) << 1));
-      codes[lane + 1] = static_cast<std::int8_t>((both >> 4) - ((both & 128) >> 3));
+      codes[lane] = low_code(both);
+      codes[lane + 1] = high_code(both);
     }
   }
   return __builtin_convertvector(__builtin_convertvector(codes, Integers), Vector);
@@ -64,20 +54,15 @@ float largest_magnitude(const T* x, std::int64_t count) {
 void quantize(DType from, int bits, void* codes, float* scales, const void* x, std::int64_t count,
               std::int64_t group_elements) {
   auto* const to = static_cast<std::uint8_t*>(codes);
-  const auto levels = static_cast<float>(1 << bits);
-  const Vector least = splat(-levels / 2);
-  const Vector most = splat(levels / 2 - 1);
   with_type(from, [&](auto tag) {
     const auto* const values = static_cast<const decltype(tag)*>(x);
     for_items(count / group_elements, group_elements, [&](std::int64_t group) {
       const std::int64_t first = group * group_elements;
       const float magnitude = largest_magnitude(values + first, group_elements);
-      const float factor = magnitude == 0 ? 1.0F : levels / (2 * magnitude);
+      const float factor = factor_of_run(magnitude, bits);
       scales[group] = 1 / factor;
       for_vectors(first, first + group_elements, [&](std::int64_t i, auto extent) {
-        const Vector scaled = to_half(load(values + i, extent)) * factor;
-        // A NaN becomes some code: the scale tells.
-        const Vector whole = round_to_whole(larger(smaller(scaled, most), least));
+        const Vector whole = codes_of(load(values + i, extent), factor, bits);
         store_codes(to, i, __builtin_convertvector(__builtin_convertvector(whole, Integers), Codes),
                     extent.count, bits);
       });

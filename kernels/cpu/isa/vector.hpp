@@ -158,6 +158,11 @@ inline void store(Float16* to, Vector value, Extent extent) {
   __builtin_memcpy(to, &bits, sizeof(Float16) * static_cast<std::size_t>(extent.count));
 }
 
+/// Rounded to half precision.
+inline Vector to_half(Vector value) {
+  return widen_float16(round_to_float16(value));
+}
+
 /// a·b + c, rounded once where the instruction set can.
 inline Vector multiply_add(Vector a, Vector b, Vector c) {
 #if defined(__AVX512F__)

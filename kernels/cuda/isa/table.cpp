@@ -1,4 +1,5 @@
 #include "common/functions.hpp"
+#include "isa/matmul.hpp"
 #include "isa/partial_sums.hpp"
 
 #define DSTUNE_TEXT_OF(name) #name
@@ -9,8 +10,8 @@ namespace dstune::kernels::DSTUNE_ISA {
 extern const Table table;
 const Table table = {
     .name = DSTUNE_NAME_TEXT(DSTUNE_ISA),
-    .matmul_workspace_bytes = nullptr,
-    .matmul = nullptr,
+    .matmul_workspace_bytes = matmul_workspace_bytes,
+    .matmul = matmul,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
     .layernorm_forward = layernorm_forward,
@@ -32,8 +33,8 @@ const Table table = {
     .cross_entropy = cross_entropy,
     .add = add,
     .convert = convert,
-    .quantize = nullptr,
-    .dequantize = nullptr,
+    .quantize = quantize,
+    .dequantize = dequantize,
     .scale = scale,
     .zero = zero,
     .sum_of_squares = sum_of_squares,

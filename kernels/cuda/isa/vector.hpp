@@ -101,5 +101,12 @@ DSTUNE_FUNCTION void round_to(Float16& to, float value) {
   to.bits = static_cast<std::uint16_t>(rounded | ((bits >> 16) & 0x8000U));
 }
 
+/// Rounded to half precision.
+DSTUNE_FUNCTION float to_half(float value) {
+  Float16 rounded;
+  round_to(rounded, value);
+  return widened(rounded);
+}
+
 }  // namespace
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,19 +1,86 @@
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include <cuda_runtime_api.h>
 
 #include "dstune/kernels/cuda.hpp"
+#include "libraries/library_attention.hpp"
+#include "libraries/matrix_products.hpp"
+#include "real_gpu.hpp"
 #include "stream.hpp"
 
 namespace dstune::kernels {
 namespace cuda {
 
-extern const Table table;
+extern const Table table;  ///< our own kernels alone
+void add_bias(const MatmulShape& shape, const void* bias, void* c);
 
 namespace {
 
 thread_local cudaStream_t current_stream = nullptr;
+
+MatrixProducts::Choice choice() {
+  const char* const wanted = std::getenv("DSTUNE_CUDA_ALGORITHMS");
+  if (wanted == nullptr || std::string_view(wanted) == "fastest")
+    return MatrixProducts::Choice::fastest;
+  if (std::string_view(wanted) == "first") return MatrixProducts::Choice::first;
+  throw std::invalid_argument("DSTUNE_CUDA_ALGORITHMS is neither fastest nor first");
+}
+
+/// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
+struct Libraries {
+  RealGpu gpu;
+  std::string why_no_blas;
+  const BlasLibrary* blas = blas_library(why_no_blas);
+  MatrixProducts products{blas, gpu, {table.matmul, add_bias}, choice()};
+  std::string why_no_dnn;
+  const DnnLibrary* dnn = dnn_library(why_no_dnn);
+  LibraryAttention attention{
+      dnn,
+      gpu,
+      {table.attention_forward, table.attention_backward, table.attention_workspace_bytes}};
+};
+
+Libraries& libraries() {
+  static auto& all = *new Libraries;
+  return all;
+}
+
+void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
+            void* workspace) {
+  libraries().products.run(shape, a, b, bias, c, workspace);
+}
+
+std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
+  return MatrixProducts::workspace_bytes;
+}
+
+void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
+                       void* workspace) {
+  libraries().attention.forward(shape, out, log_sum_exp, qkv, workspace);
+}
+
+void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
+                        const void* qkv, const void* out, const float* log_sum_exp,
+                        void* workspace) {
+  libraries().attention.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
+}
+
+std::size_t attention_workspace_bytes(const AttentionShape& shape) {
+  return libraries().attention.workspace_bytes(shape);
+}
+
+Table table_with_libraries() {
+  Table with = table;
+  with.attention_forward = attention_forward;
+  with.attention_backward = attention_backward;
+  with.attention_workspace_bytes = attention_workspace_bytes;
+  with.matmul = matmul;
+  with.matmul_workspace_bytes = matmul_workspace_bytes;
+  return with;
+}
 
 }  // namespace
 
@@ -44,7 +111,21 @@ int num_cuda_devices() {
 }
 
 const Table* cuda_table() {
-  return num_cuda_devices() > 0 ? &cuda::table : nullptr;
+  static const Table table = cuda::table_with_libraries();
+  return num_cuda_devices() > 0 ? &table : nullptr;
+}
+
+CudaLibraries cuda_libraries() {
+  if (num_cuda_devices() == 0) return {"none: no GPU answers", "none: no GPU answers"};
+  const cuda::Libraries& all = cuda::libraries();
+  const auto described = [](const char* name, const auto* library, const std::string& why_not) {
+    if (library == nullptr) return "none: " + why_not;
+    const std::size_t version = library->get_version();
+    return std::string(name) + " " + std::to_string(version / 10000) + "." +
+           std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
+  };
+  return {described("cuBLASLt", all.blas, all.why_no_blas),
+          described("cuDNN", all.dnn, all.why_no_dnn)};
 }
 
 void set_cuda_stream(void* stream) {

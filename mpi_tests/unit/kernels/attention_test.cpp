@@ -156,13 +156,12 @@ class AttentionTest : public KernelTest {
     Results r{poisoned(out_count(shape)),
               Buffer(DType::f32, shape.batch * shape.heads * shape.sequence),
               poisoned(qkv_count(shape))};
-    Buffer workspace(DType::f32,
-                     static_cast<std::int64_t>(table().attention_workspace_bytes(shape) / 4));
+    Workspace workspace(table().attention_workspace_bytes(shape));
     table().attention_forward(shape, r.out.data(), r.log_sum_exp.floats(), typed(qkv).data(),
                               workspace.data());
     table().attention_backward(shape, r.d_qkv.data(), typed(d_out).data(), typed(qkv).data(),
                                r.out.data(), r.log_sum_exp.floats(), workspace.data());
-    workspace.values();
+    workspace.check();
     return r;
   }
 };

@@ -112,6 +112,16 @@ double Buffer::get(std::int64_t index) const {
   return type_ == DType::bf16 ? from_bfloat16(narrow) : from_float16(narrow);
 }
 
+Workspace::Workspace(std::size_t bytes)
+    : memory_(offset + bytes + guard_elements, std::byte{0xff}) {}
+
+void Workspace::check() const {
+  finish_kernels();
+  EXPECT_TRUE(std::all_of(memory_.end() - guard_elements, memory_.end(), [](std::byte byte) {
+    return byte == std::byte{0xff};
+  })) << "written past the end of the workspace";
+}
+
 Values random_values(std::int64_t count, std::uint64_t seed, double scale) {
   Values values;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -42,6 +42,19 @@ class Buffer {
   KernelVector<std::byte> bytes_;
 };
 
+/// Scratch of as many bytes as were asked for, which begins where no wide element could.
+class Workspace {
+ public:
+  explicit Workspace(std::size_t bytes);
+  void* data() { return memory_.data() + offset; }
+  /// Fails the test where something wrote past the end.
+  void check() const;
+
+ private:
+  static constexpr std::size_t offset = 4;
+  KernelVector<std::byte> memory_;
+};
+
 /// Uniform in [−scale, scale), the same for equal seeds, exactly representable in every type.
 Values random_values(std::int64_t count, std::uint64_t seed, double scale = 1.0);
 Tokens random_tokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t seed);

@@ -34,11 +34,10 @@ class MatmulTest : public KernelTest {
     const Buffer bias_typed(shape.type, bias);
     Buffer c = shape.accumulate ? Buffer(shape.out_type, before)
                                 : Buffer(shape.out_type, shape.m * shape.n);
-    Buffer workspace(DType::f32,
-                     static_cast<std::int64_t>(table().matmul_workspace_bytes(shape) + 3) / 4);
+    Workspace workspace(table().matmul_workspace_bytes(shape));
     table().matmul(shape, a_typed.data(), b_typed.data(),
                    shape.has_bias ? bias_typed.data() : nullptr, c.data(), workspace.data());
-    workspace.values();
+    workspace.check();
     expect_close(
         c.values(), product(shape, a, b, bias, before), tolerance_of(shape.out_type),
         std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
@@ -49,6 +48,7 @@ TEST_P(MatmulTest, EqualsTheSumInDouble) {
   for (const std::int64_t m : {1, 7, 65}) {
     for (const std::int64_t n : {48, 257}) {
       for (int flags = 0; flags < 32; ++flags) {
+        if (is_emulated() && (flags + m + n) % 3 != 0) continue;
         MatmulShape shape{.m = m, .n = n, .k = 33};
         shape.transpose_a = (flags & 1) != 0;
         shape.transpose_b = (flags & 2) != 0;
@@ -76,6 +76,7 @@ TEST_P(MatmulTest, AddsUpLongSumsOnce) {
 
 // Long enough for several panels where 16-bit operands are converted a panel at a time.
 TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
+  if (is_emulated()) GTEST_SKIP() << "of no use without panels";
   run_in_way(2);
   const MatmulShape shapes[] = {
       {.m = 4500, .n = 97, .k = 33}, {.m = 33, .n = 4500, .k = 97}, {.m = 33, .n = 97, .k = 4500}};
@@ -90,9 +91,9 @@ TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
   }
 }
 
-TEST_P(MatmulTest, ServesSeveralThreadCounts) {
-  for (const int threads : {2, 1, 3}) {
-    set_cpu_threads(threads);
+TEST_P(MatmulTest, ServesAllWaysToRun) {
+  for (const int way : {2, 1, 3}) {
+    run_in_way(way);
     check({.m = 64, .n = 257, .k = 96, .transpose_b = true, .type = type(), .out_type = type()});
   }
 }

@@ -71,6 +71,34 @@ TEST_P(SameBitsTest, Elementwise) {
   }
 }
 
+TEST_P(SameBitsTest, Quantization) {
+  constexpr std::int64_t group = 40;
+  constexpr std::int64_t count = 5 * group;
+  constexpr int parts = 3;
+  Values values = random_values(parts * count, 1, 3.0);
+  values[group + 7] = 65280.0;  // the largest number that is one of bf16 and a half
+  values[2 * group] = 1e-7;
+  const Buffer x = typed(values);
+  // From the first number on and from the second, whose addresses do not allow packs.
+  for (const std::int64_t first : {0, 1}) {
+    const auto* const from =
+        static_cast<const std::byte*>(x.data()) + first * (type() == DType::f32 ? 4 : 2);
+    for (const int bits : {8, 4}) {
+      expect_same("codes and sums", [&](const Table& t) {
+        KernelVector<std::uint8_t> codes(static_cast<std::size_t>(parts * count * bits / 8 + 1));
+        KernelVector<float> scales(static_cast<std::size_t>(parts * count / group));
+        t.quantize(type(), bits, codes.data() + first, scales.data(), from,
+                   parts * count - first * group, group);
+        Buffer sums = poisoned(count);
+        t.dequantize(type(), bits, sums.data(), codes.data() + first, scales.data(), count, group,
+                     parts, 7);
+        finish_kernels();
+        return std::tuple(codes, scales, sums);
+      });
+    }
+  }
+}
+
 TEST_P(SameBitsTest, Embedding) {
   const std::int64_t sequence = 7;
   const std::int64_t all = 3 * sequence;

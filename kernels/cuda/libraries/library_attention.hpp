@@ -1,0 +1,74 @@
+#pragma once
+/// Attention by cuDNN, where it has a plan for the shape: 16-bit types, heads of a multiple of 8
+/// elements up to 256 (backward on most GPUs up to 128), causal or not, a window where causal.
+/// Plans are built at a shape's first use and kept; a call allocates no memory of the device.
+///
+/// Results are the same in every run: backward is the library's deterministic form, which keeps the
+/// gradient of the scores of as many heads at a time as fit into most_score_bytes.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "dstune/kernels/kernels.hpp"
+#include "libraries/attention_graph.hpp"
+#include "libraries/gpu.hpp"
+
+namespace dstune::kernels::cuda {
+
+class LibraryAttention {
+ public:
+  /// What serves where the library does not.
+  struct OwnKernels {
+    decltype(Table::attention_forward) forward;
+    decltype(Table::attention_backward) backward;
+    decltype(Table::attention_workspace_bytes) workspace_bytes;
+  };
+
+  static constexpr std::int64_t usual_score_bytes = std::int64_t{256} << 20;
+
+  /// `library` may be null. Every rank gives the same most_score_bytes.
+  LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
+                   std::int64_t most_score_bytes = usual_score_bytes);
+
+  /// The functions of the table.
+  void forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
+               void* workspace);
+  void backward(const AttentionShape& shape, void* d_qkv, const void* d_out, const void* qkv,
+                const void* out, const float* log_sum_exp, void* workspace);
+  /// Of the shape alone, the same on every GPU and rank, with the library or without: a plan that
+  /// needs more is not used.
+  [[nodiscard]] std::size_t workspace_bytes(const AttentionShape& shape) const;
+
+ private:
+  /// A pair each of a tensor or number, and where it is.
+  using Addresses = std::vector<std::pair<std::int64_t, const void*>>;
+  using Context =
+      std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, cudnnStatus_t (*)(cudnnHandle_t)>;
+  using Key = std::array<std::int64_t, 10>;
+  enum class Direction { forward, backward };
+
+  [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape) const;
+  [[nodiscard]] bool serves(const AttentionShape& shape, Direction direction) const;
+  /// Null where there is none.
+  std::optional<Descriptor>& plan_of(const AttentionPiece& piece, Direction direction);
+  cudnnHandle_t context_of(int device);
+  [[nodiscard]] bool execute(const Descriptor& plan, const AttentionShape& shape,
+                             Addresses addresses, void* workspace);
+
+  const DnnLibrary* library_;
+  Gpu& gpu_;
+  OwnKernels own_;
+  std::int64_t most_score_bytes_;
+  std::mutex mutex_;
+  std::map<int, Context> contexts_;  ///< by device
+  std::map<Key, std::optional<Descriptor>> plans_;
+};
+
+}  // namespace dstune::kernels::cuda

@@ -1,0 +1,196 @@
+#include "operation_graph.hpp"
+
+namespace dstune::kernels::cuda {
+namespace {
+
+void check(cudnnStatus_t status) {
+  if (status != CUDNN_STATUS_SUCCESS) throw DnnRefusal{};
+}
+
+}  // namespace
+
+Descriptor::Descriptor(const DnnLibrary& library, cudnnBackendDescriptorType_t type)
+    : library_(&library), descriptor_(nullptr, library.destroy_descriptor) {
+  cudnnBackendDescriptor_t made = nullptr;
+  check(library.create_descriptor(type, &made));
+  descriptor_.reset(made);
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                     std::int64_t count, const void* values) {
+  check(library_->set_attribute(get(), name, type, count, values));
+}
+
+void Descriptor::set(cudnnBackendAttributeName_t name, const Descriptor& other) {
+  set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, other.get());
+}
+
+void Descriptor::finalize() {
+  check(library_->finalize(get()));
+}
+
+std::int64_t Descriptor::number(cudnnBackendAttributeName_t name) const {
+  std::int64_t value = 0;
+  std::int64_t count = 0;
+  check(library_->get_attribute(get(), name, CUDNN_TYPE_INT64, 1, &count, &value));
+  if (count != 1) throw DnnRefusal{};
+  return value;
+}
+
+std::vector<Descriptor> Descriptor::descriptors(cudnnBackendAttributeName_t name,
+                                                cudnnBackendDescriptorType_t type) const {
+  std::int64_t count = 0;
+  check(library_->get_attribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  std::vector<Descriptor> all;
+  std::vector<cudnnBackendDescriptor_t> addresses;
+  for (std::int64_t i = 0; i < count; ++i)
+    addresses.push_back(all.emplace_back(*library_, type).get());
+  std::int64_t filled = 0;
+  check(library_->get_attribute(get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &filled,
+                                addresses.data()));
+  all.erase(all.begin() + filled, all.end());
+  return all;
+}
+
+Dimensions packed_strides(const Dimensions& size) {
+  return {size[1] * size[2] * size[3], size[2] * size[3], size[3], 1};
+}
+
+OperationGraph::Tensor OperationGraph::add(std::int64_t uid, cudnnDataType_t type,
+                                           const Dimensions& size, const Dimensions& strides,
+                                           bool is_virtual, bool is_by_value) {
+  const std::int64_t alignment = type == CUDNN_DATA_FLOAT ? 4 : 16;
+  Descriptor tensor(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, uid);
+  tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
+  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size.data());
+  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data());
+  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
+  if (is_virtual) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
+  if (is_by_value) tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, is_by_value);
+  tensor.finalize();
+  tensors_.push_back(std::move(tensor));
+  sizes_.push_back(size);
+  return tensors_.size() - 1;
+}
+
+OperationGraph::Tensor OperationGraph::in_memory(std::int64_t uid, cudnnDataType_t type,
+                                                 const Dimensions& size,
+                                                 const Dimensions& strides) {
+  return add(uid, type, size, strides, false, false);
+}
+
+OperationGraph::Tensor OperationGraph::number(std::int64_t uid) {
+  return add(uid, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true);
+}
+
+OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimensions& size) {
+  return between(type, size, packed_strides(size));
+}
+
+OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimensions& size,
+                                               const Dimensions& strides) {
+  const auto uid = first_unseen_uid + static_cast<std::int64_t>(tensors_.size());
+  return add(uid, type, size, strides, true, false);
+}
+
+void OperationGraph::multiply(Tensor a, Tensor b, Tensor product) {
+  Descriptor& how = kinds_.emplace_back(library_, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  how.finalize();
+  Descriptor& operation =
+      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, tensors_[a]);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, tensors_[b]);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, tensors_[product]);
+  operation.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
+  operation.finalize();
+}
+
+void OperationGraph::add_pointwise(Descriptor how, const Operands& operands, Tensor y) {
+  how.finalize();
+  Descriptor& operation =
+      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[operands.x]);
+  if (operands.b != none) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors_[operands.b]);
+  if (operands.mask != none)
+    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensors_[operands.mask]);
+  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y]);
+  operation.finalize();
+  kinds_.push_back(std::move(how));
+}
+
+void OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Operands& operands, Tensor y,
+                               cudnnDataType_t arithmetic) {
+  Descriptor how(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
+  how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, arithmetic);
+  add_pointwise(std::move(how), operands, y);
+}
+
+void OperationGraph::count_along(std::int64_t axis, Tensor like, Tensor y) {
+  Descriptor how(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_GEN_INDEX);
+  how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis);
+  add_pointwise(std::move(how), {like}, y);
+}
+
+void OperationGraph::reduce(cudnnReduceTensorOp_t how_reduced, Tensor x, Tensor y) {
+  Descriptor& how = kinds_.emplace_back(library_, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, how_reduced);
+  how.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
+  how.finalize();
+  Descriptor& operation =
+      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
+  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, tensors_[x]);
+  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, tensors_[y]);
+  operation.finalize();
+}
+
+void OperationGraph::reshape(Tensor x, Tensor y) {
+  Descriptor& operation =
+      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, tensors_[x]);
+  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, tensors_[y]);
+  operation.finalize();
+}
+
+Descriptor OperationGraph::plan(const Target& target, std::int64_t most_workspace_bytes) const {
+  Descriptor graph(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  std::vector<cudnnBackendDescriptor_t> operations;
+  for (const Descriptor& operation : operations_) operations.push_back(operation.get());
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+            static_cast<std::int64_t>(operations.size()), operations.data());
+  if (target.handle != nullptr)
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+  graph.finalize();
+
+  Descriptor advice(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  advice.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  advice.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
+  if (target.properties != nullptr)
+    advice.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
+  advice.finalize();
+  for (const Descriptor& configuration :
+       advice.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) {
+    try {
+      Descriptor plan(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+      if (target.handle != nullptr)
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+      if (target.properties != nullptr)
+        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
+      plan.finalize();
+      if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most_workspace_bytes)
+        return plan;
+    } catch (const DnnRefusal&) {
+      // The next may do.
+    }
+  }
+  throw DnnRefusal{};
+}
+
+}  // namespace dstune::kernels::cuda

@@ -1,0 +1,106 @@
+#pragma once
+/// A graph of operations in cuDNN's terms, and what the library makes of it.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "libraries/dnn_library.hpp"
+
+namespace dstune::kernels::cuda {
+
+/// The library refused; what it said is of no use to the caller, who has kernels of its own.
+struct DnnRefusal {};
+
+/// A descriptor of the library, destroyed with it. All throw DnnRefusal.
+class Descriptor {
+ public:
+  Descriptor(const DnnLibrary& library, cudnnBackendDescriptorType_t type);
+
+  [[nodiscard]] cudnnBackendDescriptor_t get() const { return descriptor_.get(); }
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
+           const void* values);
+  template <class T>
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+    set(name, type, 1, &value);
+  }
+  void set(cudnnBackendAttributeName_t name, const Descriptor& other);
+  void finalize();
+  /// The value of an attribute that has one.
+  [[nodiscard]] std::int64_t number(cudnnBackendAttributeName_t name) const;
+  /// As many descriptors of a type as the attribute has.
+  [[nodiscard]] std::vector<Descriptor> descriptors(cudnnBackendAttributeName_t name,
+                                                    cudnnBackendDescriptorType_t type) const;
+
+ private:
+  const DnnLibrary* library_;
+  std::unique_ptr<void, cudnnStatus_t (*)(void*)> descriptor_;
+};
+
+/// Batch, head, row, column.
+using Dimensions = std::array<std::int64_t, 4>;
+
+class OperationGraph {
+ public:
+  explicit OperationGraph(const DnnLibrary& library) : library_(library) {}
+
+  /// The index of a tensor of the graph.
+  using Tensor = std::size_t;
+  /// One in memory, which begins at a multiple of 16 bytes, or of 4 where it holds floats.
+  Tensor in_memory(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,
+                   const Dimensions& strides);
+  /// A number, which the caller gives with the addresses.
+  Tensor number(std::int64_t uid);
+  /// One that need not exist.
+  Tensor between(cudnnDataType_t type, const Dimensions& size);
+  Tensor between(cudnnDataType_t type, const Dimensions& size, const Dimensions& strides);
+
+  void multiply(Tensor a, Tensor b, Tensor product);
+  /// y = x `mode` b; y = mask ? x : b for a selection.
+  struct Operands {
+    Tensor x;
+    Tensor b = none;
+    Tensor mask = none;
+  };
+  void pointwise(cudnnPointwiseMode_t mode, const Operands& operands, Tensor y,
+                 cudnnDataType_t arithmetic = CUDNN_DATA_FLOAT);
+  /// y = the number of each element's row (axis 2) or column (3).
+  void count_along(std::int64_t axis, Tensor like, Tensor y);
+  void reduce(cudnnReduceTensorOp_t how, Tensor x, Tensor y);
+  /// The same elements under another size.
+  void reshape(Tensor x, Tensor y);
+
+  [[nodiscard]] const Dimensions& size(Tensor tensor) const { return sizes_[tensor]; }
+
+  /// What executes it: the first of the library's configurations, in the order in which it
+  /// recommends them, that it can make for the GPU. With a handle for the handle's GPU, or else for
+  /// the one whose finalized properties (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) are given.
+  struct Target {
+    cudnnHandle_t handle = nullptr;
+    const Descriptor* properties = nullptr;
+  };
+  /// Those that need more than `most_workspace_bytes` are left out.
+  [[nodiscard]] Descriptor plan(const Target& target, std::int64_t most_workspace_bytes) const;
+
+ private:
+  static constexpr Tensor none = static_cast<Tensor>(-1);
+  static constexpr std::int64_t first_unseen_uid = 1000;
+
+  Tensor add(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,
+             const Dimensions& strides, bool is_virtual, bool is_by_value);
+  void add_pointwise(Descriptor how, const Operands& operands, Tensor y);
+
+  const DnnLibrary& library_;
+  std::vector<Descriptor> tensors_;
+  std::vector<Dimensions> sizes_;
+  std::vector<Descriptor> kinds_;  ///< what operations refer to
+  std::vector<Descriptor> operations_;
+};
+
+/// Of a tensor whose elements lie side by side.
+Dimensions packed_strides(const Dimensions& size);
+
+}  // namespace dstune::kernels::cuda

@@ -1,0 +1,308 @@
+#include "fake_blas.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "dstune/kernels/kernels.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+FakeBlas* current = nullptr;
+
+void expect(bool holds, const char* what) {
+  if (!holds && current->fault.empty()) current->fault = what;
+}
+
+bool fails() {
+  return current->calls++ == current->failing_call;
+}
+
+struct Matrix {
+  cudaDataType_t type;
+  std::uint64_t rows, columns;
+  std::int64_t stride;
+};
+
+struct Description {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t left = CUBLAS_OP_N, right = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  cudaDataType_t bias_type = CUDA_R_64F;
+};
+
+struct Preference {
+  std::uint64_t workspace_bytes = 0;
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+  std::uint32_t alignments[4] = {256, 256, 256, 256};
+};
+
+/// What an algorithm's 64 bytes hold.
+struct Algorithm {
+  std::uint32_t number;
+  std::uint32_t alignments[4];
+};
+
+template <class Fake, class Real, class... Parts>
+cublasStatus_t make(Real** made, Parts... parts) {
+  if (fails()) return CUBLAS_STATUS_ALLOC_FAILED;
+  ++current->alive;
+  *made = reinterpret_cast<Real*>(new Fake{parts...});
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class Fake, class Real>
+cublasStatus_t destroy(Real* made) {
+  --current->alive;
+  delete reinterpret_cast<Fake*>(made);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+void assign(T& to, const void* value, std::size_t bytes) {
+  expect(bytes == sizeof(T), "an attribute of another size");
+  std::memcpy(&to, value, sizeof(T));
+}
+
+struct Context {};
+
+cublasStatus_t create(cublasLtHandle_t* made) {
+  return make<Context>(made);
+}
+cublasStatus_t destroy_context(cublasLtHandle_t made) {
+  return destroy<Context>(made);
+}
+std::size_t version() {
+  return 130100;
+}
+
+cublasStatus_t create_description(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
+                                  cudaDataType_t scale) {
+  return make<Description>(made, compute, scale);
+}
+cublasStatus_t destroy_description(cublasLtMatmulDesc_t made) {
+  return destroy<Description>(made);
+}
+cublasStatus_t describe(cublasLtMatmulDesc_t made, cublasLtMatmulDescAttributes_t attribute,
+                        const void* value, std::size_t bytes) {
+  if (fails()) return CUBLAS_STATUS_INVALID_VALUE;
+  auto& description = *reinterpret_cast<Description*>(made);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      assign(description.left, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      assign(description.right, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      assign(description.epilogue, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      assign(description.bias, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      assign(description.bias_type, value, bytes);
+      break;
+    default:
+      expect(false, "an unexpected attribute of a product");
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t create_layout(cublasLtMatrixLayout_t* made, cudaDataType_t type, std::uint64_t rows,
+                             std::uint64_t columns, std::int64_t stride) {
+  return make<Matrix>(made, type, rows, columns, stride);
+}
+cublasStatus_t destroy_layout(cublasLtMatrixLayout_t made) {
+  return destroy<Matrix>(made);
+}
+
+cublasStatus_t create_preference(cublasLtMatmulPreference_t* made) {
+  return make<Preference>(made);
+}
+cublasStatus_t destroy_preference(cublasLtMatmulPreference_t made) {
+  return destroy<Preference>(made);
+}
+cublasStatus_t prefer(cublasLtMatmulPreference_t made,
+                      cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                      std::size_t bytes) {
+  if (fails()) return CUBLAS_STATUS_INVALID_VALUE;
+  auto& preference = *reinterpret_cast<Preference*>(made);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      assign(preference.workspace_bytes, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      assign(preference.reductions, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      assign(preference.alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+             bytes);
+      break;
+    default:
+      expect(false, "an unexpected preference");
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool has_bias(const Description& description) {
+  return description.epilogue == CUBLASLT_EPILOGUE_BIAS;
+}
+
+/// The rules that hold whoever asks, and the types that the manual lists for sums in fp32.
+void check(const Description& description, const Matrix& left, const Matrix& right, const Matrix& c,
+           const Matrix& d) {
+  expect(description.compute == CUBLAS_COMPUTE_32F && description.scale == CUDA_R_32F,
+         "other arithmetic than fp32");
+  expect(left.type == right.type && c.type == d.type, "operands of two types");
+  expect(d.type == left.type || d.type == CUDA_R_32F, "a product of no such type");
+  expect(description.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(description),
+         "an unexpected epilogue");
+  if (has_bias(description)) {
+    expect(description.bias != nullptr && description.bias_type == d.type,
+           "a bias of another type than the result's");
+  }
+  for (const Matrix* matrix : {&left, &right, &c, &d})
+    expect(matrix->stride >= static_cast<std::int64_t>(matrix->rows), "columns that overlap");
+}
+
+cublasStatus_t search(cublasLtHandle_t, cublasLtMatmulDesc_t description_made,
+                      cublasLtMatrixLayout_t left, cublasLtMatrixLayout_t right,
+                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                      cublasLtMatmulPreference_t preference_made, int most,
+                      cublasLtMatmulHeuristicResult_t* results, int* count) {
+  if (fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto& description = *reinterpret_cast<const Description*>(description_made);
+  const auto& preference = *reinterpret_cast<const Preference*>(preference_made);
+  check(description, *reinterpret_cast<const Matrix*>(left),
+        *reinterpret_cast<const Matrix*>(right), *reinterpret_cast<const Matrix*>(c),
+        *reinterpret_cast<const Matrix*>(d));
+  expect((preference.reductions &
+          ~static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)) == 0,
+         "sums in other than fp32");
+  ++current->searches;
+  *count = 0;
+  if (has_bias(description) && !current->adds_bias) return CUBLAS_STATUS_NOT_SUPPORTED;
+  for (; *count < most && *count < current->algorithms; ++*count) {
+    Algorithm algorithm{static_cast<std::uint32_t>(*count), {}};
+    std::memcpy(algorithm.alignments, preference.alignments, sizeof(preference.alignments));
+    std::memcpy(&results[*count].algo, &algorithm, sizeof(algorithm));
+    results[*count].state = CUBLAS_STATUS_SUCCESS;
+    results[*count].workspaceSize = preference.workspace_bytes;
+  }
+  // What the library itself says that it does not recommend.
+  if (*count < most) {
+    results[*count] = {};
+    results[*count].state = CUBLAS_STATUS_NOT_SUPPORTED;
+    ++*count;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+DType type_of(cudaDataType_t type) {
+  return type == CUDA_R_32F ? DType::f32 : type == CUDA_R_16BF ? DType::bf16 : DType::f16;
+}
+
+std::vector<float> read(cudaDataType_t type, const void* from, std::size_t count) {
+  std::vector<float> values(count);
+  cpu_table("portable")
+      ->convert(DType::f32, values.data(), type_of(type), from, static_cast<std::int64_t>(count));
+  return values;
+}
+std::vector<float> read(const Matrix& matrix, const void* from) {
+  return read(matrix.type, from, static_cast<std::size_t>(matrix.stride) * matrix.columns);
+}
+
+cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, const void* alpha,
+                      const void* a, cublasLtMatrixLayout_t left_made, const void* b,
+                      cublasLtMatrixLayout_t right_made, const void* beta, const void* c,
+                      cublasLtMatrixLayout_t c_made, void* d, cublasLtMatrixLayout_t d_made,
+                      const cublasLtMatmulAlgo_t* chosen, void* workspace,
+                      std::size_t workspace_bytes, cudaStream_t stream) {
+  if (fails()) return CUBLAS_STATUS_EXECUTION_FAILED;
+  Algorithm algorithm{};
+  std::memcpy(&algorithm, chosen, sizeof(algorithm));
+  const int number = static_cast<int>(algorithm.number);
+  current->runs.push_back(number);
+  if (current->failing.count(number) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+
+  const auto& description = *reinterpret_cast<const Description*>(description_made);
+  const auto& left = *reinterpret_cast<const Matrix*>(left_made);
+  const auto& right = *reinterpret_cast<const Matrix*>(right_made);
+  const auto& result = *reinterpret_cast<const Matrix*>(d_made);
+  check(description, left, right, *reinterpret_cast<const Matrix*>(c_made), result);
+  expect(stream != nullptr, "another stream than the caller's");
+  const auto is_at = [](const void* address, std::size_t multiple) {
+    return reinterpret_cast<std::uintptr_t>(address) % multiple == 0;
+  };
+  const void* const addresses[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i)
+    expect(is_at(addresses[i], algorithm.alignments[i]), "an operand less aligned than was said");
+  expect(is_at(workspace, 256), "a workspace that is not aligned");
+  std::memset(workspace, 0x5a, workspace_bytes > 4096 ? 4096 : workspace_bytes);
+  static_cast<char*>(workspace)[workspace_bytes - 1] = 0x5a;
+
+  const bool turns_left = description.left == CUBLAS_OP_T;
+  const bool turns_right = description.right == CUBLAS_OP_T;
+  const std::uint64_t terms = turns_left ? left.rows : left.columns;
+  expect((turns_left ? left.columns : left.rows) == result.rows &&
+             (turns_right ? right.rows : right.columns) == result.columns &&
+             (turns_right ? right.columns : right.rows) == terms,
+         "matrices that do not fit together");
+  float share = 0.0F;
+  float old_share = 0.0F;
+  std::memcpy(&share, alpha, sizeof(share));
+  std::memcpy(&old_share, beta, sizeof(old_share));
+  const std::vector<float> of_left = read(left, a);
+  const std::vector<float> of_right = read(right, b);
+  std::vector<float> of_result = read(result, old_share != 0.0F ? c : d);
+  const std::vector<float> bias = has_bias(description)
+                                      ? read(description.bias_type, description.bias, result.rows)
+                                      : std::vector<float>(result.rows);
+  for (std::uint64_t column = 0; column < result.columns; ++column) {
+    for (std::uint64_t row = 0; row < result.rows; ++row) {
+      const auto left_at = [&](std::uint64_t term) {
+        return turns_left ? term + row * static_cast<std::uint64_t>(left.stride)
+                          : row + term * static_cast<std::uint64_t>(left.stride);
+      };
+      const auto right_at = [&](std::uint64_t term) {
+        return turns_right ? column + term * static_cast<std::uint64_t>(right.stride)
+                           : term + column * static_cast<std::uint64_t>(right.stride);
+      };
+      double sum = 0.0;
+      for (std::uint64_t term = 0; term < terms; ++term)
+        sum += static_cast<double>(of_left[left_at(term)]) * of_right[right_at(term)];
+      float& to = of_result[row + column * static_cast<std::uint64_t>(result.stride)];
+      const double old = old_share != 0.0F ? old_share * to : 0.0F;
+      to = static_cast<float>(share * sum + old + bias[row]);
+    }
+  }
+  cpu_table("portable")
+      ->convert(type_of(result.type), d, DType::f32, of_result.data(),
+                static_cast<std::int64_t>(of_result.size()));
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+FakeBlas::FakeBlas() {
+  current = this;
+}
+FakeBlas::~FakeBlas() {
+  current = nullptr;
+}
+
+const cuda::BlasLibrary& FakeBlas::functions() {
+  static const cuda::BlasLibrary library{
+      version,  create,        destroy_context, create_description, destroy_description,
+      describe, create_layout, destroy_layout,  create_preference,  destroy_preference,
+      prefer,   search,        matmul};
+  return library;
+}
+
+}  // namespace dstune::kernels::test

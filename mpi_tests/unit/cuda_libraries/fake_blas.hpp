@@ -1,0 +1,33 @@
+#pragma once
+/// cuBLASLt's functions on a processor: it reads the descriptors that it is given as the library's
+/// manual says, and does in double what they describe. What no GPU would accept is a fault.
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "libraries/blas_library.hpp"
+
+namespace dstune::kernels::test {
+
+/// Works by one of several algorithms, numbered from 0.
+struct FakeBlas {
+  FakeBlas();  ///< what the functions act on from now on
+  ~FakeBlas();
+  FakeBlas(const FakeBlas&) = delete;
+  FakeBlas& operator=(const FakeBlas&) = delete;
+  static const cuda::BlasLibrary& functions();
+
+  int algorithms = 1;
+  bool adds_bias = true;  ///< or has no algorithm that does
+  std::set<int> failing;  ///< algorithms that refuse to run
+  int failing_call = -1;  ///< the number of a call that fails, whichever it is
+  std::string fault;      ///< the first
+
+  int calls = 0;
+  int searches = 0;
+  int alive = 0;          ///< things made and not destroyed
+  std::vector<int> runs;  ///< the algorithm of each
+};
+
+}  // namespace dstune::kernels::test

@@ -1,0 +1,35 @@
+#pragma once
+/// cuDNN's graph interface on a processor: it keeps what it is told, reads it as the library's
+/// manual says, and does in double what a graph describes. What the library would not accept is a
+/// fault.
+
+#include <cstdint>
+#include <set>
+#include <string>
+
+#include "libraries/dnn_library.hpp"
+
+namespace dstune::kernels::test {
+
+struct FakeDnn {
+  FakeDnn();  ///< what the functions act on from now on
+  ~FakeDnn();
+  FakeDnn(const FakeDnn&) = delete;
+  FakeDnn& operator=(const FakeDnn&) = delete;
+  static const cuda::DnnLibrary& functions();
+
+  std::size_t version = 91900;
+  int configurations = 1;          ///< that it recommends
+  std::set<int> failing;           ///< of these it can make no plan
+  std::int64_t further_bytes = 0;  ///< of a plan's workspace, beyond what was seen
+  bool fails_to_execute = false;
+  int failing_call = -1;  ///< the number of a call that fails, whichever it is
+  std::string fault;      ///< the first
+
+  int calls = 0;
+  int plans = 0;
+  int executions = 0;
+  int alive = 0;  ///< things made and not destroyed
+};
+
+}  // namespace dstune::kernels::test

@@ -1,0 +1,44 @@
+#pragma once
+/// A GPU for those who call libraries that are fakes, too.
+
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+
+#include "libraries/gpu.hpp"
+
+namespace dstune::kernels::test {
+
+class FakeGpu : public cuda::Gpu {
+ public:
+  int device() override { return device_number; }
+  cudaStream_t stream() override { return reinterpret_cast<cudaStream_t>(&stream_place_); }
+  bool is_recording() override { return recording; }
+  double seconds_of(const std::function<void()>& work) override {
+    ++timings;
+    work();
+    return clock();
+  }
+  void* take(std::size_t bytes) override {
+    if (bytes > free_bytes) return nullptr;
+    ++taken;
+    return std::malloc(bytes);
+  }
+  void give_back(void* memory) override {
+    --taken;
+    std::free(memory);
+  }
+
+  int device_number = 0;
+  bool recording = false;
+  std::size_t free_bytes = std::size_t{1} << 40;
+  /// What the work just timed took.
+  std::function<double()> clock = [] { return 1.0; };
+  int timings = 0;
+  int taken = 0;  ///< and not given back
+
+ private:
+  char stream_place_ = 0;
+};
+
+}  // namespace dstune::kernels::test

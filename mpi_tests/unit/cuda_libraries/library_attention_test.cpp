@@ -1,0 +1,210 @@
+// How cuDNN is used: which shapes, what is kept, and what happens where it refuses. That its graphs
+// are attention is shown by the kernels' own tests, which run on it here, too.
+#include "libraries/library_attention.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "fake_dnn.hpp"
+#include "fake_gpu.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+using cuda::LibraryAttention;
+
+int own_forwards = 0;
+int own_backwards = 0;
+
+void own_forward(const AttentionShape&, void*, float*, const void*, void*) {
+  ++own_forwards;
+}
+void own_backward(const AttentionShape&, void*, const void*, const void*, const void*, const float*,
+                  void*) {
+  ++own_backwards;
+}
+std::size_t own_workspace_bytes(const AttentionShape&) {
+  return 12;
+}
+
+class LibraryAttentionTest : public testing::Test {
+ protected:
+  LibraryAttentionTest() { own_forwards = own_backwards = 0; }
+  ~LibraryAttentionTest() override { EXPECT_EQ(dnn_.fault, ""); }
+
+  LibraryAttention made(std::int64_t most_score_bytes = LibraryAttention::usual_score_bytes) {
+    return {&FakeDnn::functions(),
+            gpu_,
+            {own_forward, own_backward, own_workspace_bytes},
+            most_score_bytes};
+  }
+
+  /// Both ways, with tensors that begin so many bytes after a multiple of 16.
+  void run(LibraryAttention& attention, const AttentionShape& shape, std::size_t shift = 0) {
+    const std::int64_t rows = shape.batch * shape.sequence;
+    const std::int64_t qkv_row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+    const auto room = [&](std::int64_t elements) {
+      return std::vector<char>(static_cast<std::size_t>(elements * 4) + 32);
+    };
+    const auto at = [&](std::vector<char>& memory) {
+      const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+      return memory.data() + (16 - address % 16) % 16 + shift;
+    };
+    auto qkv = room(rows * qkv_row);
+    auto d_qkv = qkv;
+    auto out = room(rows * shape.heads * shape.head_size);
+    auto d_out = out;
+    std::vector<float> log_sum_exp(static_cast<std::size_t>(rows * shape.heads));
+    std::vector<char> workspace(attention.workspace_bytes(shape));
+    attention.forward(shape, at(out), log_sum_exp.data(), at(qkv), workspace.data());
+    attention.backward(shape, at(d_qkv), at(d_out), at(qkv), at(out), log_sum_exp.data(),
+                       workspace.data());
+  }
+
+  static constexpr AttentionShape small{
+      .batch = 2, .sequence = 8, .heads = 4, .kv_heads = 2, .head_size = 8, .type = DType::bf16};
+  FakeDnn dnn_;
+  FakeGpu gpu_;
+};
+
+TEST_F(LibraryAttentionTest, PlansAreMadeOnceForAShapeAndDevice) {
+  LibraryAttention attention = made();
+  run(attention, small);
+  run(attention, small);
+  EXPECT_EQ(dnn_.plans, 2);
+  EXPECT_EQ(dnn_.executions, 4);
+  AttentionShape other = small;
+  other.window = 3;
+  run(attention, other);
+  EXPECT_EQ(dnn_.plans, 4);
+  gpu_.device_number = 1;
+  run(attention, small);
+  EXPECT_EQ(dnn_.plans, 6);
+  EXPECT_EQ(own_forwards + own_backwards, 0);
+}
+
+TEST_F(LibraryAttentionTest, BackwardGoesPieceByPieceWhereScoresAreMany) {
+  const std::int64_t head_bytes = 128 * 128 * 2;
+  for (const auto& [heads_at_a_time, pieces] :
+       {std::pair{8, 1}, {7, 2}, {4, 2}, {3, 4}, {2, 4}, {1, 4}, {0, 4}}) {
+    LibraryAttention attention = made(heads_at_a_time * head_bytes);
+    dnn_.executions = 0;
+    run(attention, small);
+    EXPECT_EQ(dnn_.executions, 1 + pieces) << heads_at_a_time;
+  }
+}
+
+TEST_F(LibraryAttentionTest, WhatTheLibraryHasNotIsDoneByOurOwnKernels) {
+  const auto with = [](auto change) {
+    AttentionShape shape = small;
+    change(shape);
+    return shape;
+  };
+  const AttentionShape shapes[] = {
+      with([](AttentionShape& s) { s.type = DType::f32; }),
+      with([](AttentionShape& s) { s.head_size = 12; }),
+      with([](AttentionShape& s) { s.head_size = 264; }),
+      with([](AttentionShape& s) { s.sequence = 1; }),
+      with([](AttentionShape& s) {
+        s.causal = false;
+        s.window = 3;
+      }),
+  };
+  LibraryAttention attention = made();
+  for (const AttentionShape& shape : shapes) {
+    EXPECT_EQ(attention.workspace_bytes(shape), 12U);
+    run(attention, shape);
+  }
+  EXPECT_EQ(own_forwards, 5);
+  EXPECT_EQ(own_backwards, 5);
+  run(attention, small, 2);
+  EXPECT_EQ(own_forwards, 6);
+  EXPECT_EQ(own_backwards, 6);
+  EXPECT_EQ(dnn_.plans, 0);
+}
+
+TEST_F(LibraryAttentionTest, SoIsWhatAVersionDoesWrong) {
+  LibraryAttention attention = made();
+  dnn_.version = 91001;
+  run(attention, small);
+  EXPECT_EQ(own_forwards, 1);
+  EXPECT_EQ(own_backwards, 1);
+  // Backward with a last tile that is not full.
+  dnn_.version = 91500;
+  run(attention, small);
+  EXPECT_EQ(own_forwards, 1);
+  EXPECT_EQ(own_backwards, 2);
+  AttentionShape whole_tiles = small;
+  whole_tiles.sequence = 128;
+  run(attention, whole_tiles);
+  EXPECT_EQ(own_backwards, 2);
+}
+
+TEST_F(LibraryAttentionTest, WithoutTheLibraryAWorkspaceIsTheSame) {
+  LibraryAttention without(nullptr, gpu_, {own_forward, own_backward, own_workspace_bytes});
+  EXPECT_EQ(without.workspace_bytes(small), made().workspace_bytes(small));
+  run(without, small);
+  EXPECT_EQ(own_forwards, 1);
+  EXPECT_EQ(own_backwards, 1);
+}
+
+TEST_F(LibraryAttentionTest, TheFirstPlanThatCanBeMadeIsTaken) {
+  dnn_.configurations = 3;
+  dnn_.failing = {0, 1};
+  LibraryAttention attention = made();
+  run(attention, small);
+  EXPECT_EQ(dnn_.plans, 2);
+  EXPECT_EQ(own_forwards + own_backwards, 0);
+
+  dnn_.failing = {0, 1, 2};
+  LibraryAttention refused = made();
+  run(refused, small);
+  run(refused, small);
+  EXPECT_EQ(own_forwards, 2);
+  EXPECT_EQ(own_backwards, 2);
+}
+
+TEST_F(LibraryAttentionTest, PlansThatNeedMoreThanWasPromisedAreLeftOut) {
+  dnn_.further_bytes = 1 << 20;
+  LibraryAttention attention = made();
+  run(attention, small);
+  EXPECT_EQ(own_forwards, 1);
+  EXPECT_EQ(own_backwards, 1);
+}
+
+TEST_F(LibraryAttentionTest, APlanThatFailsIsNotTriedAgain) {
+  LibraryAttention attention = made();
+  run(attention, small);
+  dnn_.fails_to_execute = true;
+  run(attention, small);
+  dnn_.fails_to_execute = false;
+  run(attention, small);
+  EXPECT_EQ(own_forwards, 2);
+  EXPECT_EQ(own_backwards, 2);
+}
+
+TEST_F(LibraryAttentionTest, AFailureAtAnyCallLeadsToOurOwnKernelAndLeavesNothingBehind) {
+  int calls = 1;
+  for (dnn_.failing_call = -1; dnn_.failing_call < calls; ++dnn_.failing_call) {
+    dnn_.calls = dnn_.executions = own_forwards = own_backwards = 0;
+    {
+      LibraryAttention attention = made();
+      run(attention, small);
+    }
+    if (dnn_.failing_call < 0) {
+      calls = dnn_.calls;
+      EXPECT_EQ(dnn_.executions, 2);
+    } else {
+      EXPECT_EQ(own_forwards + own_backwards, 1) << "after a failure of call " << dnn_.failing_call;
+      EXPECT_EQ(dnn_.executions, 1);
+    }
+    EXPECT_EQ(dnn_.alive, 0) << "after a failure of call " << dnn_.failing_call;
+  }
+  EXPECT_GT(calls, 500);
+}
+
+}  // namespace
+}  // namespace dstune::kernels::test

@@ -1,0 +1,201 @@
+// How cuBLASLt is used: what is timed, kept, left out, and done without it. That what it is asked
+// for is the product of each shape is shown by the kernels' own tests, which run on it here, too.
+#include "libraries/matrix_products.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fake_blas.hpp"
+#include "fake_gpu.hpp"
+
+namespace dstune::kernels::test {
+namespace {
+
+using cuda::MatrixProducts;
+using testing::ElementsAre;
+
+int own_products = 0;
+int own_additions = 0;
+
+void own_matmul(const MatmulShape& shape, const void*, const void*, const void*, void* c, void*) {
+  ++own_products;
+  // Not what a product would be, to be told from one.
+  for (std::int64_t i = 0; i < shape.m * shape.n; ++i) static_cast<float*>(c)[i] = -7.0F;
+}
+
+void own_add_bias(const MatmulShape& shape, const void* bias, void* c) {
+  ++own_additions;
+  for (std::int64_t i = 0; i < shape.m * shape.n; ++i)
+    static_cast<float*>(c)[i] += static_cast<const float*>(bias)[i % shape.n];
+}
+
+class MatrixProductsTest : public testing::Test {
+ protected:
+  MatrixProductsTest() {
+    own_products = own_additions = 0;
+    gpu_.clock = [this] { return seconds_[static_cast<std::size_t>(blas_.runs.back())]; };
+  }
+  ~MatrixProductsTest() override {
+    EXPECT_EQ(blas_.fault, "");
+    EXPECT_EQ(gpu_.taken, 0);
+  }
+
+  /// An algorithm for each, that takes so long.
+  void set_algorithms(std::vector<double> seconds) {
+    blas_.algorithms = static_cast<int>(seconds.size());
+    seconds_ = std::move(seconds);
+  }
+
+  /// 2×3 of ones with ones of 3×2, a bias of 10, added to 100: what every element of C becomes.
+  float run(MatrixProducts& products, MatmulShape shape = {}, int offset = 0) {
+    shape.m = shape.n = 2;
+    if (shape.k == 0) shape.k = 3;
+    const std::vector<float> ones(8, 1.0F);
+    const std::vector<float> bias(8, 10.0F);
+    alignas(16) float c[8];
+    std::fill(std::begin(c), std::end(c), 100.0F);
+    products.run(shape, ones.data(), ones.data(), bias.data(), c + offset, workspace_.data());
+    for (int i = 1; i < 4; ++i) EXPECT_EQ(c[offset + i], c[offset]);
+    return c[offset];
+  }
+
+  MatrixProducts made(MatrixProducts::Choice choice = MatrixProducts::Choice::fastest) {
+    return {&FakeBlas::functions(), gpu_, {own_matmul, own_add_bias}, choice};
+  }
+
+  FakeBlas blas_;
+  FakeGpu gpu_;
+  std::vector<double> seconds_ = {1.0};
+  std::vector<char> workspace_ = std::vector<char>(MatrixProducts::workspace_bytes);
+};
+
+TEST_F(MatrixProductsTest, TimesEachCandidateOnceAndKeepsTheFastest) {
+  set_algorithms({3.0, 1.0, 2.0});
+  MatrixProducts products = made();
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_EQ(gpu_.timings, 3);
+  EXPECT_EQ(blas_.runs.back(), 1);
+  blas_.runs.clear();
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_THAT(blas_.runs, ElementsAre(1, 1));
+  EXPECT_EQ(blas_.searches, 1);
+  EXPECT_EQ(gpu_.timings, 3);
+}
+
+TEST_F(MatrixProductsTest, EachShapeDeviceAndAlignmentHasItsOwn) {
+  MatrixProducts products = made();
+  run(products);
+  run(products, {.k = 4});
+  run(products, {.transpose_a = true});
+  EXPECT_EQ(blas_.searches, 3);
+  run(products, {}, 1);
+  EXPECT_EQ(blas_.searches, 4);
+  gpu_.device_number = 1;
+  run(products);
+  EXPECT_EQ(blas_.searches, 5);
+  run(products, {}, 1);
+  run(products, {.k = 4});
+  EXPECT_EQ(blas_.searches, 7);
+}
+
+TEST_F(MatrixProductsTest, WhatIsAddedToIsTimedElsewhere) {
+  set_algorithms({3.0, 1.0});
+  MatrixProducts products = made();
+  EXPECT_EQ(run(products, {.accumulate = true, .has_bias = true}), 113.0F);
+  EXPECT_EQ(gpu_.timings, 2);
+  EXPECT_EQ(blas_.runs.back(), 1);
+}
+
+TEST_F(MatrixProductsTest, WithoutMemoryForThatTheFirstIsTaken) {
+  set_algorithms({3.0, 1.0});
+  gpu_.free_bytes = 0;
+  MatrixProducts products = made();
+  EXPECT_EQ(run(products, {.accumulate = true}), 103.0F);
+  EXPECT_EQ(run(products, {.accumulate = true}), 103.0F);
+  EXPECT_THAT(blas_.runs, ElementsAre(0, 0));
+}
+
+TEST_F(MatrixProductsTest, NothingIsTimedWhileAGraphIsRecorded) {
+  set_algorithms({3.0, 1.0});
+  MatrixProducts products = made();
+  gpu_.recording = true;
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_THAT(blas_.runs, ElementsAre(0));
+  gpu_.recording = false;
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_EQ(gpu_.timings, 2);
+  EXPECT_EQ(blas_.runs.back(), 1);
+}
+
+TEST_F(MatrixProductsTest, TheFirstChoiceNeedsNoClock) {
+  set_algorithms({3.0, 1.0});
+  MatrixProducts products = made(MatrixProducts::Choice::first);
+  run(products);
+  EXPECT_THAT(blas_.runs, ElementsAre(0));
+  EXPECT_EQ(gpu_.timings, 0);
+}
+
+TEST_F(MatrixProductsTest, CandidatesThatFailAreLeftOut) {
+  set_algorithms({1.0, 2.0, 3.0});
+  blas_.failing = {0};
+  MatrixProducts products = made();
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_EQ(blas_.runs.back(), 1);
+  // One that fails later gives way to the next.
+  blas_.failing = {0, 1};
+  EXPECT_EQ(run(products), 3.0F);
+  EXPECT_EQ(blas_.runs.back(), 2);
+  EXPECT_EQ(own_products, 0);
+  blas_.failing = {0, 1, 2};
+  EXPECT_EQ(run(products), -7.0F);
+  blas_.failing = {};
+  EXPECT_EQ(run(products), -7.0F);
+  EXPECT_EQ(own_products, 2);
+}
+
+TEST_F(MatrixProductsTest, OurOwnKernelServesWhereThereIsNone) {
+  blas_.algorithms = 0;
+  MatrixProducts products = made();
+  EXPECT_EQ(run(products), -7.0F);
+  EXPECT_EQ(run(products), -7.0F);
+  EXPECT_EQ(blas_.searches, 1);
+
+  MatrixProducts without(nullptr, gpu_, {own_matmul, own_add_bias},
+                         MatrixProducts::Choice::fastest);
+  EXPECT_EQ(run(without), -7.0F);
+  EXPECT_EQ(blas_.searches, 1);
+}
+
+TEST_F(MatrixProductsTest, ABiasIsAddedWhereNoAlgorithmDoes) {
+  MatrixProducts products = made();
+  EXPECT_EQ(run(products, {.has_bias = true}), 13.0F);
+  EXPECT_EQ(own_additions, 0);
+  blas_.adds_bias = false;
+  EXPECT_EQ(run(products, {.transpose_b = true, .has_bias = true}), 13.0F);
+  EXPECT_EQ(own_additions, 1);
+}
+
+TEST_F(MatrixProductsTest, AFailureAtAnyCallLeadsToOurOwnKernelAndLeavesNothingBehind) {
+  set_algorithms({2.0, 1.0});
+  int calls = 0;
+  for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
+    blas_.calls = 0;
+    {
+      MatrixProducts products = made();
+      // Without the fused bias there is a second way before our own kernel.
+      const float result = run(products, {.has_bias = true});
+      EXPECT_TRUE(result == 13.0F || result == -7.0F) << result << blas_.failing_call;
+    }
+    if (blas_.failing_call < 0) calls = blas_.calls;
+    EXPECT_EQ(blas_.alive, 0) << "after a failure of call " << blas_.failing_call;
+  }
+  EXPECT_GT(calls, 15);
+}
+
+}  // namespace
+}  // namespace dstune::kernels::test
