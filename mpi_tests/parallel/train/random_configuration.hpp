@@ -2,6 +2,7 @@
 /// Configurations drawn from the whole table of knobs, as a user could write them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "dstune/base/json.hpp"
@@ -24,6 +25,8 @@ struct RandomConfiguration {
 RandomConfiguration draw_configuration(std::uint64_t seed);
 
 /// The first draft of the seed's configuration: the configuration itself where it is not refused.
-json::Value first_attempt(std::uint64_t seed);
+json::Value first_draft(std::uint64_t seed);
+/// What a draft means, without a seed; none where it is refused.
+std::optional<RandomConfiguration> read_draft(const json::Value& draft);
 
 }  // namespace dstune::test
