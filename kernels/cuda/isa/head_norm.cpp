@@ -104,9 +104,18 @@ struct HeadWeightTerm {
       const Values<N> x = raw.load<N>(number * heads.size + column);
       const Values<N> d = d_qkv.load<N>(heads.begin(number) + column);
       const float spread = rstd[number];
-      Values<N>& sum = heads.is_query(number) ? sums[0] : sums[1];
-      for (int k = 0; k < N; ++k) sum.of[k] = multiply_add(d.of[k], x.of[k] * spread, sum.of[k]);
+      if (heads.is_query(number)) {
+        add_products(d, x, spread, sums[0]);
+      } else {
+        add_products(d, x, spread, sums[1]);
+      }
     }
+  }
+
+  template <int N>
+  static DSTUNE_DEVICE void add_products(const Values<N>& d, const Values<N>& x, float spread,
+                                         Values<N>& sum) {
+    for (int k = 0; k < N; ++k) sum.of[k] = multiply_add(d.of[k], x.of[k] * spread, sum.of[k]);
   }
 };
 
