@@ -13,20 +13,14 @@ std::size_t bin_of(std::int64_t bytes) {
 
 }  // namespace
 
-ArenaSimulation::Hole ArenaSimulation::hole_of(int block) {
-  return {at(block).bytes, at(block).offset, block};
-}
-
-void ArenaSimulation::put_into_bin(int block) {
-  const Hole hole = hole_of(block);
+void ArenaSimulation::put_into_bin(const Hole& hole) {
   const std::size_t bin = bin_of(hole.bytes);
   Holes& holes = bins_[bin];
   holes.insert(std::lower_bound(holes.begin(), holes.end(), hole), hole);
   filled_bins_ |= std::uint64_t{1} << bin;
 }
 
-void ArenaSimulation::take_from_bin(int block) {
-  const Hole hole = hole_of(block);
+void ArenaSimulation::take_from_bin(const Hole& hole) {
   Holes& holes = bins_[bin_of(hole.bytes)];
   erase_from_bin(holes, std::lower_bound(holes.begin(), holes.end(), hole));
 }
@@ -80,44 +74,47 @@ ArenaSimulation::Taken ArenaSimulation::acquire(std::int64_t bytes) {
     highest_ = std::max(highest_, top_);
     return {offset, block};
   }
-  const int hole = found->block;
+  const Hole hole = *found;
   erase_from_bin(*bin, found);
-  const std::int64_t offset = at(hole).offset;
-  if (at(hole).bytes == bytes) {
-    at(hole).is_hole = false;
-    return {offset, hole};
+  if (hole.bytes == bytes) {
+    at(hole.block).is_hole = false;
+    return {hole.offset, hole.block};
   }
-  const int lower = at(hole).lower;
-  const int block = add({offset, bytes, lower, hole, false});
+  const Hole rest{hole.bytes - bytes, hole.offset + bytes, hole.block};
+  put_into_bin(rest);
+  const int lower = at(hole.block).lower;
+  const int block = add({hole.offset, bytes, lower, hole.block, false});
   if (lower != none) at(lower).higher = block;
-  at(hole).lower = block;
-  at(hole).offset += bytes;
-  at(hole).bytes -= bytes;
-  put_into_bin(hole);
-  return {offset, block};
+  at(hole.block).lower = block;
+  at(hole.block).offset = rest.offset;
+  at(hole.block).bytes = rest.bytes;
+  return {hole.offset, block};
 }
 
 void ArenaSimulation::release(int block) {
+  Hole hole{at(block).bytes, at(block).offset, block};
   const int higher = at(block).higher;
   if (higher != none && at(higher).is_hole) {
-    take_from_bin(higher);
-    at(block).bytes += at(higher).bytes;
+    const std::int64_t bytes = at(higher).bytes;
+    take_from_bin({bytes, at(higher).offset, higher});
+    hole.bytes += bytes;
     remove(higher);
   }
   const int lower = at(block).lower;
   if (lower != none && at(lower).is_hole) {
-    take_from_bin(lower);
-    at(lower).bytes += at(block).bytes;
+    const Hole below{at(lower).bytes, at(lower).offset, lower};
+    take_from_bin(below);
+    hole = {hole.bytes + below.bytes, below.offset, lower};
     remove(block);
-    block = lower;
   }
-  if (block == last_) {
-    top_ = at(block).offset;
-    remove(block);
+  if (hole.block == last_) {
+    top_ = hole.offset;
+    remove(hole.block);
     return;
   }
-  at(block).is_hole = true;
-  put_into_bin(block);
+  at(hole.block).bytes = hole.bytes;
+  at(hole.block).is_hole = true;
+  put_into_bin(hole);
 }
 
 std::int64_t ArenaSimulation::borrow(std::int64_t bytes) {

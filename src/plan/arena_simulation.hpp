@@ -45,13 +45,13 @@ class ArenaSimulation {
   using Holes = std::vector<Hole>;
 
   [[nodiscard]] Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }
-  [[nodiscard]] Hole hole_of(int block);
   /// The hole that `bytes` go into, in the bin that is returned; no bin where they go to the top.
   Holes* find(std::int64_t bytes, Holes::iterator& hole);
   int add(const Block& block);
   void remove(int block);
-  void put_into_bin(int block);
-  void take_from_bin(int block);
+  // By value: a hole that is read back from the block which was just written waits for the store.
+  void put_into_bin(const Hole& hole);
+  void take_from_bin(const Hole& hole);
   void erase_from_bin(Holes& bin, Holes::iterator hole);
 
   std::vector<Block> blocks_;

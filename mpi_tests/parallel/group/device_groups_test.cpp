@@ -1,6 +1,7 @@
 #include "dstune/group/device_groups.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <thread>
@@ -214,6 +215,27 @@ TEST(DeviceGroupsTest, RanksAtDifferentCollectivesAreNamed) {
   group->all_reduce_sum(data.data(), count, DType::f32);
   EXPECT_THROW(device.queues().finish_used(), LogicError);
   device.job().world().barrier();
+}
+
+// As on a GPU: a queue that waits for a peer in one communicator does not come to the other.
+TEST(DeviceGroupsTest, CommunicatorsInDifferentOrdersOnDifferentRanksHang) {
+  if (world_size() != 4) GTEST_SKIP() << "needs parts of two ranks beside all";
+  DeviceJob device({gpu_of(world_rank()), 22809, 8, 1.5});
+  const auto group = device.join(device.job().everyone());
+  std::array<float, 2> data{1, 1};
+  const auto reduce = [&](bool all) {
+    const RankRange part = range_of(world_rank(), 1, 2);
+    group->all_reduce_average(&data[all ? 0 : 1], 1, DType::f32, all ? RankRange{} : part);
+  };
+  reduce(true);
+  reduce(false);
+  device.queues().finish_used();
+  const bool all_first = world_rank() % 2 == 0;
+  reduce(all_first);
+  reduce(!all_first);
+  EXPECT_THROW(device.queues().finish_used(), CollectiveError);
+  device.job().world().barrier();
+  device.job().table().abandon(device.job().everyone());
 }
 
 // Random groups side by side, more of them than communicators are kept: what a member closes to
