@@ -101,11 +101,13 @@ struct AttentionForward {
       block.sync();
       sums.add_products(block, weights, values, g.stride, g.size);
     }
+    DSTUNE_UNROLL
     for (int r = 0; r < rows; ++r) {
-      if (own + r >= g.shape.sequence) return;
-      sums.store_row(block, r, out, g.out_at(batch, head, own + r), g.size, 1.0F / total[r]);
-      if (lane == 0)
-        log_sum_exp[g.statistic_at(batch, head, own + r)] = largest[r] + logf(total[r]);
+      if (own + r < g.shape.sequence) {
+        sums.store_row(block, r, out, g.out_at(batch, head, own + r), g.size, 1.0F / total[r]);
+        if (lane == 0)
+          log_sum_exp[g.statistic_at(batch, head, own + r)] = largest[r] + logf(total[r]);
+      }
     }
   }
 };
@@ -213,8 +215,13 @@ struct QueryGradients {
       block.sync();
       sums.add_products(block, weights, keys, g.stride, g.size);
     }
-    for (int r = 0; r < rows && own + r < g.shape.sequence; ++r)
-      sums.store_row(block, r, t.d_qkv, g.query_at(batch, head, own + r), g.size, g.softmax_scale);
+    DSTUNE_UNROLL
+    for (int r = 0; r < rows; ++r) {
+      if (own + r < g.shape.sequence) {
+        sums.store_row(block, r, t.d_qkv, g.query_at(batch, head, own + r), g.size,
+                       g.softmax_scale);
+      }
+    }
   }
 };
 
@@ -284,9 +291,12 @@ struct KeyGradients {
         d_keys.add_products(block, weights, queries, g.stride, g.size);
       }
     }
-    for (int r = 0; r < rows && own + r < g.shape.sequence; ++r) {
-      d_keys.store_row(block, r, t.d_qkv, g.key_at(batch, kv_head, own + r), g.size, 1.0F);
-      d_values.store_row(block, r, t.d_qkv, g.value_at(batch, kv_head, own + r), g.size, 1.0F);
+    DSTUNE_UNROLL
+    for (int r = 0; r < rows; ++r) {
+      if (own + r < g.shape.sequence) {
+        d_keys.store_row(block, r, t.d_qkv, g.key_at(batch, kv_head, own + r), g.size, 1.0F);
+        d_values.store_row(block, r, t.d_qkv, g.value_at(batch, kv_head, own + r), g.size, 1.0F);
+      }
     }
   }
 };

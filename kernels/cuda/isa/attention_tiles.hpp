@@ -131,6 +131,7 @@ struct AttentionTile {
   /// to[begin + i] = row r · factor
   DSTUNE_DEVICE void store_row(const Block& block, int r, Output to, std::int64_t begin,
                                std::int64_t size, float factor) const {
+    DSTUNE_UNROLL
     for (int c = 0; c < Chunks; ++c) {
       const int i = block.thread() % warp_size + c * warp_size;
       if (i < size) to.set(begin + i, of[r][c] * factor);

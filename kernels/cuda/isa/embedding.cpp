@@ -30,43 +30,165 @@ struct Gathering {
   }
 };
 
-/// A block has one row of d_out and a piece of its columns. The first row of a token adds up all of
-/// the token's rows in order, the blocks of the others have nothing to do.
+DSTUNE_FUNCTION int count_of(std::uint32_t bits) {
+  int count = 0;
+  for (; bits != 0; bits &= bits - 1) ++count;
+  return count;
+}
+DSTUNE_FUNCTION int lowest_of(std::uint32_t bits) {
+  int number = 0;
+  while ((bits >> number & 1U) == 0) ++number;
+  return number;
+}
+
+/// A block has a range of the vocabulary. It lists, in order, the rows with such tokens, and for
+/// each token a warp adds up its rows. Where the list is too short, half of the range at a time; at
+/// last a single token, whose rows all warps look up as they add them.
 struct Scattering {
+  static constexpr int most_listed = 2048;
+  static constexpr int rows_of_thread = 4;
+  static constexpr std::size_t shared_bytes = sizeof(std::int32_t) * (2 * most_listed + most_warps);
+
   Output d_token_table;
   Input d_out;
   const std::int32_t* tokens;
-  std::int64_t rows, width;
+  std::int64_t rows, width, vocabulary, tokens_of_block;
   bool accumulate;
 
-  DSTUNE_DEVICE void operator()(const Block& block) const {
-    const std::int64_t row = block.index();
-    const std::int32_t token = tokens[row];
-    const std::int64_t column = block.piece() * block.threads() + block.thread();
-    const bool has_column = column < width;
-    const std::int64_t at = token * width + column;
-    const Shared<std::uint32_t> found = block.shared<std::uint32_t>();
-    float sum = accumulate && has_column ? d_token_table[at] : 0.0F;
-    // As many tokens at a time as the block has threads: a thread looks at one of them, then all
-    // threads know which are to be added.
-    for (std::int64_t first = 0; first < rows; first += block.threads()) {
-      const std::int64_t mine = first + block.thread();
-      const std::uint32_t of_warp = block.ballot(mine < rows && tokens[mine] == token);
+  /// Rows with tokens from `begin` to `end` − 1: the first most_listed of them in the list. More
+  /// than that: there are more.
+  DSTUNE_DEVICE int list(const Block& block, std::int64_t begin, std::int64_t end) const {
+    const Shared<std::int32_t> listed_rows = block.shared<std::int32_t>();
+    const Shared<std::int32_t> listed_tokens =
+        block.shared<std::int32_t>(sizeof(std::int32_t) * most_listed);
+    const Shared<std::int32_t> counts =
+        block.shared<std::int32_t>(sizeof(std::int32_t) * 2 * most_listed);
+    const int warp = block.thread() / warp_size;
+    const int lane = block.thread() % warp_size;
+    int total = 0;
+    for (std::int64_t first = 0; first < rows && total <= most_listed;
+         first += std::int64_t{rows_of_thread} * block.threads()) {
+      const std::int64_t first_of_warp = first + warp * rows_of_thread * warp_size + lane;
+      std::int32_t token[rows_of_thread];
+      std::uint32_t found[rows_of_thread];
+      int of_warp = 0;
+      for (int i = 0; i < rows_of_thread; ++i) {
+        const std::int64_t row = first_of_warp + i * warp_size;
+        token[i] = row < rows ? tokens[row] : -1;
+        found[i] = block.ballot(token[i] >= begin && token[i] < end);
+        of_warp += count_of(found[i]);
+      }
       block.sync();
-      if (block.thread() % warp_size == 0) found[block.thread() / warp_size] = of_warp;
+      if (lane == 0) counts[warp] = of_warp;
       block.sync();
-      for (int warp = 0; warp < block.threads() / warp_size; ++warp) {
-        const std::uint32_t lanes = found[warp];
-        for (int lane = 0; lane < warp_size; ++lane) {
-          if ((lanes >> lane & 1U) == 0) continue;
-          const std::int64_t of_token = first + warp * warp_size + lane;
-          if (of_token < row) return;
-          if (has_column) sum += d_out[of_token * width + column];
+      int place = total;
+      for (int other = 0; other < most_warps; ++other) {
+        const int count = counts[other];
+        if (other < warp) place += count;
+        total += count;
+      }
+      for (int i = 0; i < rows_of_thread; ++i) {
+        const int mine = place + count_of(found[i] & ((1U << lane) - 1U));
+        if ((found[i] >> lane & 1U) != 0 && mine < most_listed) {
+          listed_rows[mine] = static_cast<std::int32_t>(first_of_warp + i * warp_size);
+          listed_tokens[mine] = token[i];
         }
+        place += count_of(found[i]);
       }
     }
-    if (has_column) d_token_table.set(at, sum);
+    block.sync();
+    return total;
   }
+
+  template <int N>
+  DSTUNE_DEVICE void add(Values<N>& sum, std::int64_t row, std::int64_t column) const {
+    const Values<N> term = d_out.load<N>(row * width + column);
+    for (int k = 0; k < N; ++k) sum.of[k] += term.of[k];
+  }
+
+  /// For the columns of a warp: each_row(add_row) calls add_row for the token's rows in order.
+  template <int N, class EachRow>
+  DSTUNE_DEVICE void sum_rows(std::int64_t token, std::int64_t column, EachRow each_row) const {
+    const bool has_column = column < width;
+    Values<N> sum{};
+    if (accumulate && has_column) sum = d_token_table.load<N>(token * width + column);
+    each_row([&](std::int64_t row) {
+      if (has_column) add<N>(sum, row, column);
+    });
+    if (has_column) d_token_table.store(token * width + column, sum);
+  }
+
+  /// The rows of each listed token, from its first entry on.
+  template <int N>
+  DSTUNE_DEVICE void sum_listed(const Block& block, int listed) const {
+    const Shared<std::int32_t> listed_rows = block.shared<std::int32_t>();
+    const Shared<std::int32_t> listed_tokens =
+        block.shared<std::int32_t>(sizeof(std::int32_t) * most_listed);
+    const int lane = block.thread() % warp_size;
+    for (int entry = block.thread() / warp_size; entry < listed; entry += most_warps) {
+      const std::int32_t token = listed_tokens[entry];
+      const auto same = [&](int first, int begin, int end) {
+        const int other = first + lane;
+        return block.ballot(other >= begin && other < end && listed_tokens[other] == token);
+      };
+      bool is_first = true;
+      for (int first = 0; first < entry && is_first; first += warp_size)
+        is_first = same(first, 0, entry) == 0;
+      if (!is_first) continue;
+      for (std::int64_t column = 0; column < width; column += warp_size * N) {
+        sum_rows<N>(token, column + lane * N, [&](auto add_row) {
+          for (int first = entry / warp_size * warp_size; first < listed; first += warp_size) {
+            for (std::uint32_t left = same(first, entry, listed); left != 0; left &= left - 1)
+              add_row(listed_rows[first + lowest_of(left)]);
+          }
+        });
+      }
+    }
+  }
+
+  template <int N>
+  DSTUNE_DEVICE void sum_all_of(const Block& block, std::int64_t token) const {
+    const int lane = block.thread() % warp_size;
+    for (std::int64_t column = block.thread() / warp_size * warp_size * N; column < width;
+         column += most_warps * warp_size * N) {
+      sum_rows<N>(token, column + lane * N, [&](auto add_row) {
+        for (std::int64_t first = 0; first < rows; first += warp_size) {
+          const std::int64_t mine = first + lane;
+          for (std::uint32_t left = block.ballot(mine < rows && tokens[mine] == token); left != 0;
+               left &= left - 1)
+            add_row(first + lowest_of(left));
+        }
+      });
+    }
+  }
+
+  template <int N>
+  DSTUNE_DEVICE void scatter(const Block& block) const {
+    std::int64_t begin = block.index() * tokens_of_block;
+    const std::int64_t last = begin + tokens_of_block;
+    const std::int64_t end_of_block = last < vocabulary ? last : vocabulary;
+    while (begin < end_of_block) {
+      std::int64_t end = end_of_block;
+      int listed = list(block, begin, end);
+      while (listed > most_listed && end > begin + 1) {
+        end = begin + (end - begin) / 2;
+        listed = list(block, begin, end);
+      }
+      if (listed > most_listed) {
+        sum_all_of<N>(block, begin);
+      } else {
+        sum_listed<N>(block, listed);
+      }
+      block.sync();
+      begin = end;
+    }
+  }
+};
+
+template <int N>
+struct ScatteringBy {
+  Scattering body;
+  DSTUNE_DEVICE void operator()(const Block& block) const { body.scatter<N>(block); }
 };
 
 struct PositionSums {
@@ -106,13 +228,20 @@ void embedding_backward(DType type, void* d_token_table, void* d_position_table,
     zero(d_token_table, static_cast<std::size_t>(vocabulary * width * size_of(type)));
   const Input from{d_out, type};
   if (rows > 0 && width > 0) {
-    const std::int64_t threads =
-        smaller_of(divide_up(width, warp_size) * warp_size, cuda::most_threads);
-    launch({.blocks = rows,
-            .threads = static_cast<int>(threads),
-            .shared_bytes = most_warps * sizeof(std::uint32_t),
-            .pieces = divide_up(width, threads)},
-           Scattering{{d_token_table, type}, from, tokens, rows, width, accumulate_tokens});
+    // A block reads all tokens once: enough blocks for every GPU, and lists of some dozens of rows.
+    constexpr std::int64_t most_blocks = 1024;
+    const std::int64_t tokens_of_block = divide_up(vocabulary, most_blocks);
+    const Scattering body{
+        {d_token_table, type}, from, tokens, rows, width, vocabulary, tokens_of_block,
+        accumulate_tokens};
+    const cuda::Grid grid{.blocks = divide_up(vocabulary, tokens_of_block),
+                          .threads = most_warps * warp_size,
+                          .shared_bytes = Scattering::shared_bytes};
+    if (width % pack == 0 && is_packed(d_token_table) && is_packed(d_out)) {
+      launch(grid, ScatteringBy<pack>{body});
+    } else {
+      launch(grid, ScatteringBy<1>{body});
+    }
   }
   if (d_position_table == nullptr) return;
   const PositionSums body{{d_position_table, type}, from, rows, sequence, width,

@@ -97,14 +97,25 @@ struct HeadWeightTerm {
   Input d_qkv, raw;
   const float* rstd;
 
-  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, float* sums) const {
+  template <int N>
+  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
     for (std::int64_t head = 0; head < heads.normed; ++head) {
       const std::int64_t number = row * heads.normed + head;
-      const float unit = raw[number * heads.size + column] * rstd[number];
-      const float d = d_qkv[heads.begin(number) + column];
-      float& sum = heads.is_query(number) ? sums[0] : sums[1];
-      sum = multiply_add(d, unit, sum);
+      const Values<N> x = raw.load<N>(number * heads.size + column);
+      const Values<N> d = d_qkv.load<N>(heads.begin(number) + column);
+      const float spread = rstd[number];
+      if (heads.is_query(number)) {
+        add_products(d, x, spread, sums[0]);
+      } else {
+        add_products(d, x, spread, sums[1]);
+      }
     }
+  }
+
+  template <int N>
+  static DSTUNE_DEVICE void add_products(const Values<N>& d, const Values<N>& x, float spread,
+                                         Values<N>& sum) {
+    for (int k = 0; k < N; ++k) sum.of[k] = multiply_add(d.of[k], x.of[k] * spread, sum.of[k]);
   }
 };
 
@@ -124,7 +135,7 @@ void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weig
   const Heads heads(shape);
   const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
   sum_columns(term, heads.rows, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
-              accumulate_weights, workspace);
+              accumulate_weights, workspace, term.d_qkv, term.raw);
   for_heads(HeadNormBackward{
       heads, {d_qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}});
 }

@@ -67,15 +67,18 @@ struct MatrixProduct {
         for (int j = 0; j < side; ++j) sums[i][j] += part[i][j];
       }
     }
+    DSTUNE_UNROLL
     for (int i = 0; i < side; ++i) {
+      DSTUNE_UNROLL
       for (int j = 0; j < side; ++j) {
         const std::int64_t row = first_row + y + i * threads_wide;
         const std::int64_t column = first_column + x + j * threads_wide;
-        if (row >= s.m || column >= s.n) continue;
-        float value = sums[i][j];
-        if (s.has_bias) value += bias[column];
-        if (s.accumulate) value += c[row * s.n + column];
-        c.set(row * s.n + column, value);
+        if (row < s.m && column < s.n) {
+          float value = sums[i][j];
+          if (s.has_bias) value += bias[column];
+          if (s.accumulate) value += c[row * s.n + column];
+          c.set(row * s.n + column, value);
+        }
       }
     }
   }

@@ -118,11 +118,17 @@ struct NormWeightTerm {
   const float* rstd;
   std::int64_t width;
 
-  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, float* sums) const {
-    const float d = d_out[row * width + column];
-    const float apart = input[row * width + column] - (Centred ? mean[row] : 0.0F);
-    sums[0] = multiply_add(d, apart * rstd[row], sums[0]);
-    if (Centred) sums[kinds - 1] += d;
+  template <int N>
+  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
+    const Values<N> d = d_out.load<N>(row * width + column);
+    const Values<N> values = input.load<N>(row * width + column);
+    const float centre = Centred ? mean[row] : 0.0F;
+    const float spread = rstd[row];
+    for (int k = 0; k < N; ++k) {
+      const float unit = (values.of[k] - centre) * spread;
+      sums[0].of[k] = multiply_add(d.of[k], unit, sums[0].of[k]);
+      if (Centred) sums[kinds - 1].of[k] += d.of[k];
+    }
   }
 };
 
@@ -131,8 +137,10 @@ struct BiasTerm {
   Input d_out;
   std::int64_t width;
 
-  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, float* sums) const {
-    sums[0] += d_out[row * width + column];
+  template <int N>
+  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
+    const Values<N> d = d_out.load<N>(row * width + column);
+    for (int k = 0; k < N; ++k) sums[0].of[k] += d.of[k];
   }
 };
 
@@ -154,7 +162,7 @@ void backward(DType type, void* d_x, const Output (&d_weights)[Centred ? 2 : 1],
               std::int64_t rows, std::int64_t width, bool accumulate_input, bool accumulate_weights,
               void* workspace) {
   const NormWeightTerm<Centred> term{{d_out, type}, {input, type}, mean, rstd, width};
-  sum_columns(term, rows, width, d_weights, accumulate_weights, workspace);
+  sum_columns(term, rows, width, d_weights, accumulate_weights, workspace, term.d_out, term.input);
   const NormBackward<Centred> body{{d_x, type}, {d_out, type},  {input, type}, mean,
                                    rstd,        {weight, type}, width,         accumulate_input};
   for_rows(rows, width, body, body.d_x, body.d_out, body.input, body.weight);
@@ -198,7 +206,7 @@ std::size_t norm_workspace_bytes(std::int64_t width) {
 void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
                    std::int64_t width, bool accumulate, void* workspace) {
   const BiasTerm term{{d_out, type}, width};
-  sum_columns(term, rows, width, {{d_bias, type}}, accumulate, workspace);
+  sum_columns(term, rows, width, {{d_bias, type}}, accumulate, workspace, term.d_out);
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -79,6 +79,24 @@ TEST_P(EmbeddingTest, BackwardSumsRowsOfEachTokenAndPosition) {
   }
 }
 
+// More rows of a token, and of its neighbours, than any list of them may hold.
+TEST_P(EmbeddingTest, BackwardSumsTokensThatAreEverywhere) {
+  const std::int64_t rows = 6000;
+  const std::int64_t width = 3;
+  const std::int64_t vocabulary = 2500;
+  Tokens tokens = random_tokens(rows, 2, 1);
+  for (std::size_t row = 0; row < 200; ++row) tokens[13 * row] = static_cast<std::int32_t>(7 * row);
+  const Values d_out = random_values(rows * width, 2);
+  const auto d = backward(d_out, tokens, rows, width, vocabulary, nullptr, nullptr);
+  Values d_tokens(static_cast<std::size_t>(vocabulary * width));
+  for (std::int64_t i = 0; i < rows * width; ++i) {
+    const std::int64_t token = tokens[static_cast<std::size_t>(i / width)];
+    d_tokens[static_cast<std::size_t>(token * width + i % width)] +=
+        d_out[static_cast<std::size_t>(i)];
+  }
+  expect_close(d[0].values(), d_tokens, tolerance(), "d_token_table");
+}
+
 TEST_P(EmbeddingTest, BackwardIsTheSameInAllWays) {
   const std::int64_t sequence = 128;
   const std::int64_t width = 65;
