@@ -153,13 +153,7 @@ std::vector<Recompute> all_recompute_modes() {
   return modes;
 }
 
-}  // namespace
-
-json::Value first_draft(std::uint64_t seed) {
-  Dice dice(seed);
-  return draw_config(dice);
-}
-
+/// Without a seed; none where it is refused.
 std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
   // Through its text, as a user's.
   const json::Document document = json::Document::parse(draft.dump(), "random.json");
@@ -169,6 +163,13 @@ std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
   if (!problems.empty()) return std::nullopt;
   result.ds_config = document.root();
   return result;
+}
+
+}  // namespace
+
+json::Value first_draft(std::uint64_t seed) {
+  Dice dice(seed);
+  return draw_config(dice);
 }
 
 RandomConfiguration draw_configuration(std::uint64_t seed) {

@@ -2,7 +2,6 @@
 /// Configurations drawn from the whole table of knobs, as a user could write them.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "dstune/base/json.hpp"
@@ -24,9 +23,7 @@ struct RandomConfiguration {
 /// drawn without a word here. A text without choices needs some (`words_of` in the implementation).
 RandomConfiguration draw_configuration(std::uint64_t seed);
 
-/// The first draft of the seed's configuration: the configuration itself where it is not refused.
+/// The first draft of it: the configuration itself where that is not refused.
 json::Value first_draft(std::uint64_t seed);
-/// What a draft means, without a seed; none where it is refused.
-std::optional<RandomConfiguration> read_draft(const json::Value& draft);
 
 }  // namespace dstune::test
