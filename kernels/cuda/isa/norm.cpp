@@ -6,6 +6,54 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
+/// A thread's share of a row: its first packs in registers, so that rows of up to 4096 elements are
+/// read once; the others are read again.
+template <int N>
+class RowPart {
+ public:
+  DSTUNE_DEVICE RowPart(const Block& block, Input from, std::int64_t begin, std::int64_t width)
+      : from_(from), begin_(begin), width_(width) {
+    DSTUNE_UNROLL
+    for (int j = 0; j < kept; ++j) {
+      const std::int64_t i = place(block, j);
+      if (i < width_) first_[j] = from_.load<N>(begin_ + i);
+    }
+  }
+
+  /// step(i, values) for each pack.
+  template <class Step>
+  DSTUNE_DEVICE void for_each(const Block& block, Step step) const {
+    DSTUNE_UNROLL
+    for (int j = 0; j < kept; ++j) {
+      const std::int64_t i = place(block, j);
+      if (i < width_) step(i, first_[j]);
+    }
+    for (std::int64_t i = place(block, kept); i < width_; i += std::int64_t{N} * block.threads())
+      step(i, from_.load<N>(begin_ + i));
+  }
+  /// Likewise of two parts of equal rows: step(i, values, others).
+  template <class Step>
+  DSTUNE_DEVICE void for_each_with(const Block& block, const RowPart& other, Step step) const {
+    DSTUNE_UNROLL
+    for (int j = 0; j < kept; ++j) {
+      const std::int64_t i = place(block, j);
+      if (i < width_) step(i, first_[j], other.first_[j]);
+    }
+    for (std::int64_t i = place(block, kept); i < width_; i += std::int64_t{N} * block.threads())
+      step(i, from_.load<N>(begin_ + i), other.from_.load<N>(other.begin_ + i));
+  }
+
+ private:
+  static constexpr int kept = 2;
+  static DSTUNE_DEVICE std::int64_t place(const Block& block, int j) {
+    return std::int64_t{N} * (block.thread() + j * block.threads());
+  }
+
+  Values<N> first_[kept] = {};
+  Input from_;
+  std::int64_t begin_, width_;
+};
+
 template <bool Centred>
 struct NormForward {
   Output out, residual_out;
@@ -29,27 +77,25 @@ struct NormForward {
     }
     // Every thread reads back what it stored, so that the backward pass sees the statistics of its
     // own input.
+    const RowPart<N> part(block, {residual_out.data, residual_out.type}, begin, width);
     const float count = static_cast<float>(width);
     float centre = 0.0F;
     if (Centred) {
       float sum = 0.0F;
-      for_row<N>(block, width, [&](std::int64_t i) {
-        const Values<N> values = residual_out.load<N>(begin + i);
+      part.for_each(block, [&](std::int64_t, const Values<N>& values) {
         for (int k = 0; k < N; ++k) sum += values.of[k];
       });
       centre = block_sum(block, sum) / count;
     }
     float squares = 0.0F;
-    for_row<N>(block, width, [&](std::int64_t i) {
-      const Values<N> values = residual_out.load<N>(begin + i);
+    part.for_each(block, [&](std::int64_t, const Values<N>& values) {
       for (int k = 0; k < N; ++k) {
         const float apart = values.of[k] - centre;
         squares = multiply_add(apart, apart, squares);
       }
     });
     const float spread = 1.0F / square_root(block_sum(block, squares) / count + epsilon);
-    for_row<N>(block, width, [&](std::int64_t i) {
-      Values<N> values = residual_out.load<N>(begin + i);
+    part.for_each(block, [&](std::int64_t i, Values<N> values) {
       const Values<N> factor = weight.load<N>(i);
       Values<N> shift{};
       if (Centred) shift = bias.load<N>(i);
@@ -79,24 +125,23 @@ struct NormBackward {
     const std::int64_t begin = row * width;
     const float centre = Centred ? mean[row] : 0.0F;
     const float spread = rstd[row];
+    const RowPart<N> gradient(block, d_out, begin, width);
+    const RowPart<N> part(block, input, begin, width);
     float sum = 0.0F;
     float product_sum = 0.0F;
-    for_row<N>(block, width, [&](std::int64_t i) {
-      const Values<N> d = d_out.load<N>(begin + i);
-      const Values<N> values = input.load<N>(begin + i);
+    const auto add_up = [&](std::int64_t i, const Values<N>& d, const Values<N>& values) {
       const Values<N> factor = weight.load<N>(i);
       for (int k = 0; k < N; ++k) {
         const float g = d.of[k] * factor.of[k];
         sum += g;
         product_sum = multiply_add(g, (values.of[k] - centre) * spread, product_sum);
       }
-    });
+    };
+    gradient.for_each_with(block, part, add_up);
     const float count = static_cast<float>(width);
     const float g_mean = Centred ? block_sum(block, sum) / count : 0.0F;
     const float product_mean = block_sum(block, product_sum) / count;
-    for_row<N>(block, width, [&](std::int64_t i) {
-      const Values<N> d = d_out.load<N>(begin + i);
-      const Values<N> values = input.load<N>(begin + i);
+    const auto finish = [&](std::int64_t i, const Values<N>& d, const Values<N>& values) {
       const Values<N> factor = weight.load<N>(i);
       Values<N> result{};
       if (accumulate) result = d_x.load<N>(begin + i);
@@ -106,7 +151,8 @@ struct NormBackward {
         result.of[k] = multiply_add(spread, apart, result.of[k]);
       }
       d_x.store(begin + i, result);
-    });
+    };
+    gradient.for_each_with(block, part, finish);
   }
 };
 

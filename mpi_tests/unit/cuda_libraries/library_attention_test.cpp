@@ -175,6 +175,16 @@ TEST_F(LibraryAttentionTest, PlansThatNeedMoreThanWasPromisedAreLeftOut) {
   EXPECT_EQ(own_backwards, 1);
 }
 
+TEST_F(LibraryAttentionTest, GradientsOfSharedKeysAreWithinThePromise) {
+  AttentionShape shape = small;
+  shape.batch = 1;
+  shape.sequence = shape.head_size = 128;
+  shape.kv_heads = 1;
+  LibraryAttention attention = made();
+  run(attention, shape);
+  EXPECT_EQ(own_forwards + own_backwards, 0);
+}
+
 TEST_F(LibraryAttentionTest, APlanThatFailsIsNotTriedAgain) {
   LibraryAttention attention = made();
   run(attention, small);

@@ -11,6 +11,8 @@ struct Size {
   std::int64_t rows, width;
 };
 const Size sizes[] = {{1, 48}, {7, 65}, {7, 5}, {37, 16}};
+/// More than the threads of a block do at once.
+const Size wide_sizes[] = {{2, 601}, {2, 4128}};
 
 struct Statistics {
   double mean, rstd;
@@ -44,6 +46,31 @@ Values sum(const Values& a, const Values& b) {
   Values total = a;
   for (std::size_t i = 0; i < a.size(); ++i) total[i] += b[i];
   return total;
+}
+
+/// rstd·(g − mean(g) − unit·mean(g·unit)) with g = d_out·weight; mean(g) only where centred.
+Values input_gradient(const Values& d_out, const Values& x, const Values& weight, Size size,
+                      bool centred) {
+  Values d_x;
+  for (std::int64_t row = 0; row < size.rows; ++row) {
+    const Statistics s = statistics(x, row, size.width, centred);
+    const auto g = [&](std::int64_t i) {
+      return d_out[static_cast<std::size_t>(row * size.width + i)] *
+             weight[static_cast<std::size_t>(i)];
+    };
+    const auto unit = [&](std::int64_t i) {
+      return (x[static_cast<std::size_t>(row * size.width + i)] - s.mean) * s.rstd;
+    };
+    double mean = 0.0;
+    double product_mean = 0.0;
+    for (std::int64_t i = 0; i < size.width; ++i) {
+      if (centred) mean += g(i) / static_cast<double>(size.width);
+      product_mean += g(i) * unit(i) / static_cast<double>(size.width);
+    }
+    for (std::int64_t i = 0; i < size.width; ++i)
+      d_x.push_back(s.rstd * (g(i) - mean - unit(i) * product_mean));
+  }
+  return d_x;
 }
 
 class NormTest : public KernelTest {
@@ -161,6 +188,25 @@ TEST_P(NormTest, ForwardEqualsTheFormula) {
   for (const Size size : sizes) {
     check_forward(size, true);
     check_forward(size, false);
+  }
+}
+
+TEST_P(NormTest, WideRowsEqualTheFormula) {
+  for (const Size size : wide_sizes) {
+    check_forward(size, true);
+    check_forward(size, false);
+    for (const bool centred : {false, true}) {
+      const std::int64_t count = size.rows * size.width;
+      const Values x = random_values(count, 1, 3.0);
+      const Values weight = random_values(size.width, 3);
+      const Values d_out = random_values(count, 5);
+      Buffer d_x = poisoned(count);
+      Buffer d_weight = poisoned(size.width);
+      Buffer d_bias = d_weight;
+      call_backward(d_x, d_weight, d_bias, d_out, x, weight, size, centred, false);
+      expect_close(d_x.values(), input_gradient(d_out, x, weight, size, centred), tolerance(),
+                   "d_x");
+    }
   }
 }
 
