@@ -254,7 +254,8 @@ TEST(ModelStatesTest, TheFirstSubGroupsStayOnTheDeviceByRatio) {
     config.offload_ratio = ratio;
     config.sub_group_size = sub_group_size;
     std::string sides;
-    for (const Step& step : build(test::tiny_gpt2(), config, 2).cycle.back().steps) {
+    const StepPlan plan = build(test::tiny_gpt2(), config, 2);
+    for (const Step& step : plan.cycle.back().steps) {
       if (!std::holds_alternative<op::UpdateParameters>(step.operation)) continue;
       sides += step.stream == Stream::host ? 'h' : 'd';
     }

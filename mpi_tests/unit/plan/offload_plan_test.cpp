@@ -129,7 +129,8 @@ TEST(OffloadPlanTest, PipelinedSwappingRunsBesideTheUpdate) {
     int writing = 0;
     std::set<int> not_waited;
     std::map<int, Stream> recorded;
-    for (const Step& step : build(test::wide_gpt2(), config, 2).cycle.back().steps) {
+    const StepPlan plan = build(test::wide_gpt2(), config, 2);
+    for (const Step& step : plan.cycle.back().steps) {
       if (const auto* record = std::get_if<op::Record>(&step.operation)) {
         if (step.stream == Stream::disk_read || step.stream == Stream::disk_write) {
           recorded[record->event] = step.stream;
