@@ -3,8 +3,9 @@
 
   check_target_memory.py training  --out FILE   forward and backward, without DeepSpeed
   check_target_memory.py deberta   --out FILE   the same of DeBERTa XXL, which is not predicted
-  check_target_memory.py deepspeed --out FILE   whole steps under DeepSpeed on the ranks there are
-                                                (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)
+  check_target_memory.py deepspeed --out FILE   whole steps under DeepSpeed on the ranks there are,
+                                                two or four (RANK, WORLD_SIZE, MASTER_ADDR,
+                                                MASTER_PORT; four with LOCAL_SIZE=2: two nodes)
 
 Needs PyTorch and transformers, the second part DeepSpeed with gloo; no GPU. The file is JSON; a unit
 test compares it with our formula (mpi_tests/unit/plan/data/target_memory.json).
@@ -17,7 +18,8 @@ allocate inside is not seen. The calls are then played through a model of PyTorc
 allocator: what it reserves where there is room, and the least memory in which they fit.
 
 deepspeed: tensors are real and the models small. Adam's arithmetic is left out, its states are not.
-A copy that gloo makes of what it reduce-scatters is not counted: NCCL makes none.
+A copy that gloo makes of what it reduce-scatters is not counted: NCCL makes none. ZeRO++'s kernels
+need a GPU: Python stands in for them, of which what it returns is counted and nothing else.
 """
 import argparse
 import gc
@@ -46,6 +48,7 @@ class Tracker(TorchDispatchMode):
         self.now = self.count = 0
         self.peaks = {}
         self.phase = "start"
+        self.is_muted = False
 
     def add(self, tensor):
         if tensor.device.type == "meta":
@@ -87,7 +90,7 @@ class Tracker(TorchDispatchMode):
         result = operator(*args, **(kwargs or {}))
         if "resize_" in str(operator):
             self.resized()
-        if not is_copy_of_gloo():
+        if not self.is_muted and not is_copy_of_gloo():
             for leaf in tree_leaves(result):
                 if isinstance(leaf, torch.Tensor):
                     self.add(leaf)
@@ -378,7 +381,7 @@ def train_deberta(micro_batch, layers=48, sequence=256):
 # deepspeed -----------------------------------------------------------------------------------------
 
 # precision, micro-steps, zero_optimization, other sections, family; all: hidden 128, 4 layers,
-# vocabulary 1000
+# vocabulary 1000. Without contiguous_gradients DeepSpeed reduces nothing where there is no GPU.
 GATHERS = {"stage": 3, "reduce_bucket_size": 200000, "stage3_prefetch_bucket_size": 100000,
            "stage3_param_persistence_threshold": 1000}
 RELEASES = dict(GATHERS, stage3_max_reuse_distance=0, stage3_prefetch_bucket_size=0)
@@ -390,7 +393,6 @@ STEPS = [
     ("bf16", 2, {"stage": 1, "reduce_bucket_size": 200000, "overlap_comm": True}),
     ("bf16", 1, {"stage": 2, "reduce_bucket_size": 200000}),
     ("bf16", 2, {"stage": 2, "reduce_bucket_size": 2000000, "overlap_comm": True}),
-    ("bf16", 1, {"stage": 2, "reduce_bucket_size": 200000, "contiguous_gradients": False}),
     ("bf16", 1, {"stage": 3, "reduce_bucket_size": 200000, "stage3_prefetch_bucket_size": 100000,
                  "stage3_param_persistence_threshold": 1000}),
     ("bf16", 2, {"stage": 3, "reduce_bucket_size": 2000000}),
@@ -408,6 +410,21 @@ STEPS = [
      {"data_types": {"grad_accum_dtype": "fp32"}}),
     ("bf16", 2, {"stage": 1, "reduce_bucket_size": 200000, "offload_optimizer": {"device": "cpu"}},
      {"data_types": {"grad_accum_dtype": "fp32"}}),
+    ("bf16", 2, {"stage": 1, "reduce_bucket_size": 200000},
+     {"data_types": {"grad_accum_dtype": "fp32"}}),
+    ("fp16", 2, {"stage": 1, "reduce_bucket_size": 200000},
+     {"data_types": {"grad_accum_dtype": "fp32"}}),
+    ("bf16", 1, dict(RELEASES, zero_quantized_weights=True)),
+    ("bf16", 1, dict(GATHERS, zero_quantized_weights=True, stage3_max_reuse_distance=200000)),
+    ("fp32", 1, dict(RELEASES, zero_quantized_weights=True), {}, "llama"),
+]
+# Two nodes of two ranks.
+HALVES = {"communication_data_type": "fp16"}
+STEPS_ON_FOUR_RANKS = [
+    ("bf16", 1, GATHERS, HALVES),
+    ("bf16", 1, dict(GATHERS, zero_quantized_gradients=True), HALVES),
+    ("fp16", 1, dict(GATHERS, zero_quantized_gradients=True, reduce_bucket_size=2000000)),
+    ("bf16", 2, dict(RELEASES, zero_quantized_gradients=True, zero_quantized_weights=True), HALVES),
 ]
 
 
@@ -436,16 +453,44 @@ def optimizer_of(parameters, is_offloaded):
     return make(DeepSpeedCPUAdam if is_offloaded else FusedAdam)
 
 
+def quantize_in_python(tracker):
+    import deepspeed_traffic
+
+    class Quantizer(deepspeed_traffic.PythonQuantizer):
+        pass
+
+    def counted(name):
+        inner = getattr(deepspeed_traffic.PythonQuantizer, name)
+
+        def call(*arguments):
+            was_muted, tracker.is_muted = tracker.is_muted, True
+            result = inner(*arguments)
+            tracker.is_muted = was_muted
+            if not was_muted:
+                for leaf in tree_leaves(result):
+                    tracker.add(leaf)
+            return result
+        setattr(Quantizer, name, staticmethod(call))
+
+    for name in ("quantize", "dequantize", "swizzle_quant", "quantized_reduction"):
+        counted(name)
+    deepspeed_traffic.mend_quantization(Quantizer)
+
+
 PLAIN_LINEAR = functional.linear
 
 
 def run_steps(case):
     import deepspeed
     import transformers
-    functional.linear = PLAIN_LINEAR  # stage 3 puts its own in its place, for good
+    from deepspeed.utils import groups
+    # What stage 3 leaves to the cases behind it: its linear function, and the group of hpZ.
+    functional.linear = PLAIN_LINEAR
+    groups._ZERO_PARAM_INTRA_PARALLEL_GROUP = None
     precision, micro_steps, zero, more, family = case + ({}, "gpt2")[len(case) - 3:]
     micro_batch, sequence = 1, 16
     tracker = Tracker()
+    quantize_in_python(tracker)
     with tracker:
         if family == "llama":
             model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
@@ -462,6 +507,8 @@ def run_steps(case):
                   "zero_force_ds_cpu_optimizer": False, **more}
         if precision != "fp32":
             config[precision] = {"enabled": True}
+        if precision == "fp16":
+            config["fp16"]["loss_scale"] = 1  # no update is skipped
         engine = deepspeed.initialize(
             model=model, config=config,
             optimizer=optimizer_of(model.parameters(), "offload_optimizer" in zero))[0]
@@ -472,16 +519,21 @@ def run_steps(case):
                 tokens = torch.zeros(micro_batch, sequence, dtype=torch.long)
                 tracker.enter("forward")
                 loss = engine(input_ids=tokens, labels=tokens).loss
+                gc.collect()  # what only cycles of objects hold goes at no certain time
                 tracker.enter("backward")
                 loss_bytes = tracker.now
                 engine.backward(loss)
                 del loss
+                gc.collect()
                 tracker.enter("update")
                 engine.step()
         peaks = dict(tracker.peaks)
     engine.destroy()
+    ranks = torch.distributed.get_world_size()
+    if ranks == 4:
+        more = dict(more, ranks_per_node=2)
     return {"precision": precision, "accumulation_steps": micro_steps, "zero_optimization": zero,
-            "ranks": torch.distributed.get_world_size(), "micro_batch": micro_batch,
+            "ranks": ranks, "micro_batch": micro_batch,
             "sequence_length": sequence, "family": family, **more,
             "loss_bytes": loss_bytes,
             "backward_bytes": max(peaks["forward"], peaks["backward"]),
@@ -521,7 +573,8 @@ def main():
         deepspeed_traffic.mend_mics()
         rank = torch.distributed.get_rank()
         made_with["deepspeed"] = deepspeed.__version__
-        for case in STEPS[arguments.skip:]:
+        steps = STEPS_ON_FOUR_RANKS if torch.distributed.get_world_size() == 4 else STEPS
+        for case in steps[arguments.skip:]:
             result = run_steps(case)
             results.append(result)
             if rank == 0:

@@ -43,12 +43,14 @@ def cases():
     # LLaMA's linear layers in leaves fail in DeepSpeed 0.19.6 without a GPU.
     yield {"family": "gpt2", "name": "leaves", "accumulation": 3,
            "zero": dict(BASE, stage3_module_granularity_threshold=LEAVES)}
-    # Blocks of LLaMA begin with their norms here, and end with them there.
-    blocks = {"classes": ["GPT2Block"]}
+    blocks = {"classes": ["GPT2Block", "LlamaDecoderLayer"]}
     parts = {"names": ["transformer.h.1.attn"], "name_suffixes": ["mlp"]}
-    yield {"family": "gpt2", "name": "named_blocks", "accumulation": 3,
-           "zero": dict(BASE, leaf_module=blocks)}
     for family in ("gpt2", "llama"):
+        yield {"family": family, "name": "named_blocks", "accumulation": 3,
+               "zero": dict(BASE, leaf_module=blocks)}
+        # So little at a time that it shows in which order a block's parameters come.
+        yield {"family": family, "name": "named_blocks_in_parts", "accumulation": 2,
+               "zero": dict(PLAIN, leaf_module=blocks)}
         yield {"family": family, "name": "named_parts", "accumulation": 3,
                "zero": dict(PLAIN, leaf_module=parts)}
     yield {"family": "gpt2", "name": "named_blocks_recompute", "accumulation": 3, "recompute": True,

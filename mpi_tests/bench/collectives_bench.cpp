@@ -67,6 +67,9 @@ void measure_size(ProcessGroup& group, std::int64_t bytes) {
   print(group, "all_gather", bytes, measure(group, rounds, [&] {
           group.all_gather(whole.data(), whole.data() + own_part, part, DType::f32);
         }));
+  print(group, "all_to_all", bytes, measure(group, rounds, [&] {
+          group.all_to_all(other.data(), whole.data(), part, DType::f32);
+        }));
 }
 
 void measure_all(bool use_shared_memory) {

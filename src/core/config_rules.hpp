@@ -15,6 +15,11 @@ struct ConfigRule {
   bool is_unbuilt = false;   ///< DeepSpeed takes it, the step here does not
 };
 
-[[nodiscard]] std::span<const ConfigRule> config_rules();
+/// By what they are about: types of numbers; zero_optimization and how its stages reduce; all else.
+[[nodiscard]] std::span<const ConfigRule> precision_rules();
+[[nodiscard]] std::span<const ConfigRule> zero_rules();
+[[nodiscard]] std::span<const ConfigRule> section_rules();
+
+[[nodiscard]] bool has_low_precision_master(const Settings& settings);
 
 }  // namespace dstune

@@ -137,9 +137,11 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
 std::vector<Objection> objections_to(const Settings& settings) {
   std::vector<Objection> objections;
   add_unbuilt(settings, objections);
-  for (const ConfigRule& rule : config_rules())
-    if (rule.is_broken(settings))
-      objections.push_back({std::string(rule.pointer), std::string(rule.message), rule.is_unbuilt});
+  for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
+    for (const ConfigRule& rule : rules)
+      if (rule.is_broken(settings))
+        objections.push_back(
+            {std::string(rule.pointer), std::string(rule.message), rule.is_unbuilt});
   add_argument_objections(settings, objections);
   for (const Alias& alias : aliases())
     if (settings.is_set(alias.row) && settings.is_set(alias.other))

@@ -63,10 +63,10 @@ const Family gpt_neox{"transformers.models.gpt_neox.modeling_gpt_neox",
                       "gpt_neox.layers.",
                       "Layer",
                       {{norm1, ".input_layernorm", layer_norm},
+                       {norm2, ".post_attention_layernorm", layer_norm},
                        {attention, ".attention", "Attention"},
                        {query_key_value, ".attention.query_key_value", linear},
                        {projection, ".attention.dense", linear},
-                       {norm2, ".post_attention_layernorm", layer_norm},
                        {mlp, ".mlp", "MLP"},
                        {fc, ".mlp.dense_h_to_4h", linear},
                        {fc_projection, ".mlp.dense_4h_to_h", linear}}};
@@ -79,20 +79,20 @@ const Family opt{
      {base, "model.decoder", "Decoder"},
      {token_embedding, "model.decoder.embed_tokens", embedding},
      {position_embedding, "model.decoder.embed_positions", "LearnedPositionalEmbedding"},
-     {blocks, "model.decoder.layers", module_list},
      {final_norm, "model.decoder.final_layer_norm", layer_norm},
+     {blocks, "model.decoder.layers", module_list},
      {head, "lm_head", linear}},
     "model.decoder.layers.",
     "DecoderLayer",
-    {{norm1, ".self_attn_layer_norm", layer_norm},
-     {attention, ".self_attn", "Attention"},
-     {query, ".self_attn.q_proj", linear},
+    {{attention, ".self_attn", "Attention"},
      {key, ".self_attn.k_proj", linear},
      {value, ".self_attn.v_proj", linear},
+     {query, ".self_attn.q_proj", linear},
      {projection, ".self_attn.out_proj", linear},
-     {norm2, ".final_layer_norm", layer_norm},
+     {norm1, ".self_attn_layer_norm", layer_norm},
      {fc, ".fc1", linear},
-     {fc_projection, ".fc2", linear}}};
+     {fc_projection, ".fc2", linear},
+     {norm2, ".final_layer_norm", layer_norm}}};
 
 const Family bert{"transformers.models.bert.modeling_bert",
                   "Bert",
@@ -139,27 +139,31 @@ Family llama(const char* python_module, const char* prefix, bool merged, bool no
                  {head, "lm_head", linear}},
                 "model.layers.",
                 "DecoderLayer",
-                {{norm1, ".input_layernorm", "RMSNorm"},
-                 {attention, ".self_attn", "Attention"},
-                 {projection, ".self_attn.o_proj", linear},
-                 {norm2, ".post_attention_layernorm", "RMSNorm"},
-                 {mlp, ".mlp", "MLP"},
-                 {fc_projection, ".mlp.down_proj", linear}}};
+                {{attention, ".self_attn", "Attention"}}};
   const auto add = [&family](const std::vector<Row>& rows) {
     family.inside.insert(family.inside.end(), rows.begin(), rows.end());
   };
+  const Row projection_row{projection, ".self_attn.o_proj", linear};
   if (merged) {
-    add({{query_key_value, ".self_attn.qkv_proj", linear}, {fc, ".mlp.gate_up_proj", linear}});
+    add({projection_row, {query_key_value, ".self_attn.qkv_proj", linear}});
   } else {
     add({{query, ".self_attn.q_proj", linear},
          {key, ".self_attn.k_proj", linear},
          {value, ".self_attn.v_proj", linear},
-         {gate, ".mlp.gate_proj", linear},
-         {up, ".mlp.up_proj", linear}});
+         projection_row});
   }
   if (normed_heads) {
     add({{query_norm, ".self_attn.q_norm", "RMSNorm"}, {key_norm, ".self_attn.k_norm", "RMSNorm"}});
   }
+  add({{mlp, ".mlp", "MLP"}});
+  if (merged) {
+    add({{fc, ".mlp.gate_up_proj", linear}});
+  } else {
+    add({{gate, ".mlp.gate_proj", linear}, {up, ".mlp.up_proj", linear}});
+  }
+  add({{fc_projection, ".mlp.down_proj", linear},
+       {norm1, ".input_layernorm", "RMSNorm"},
+       {norm2, ".post_attention_layernorm", "RMSNorm"}});
   return family;
 }
 
@@ -214,13 +218,23 @@ std::vector<NamedModule> named_modules(const ModelSpec& model) {
       whole = std::string(family.python_module) + "." + family.prefix + whole;
     modules.push_back({kind, layer, std::move(name), std::move(whole)});
   };
-  for (const Row& row : family.outside) add(row.kind, -1, row.name, row.class_name);
-  for (int layer = 0; layer < static_cast<int>(model.num_layers); ++layer) {
-    const std::string name = family.blocks + std::to_string(layer);
-    add(block, layer, name, family.block);
-    for (const Row& row : family.inside) add(row.kind, layer, name + row.name, row.class_name);
+  for (const Row& row : family.outside) {
+    add(row.kind, -1, row.name, row.class_name);
+    if (row.kind != blocks) continue;
+    for (int layer = 0; layer < static_cast<int>(model.num_layers); ++layer) {
+      const std::string name = family.blocks + std::to_string(layer);
+      add(block, layer, name, family.block);
+      for (const Row& each : family.inside)
+        add(each.kind, layer, name + each.name, each.class_name);
+    }
   }
   return modules;
+}
+
+std::vector<ModuleKind> modules_of_block(ModelFamily family) {
+  std::vector<ModuleKind> kinds;
+  for (const Row& row : family_of(family).inside) kinds.push_back(row.kind);
+  return kinds;
 }
 
 std::vector<NamedModule> selected_modules(const ModelSpec& model, const LeafModules& leaves) {

@@ -31,8 +31,13 @@ GatherSchedule::GatherSchedule(const ModuleTrace& trace, const std::vector<Piece
   if (any_leaf) all_ = find_occurrences(true);
   for (std::size_t visit = 0; visit < trace.visits.size(); ++visit) {
     const PieceRange range = trace.visits[visit].pieces;
-    for (int piece = range.first; piece < range.last; ++piece)
-      order_.push_back({piece, static_cast<int>(visit)});
+    const auto add = [&](int piece) { order_.push_back({piece, static_cast<int>(visit)}); };
+    if (trace.modules[static_cast<std::size_t>(trace.visits[visit].module)].is_leaf) {
+      for (const int piece : trace.registered)
+        if (range.first <= piece && piece < range.last) add(piece);
+    } else {
+      for (int piece = range.first; piece < range.last; ++piece) add(piece);
+    }
   }
 }
 

@@ -9,12 +9,12 @@
 namespace dstune::plan {
 namespace {
 
-/// In the flat order, which is the model's but for the norms' place in a block of LLaMA.
 void choose_kept(const Layout& layout, const TrainingConfig& config, Gathering& gathering) {
   const std::vector<Piece>& pieces = layout.pieces();
   gathering.kept.assign(pieces.size(), false);
   std::int64_t sum = 0;
-  for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+  for (const int index : gathering.trace.registered) {
+    const auto piece = static_cast<std::size_t>(index);
     const std::int64_t elements = pieces[piece].elements;
     // Without an overflow: the threshold is the largest integer where there is none.
     if (elements > config.stage3_param_persistence_threshold ||

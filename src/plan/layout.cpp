@@ -60,24 +60,32 @@ DType moment_type(const TrainingConfig& config) {
   return config.low_precision_moments ? element_type(config.precision) : DType::f32;
 }
 
-void declare_states(Emitter& emitter, UpdateStates& states, Memory memory,
-                    const TrainingConfig& config, bool has_master, std::int64_t elements) {
-  const auto declare = [&](const char* name, DType type) {
-    return emitter.persistent(name, Category::optimizer, type, elements, memory);
+void declare_master(Emitter& emitter, UpdateStates& states, Memory memory,
+                    const TrainingConfig& config, std::int64_t elements) {
+  states.master =
+      emitter.persistent("master", Category::optimizer, master_type(config), elements, memory);
+}
+
+void declare_moments(Emitter& emitter, UpdateStates& states, Memory memory,
+                     const TrainingConfig& config, std::int64_t elements) {
+  const auto declare = [&](const char* name) {
+    return emitter.persistent(name, Category::optimizer, moment_type(config), elements, memory);
   };
-  if (has_master) states.master = declare("master", master_type(config));
-  if (has_first_moment(config.optimizer)) states.m = declare("m", moment_type(config));
-  if (has_second_moment(config.optimizer)) states.v = declare("v", moment_type(config));
+  if (has_first_moment(config.optimizer)) states.m = declare("m");
+  if (has_second_moment(config.optimizer)) states.v = declare("v");
 }
 
 UpdateStates declare_offloaded(Emitter& emitter, const std::vector<SubGroup>& groups, Memory memory,
                                const TrainingConfig& config) {
   UpdateStates states;
-  const std::int64_t elements = elements_in(groups, memory);
+  if (const std::int64_t elements = elements_in(groups, memory); elements > 0) {
+    states.gradients = emitter.persistent("own gradients", Category::gradients, master_type(config),
+                                          elements, memory);
+    declare_master(emitter, states, memory, config, elements);
+  }
+  const std::int64_t elements = moments_in(groups, memory);
   if (elements == 0) return states;
-  states.gradients = emitter.persistent("own gradients", Category::gradients, master_type(config),
-                                        elements, memory);
-  declare_states(emitter, states, memory, config, true, elements);
+  declare_moments(emitter, states, memory, config, elements);
   if (config.optimizer.kind == OptimizerKind::lion) {
     states.unused =
         emitter.persistent("unused moment", Category::optimizer, DType::f32, elements, memory);
@@ -278,9 +286,9 @@ void emit_states_on_disk(Emitter& emitter, const PersistentTensors& tensors, con
   emitter.emit(op::WriteDisk{at(states.master, group.offset), master, group.count});
   fill(emitter, zeros.tensor, 0, group.count, 0.0F);
   // No reduction writes the padding of the gradients, but the update reads it.
-  for (const auto state : states.swapped())
+  for (const auto& [state, offset] : states.swapped(group))
     if (state != &UpdateStates::master)
-      emitter.emit(op::WriteDisk{at(states.*state, group.offset), zeros, group.count});
+      emitter.emit(op::WriteDisk{at(states.*state, offset), zeros, group.count});
 }
 
 /// Where a sub-group's master copy is made.
@@ -435,7 +443,8 @@ PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& lay
         emitter.persistent("own gradients", Category::gradients, sums, own);
   }
   const bool has_master = type != DType::f32 || layout.offloaded().parameters;
-  declare_states(emitter, tensors.on_device, Memory::device, config, has_master, own);
+  if (has_master) declare_master(emitter, tensors.on_device, Memory::device, config, own);
+  declare_moments(emitter, tensors.on_device, Memory::device, config, own);
   return tensors;
 }
 

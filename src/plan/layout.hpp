@@ -112,6 +112,9 @@ struct SubGroup {
   std::int64_t count = 0;
   Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
   std::int64_t offset = 0;         ///< of its states in the tensors of that memory
+  /// Of its moments, which stay on the host where `offload_ratio` is below 1 beside a disk.
+  Memory moments_memory = Memory::device;
+  std::int64_t moments_offset = 0;
   /// Its parameters are not among those that a disk leaves in the host's memory.
   bool swaps_parameters = false;
 };
@@ -126,12 +129,19 @@ struct UpdateStates {
   /// A moment that DeepSpeed's Lion has outside of the device and never touches.
   TensorId unused = no_tensor;
 
-  /// Those of them that DeepSpeed swaps, where they are there: the gradients come last.
-  [[nodiscard]] std::vector<TensorId UpdateStates::*> swapped() const {
-    std::vector<TensorId UpdateStates::*> there;
-    for (const auto each : {&UpdateStates::master, &UpdateStates::m, &UpdateStates::v,
-                            &UpdateStates::unused, &UpdateStates::gradients})
-      if (this->*each != no_tensor) there.push_back(each);
+  /// A state that DeepSpeed swaps, and where the sub-group has its own in it.
+  struct Place {
+    TensorId UpdateStates::*state;
+    std::int64_t offset;
+  };
+  /// All of a sub-group on a disk, where they are there: the gradients come last.
+  [[nodiscard]] std::vector<Place> swapped(const SubGroup& group) const {
+    std::vector<Place> there{{&UpdateStates::master, group.offset}};
+    if (group.moments_memory == group.memory) {
+      for (const auto moment : {&UpdateStates::m, &UpdateStates::v, &UpdateStates::unused})
+        if (this->*moment != no_tensor) there.push_back({moment, group.moments_offset});
+    }
+    there.push_back({&UpdateStates::gradients, group.offset});
     return there;
   }
 };

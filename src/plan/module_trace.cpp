@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "dstune/base/error.hpp"
@@ -253,6 +254,37 @@ void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<
   }
 }
 
+/// A unit's parameters lie in the flat order as forward needs them; norms of LLaMA's blocks are
+/// registered last, biases with their matrices.
+std::vector<int> register_pieces(const ModelSpec& model, const ParameterTable& table,
+                                 const std::vector<Piece>& pieces,
+                                 const std::vector<Module>& modules) {
+  const std::vector<ModuleKind> kinds = modules_of_block(model.family);
+  const auto place_of = [&](ModuleKind kind) {
+    return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+  };
+  std::vector<int> places(pieces.size(), 0);  // in the unit
+  constexpr ModuleKind with_bias[] = {ModuleKind::query, ModuleKind::key, ModuleKind::value};
+  for (const Module& module : modules) {
+    if (module.layer < 0) continue;
+    for (int piece = module.own.first; piece < module.own.last; ++piece) {
+      const bool is_bias = module.kind == ModuleKind::other;
+      places[static_cast<std::size_t>(piece)] =
+          place_of(is_bias ? with_bias[piece - module.own.first] : module.kind);
+    }
+  }
+  const auto key = [&](int piece) {
+    const auto index = static_cast<std::size_t>(piece);
+    const auto parameter = static_cast<std::size_t>(pieces[index].parameter);
+    return std::pair(table.all()[parameter].unit, places[index]);
+  };
+  std::vector<int> registered(pieces.size());
+  std::iota(registered.begin(), registered.end(), 0);
+  std::stable_sort(registered.begin(), registered.end(),
+                   [&](int a, int b) { return key(a) < key(b); });
+  return registered;
+}
+
 class Tracer {
  public:
   Tracer(ModuleTrace& trace, bool recompute) : trace_(trace), recompute_(recompute) {
@@ -374,6 +406,7 @@ ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
   if (config.stage3_module_granularity_threshold > 0)
     const Granularity granularity(trace.modules, pieces,
                                   config.stage3_module_granularity_threshold);
+  trace.registered = register_pieces(model, table, pieces, trace.modules);
   const Tracer tracer(trace, config.recompute != Recompute::none);
   return trace;
 }

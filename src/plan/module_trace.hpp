@@ -54,6 +54,8 @@ struct ModuleTrace {
   std::vector<Module> modules;
   std::vector<Visit> visits;  ///< in the order of their fetch
   std::vector<TraceEvent> events;
+  /// All pieces in the order in which the model registers its parameters, unit after unit.
+  std::vector<int> registered;
 };
 
 [[nodiscard]] ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,

@@ -10,8 +10,7 @@ OptimizerSwapper::OptimizerSwapper(Emitter& emitter, const Layout& layout,
       tensors_(tensors),
       reads_ahead_(config.disk.pipeline_read),
       writes_behind_(config.disk.pipeline_write),
-      gradients_(layout, config, tensors.sub_groups),
-      states_(tensors.on_disk.swapped()) {
+      gradients_(layout, config, tensors.sub_groups) {
   for (std::size_t buffer = tensors.swap_buffers.size(); buffer-- > 0;) free_.push_back(buffer);
 }
 
@@ -23,9 +22,10 @@ std::optional<std::size_t> OptimizerSwapper::next_after(std::size_t group) const
 
 OptimizerSwapper::Swap OptimizerSwapper::read(std::size_t index) {
   const SubGroup& group = tensors_.sub_groups[index];
-  require(free_.size() >= states_.size(), "there are swap buffers for a sub-group");
-  Swap swap;
-  for (std::size_t number = 0; number < states_.size(); ++number) {
+  Swap swap{tensors_.on_disk.swapped(group), {}, 0};
+  const std::size_t count = swap.states.size();
+  require(free_.size() >= count, "there are swap buffers for a sub-group");
+  for (std::size_t number = 0; number < count; ++number) {
     swap.buffers.push_back(free_.back());
     free_.pop_back();
   }
@@ -33,13 +33,14 @@ OptimizerSwapper::Swap OptimizerSwapper::read(std::size_t index) {
     return at(tensors_.swap_buffers[swap.buffers[number]]);
   };
   emitter_.wait(Stream::disk_read, emitter_.record(Stream::compute));
-  for (std::size_t number = 0; number + 1 < states_.size(); ++number) {
-    const View disk = at(tensors_.on_disk.*states_[number], group.offset);
-    emitter_.emit(op::ReadDisk{buffer(number), disk, group.count}, Stream::disk_read);
+  for (std::size_t number = 0; number + 1 < count; ++number) {
+    const auto& [state, offset] = swap.states[number];
+    emitter_.emit(op::ReadDisk{buffer(number), at(tensors_.on_disk.*state, offset), group.count},
+                  Stream::disk_read);
   }
   for (const GradientPart& part : gradients_.parts(group.first, group.count)) {
     const std::int64_t offset = part.first - group.first;
-    const View there = moved(buffer(states_.size() - 1), offset);
+    const View there = moved(buffer(count - 1), offset);
     if (part.held_offset >= 0) {
       emitter_.emit(op::Copy{there, at(tensors_.held_gradients, part.held_offset), part.count});
     } else {
@@ -58,8 +59,8 @@ UpdateStates OptimizerSwapper::swap_in(std::size_t group) {
   const auto next = next_after(group);
   if (reads_ahead_ && next) ahead_ = read(*next);
   UpdateStates in_memory;
-  for (std::size_t number = 0; number < states_.size(); ++number)
-    in_memory.*states_[number] = tensors_.swap_buffers[current_->buffers[number]];
+  for (std::size_t number = 0; number < current_->states.size(); ++number)
+    in_memory.*current_->states[number].state = tensors_.swap_buffers[current_->buffers[number]];
   return in_memory;
 }
 
@@ -68,10 +69,11 @@ void OptimizerSwapper::swap_out(std::size_t index) {
   if (behind_) wait_for_write(*behind_);
   behind_.reset();
   emitter_.wait(Stream::disk_write, emitter_.record(Stream::host));
-  for (std::size_t number = 0; number + 1 < states_.size(); ++number) {
+  for (std::size_t number = 0; number + 1 < current_->states.size(); ++number) {
     const View buffer = at(tensors_.swap_buffers[current_->buffers[number]]);
-    const View disk = at(tensors_.on_disk.*states_[number], group.offset);
-    emitter_.emit(op::WriteDisk{disk, buffer, group.count}, Stream::disk_write);
+    const auto& [state, offset] = current_->states[number];
+    emitter_.emit(op::WriteDisk{at(tensors_.on_disk.*state, offset), buffer, group.count},
+                  Stream::disk_write);
   }
   current_->event = emitter_.record(Stream::disk_write);
   if (writes_behind_ && next_after(index)) {

@@ -24,6 +24,7 @@ class OptimizerSwapper {
 
  private:
   struct Swap {
+    std::vector<UpdateStates::Place> states;
     std::vector<std::size_t> buffers;  // of the states, in their order
     int event = 0;
   };
@@ -35,7 +36,6 @@ class OptimizerSwapper {
   const PersistentTensors& tensors_;
   bool reads_ahead_, writes_behind_;
   SwappedGradients gradients_;
-  std::vector<TensorId UpdateStates::*> states_;  // that a sub-group's buffers hold
   std::vector<std::size_t> free_;
   std::optional<Swap> current_, ahead_, behind_;
 };

@@ -11,7 +11,9 @@ OwnGradients::OwnGradients(Emitter& emitter, const Layout& layout, const Trainin
       tensors_(tensors),
       is_offloaded_(layout.offloaded().optimizer),
       is_stage3_(config.zero_stage == 3),
-      sum_type_(sum_type(config)),
+      // DeepSpeed's reduction leaves them as they are, and a group of one needs none.
+      takes_sums_(is_offloaded_ && layout.group_size() == 1 && tensors.fp32_gradients != no_tensor),
+      sum_type_(takes_sums_ ? DType::f32 : sum_type(config)),
       master_type_(master_type(config)),
       adds_to_own_(is_offloaded_ && config.low_precision_master && config.zero_stage == 2 &&
                    config.accumulation_steps > 1),
@@ -114,7 +116,8 @@ void OwnGradients::keep(const BucketRange& range, View averaged,
   const TensorId staging = is_stage3_ ? scratch.front() : tensors_.gradient_staging;
   const bool accumulates = tensors_.accumulated_gradients != no_tensor || adds_to_own_;
   for (const Kept& piece : pieces(range)) {
-    View sum = moved(averaged, piece.averaged_offset);
+    View sum = takes_sums_ ? at(tensors_.fp32_gradients, range.begin + piece.averaged_offset)
+                           : moved(averaged, piece.averaged_offset);
     if (accumulates) {
       accumulate(sums_of(piece), moved(sum, adds_to_own_ ? piece.slice_offset : 0), at(staging),
                  stream);

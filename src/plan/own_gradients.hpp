@@ -57,7 +57,8 @@ class OwnGradients {
   const PersistentTensors& tensors_;
   bool is_offloaded_;
   bool is_stage3_;
-  DType sum_type_;  // of what comes from a reduction, and of sums
+  bool takes_sums_;  // not what comes from a reduction, but the sums of stage 1 in fp32
+  DType sum_type_;   // of what is taken
   DType master_type_;
   bool adds_to_own_;  // offloaded: sums over micro-steps are in the own gradients
   bool in_place_;     // a reduction may put the own shards there itself

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "dstune/base/error.hpp"
@@ -67,23 +68,29 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
 /// Of sub-groups' states on the disk.
 std::string state_buffers_objection(const TrainingConfig& config,
                                     const std::vector<plan::SubGroup>& groups) {
-  const auto swapped = std::count_if(groups.begin(), groups.end(), [](const plan::SubGroup& group) {
-    return group.memory == Memory::disk;
-  });
-  // Each sub-group takes some, until it is written: one that is read ahead, one written behind.
   // Master copy, moments, gradients; DeepSpeed's Lion has two moments there.
   const OptimizerConfig& optimizer = config.optimizer;
   const bool is_lion = optimizer.kind == OptimizerKind::lion;
-  const std::int64_t each =
-      2 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) || is_lion ? 1 : 0);
-  std::int64_t needed = swapped > 0 ? each : 0;
+  const std::int64_t moments =
+      (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) || is_lion ? 1 : 0);
+  std::vector<std::int64_t> taken;  // by each on the disk
+  for (const plan::SubGroup& group : groups)
+    if (group.memory == Memory::disk)
+      taken.push_back(2 + (group.moments_memory == Memory::disk ? moments : 0));
+  // Until it is written: beside one that is read ahead, one written behind.
   const DiskUse& disk = config.disk;
-  if (swapped > 1 && (disk.pipeline_read || disk.pipeline_write)) needed += each;
-  if (swapped > 2 && disk.pipeline_read && disk.pipeline_write) needed += each;
+  const std::size_t together = 1 + (disk.pipeline_read ? 1 : 0) + (disk.pipeline_write ? 1 : 0);
+  std::int64_t needed = 0;
+  for (std::size_t first = 0; first < taken.size(); ++first) {
+    const std::size_t last = std::min(first + together, taken.size());
+    needed = std::max(needed, std::accumulate(taken.begin() + static_cast<std::ptrdiff_t>(first),
+                                              taken.begin() + static_cast<std::ptrdiff_t>(last),
+                                              std::int64_t{0}));
+  }
   if (disk.optimizer_buffers >= needed) return {};
   return "DeepSpeed runs out of swap buffers: offload_optimizer.buffer_count is " +
          std::to_string(disk.optimizer_buffers) + ", and " + std::to_string(needed) +
-         " are needed for " + std::to_string(swapped) + " sub-groups on the disk";
+         " are needed for " + std::to_string(taken.size()) + " sub-groups on the disk";
 }
 
 /// Of shards on the disk. DeepSpeed writes all that are large enough there as it begins, also those

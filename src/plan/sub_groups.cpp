@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace dstune::plan {
 namespace {
@@ -30,10 +31,13 @@ std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingCo
     // DeepSpeed's own arithmetic, rounding included.
     const auto on_device =
         static_cast<std::size_t>((1.0 - config.offload_ratio) * static_cast<double>(groups.size()));
-    for (std::size_t index = on_device; index < groups.size(); ++index) {
+    for (std::size_t index = 0; index < groups.size(); ++index) {
+      const bool stays = index < on_device;
       const bool on_disk =
           is_optimizer_on_disk(config) && is_swappable(config, 4 * groups[index].count);
-      groups[index].memory = on_disk ? Memory::disk : Memory::host;
+      // DeepSpeed swaps what should stay all the same, but knows nothing of its moments.
+      groups[index].memory = on_disk ? Memory::disk : stays ? Memory::device : Memory::host;
+      groups[index].moments_memory = on_disk && stays ? Memory::host : groups[index].memory;
     }
   }
   if (are_parameters_on_disk(config)) {
@@ -41,11 +45,16 @@ std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingCo
       group.swaps_parameters = group.first + group.count > config.disk.parameters_in_memory;
   }
   std::array<std::int64_t, num_memories> ends{};
+  std::array<std::int64_t, num_memories> moment_ends{};
+  const auto take = [](auto& of, Memory memory, std::int64_t count) {
+    const bool is_disk = memory == Memory::disk;
+    return std::exchange(of[static_cast<std::size_t>(memory)],
+                         of[static_cast<std::size_t>(memory)] +
+                             (is_disk ? round_up(count, disk_alignment_elements) : count));
+  };
   for (SubGroup& group : groups) {
-    std::int64_t& end = ends[static_cast<std::size_t>(group.memory)];
-    group.offset = end;
-    end +=
-        group.memory == Memory::disk ? round_up(group.count, disk_alignment_elements) : group.count;
+    group.offset = take(ends, group.memory, group.count);
+    group.moments_offset = take(moment_ends, group.moments_memory, group.count);
   }
   return groups;
 }
@@ -54,6 +63,13 @@ std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory)
   std::int64_t end = 0;
   for (const SubGroup& group : sub_groups)
     if (group.memory == memory) end = group.offset + group.count;
+  return end;
+}
+
+std::int64_t moments_in(const std::vector<SubGroup>& sub_groups, Memory memory) {
+  std::int64_t end = 0;
+  for (const SubGroup& group : sub_groups)
+    if (group.moments_memory == memory) end = group.moments_offset + group.count;
   return end;
 }
 

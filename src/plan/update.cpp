@@ -34,13 +34,24 @@ void emit_stage0_reduction(Emitter& emitter, const Layout& layout, TensorId grad
   }
 }
 
-/// BF16_Optimizer's: the sums in the parameters' type, all at once, and back.
-void emit_bf16_reduction(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors) {
+/// BF16_Optimizer's: the sums in the type that is sent, all at once, and back; also in a group of
+/// one, where nothing is.
+void emit_bf16_reduction(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
+                         DType sent) {
   const std::int64_t total = layout.table().total_elements();
+  const View sums = at(tensors.fp32_gradients);
+  const auto reduce = [&](View data) {
+    if (layout.group_size() > 1) emitter.emit(op::AllReduceAverage{data, total});
+  };
   emitter.emit(op::Mark{Phase::backward});
-  emitter.emit(op::Convert{at(tensors.gradients), at(tensors.fp32_gradients), total});
-  emitter.emit(op::AllReduceAverage{at(tensors.gradients), total});
-  emitter.emit(op::Convert{at(tensors.fp32_gradients), at(tensors.gradients), total});
+  if (sent == DType::f32) return reduce(sums);
+  const bool in_place = sent == emitter.type();
+  const TensorId copy =
+      in_place ? tensors.gradients : emitter.acquire("bucket", -1, Category::buckets, sent, total);
+  emitter.emit(op::Convert{at(copy), sums, total});
+  reduce(at(copy));
+  emitter.emit(op::Convert{sums, at(copy), total});
+  if (!in_place) emitter.release(copy);
 }
 
 /// What the update reads, on the device.
@@ -146,8 +157,8 @@ void update_on_device(Emitter& emitter, const Layout& layout, const PersistentTe
   const View model = staging == no_tensor ? parameters : at(staging);
   emitter.emit(
       op::UpdateParameters{.master = master,
-                           .m = at(states.m, group.offset),
-                           .v = at(states.v, group.offset),
+                           .m = at(states.m, group.moments_offset),
+                           .v = at(states.v, group.moments_offset),
                            .gradient = moved(final_gradients(layout, tensors), group.offset),
                            .model = has_master_type ? View{} : model,
                            .count = group.count});
@@ -161,11 +172,12 @@ void update_on_device(Emitter& emitter, const Layout& layout, const PersistentTe
   emitter.release(staging);
 }
 
-/// The sub-group's states are on the host, from `first` of these tensors on: they wait for the
-/// gradients that are on their way, and the parameters are sent back unless they are there, too.
+/// The sub-group's states are on the host, from `first` of these tensors on, its moments from
+/// `first_moment` on: they wait for the gradients that are on their way, and the parameters are
+/// sent back unless they are there, too.
 void update_on_host(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
                     const TrainingConfig& config, const SubGroup& group, const UpdateStates& states,
-                    std::int64_t first) {
+                    std::int64_t first, std::int64_t first_moment) {
   const bool swaps = group.swaps_parameters;
   const View parameters =
       swaps ? View{} : at(tensors.parameters, layout.own_offset() + group.first);
@@ -181,8 +193,8 @@ void update_on_host(Emitter& emitter, const Layout& layout, const PersistentTens
   }
   emitter.wait(Stream::host, emitter.record(Stream::compute));
   emitter.emit(op::UpdateParameters{.master = master,
-                                    .m = at(states.m, first),
-                                    .v = at(states.v, first),
+                                    .m = at(states.m, first_moment),
+                                    .v = at(states.v, first_moment),
                                     .gradient = at(states.gradients, first),
                                     .model = {},
                                     .count = group.count},
@@ -206,12 +218,21 @@ void emit_sub_groups(Emitter& emitter, const Layout& layout, const PersistentTen
         update_on_device(emitter, layout, tensors, config, group);
         break;
       case Memory::host:
-        update_on_host(emitter, layout, tensors, config, group, tensors.on_host, group.offset);
+        update_on_host(emitter, layout, tensors, config, group, tensors.on_host, group.offset,
+                       group.moments_offset);
         break;
-      case Memory::disk:
-        update_on_host(emitter, layout, tensors, config, group, swapper->swap_in(index), 0);
+      case Memory::disk: {
+        UpdateStates states = swapper->swap_in(index);
+        const bool has_moments = group.moments_memory == Memory::disk;
+        if (!has_moments) {
+          states.m = tensors.on_host.m;
+          states.v = tensors.on_host.v;
+        }
+        update_on_host(emitter, layout, tensors, config, group, states, 0,
+                       has_moments ? 0 : group.moments_offset);
         swapper->swap_out(index);
         break;
+      }
     }
   }
 }
@@ -228,8 +249,8 @@ void emit_update(Emitter& emitter, const Layout& layout, const PersistentTensors
   emitter.begin_segment(Segment::Kind::update, 1);
   if (layout.stage() == 0 && layout.group_size() > 1)
     emit_stage0_reduction(emitter, layout, tensors.gradients, communication_type(config));
-  if (layout.stage() == 1 && is_bf16_optimizer(config))
-    emit_bf16_reduction(emitter, layout, tensors);
+  if (is_bf16_optimizer(config))
+    emit_bf16_reduction(emitter, layout, tensors, communication_type(config));
   emitter.emit(op::Mark{Phase::update});
   emitter.emit(op::FinishLoss{global_batch(config, layout.group_size() * partition.replicas) *
                               targets_per_sequence});

@@ -7,6 +7,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/flags.hpp"
+#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/validation.hpp"
 #include "html_front.hpp"
@@ -64,6 +65,8 @@ std::string answer_section(const Report& report) {
     out += described(what.c_str(), words);
   if (const auto joules = joules_per_sample(row))
     out += described("energy", fmt::format("{} J a sample", format_number(*joules)));
+  if (const std::string numerics = changed_numerics_text(experiment); !numerics.empty())
+    out += described("changed numerics", numerics);
   const GroupShape& shape = experiment.shape;
   out += described("group",
                    fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,

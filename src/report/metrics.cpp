@@ -1,5 +1,6 @@
 #include "dstune/base/units.hpp"
 #include "dstune/report/flags.hpp"
+#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
 #include "record_json.hpp"
 #include "row.hpp"
@@ -85,6 +86,7 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["joules_per_sample"] = joules ? finite_or_null(*joules) : json::Value();
   value["alone"] = record.is_alone;
   value["flags"] = flags_of(measurement);
+  value["changed_numerics"] = changed_numerics(record.experiment);
   value["started_at"] = format_time(record.started_at);
   value["finished_at"] = format_time(record.finished_at);
   json::Value& overhead = value["overhead_s"] = json::Value::object();

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/units.hpp"
+#include "dstune/report/numerics.hpp"
 #include "prediction_text.hpp"
 #include "row.hpp"
 
@@ -207,6 +208,13 @@ const Field verified_fields[] = {
      }},
 };
 
+const Field numerics_fields[] = {
+    {"changed_numerics",
+     [](const Report&, const Row& row) {
+       return fmt::format("{}", fmt::join(changed_numerics(row.planned.experiment), " "));
+     }},
+};
+
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -223,6 +231,7 @@ std::vector<Field> all_fields() {
   fields.insert(fields.end(), std::begin(measured_fields), std::end(measured_fields));
   fields.insert(fields.end(), std::begin(predicted_fields), std::end(predicted_fields));
   fields.insert(fields.end(), std::begin(verified_fields), std::end(verified_fields));
+  fields.insert(fields.end(), std::begin(numerics_fields), std::end(numerics_fields));
   return fields;
 }
 

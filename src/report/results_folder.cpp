@@ -12,6 +12,7 @@
 #include "dstune/base/units.hpp"
 #include "dstune/report/launch_line.hpp"
 #include "dstune/report/memory_picture.hpp"
+#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/validation.hpp"
 #include "dstune/report/verify_script.hpp"
@@ -105,6 +106,7 @@ json::Value optimal_json(const Row& answer, const Report& report, const std::str
           {"sequence_length", best.experiment.config.sequence_length},
           {"recompute", to_text(best.experiment.config.recompute)},
           {"label", label_of(report, answer)},
+          {"changed_numerics", changed_numerics(best.experiment)},
           {"probability_best", chance_of_best(report, answer)},
           {"chance_of_better",
            report.chance_of_better ? json::Value(*report.chance_of_better) : json::Value()},

@@ -8,6 +8,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/flags.hpp"
+#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/report/validation.hpp"
 #include "front_text.hpp"
@@ -97,19 +98,22 @@ std::string winner_text(const Report& report) {
   const Record& record = *row.record;
   const MetricValue value = *ranked_value(report, row);
   const std::string choice = choice_text(report, answer);
+  const std::string numerics = changed_numerics_text(record.experiment);
   const GroupShape& shape = record.experiment.shape;
   return fmt::format(
              "Best: {}\n"
              "  {}: {} {} (95 % interval {} to {})\n"
              "{}{}"
              "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
-             "  label: {}\n",
+             "  label: {}\n"
+             "{}",
              record.experiment.name, to_text(report.metric), format_number(value.value),
              unit_text(report.metric), format_number(value.ci_low), format_number(value.ci_high),
              verified_text(row, report.metric),
              choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
              shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
-             to_text(record.experiment.config.recompute), label_of(report, row)) +
+             to_text(record.experiment.config.recompute), label_of(report, row),
+             numerics.empty() ? "" : fmt::format("  changed numerics: {}\n", numerics)) +
          (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "") +
          confidence_text(report, row) + energy_text(row);
 }

@@ -66,16 +66,35 @@ class EffectNotes {
   std::vector<std::string> inert_, not_built_;
 };
 
-/// Of a key of zero_optimization.
-json::Value candidates_of(const json::Node& root, const char* key) {
-  const auto zero = root.find("zero_optimization");
-  const auto found = zero && zero->is_object() ? zero->find(key) : std::nullopt;
+/// Of a key of a section.
+json::Value candidates_of(const json::Node& root, const char* section, const char* key) {
+  const auto above = root.find(section);
+  const auto found = above && above->is_object() ? above->find(key) : std::nullopt;
   if (!found) return json::Value::array();
   return found->is_array() ? found->value() : json::Value::array({found->value()});
 }
+json::Value candidates_of(const json::Node& root, const char* key) {
+  return candidates_of(root, "zero_optimization", key);
+}
 
+bool has(const json::Value& candidates, const json::Value& value) {
+  return std::find(candidates.begin(), candidates.end(), value) != candidates.end();
+}
 bool has_true(const json::Value& candidates) {
-  return std::find(candidates.begin(), candidates.end(), json::Value(true)) != candidates.end();
+  return has(candidates, true);
+}
+
+/// Where DeepSpeed itself does not average (get_param_gradient_attribute in stage_1_and_2.py).
+bool has_unreduced_sums(const JobSpec& job, const json::Node& root) {
+  if (!has(candidates_of(root, "data_types", "grad_accum_dtype"), "fp32")) return false;
+  const json::Value stages = candidates_of(root, "stage");
+  const bool has_stage1 = !root.find("zero_optimization") || has(stages, 1) || has(stages, "all");
+  const json::Value devices = candidates_of(root, "offload_optimizer");
+  const bool offloads = std::any_of(devices.begin(), devices.end(),
+                                    [](const json::Value& each) { return !each.is_null(); });
+  const bool is_group = std::any_of(job.shapes.begin(), job.shapes.end(),
+                                    [](const GroupShape& shape) { return shape.size() > 1; });
+  return is_group && has_stage1 && (offloads || has_true(candidates_of(root, "fp16", "enabled")));
 }
 
 /// What ZeRO++'s quantisation changes but times.
@@ -131,6 +150,12 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
         "it");
   }
   add_quantization(job, root, warnings);
+  if (has_unreduced_sums(job, root)) {
+    warnings.push_back(
+        "data_types.grad_accum_dtype: at stage 1 in fp16, and in bf16 with an offloaded optimizer, "
+        "DeepSpeed 0.19.6 itself updates with the sums in fp32 of each rank's own gradients; their "
+        "mean over ranks, which it makes and drops, is what is used here");
+  }
   for (const Product& product : products) {
     for (const Dimension& dimension : product.dimensions) {
       if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;

@@ -21,6 +21,9 @@ class FailingInStep : public Workload {
   }
   [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
   [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
+  [[nodiscard]] std::int64_t micro_steps() const override { return workload_->micro_steps(); }
+  [[nodiscard]] bool has_given_times() const override { return workload_->has_given_times(); }
+  [[nodiscard]] bool talks_to_peers() const override { return workload_->talks_to_peers(); }
 
  private:
   std::unique_ptr<Workload> workload_;

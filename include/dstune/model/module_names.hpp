@@ -49,8 +49,11 @@ struct NamedModule {
   std::string class_name;  ///< with its Python module
 };
 
-/// In no particular order.
+/// In the order in which the model registers them, which is that of its parameters.
 [[nodiscard]] std::vector<NamedModule> named_modules(const ModelSpec& model);
+
+/// The modules in a block, likewise.
+[[nodiscard]] std::vector<ModuleKind> modules_of_block(ModelFamily family);
 
 /// Those of the model that are selected.
 [[nodiscard]] std::vector<NamedModule> selected_modules(const ModelSpec& model,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -55,8 +56,18 @@ json::Value draw_number(const Knob& knob, Dice& dice) {
   return std::clamp(drawn, knob.low, knob.high);
 }
 
+/// A row that is drawn, and its texts.
+struct Drawable {
+  const Knob* knob;
+  std::vector<std::string> words;
+  json::Value::json_pointer place;
+  bool is_element;        ///< of a list
+  bool is_first_element;  ///< … with which the others come
+};
+
 /// Null where the row has no value to be drawn.
-json::Value draw_value(const Knob& knob, Dice& dice) {
+json::Value draw_value(const Drawable& drawable, Dice& dice) {
+  const Knob& knob = *drawable.knob;
   switch (knob.type) {
     case KnobType::boolean:
       return dice.comes_true(0.5);
@@ -65,7 +76,7 @@ json::Value draw_value(const Knob& knob, Dice& dice) {
     case KnobType::number:
       return draw_number(knob, dice);
     case KnobType::text: {
-      const std::vector<std::string> words = words_of(knob);
+      const std::vector<std::string>& words = drawable.words;
       if (!words.empty()) return words[dice.below(words.size())];
       return nullptr;
     }
@@ -92,7 +103,18 @@ bool is_drawn(const Knob& knob) {
          (knob.effect == KnobEffect::measured && knob.type == KnobType::boolean);
 }
 
+std::vector<Drawable> find_drawables() {
+  std::vector<Drawable> found;
+  for (const Knob& knob : knobs()) {
+    if (!is_drawn(knob)) continue;
+    found.push_back({&knob, words_of(knob), json::Value::json_pointer(std::string(knob.pointer)),
+                     is_element(knob.pointer), knob.pointer.ends_with("/0")});
+  }
+  return found;
+}
+
 json::Value draw_config(Dice& dice) {
+  static const std::vector<Drawable> drawables = find_drawables();
   json::Value config = json::Value::object();
   const auto at = [&](std::string_view pointer) -> json::Value& {
     return config[json::Value::json_pointer(std::string(pointer))];
@@ -101,16 +123,16 @@ json::Value draw_config(Dice& dice) {
   // As often one precision as another, though few would be switched on by chance.
   const std::uint64_t precision = dice.below(3);
   bool writes_element = false;
-  for (const Knob& knob : knobs()) {
-    if (!is_drawn(knob)) continue;
+  for (const Drawable& drawable : drawables) {
+    const Knob& knob = *drawable.knob;
     // The elements of a list come together.
-    const bool writes = is_element(knob.pointer) && !knob.pointer.ends_with("/0")
+    const bool writes = drawable.is_element && !drawable.is_first_element
                             ? writes_element
                             : dice.comes_true(knob.acts_at(stage) ? 0.3 : 0.03);
-    if (is_element(knob.pointer)) writes_element = writes;
+    if (drawable.is_element) writes_element = writes;
     if (!writes) continue;
-    const json::Value value = draw_value(knob, dice);
-    if (!value.is_null()) at(knob.pointer) = value;
+    const json::Value value = draw_value(drawable, dice);
+    if (!value.is_null()) config[drawable.place] = value;
   }
   at("/zero_optimization/stage") = stage;
   if (precision == 1) at("/bf16/enabled") = true;
@@ -131,26 +153,37 @@ std::vector<Recompute> all_recompute_modes() {
   return modes;
 }
 
+/// Without a seed; none where it is refused.
+std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
+  // Through its text, as a user's.
+  const json::Document document = json::Document::parse(draft.dump(), "random.json");
+  json::Problems problems;
+  RandomConfiguration result;
+  result.config = read_training_config(document.node(), problems);
+  if (!problems.empty()) return std::nullopt;
+  result.ds_config = document.root();
+  return result;
+}
+
 }  // namespace
+
+json::Value first_draft(std::uint64_t seed) {
+  Dice dice(seed);
+  return draw_config(dice);
+}
 
 RandomConfiguration draw_configuration(std::uint64_t seed) {
   Dice dice(seed);
-  RandomConfiguration result;
-  result.seed = seed;
-  for (;; ++result.refused) {
-    const json::Value written = draw_config(dice);
-    // Through its text, as a user's.
-    const json::Document document = json::Document::parse(written.dump(), "random.json");
-    json::Problems problems;
-    result.config = read_training_config(document.node(), problems);
-    if (!problems.empty()) continue;
-    result.ds_config = document.root();
-    const std::vector<Recompute> modes = all_recompute_modes();
-    result.config.recompute = modes[dice.below(modes.size())];
-    result.model_number = dice.below(1 << 16);
-    result.split_number = dice.below(1 << 16);
-    return result;
-  }
+  int refused = 0;
+  std::optional<RandomConfiguration> drawn = read_draft(draw_config(dice));
+  for (; !drawn; ++refused) drawn = read_draft(draw_config(dice));
+  drawn->seed = seed;
+  drawn->refused = refused;
+  const std::vector<Recompute> modes = all_recompute_modes();
+  drawn->config.recompute = modes[dice.below(modes.size())];
+  drawn->model_number = dice.below(1 << 16);
+  drawn->split_number = dice.below(1 << 16);
+  return *drawn;
 }
 
 }  // namespace dstune::test

@@ -23,4 +23,7 @@ struct RandomConfiguration {
 /// drawn without a word here. A text without choices needs some (`words_of` in the implementation).
 RandomConfiguration draw_configuration(std::uint64_t seed);
 
+/// The first draft of it: the configuration itself where that is not refused.
+json::Value first_draft(std::uint64_t seed);
+
 }  // namespace dstune::test

@@ -19,6 +19,7 @@
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
 #include "matched_group.hpp"
+#include "watchdog.hpp"
 
 namespace dstune::test {
 
@@ -38,7 +39,10 @@ class Job {
 
  private:
   std::unique_ptr<ProcessGroup> join(const std::vector<int>& world_ranks) {
-    const auto deadline = Waiter::Clock::now() + std::chrono::seconds(40);
+    // Before the watchdog ends it, which would not say what it was at.
+    const double limit_s = test::test_limit_s() > 0 ? test::test_limit_s() * 2 / 3 : 3600;
+    const auto deadline =
+        Waiter::Clock::now() + std::chrono::milliseconds(static_cast<std::int64_t>(1e3 * limit_s));
     return table_.join(world_ranks, ++attempt_, {deadline, nullptr, topology_.share_core});
   }
   [[nodiscard]] std::vector<int> everyone() const {

@@ -2,8 +2,6 @@
 
 #include "dstune/model/module_names.hpp"
 
-#include <set>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +10,7 @@
 namespace dstune {
 namespace {
 
-using Names = std::set<std::pair<std::string, std::string>>;
+using Names = std::vector<std::pair<std::string, std::string>>;
 
 TEST(ModuleNamesTest, AreThoseOfTransformers) {
   const auto document = json::Document::read(DSTUNE_MODULES);
@@ -22,9 +20,9 @@ TEST(ModuleNamesTest, AreThoseOfTransformers) {
     model.family = model_family(family).value();
     model.num_layers = 2;
     Names theirs, ours;
-    for (const auto& module : modules) theirs.emplace(module.at(0), module.at(1));
+    for (const auto& module : modules) theirs.emplace_back(module.at(0), module.at(1));
     for (const NamedModule& module : named_modules(model))
-      ours.emplace(module.name, module.class_name);
+      ours.emplace_back(module.name, module.class_name);
     EXPECT_EQ(ours, theirs) << family;
   }
 }

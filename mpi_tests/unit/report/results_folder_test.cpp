@@ -209,15 +209,47 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
       "steps,warmup_steps,peak_memory_bytes,process_memory_bytes,joules_per_sample,overhead_s,"
       "attempt,world_ranks,"
       "started_at,finished_at,predicted_throughput,prediction_error,predicted_peak_memory_bytes,"
-      "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes\r\n"
+      "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes,"
+      "changed_numerics\r\n"
       "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
       "2 "
       "3,"
-      "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,\r\n"
+      "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,\r\n"
       "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,,0.25,"
-      "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,\r\n"
-      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,\r\n"
-      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,\r\n");
+      "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,\r\n"
+      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,,\r\n"
+      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,\r\n");
+}
+
+TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
+  Record record = test::sample_record("a", 0.5, 3);
+  record.experiment.config.zero_quantized_weights = true;
+  record.experiment.config.zero_quantized_gradients = true;
+  const auto keys_with = [&](GroupShape shape) {
+    record.experiment.shape = shape;
+    return metrics_json(record, Metric::throughput)["changed_numerics"];
+  };
+  EXPECT_EQ(keys_with({1, 1}), json::Value::array()) << "nothing is gathered";
+  EXPECT_EQ(keys_with({2, 1}), json::Value::array({"zero_quantized_weights"}));
+  EXPECT_EQ(keys_with({2, 2}),
+            json::Value::array({"zero_quantized_weights", "zero_quantized_gradients"}));
+
+  Report report;
+  report.rows = {test::row_of(record)};
+  folder_.write_optimal(report.rows[0], report, std::nullopt, {});
+  folder_.write_summary(report);
+  EXPECT_EQ(results_json("optimal.json")["changed_numerics"].size(), 2U);
+  EXPECT_NE(read_file(results("results.csv"))
+                .find(",zero_quantized_weights zero_quantized_gradients\r\n"),
+            std::string::npos);
+  const std::string label =
+      "changed numerics: by zero_quantized_weights and zero_quantized_gradients: its losses are "
+      "others than without";
+  EXPECT_NE(read_file(results("summary.txt")).find(label), std::string::npos);
+  EXPECT_NE(read_file(results("report.html")).find("changed numerics"), std::string::npos);
+
+  record.experiment.config.mics_shard_size = 2;
+  EXPECT_EQ(keys_with({2, 2}), json::Value::array()) << "MiCS has gathers of its own";
 }
 
 TEST_F(ResultsFolderTest, WritesEnvironmentAndExitStatus) {

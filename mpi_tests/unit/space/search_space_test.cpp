@@ -314,6 +314,27 @@ TEST_F(SearchSpaceTest, WhereDeepSpeedHangsIsSaid) {
     EXPECT_THAT(warnings(sizes), testing::Not(testing::Contains(HasSubstr("hangs")))) << sizes;
 }
 
+TEST_F(SearchSpaceTest, WhereDeepSpeedDoesNotAverageIsSaid) {
+  const auto warnings = [this](const std::string& keys) {
+    return job(R"({"data_types": {"grad_accum_dtype": "fp32"}, )" + keys + "}").warnings;
+  };
+  const auto says = testing::Contains(HasSubstr("each rank's own gradients"));
+  const std::string offloaded = R"("offload_optimizer": {"device": "cpu"})";
+  default_ranks_ = 2;
+  EXPECT_THAT(warnings(R"("fp16": {"enabled": true}, "zero_optimization": {"stage": [1, 2]})"),
+              says);
+  EXPECT_THAT(warnings(R"("bf16": {"enabled": true}, "zero_optimization": {"stage": 1, )" +
+                       offloaded + "}"),
+              says);
+  for (const std::string keys :
+       {R"("bf16": {"enabled": true}, "zero_optimization": {"stage": 1})",
+        R"("fp16": {"enabled": true}, "zero_optimization": {"stage": [2, 3]})"})
+    EXPECT_THAT(warnings(keys), testing::Not(says)) << keys;
+  default_ranks_ = 1;
+  EXPECT_THAT(warnings(R"("fp16": {"enabled": true}, "zero_optimization": {"stage": 1})"),
+              testing::Not(says));
+}
+
 TEST_F(SearchSpaceTest, MembersWithWhatIsNotBuiltArePrunedBesideOthers) {
   const std::string text =
       "{\"autotuning\": {\"tuner_type\": \"gridsearch\"}, \"train_micro_batch_size_per_gpu\": "
