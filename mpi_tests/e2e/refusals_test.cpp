@@ -10,6 +10,7 @@ namespace {
 
 constexpr int usage = 2;
 constexpr int bad_input = 3;
+constexpr int no_device = 6;
 constexpr int not_writable = 7;
 /// Far less than any wait inside the program; most of it is mpirun's start on a busy machine.
 constexpr double fast_s = 30;
@@ -53,6 +54,15 @@ class RefusalTest : public testing::Test {
 
   Job job_;
 };
+
+TEST_F(RefusalTest, SaysWhyThereIsNoGpu) {
+  const std::string version = job_.run({.ranks = 1, .args = {"--version"}}).out;
+  if (count_of(version, "CUDA: not built") + count_of(version, "GPUs that answer: 0") == 0)
+    GTEST_SKIP() << "there is one";
+  job_.write_text("space.json", good_text());
+  expect_refused({.ranks = 3, .args = {"space.json", "--backend", "cuda"}}, no_device,
+                 {"--backend cuda: ", "use cpu"});
+}
 
 TEST_F(RefusalTest, NamesTheMissingFile) {
   expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input, {"can not read absent.json"});

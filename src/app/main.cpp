@@ -15,6 +15,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
+#include "dstune/device/cuda.hpp"
 #include "dstune/group/nccl_library.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
@@ -64,8 +65,9 @@ bool is_launched_alone_by_mistake() {
 std::string cuda_text() {
   const std::string toolkit = kernels::cuda_toolkit();
   if (toolkit.empty()) return "not built";
-  return fmt::format("kernels of toolkit {}, no backend yet; GPUs that answer: {}", toolkit,
-                     kernels::num_cuda_devices());
+  const std::string objection = cuda_objection();
+  return fmt::format("toolkit {}, GPUs that answer: {}{}", toolkit, kernels::num_cuda_devices(),
+                     objection.empty() ? "" : " (not used: " + objection + ")");
 }
 
 std::string version_text() {
@@ -95,10 +97,6 @@ void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
 }
 
 int run(int argc, char** argv, const CommandLine& line) {
-  if (line.backend == Backend::cuda) {
-    complain("--backend cuda: this build has no CUDA backend; use cpu");
-    return code(ExitCode::no_device);
-  }
   if (is_launched_alone_by_mistake()) {
     complain(
         "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
@@ -120,7 +118,7 @@ int main(int argc, char** argv) {
       if (is_first_process()) std::cout << (line.help ? help_text() : version_text());
       return code(ExitCode::ok);
     }
-    if (line.backend == Backend::sim) {
+    if (line.job.backend == Backend::sim) {
       throw UsageError("--backend sim is not built in this release: use cpu");
     }
     line.job.version = DSTUNE_VERSION;

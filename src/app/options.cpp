@@ -178,11 +178,11 @@ void fill(const Given& given, CommandLine& line) {
   fill_overrides(given, line.job.overrides);
   fill_hosts(given, line.job);
   given.use("backend", [&](const std::string& text) {
-    line.backend = one_of<Backend>("backend", text,
-                                   {{"auto", Backend::automatic},
-                                    {"cpu", Backend::cpu},
-                                    {"cuda", Backend::cuda},
-                                    {"sim", Backend::sim}});
+    line.job.backend = one_of<Backend>("backend", text,
+                                       {{"auto", Backend::automatic},
+                                        {"cpu", Backend::cpu},
+                                        {"cuda", Backend::cuda},
+                                        {"sim", Backend::sim}});
   });
   given.use("format", [&](const std::string& text) {
     line.job.json_output = one_of<bool>("format", text, {{"text", false}, {"json", true}});

@@ -9,13 +9,10 @@
 
 namespace dstune {
 
-enum class Backend { automatic, cpu, cuda, sim };
-
 struct CommandLine {
   bool help = false;
   bool version = false;
   JobOptions job;
-  Backend backend = Backend::automatic;
   log::Level level = log::Level::info;
   std::optional<bool> color;  ///< absent: where stderr is a terminal
 };

@@ -20,7 +20,7 @@ void Arena::prepare(std::int64_t bytes) {
   budget_->take(bytes);
   try {
     base_ = source_->take(bytes);
-  } catch (const OutOfMemory&) {
+  } catch (...) {
     budget_->give_back(bytes);
     throw;
   }

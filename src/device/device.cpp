@@ -19,6 +19,7 @@ Device::Device(Parts parts)
       arena_(budget_, *parts_.memory),
       host_arena_(host_budget_, *parts_.host_memory),
       input_arena_(input_budget_, *parts_.memory),
-      host_input_arena_(input_budget_, *parts_.host_memory) {}
+      host_input_arena_(input_budget_, *parts_.host_memory),
+      staging_arena_(input_budget_, *parts_.host_memory) {}
 
 }  // namespace dstune

@@ -8,52 +8,102 @@
 #include "trace_clock.hpp"
 
 namespace dstune::train {
+namespace {
 
-Dispatch::Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMemory& memory,
-                   DiskFile* disk, ProcessGroup& group, std::uint64_t seed)
+constexpr int num_queues = 4;
+
+constexpr bool is_of_device(Stream stream) {
+  return stream == Stream::compute || stream == Stream::reduce || stream == Stream::gather ||
+         stream == Stream::copy;
+}
+
+/// Of a stream of the device.
+constexpr int queue_of(Stream stream) {
+  return stream == Stream::copy ? num_queues - 1 : static_cast<int>(stream);
+}
+static_assert(queue_of(Stream::compute) == 0 && queue_of(Stream::gather) == 2);
+
+}  // namespace
+
+Queues::Numbers Dispatch::numbers(const StepPlan& plan) {
+  std::int64_t marks = 0;
+  const auto count = [&](const Segment& segment) {
+    const auto is_mark = [](const Step& step) {
+      return std::holds_alternative<op::Mark>(step.operation);
+    };
+    marks += segment.repeat * std::ranges::count_if(segment.steps, is_mark);
+  };
+  std::ranges::for_each(plan.tracing, count);
+  std::ranges::for_each(plan.cycle, count);
+  // One at either end of a step, too.
+  return {num_queues, plan.num_events + StepInputs::num_events, static_cast<int>(marks) + 2};
+}
+
+Dispatch::Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, DiskFile* disk,
+                   ProcessGroup& group, std::uint64_t seed)
     : plan_(plan),
-      table_(table),
+      device_(device),
+      queues_(device.queues()),
       memory_(memory),
       disk_(disk),
       group_(group),
       seed_(seed),
-      angles_(rotary_angles(plan.model, plan.config.sequence_length)),
-      micro_batch_(plan, seed),
+      inputs_(plan, device, seed, plan.num_events),
       sums_(static_cast<std::size_t>(group.size())),
       scaler_(plan.config),
-      events_(static_cast<std::size_t>(plan.num_events)) {}
+      events_(static_cast<std::size_t>(plan.num_events)) {
+  phases_.reserve(static_cast<std::size_t>(numbers(plan).stamps));
+}
+
+void Dispatch::use(Stream stream) {
+  stream_ = stream;
+  if (is_of_device(stream)) queues_.use(queue_of(stream));
+}
 
 void Dispatch::run(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
-    stream_ = step.stream;
+    if (step.stream != stream_) use(step.stream);
     std::visit(*this, step.operation);
     if (trace_ != nullptr) end_operation(&step.operation);
   }
 }
 
 void Dispatch::begin_micro_step(std::int64_t micro_step) {
-  micro_batch_.fill(step_, micro_step);
+  use(Stream::compute);
+  inputs_.begin_micro_step(step_, micro_step);
   if (trace_ != nullptr) end_operation(nullptr);
 }
 
 void Dispatch::end_operation(const Operation* operation) {
+  // Traced steps are apart from those that are timed.
+  queues_.finish_all();
   const double now_s = seconds_by(trace_clock_);
   trace_->push_back({operation, now_s - operation_began_s_});
   operation_began_s_ = now_s;
 }
 
-// The disk.
+// Order.
 
 void Dispatch::operator()(const op::Record& o) {
-  Transfers& event = events_[static_cast<std::size_t>(o.event)];
-  event = {};
-  if (stream_ == Stream::disk_read) event.reads = disk_->num_reads();
-  if (stream_ == Stream::disk_write) event.writes = disk_->num_writes();
+  Event& event = events_[static_cast<std::size_t>(o.event)];
+  event = {stream_, {}};
+  if (stream_ == Stream::disk_read) event.transfers.reads = disk_->num_reads();
+  if (stream_ == Stream::disk_write) event.transfers.writes = disk_->num_writes();
+  if (is_of_device(stream_)) queues_.record(o.event);
 }
 
 void Dispatch::operator()(const op::Wait& o) {
-  wait_for(events_[static_cast<std::size_t>(o.event)]);
+  const Event& event = events_[static_cast<std::size_t>(o.event)];
+  if (!is_of_device(event.recorded_on)) {
+    wait_for(event.transfers);
+  } else if (is_of_device(stream_)) {
+    queues_.wait(o.event);
+  } else {
+    queues_.finish(o.event);
+  }
 }
+
+// The disk.
 
 void Dispatch::wait_for(const Transfers& transfers) {
   if (transfers.reads > 0) disk_->wait_for_reads(transfers.reads);
@@ -66,11 +116,13 @@ std::int64_t Dispatch::transfer_bytes(const View& view, std::int64_t count) cons
 }
 
 void Dispatch::operator()(const op::ReadDisk& o) {
+  if (is_of_device(stream_)) queues_.finish_used();
   disk_->read(memory_.address(o.y), memory_.file_offset_bytes(o.x), transfer_bytes(o.x, o.count));
   if (stream_ != Stream::disk_read) wait_for({.reads = disk_->num_reads()});
 }
 
 void Dispatch::operator()(const op::WriteDisk& o) {
+  if (is_of_device(stream_)) queues_.finish_used();
   disk_->write(memory_.address(o.x), memory_.file_offset_bytes(o.y), transfer_bytes(o.y, o.count));
   if (stream_ != Stream::disk_write) wait_for({.writes = disk_->num_writes()});
 }
@@ -80,38 +132,51 @@ void Dispatch::operator()(const op::WriteDisk& o) {
 void Dispatch::begin_training() {
   scaler_ = LossScaler(plan_.config);
   updates_ = 0;
+  use(Stream::compute);
+  inputs_.begin_training();
 }
 
 void Dispatch::begin_step(std::int64_t step, StepTrace* trace, TraceClock clock) {
   step_ = step;
-  loss_sum_ = 0;
+  unfinished_loss_ = nullptr;
   squares_ = 0;
+  has_squares_ = false;
   gradient_scale_ = 1;
   outcome_ = {};
   outcome_.loss_scale = scaler_.scale();
-  phase_ = Phase::forward;
   trace_ = trace;
   trace_clock_ = clock;
-  phase_began_ = Clock::now();
   if (trace_ != nullptr) operation_began_s_ = seconds_by(clock);
+  phases_.clear();
+  use(Stream::compute);
+  begin_phase(Phase::forward);
+  inputs_.begin_step();
 }
 
-void Dispatch::end_phase() {
-  const Clock::time_point now = Clock::now();
-  outcome_.phase_s[static_cast<std::size_t>(phase_)] +=
-      std::chrono::duration<double>(now - phase_began_).count();
-  phase_began_ = now;
+void Dispatch::begin_phase(Phase phase) {
+  queues_.stamp(static_cast<int>(phases_.size()));
+  phases_.push_back(phase);
+}
+
+void Dispatch::add_up_phases() {
+  for (std::size_t stamp = 0; stamp + 1 < phases_.size(); ++stamp) {
+    outcome_.phase_s[static_cast<std::size_t>(phases_[stamp])] +=
+        queues_.seconds_between(static_cast<int>(stamp), static_cast<int>(stamp) + 1);
+  }
 }
 
 const StepOutcome& Dispatch::end_step() {
-  end_phase();
+  use(Stream::compute);
+  begin_phase(Phase::update);  // of which there is nothing more
+  queues_.finish_all();
+  if (unfinished_loss_ != nullptr) finish_loss();
+  add_up_phases();
   if (!outcome_.skipped) ++updates_;
   return outcome_;
 }
 
 void Dispatch::operator()(const op::Mark& o) {
-  end_phase();
-  phase_ = o.phase;
+  begin_phase(o.phase);
 }
 
 double Dispatch::sum_over(const RankRange& among, double mine) {
@@ -123,18 +188,36 @@ double Dispatch::sum_over(const RankRange& among, double mine) {
 }
 
 void Dispatch::operator()(const op::AccumulateLoss& o) {
-  table_.sum_f32(at<float>(o.losses), o.rows, &loss_sum_);
+  table().sum_f32(at<float>(o.losses), o.rows, inputs_.loss());
 }
 
 void Dispatch::operator()(const op::FinishLoss& o) {
-  outcome_.loss = sum_over({}, loss_sum_) / static_cast<double>(o.global_targets);
+  inputs_.send_sums();
+  unfinished_loss_ = &o;
+  // A device goes on to the update meanwhile.
+  if (!device_.is_asynchronous() || trace_ != nullptr) finish_loss();
+}
+
+void Dispatch::finish_loss() {
+  outcome_.loss = sum_over({}, inputs_.wait_for_sums().loss) /
+                  static_cast<double>(unfinished_loss_->global_targets);
+  unfinished_loss_ = nullptr;
 }
 
 void Dispatch::operator()(const op::AccumulateSquares& o) {
-  table_.sum_of_squares(type(o.gradient), at(o.gradient), o.count, &squares_);
+  table().sum_of_squares(type(o.gradient), at(o.gradient), o.count, inputs_.squares());
+}
+
+void Dispatch::fetch_squares() {
+  if (has_squares_) return;
+  inputs_.send_sums();
+  squares_ = inputs_.wait_for_sums().squares;
+  has_squares_ = true;
 }
 
 void Dispatch::operator()(const op::CheckOverflow& o) {
+  // The host needs it: it decides whether there is an update. So does DeepSpeed's, of all stages.
+  fetch_squares();
   // Squares of halves are finite in double, and so are sums of as many as memory holds.
   if (o.over_group) squares_ = sum_over(o.among, squares_);
   const LossScaler::Verdict verdict = scaler_.end_step(!std::isfinite(squares_));
@@ -144,6 +227,9 @@ void Dispatch::operator()(const op::CheckOverflow& o) {
 }
 
 void Dispatch::operator()(const op::ClipFactor& o) {
+  // The host needs it: ranks exchange it, and the update takes it by value. DeepSpeed's host does
+  // where the optimizer is offloaded from stages 1 and 2; else its clipping stays on the device.
+  fetch_squares();
   const double squares = o.over_group ? sum_over(o.among, squares_) : squares_;
   outcome_.gradient_norm = std::sqrt(squares) / scaler_.scale();
   // DeepSpeed's formula, with its 1e-6.
@@ -170,13 +256,13 @@ void Dispatch::operator()(const op::UpdateParameters& o) {
   switch (optimizer.kind) {
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
-      return table_.adam(adam_step(optimizer, numbers), tensors, o.count);
+      return table().adam(adam_step(optimizer, numbers), tensors, o.count);
     case OptimizerKind::lion:
-      return table_.lion(lion_step(optimizer, numbers), tensors, o.count);
+      return table().lion(lion_step(optimizer, numbers), tensors, o.count);
     case OptimizerKind::sgd:
-      return table_.sgd(sgd_step(optimizer, numbers), tensors, o.count);
+      return table().sgd(sgd_step(optimizer, numbers), tensors, o.count);
     case OptimizerKind::adagrad:
-      return table_.adagrad(adagrad_step(optimizer, numbers), tensors, o.count);
+      return table().adagrad(adagrad_step(optimizer, numbers), tensors, o.count);
   }
   throw LogicError("an optimizer is a known one");
 }

@@ -1,10 +1,10 @@
 #pragma once
-/// One operation of a plan after the other, onto kernels, group and the step's scalars.
+/// One operation of a plan after the other, onto the queues of a device, its host and its disk.
 
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "dstune/device/device.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
@@ -12,17 +12,26 @@
 #include "dstune/plan/trace.hpp"
 #include "dstune/train/executor.hpp"
 #include "loss_scaler.hpp"
-#include "micro_batch.hpp"
 #include "planned_memory.hpp"
+#include "step_inputs.hpp"
 
 namespace dstune::train {
 
-/// Streams run in the program's order on a CPU, so events are always reached, but for those of the
-/// disk's streams, which run beside.
+/// A plan's streams on a device are queues, its events those of the queues. The host's stream is
+/// this thread: what it is given is done before anything after it in the program is asked for, and
+/// where it waits for the device this thread does. So it does for the disk, which is given
+/// transfers when what they need is done, and runs beside. On a CPU all streams of the device run
+/// in the program's order, too.
+///
+/// Within a step the host waits for the device only where it needs a number (DeepSpeed's host does
+/// there, too), writes to memory that the device has read, or is asked to by the plan.
 class Dispatch {
  public:
+  /// What the device's queues are to be prepared for.
+  static Queues::Numbers numbers(const StepPlan& plan);
+
   /// `disk`: only where the plan has something on one.
-  Dispatch(const StepPlan& plan, const kernels::Table& table, PlannedMemory& memory, DiskFile* disk,
+  Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, DiskFile* disk,
            ProcessGroup& group, std::uint64_t seed);
 
   /// Forgets what earlier steps have left in the scalars.
@@ -34,7 +43,7 @@ class Dispatch {
   void run(const std::vector<Step>& steps);
   /// Whether the step's update is to be left out.
   [[nodiscard]] bool is_skipped() const { return outcome_.skipped; }
-  /// Ends the last phase.
+  /// Waits for the device: a step's time is that of all its work. Collective over the group.
   const StepOutcome& end_step();
 
   void operator()(const op::Acquire& o) { memory_.acquire(o.tensor); }
@@ -80,10 +89,13 @@ class Dispatch {
   void operator()(const op::UpdateParameters& o);
 
  private:
-  using Clock = std::chrono::steady_clock;
   /// What the disk has been asked for when an event is recorded on one of its streams.
   struct Transfers {
     std::int64_t reads = 0, writes = 0;
+  };
+  struct Event {
+    Stream recorded_on = Stream::host;
+    Transfers transfers;
   };
 
   /// The address of a view as the kernel wants it.
@@ -94,36 +106,45 @@ class Dispatch {
   [[nodiscard]] kernels::DType type(const View& view) const {
     return kernel_type(memory_.type(view));
   }
+  /// Where the operation's arithmetic is done.
+  [[nodiscard]] const kernels::Table& table() const {
+    return stream_ == Stream::host ? device_.host_kernels() : device_.kernels();
+  }
   [[nodiscard]] kernels::AttentionShape attention_shape(const View& qkv) const;
+  void use(Stream stream);
   double sum_over(const RankRange& among, double mine);
-  void end_phase();
+  /// The host waits.
+  void fetch_squares();
+  void finish_loss();
+  void begin_phase(Phase phase);
+  void add_up_phases();
   /// Null: making the tokens.
   void end_operation(const Operation* operation);
   void wait_for(const Transfers& transfers);
   [[nodiscard]] std::int64_t transfer_bytes(const View& view, std::int64_t count) const;
 
   const StepPlan& plan_;
-  const kernels::Table& table_;
+  Device& device_;
+  Queues& queues_;
   PlannedMemory& memory_;
   DiskFile* disk_;
   ProcessGroup& group_;
   std::uint64_t seed_;
-  RotaryAngles angles_;
-  MicroBatch micro_batch_;
+  StepInputs inputs_;
   std::vector<double> sums_;  ///< one a rank, of the latest sum_over()
 
   LossScaler scaler_;
 
   Stream stream_ = Stream::compute;  // of the operation that is run
-  std::vector<Transfers> events_;
+  std::vector<Event> events_;
   std::int64_t step_ = 0;
   std::int64_t updates_ = 0;  ///< made before this step
-  double loss_sum_ = 0;
+  const op::FinishLoss* unfinished_loss_ = nullptr;
   double squares_ = 0;
+  bool has_squares_ = false;
   float gradient_scale_ = 1;
   StepOutcome outcome_;
-  Phase phase_ = Phase::forward;
-  Clock::time_point phase_began_;
+  std::vector<Phase> phases_;  ///< the phase that begins with each stamp of the step
 
   StepTrace* trace_ = nullptr;
   TraceClock trace_clock_ = TraceClock::elapsed;

@@ -24,25 +24,25 @@ kernels::Activation kernel_activation(Activation activation) {
 }  // namespace
 
 void Dispatch::operator()(const op::FillNormal& o) {
-  table_.fill_normal(type(o.out), at(o.out), seed_, static_cast<std::uint64_t>(o.parameter),
-                     o.first_index, o.count, o.standard_deviation);
+  table().fill_normal(type(o.out), at(o.out), seed_, static_cast<std::uint64_t>(o.parameter),
+                      o.first_index, o.count, o.standard_deviation);
 }
 
 void Dispatch::operator()(const op::Fill& o) {
-  table_.fill(type(o.out), at(o.out), o.value, o.count);
+  table().fill(type(o.out), at(o.out), o.value, o.count);
 }
 
 void Dispatch::operator()(const op::EmbeddingForward& o) {
-  table_.embedding_forward(type(o.out), at(o.out), at(o.token_table), at(o.position_table),
-                           at(o.type_row), micro_batch_.tokens(), o.rows,
-                           plan_.config.sequence_length, plan_.model.hidden_size);
+  table().embedding_forward(type(o.out), at(o.out), at(o.token_table), at(o.position_table),
+                            at(o.type_row), inputs_.tokens(), o.rows, plan_.config.sequence_length,
+                            plan_.model.hidden_size);
 }
 
 void Dispatch::operator()(const op::EmbeddingBackward& o) {
-  table_.embedding_backward(type(o.d_out), at(o.d_token_table), at(o.d_position_table), at(o.d_out),
-                            micro_batch_.tokens(), o.rows, plan_.config.sequence_length,
-                            plan_.model.hidden_size, plan_.model.vocab_size, o.accumulate_tokens,
-                            o.accumulate_positions);
+  table().embedding_backward(type(o.d_out), at(o.d_token_table), at(o.d_position_table),
+                             at(o.d_out), inputs_.tokens(), o.rows, plan_.config.sequence_length,
+                             plan_.model.hidden_size, plan_.model.vocab_size, o.accumulate_tokens,
+                             o.accumulate_positions);
 }
 
 void Dispatch::operator()(const op::NormForward& o) {
@@ -50,37 +50,37 @@ void Dispatch::operator()(const op::NormForward& o) {
   const std::int64_t width = plan_.model.hidden_size;
   void* residual_out = at(o.x ? o.residual_out : o.residual);
   if (o.rms) {
-    table_.rmsnorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.rstd), at(o.residual),
-                           at(o.x), at(o.weight), o.rows, width, epsilon);
+    table().rmsnorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.rstd), at(o.residual),
+                            at(o.x), at(o.weight), o.rows, width, epsilon);
   } else {
-    table_.layernorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.mean),
-                             at<float>(o.rstd), at(o.residual), at(o.x), at(o.weight), at(o.bias),
-                             o.rows, width, epsilon);
+    table().layernorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.mean),
+                              at<float>(o.rstd), at(o.residual), at(o.x), at(o.weight), at(o.bias),
+                              o.rows, width, epsilon);
   }
 }
 
 void Dispatch::operator()(const op::NormBackward& o) {
   const std::int64_t width = plan_.model.hidden_size;
   if (o.rms) {
-    table_.rmsnorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_out), at(o.input),
-                            at<float>(o.rstd), at(o.weight), o.rows, width, o.accumulate_input,
-                            o.accumulate_weights, at(o.workspace));
+    table().rmsnorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_out), at(o.input),
+                             at<float>(o.rstd), at(o.weight), o.rows, width, o.accumulate_input,
+                             o.accumulate_weights, at(o.workspace));
   } else {
-    table_.layernorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_bias), at(o.d_out),
-                              at(o.input), at<float>(o.mean), at<float>(o.rstd), at(o.weight),
-                              o.rows, width, o.accumulate_input, o.accumulate_weights,
-                              at(o.workspace));
+    table().layernorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_bias), at(o.d_out),
+                               at(o.input), at<float>(o.mean), at<float>(o.rstd), at(o.weight),
+                               o.rows, width, o.accumulate_input, o.accumulate_weights,
+                               at(o.workspace));
   }
 }
 
 void Dispatch::operator()(const op::Matmul& o) {
-  table_.matmul(matmul_shape(o, memory_.type(o.a), memory_.type(o.c)), at(o.a), at(o.b), at(o.bias),
-                at(o.c), at(o.workspace));
+  table().matmul(matmul_shape(o, memory_.type(o.a), memory_.type(o.c)), at(o.a), at(o.b),
+                 at(o.bias), at(o.c), at(o.workspace));
 }
 
 void Dispatch::operator()(const op::BiasBackward& o) {
-  table_.bias_backward(type(o.d_out), at(o.d_bias), at(o.d_out), o.rows, o.width, o.accumulate,
-                       at(o.workspace));
+  table().bias_backward(type(o.d_out), at(o.d_bias), at(o.d_out), o.rows, o.width, o.accumulate,
+                        at(o.workspace));
 }
 
 kernels::AttentionShape Dispatch::attention_shape(const View& qkv) const {
@@ -89,70 +89,74 @@ kernels::AttentionShape Dispatch::attention_shape(const View& qkv) const {
 }
 
 void Dispatch::operator()(const op::HeadNormForward& o) {
-  table_.head_norm_forward(attention_shape(o.qkv), at(o.qkv), at(o.raw), at<float>(o.rstd),
-                           at(o.q_weight), at(o.k_weight),
-                           static_cast<float>(plan_.model.norm_epsilon));
+  table().head_norm_forward(attention_shape(o.qkv), at(o.qkv), at(o.raw), at<float>(o.rstd),
+                            at(o.q_weight), at(o.k_weight),
+                            static_cast<float>(plan_.model.norm_epsilon));
 }
 
 void Dispatch::operator()(const op::HeadNormBackward& o) {
-  table_.head_norm_backward(attention_shape(o.d_qkv), at(o.d_qkv), at(o.d_q_weight),
-                            at(o.d_k_weight), at(o.raw), at<float>(o.rstd), at(o.q_weight),
-                            at(o.k_weight), o.accumulate_weights, at(o.workspace));
+  table().head_norm_backward(attention_shape(o.d_qkv), at(o.d_qkv), at(o.d_q_weight),
+                             at(o.d_k_weight), at(o.raw), at<float>(o.rstd), at(o.q_weight),
+                             at(o.k_weight), o.accumulate_weights, at(o.workspace));
 }
 
 void Dispatch::operator()(const op::Rotary& o) {
-  table_.rotary(attention_shape(o.qkv), plan_.model.rotary_size(), at(o.qkv),
-                angles_.frequencies.data(), static_cast<float>(angles_.magnitude), o.inverse);
+  table().rotary(attention_shape(o.qkv), plan_.model.rotary_size(), at(o.qkv),
+                 inputs_.frequencies(), inputs_.magnitude(), o.inverse);
 }
 
 void Dispatch::operator()(const op::AttentionForward& o) {
   kernels::AttentionShape shape = attention_shape(o.qkv);
   shape.window = o.window;
-  table_.attention_forward(shape, at(o.out), at<float>(o.log_sum_exp), at(o.qkv), at(o.workspace));
+  table().attention_forward(shape, at(o.out), at<float>(o.log_sum_exp), at(o.qkv), at(o.workspace));
 }
 
 void Dispatch::operator()(const op::AttentionBackward& o) {
   kernels::AttentionShape shape = attention_shape(o.qkv);
   shape.window = o.window;
-  table_.attention_backward(shape, at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
-                            at<float>(o.log_sum_exp), at(o.workspace));
+  table().attention_backward(shape, at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
+                             at<float>(o.log_sum_exp), at(o.workspace));
 }
 
 void Dispatch::operator()(const op::ActivationForward& o) {
   if (o.gated) {
-    table_.swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
+    table().swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
   } else {
-    table_.activation_forward(type(o.x), kernel_activation(plan_.model.architecture.activation),
-                              at(o.out), at(o.x), o.rows * o.width);
+    table().activation_forward(type(o.x), kernel_activation(plan_.model.architecture.activation),
+                               at(o.out), at(o.x), o.rows * o.width);
   }
 }
 
 void Dispatch::operator()(const op::ActivationBackward& o) {
   if (o.gated) {
-    table_.swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
+    table().swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
   } else {
-    table_.activation_backward(type(o.x), kernel_activation(plan_.model.architecture.activation),
-                               at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
+    table().activation_backward(type(o.x), kernel_activation(plan_.model.architecture.activation),
+                                at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
   }
 }
 
 void Dispatch::operator()(const op::CrossEntropy& o) {
-  table_.cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
-                       micro_batch_.targets() + o.first_row, o.rows, plan_.model.vocab_size,
-                       static_cast<float>(o.scale * scaler_.scale()));
+  table().cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
+                        inputs_.targets() + o.first_row, o.rows, plan_.model.vocab_size,
+                        static_cast<float>(o.scale * scaler_.scale()));
 }
 
 void Dispatch::operator()(const op::Add& o) {
-  table_.add(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  table().add(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
 }
 
 void Dispatch::operator()(const op::Convert& o) {
-  table_.convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  table().convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
 }
 
 void Dispatch::operator()(const op::Copy& o) {
   require(memory_.type(o.y) == memory_.type(o.x), "copying does not convert");
-  table_.convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  if (memory_.memory(o.y) == memory_.memory(o.x)) {
+    table().convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  } else {
+    queues_.copy(at(o.y), at(o.x), o.count * size_bytes(memory_.type(o.x)));
+  }
 }
 
 void Dispatch::operator()(const op::Reshard& o) {
@@ -160,10 +164,14 @@ void Dispatch::operator()(const op::Reshard& o) {
   const kernels::DType from = type(o.to_shards ? o.slab : o.shards);
   // By reference, since a step takes nothing from the heap.
   const auto copy = [&](std::byte* y, const std::byte* x, std::int64_t count) {
-    table_.convert(to, y, from, x, count);
+    table().convert(to, y, from, x, count);
+  };
+  const auto zero = [&](std::byte* y, std::int64_t bytes) {
+    table().zero(y, static_cast<std::size_t>(bytes));
   };
   reshard(o, pieces_of(plan_, o), {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
-          {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy));
+          {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy),
+          std::ref(zero));
 }
 
 void Dispatch::operator()(const op::Quantize& o) {
@@ -174,16 +182,16 @@ void Dispatch::operator()(const op::Quantize& o) {
       const std::int64_t from = node * o.ranks_of_node + rank;
       const std::int64_t to = rank * o.nodes + node;
       const View x{o.x.tensor, o.x.offset_elements + from * part};
-      table_.quantize(type(o.x), o.bits, at<std::byte>(o.codes) + to * part_bytes,
-                      at<float>(o.scales) + to * (part / o.group_elements), at(x), part,
-                      o.group_elements);
+      table().quantize(type(o.x), o.bits, at<std::byte>(o.codes) + to * part_bytes,
+                       at<float>(o.scales) + to * (part / o.group_elements), at(x), part,
+                       o.group_elements);
     }
   }
 }
 
 void Dispatch::operator()(const op::Dequantize& o) {
-  table_.dequantize(type(o.y), o.bits, at(o.y), at(o.codes), at<float>(o.scales), o.count,
-                    o.group_elements, o.parts, o.divisor);
+  table().dequantize(type(o.y), o.bits, at(o.y), at(o.codes), at<float>(o.scales), o.count,
+                     o.group_elements, o.parts, o.divisor);
 }
 
 }  // namespace dstune::train

@@ -36,6 +36,12 @@ std::unique_ptr<DiskFile> open_disk(const StepPlan& plan, MemoryBudget& budget) 
                                     disk_access(use), budget);
 }
 
+/// What was asked of the device before is done: its memory may be taken.
+Device& prepared(Device& device, const StepPlan& plan, const Waiter& waiter) {
+  device.queues().prepare(train::Dispatch::numbers(plan), waiter);
+  return device;
+}
+
 }  // namespace
 
 DiskAccess disk_access(const DiskUse& use) {
@@ -46,17 +52,19 @@ DiskAccess disk_access(const DiskUse& use) {
 }
 
 struct Executor::State {
-  State(const StepPlan& step_plan, Device& device, ProcessGroup& group, std::uint64_t seed,
-        Guard guard)
+  State(const StepPlan& step_plan, Device& step_device, ProcessGroup& group, std::uint64_t seed,
+        Guard guard, const Waiter& waiter)
       : plan(step_plan),
-        memory(step_plan, device.arena(), device.host_arena(), guard),
+        device(prepared(step_device, step_plan, group.watched(waiter))),
+        memory(step_plan, device, guard),
         disk(open_disk(step_plan, device.disk_budget())),
-        dispatch(step_plan, device.kernels(), memory, disk.get(), group, seed) {
+        dispatch(step_plan, device, memory, disk.get(), group, seed) {
     require(plan.group_size == group.size() && plan.group_rank == group.group_rank(),
             "the plan is of this rank of this group");
   }
 
   const StepPlan& plan;
+  Device& device;
   train::PlannedMemory memory;
   std::unique_ptr<DiskFile> disk;
   train::Dispatch dispatch;
@@ -64,15 +72,16 @@ struct Executor::State {
 };
 
 Executor::Executor(const StepPlan& plan, Device& device, ProcessGroup& group, std::int64_t seed,
-                   Guard guard)
-    : state_(
-          std::make_unique<State>(plan, device, group, static_cast<std::uint64_t>(seed), guard)) {}
+                   Guard guard, const Waiter& waiter)
+    : state_(std::make_unique<State>(plan, device, group, static_cast<std::uint64_t>(seed), guard,
+                                     waiter)) {}
 
 Executor::~Executor() = default;
 
 void Executor::initialize() {
   state_->dispatch.begin_training();
   state_->dispatch.run(state_->plan.initialize);
+  state_->device.queues().finish_all();
 }
 
 StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock) {
@@ -93,7 +102,9 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
   ++state_->steps;
   if (!dispatch.is_skipped() && state_->steps > (plan.tracing.empty() ? 0 : 1))
     state_->memory.close_account();
-  return dispatch.end_step();
+  const StepOutcome& outcome = dispatch.end_step();
+  state_->memory.look_at_red_zones();
+  return outcome;
 }
 
 bool Executor::disk_is_buffered() const {

@@ -44,14 +44,12 @@ MicroBatch::MicroBatch(const StepPlan& plan, std::uint64_t seed)
       group_rank_(plan.group_rank),
       samples_(plan.config.micro_batch),
       sequence_(plan.config.sequence_length),
-      vocabulary_(plan.model.vocab_size),
-      tokens_(static_cast<std::size_t>(samples_ * sequence_)),
-      targets_(tokens_.size()) {}
+      vocabulary_(plan.model.vocab_size) {}
 
-void MicroBatch::fill(std::int64_t step, std::int64_t micro_step) {
+void MicroBatch::fill(std::int64_t step, std::int64_t micro_step, Tokens to) const {
   const std::int64_t first = (micro_step * group_size_ + group_rank_) * samples_;
   for (std::int64_t i = 0; i < samples_; ++i) {
-    const auto row = static_cast<std::size_t>(i * sequence_);
+    const Tokens row{to.tokens + i * sequence_, to.targets + i * sequence_};
     if (objective_ == Objective::next_token) {
       fill_next_tokens(step, first + i, row);
     } else {
@@ -60,26 +58,25 @@ void MicroBatch::fill(std::int64_t step, std::int64_t micro_step) {
   }
 }
 
-void MicroBatch::fill_next_tokens(std::int64_t step, std::int64_t sample, std::size_t row) {
+void MicroBatch::fill_next_tokens(std::int64_t step, std::int64_t sample, Tokens to) const {
   std::int32_t token = reference_token(seed_, step, sample, 0, vocabulary_);
-  for (std::int64_t position = 0; position < sequence_; ++position, ++row) {
-    tokens_[row] = token;
+  for (std::int64_t position = 0; position < sequence_; ++position) {
+    to.tokens[position] = token;
     token = reference_token(seed_, step, sample, position + 1, vocabulary_);
-    targets_[row] = token;
+    to.targets[position] = token;
   }
 }
 
-void MicroBatch::fill_masked_tokens(std::int64_t step, std::int64_t sample, std::size_t row) {
+void MicroBatch::fill_masked_tokens(std::int64_t step, std::int64_t sample, Tokens to) const {
   for (std::int64_t position = 0; position < sequence_; ++position) {
-    const std::size_t at = row + static_cast<std::size_t>(position);
-    tokens_[at] = reference_token(seed_, step, sample, position, vocabulary_);
-    targets_[at] = -1;
+    to.tokens[position] = reference_token(seed_, step, sample, position, vocabulary_);
+    to.targets[position] = -1;
   }
   for (std::int64_t number = 0; number < masked_; ++number) {
-    const std::size_t at = row + static_cast<std::size_t>(reference_masked_position(
-                                     seed_, step, sample, number, masked_, sequence_));
-    targets_[at] = tokens_[at];
-    tokens_[at] = static_cast<std::int32_t>(vocabulary_ - 1);
+    const std::int64_t at =
+        reference_masked_position(seed_, step, sample, number, masked_, sequence_);
+    to.targets[at] = to.tokens[at];
+    to.tokens[at] = static_cast<std::int32_t>(vocabulary_ - 1);
   }
 }
 

@@ -1,7 +1,7 @@
 #include "planned_memory.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "dstune/base/error.hpp"
@@ -9,8 +9,12 @@
 namespace dstune::train {
 namespace {
 
-constexpr std::byte red_zone_value{0xA5};
-constexpr int not_a_number = 0xFF;  // in every byte, of every floating-point type
+// What memory is filled with, in bf16: -0x1.4ap-52 is 0xA5A5, and such a NaN is one of every
+// floating-point type.
+constexpr float red_zone_value = -0x1.4ap-52F;
+constexpr std::uint16_t red_zone_bits = 0xA5A5;
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+constexpr std::int64_t filled_bytes = sizeof(red_zone_bits);
 constexpr std::size_t most_damage = 8;
 
 }  // namespace
@@ -30,11 +34,14 @@ kernels::DType kernel_type(DType type) {
   throw LogicError("kernels compute with floating-point numbers");
 }
 
-PlannedMemory::PlannedMemory(const StepPlan& plan, Arena& arena, Arena& host_arena, Guard guard)
+PlannedMemory::PlannedMemory(const StepPlan& plan, Device& device, Guard guard)
     : plan_(plan),
+      device_(device),
       guard_(guard),
       stretch_(guard == Guard::none ? 1 : 2),
       acquired_(plan.tensors.size(), false) {
+  Arena& arena = device.arena();
+  Arena& host_arena = device.host_arena();
   arena.prepare(plan.memory.arena_bytes * stretch_);
   host_arena.prepare(plan.host_memory.arena_bytes * stretch_);
   memories_ = {Taken{&arena, arena.base()}, Taken{&host_arena, host_arena.base()}};
@@ -72,34 +79,53 @@ void PlannedMemory::release(TensorId tensor) {
   of(planned).arena->release(planned.offset_bytes);
   acquired_[index] = false;
   if (guard_ == Guard::none) return;
-  note_damage(planned, damage_);
+  copied_.push_back(copy_red_zone(planned));
   spoil(planned);
 }
 
-std::vector<std::string> PlannedMemory::damage() const {
-  std::vector<std::string> all = damage_;
+void PlannedMemory::look_at_red_zones() {
+  for (const Copied& copied : copied_) note_damage(copied, damage_);
+  copied_.clear();
+}
+
+std::vector<std::string> PlannedMemory::damage() {
+  std::vector<Copied> now;
   for (std::size_t tensor = 0; guard_ != Guard::none && tensor < acquired_.size(); ++tensor) {
-    if (acquired_[tensor]) note_damage(plan_.tensors[tensor], all);
+    if (acquired_[tensor]) now.push_back(copy_red_zone(plan_.tensors[tensor]));
   }
+  device_.queues().finish_all();
+  look_at_red_zones();
+  std::vector<std::string> all = damage_;
+  for (const Copied& copied : now) note_damage(copied, all);
   return all;
 }
 
-std::span<std::byte> PlannedMemory::red_zone(const PlannedTensor& tensor) const {
-  std::byte* const begin = address_of(tensor) + tensor.elements * size_bytes(tensor.dtype);
-  return {begin, address_of(tensor) + tensor.booked_bytes * stretch_};
+PlannedMemory::RedZone PlannedMemory::red_zone(const PlannedTensor& tensor) const {
+  const std::int64_t bytes = tensor.elements * size_bytes(tensor.dtype);
+  const std::int64_t begin = (bytes + filled_bytes - 1) / filled_bytes * filled_bytes;
+  return {address_of(tensor) + begin, (tensor.booked_bytes * stretch_ - begin) / filled_bytes};
 }
 
 void PlannedMemory::spoil(const PlannedTensor& tensor) const {
-  std::memset(address_of(tensor), not_a_number, static_cast<std::size_t>(tensor.booked_bytes));
-  std::ranges::fill(red_zone(tensor), red_zone_value);
+  const kernels::Table& table = device_.kernels();
+  table.fill(kernels::DType::bf16, address_of(tensor), not_a_number,
+             tensor.booked_bytes / filled_bytes);
+  const RedZone zone = red_zone(tensor);
+  table.fill(kernels::DType::bf16, zone.begin, red_zone_value, zone.count);
 }
 
-void PlannedMemory::note_damage(const PlannedTensor& tensor,
-                                std::vector<std::string>& damage) const {
-  const auto is_untouched = [](std::byte value) { return value == red_zone_value; };
-  if (damage.size() >= most_damage || std::ranges::all_of(red_zone(tensor), is_untouched)) return;
-  std::string where = tensor.name;
-  if (tensor.layer >= 0) where += " of layer " + std::to_string(tensor.layer);
+PlannedMemory::Copied PlannedMemory::copy_red_zone(const PlannedTensor& tensor) const {
+  const RedZone zone = red_zone(tensor);
+  Copied copied{&tensor, std::vector<std::uint16_t>(static_cast<std::size_t>(zone.count))};
+  device_.queues().copy(copied.zone.data(), zone.begin, zone.count * filled_bytes);
+  return copied;
+}
+
+void PlannedMemory::note_damage(const Copied& copied, std::vector<std::string>& damage) {
+  const auto is_untouched = [](std::uint16_t value) { return value == red_zone_bits; };
+  if (damage.size() >= most_damage || std::ranges::all_of(copied.zone, is_untouched)) return;
+  std::string where = copied.tensor->name;
+  if (copied.tensor->layer >= 0) where += " of layer " + std::to_string(copied.tensor->layer);
   damage.push_back(std::move(where));
 }
 

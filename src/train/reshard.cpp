@@ -1,12 +1,12 @@
 #include "reshard.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace dstune::train {
 
 void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> pieces,
-             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy) {
+             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy,
+             const ZeroBytes& zero) {
   for (std::int64_t rank = 0; rank < operation.num_ranks; ++rank) {
     for (const op::Reshard::Piece& piece : pieces) {
       const std::int64_t first = std::min(rank * piece.shard_elements, piece.elements);
@@ -20,8 +20,7 @@ void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> p
       }
       copy(shard, whole, count);
       const std::int64_t padding = piece.shard_elements - count;
-      std::memset(shards.at(shard_first + count), 0,
-                  static_cast<std::size_t>(padding * shards.element_bytes));
+      if (padding > 0) zero(shards.at(shard_first + count), padding * shards.element_bytes);
     }
   }
 }

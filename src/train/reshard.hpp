@@ -1,5 +1,5 @@
 #pragma once
-/// op::Reshard on host memory.
+/// op::Reshard as copies.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,8 +21,10 @@ struct ShardedBytes {
 
 /// So many elements from one tensor to the other, converted to its type.
 using CopyElements = std::function<void(std::byte* to, const std::byte* from, std::int64_t count)>;
+using ZeroBytes = std::function<void(std::byte* first, std::int64_t bytes)>;
 
 void reshard(const op::Reshard& operation, std::span<const op::Reshard::Piece> pieces,
-             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy);
+             ShardedBytes slab, ShardedBytes shards, const CopyElements& copy,
+             const ZeroBytes& zero);
 
 }  // namespace dstune::train

@@ -24,7 +24,8 @@ void TransformerWorkload::build() {
   const CpuWorkspaces workspaces(context_.device->kernels());
   plan_ = build_step_plan(*context_.model, *context_.config, context_.group->size(),
                           context_.group->group_rank(), workspaces);
-  executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed);
+  executor_ = std::make_unique<Executor>(plan_, *context_.device, *context_.group, context_.seed,
+                                         Guard::none, *context_.waiter);
   if (executor_->disk_is_buffered()) {
     log::warning(fmt::format(
         "{}: the file system of {} does not take direct transfers: what is offloaded there goes "
@@ -63,9 +64,12 @@ PeakMemory TransformerWorkload::peak_memory() const {
   const auto left_over = [](const Arena& arena, const MemoryPlan& plan) {
     return arena.capacity_bytes() - plan.arena_bytes;
   };
-  peak.process_bytes = process_resident_bytes() -
-                       left_over(context_.device->arena(), plan_.memory) -
-                       left_over(context_.device->host_arena(), plan_.host_memory);
+  peak.process_bytes =
+      process_resident_bytes() - left_over(context_.device->host_arena(), plan_.host_memory);
+  // Memory that a device has of its own is none of the process's.
+  peak.process_bytes += context_.device->is_asynchronous()
+                            ? plan_.memory.arena_bytes
+                            : -left_over(context_.device->arena(), plan_.memory);
   return peak;
 }
 

@@ -37,7 +37,13 @@ class Calibration {
  public:
   Calibration(const CalibrationTask& task, const ModelSpec& model, Device& device,
               ProcessGroup& group, std::int64_t seed, TraceClock clock)
-      : task_(task), model_(model), device_(device), group_(group), seed_(seed), clock_(clock) {}
+      : task_(task),
+        model_(model),
+        device_(device),
+        group_(group),
+        seed_(seed),
+        // A GPU works while its host's processor does not.
+        clock_(device.is_asynchronous() ? TraceClock::elapsed : clock) {}
 
   DeviceProfile measure() {
     trace_runs();
@@ -47,6 +53,7 @@ class Calibration {
     // What these steps took is none of the experiments'.
     device_.arena().free();
     device_.host_arena().free();
+    device_.input_arena().free();
     return builder_.build(task_.shape);
   }
 
@@ -81,18 +88,25 @@ class Calibration {
     std::int64_t largest = 0;
     for (const Work& work : task_.collectives) largest = std::max(largest, work.size);
     const std::int64_t bytes = std::max(cold_bytes, 2 * largest);
-    const auto words = static_cast<std::size_t>(bytes / std::int64_t{sizeof(float)});
-    std::vector<float> data(words);
-    std::vector<float> out(words);
+    std::byte* const data = device_memory(2 * bytes);
+    std::byte* const out = data + bytes;
+    device_.kernels().zero(data, static_cast<std::size_t>(2 * bytes));
     for (const Work& work : task_.collectives) {
       std::int64_t offset = 0;
       const auto once = [&] {
         offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
-        collective(work, reinterpret_cast<std::byte*>(data.data()) + offset,
-                   reinterpret_cast<std::byte*>(out.data()) + offset);
+        collective(work, data + offset, out + offset);
+        device_.queues().finish_used();
       };
       builder_.add_alone(work, time_together(group_, each_s, once, clock_));
     }
+  }
+
+  /// The first of so many bytes, until the next call. What uses them goes to queue 0.
+  std::byte* device_memory(std::int64_t bytes) {
+    device_.queues().prepare({.queues = 1}, Waiter());
+    device_.input_arena().prepare(bytes);
+    return device_.input_arena().base();
   }
 
   void collective(const Work& work, std::byte* data, std::byte* out) {
@@ -119,12 +133,15 @@ class Calibration {
   }
 
   void time_sums() {
-    std::vector<float> x(static_cast<std::size_t>(sum_elements.back()), 1.0F);
-    std::vector<float> y = x;
+    constexpr auto f32 = kernels::DType::f32;
+    constexpr auto bytes = static_cast<std::int64_t>(sum_elements.back() * sizeof(float));
+    std::byte* const x = device_memory(2 * bytes);
+    std::byte* const y = x + bytes;
+    device_.kernels().fill(f32, x, 1, 2 * sum_elements.back());
     for (const std::int64_t elements : sum_elements) {
       const auto once = [&] {
-        device_.kernels().add(kernels::DType::f32, y.data(), kernels::DType::f32, x.data(),
-                              elements);
+        device_.kernels().add(f32, y, f32, x, elements);
+        device_.queues().finish_used();
       };
       Work work{.kind = WorkKind::add};
       work.size = elements;

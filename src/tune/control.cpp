@@ -112,7 +112,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
   control_options.own_runs = ready.own_runs;
-  const CpuWorkspaces workspaces(kernels::cpu_table());
+  const CpuWorkspaces workspaces(*ready.kernels);
   std::optional<OverheadCounter> overheads;
   if (ready.job.workload.kind == WorkloadKind::transformer) {
     overheads.emplace(ready.job.model, workspaces);
@@ -123,7 +123,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.memory_offset_bytes = ready.memory_offset_bytes;
   control_options.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin;
   control_options.memory_timeline = [&](const Experiment& experiment) {
-    return memory_timeline_of(ready.job, experiment);
+    return memory_timeline_of(ready, experiment);
   };
   OutsideMemory outside_memory(resident_bytes);
   control_options.outside_memory = &outside_memory;

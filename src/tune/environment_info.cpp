@@ -55,7 +55,8 @@ Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
     const std::string& kind = devices[static_cast<std::size_t>(rank)].description;
     if (kinds.empty() || kinds.back() != kind) kinds.push_back(kind);
   }
-  return {{"backend", "cpu"}, {"devices", kinds}, {"devices_a_node", devices_a_node}};
+  const std::string& backend = devices[static_cast<std::size_t>(*all.begin())].backend;
+  return {{"backend", backend}, {"devices", kinds}, {"devices_a_node", devices_a_node}};
 }
 
 Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,
@@ -66,7 +67,9 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
     ranks.push_back({{"rank", rank},
                      {"node", node},
                      {"host", topology.hosts[static_cast<std::size_t>(node)]},
+                     {"backend", devices[rank].backend},
                      {"device", devices[rank].description},
+                     {"gpu", devices[rank].gpu},
                      {"threads", devices[rank].threads},
                      {"memory_bytes", devices[rank].memory_bytes}});
   }

@@ -1,5 +1,7 @@
 #include "dstune/tune/job.hpp"
 
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "control.hpp"
@@ -47,6 +49,35 @@ ExitCode rank_0_says(const Communicator& world, Work&& work) {
   MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
 }
 
+/// Of pinned memory, for collectives that are staged through the host.
+constexpr std::int64_t staging_bytes = std::int64_t{16} << 20;
+
+/// What the groups need of a GPU; nothing where they work on the host's memory.
+std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
+  if (found.gpu.name.empty()) return std::nullopt;
+  Device& device = *found.device;
+  device.staging_arena().prepare(staging_bytes);
+  return DeviceGroupOptions{
+      .queues = &device.queues(),
+      .staging = {device.staging_arena().base(), static_cast<std::size_t>(staging_bytes)},
+      .device_id = found.gpu.uuid,
+      .nccl = nccl::find_library(),
+      .free_bytes = free_cuda_bytes};
+}
+
+/// "collectives: NCCL 2.28.9"
+std::string ways_of(const DeviceGroups& devices, const std::vector<std::vector<int>>& groups) {
+  std::set<std::string> ways;
+  for (const std::vector<int>& world_ranks : groups) {
+    const DeviceGroups::Way way = devices.way_of(world_ranks);
+    ways.insert(way.is_staged ? way.text + ", so times say nothing of GPUs of their own"
+                              : way.text);
+  }
+  std::string text = "collectives: ";
+  for (const std::string& way : ways) text += (text.back() == ' ' ? "" : "; ") + way;
+  return text;
+}
+
 }  // namespace
 
 ExitCode run_job(const JobOptions& options, bool thread_multiple) {
@@ -58,8 +89,16 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
       pretended ? find_topology(world, node, pretended->name) : find_topology(world, node);
   if (topology.world_rank != 0) log::set_level(log::Level::off);
 
-  CpuDevice device(host_memory_bytes(), topology.threads_of_rank);
-  const std::vector<RankDevice> devices = gather_devices(world, describe(topology, device));
+  FoundDevice found;
+  try {
+    const bool rank_0_trains = thread_multiple && !options.dedicated_coordinator;
+    found = find_device(world, topology, options.backend, rank_0_trains);
+  } catch (const DeviceError& error) {
+    log::error(error.what());
+    return ExitCode::no_device;
+  }
+  Device& device = *found.device;
+  const std::vector<RankDevice> devices = gather_devices(world, describe(topology, found));
 
   JobOptions decided = options;
   Preparation ready;
@@ -75,7 +114,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
             "--coordinator dedicated needs at least 2 ranks: start it with "
             "mpirun -np 2 or more");
       }
-      ready = prepare_plan(decided, topology, devices);
+      ready = prepare_plan(decided, topology, devices, device.kernels());
       if (decided.profile_path && !is_predictable(ready)) {
         throw UsageError(
             "--profile-out: the machine is measured for the workload transformer alone, where "
@@ -112,9 +151,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   device.host_budget().set_limit_bytes(input.host_memory_bytes);
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
-  GroupTable groups(world, node, topology, input.groups, {});
+  GroupTable groups(world, node, topology, input.groups, {.device = device_groups(found)});
+  if (groups.devices() != nullptr) log::info(ways_of(*groups.devices(), input.groups));
   const std::vector<std::int64_t> resident_bytes =
-      resident_before_experiments(world, device.kernels());
+      resident_before_experiments(world, device.host_kernels());
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker(
       {.model = &input.model,

@@ -92,7 +92,7 @@ bool is_predictable(const Preparation& ready) {
 
 JobPredictor::JobPredictor(const Preparation& ready, DeviceProfile profile)
     : measure_(ready.job.tuning.measure),
-      workspaces_(kernels::cpu_table()),
+      workspaces_(*ready.kernels),
       predictor_(ready.job.model, std::move(profile), workspaces_) {}
 
 bool JobPredictor::is_known(const Experiment& experiment) const {
@@ -132,7 +132,7 @@ MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
                                 const std::function<bool()>& is_to_be_ended,
                                 const std::optional<std::string>& profile_path) {
   if (is_all_known(ready) && !profile_path) return {};
-  const CpuWorkspaces workspaces(kernels::cpu_table());
+  const CpuWorkspaces workspaces(*ready.kernels);
   const auto members = planned_members(ready);
   const std::vector<CalibrationTask> tasks =
       plan_calibration(ready.job.model, members, workspaces, {.budget_s = budget_s(ready)});
@@ -172,7 +172,7 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
       ready.job.model, members, workspaces,
       {.budget_s = dry_run_budget_s, .most_bytes = dry_run_bytes, .times_disks = false});
   if (tasks.empty()) return nullptr;
-  SelfGroup group(0);
+  SelfGroup group(0, device.queues());
   return std::make_unique<JobPredictor>(
       ready, calibrate(tasks.front(), ready.job.model, device, group, reference_seed));
 }

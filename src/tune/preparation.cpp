@@ -89,10 +89,11 @@ std::int64_t least_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nod
   return least;
 }
 
-/// On a CPU the device's memory is the host's, too: what it leaves.
+/// On a CPU the device's memory is the host's, too: what it leaves. A GPU has its own.
 std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfNode& nodes,
                                 const std::vector<RankDevice>& devices) {
   const std::int64_t of_host = least_bytes(&RankDevice::host_bytes, nodes, devices);
+  if (devices.front().backend != "cpu") return of_host;
   return std::max<std::int64_t>(0, of_host - device_memory_bytes);
 }
 
@@ -131,8 +132,9 @@ std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
 }  // namespace
 
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
-                         const std::vector<RankDevice>& devices) {
+                         const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
   Preparation ready;
+  ready.kernels = &kernels;
   const std::optional<Machine> machine = decide_ranks(ready, options, topology);
   std::size_t most_ranks_a_node = 1;
   for (const auto& ranks : ready.training_ranks) {
@@ -153,7 +155,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   ready.host_memory_bytes = ready.job.host_memory_bytes.value_or(
       host_memory_beside(ready.device_memory_bytes, ready.training_ranks, devices));
 
-  const CpuWorkspaces workspaces(kernels::cpu_table());
+  const CpuWorkspaces workspaces(kernels);
   const std::vector<DeepSpeedRun> own_runs = read_own_runs(options.calibration_files, ready.job);
   ready.memory_offset_bytes = memory_offset(own_runs, ready.job);
   PlannerOptions planner;
@@ -248,14 +250,16 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   ready.results->write_environment(environment);
 }
 
-std::optional<MemoryTimeline> memory_timeline_of(const JobSpec& job, const Experiment& experiment) {
+std::optional<MemoryTimeline> memory_timeline_of(const Preparation& ready,
+                                                 const Experiment& experiment) {
+  const JobSpec& job = ready.job;
   const int group_size = experiment.shape.size();
   if (job.workload.kind != WorkloadKind::transformer ||
       !partition_objection(experiment.config, group_size).empty() ||
       !model_objection(job.model, experiment.config, group_size).empty())
     return std::nullopt;
-  return memory_timeline(build_step_plan(job.model, experiment.config, group_size, 0,
-                                         CpuWorkspaces(kernels::cpu_table())));
+  return memory_timeline(
+      build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));
 }
 
 JobInput job_input(const Preparation& ready) {

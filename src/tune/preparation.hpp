@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dstune/core/memory_timeline.hpp"
+#include "dstune/kernels/kernels.hpp"
 #include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
@@ -32,6 +33,7 @@ struct Import {
 
 struct Preparation {
   JobSpec job;
+  const kernels::Table* kernels = nullptr;       ///< whose workspaces are planned
   std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
   std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
   PlannedSpace space;
@@ -51,7 +53,7 @@ struct Preparation {
 
 /// Reads and plans; touches no file of the results folder. Throws InputError, UsageError.
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
-                         const std::vector<RankDevice>& devices);
+                         const std::vector<RankDevice>& devices, const kernels::Table& kernels);
 
 /// Opens the results folder and the journal, and writes what is known before the first experiment.
 /// Throws InputError (damaged journal), IoError.
@@ -59,7 +61,8 @@ void open_results(Preparation& preparation, const JobOptions& options, const Top
                   const std::vector<RankDevice>& devices);
 
 /// What a rank of an experiment holds over a step; none where nothing is planned.
-std::optional<MemoryTimeline> memory_timeline_of(const JobSpec& job, const Experiment& experiment);
+std::optional<MemoryTimeline> memory_timeline_of(const Preparation& preparation,
+                                                 const Experiment& experiment);
 
 /// What every rank needs of it.
 JobInput job_input(const Preparation& preparation);

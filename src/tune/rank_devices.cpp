@@ -7,7 +7,9 @@
 
 #include <unistd.h>
 
-#include "dstune/device/device.hpp"
+#include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/kernels/cuda.hpp"
 
 namespace dstune {
 namespace {
@@ -23,9 +25,60 @@ bool is_process(int process_id) {
   return kill(process_id, 0) == 0 || errno != ESRCH;
 }
 
+std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
+  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
+  std::vector<std::string> texts;
+  for (const Bytes& bytes : world.all_gather({begin, mine.size()}))
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return texts;
+}
+
+/// The rank's place among those of its node that train; a rank that does not has the first's.
+int training_rank_of_node(const Topology& topology, bool rank_0_trains) {
+  const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  const std::vector<int>& ranks = topology.ranks_of_node[static_cast<std::size_t>(node)];
+  return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [&](int rank) {
+    return rank < topology.world_rank && (rank_0_trains || rank != 0);
+  }));
+}
+
+/// Empty, or why this rank has no GPU.
+std::string find_gpu(const Topology& topology, bool rank_0_trains, FoundDevice& found) {
+  try {
+    found.device = make_cuda_device(training_rank_of_node(topology, rank_0_trains),
+                                    host_memory_bytes(), topology.threads_of_rank, &found.gpu);
+    // A rank that does not train shares nothing.
+    if (!rank_0_trains && topology.world_rank == 0) found.gpu.uuid.clear();
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
-RankDevice describe(const Topology& topology, Device& device) {
+FoundDevice find_device(const Communicator& world, const Topology& topology, Backend backend,
+                        bool rank_0_trains) {
+  FoundDevice found;
+  if (backend != Backend::cpu) {
+    const std::vector<std::string> reasons =
+        gather_texts(world, find_gpu(topology, rank_0_trains, found));
+    const auto first = std::find_if(reasons.begin(), reasons.end(),
+                                    [](const std::string& reason) { return !reason.empty(); });
+    if (first == reasons.end()) return found;
+    const auto rank = static_cast<std::size_t>(first - reasons.begin());
+    const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
+    const std::string reason = *first + " (rank " + std::to_string(rank) + ", " + host + ")";
+    if (backend == Backend::cuda) throw DeviceError("--backend cuda: " + reason + "; use cpu");
+    if (kernels::num_cuda_devices() > 0) log::warning("GPUs are not used: " + reason);
+    found = {};
+  }
+  found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
+  return found;
+}
+
+RankDevice describe(const Topology& topology, const FoundDevice& found) {
+  Device& device = *found.device;
   const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
       topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
   const double host_bytes =
@@ -33,9 +86,30 @@ RankDevice describe(const Topology& topology, Device& device) {
   // Many ranks on a small host: their processes alone may need more than is set apart for them.
   const double left_bytes =
       std::max(0.0, host_bytes - static_cast<double>(process_resident_bytes()));
-  return {device.description(), topology.threads_of_rank, getpid(),
+  RankDevice result{
+      .description = device.description(),
+      .threads = topology.threads_of_rank,
+      .process_id = getpid(),
+      .memory_bytes =
           static_cast<std::int64_t>(std::min(share_of_host_memory * host_bytes, left_bytes)),
+      .host_bytes =
           static_cast<std::int64_t>(std::min(share_with_offload * host_bytes, left_bytes))};
+  if (found.gpu.name.empty()) return result;
+  result.memory_bytes = device.budget().limit_bytes();
+  result.backend = "cuda";
+  result.gpu = found.gpu.uuid;
+  return result;
+}
+
+void share_gpus(std::vector<RankDevice>& devices) {
+  std::map<std::string, int> ranks;
+  for (const RankDevice& device : devices) ++ranks[device.gpu];
+  for (RankDevice& device : devices) {
+    const int sharing = ranks[device.gpu];
+    if (device.gpu.empty() || sharing == 1) continue;
+    device.description += ", shared by " + std::to_string(sharing) + " ranks";
+    device.memory_bytes /= sharing;
+  }
 }
 
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine) {
@@ -44,16 +118,17 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
       {"threads", mine.threads},
       {"process_id", mine.process_id},
       {"memory_bytes", mine.memory_bytes},
-      {"host_bytes",
-       mine.host_bytes}}.dump();
-  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+      {"host_bytes", mine.host_bytes},
+      {"backend", mine.backend},
+      {"gpu", mine.gpu}}.dump();
   std::vector<RankDevice> devices;
-  for (const Bytes& bytes : world.all_gather({begin, text.size()})) {
-    const auto* first = reinterpret_cast<const char*>(bytes.data());
-    const Value value = Value::parse(first, first + bytes.size());
+  for (const std::string& told : gather_texts(world, text)) {
+    const Value value = Value::parse(told);
     devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
-                       value.at("memory_bytes"), value.at("host_bytes")});
+                       value.at("memory_bytes"), value.at("host_bytes"), value.at("backend"),
+                       value.at("gpu")});
   }
+  share_gpus(devices);
   return devices;
 }
 

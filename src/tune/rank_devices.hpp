@@ -2,20 +2,36 @@
 /// What each rank computes on, and whether it is still there.
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "dstune/comm/communicator.hpp"
 #include "dstune/comm/topology.hpp"
-#include "dstune/device/device.hpp"
+#include "dstune/device/cuda.hpp"
 #include "dstune/tune/environment_info.hpp"
+#include "dstune/tune/job.hpp"
 
 namespace dstune {
 
-/// The caller's. Local.
-RankDevice describe(const Topology& topology, Device& device);
+/// A rank's device, and the GPU that it is; no words where it is none.
+struct FoundDevice {
+  std::unique_ptr<Device> device;
+  CudaGpu gpu;
+};
+/// This rank's, of the backend or of the one that all ranks can have. Rank 0 takes no GPU from the
+/// others where it only coordinates. Collective over the world. Throws DeviceError, on every rank,
+/// with the reason of the first that has none.
+FoundDevice find_device(const Communicator& world, const Topology& topology, Backend backend,
+                        bool rank_0_trains);
 
-/// Every rank's device, on every rank. Collective over the world.
+/// The caller's. Local.
+RankDevice describe(const Topology& topology, const FoundDevice& found);
+
+/// Every rank's device, on every rank; those that share a GPU share its memory, and say so.
+/// Collective over the world.
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine);
+/// What of it is not talk. Local.
+void share_gpus(std::vector<RankDevice>& devices);
 
 /// Tells which ranks are known to be gone: those of this node whose process was to be seen at the
 /// start (containers may hide them) and is not any more. Others are given their patience. Local.

@@ -67,7 +67,7 @@ std::size_t output_width() {
 ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& device) {
   DryRun plan = dry_run_of(ready.space, ready.device_memory_bytes);
   plan.timeline = [&](const Experiment& experiment) {
-    return memory_timeline_of(ready.job, experiment);
+    return memory_timeline_of(ready, experiment);
   };
   if (is_predictable(ready)) {
     if (const auto predictor = measure_alone(ready, device)) predict_times(ready, *predictor, plan);

@@ -25,6 +25,8 @@ class Device {
   /// Of its host's processor, for what is offloaded: done when the call returns.
   [[nodiscard]] const kernels::Table& host_kernels() const { return kernels::cpu_table(); }
   [[nodiscard]] Queues& queues() { return *parts_.queues; }
+  /// Whether what it is asked for may still be under way when the call returns.
+  [[nodiscard]] bool is_asynchronous() const { return parts_.is_asynchronous; }
 
   [[nodiscard]] MemoryBudget& budget() { return budget_; }
   [[nodiscard]] Arena& arena() { return arena_; }
@@ -35,6 +37,8 @@ class Device {
   /// and no budget limits.
   [[nodiscard]] Arena& input_arena() { return input_arena_; }
   [[nodiscard]] Arena& host_input_arena() { return host_input_arena_; }
+  /// The host's, for collectives that go through it.
+  [[nodiscard]] Arena& staging_arena() { return staging_arena_; }
   /// Of what is offloaded to a disk; without a limit of its own.
   [[nodiscard]] MemoryBudget& disk_budget() { return disk_budget_; }
 
@@ -50,13 +54,14 @@ class Device {
     std::int64_t limit_bytes, host_limit_bytes;
     int threads;  ///< of the host's kernels
     std::string description;
+    bool is_asynchronous = false;
   };
   explicit Device(Parts parts);
 
  private:
   Parts parts_;
   MemoryBudget budget_, host_budget_, input_budget_, disk_budget_;
-  Arena arena_, host_arena_, input_arena_, host_input_arena_;
+  Arena arena_, host_arena_, input_arena_, host_input_arena_, staging_arena_;
 };
 
 /// The CPU cores of one rank as a device. Its memory and the host's are the same here, but have a

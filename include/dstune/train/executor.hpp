@@ -1,5 +1,5 @@
 #pragma once
-/// Runs a StepPlan on a CPU device: its operations in order, every tensor at its planned place.
+/// Runs a StepPlan on a device: its operations in order, every tensor at its planned place.
 
 #include <array>
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dstune/base/wait.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/process_group.hpp"
@@ -37,10 +38,11 @@ enum class Guard { none, red_zones };
 class Executor {
  public:
   /// Takes both arenas, and a file on the plan's disk, as large as the plan says. The plan, device
-  /// and group outlive it.
+  /// and group outlive it; the group takes what lies in the device's memory. The waiter ends waits
+  /// for the device.
   /// Local. Throws OutOfMemory.
   Executor(const StepPlan& plan, Device& device, ProcessGroup& group, std::int64_t seed,
-           Guard guard = Guard::none);
+           Guard guard = Guard::none, const Waiter& waiter = Waiter());
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -55,7 +57,7 @@ class Executor {
   /// Whether there is something on a disk whose file system has to go through the system's cache.
   /// Local.
   [[nodiscard]] bool disk_is_buffered() const;
-  /// Where a planned tensor lies; for tests. Local.
+  /// Where a planned tensor lies, perhaps in memory of the device; for tests. Local.
   [[nodiscard]] void* address(TensorId tensor) const;
   /// With red zones: the tensors beyond whose end something was written so far, a few of them.
   /// Local.

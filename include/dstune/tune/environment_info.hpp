@@ -16,6 +16,8 @@ struct RankDevice {
   int process_id = 0;
   std::int64_t memory_bytes = 0;  ///< what it may use unless the document says otherwise
   std::int64_t host_bytes = 0;    ///< its part of the host: device and offloaded states together
+  std::string backend = "cpu";    ///< or "cuda"
+  std::string gpu{};              ///< its UUID: ranks with the same one share it
 };
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.

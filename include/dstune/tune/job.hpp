@@ -11,9 +11,13 @@
 
 namespace dstune {
 
+/// automatic: cuda where every rank has a GPU that can do what a step needs, else cpu.
+enum class Backend { automatic, cpu, cuda, sim };
+
 /// The command line, decided.
 struct JobOptions {
   std::string space_path;
+  Backend backend = Backend::automatic;
   Overrides overrides;
   std::optional<std::string> hostfile;
   std::optional<HostFilter> host_filter;       ///< --include or --exclude

@@ -29,6 +29,12 @@ bool may_serve(const AttentionShape& shape) {
          (shape.window == 0 || shape.causal);
 }
 
+/// A window that hides nothing is none: so it changes no bit, and needs no plan of its own.
+AttentionShape simplest(AttentionShape shape) {
+  if (shape.window >= shape.sequence) shape.window = 0;
+  return shape;
+}
+
 std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
   std::int64_t divisor = std::clamp<std::int64_t>(most, 1, number);
   while (number % divisor != 0) --divisor;
@@ -92,7 +98,8 @@ AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape) con
   return {shape, 1, largest_divisor(shape.kv_heads, heads * shape.kv_heads / shape.heads)};
 }
 
-std::size_t LibraryAttention::workspace_bytes(const AttentionShape& shape) const {
+std::size_t LibraryAttention::workspace_bytes(const AttentionShape& given) const {
+  const AttentionShape shape = simplest(given);
   const std::size_t own = own_.workspace_bytes(shape);
   if (!may_serve(shape)) return own;
   const AttentionPiece piece = backward_piece(shape);
@@ -166,8 +173,9 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
   return false;
 }
 
-void LibraryAttention::forward(const AttentionShape& shape, void* out, float* log_sum_exp,
+void LibraryAttention::forward(const AttentionShape& given, void* out, float* log_sum_exp,
                                const void* qkv, void* workspace) {
+  const AttentionShape shape = simplest(given);
   if (serves(shape, Direction::forward) && are_aligned(out, qkv)) {
     const std::lock_guard lock(mutex_);
     std::optional<Descriptor>& plan = plan_of(all_of(shape), Direction::forward);
@@ -186,9 +194,10 @@ void LibraryAttention::forward(const AttentionShape& shape, void* out, float* lo
   own_.forward(shape, out, log_sum_exp, qkv, workspace);
 }
 
-void LibraryAttention::backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
+void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const void* d_out,
                                 const void* qkv, const void* out, const float* log_sum_exp,
                                 void* workspace) {
+  const AttentionShape shape = simplest(given);
   if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out)) {
     const std::lock_guard lock(mutex_);
     const AttentionPiece piece = backward_piece(shape);

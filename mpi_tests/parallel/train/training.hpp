@@ -104,13 +104,8 @@ class TrainingTest : public testing::Test {
     return course(*job().join_alone(), model, config, steps, seed, Guard::none);
   }
 
- private:
-  static Course course(ProcessGroup& group, const ModelSpec& model, const TrainingConfig& config,
-                       int steps, std::int64_t seed, Guard guard) {
-    CpuDevice device(256 << 20, 1);
-    const StepPlan plan = build_step_plan(model, config, group.size(), group.group_rank(),
-                                          CpuWorkspaces(device.kernels()));
-    Executor executor(plan, device, group, seed, guard);
+  /// From the first step on.
+  static Course run(Executor& executor, int steps) {
     executor.initialize();
     Course course;
     for (int step = 0; step < steps; ++step) {
@@ -118,6 +113,14 @@ class TrainingTest : public testing::Test {
       course.losses.push_back(outcome.loss);
       if (outcome.skipped) course.skipped_steps.push_back(step);
     }
+    return course;
+  }
+
+  /// A plan's, on a device.
+  static Course course(const StepPlan& plan, Device& device, ProcessGroup& group, int steps,
+                       std::int64_t seed, Guard guard) {
+    Executor executor(plan, device, group, seed, guard);
+    const Course course = run(executor, steps);
     // Where every update was skipped, the plan's fullest instant may never have come.
     if (course.skipped_steps.size() < static_cast<std::size_t>(steps)) {
       expect_equal(device.arena().account(), plan.memory);
@@ -128,6 +131,15 @@ class TrainingTest : public testing::Test {
     }
     EXPECT_EQ(executor.damage(), std::vector<std::string>());
     return course;
+  }
+
+ private:
+  static Course course(ProcessGroup& group, const ModelSpec& model, const TrainingConfig& config,
+                       int steps, std::int64_t seed, Guard guard) {
+    CpuDevice device(256 << 20, 1);
+    const StepPlan plan = build_step_plan(model, config, group.size(), group.group_rank(),
+                                          CpuWorkspaces(device.kernels()));
+    return course(plan, device, group, steps, seed, guard);
   }
 
   static void expect_equal(const Arena::Account& account, const MemoryPlan& plan) {

@@ -80,6 +80,9 @@ TEST_F(LibraryAttentionTest, PlansAreMadeOnceForAShapeAndDevice) {
   other.window = 3;
   run(attention, other);
   EXPECT_EQ(dnn_.plans, 4);
+  other.window = small.sequence;
+  run(attention, other);
+  EXPECT_EQ(dnn_.plans, 4) << "of a window that hides nothing";
   gpu_.device_number = 1;
   run(attention, small);
   EXPECT_EQ(dnn_.plans, 6);

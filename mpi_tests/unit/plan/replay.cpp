@@ -32,11 +32,12 @@ bool Intervals::covers(std::int64_t begin, std::int64_t end) const {
   return begin >= end || (part != parts_.begin() && std::prev(part)->second >= end);
 }
 
-Replay::Replay(const StepPlan& plan) : plan_(plan), states_(plan.tensors.size()) {
+Replay::Replay(const StepPlan& plan, bool finishes) : plan_(plan), states_(plan.tensors.size()) {
   for (std::size_t index = 0; index < plan.tensors.size(); ++index) {
     if (plan.tensors[index].persistent) acquire(static_cast<TensorId>(index));
   }
   run(plan.initialize, "initialize");
+  if (finishes) finish();
   for (int cycle = 0; cycle < 3; ++cycle) {
     forget_gradients();
     std::size_t replaced = 0;
@@ -52,7 +53,15 @@ Replay::Replay(const StepPlan& plan) : plan_(plan), states_(plan.tensors.size())
         }
       }
     }
+    if (finishes) finish();
   }
+}
+
+void Replay::finish() {
+  Clock all{};
+  for (std::size_t stream = 0; stream < num_streams; ++stream)
+    all[stream] = clocks_[stream][stream];
+  clocks_.fill(all);
 }
 
 void Replay::forget_gradients() {
@@ -140,6 +149,7 @@ void Replay::step(const Step& step) {
   } else {
     const std::vector<Access> found = accesses(step.operation, plan_);
     check_sides(step, found);
+    check_sums(step);
     for (const Access& each : found) access(each, stream);
   }
 }
@@ -167,6 +177,23 @@ void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
   const Memory side = step.stream == Stream::host ? Memory::host : Memory::device;
   for (const Access& each : found)
     if (memory_of(each) != side) problem(each.view.tensor, "touched from the other memory");
+}
+
+void Replay::check_sums(const Step& step) {
+  const Operation& o = step.operation;
+  const bool is_loss =
+      std::holds_alternative<op::AccumulateLoss>(o) || std::holds_alternative<op::FinishLoss>(o);
+  const bool is_squares = std::holds_alternative<op::AccumulateSquares>(o) ||
+                          std::holds_alternative<op::CheckOverflow>(o) ||
+                          std::holds_alternative<op::ClipFactor>(o);
+  if (!is_loss && !is_squares) return;
+  Clock& sum = sums_[is_loss ? 0 : 1];
+  const auto stream = static_cast<std::size_t>(step.stream);
+  for (std::size_t other = 0; other < num_streams; ++other) {
+    if (sum[other] > clocks_[stream][other])
+      problem(no_tensor, "a sum is touched by two streams without an event between");
+  }
+  sum[stream] = clocks_[stream][stream];
 }
 
 void Replay::check_transfer(const Access& from, const Access& to) {

@@ -27,7 +27,9 @@ class Intervals {
 
 class Replay {
  public:
-  explicit Replay(const StepPlan& plan);
+  /// `finishes`: streams know everything at the end of a step, as where the executor waits for the
+  /// device there.
+  explicit Replay(const StepPlan& plan, bool finishes = false);
 
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
   /// What the plan should say of a memory.
@@ -54,6 +56,7 @@ class Replay {
   using Clock = std::array<std::int64_t, num_streams>;
 
   void run(const std::vector<Step>& steps, const std::string& where);
+  void finish();
   void step(const Step& step);
   void acquire(TensorId tensor);
   void release(TensorId tensor);
@@ -61,6 +64,8 @@ class Replay {
   /// Between the disk and the host: whole blocks of both.
   void check_transfer(const Access& from, const Access& to);
   void check_sides(const Step& step, const std::vector<Access>& found);
+  /// The step's sums, which an operation adds to or reads.
+  void check_sums(const Step& step);
   void forget_gradients();
   /// All of the own shards whose gradients this tensor holds but their padding.
   void forget_shards(const PlannedTensor& tensor, Intervals& written) const;
@@ -75,6 +80,8 @@ class Replay {
   std::set<int> recorded_;
   std::map<int, Clock> events_;
   std::array<Clock, num_streams> clocks_{};  // what a stream knows of all
+  /// When each stream touched the loss and the squares last.
+  std::array<Clock, 2> sums_{};
   std::string where_;
   std::vector<std::string> problems_;
 };

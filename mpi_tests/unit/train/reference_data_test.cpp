@@ -82,46 +82,53 @@ StepPlan plan_of(int group_size, int group_rank, std::int64_t micro_batch) {
   return plan;
 }
 
+/// A micro-batch with its tokens.
+class Batch {
+ public:
+  Batch(const StepPlan& plan, std::uint64_t seed, std::int64_t step, std::int64_t micro_step) {
+    const train::MicroBatch batch(plan, seed);
+    tokens.resize(static_cast<std::size_t>(batch.rows()));
+    targets.resize(tokens.size());
+    batch.fill(step, micro_step, {tokens.data(), targets.data()});
+  }
+  std::vector<std::int32_t> tokens, targets;
+};
+
 TEST(MicroBatchTest, RanksAndMicroStepsShareTheGlobalBatch) {
   std::vector<std::int32_t> tokens;
   for (std::int64_t micro_step = 0; micro_step < 2; ++micro_step) {
     for (int rank = 0; rank < 3; ++rank) {
-      train::MicroBatch batch(plan_of(3, rank, 2), 4);
-      batch.fill(9, micro_step);
-      tokens.insert(tokens.end(), batch.tokens(), batch.tokens() + 10);
+      const Batch batch(plan_of(3, rank, 2), 4, 9, micro_step);
+      tokens.insert(tokens.end(), batch.tokens.begin(), batch.tokens.end());
     }
   }
-  train::MicroBatch whole(plan_of(1, 0, 12), 4);
-  whole.fill(9, 0);
-  EXPECT_THAT(tokens, testing::ElementsAreArray(whole.tokens(), 60));
+  EXPECT_EQ(tokens.size(), 60U);
+  EXPECT_EQ(tokens, Batch(plan_of(1, 0, 12), 4, 9, 0).tokens);
 }
 
 TEST(MicroBatchTest, TargetsAreTheNextTokens) {
-  train::MicroBatch batch(plan_of(2, 1, 1), 0);
-  batch.fill(0, 1);
-  for (int position = 0; position < 4; ++position)
-    EXPECT_EQ(batch.targets()[position], batch.tokens()[position + 1]);
-  EXPECT_EQ(batch.targets()[4], reference_token(0, 0, 3, 5, 999));
+  const Batch batch(plan_of(2, 1, 1), 0, 0, 1);
+  for (std::size_t position = 0; position < 4; ++position)
+    EXPECT_EQ(batch.targets[position], batch.tokens[position + 1]);
+  EXPECT_EQ(batch.targets[4], reference_token(0, 0, 3, 5, 999));
 }
 
 TEST(MicroBatchTest, MaskedTokensAreTheLastNumberAndAloneHaveTargets) {
   StepPlan plan = plan_of(1, 0, 3);
   plan.config.sequence_length = 20;
-  train::MicroBatch plain(plan, 4);
-  plain.fill(2, 0);
+  const Batch plain(plan, 4, 2, 0);
   plan.model.architecture = architecture_of(ModelFamily::bert);
-  train::MicroBatch masked(plan, 4);
-  masked.fill(2, 0);
-  for (int sample = 0; sample < 3; ++sample) {
+  const Batch masked(plan, 4, 2, 0);
+  for (std::size_t sample = 0; sample < 3; ++sample) {
     int targets = 0;
-    for (int row = sample * 20; row < (sample + 1) * 20; ++row) {
-      if (masked.targets()[row] < 0) {
-        EXPECT_EQ(masked.tokens()[row], plain.tokens()[row]);
+    for (std::size_t row = sample * 20; row < (sample + 1) * 20; ++row) {
+      if (masked.targets[row] < 0) {
+        EXPECT_EQ(masked.tokens[row], plain.tokens[row]);
         continue;
       }
       ++targets;
-      EXPECT_EQ(masked.targets()[row], plain.tokens()[row]);
-      EXPECT_EQ(masked.tokens()[row], 998);
+      EXPECT_EQ(masked.targets[row], plain.tokens[row]);
+      EXPECT_EQ(masked.tokens[row], 998);
     }
     EXPECT_EQ(targets, 3);
   }

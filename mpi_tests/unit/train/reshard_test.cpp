@@ -24,17 +24,21 @@ void copy_floats(std::byte* to, const std::byte* from, std::int64_t count) {
   std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
 }
 
+void zero_bytes(std::byte* first, std::int64_t bytes) {
+  std::memset(first, 0, static_cast<std::size_t>(bytes));
+}
+
 TEST(ReshardTest, InterleavesShardsAndPadsThem) {
   std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
   std::vector<float> shards(9, -1);
-  reshard(operation(true), pieces, bytes_of(slab), bytes_of(shards), copy_floats);
+  reshard(operation(true), pieces, bytes_of(slab), bytes_of(shards), copy_floats, zero_bytes);
   EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 
 TEST(ReshardTest, PutsParametersTogetherAgain) {
   std::vector<float> slab(8, -1);
   std::vector<float> shards{1, 2, 6, 3, 4, 7, 5, 0, 0};
-  reshard(operation(false), pieces, bytes_of(slab), bytes_of(shards), copy_floats);
+  reshard(operation(false), pieces, bytes_of(slab), bytes_of(shards), copy_floats, zero_bytes);
   EXPECT_THAT(slab, ElementsAreArray({1, 2, 3, 4, 5, 6, 7, -1}));
 }
 
@@ -42,7 +46,8 @@ TEST(ReshardTest, RanksBeyondTheLastElementHaveOnlyPadding) {
   const std::vector<op::Reshard::Piece> two{{0, 1, 0, 1}, {1, 1, 1, 1}};
   std::vector<float> slab{8, 9};
   std::vector<float> shards(8, -1);
-  reshard({{}, {}, true, 4, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards), copy_floats);
+  reshard({{}, {}, true, 4, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards), copy_floats,
+          zero_bytes);
   EXPECT_THAT(shards, ElementsAreArray({8, 9, 0, 0, 0, 0, 0, 0}));
 }
 
@@ -54,7 +59,7 @@ TEST(ReshardTest, CopiesBetweenElementsOfDifferentSizes) {
       reinterpret_cast<double*>(to)[i] = reinterpret_cast<const float*>(from)[i];
   };
   reshard(operation(true), pieces, bytes_of(slab),
-          {reinterpret_cast<std::byte*>(shards.data()), sizeof(double)}, widen);
+          {reinterpret_cast<std::byte*>(shards.data()), sizeof(double)}, widen, zero_bytes);
   EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 

@@ -1,0 +1,38 @@
+#pragma once
+/// An NVIDIA GPU as a device: memory of its own, streams, pinned memory of its host. Local.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "dstune/device/device.hpp"
+
+namespace dstune {
+
+/// Why no training step can run on CUDA here: what the build, the machine or the kernels lack.
+/// Empty where one can.
+std::string cuda_objection();
+
+/// Which of the GPUs that its process sees a rank takes: all ranks of a node take them in turn, or
+/// the only one that each sees (CUDA_VISIBLE_DEVICES, a part of a GPU that it was given).
+[[nodiscard]] constexpr int choose_cuda_device(int visible, int rank_of_node) {
+  return rank_of_node % visible;
+}
+
+/// A GPU as CUDA names it.
+struct CudaGpu {
+  std::string name;             ///< "NVIDIA H200"
+  std::string uuid;             ///< ranks with the same one share it
+  std::int64_t free_bytes = 0;  ///< now, whoever uses it
+};
+
+/// The rank's GPU, which is the calling thread's from now on, with what of its memory is free as
+/// limit. `gpu`, where given, is what it is. Throws DeviceError with cuda_objection(), or CUDA's
+/// words.
+std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
+                                         int threads, CudaGpu* gpu = nullptr);
+
+/// Of the memory of the calling thread's GPU, now; 0 where CUDA does not say.
+std::int64_t free_cuda_bytes();
+
+}  // namespace dstune

@@ -1,0 +1,51 @@
+#pragma once
+/// A device with memory and queues of its own, for tests: the processor's kernels, done later.
+
+#include <cstdint>
+#include <memory>
+
+#include "dstune/device/device.hpp"
+#include "dstune/group/process_group.hpp"
+#include "shuffled_queues.hpp"
+
+namespace dstune::test {
+
+/// What the host or an operation does with memory before, or after, the plan's events allow it
+/// shows in the losses or ends the program. Every seed is another order. One thread.
+class ShuffledDevice : public Device {
+ public:
+  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed);
+
+  [[nodiscard]] ShuffledQueues& shuffled_queues() { return static_cast<ShuffledQueues&>(queues()); }
+
+ private:
+  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed,
+                 std::unique_ptr<ProtectedMemory> memory);
+};
+
+/// A group whose collectives are work of the device's queues, as NCCL's are of streams. Numbers are
+/// exchanged by the host.
+class ShuffledGroup : public ProcessGroup {
+ public:
+  /// Both outlive it.
+  ShuffledGroup(ProcessGroup& group, ShuffledQueues& queues)
+      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group), queues_(queues) {}
+
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override;
+  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
+  void reduce_average(void* data, std::int64_t count, DType type, int root) override;
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
+                              const RankRange& among) override;
+  void all_gather(void* out, const void* in, std::int64_t count, DType type,
+                  const RankRange& among) override;
+  void all_to_all(void* out, const void* in, std::int64_t count, DType type,
+                  const RankRange& among) override;
+  void exchange_into(std::span<const double> mine, std::span<double> all) override;
+
+ private:
+  ProcessGroup& group_;
+  ShuffledQueues& queues_;
+};
+
+}  // namespace dstune::test

@@ -1,0 +1,204 @@
+/// What is asked of CUDA's runtime, and what becomes of its failures, without a GPU.
+
+#include "dstune/device/cuda.hpp"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda/cuda_device.hpp"
+#include "cuda/queues.hpp"
+#include "dstune/base/error.hpp"
+#include "dstune/kernels/cuda.hpp"
+#include "fake_runtime.hpp"
+
+namespace dstune {
+namespace {
+
+using test::FakeRuntime;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The words of the exception of a kind; empty where none is thrown.
+template <class Kind, class Work>
+std::string thrown(Work&& work) {
+  try {
+    work();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return {};
+}
+
+class CudaQueuesTest : public testing::Test {
+ protected:
+  /// Streams 1 and 2, events 3 and 4, stamps 5 and 6, the streams' ends 7 and 8.
+  void prepare(const Waiter& waiter = Waiter()) {
+    queues_.prepare({.queues = 2, .events = 2, .stamps = 2}, waiter);
+    runtime_.calls.clear();
+  }
+
+  FakeRuntime runtime_;
+  cuda::StreamQueues queues_{runtime_};
+};
+
+TEST_F(CudaQueuesTest, MakeWhatTheyLackAndKeepIt) {
+  queues_.prepare({.queues = 1, .events = 1, .stamps = 1}, Waiter());
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("create 1", "create 2", "create 3 with time", "create 4"));
+  runtime_.calls.clear();
+  queues_.prepare({.queues = 2, .events = 1, .stamps = 0}, Waiter());
+  // First what is still under way.
+  EXPECT_THAT(runtime_.calls, ElementsAre("record 4 on 1", "query 4", "create 5", "create 6"));
+}
+
+TEST_F(CudaQueuesTest, AreStreamsWithEventsBetweenThem) {
+  prepare();
+  char bytes[8] = {};
+  queues_.copy(bytes, bytes, 8);
+  queues_.record(0);
+  queues_.use(1);
+  queues_.wait(0);
+  queues_.copy(bytes, bytes, 0);
+  queues_.stamp(1);
+  queues_.finish(0);
+  queues_.finish_used();
+  queues_.finish_all();
+  EXPECT_THAT(runtime_.calls, ElementsAre("copy 8 on 1", "record 3 on 1", "2 waits for 3",
+                                          "record 6 on 2", "query 3", "record 8 on 2", "query 8",
+                                          "record 7 on 1", "record 8 on 2", "query 7", "query 8"));
+  EXPECT_EQ(queues_.native(), reinterpret_cast<void*>(std::uintptr_t{2}));
+  EXPECT_DOUBLE_EQ(queues_.seconds_between(0, 1), 2.5);
+}
+
+TEST_F(CudaQueuesTest, EndWhatTheyMade) {
+  {
+    cuda::StreamQueues queues(runtime_);
+    queues.prepare({.queues = 1, .events = 1, .stamps = 0}, Waiter());
+    runtime_.calls.clear();
+  }
+  EXPECT_THAT(runtime_.calls, testing::UnorderedElementsAre("destroy 1", "destroy 2", "destroy 3"));
+}
+
+TEST_F(CudaQueuesTest, AnEventThatIsNeverReachedEndsAtTheDeadline) {
+  prepare(Waiter(Waiter::Clock::now() + std::chrono::milliseconds(5), nullptr, true));
+  runtime_.events_are_reached = false;
+  EXPECT_THAT(thrown<CollectiveError>([&] { queues_.finish(0); }), HasSubstr("the GPU"));
+  EXPECT_THROW(queues_.finish_all(), CollectiveError);
+  // Another experiment does not begin on a GPU that is still at it.
+  EXPECT_THROW(queues_.prepare({.queues = 1, .events = 1, .stamps = 0},
+                               Waiter(Waiter::Clock::now(), nullptr, true)),
+               CollectiveError);
+}
+
+TEST_F(CudaQueuesTest, AnAbortEndsAWait) {
+  prepare(Waiter(
+      Waiter::Clock::time_point::max(), [] { return true; }, true));
+  runtime_.events_are_reached = false;
+  EXPECT_THROW(queues_.finish(1), CollectiveError);
+}
+
+TEST_F(CudaQueuesTest, FailuresHaveCudasWords) {
+  prepare();
+  runtime_.failures["query"] = FakeRuntime::illegal_address;
+  const std::string passing = thrown<DeviceError>([&] { queues_.finish(0); });
+  EXPECT_EQ(passing, "CUDA: cudaError700: words, waiting for the GPU");
+  EXPECT_THAT(runtime_.calls, Contains("forget_error"));
+  // Where the context is lost every call says so.
+  runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
+  EXPECT_THAT(thrown<DeviceError>([&] { queues_.finish(0); }),
+              HasSubstr("this process can not use the GPU any more"));
+}
+
+TEST_F(CudaQueuesTest, CanBePreparedAgainAfterAFailure) {
+  runtime_.failures["create_event"] = FakeRuntime::no_memory;
+  EXPECT_THROW(prepare(), DeviceError);
+  runtime_.failures.clear();
+  EXPECT_NO_THROW(prepare());
+}
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  std::unique_ptr<Device> make(int rank_of_node) {
+    return std::make_unique<cuda::CudaDevice>(runtime_, kernels::cpu_table(), rank_of_node, 5000, 1,
+                                              &gpu_);
+  }
+
+  FakeRuntime runtime_;
+  CudaGpu gpu_;
+};
+
+TEST_F(CudaDeviceTest, IsOneOfThoseThatAreVisible) {
+  runtime_.devices = 4;
+  for (const auto& [rank, device] : {std::pair(0, 0), {3, 3}, {4, 0}, {6, 2}}) {
+    runtime_.calls.clear();
+    make(rank);
+    EXPECT_THAT(runtime_.calls, Contains("set_device " + std::to_string(device)));
+    EXPECT_EQ(gpu_.uuid, "gpu-" + std::to_string(device));
+  }
+  runtime_.devices = 0;
+  EXPECT_THROW(make(0), DeviceError);
+}
+
+TEST_F(CudaDeviceTest, HasWhatIsFreeAsItsLimit) {
+  const auto device = make(0);
+  EXPECT_EQ(device->budget().limit_bytes(), 950);
+  EXPECT_EQ(device->host_budget().limit_bytes(), 5000);
+  EXPECT_EQ(device->description(), "cuda (a GPU)");
+  EXPECT_EQ(gpu_.free_bytes, 1000);
+  EXPECT_TRUE(device->is_asynchronous());
+}
+
+TEST_F(CudaDeviceTest, TakesMemoryOfTheGpuAndPinsTheHosts) {
+  {
+    const auto device = make(0);
+    runtime_.calls.clear();
+    device->arena().prepare(600);
+    device->arena().prepare(500);
+    device->host_arena().prepare(700);
+  }
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("allocate 600", "allocate_host 700", "free_host", "free"));
+}
+
+TEST_F(CudaDeviceTest, ARefusedAllocationIsOutOfMemory) {
+  const auto device = make(0);
+  runtime_.failures["allocate"] = runtime_.failures["allocate_host"] = FakeRuntime::no_memory;
+  EXPECT_THAT(thrown<OutOfMemory>([&] { device->arena().prepare(600); }),
+              HasSubstr("cudaError2: words"));
+  EXPECT_THROW(device->host_arena().prepare(600), OutOfMemory);
+  EXPECT_EQ(device->budget().held_bytes(), 0);
+  // Nothing that comes later reports it again.
+  EXPECT_THAT(runtime_.calls, Contains("forget_error").Times(2));
+  runtime_.failures.clear();
+  EXPECT_NO_THROW(device->arena().prepare(600));
+}
+
+TEST_F(CudaDeviceTest, AnotherFailureIsNot) {
+  const auto device = make(0);
+  runtime_.failures["allocate"] = FakeRuntime::illegal_address;
+  EXPECT_THROW(device->arena().prepare(600), DeviceError);
+  EXPECT_EQ(device->budget().held_bytes(), 0);
+}
+
+TEST(CudaTest, KernelsThatAreMissingAreNamed) {
+  kernels::Table table = kernels::cpu_table();
+  EXPECT_EQ(cuda::missing_kernels(table), "");
+  table.matmul = nullptr;
+  table.quantize = nullptr;
+  EXPECT_EQ(cuda::missing_kernels(table), "matmul, quantize");
+}
+
+TEST(CudaTest, ThereIsAReasonWhereThereIsNoDevice) {
+  const std::string objection = cuda_objection();
+  if (kernels::num_cuda_devices() == 0) {
+    EXPECT_THAT(objection, Not(testing::IsEmpty()));
+    EXPECT_EQ(thrown<DeviceError>([] { make_cuda_device(0, 1, 1); }), objection);
+  }
+}
+
+}  // namespace
+}  // namespace dstune

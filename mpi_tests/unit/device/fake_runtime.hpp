@@ -1,0 +1,105 @@
+#pragma once
+/// CUDA's runtime without CUDA: writes down what it is asked for and fails where it is told to.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cuda/runtime.hpp"
+
+namespace dstune::test {
+
+class FakeRuntime : public cuda::Runtime {
+ public:
+  static constexpr cuda::Code no_memory = 2, pending = 600, illegal_address = 700;
+
+  std::vector<std::string> calls;
+  /// What a function returns instead, until it is taken out.
+  std::map<std::string, cuda::Code> failures;
+  int devices = 1;
+  bool events_are_reached = true;
+
+  cuda::Code count_devices(int& count) override {
+    if (const cuda::Code code = called("count_devices")) return code;
+    count = devices;
+    return 0;
+  }
+  cuda::Code set_device(int device) override {
+    return called("set_device", fmt::format("set_device {}", device));
+  }
+  cuda::Code get_properties(int device, cuda::Properties& properties) override {
+    properties = {"a GPU", fmt::format("gpu-{}", device), 4};
+    return called("get_properties");
+  }
+  cuda::Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) override {
+    free_bytes = 1000;
+    total_bytes = 2000;
+    return called("get_memory", {});
+  }
+  cuda::Code allocate(void*& memory, std::size_t bytes) override {
+    memory = number(++made_);
+    return called("allocate", fmt::format("allocate {}", bytes));
+  }
+  cuda::Code free(void*) override { return called("free"); }
+  cuda::Code allocate_host(void*& memory, std::size_t bytes) override {
+    memory = number(++made_);
+    return called("allocate_host", fmt::format("allocate_host {}", bytes));
+  }
+  cuda::Code free_host(void*) override { return called("free_host"); }
+  cuda::Code create_stream(cuda::Stream& stream) override {
+    stream = number(++made_);
+    return called("create_stream", "create " + name(stream));
+  }
+  cuda::Code destroy_stream(cuda::Stream stream) override {
+    return called("destroy_stream", "destroy " + name(stream));
+  }
+  cuda::Code create_event(cuda::Event& event, bool takes_time) override {
+    event = number(++made_);
+    return called("create_event", "create " + name(event) + (takes_time ? " with time" : ""));
+  }
+  cuda::Code destroy_event(cuda::Event event) override {
+    return called("destroy_event", "destroy " + name(event));
+  }
+  cuda::Code record(cuda::Event event, cuda::Stream stream) override {
+    return called("record", "record " + name(event) + " on " + name(stream));
+  }
+  cuda::Code wait(cuda::Stream stream, cuda::Event event) override {
+    return called("wait", name(stream) + " waits for " + name(event));
+  }
+  cuda::Code query(cuda::Event event) override {
+    if (const cuda::Code code = called("query", "query " + name(event))) return code;
+    return events_are_reached ? 0 : pending;
+  }
+  cuda::Code get_milliseconds(float& milliseconds, cuda::Event, cuda::Event) override {
+    milliseconds = 2500;
+    return called("get_milliseconds");
+  }
+  cuda::Code copy(void*, const void*, std::size_t bytes, cuda::Stream stream) override {
+    return called("copy", fmt::format("copy {} on {}", bytes, name(stream)));
+  }
+  void forget_error() override { calls.emplace_back("forget_error"); }
+  [[nodiscard]] std::string text(cuda::Code code) const override {
+    return fmt::format("cudaError{}: words", code);
+  }
+  [[nodiscard]] cuda::Code not_ready() const override { return pending; }
+  [[nodiscard]] cuda::Code out_of_memory() const override { return no_memory; }
+
+ private:
+  static void* number(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+  static std::string name(void* object) {
+    return std::to_string(reinterpret_cast<std::uintptr_t>(object));
+  }
+  cuda::Code called(const std::string& function) { return called(function, function); }
+  /// Without words it is not written down.
+  cuda::Code called(const std::string& function, const std::string& words) {
+    if (!words.empty()) calls.push_back(words);
+    const auto failure = failures.find(function);
+    return failure == failures.end() ? 0 : failure->second;
+  }
+
+  std::uintptr_t made_ = 0;
+};
+
+}  // namespace dstune::test

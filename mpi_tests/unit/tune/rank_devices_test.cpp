@@ -1,0 +1,36 @@
+#include "rank_devices.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+RankDevice gpu(const std::string& uuid) {
+  return {.description = "cuda (a GPU)", .memory_bytes = 600, .backend = "cuda", .gpu = uuid};
+}
+
+TEST(RankDevicesTest, RanksOfOneGpuShareItsMemoryAndSaySo) {
+  std::vector<RankDevice> devices{gpu("a"), gpu("b"), gpu("a"), gpu("a")};
+  share_gpus(devices);
+  for (const std::size_t rank : {0, 2, 3}) {
+    EXPECT_EQ(devices[rank].memory_bytes, 200);
+    EXPECT_EQ(devices[rank].description, "cuda (a GPU), shared by 3 ranks");
+  }
+  EXPECT_EQ(devices[1].memory_bytes, 600);
+  EXPECT_EQ(devices[1].description, "cuda (a GPU)");
+}
+
+TEST(RankDevicesTest, ProcessorsAreNotShared) {
+  std::vector<RankDevice> devices(2, {.description = "cpu", .memory_bytes = 600});
+  share_gpus(devices);
+  EXPECT_EQ(devices[0].memory_bytes, 600);
+  EXPECT_EQ(devices[1].description, "cpu");
+}
+
+TEST(RankDevicesTest, TheBackendIsOfTheFingerprint) {
+  EXPECT_EQ(machine_fingerprint({{0, 1}}, {gpu("a"), gpu("b")}).at("backend"), "cuda");
+  EXPECT_EQ(machine_fingerprint({{0}}, {RankDevice{}}).at("backend"), "cpu");
+}
+
+}  // namespace
+}  // namespace dstune

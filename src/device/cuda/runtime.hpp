@@ -1,0 +1,64 @@
+#pragma once
+/// What is used of CUDA's runtime, so that order and failures can be tested without a GPU. All
+/// functions but those that say otherwise return a cudaError_t, 0 where nothing failed.
+
+#include <cstddef>
+#include <string>
+
+namespace dstune::cuda {
+
+/// cudaStream_t, cudaEvent_t.
+using Stream = void*;
+using Event = void*;
+using Code = int;
+
+struct Properties {
+  std::string name;  ///< "NVIDIA H200"
+  std::string uuid;  ///< of the GPU, or of the part of one that a process was given
+  int multiprocessors = 0;
+};
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  virtual Code count_devices(int& count) = 0;
+  /// Of the calling thread.
+  virtual Code set_device(int device) = 0;
+  virtual Code get_properties(int device, Properties& properties) = 0;
+  virtual Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) = 0;
+
+  virtual Code allocate(void*& memory, std::size_t bytes) = 0;
+  virtual Code free(void* memory) = 0;
+  /// Pinned, for all GPUs.
+  virtual Code allocate_host(void*& memory, std::size_t bytes) = 0;
+  virtual Code free_host(void* memory) = 0;
+
+  /// Does not wait for CUDA's default stream.
+  virtual Code create_stream(Stream& stream) = 0;
+  virtual Code destroy_stream(Stream stream) = 0;
+  virtual Code create_event(Event& event, bool takes_time) = 0;
+  virtual Code destroy_event(Event event) = 0;
+  virtual Code record(Event event, Stream stream) = 0;
+  virtual Code wait(Stream stream, Event event) = 0;
+  /// not_ready() before the event is reached.
+  virtual Code query(Event event) = 0;
+  virtual Code get_milliseconds(float& milliseconds, Event first, Event second) = 0;
+  virtual Code copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
+
+  /// What follows does not report it again, unless the context is lost.
+  virtual void forget_error() = 0;
+  /// "cudaErrorMemoryAllocation: out of memory"
+  [[nodiscard]] virtual std::string text(Code code) const = 0;
+  [[nodiscard]] virtual Code not_ready() const = 0;
+  [[nodiscard]] virtual Code out_of_memory() const = 0;
+};
+
+/// Throws DeviceError with CUDA's words and what was tried, and says so where the process can use
+/// the GPU no more.
+void check(Runtime& runtime, Code code, const char* what);
+
+/// CUDA's own; null in a build without it.
+Runtime* native_runtime();
+
+}  // namespace dstune::cuda

@@ -1,0 +1,97 @@
+#include "step_inputs.hpp"
+
+#include <algorithm>
+
+namespace dstune::train {
+namespace {
+
+/// Places in an arena one after another, from a multiple of 256 on each.
+class Places {
+ public:
+  template <class T>
+  std::int64_t add(std::int64_t count) {
+    const std::int64_t begin = end_bytes_;
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    end_bytes_ +=
+        (bytes + tensor_alignment_bytes - 1) / tensor_alignment_bytes * tensor_alignment_bytes;
+    return begin;
+  }
+  [[nodiscard]] std::int64_t end_bytes() const { return end_bytes_; }
+
+ private:
+  std::int64_t end_bytes_ = 0;
+};
+
+template <class T>
+T* at(const Arena& arena, std::int64_t offset_bytes) {
+  return reinterpret_cast<T*>(arena.base() + offset_bytes);
+}
+
+constexpr std::int64_t double_bytes = sizeof(double);
+constexpr int num_sums = 2;
+
+}  // namespace
+
+StepInputs::StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed, int first_event)
+    : table_(device.kernels()),
+      queues_(device.queues()),
+      micro_batch_(plan, seed),
+      angles_(rotary_angles(plan.model, plan.config.sequence_length)),
+      sum_doubles_(device.kernels().sum_doubles),
+      first_event_(first_event) {
+  const std::int64_t rows = micro_batch_.rows();
+  const auto frequencies = static_cast<std::int64_t>(angles_.frequencies.size());
+  Places places;
+  const std::int64_t tokens = places.add<std::int32_t>(2 * rows);
+  const std::int64_t angles = places.add<double>(frequencies);
+  const std::int64_t sums = places.add<double>(num_sums * sum_doubles_);
+  device.input_arena().prepare(places.end_bytes());
+  const std::int64_t second_tokens = places.add<std::int32_t>(2 * rows);
+  device.host_input_arena().prepare(places.end_bytes());
+
+  const auto tokens_at = [&](const Arena& arena, std::int64_t offset_bytes) {
+    auto* const first = at<std::int32_t>(arena, offset_bytes);
+    return MicroBatch::Tokens{first, first + rows};
+  };
+  device_ = tokens_at(device.input_arena(), tokens);
+  frequencies_ = at<double>(device.input_arena(), angles);
+  sums_ = at<double>(device.input_arena(), sums);
+  const Arena& host = device.host_input_arena();
+  host_ = {tokens_at(host, tokens), tokens_at(host, second_tokens)};
+  host_frequencies_ = at<double>(host, angles);
+  host_sums_ = at<double>(host, sums);
+}
+
+void StepInputs::begin_training() {
+  std::ranges::copy(angles_.frequencies, host_frequencies_);
+  queues_.copy(frequencies_, host_frequencies_,
+               static_cast<std::int64_t>(angles_.frequencies.size()) * double_bytes);
+}
+
+void StepInputs::begin_step() {
+  table_.zero(sums_, static_cast<std::size_t>(num_sums * sum_doubles_ * double_bytes));
+}
+
+void StepInputs::begin_micro_step(std::int64_t step, std::int64_t micro_step) {
+  const MicroBatch::Tokens& made = host_[next_];
+  const int sent = first_event_ + static_cast<int>(next_);
+  next_ = 1 - next_;
+  queues_.finish(sent);
+  micro_batch_.fill(step, micro_step, made);
+  // Targets lie behind the tokens.
+  queues_.copy(device_.tokens, made.tokens,
+               2 * micro_batch_.rows() * static_cast<std::int64_t>(sizeof(std::int32_t)));
+  queues_.record(sent);
+}
+
+void StepInputs::send_sums() {
+  queues_.copy(host_sums_, sums_, num_sums * sum_doubles_ * double_bytes);
+  queues_.record(first_event_ + 2);
+}
+
+StepInputs::Sums StepInputs::wait_for_sums() {
+  queues_.finish(first_event_ + 2);
+  return {host_sums_[0], host_sums_[sum_doubles_]};
+}
+
+}  // namespace dstune::train

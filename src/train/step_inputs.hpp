@@ -1,0 +1,65 @@
+#pragma once
+/// What a step is told and tells, where the device's kernels find it: tokens and targets, rotary
+/// frequencies, and sums that the host reads. On the compute queue.
+
+#include <array>
+#include <cstdint>
+
+#include "dstune/device/device.hpp"
+#include "dstune/model/rotary.hpp"
+#include "dstune/plan/step_plan.hpp"
+#include "micro_batch.hpp"
+
+namespace dstune::train {
+
+class StepInputs {
+ public:
+  /// Events that it takes, from first_event on.
+  static constexpr int num_events = 3;
+
+  /// Takes the device's arenas for inputs. Throws OutOfMemory.
+  StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed, int first_event);
+
+  /// Sends what stays the same.
+  void begin_training();
+  /// The sums are 0.
+  void begin_step();
+  /// Makes tokens and targets, and sends them. The host is two micro-steps ahead at most.
+  void begin_micro_step(std::int64_t step, std::int64_t micro_step);
+  /// Brings both sums to the host, in the used queue.
+  void send_sums();
+  /// As they were sent last. The host waits for them.
+  struct Sums {
+    double loss, squares;
+  };
+  [[nodiscard]] Sums wait_for_sums();
+
+  // For kernels.
+  [[nodiscard]] const std::int32_t* tokens() const { return device_.tokens; }
+  [[nodiscard]] const std::int32_t* targets() const { return device_.targets; }
+  [[nodiscard]] const double* frequencies() const { return frequencies_; }
+  [[nodiscard]] float magnitude() const { return static_cast<float>(angles_.magnitude); }
+  /// What a kernel adds to, kernels::Table::sum_doubles long.
+  [[nodiscard]] double* loss() const { return sums_; }
+  [[nodiscard]] double* squares() const { return sums_ + sum_doubles_; }
+
+ private:
+  const kernels::Table& table_;
+  Queues& queues_;
+  MicroBatch micro_batch_;
+  RotaryAngles angles_;
+  std::int64_t sum_doubles_;
+  int first_event_;
+
+  MicroBatch::Tokens device_{};
+  double* frequencies_ = nullptr;
+  double* sums_ = nullptr;
+
+  // The host's: a micro-step's tokens are made while those of the one before may still be sent.
+  std::array<MicroBatch::Tokens, 2> host_{};
+  double* host_frequencies_ = nullptr;
+  double* host_sums_ = nullptr;
+  std::size_t next_ = 0;
+};
+
+}  // namespace dstune::train
