@@ -96,6 +96,7 @@ DeviceGroups::DeviceGroups(const Communicator& world, DeviceGroupOptions mine)
 DeviceGroups::~DeviceGroups() = default;
 
 DeviceGroups::Way DeviceGroups::way_of(std::span<const int> world_ranks) const {
+  if (world_ranks.size() == 1) return {false, "copies on one device"};
   const std::string why = state_->why_staged(world_ranks);
   if (!why.empty()) return {true, "staged through the host: " + why};
   return {false, "NCCL " + nccl::version_text(state_->rank(world_ranks.front()).nccl_version)};

@@ -134,14 +134,15 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
   const std::string objection = load_plugin_everywhere(world, input.workload);
-  const FoundEnergyMeter energy = find_powercap_meter(powercap_folder());
-  ready.energy = energy.meter ? energy.meter->description() : "not measured: " + energy.reason;
+  const FoundEnergyMeter energy =
+      find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
+  ready.energy = energy.meter ? energy.meter->description() : "not measured";
+  if (!energy.reason.empty()) ready.energy += (energy.meter ? "; nothing else: " : ": ") + energy.reason;
   // Only now: bad input touches no result.
   const ExitCode start = rank_0_says(world, [&] {
     if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
     open_results(ready, decided, topology, devices);
-    log::info(energy.meter ? "energy is measured: " + ready.energy
-                           : "energy is not measured: " + energy.reason);
+    log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
     return ExitCode::ok;
   });
   if (start != ExitCode::ok) return start;

@@ -132,6 +132,17 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
   return devices;
 }
 
+std::vector<std::string> gpus_of_node(const Topology& topology,
+                                      const std::vector<RankDevice>& devices) {
+  std::vector<std::string> gpus;
+  const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {
+    const std::string& gpu = devices[static_cast<std::size_t>(rank)].gpu;
+    if (!gpu.empty()) gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
 std::function<bool(int)> death_watch(const Topology& topology,
                                      const std::vector<RankDevice>& devices) {
   std::map<int, int> watched;

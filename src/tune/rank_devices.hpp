@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dstune/comm/communicator.hpp"
@@ -32,6 +33,10 @@ RankDevice describe(const Topology& topology, const FoundDevice& found);
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine);
 /// What of it is not talk. Local.
 void share_gpus(std::vector<RankDevice>& devices);
+
+/// The GPUs of the ranks of the caller's node, as often as ranks have them. Local.
+std::vector<std::string> gpus_of_node(const Topology& topology,
+                                      const std::vector<RankDevice>& devices);
 
 /// Tells which ranks are known to be gone: those of this node whose process was to be seen at the
 /// start (containers may hide them) and is not any more. Others are given their patience. Local.

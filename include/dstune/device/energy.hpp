@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dstune {
 
@@ -32,5 +33,9 @@ FoundEnergyMeter find_powercap_meter(const std::string& folder = "/sys/class/pow
 
 /// What both count together; where there is one alone, that one. The reason is of what is missing.
 FoundEnergyMeter sum_of(FoundEnergyMeter first, FoundEnergyMeter second);
+
+/// The processors of this host, as find_powercap_meter() finds them, and these of its GPUs.
+FoundEnergyMeter find_energy_meter(const std::string& powercap_folder,
+                                   const std::vector<std::string>& gpu_uuids);
 
 }  // namespace dstune

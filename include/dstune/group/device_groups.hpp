@@ -46,7 +46,8 @@ class DeviceGroups {
   /// How a group's collectives go.
   struct Way {
     bool is_staged = false;  ///< through the host: its times are not those of a GPU of one's own
-    std::string text;  ///< "NCCL 2.28.9", "staged through the host: ranks 0 and 1 share a GPU"
+    /// "NCCL 2.28.9", "staged through the host: ranks 0 and 1 share a GPU", "copies on one device"
+    std::string text;
   };
   /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
   /// a GPU, one has no NCCL, or their versions differ. Local.

@@ -12,12 +12,13 @@ cudaEvent_t event_of(Event event) {
   return static_cast<cudaEvent_t>(event);
 }
 
-/// As nvidia-smi writes it, without dashes.
+/// As nvidia-smi and NVML write that of a whole GPU: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
 std::string text_of(const cudaUUID_t& uuid) {
   constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (const char byte : uuid.bytes) {
-    const auto value = static_cast<unsigned char>(byte);
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto value = static_cast<unsigned char>(uuid.bytes[i]);
     text += digits[value / 16];
     text += digits[value % 16];
   }

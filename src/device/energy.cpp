@@ -1,6 +1,8 @@
+#include "dstune/device/energy.hpp"
+
 #include <utility>
 
-#include "dstune/device/energy.hpp"
+#include "dstune/device/nvml.hpp"
 
 namespace dstune {
 namespace {
@@ -33,6 +35,13 @@ FoundEnergyMeter sum_of(FoundEnergyMeter first, FoundEnergyMeter second) {
   if (!first.meter) return {std::move(second.meter), std::move(reason)};
   if (!second.meter) return {std::move(first.meter), std::move(reason)};
   return {std::make_unique<SumOfMeters>(std::move(first.meter), std::move(second.meter)), ""};
+}
+
+FoundEnergyMeter find_energy_meter(const std::string& powercap_folder,
+                                   const std::vector<std::string>& gpu_uuids) {
+  FoundEnergyMeter processors = find_powercap_meter(powercap_folder);
+  if (gpu_uuids.empty()) return processors;
+  return sum_of(std::move(processors), nvml::find_meter(nvml::find_library(), gpu_uuids));
 }
 
 }  // namespace dstune
