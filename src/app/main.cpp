@@ -66,7 +66,9 @@ std::string cuda_text() {
   const std::string toolkit = kernels::cuda_toolkit();
   if (toolkit.empty()) return "not built";
   const std::string objection = cuda_objection();
-  return fmt::format("toolkit {}, GPUs that answer: {}{}", toolkit, kernels::num_cuda_devices(),
+  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
+  return fmt::format("toolkit {}; products: {}; attention: {}; GPUs that answer: {}{}", toolkit,
+                     libraries.matmul, libraries.attention, kernels::num_cuda_devices(),
                      objection.empty() ? "" : " (not used: " + objection + ")");
 }
 

@@ -65,7 +65,12 @@ FoundDevice find_device(const Communicator& world, const Topology& topology, Bac
         gather_texts(world, find_gpu(topology, rank_0_trains, found));
     const auto first = std::find_if(reasons.begin(), reasons.end(),
                                     [](const std::string& reason) { return !reason.empty(); });
-    if (first == reasons.end()) return found;
+    if (first == reasons.end()) {
+      log::warning(
+          "the CUDA backend of this release was tested without a GPU, never on one "
+          "(docs/gpu.md); --backend cpu does without it");
+      return found;
+    }
     const auto rank = static_cast<std::size_t>(first - reasons.begin());
     const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
     const std::string reason = *first + " (rank " + std::to_string(rank) + ", " + host + ")";
