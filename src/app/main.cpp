@@ -66,10 +66,10 @@ std::string cuda_text() {
   const std::string toolkit = kernels::cuda_toolkit();
   if (toolkit.empty()) return "not built";
   const std::string objection = cuda_objection();
+  if (!objection.empty()) return fmt::format("toolkit {}, not used: {}", toolkit, objection);
   const kernels::CudaLibraries libraries = kernels::cuda_libraries();
-  return fmt::format("toolkit {}; products: {}; attention: {}; GPUs that answer: {}{}", toolkit,
-                     libraries.matmul, libraries.attention, kernels::num_cuda_devices(),
-                     objection.empty() ? "" : " (not used: " + objection + ")");
+  return fmt::format("toolkit {}, GPUs that answer: {}, products: {}, attention: {}", toolkit,
+                     kernels::num_cuda_devices(), libraries.matmul, libraries.attention);
 }
 
 std::string version_text() {
