@@ -137,7 +137,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const FoundEnergyMeter energy =
       find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
   ready.energy = energy.meter ? energy.meter->description() : "not measured";
-  if (!energy.reason.empty()) ready.energy += (energy.meter ? "; nothing else: " : ": ") + energy.reason;
+  if (!energy.reason.empty())
+    ready.energy += (energy.meter ? "; nothing else: " : ": ") + energy.reason;
   // Only now: bad input touches no result.
   const ExitCode start = rank_0_says(world, [&] {
     if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
