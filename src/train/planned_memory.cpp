@@ -1,6 +1,7 @@
 #include "planned_memory.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -122,8 +123,13 @@ PlannedMemory::Copied PlannedMemory::copy_red_zone(const PlannedTensor& tensor) 
 }
 
 void PlannedMemory::note_damage(const Copied& copied, std::vector<std::string>& damage) {
-  const auto is_untouched = [](std::uint16_t value) { return value == red_zone_bits; };
-  if (damage.size() >= most_damage || std::ranges::all_of(copied.zone, is_untouched)) return;
+  const std::vector<std::uint16_t>& zone = copied.zone;
+  // Each is as the one before it: bytes are compared in wide pieces.
+  const bool is_untouched =
+      zone.empty() ||
+      (zone.front() == red_zone_bits &&
+       std::memcmp(zone.data() + 1, zone.data(), (zone.size() - 1) * sizeof zone.front()) == 0);
+  if (damage.size() >= most_damage || is_untouched) return;
   std::string where = copied.tensor->name;
   if (copied.tensor->layer >= 0) where += " of layer " + std::to_string(copied.tensor->layer);
   damage.push_back(std::move(where));
