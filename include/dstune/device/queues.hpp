@@ -32,8 +32,8 @@ class Queues {
   virtual void record(int event) = 0;
   /// The used queue goes on when the event, as recorded last, is reached; never recorded: at once.
   virtual void wait(int event) = 0;
-  /// Between the device's memory and pinned memory of the host, in either direction, in the used
-  /// queue.
+  /// Within the device's memory, or between it and pinned memory of the host in either direction,
+  /// in the used queue.
   virtual void copy(void* to, const void* from, std::int64_t bytes) = 0;
   /// The calling thread waits until the event is reached, or what the used queue, or all of them
   /// were asked for is done: a poll, so that what never ends is left. Throws CollectiveError

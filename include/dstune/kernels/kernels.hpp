@@ -4,8 +4,9 @@
 ///
 /// Matrices are row-major. `rows` is micro-batch × sequence length (tokens). Pointers marked
 /// `T` hold elements of the call's `DType` (float, bfloat16 or IEEE half precision), the others
-/// hold what they say. No function allocates from the heap inside a step except a matrix product's
-/// first call for a new shape (it builds and caches its primitive). All results are deterministic:
+/// hold what they say. On a processor no function allocates from the heap inside a step except a
+/// matrix product's first call for a new shape (it builds and caches its primitive); of a GPU's
+/// libraries cuda.hpp says what they keep and make. All results are deterministic:
 /// for the same arguments they do not depend on the number of threads, but for matrix products,
 /// which are deterministic at an equal number of threads. Tables differ from each other in the last
 /// bits (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
@@ -144,7 +145,7 @@ struct Table {
                  const double* frequencies, float magnitude, bool inverse);
 
   /// out[rows, heads·head_size] T; log_sum_exp float[batch, heads, sequence].
-  /// No score matrix is stored: scratch is attention_workspace_bytes().
+  /// No score matrix is stored on a processor: scratch is attention_workspace_bytes().
   void (*attention_forward)(const AttentionShape&, void* out, float* log_sum_exp, const void* qkv,
                             void* workspace);
   void (*attention_backward)(const AttentionShape&, void* d_qkv, const void* d_out, const void* qkv,
