@@ -30,6 +30,9 @@ class MeetingGroup : public ProcessGroup {
   }
 
   [[nodiscard]] int mpi_communicator() const override { return group_.mpi_communicator(); }
+  [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
+    return group_.watched(waiter);
+  }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override {
     meet();
