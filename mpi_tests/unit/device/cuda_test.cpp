@@ -245,6 +245,22 @@ TEST_F(CudaDeviceTest, TakesMemoryOfTheGpuAndPinsTheHosts) {
               ElementsAre("allocate 600", "allocate_host 700", "free_host", "free"));
 }
 
+// As CUDA places small pieces: what is read from a disk past the cache wants whole pages.
+TEST_F(CudaDeviceTest, MemoryBeginsAtAPage) {
+  runtime_.misplaced_bytes = 512;
+  {
+    const auto device = make(0);
+    runtime_.calls.clear();
+    for (Arena* const arena : {&device->arena(), &device->host_arena()}) {
+      arena->prepare(600);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena->base()) % 4096, 0U);
+    }
+  }
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("allocate 600", "free", "allocate 4695", "allocate_host 600", "free_host",
+                          "allocate_host 4695", "free_host", "free"));
+}
+
 TEST_F(CudaDeviceTest, ARefusedAllocationIsOutOfMemory) {
   const auto device = make(0);
   runtime_.failures["allocate"] = runtime_.failures["allocate_host"] = FakeRuntime::no_memory;

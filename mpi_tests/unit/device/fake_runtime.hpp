@@ -20,6 +20,8 @@ class FakeRuntime : public cuda::Runtime {
   std::map<std::string, cuda::Code> failures;
   int devices = 1;
   bool events_are_reached = true;
+  /// Where memory begins, past a multiple of 4096.
+  std::uintptr_t misplaced_bytes = 0;
 
   cuda::Code count_devices(int& count) override {
     if (const cuda::Code code = called("count_devices")) return code;
@@ -39,15 +41,17 @@ class FakeRuntime : public cuda::Runtime {
     return called("get_memory", {});
   }
   cuda::Code allocate(void*& memory, std::size_t bytes) override {
-    memory = number(++made_);
+    memory = place();
     return called("allocate", fmt::format("allocate {}", bytes));
   }
-  cuda::Code free(void*) override { return called("free"); }
+  cuda::Code free(void* memory) override { return called("free", freed("free", memory)); }
   cuda::Code allocate_host(void*& memory, std::size_t bytes) override {
-    memory = number(++made_);
+    memory = place();
     return called("allocate_host", fmt::format("allocate_host {}", bytes));
   }
-  cuda::Code free_host(void*) override { return called("free_host"); }
+  cuda::Code free_host(void* memory) override {
+    return called("free_host", freed("free_host", memory));
+  }
   cuda::Code create_stream(cuda::Stream& stream) override {
     stream = number(++made_);
     return called("create_stream", "create " + name(stream));
@@ -123,6 +127,12 @@ class FakeRuntime : public cuda::Runtime {
   [[nodiscard]] cuda::Code out_of_memory() const override { return no_memory; }
 
  private:
+  void* place() { return number(page_bytes * ++made_ + misplaced_bytes); }
+  /// Says so where it is no beginning of what was allocated.
+  [[nodiscard]] std::string freed(const std::string& function, void* memory) const {
+    const bool is_whole = reinterpret_cast<std::uintptr_t>(memory) % page_bytes == misplaced_bytes;
+    return function + (is_whole ? "" : " inside a piece");
+  }
   static void* number(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
   static std::string name(void* object) {
     return std::to_string(reinterpret_cast<std::uintptr_t>(object));
@@ -134,6 +144,8 @@ class FakeRuntime : public cuda::Runtime {
     const auto failure = failures.find(function);
     return failure == failures.end() ? 0 : failure->second;
   }
+
+  static constexpr std::uintptr_t page_bytes = 4096;
 
   std::vector<cuda::EventNode> event_nodes_;  ///< of what is captured, or was last
   std::uintptr_t made_ = 0;

@@ -41,7 +41,7 @@ class NcclGroup : public ProcessGroup {
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
-  /// Among some ranks, on their communicator; one rank alone has what it gives.
+  /// Among some ranks, on their communicator; a part of one rank has what it gives.
   template <class Enqueue>
   void among_ranks(const RankRange& among, std::int64_t count, Enqueue&& enqueue);
   void all_reduce(void* data, std::int64_t count, DType type, nccl::Reduction op,
