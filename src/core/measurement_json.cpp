@@ -77,6 +77,14 @@ constexpr std::int64_t largest_int = std::numeric_limits<int>::max();
 
 }  // namespace
 
+Value to_json(const GpuCondition& gpu) {
+  return {{"sm_clock_mhz", gpu.sm_clock_mhz},
+          {"max_sm_clock_mhz", gpu.max_sm_clock_mhz},
+          {"temperature_c", gpu.temperature_c},
+          {"power_w", gpu.power_w},
+          {"throttled_by", gpu.throttled_by}};
+}
+
 Value to_json(const Measurement& measurement) {
   Value out = Value::object();
   out["status"] = to_text(measurement.status);
@@ -93,10 +101,16 @@ Value to_json(const Measurement& measurement) {
                               {"categories", measurement.peak_memory.category_bytes},
                               {"process", measurement.peak_memory.process_bytes},
                               {"host", measurement.peak_memory.host_bytes}};
+  const PeakMemory& peak = measurement.peak_memory;
+  if (peak.gpu_bytes > 0) out["peak_memory_bytes"]["gpu"] = peak.gpu_bytes;
+  if (peak.communicator_bytes > 0)
+    out["peak_memory_bytes"]["communicators"] = peak.communicator_bytes;
   out["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   if (!measurement.rank_forward_s.empty()) out["rank_forward_s"] = measurement.rank_forward_s;
   if (measurement.energy_j) out["energy_j"] = *measurement.energy_j;
   out["overhead_s"] = measurement.overhead_s;
+  if (measurement.gpu) out["gpu"] = to_json(*measurement.gpu);
+  if (!measurement.not_comparable.empty()) out["not_comparable"] = measurement.not_comparable;
   return out;
 }
 
@@ -106,7 +120,7 @@ Measurement measurement_from_json(const Node& node) {
   Measurement out;
   reader.section(node, {"status", "reason", "fwd", "bwd", "step", "flops_per_step", "step_times_s",
                         "warmup_steps", "skipped_steps", "losses", "peak_memory_bytes", "group",
-                        "rank_forward_s", "energy_j", "overhead_s"});
+                        "rank_forward_s", "energy_j", "overhead_s", "gpu", "not_comparable"});
   if (const auto status = reader.member(node, "status")) {
     const auto word = status->string(problems);
     const auto parsed = word ? parse_status(*word) : std::nullopt;
@@ -131,13 +145,17 @@ Measurement measurement_from_json(const Node& node) {
     return each.is_null() ? none : each.number(problems).value_or(none);
   });
   if (const auto memory = reader.member(node, "peak_memory_bytes")) {
-    reader.section(*memory, {"total", "categories", "process", "host"});
+    reader.section(*memory, {"total", "categories", "process", "host", "gpu", "communicators"});
     constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
     out.peak_memory.total_bytes = reader.count(*memory, "total", any);
     out.peak_memory.category_bytes = reader.map(*memory, "categories", count);
     out.peak_memory.process_bytes = reader.count(*memory, "process", any);
     // Earlier releases knew one memory.
     if (memory->find("host")) out.peak_memory.host_bytes = reader.count(*memory, "host", any);
+    // Only GPUs have these.
+    if (memory->find("gpu")) out.peak_memory.gpu_bytes = reader.count(*memory, "gpu", any);
+    if (memory->find("communicators"))
+      out.peak_memory.communicator_bytes = reader.count(*memory, "communicators", any);
   }
   if (const auto group = reader.member(node, "group")) {
     reader.section(*group, {"world_ranks", "hosts"});
@@ -151,6 +169,16 @@ Measurement measurement_from_json(const Node& node) {
   if (node.find("rank_forward_s")) out.rank_forward_s = reader.list(node, "rank_forward_s", amount);
   if (const auto energy = node.find("energy_j")) out.energy_j = reader.amount(*energy);
   out.overhead_s = reader.map(node, "overhead_s", amount);
+  if (const auto gpu = node.find("gpu")) {
+    reader.section(
+        *gpu, {"sm_clock_mhz", "max_sm_clock_mhz", "temperature_c", "power_w", "throttled_by"});
+    out.gpu = GpuCondition{.sm_clock_mhz = reader.amount(*gpu, "sm_clock_mhz"),
+                           .max_sm_clock_mhz = reader.amount(*gpu, "max_sm_clock_mhz"),
+                           .temperature_c = reader.amount(*gpu, "temperature_c"),
+                           .power_w = reader.amount(*gpu, "power_w"),
+                           .throttled_by = reader.text(*gpu, "throttled_by")};
+  }
+  if (node.find("not_comparable")) out.not_comparable = reader.text(node, "not_comparable");
   problems.check();
   return out;
 }

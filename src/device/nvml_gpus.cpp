@@ -79,8 +79,31 @@ GpuState look_at_gpu(Library& library, const std::string& uuid) {
   state.temperature_c =
       number_of(1, [&](auto& number) { return library.temperature_c(device, number); });
   std::uint64_t reasons = 0;
-  if (library.throttle_reasons(device, reasons) == 0) state.throttled_by = throttle_text(reasons);
+  if (library.throttle_reasons(device, reasons) == 0) {
+    state.throttle_reasons = reasons;
+    state.throttled_by = throttle_text(reasons);
+  }
   return state;
+}
+
+std::optional<GpuState> try_to_look(const std::shared_ptr<Library>& library,
+                                    const std::string& uuid) {
+  if (!library) return std::nullopt;
+  try {
+    return look_at_gpu(*library, uuid);
+  } catch (const DeviceError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
+                                       const std::string& uuid) {
+  Device device = nullptr;
+  std::uint64_t bytes = 0;
+  if (!library || library->find_device(uuid, device) != 0 ||
+      library->free_bytes(device, bytes) != 0)
+    return std::nullopt;
+  return static_cast<std::int64_t>(bytes);
 }
 
 FoundEnergyMeter find_meter(const FoundLibrary& found, std::vector<std::string> uuids) {

@@ -5,6 +5,11 @@
 namespace dstune::nvml {
 namespace {
 
+/// nvmlMemory_t
+struct Memory {
+  unsigned long long total, free, used;
+};
+
 /// The functions as the driver's library exports them; enums are ints there.
 struct Functions {
   int (*init)();
@@ -17,6 +22,7 @@ struct Functions {
   int (*clock_info)(Device, int, unsigned int*);
   int (*max_clock_info)(Device, int, unsigned int*);
   int (*throttle_reasons)(Device, unsigned long long*);
+  int (*memory_info)(Device, Memory*);
 };
 
 constexpr int core_sensor = 0;
@@ -50,6 +56,13 @@ class LoadedLibrary : public Library {
   int throttle_reasons(Device device, std::uint64_t& reasons) override {
     if (functions_.throttle_reasons == nullptr) return not_supported;
     return wide(functions_.throttle_reasons, device, reasons);
+  }
+  int free_bytes(Device device, std::uint64_t& bytes) override {
+    if (functions_.memory_info == nullptr) return not_supported;
+    Memory memory{};
+    const int result = functions_.memory_info(device, &memory);
+    bytes = memory.free;
+    return result;
   }
 
  private:
@@ -97,6 +110,7 @@ FoundLibrary find_library(const std::string& file) {
   if (!find(library, functions.throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons", missing))
     find(library, functions.throttle_reasons, "nvmlDeviceGetCurrentClocksThrottleReasons", missing);
   find(library, functions.temperature, "nvmlDeviceGetTemperature", missing);
+  find(library, functions.memory_info, "nvmlDeviceGetMemoryInfo", missing);
   const int result = functions.init();
   if (result != 0) return {nullptr, file + ": " + functions.error_string(result)};
   return {std::make_shared<LoadedLibrary>(functions), ""};

@@ -52,9 +52,8 @@ struct DeviceGroups::State {
     for (const Rank& rank : ranks) staging_bytes = std::min(staging_bytes, rank.staging_bytes);
     mine.staging = mine.staging.first(staging_bytes);
     if (mine.nccl.library) {
-      communicators = std::make_unique<NcclCommunicatorSet>(
-          NcclCommunicatorSet::Options{mine.nccl.library, mine.free_bytes, mine.shares_resources,
-                                       mine.max_communicators, mine.connect_limit_s});
+      communicators = std::make_unique<NcclCommunicatorSet>(NcclCommunicatorSet::Options{
+          mine.nccl.library, mine.free_bytes, mine.max_communicators, mine.connect_limit_s});
     }
   }
 
@@ -82,6 +81,17 @@ struct DeviceGroups::State {
     }
     return "";
   }
+  /// Empty where no other rank computes on the GPU of one of them.
+  [[nodiscard]] std::string who_shares(std::span<const int> world_ranks) const {
+    for (const int member : world_ranks) {
+      const std::string& device = rank(member).device_id;
+      for (int other = 0; other < static_cast<int>(ranks.size()); ++other) {
+        if (other != member && !device.empty() && rank(other).device_id == device)
+          return text_of(std::min(member, other), std::max(member, other)) + " share a GPU";
+      }
+    }
+    return "";
+  }
   static std::string text_of(int first, int second) {
     return "ranks " + std::to_string(first) + " and " + std::to_string(second);
   }
@@ -105,14 +115,21 @@ DeviceGroups::Way DeviceGroups::way_of(std::span<const int> world_ranks) const {
   return {false, "NCCL " + nccl::version_text(state_->rank(world_ranks.front()).nccl_version)};
 }
 
+std::string DeviceGroups::why_not_comparable(std::span<const int> world_ranks) const {
+  std::string sharing = state_->who_shares(world_ranks);
+  const Way way = way_of(world_ranks);
+  return sharing.empty() && way.is_staged ? way.text : sharing;
+}
+
 std::unique_ptr<ProcessGroup> DeviceGroups::over(std::unique_ptr<ProcessGroup> host,
-                                                 std::uint64_t attempt, const Waiter& waiter) {
+                                                 std::uint64_t attempt, const Waiter& waiter,
+                                                 bool is_risky) {
   Queues& queues = *state_->mine.queues;
   if (state_->copies(host->world_ranks()))
     return std::make_unique<SelfGroup>(host->world_ranks().front(), queues);
   if (way_of(host->world_ranks()).is_staged)
     return std::make_unique<StagedGroup>(std::move(host), queues, state_->mine.staging);
-  auto communicator = state_->communicators->obtain(*host, attempt, waiter);
+  auto communicator = state_->communicators->obtain(*host, attempt, waiter, is_risky);
   return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues, waiter);
 }
 

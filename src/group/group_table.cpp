@@ -109,7 +109,8 @@ GroupTable::~GroupTable() {
 }
 
 std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
-                                               std::uint64_t attempt, const Waiter& waiter) {
+                                               std::uint64_t attempt, const Waiter& waiter,
+                                               bool is_risky) {
   const auto own = std::lower_bound(world_ranks.begin(), world_ranks.end(), state_->world_rank);
   require(attempt > 0, "attempts are numbered from 1");
   require(std::adjacent_find(world_ranks.begin(), world_ranks.end(), std::greater_equal<>()) ==
@@ -119,7 +120,7 @@ std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
   const auto group_rank = static_cast<int>(own - world_ranks.begin());
   std::vector<int> ranks(world_ranks.begin(), world_ranks.end());
   auto host = state_->join_hosts(std::move(ranks), group_rank, attempt, waiter);
-  if (state_->devices) return state_->devices->over(std::move(host), attempt, waiter);
+  if (state_->devices) return state_->devices->over(std::move(host), attempt, waiter, is_risky);
   return host;
 }
 

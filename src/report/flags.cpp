@@ -59,9 +59,23 @@ std::map<std::string, double> forward_of_hosts(const Measurement& measurement) {
   return slowest;
 }
 
-}  // namespace
+std::string not_comparable_flag(const Measurement& measurement) {
+  const std::string& why = measurement.not_comparable;
+  return why.empty() ? "" : fmt::format("{}: {}", not_comparable_words, why);
+}
 
-std::vector<std::string> flags_of(const Measurement& measurement) {
+std::string throttled_flag(const Measurement& measurement) {
+  if (!measurement.gpu || measurement.gpu->throttled_by.empty()) return "";
+  const GpuCondition& gpu = *measurement.gpu;
+  std::string text = "throttled: " + gpu.throttled_by;
+  if (gpu.sm_clock_mhz > 0 && gpu.max_sm_clock_mhz > 0)
+    text += fmt::format(", {:.0f} of {:.0f} MHz", gpu.sm_clock_mhz, gpu.max_sm_clock_mhz);
+  if (gpu.temperature_c > 0) text += fmt::format(", {:.0f} °C", gpu.temperature_c);
+  return text;
+}
+
+/// Of the timed steps alone.
+std::vector<std::string> unsteady_flags(const Measurement& measurement) {
   std::vector<std::string> flags;
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (timed_s.size() < fewest_steps) return flags;
@@ -72,6 +86,36 @@ std::vector<std::string> flags_of(const Measurement& measurement) {
     flags.push_back(fmt::format(
         "slowing: the last third of the steps took {:.1f} % longer than the first (throttling?)",
         100 * share));
+  return flags;
+}
+
+/// How many experiments have a flag of a kind, in a sentence about them; nothing where none has.
+void add_count(std::vector<std::string>& lines, const Report& report,
+               std::string (*flag_of)(const Measurement&), const char* one, const char* several) {
+  std::size_t flagged = 0;
+  std::string first;
+  for (const Row& row : report.rows) {
+    if (!row.record) continue;
+    const std::string flag = flag_of(row.record->measurement);
+    if (flag.empty()) continue;
+    if (++flagged == 1) first = row.planned.experiment.name + ": " + flag;
+  }
+  if (flagged > 0)
+    lines.push_back(fmt::format("{} experiment{}, for instance {}", flagged,
+                                flagged == 1 ? one : several, first));
+}
+
+std::string first_unsteady_flag(const Measurement& measurement) {
+  const std::vector<std::string> flags = unsteady_flags(measurement);
+  return flags.empty() ? "" : flags.front();
+}
+
+}  // namespace
+
+std::vector<std::string> flags_of(const Measurement& measurement) {
+  std::vector<std::string> flags = unsteady_flags(measurement);
+  for (const std::string& flag : {throttled_flag(measurement), not_comparable_flag(measurement)})
+    if (!flag.empty()) flags.push_back(flag);
   return flags;
 }
 
@@ -110,17 +154,11 @@ std::vector<std::string> warning_lines(const Report& report) {
         fmt::format("host {} is slow: forward takes {:.0f} % longer there than on the "
                     "other hosts, in all of its {} groups",
                     slow.host, 100 * slow.slower_by, slow.groups));
-  std::size_t flagged = 0;
-  std::string first;
-  for (const Row& row : report.rows) {
-    if (!row.record) continue;
-    const std::vector<std::string> flags = flags_of(row.record->measurement);
-    if (flags.empty()) continue;
-    if (++flagged == 1) first = row.planned.experiment.name + ": " + flags.front();
-  }
-  if (flagged > 0)
-    lines.push_back(fmt::format("{} experiment{} not steady, for instance {}", flagged,
-                                flagged == 1 ? " was" : "s were", first));
+  add_count(lines, report, first_unsteady_flag, " was not steady", "s were not steady");
+  add_count(lines, report, throttled_flag, " had a GPU that was throttled",
+            "s had GPUs that were throttled");
+  add_count(lines, report, not_comparable_flag, " shared a GPU or went through the host",
+            "s shared GPUs or went through the host");
   return lines;
 }
 

@@ -67,6 +67,8 @@ std::string answer_section(const Report& report) {
     out += described("energy", fmt::format("{} J a sample", format_number(*joules)));
   if (const std::string numerics = changed_numerics_text(experiment); !numerics.empty())
     out += described("changed numerics", numerics);
+  if (const std::string& why = row.record->measurement.not_comparable; !why.empty())
+    out += described(not_comparable_words, why);
   const GroupShape& shape = experiment.shape;
   out += described("group",
                    fmt::format("{} ranks: {} on each of {} node{}", shape.size(), shape.num_gpus,

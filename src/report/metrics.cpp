@@ -23,6 +23,8 @@ json::Value peak_memory_json(const PeakMemory& peak) {
                        {"host", peak.host_bytes}};
   for (const auto& [category, bytes] : peak.category_bytes) value[category] = bytes;
   value["process"] = peak.process_bytes;
+  if (peak.gpu_bytes > 0) value["gpu"] = peak.gpu_bytes;
+  if (peak.communicator_bytes > 0) value["communicators"] = peak.communicator_bytes;
   return value;
 }
 
@@ -86,6 +88,8 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["joules_per_sample"] = joules ? finite_or_null(*joules) : json::Value();
   value["alone"] = record.is_alone;
   value["flags"] = flags_of(measurement);
+  if (measurement.gpu) value["gpu"] = to_json(*measurement.gpu);
+  if (!measurement.not_comparable.empty()) value["not_comparable"] = measurement.not_comparable;
   value["changed_numerics"] = changed_numerics(record.experiment);
   value["started_at"] = format_time(record.started_at);
   value["finished_at"] = format_time(record.finished_at);

@@ -104,6 +104,7 @@ Prediction prediction_from_json(const json::Node& node, json::Problems& problems
   read("target_memory_bytes", predicted.target_memory_bytes);
   if (const auto process = node.find("process_memory_bytes"); process && !process->is_null())
     read("process_memory_bytes", predicted.process_memory_bytes);
+  read("gpu_memory_bytes", predicted.gpu_memory_bytes);
   const auto read_categories = [&](const char* key, std::map<std::string, std::int64_t>& found) {
     const auto categories = node.find(key);
     if (!categories) return;
@@ -139,14 +140,17 @@ json::Value finite_or_null(double number) {
 }
 
 json::Value to_json(const Prediction& predicted) {
-  return {{"throughput", predicted.throughput ? finite_or_null(*predicted.throughput) : nullptr},
-          {"peak_memory_bytes", predicted.peak_memory_bytes},
-          {"host_memory_bytes", predicted.host_memory_bytes},
-          {"disk_bytes", predicted.disk_bytes},
-          {"target_memory_bytes", predicted.target_memory_bytes},
-          {"process_memory_bytes", predicted.process_memory_bytes > 0
-                                       ? json::Value(predicted.process_memory_bytes)
-                                       : json::Value()}};
+  json::Value value = {
+      {"throughput", predicted.throughput ? finite_or_null(*predicted.throughput) : nullptr},
+      {"peak_memory_bytes", predicted.peak_memory_bytes},
+      {"host_memory_bytes", predicted.host_memory_bytes},
+      {"disk_bytes", predicted.disk_bytes},
+      {"target_memory_bytes", predicted.target_memory_bytes},
+      {"process_memory_bytes", predicted.process_memory_bytes > 0
+                                   ? json::Value(predicted.process_memory_bytes)
+                                   : json::Value()}};
+  if (predicted.gpu_memory_bytes > 0) value["gpu_memory_bytes"] = predicted.gpu_memory_bytes;
+  return value;
 }
 
 json::Value to_json(const Record& record) {

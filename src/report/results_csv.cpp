@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/units.hpp"
+#include "dstune/report/flags.hpp"
 #include "dstune/report/numerics.hpp"
 #include "prediction_text.hpp"
 #include "row.hpp"
@@ -215,6 +216,29 @@ const Field numerics_fields[] = {
      }},
 };
 
+const Field gpu_fields[] = {
+    {"gpu_memory_bytes",
+     [](const Report&, const Row& row) {
+       return measured(row, [](const Record& record) {
+         const std::int64_t bytes = record.measurement.peak_memory.gpu_bytes;
+         return bytes > 0 ? std::to_string(bytes) : std::string();
+       });
+     }},
+    {"predicted_gpu_memory_bytes",
+     [](const Report&, const Row& row) {
+       return measured(row, [](const Record& record) {
+         const std::int64_t bytes = record.predicted.gpu_memory_bytes;
+         return bytes > 0 ? std::to_string(bytes) : std::string();
+       });
+     }},
+    {"flags",
+     [](const Report&, const Row& row) {
+       return measured(row, [](const Record& record) {
+         return fmt::format("{}", fmt::join(flags_of(record.measurement), "; "));
+       });
+     }},
+};
+
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -232,6 +256,7 @@ std::vector<Field> all_fields() {
   fields.insert(fields.end(), std::begin(predicted_fields), std::end(predicted_fields));
   fields.insert(fields.end(), std::begin(verified_fields), std::end(verified_fields));
   fields.insert(fields.end(), std::begin(numerics_fields), std::end(numerics_fields));
+  fields.insert(fields.end(), std::begin(gpu_fields), std::end(gpu_fields));
   return fields;
 }
 

@@ -95,24 +95,28 @@ json::Value optimal_json(const Row& answer, const Report& report, const std::str
   const auto value = ranked_value(report, answer);
   require(value.has_value(), "the best experiment has a value");
   const GroupShape& shape = best.experiment.shape;
-  return {{"name", best.experiment.name},
-          {"metric", to_text(report.metric)},
-          {"value", finite_or_null(value->value)},
-          {"ci_low", finite_or_null(value->ci_low)},
-          {"ci_high", finite_or_null(value->ci_high)},
-          {"num_gpus", shape.size()},
-          {"num_gpus_per_node", shape.num_gpus},
-          {"num_nodes", shape.num_nodes},
-          {"sequence_length", best.experiment.config.sequence_length},
-          {"recompute", to_text(best.experiment.config.recompute)},
-          {"label", label_of(report, answer)},
-          {"changed_numerics", changed_numerics(best.experiment)},
-          {"probability_best", chance_of_best(report, answer)},
-          {"chance_of_better",
-           report.chance_of_better ? json::Value(*report.chance_of_better) : json::Value()},
-          {"verified", verified_json(answer, report.metric)},
-          {"calibration", calibration_json(report)},
-          {"command", command}};
+  json::Value out = {
+      {"name", best.experiment.name},
+      {"metric", to_text(report.metric)},
+      {"value", finite_or_null(value->value)},
+      {"ci_low", finite_or_null(value->ci_low)},
+      {"ci_high", finite_or_null(value->ci_high)},
+      {"num_gpus", shape.size()},
+      {"num_gpus_per_node", shape.num_gpus},
+      {"num_nodes", shape.num_nodes},
+      {"sequence_length", best.experiment.config.sequence_length},
+      {"recompute", to_text(best.experiment.config.recompute)},
+      {"label", label_of(report, answer)},
+      {"changed_numerics", changed_numerics(best.experiment)},
+      {"probability_best", chance_of_best(report, answer)},
+      {"chance_of_better",
+       report.chance_of_better ? json::Value(*report.chance_of_better) : json::Value()},
+      {"verified", verified_json(answer, report.metric)},
+      {"calibration", calibration_json(report)},
+      {"command", command}};
+  if (const std::string& why = best.measurement.not_comparable; !why.empty())
+    out["not_comparable"] = why;
+  return out;
 }
 
 }  // namespace

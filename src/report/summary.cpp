@@ -90,6 +90,11 @@ std::string energy_text(const Row& row) {
   return joules ? fmt::format("  energy: {} J a sample\n", format_number(*joules)) : "";
 }
 
+std::string comparable_text(const Measurement& measurement) {
+  const std::string& why = measurement.not_comparable;
+  return why.empty() ? "" : fmt::format("  {}: {}\n", not_comparable_words, why);
+}
+
 std::string winner_text(const Report& report) {
   const auto best = best_row(report);
   if (!best) return "There is no winner: no experiment gave a result.\n";
@@ -115,7 +120,7 @@ std::string winner_text(const Report& report) {
              to_text(record.experiment.config.recompute), label_of(report, row),
              numerics.empty() ? "" : fmt::format("  changed numerics: {}\n", numerics)) +
          (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "") +
-         confidence_text(report, row) + energy_text(row);
+         confidence_text(report, row) + energy_text(row) + comparable_text(record.measurement);
 }
 
 /// What was measured here beside what DeepSpeed itself said, for all that it ran.
@@ -201,6 +206,8 @@ json::Value summary_json(const Report& report, int exit_code) {
         {"value", finite_or_null(value.value)},     {"ci_low", finite_or_null(value.ci_low)},
         {"ci_high", finite_or_null(value.ci_high)}, {"num_gpus", record.experiment.shape.size()},
         {"label", label_of(report, answer)}};
+    if (const std::string& why = record.measurement.not_comparable; !why.empty())
+      best["not_comparable"] = why;
   }
   json::Value counts = json::Value::object();
   for (const StatusCount& one : count_statuses(report)) counts[one.status] = one.count;

@@ -15,6 +15,7 @@
 
 #include "agreement.hpp"
 #include "dstune/base/error.hpp"
+#include "gpu_looks.hpp"
 #include "stopping.hpp"
 
 namespace dstune {
@@ -24,6 +25,7 @@ using train::Failure;
 using train::FailureCode;
 
 constexpr std::chrono::seconds joules_interval{1};
+constexpr std::chrono::seconds gpu_interval{1};
 
 /// One measurement on its way, the same on every rank but for overhead_s.
 class Run {
@@ -101,7 +103,15 @@ class Run {
 
   void begin_timing_where(bool is_warm) {
     is_warm_ = is_warm;
-    if (is_warm) joules_at_begin_ = joules();
+    if (!is_warm) return;
+    joules_at_begin_ = joules();
+    look_at_gpu();
+  }
+
+  void look_at_gpu() {
+    if (!hooks_.look_at_gpu) return;
+    looked_at_gpu_at_ = Clock::now();
+    if (const auto state = hooks_.look_at_gpu()) gpu_looks_.add(*state);
   }
 
   /// None on a rank that does not count them, not a number where it can not.
@@ -189,17 +199,22 @@ class Run {
     // A counter's new beginning would pass unnoticed.
     if (is_warm_ && hooks_.joules && Clock::now() - asked_for_joules_at_ > joules_interval)
       joules();
+    if (is_warm_ && hooks_.look_at_gpu && Clock::now() - looked_at_gpu_at_ > gpu_interval)
+      look_at_gpu();
     if (!hooks_.stepped || group_.group_rank() != 0 || result_.step_times_s.empty()) return;
     stop_wanted_ = hooks_.stepped(result_.step_times_s.back()) || stop_wanted_;
   }
 
   void finish() {
+    look_at_gpu();
     const double joules_used = joules() - joules_at_begin_;
     const Clock::time_point began = Clock::now();
     report_last_step();
     average_phases();
     result_.flops_per_step = workload_.flops_per_step();
     exchange_totals(workload_.peak_memory(), joules_used);
+    if (hooks_.look_at_gpu)
+      result_.gpu = train::condition_of(group_.exchange(gpu_looks_.numbers()));
     add_overhead("teardown", began);
   }
 
@@ -226,9 +241,9 @@ class Run {
   /// The memory is that of the rank that holds most in its arena; processes are looked at on their
   /// own. The energy is that of all nodes.
   void exchange_totals(PeakMemory mine, double joules_used) {
-    std::vector<double> numbers{static_cast<double>(mine.process_bytes),
-                                static_cast<double>(mine.total_bytes),
-                                static_cast<double>(mine.host_bytes), joules_used};
+    std::vector<double> numbers{
+        static_cast<double>(mine.process_bytes), static_cast<double>(mine.total_bytes),
+        static_cast<double>(mine.host_bytes), joules_used, static_cast<double>(mine.gpu_bytes)};
     // Every rank has the same categories: they are the workload's.
     for (const auto& [name, bytes] : mine.category_bytes)
       numbers.push_back(static_cast<double>(bytes));
@@ -241,11 +256,12 @@ class Run {
     for (int rank = 0; rank < group_.size(); ++rank) {
       joules_of_all += of(rank)[3];
       mine.process_bytes = std::max(mine.process_bytes, static_cast<std::int64_t>(of(rank)[0]));
+      mine.gpu_bytes = std::max(mine.gpu_bytes, static_cast<std::int64_t>(of(rank)[4]));
       if (of(rank)[1] > of(fullest_rank)[1]) fullest_rank = rank;
     }
     mine.total_bytes = static_cast<std::int64_t>(of(fullest_rank)[1]);
     mine.host_bytes = static_cast<std::int64_t>(of(fullest_rank)[2]);
-    std::size_t at = 4;
+    std::size_t at = 5;
     for (auto& [name, bytes] : mine.category_bytes)
       bytes = static_cast<std::int64_t>(of(fullest_rank)[at++]);
     result_.peak_memory = std::move(mine);
@@ -294,6 +310,8 @@ class Run {
   bool is_warm_ = false;
   double joules_at_begin_ = 0;  ///< of the timed steps
   Clock::time_point asked_for_joules_at_;
+  train::GpuLooks gpu_looks_;
+  Clock::time_point looked_at_gpu_at_;
   int skipped_in_a_row_ = 0;  ///< up to the last step
   bool stop_wanted_ = false;  ///< leader: what the hook has said
   bool stopped_ = false;      ///< the group: what the last agreement said

@@ -70,6 +70,8 @@ PeakMemory TransformerWorkload::peak_memory() const {
   peak.process_bytes += context_.device->is_asynchronous()
                             ? plan_.memory.arena_bytes
                             : -left_over(context_.device->arena(), plan_.memory);
+  if (const auto taken_bytes = context_.device->taken_bytes())
+    peak.gpu_bytes = *taken_bytes - left_over(context_.device->arena(), plan_.memory);
   return peak;
 }
 

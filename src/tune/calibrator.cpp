@@ -79,6 +79,8 @@ void Calibrator::receive() {
       if (awaited_.contains(attempt)) {
         measured_.push_back(std::move(calibrated->profile));
         outside_bytes_[received->source] = calibrated->outside_bytes;
+        if (calibrated->gpu_outside_bytes > 0)
+          gpu_outside_bytes_[received->source] = calibrated->gpu_outside_bytes;
       }
     } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
       attempt = gone->attempt;

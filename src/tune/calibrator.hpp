@@ -35,6 +35,10 @@ class Calibrator {
   DeviceProfile run(std::span<const CalibrationTask> tasks);
   /// What the processes that took part hold now beside their arenas, by world rank.
   [[nodiscard]] const std::map<int, std::int64_t>& outside_bytes() const { return outside_bytes_; }
+  /// … and of their GPUs, where that is known.
+  [[nodiscard]] const std::map<int, std::int64_t>& gpu_outside_bytes() const {
+    return gpu_outside_bytes_;
+  }
   /// Numbers of attempts from here on are free.
   [[nodiscard]] std::uint64_t next_attempt() const { return next_attempt_; }
   /// Whether every member has answered, if only that it left.
@@ -55,7 +59,7 @@ class Calibrator {
   std::uint64_t next_attempt_ = 1;
   std::map<std::uint64_t, std::set<int>> awaited_;  ///< members, by attempt
   std::vector<DeviceProfile> measured_;
-  std::map<int, std::int64_t> outside_bytes_;
+  std::map<int, std::int64_t> outside_bytes_, gpu_outside_bytes_;
   bool ended_ = false;
   bool is_everybody_back_ = true;
 };

@@ -85,11 +85,18 @@ std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
   return nodes;
 }
 
+/// Whether there is a figure of every rank that trains.
+bool is_known(const std::vector<std::int64_t>& bytes, const std::vector<std::vector<int>>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return bytes[static_cast<std::size_t>(rank)] > 0; });
+  });
+}
+
 }  // namespace
 
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
-             const std::vector<RankDevice>& devices,
-             const std::vector<std::int64_t>& resident_bytes, Mailbox& mailbox) {
+             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox) {
   SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
   Progress progress(progress_style(options));
   ControllerOptions control_options;
@@ -125,8 +132,11 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.memory_timeline = [&](const Experiment& experiment) {
     return memory_timeline_of(ready, experiment);
   };
-  OutsideMemory outside_memory(resident_bytes);
+  OutsideMemory outside_memory(bytes.resident);
   control_options.outside_memory = &outside_memory;
+  OutsideMemory outside_gpu_memory(bytes.gpu, true);
+  if (is_known(bytes.gpu, ready.training_ranks))
+    control_options.outside_gpu_memory = &outside_gpu_memory;
   control_options.is_dead = death_watch(topology, devices);
   control_options.signals = stop_signals;
 
@@ -143,6 +153,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
           options.profile_path);
       control_options.first_attempt = machine.next_attempt;
       outside_memory.start_again(machine.outside_bytes);
+      outside_gpu_memory.start_again(machine.gpu_outside_bytes);
     }
     if (machine.predictor) {
       control_options.predictor = machine.predictor.get();

@@ -11,11 +11,14 @@
 
 namespace dstune {
 
+/// What each rank's process holds before the first experiment, and its GPU; 0: not known.
+struct BytesBefore {
+  std::vector<std::int64_t> resident, gpu;
+};
+
 /// Everything but the worker: measures the machine, runs the controller, prints the summary. Ends
-/// with a QUIT to every rank. `resident_bytes`: of each rank's process before the first experiment.
-/// Rank 0 only; talks to the workers through the mailbox.
+/// with a QUIT to every rank. Rank 0 only; talks to the workers through the mailbox.
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
-             const std::vector<RankDevice>& devices,
-             const std::vector<std::int64_t>& resident_bytes, Mailbox& mailbox);
+             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox);
 
 }  // namespace dstune

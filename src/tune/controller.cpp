@@ -190,7 +190,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, Measurement mea
   done.attempt = attempt.try_number;
   done.measurement = std::move(measurement);
   done.is_alone = attempt.is_alone;
-  done.predicted.process_memory_bytes = predict_process_bytes(done);
+  predict_memory(done);
   done.finished_at = std::chrono::system_clock::now();
   // A configuration that does not fit ends before GO.
   const bool went = attempt.state != Attempt::State::building;
@@ -201,16 +201,24 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, Measurement mea
   record(index, std::move(done), false);
 }
 
-/// By what was known before this experiment; learns from it for the next.
-std::int64_t Controller::predict_process_bytes(const Record& record) {
+/// Of processes and GPUs, by what was known before this experiment; learns from it for the next.
+void Controller::predict_memory(Record& record) {
+  Prediction& predicted = record.predicted;
   const PeakMemory& measured = record.measurement.peak_memory;
-  OutsideMemory* const outside = options_.outside_memory;
-  if (outside == nullptr || record.predicted.peak_memory_bytes == 0) return 0;
   const std::vector<int>& ranks = record.measurement.world_ranks;
-  const std::int64_t predicted = outside->bytes(ranks) + record.predicted.peak_memory_bytes;
-  if (measured.process_bytes > 0)
-    outside->observe(ranks, measured.process_bytes - measured.total_bytes);
-  return predicted;
+  if (predicted.peak_memory_bytes == 0) return;
+  const auto predict = [&](OutsideMemory* outside, std::int64_t planned_bytes,
+                           std::int64_t measured_bytes, std::int64_t arena_bytes) {
+    if (outside == nullptr) return std::int64_t{0};
+    const std::int64_t bytes = outside->bytes(ranks) + planned_bytes;
+    if (measured_bytes > 0) outside->observe(ranks, measured_bytes - arena_bytes);
+    return bytes;
+  };
+  predicted.process_memory_bytes = predict(options_.outside_memory, predicted.peak_memory_bytes,
+                                           measured.process_bytes, measured.total_bytes);
+  predicted.gpu_memory_bytes = predict(
+      options_.outside_gpu_memory, predicted.peak_memory_bytes - predicted.host_memory_bytes,
+      measured.gpu_bytes, measured.total_bytes - measured.host_bytes);
 }
 
 void Controller::record(std::size_t index, Record record, bool is_known) {

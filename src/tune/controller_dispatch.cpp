@@ -134,9 +134,12 @@ void Controller::start(Scheduler::Dispatch next) {
   const double member_timeout_s = timeout_s + patience_s + 2 * options_.abort_grace_s;
   const std::string ds_config =
       options_.sends_ds_config ? experiment.ds_config.dump() : std::string();
+  // What was only raced out beside a neighbour is no risk.
+  const bool is_risky = attempt.try_number > 1 && !reruns_.contains(index);
   for (const int member : attempt.reservation.world_ranks()) {
-    send(member, message::Assign{number, experiment.name, experiment.config,
-                                 attempt.reservation.world_ranks(), member_timeout_s, ds_config});
+    send(member,
+         message::Assign{number, experiment.name, experiment.config,
+                         attempt.reservation.world_ranks(), member_timeout_s, ds_config, is_risky});
   }
   send_bar(number, attempt);
   attempt.is_alone = running_.empty();

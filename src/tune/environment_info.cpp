@@ -72,6 +72,10 @@ Value environment_info(const Topology& topology, const std::vector<RankDevice>& 
                      {"gpu", devices[rank].gpu},
                      {"threads", devices[rank].threads},
                      {"memory_bytes", devices[rank].memory_bytes}});
+    if (devices[rank].context_bytes > 0)
+      ranks.back()["context_bytes"] = devices[rank].context_bytes;
+    if (devices[rank].library_bytes > 0)
+      ranks.back()["library_bytes"] = devices[rank].library_bytes;
   }
   return {{"version", version},
           {"command", command_line},

@@ -1,5 +1,6 @@
 #include "dstune/tune/job.hpp"
 
+#include <functional>
 #include <optional>
 #include <set>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "dstune/comm/topology.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
+#include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/tune/injection.hpp"
 #include "dstune/tune/outside_memory.hpp"
@@ -63,6 +65,14 @@ std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
       .device_id = found.gpu.uuid,
       .nccl = nccl::find_library(),
       .free_bytes = free_cuda_bytes};
+}
+
+/// How the rank's GPU is; empty where it has none.
+std::function<std::optional<nvml::GpuState>()> gpu_looks(const FoundDevice& found) {
+  if (found.gpu.name.empty()) return nullptr;
+  return [library = nvml::find_library().library, uuid = found.gpu.uuid] {
+    return nvml::try_to_look(library, uuid);
+  };
 }
 
 /// "collectives: NCCL 2.28.9"
@@ -155,8 +165,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {.device = device_groups(found)});
   if (groups.devices() != nullptr) log::info(ways_of(*groups.devices(), input.groups));
-  const std::vector<std::int64_t> resident_bytes =
-      resident_before_experiments(world, device.host_kernels());
+  const BytesBefore bytes_before{resident_before_experiments(world, device),
+                                 gpu_bytes_before_experiments(world, device)};
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker(
       {.model = &input.model,
@@ -168,6 +178,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
        .device = &device,
        .mailbox = &worker_mailbox,
        .energy = energy.meter.get(),
+       .look_at_gpu = gpu_looks(found),
        .leaves_when_stuck = thread_multiple && input.workload.kind == WorkloadKind::plugin});
 
   std::thread controller_thread;
@@ -175,7 +186,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
     const auto work = [&] {
       try {
         MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
-        control(decided, ready, topology, devices, resident_bytes, mailbox);
+        control(decided, ready, topology, devices, bytes_before, mailbox);
       } catch (const std::exception& error) {
         give_up(ready, "controller", error);
       }

@@ -26,13 +26,7 @@ std::int64_t staging_bytes(std::size_t group_size) {
              : static_cast<std::int64_t>(group_size * GroupTable::Options{}.staging_bytes);
 }
 
-}  // namespace
-
-std::vector<std::int64_t> resident_before_experiments(const Communicator& world,
-                                                      const kernels::Table& table) {
-  for (const kernels::DType type : {kernels::DType::f32, kernels::DType::bf16, kernels::DType::f16})
-    multiply_once(table, type);
-  const std::int64_t mine = process_resident_bytes();
+std::vector<std::int64_t> gather(const Communicator& world, std::int64_t mine) {
   std::vector<std::int64_t> all;
   for (const Bytes& bytes :
        world.all_gather({reinterpret_cast<const std::byte*>(&mine), sizeof mine})) {
@@ -41,13 +35,30 @@ std::vector<std::int64_t> resident_before_experiments(const Communicator& world,
   return all;
 }
 
-OutsideMemory::OutsideMemory(std::vector<std::int64_t> resident_bytes)
-    : resident_bytes_(std::move(resident_bytes)) {}
+}  // namespace
+
+std::vector<std::int64_t> resident_before_experiments(const Communicator& world, Device& device) {
+  for (const kernels::DType type : {kernels::DType::f32, kernels::DType::bf16, kernels::DType::f16})
+    multiply_once(device.host_kernels(), type);
+  return gather(world, process_resident_bytes());
+}
+
+std::int64_t gpu_bytes_beside_arena(Device& device) {
+  const auto taken_bytes = device.taken_bytes();
+  return taken_bytes ? *taken_bytes - device.arena().capacity_bytes() : 0;
+}
+
+std::vector<std::int64_t> gpu_bytes_before_experiments(const Communicator& world, Device& device) {
+  return gather(world, gpu_bytes_beside_arena(device));
+}
+
+OutsideMemory::OutsideMemory(std::vector<std::int64_t> resident_bytes, bool has_staged)
+    : resident_bytes_(std::move(resident_bytes)), has_staged_(has_staged) {}
 
 void OutsideMemory::start_again(const std::map<int, std::int64_t>& outside_bytes) {
   for (const auto& [rank, bytes] : outside_bytes)
     resident_bytes_[static_cast<std::size_t>(rank)] = bytes;
-  has_staged_ = !outside_bytes.empty();
+  has_staged_ = has_staged_ || !outside_bytes.empty();
 }
 
 std::int64_t OutsideMemory::bytes_at_start(const std::vector<int>& world_ranks) const {

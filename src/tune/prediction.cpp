@@ -149,6 +149,7 @@ MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
                           {.is_dead = is_dead, .is_to_be_ended = is_to_be_ended});
     profile = calibrator.run(tasks);
     result.outside_bytes = calibrator.outside_bytes();
+    result.gpu_outside_bytes = calibrator.gpu_outside_bytes();
     result.next_attempt = calibrator.next_attempt();
     result.is_everybody_back = calibrator.is_everybody_back();
     if (profile.empty()) return result;

@@ -41,10 +41,11 @@ class JobPredictor {
 };
 
 struct MeasuredMachine {
-  std::unique_ptr<JobPredictor> predictor;      ///< null where nothing could be measured
-  std::map<int, std::int64_t> outside_bytes{};  ///< of the processes that took part
-  std::uint64_t next_attempt = 1;               ///< numbers below it were used
-  bool is_everybody_back = true;                ///< no rank is stuck or gone
+  std::unique_ptr<JobPredictor> predictor;          ///< null where nothing could be measured
+  std::map<int, std::int64_t> outside_bytes{};      ///< of the processes that took part
+  std::map<int, std::int64_t> gpu_outside_bytes{};  ///< of their GPUs
+  std::uint64_t next_attempt = 1;                   ///< numbers below it were used
+  bool is_everybody_back = true;                    ///< no rank is stuck or gone
 };
 
 /// By all groups before the first experiment, or what the journal has of an earlier job that had

@@ -112,11 +112,9 @@ RaceBar decode_bar(const Value& value) {
 }
 
 Value body(const message::Assign& m) {
-  return {{"experiment", m.experiment},
-          {"config", encode_config(m.config)},
-          {"ranks", m.world_ranks},
-          {"timeout", m.timeout_s},
-          {"ds_config", m.ds_config}};
+  return {{"experiment", m.experiment}, {"config", encode_config(m.config)},
+          {"ranks", m.world_ranks},     {"timeout", m.timeout_s},
+          {"ds_config", m.ds_config},   {"risky", m.is_risky}};
 }
 Value body(const message::Bar& m) {
   return {{"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
@@ -140,7 +138,9 @@ Value body(const message::Calibrate& m) {
   return {{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
 }
 Value body(const message::Calibrated& m) {
-  return {{"profile", to_json(m.profile)}, {"outside", m.outside_bytes}};
+  return {{"profile", to_json(m.profile)},
+          {"outside", m.outside_bytes},
+          {"gpu_outside", m.gpu_outside_bytes}};
 }
 template <class T>
 Value body(const T&) {
@@ -155,7 +155,8 @@ Message decode_body(int kind, const Value& value) {
                              decode_config(value.at("config")),
                              value.at("ranks").get<std::vector<int>>(),
                              value.at("timeout"),
-                             value.at("ds_config")};
+                             value.at("ds_config"),
+                             value.at("risky")};
     case kind_of<message::Bar>():
       return message::Bar{0, decode_bar(value.at("bar"))};
     case kind_of<message::Go>():
@@ -179,7 +180,8 @@ Message decode_body(int kind, const Value& value) {
       return message::Calibrate{0, decode_task(value.at("task")),
                                 value.at("ranks").get<std::vector<int>>(), value.at("timeout")};
     case kind_of<message::Calibrated>():
-      return message::Calibrated{0, decode_profile(value.at("profile")), value.at("outside")};
+      return message::Calibrated{0, decode_profile(value.at("profile")), value.at("outside"),
+                                 value.at("gpu_outside")};
     default:
       throw InputError({{"message", "/kind", 0, "unknown kind of message"}});
   }

@@ -103,6 +103,8 @@ RankDevice describe(const Topology& topology, const FoundDevice& found) {
   result.memory_bytes = device.budget().limit_bytes();
   result.backend = "cuda";
   result.gpu = found.gpu.uuid;
+  result.context_bytes = found.gpu.context_bytes.value_or(0);
+  result.library_bytes = found.gpu.library_bytes.value_or(0);
   return result;
 }
 
@@ -125,13 +127,16 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
       {"memory_bytes", mine.memory_bytes},
       {"host_bytes", mine.host_bytes},
       {"backend", mine.backend},
-      {"gpu", mine.gpu}}.dump();
+      {"gpu", mine.gpu},
+      {"context_bytes", mine.context_bytes},
+      {"library_bytes",
+       mine.library_bytes}}.dump();
   std::vector<RankDevice> devices;
   for (const std::string& told : gather_texts(world, text)) {
     const Value value = Value::parse(told);
     devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
                        value.at("memory_bytes"), value.at("host_bytes"), value.at("backend"),
-                       value.at("gpu")});
+                       value.at("gpu"), value.at("context_bytes"), value.at("library_bytes")});
   }
   share_gpus(devices);
   return devices;

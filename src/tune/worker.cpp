@@ -18,6 +18,7 @@
 #include "dstune/train/workload.hpp"
 #include "dstune/tune/idle.hpp"
 #include "dstune/tune/injection.hpp"
+#include "dstune/tune/outside_memory.hpp"
 #include "faults.hpp"
 #include "steady_time.hpp"
 
@@ -47,6 +48,13 @@ class Regularly {
   std::condition_variable_any changed_;
   std::jthread thread_;
 };
+
+void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement) {
+  measurement.not_comparable = devices.why_not_comparable(measurement.world_ranks);
+  measurement.peak_memory.communicator_bytes = devices.communicator_bytes();
+  // What a GPU has less is not one process's then.
+  if (!measurement.not_comparable.empty()) measurement.peak_memory.gpu_bytes = 0;
+}
 
 }  // namespace
 
@@ -154,7 +162,8 @@ void Worker::run_calibration(const message::Calibrate& order) {
                   context_.topology->share_core ? TraceClock::own : TraceClock::elapsed);
     send(message::Calibrated{attempt_, std::move(profile),
                              process_resident_bytes() - context_.device->arena().capacity_bytes() -
-                                 context_.device->host_arena().capacity_bytes()});
+                                 context_.device->host_arena().capacity_bytes(),
+                             gpu_bytes_beside_arena(*context_.device)});
   } catch (const std::exception& error) {
     fail(order.world_ranks, Status::failed, error.what());
   }
@@ -184,7 +193,8 @@ void Worker::run_assignment(const message::Assign& assign) {
   if (context_.leaves_when_stuck)
     listener.emplace(listening_interval, [this] { leave_if_given_up(); });
   try {
-    const auto group = context_.groups->join(assign.world_ranks, assign.attempt, waiter);
+    const auto group =
+        context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
     const MemoryFault memory(*context_.device, fault);
     auto workload = make_workload({.spec = context_.workload,
                                    .model = context_.model,
@@ -217,6 +227,7 @@ void Worker::run_assignment(const message::Assign& assign) {
       }
       return stop_.load();
     };
+    hooks.look_at_gpu = context_.look_at_gpu;
     hooks.has_lost_device = [this] { return has_lost_device(); };
     if (is_first_of_node(assign.world_ranks))
       hooks.joules = [this]() -> std::optional<double> {
@@ -234,6 +245,8 @@ void Worker::run_assignment(const message::Assign& assign) {
             context_.topology->node_of_rank[static_cast<std::size_t>(member)])]);
       }
       measurement.world_ranks = assign.world_ranks;
+      if (const DeviceGroups* const devices = context_.groups->devices())
+        add_what_devices_say(*devices, measurement);
       send(message::Outcome{attempt_, std::move(measurement)});
     }
   } catch (const StepFailure& error) {

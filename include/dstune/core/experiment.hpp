@@ -52,6 +52,8 @@ struct Prediction {
   std::int64_t target_memory_bytes = 0;  ///< 0 where the target is "self"
   /// Of a rank's whole process, fullest rank; 0 before it is known where it runs.
   std::int64_t process_memory_bytes = 0;
+  /// Of a rank's GPU for all of its process, likewise; 0 on processors, too.
+  std::int64_t gpu_memory_bytes = 0;
   std::map<std::string, std::int64_t> categories;       ///< device and host, each at its fullest
   std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
   std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once

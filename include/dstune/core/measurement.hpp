@@ -31,6 +31,19 @@ struct PeakMemory {
   std::map<std::string, std::int64_t> category_bytes;  ///< of both arenas, each at its peak
   std::int64_t process_bytes = 0;  ///< resident bytes of the process, fullest rank
   std::int64_t host_bytes = 0;     ///< of total_bytes: those in the host's arena
+  /// What a rank's GPU has less for its process, fullest rank: the arena, communicators, context
+  /// and libraries. 0: no GPU, or not known.
+  std::int64_t gpu_bytes = 0;
+  std::int64_t communicator_bytes = 0;  ///< of these, NCCL's, on the leader
+};
+
+/// How the GPUs of a group were while its steps were timed. 0: nobody told.
+struct GpuCondition {
+  double sm_clock_mhz = 0;      ///< the lowest at any look, on any of them
+  double max_sm_clock_mhz = 0;  ///< that GPU's highest
+  double temperature_c = 0;     ///< the highest
+  double power_w = 0;           ///< likewise
+  std::string throttled_by;     ///< "power cap, heat": at any look, on any of them
 };
 
 /// One experiment on one group, as its leader saw it. Times are the slowest rank's.
@@ -57,6 +70,9 @@ struct Measurement {
   /// or others may have had a part in them.
   std::optional<double> energy_j;
   std::map<std::string, double> overhead_s;  ///< by phase, beside the steps
+  std::optional<GpuCondition> gpu;           ///< nothing on processors, and where nobody told
+  /// Why its times say nothing of a GPU for each rank; empty as a rule.
+  std::string not_comparable;
 };
 
 /// The times of the steps after warm-up that made their update. Local.
@@ -107,6 +123,7 @@ struct Repeat {
   bool is_alone = false;                              ///< as in Record
 };
 
+json::Value to_json(const GpuCondition& gpu);
 json::Value to_json(const Measurement& measurement);
 /// Throws InputError where the value is not a measurement.
 Measurement measurement_from_json(const json::Node& node);

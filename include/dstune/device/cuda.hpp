@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dstune/device/device.hpp"
@@ -23,11 +24,15 @@ std::string cuda_objection();
 struct CudaGpu {
   std::string name;             ///< "NVIDIA H200"
   std::string uuid;             ///< ranks with the same one share it
-  std::int64_t free_bytes = 0;  ///< now, whoever uses it
+  std::int64_t free_bytes = 0;  ///< with the context and the libraries there, whoever uses it
+  /// What these two took of it, as it was seen to become less; nothing where nobody told.
+  std::optional<std::int64_t> context_bytes{}, library_bytes{};
 };
 
-/// The rank's GPU, which is the calling thread's from now on, with what of its memory is free as
-/// limit. `gpu`, where given, is what it is. Throws DeviceError with cuda_objection(), or CUDA's
+/// The rank's GPU, which is the calling thread's from now on, with 97 % of what of its memory is
+/// free as limit once the context is there and the libraries were used: the rest is for kernels
+/// that are loaded at their first use, for communicators, and for gaps. `gpu`, where given, is what
+/// it is. Throws DeviceError with cuda_objection(), or CUDA's
 /// words.
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
                                          int threads, CudaGpu* gpu = nullptr);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "dstune/device/memory.hpp"
@@ -27,6 +28,10 @@ class Device {
   [[nodiscard]] Queues& queues() { return *parts_.queues; }
   /// Whether what it is asked for may still be under way when the call returns.
   [[nodiscard]] bool is_asynchronous() const { return parts_.is_asynchronous; }
+  /// What the device's own memory has less since just before this process first used it: context,
+  /// libraries, communicators, arenas. What other processes took since then is in it, too. Nothing
+  /// where it has no memory of its own, or nobody knows.
+  [[nodiscard]] virtual std::optional<std::int64_t> taken_bytes() { return std::nullopt; }
   /// Whether this process can not use it any more, whatever it does: a GPU whose context is lost.
   /// Asks the device.
   [[nodiscard]] virtual bool is_lost() { return false; }

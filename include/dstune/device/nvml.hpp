@@ -36,6 +36,8 @@ class Library {
   virtual int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
   /// Bits, as throttle_text() names them.
   virtual int throttle_reasons(Device device, std::uint64_t& reasons) = 0;
+  /// Of its memory, whoever uses it.
+  virtual int free_bytes(Device device, std::uint64_t& bytes) = 0;
 
  protected:
   Library() = default;
@@ -55,10 +57,17 @@ FoundLibrary find_library(const std::string& file = "libnvidia-ml.so.1");
 /// How a GPU is now; what it does not tell is missing.
 struct GpuState {
   std::optional<double> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, power_w, temperature_c;
-  std::string throttled_by;
+  std::uint64_t throttle_reasons = 0;  ///< bits
+  std::string throttled_by;            ///< the same in words
 };
 /// Throws DeviceError where there is no such GPU.
 [[nodiscard]] GpuState look_at_gpu(Library& library, const std::string& uuid);
+/// Nothing where there is no library or no such GPU, as with a part of one (MIG).
+[[nodiscard]] std::optional<GpuState> try_to_look(const std::shared_ptr<Library>& library,
+                                                  const std::string& uuid);
+/// Bytes of a GPU's memory that nobody uses; likewise.
+[[nodiscard]] std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
+                                                     const std::string& uuid);
 
 /// Counts these GPUs, all of one node, each once. Only those from Volta on count, and no instances
 /// of MIG.

@@ -28,9 +28,6 @@ struct DeviceGroupOptions {
   /// Of the device; null where nobody knows.
   std::function<std::int64_t()> free_bytes = nullptr;
   int max_communicators = 8;  ///< of NCCL, by sets of ranks
-  /// Whether parts of a group share NCCL's resources with it: less memory. Without, what goes wrong
-  /// in one leaves the others' alone, for trials of which that is to be expected.
-  bool shares_resources = true;
   /// A group of one rank goes by NCCL, too, where there is one, and not by copies: for tests.
   bool nccl_alone = false;
   double connect_limit_s = 120;  ///< for making a communicator, where the waiter has more time
@@ -54,10 +51,16 @@ class DeviceGroups {
   /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
   /// a GPU, one has no NCCL, or their versions differ. Local.
   [[nodiscard]] Way way_of(std::span<const int> world_ranks) const;
+  /// Why times of these ranks say nothing of a GPU for each: their collectives are staged, or
+  /// another rank computes on the GPU of one of them. Empty where they do. Local.
+  [[nodiscard]] std::string why_not_comparable(std::span<const int> world_ranks) const;
 
-  /// The same ranks' group on their devices. Members only. Throws CollectiveError, DeviceError.
+  /// The same ranks' group on their devices. Parts of a group share NCCL's resources with it, which
+  /// takes less memory. Where it is risky, of which something going wrong is to be expected, they
+  /// do not, and its communicators are others than those that the same ranks keep for the rest, so
+  /// that an abort leaves these alone. Members only. Throws CollectiveError, DeviceError.
   std::unique_ptr<ProcessGroup> over(std::unique_ptr<ProcessGroup> host, std::uint64_t attempt,
-                                     const Waiter& waiter);
+                                     const Waiter& waiter, bool is_risky = false);
   /// After a failure inside the group: its communicator is aborted and never used again. Local.
   void abandon(std::span<const int> world_ranks);
   /// Whether a communicator is being aborted: what waits for that GPU may wait for it. Local.

@@ -48,13 +48,13 @@ class GroupTable {
   /// The group of these world ranks (ascending) for one attempt (positive, larger than any this
   /// rank joined before; the same on every member). Shared memory inside a node, else MPI; a group
   /// of one has neither. On devices: over that group NCCL's, or one staged through it, as devices()
-  /// says. The waiter also ends every later wait of the group. The table outlives the
-  /// group, and a rank's earlier group ends where it joins the next. Members only. Throws
-  /// CollectiveError where a member does not come before the deadline, and where a group across
-  /// nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every duplicate spent);
-  /// DeviceError where NCCL fails here.
+  /// says, risky ones with communicators of their own. The waiter also ends every later wait of the
+  /// group. The table outlives the group, and a rank's earlier group ends where it joins the next.
+  /// Members only. Throws CollectiveError where a member does not come before the deadline, and
+  /// where a group across nodes is unknown and can not be made (no MPI_THREAD_MULTIPLE, or every
+  /// duplicate spent); DeviceError where NCCL fails here.
   std::unique_ptr<ProcessGroup> join(std::span<const int> world_ranks, std::uint64_t attempt,
-                                     const Waiter& waiter);
+                                     const Waiter& waiter, bool is_risky = false);
 
   /// After a failure inside the group this rank joined last: its communicator is never used again
   /// here, and members that still wait for this rank in shared memory fail at once. NCCL's is

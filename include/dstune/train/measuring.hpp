@@ -10,6 +10,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/device/nvml.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/train/workload.hpp"
 
@@ -38,6 +39,9 @@ struct MeasureHooks {
   /// On one rank of each node, about once a second: the joules that the node has used since any
   /// moment, nothing where nobody knows. Empty on the others.
   std::function<std::optional<double>()> joules;
+  /// How this rank's GPU is now; asked when timing begins, about once a second, and when it ends.
+  /// On every rank of a group or on none.
+  std::function<std::optional<nvml::GpuState>()> look_at_gpu;
   /// Whether this rank's device is lost. Asked after a failure: there is nothing to agree on then,
   /// because the rank leaves its group for good. Empty: never.
   std::function<bool()> has_lost_device;

@@ -57,7 +57,8 @@ struct ControllerOptions {
   bool sends_ds_config = false;  ///< with every assignment: the workload reads it
   /// For the picture of the winner; none where nothing is planned.
   std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline;
-  OutsideMemory* outside_memory = nullptr;  ///< null: processes' memory is not predicted
+  OutsideMemory* outside_memory = nullptr;      ///< null: processes' memory is not predicted
+  OutsideMemory* outside_gpu_memory = nullptr;  ///< likewise of GPUs
   /// Whether a rank's process is known to be gone; where nobody can tell, patience decides.
   std::function<bool(int world_rank)> is_dead;
   /// How many signals to stop have arrived so far.
@@ -114,7 +115,7 @@ class Controller {
   void handle(int source, const Message& message);
   void outcome(std::uint64_t number, Attempt& attempt, Measurement measurement);
   void record(std::size_t index, Record record, bool is_known);
-  std::int64_t predict_process_bytes(const Record& record);
+  void predict_memory(Record& record);
   void calibrate();
   [[nodiscard]] bool is_search_over() const;
   void send(int world_rank, const Message& message);

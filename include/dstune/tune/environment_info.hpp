@@ -14,10 +14,12 @@ struct RankDevice {
   std::string description;
   int threads = 1;
   int process_id = 0;
-  std::int64_t memory_bytes = 0;  ///< what it may use unless the document says otherwise
-  std::int64_t host_bytes = 0;    ///< its part of the host: device and offloaded states together
-  std::string backend = "cpu";    ///< or "cuda"
-  std::string gpu{};              ///< its UUID: ranks with the same one share it
+  std::int64_t memory_bytes = 0;   ///< what it may use unless the document says otherwise
+  std::int64_t host_bytes = 0;     ///< its part of the host: device and offloaded states together
+  std::string backend = "cpu";     ///< or "cuda"
+  std::string gpu{};               ///< its UUID: ranks with the same one share it
+  std::int64_t context_bytes = 0;  ///< of its memory, that CUDA's context took; 0: not known
+  std::int64_t library_bytes = 0;  ///< … and libraries at their first use
 };
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.

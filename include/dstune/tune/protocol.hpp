@@ -28,6 +28,7 @@ struct Assign {
   std::vector<int> world_ranks;  ///< ascending; the first is the leader
   double timeout_s = 0;          ///< after which a member gives up by itself
   std::string ds_config{};       ///< for plug-ins alone: as JSON
+  bool is_risky = false;         ///< an earlier attempt lost a rank, its device, or the job
 };
 struct Bar {
   std::uint64_t attempt = 0;
@@ -78,7 +79,8 @@ struct Calibrate {
 struct Calibrated {
   std::uint64_t attempt = 0;
   DeviceProfile profile;
-  std::int64_t outside_bytes = 0;  ///< what its process holds after it, beside the arenas
+  std::int64_t outside_bytes = 0;      ///< what its process holds after it, beside the arenas
+  std::int64_t gpu_outside_bytes = 0;  ///< likewise of its GPU; 0: none, or not known
 };
 
 }  // namespace dstune::message

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "dstune/base/wait.hpp"
@@ -14,6 +15,7 @@
 #include "dstune/core/job.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
+#include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/tune/protocol.hpp"
@@ -31,6 +33,8 @@ struct WorkerContext {
   Device* device;
   Mailbox* mailbox;
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
+  /// How this rank's GPU is now; empty on processors, on all ranks or on none.
+  std::function<std::optional<nvml::GpuState>()> look_at_gpu{};
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank whose workload never returns
   /// still leaves with the job. Needs MPI_THREAD_MULTIPLE.

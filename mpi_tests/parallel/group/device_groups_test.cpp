@@ -131,6 +131,13 @@ TEST_P(DeviceGroupsTest, RanksThatShareAGpuAreStaged) {
   if (do_share) {
     EXPECT_EQ(device.way_of(everyone).text, "staged through the host: ranks 0 and 1 share a GPU");
   }
+  const auto objection = [&](const std::vector<int>& ranks) {
+    return device.job().table().devices()->why_not_comparable(ranks);
+  };
+  EXPECT_EQ(objection(everyone), do_share ? "ranks 0 and 1 share a GPU" : "");
+  // A rank alone, too, where another one is on its GPU: they run side by side.
+  EXPECT_EQ(objection({0}), do_share ? "ranks 0 and 1 share a GPU" : "");
+  EXPECT_EQ(objection({2 % world_size()}).empty(), world_size() == 1 || world_size() == 3);
   const auto group = device.join(everyone);
   Job hosts(GetParam());
   const auto host = hosts.join(everyone);
@@ -148,6 +155,9 @@ TEST(DeviceGroupsTest, ARankWithoutNcclOrWithAnotherOneIsStaged) {
     DeviceJob device({gpu_of(world_rank()), world_rank() == last ? 0 : 22809});
     EXPECT_EQ(device.way_of(device.job().everyone()).text,
               staged + "rank " + std::to_string(last) + " has no NCCL");
+    EXPECT_EQ(device.job().table().devices()->why_not_comparable(device.job().everyone()),
+              staged + "rank " + std::to_string(last) + " has no NCCL");
+    EXPECT_EQ(device.job().table().devices()->why_not_comparable(std::vector{last}), "");
     device.join(device.job().everyone());
   }
   DeviceJob device({gpu_of(world_rank()), world_rank() == last ? 22105 : 22809});

@@ -83,6 +83,25 @@ TEST(MeasurementTest, IsReadAsWritten) {
   EXPECT_EQ(after.overhead_s, before.overhead_s);
 }
 
+TEST(MeasurementTest, WhatGpusSayIsReadAsWritten) {
+  Measurement before = example();
+  EXPECT_FALSE(read_back(to_json(before)).gpu) << "processors say nothing";
+  before.gpu = GpuCondition{1410, 1980, 61, 412.5, "power cap, heat"};
+  before.peak_memory.gpu_bytes = 12345;
+  before.peak_memory.communicator_bytes = 345;
+  before.not_comparable = "ranks 0 and 1 share a GPU";
+  const Measurement after = read_back(to_json(before));
+  ASSERT_TRUE(after.gpu);
+  EXPECT_EQ(after.gpu->sm_clock_mhz, 1410);
+  EXPECT_EQ(after.gpu->max_sm_clock_mhz, 1980);
+  EXPECT_EQ(after.gpu->temperature_c, 61);
+  EXPECT_EQ(after.gpu->power_w, 412.5);
+  EXPECT_EQ(after.gpu->throttled_by, "power cap, heat");
+  EXPECT_EQ(after.peak_memory.gpu_bytes, 12345);
+  EXPECT_EQ(after.peak_memory.communicator_bytes, 345);
+  EXPECT_EQ(after.not_comparable, before.not_comparable);
+}
+
 TEST(MeasurementTest, AnEmptyFailureIsReadAsWritten) {
   Measurement failure;
   failure.status = Status::out_of_memory;

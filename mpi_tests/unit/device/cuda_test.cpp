@@ -5,11 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <new>
+#include <optional>
+#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cuda/cuda_device.hpp"
+#include "cuda/first_use.hpp"
 #include "cuda/queues.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/kernels/cuda.hpp"
@@ -202,11 +206,13 @@ TEST_F(CudaQueuesTest, RecordNothingWhereTheyShallNot) {
 class CudaDeviceTest : public testing::Test {
  protected:
   std::unique_ptr<Device> make(int rank_of_node) {
-    return std::make_unique<cuda::CudaDevice>(runtime_, kernels::cpu_table(), rank_of_node, 5000, 1,
-                                              &gpu_);
+    request_.rank_of_node = rank_of_node;
+    request_.host_limit_bytes = 5000;
+    return std::make_unique<cuda::CudaDevice>(runtime_, kernels::cpu_table(), request_, &gpu_);
   }
 
   FakeRuntime runtime_;
+  cuda::DeviceRequest request_;
   CudaGpu gpu_;
 };
 
@@ -224,11 +230,94 @@ TEST_F(CudaDeviceTest, IsOneOfThoseThatAreVisible) {
 
 TEST_F(CudaDeviceTest, HasWhatIsFreeAsItsLimit) {
   const auto device = make(0);
-  EXPECT_EQ(device->budget().limit_bytes(), 950);
+  EXPECT_EQ(device->budget().limit_bytes(), 970);
   EXPECT_EQ(device->host_budget().limit_bytes(), 5000);
   EXPECT_EQ(device->description(), "cuda (a GPU)");
   EXPECT_EQ(gpu_.free_bytes, 1000);
   EXPECT_TRUE(device->is_asynchronous());
+}
+
+TEST_F(CudaDeviceTest, CountsWhatContextAndLibrariesTake) {
+  // Without a context 1200 bytes are free; with it 1000, and the libraries take 100 of them.
+  const auto told_bytes = [&] {
+    return 1200 - (runtime_.has_context ? 200 : 0) - (1000 - runtime_.free_bytes);
+  };
+  request_.free_bytes = [&](const std::string& uuid) {
+    EXPECT_EQ(uuid, "gpu-0");
+    return std::optional<std::int64_t>(told_bytes());
+  };
+  request_.use_libraries = [&] { runtime_.free_bytes -= 100; };
+  const auto device = make(0);
+  EXPECT_EQ(gpu_.context_bytes, 200);
+  EXPECT_EQ(gpu_.library_bytes, 100);
+  EXPECT_EQ(gpu_.free_bytes, 900);
+  EXPECT_EQ(device->budget().limit_bytes(), 873);
+  EXPECT_EQ(device->taken_bytes(), 300);
+  runtime_.free_bytes -= 50;  // a communicator
+  EXPECT_EQ(device->taken_bytes(), 350);
+}
+
+TEST_F(CudaDeviceTest, WhereNobodyTellsTheContextIsNotCounted) {
+  request_.free_bytes = [](const std::string&) { return std::optional<std::int64_t>(); };
+  request_.use_libraries = [&] { runtime_.free_bytes -= 100; };
+  const auto device = make(0);
+  EXPECT_FALSE(gpu_.context_bytes);
+  EXPECT_EQ(gpu_.library_bytes, 100);
+  EXPECT_EQ(device->taken_bytes(), 100);
+  runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
+  EXPECT_FALSE(device->taken_bytes());
+}
+
+/// Memory of the host in the GPU's place: kernels of the processor can work on it.
+class HostRuntime : public FakeRuntime {
+ public:
+  cuda::Code allocate(void*& memory, std::size_t bytes) override {
+    memory = ::operator new(bytes, alignment);
+    ++held;
+    return 0;
+  }
+  cuda::Code free(void* memory) override {
+    ::operator delete(memory, alignment);
+    --held;
+    return 0;
+  }
+  int held = 0;
+
+ private:
+  static constexpr std::align_val_t alignment{4096};
+};
+
+TEST(FirstUseTest, MultipliesAndAttendsAndLeavesNothing) {
+  HostRuntime runtime;
+  static int products, attentions;
+  products = attentions = 0;
+  kernels::Table table = kernels::cpu_table();
+  table.matmul = [](const kernels::MatmulShape& shape, const void* a, const void* b,
+                    const void* bias, void* c, void* workspace) {
+    ++products;
+    kernels::cpu_table().matmul(shape, a, b, bias, c, workspace);
+  };
+  table.attention_forward = [](const kernels::AttentionShape& shape, void* out, float* sums,
+                               const void* qkv, void* workspace) {
+    ++attentions;
+    kernels::cpu_table().attention_forward(shape, out, sums, qkv, workspace);
+  };
+  cuda::use_libraries(runtime, table, Waiter());
+  EXPECT_EQ(products, 3);
+  EXPECT_EQ(attentions, 1);
+  EXPECT_EQ(runtime.held, 0);
+  EXPECT_THAT(runtime.calls, Contains(HasSubstr("query")).Times(4));
+
+  runtime.events_are_reached = false;
+  const Waiter waiter(Waiter::Clock::now(), nullptr, true);
+  EXPECT_THROW(cuda::use_libraries(runtime, table, waiter), CollectiveError);
+  EXPECT_EQ(runtime.held, 0);
+
+  table.matmul = [](const kernels::MatmulShape&, const void*, const void*, const void*, void*,
+                    void*) { throw std::runtime_error("a launch is refused"); };
+  EXPECT_EQ(thrown<DeviceError>([&] { cuda::use_libraries(runtime, table, Waiter()); }),
+            "a launch is refused");
+  EXPECT_EQ(runtime.held, 0);
 }
 
 TEST_F(CudaDeviceTest, IsLostWithItsContext) {

@@ -24,6 +24,8 @@ class FakeRuntime : public cuda::Runtime {
   bool events_are_reached = true;
   /// Where memory begins, past a multiple of 4096.
   std::uintptr_t misplaced_bytes = 0;
+  bool has_context = false;  ///< since set_device()
+  std::size_t free_bytes = 1000;
 
   cuda::Code count_devices(int& count) override {
     if (const cuda::Code code = called("count_devices")) return code;
@@ -31,14 +33,15 @@ class FakeRuntime : public cuda::Runtime {
     return 0;
   }
   cuda::Code set_device(int device) override {
+    has_context = true;
     return called("set_device", fmt::format("set_device {}", device));
   }
   cuda::Code get_properties(int device, cuda::Properties& properties) override {
     properties = {"a GPU", fmt::format("gpu-{}", device), 4};
     return called("get_properties");
   }
-  cuda::Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) override {
-    free_bytes = 1000;
+  cuda::Code get_memory(std::size_t& bytes, std::size_t& total_bytes) override {
+    bytes = free_bytes;
     total_bytes = 2000;
     return called("get_memory", {});
   }

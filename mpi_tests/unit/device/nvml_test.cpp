@@ -1,65 +1,12 @@
 #include "dstune/device/nvml.hpp"
 
-#include <map>
-
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
+#include "fake_nvml.hpp"
 
 namespace dstune::nvml {
-
-/// A GPU of the stand-in: what a call leaves out is not supported.
-struct Opaque {
-  std::optional<std::uint64_t> energy_mj{};
-  std::optional<std::uint32_t> power_mw{}, temperature_c{}, sm_mhz{}, max_sm_mhz{}, memory_mhz{};
-  std::optional<std::uint64_t> throttle_reasons{};
-};
-
 namespace {
-
-constexpr int not_supported = 3;
-constexpr int not_found = 6;
-
-class FakeNvml : public Library {
- public:
-  std::map<std::string, Opaque> gpus;
-
-  std::string error_text(int result) override {
-    return result == not_supported ? "Not Supported" : "Not Found";
-  }
-  int find_device(const std::string& uuid, Device& device) override {
-    const auto found = gpus.find(uuid);
-    if (found == gpus.end()) return not_found;
-    device = &found->second;
-    return 0;
-  }
-  int energy_mj(Device device, std::uint64_t& energy) override {
-    return tell(device->energy_mj, energy);
-  }
-  int power_mw(Device device, std::uint32_t& power) override {
-    return tell(device->power_mw, power);
-  }
-  int temperature_c(Device device, std::uint32_t& temperature) override {
-    return tell(device->temperature_c, temperature);
-  }
-  int clock_mhz(Device device, Clock clock, std::uint32_t& frequency) override {
-    return tell(clock == Clock::sm ? device->sm_mhz : device->memory_mhz, frequency);
-  }
-  int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) override {
-    return clock == Clock::sm ? tell(device->max_sm_mhz, frequency) : not_supported;
-  }
-  int throttle_reasons(Device device, std::uint64_t& reasons) override {
-    return tell(device->throttle_reasons, reasons);
-  }
-
- private:
-  template <class Number>
-  static int tell(const std::optional<Number>& number, Number& to) {
-    if (!number) return not_supported;
-    to = *number;
-    return 0;
-  }
-};
 
 class NvmlTest : public testing::Test {
  protected:
@@ -114,7 +61,18 @@ TEST_F(NvmlTest, LooksAtAGpu) {
   EXPECT_EQ(state.max_sm_clock_mhz, 1980.0);
   EXPECT_FALSE(state.memory_clock_mhz);
   EXPECT_EQ(state.throttled_by, "power cap, heat");
+  EXPECT_EQ(state.throttle_reasons, 0x26U);
   EXPECT_THROW(static_cast<void>(look_at_gpu(*fake_, "GPU-b")), DeviceError);
+}
+
+TEST_F(NvmlTest, WhatIsNotToldIsNoFailure) {
+  fake_->gpus["GPU-a"].free_bytes = 3 << 20;
+  EXPECT_EQ(free_bytes(fake_, "GPU-a"), 3 << 20);
+  EXPECT_FALSE(free_bytes(fake_, "GPU-b"));
+  EXPECT_FALSE(free_bytes(nullptr, "GPU-a"));
+  EXPECT_TRUE(try_to_look(fake_, "GPU-a"));
+  EXPECT_FALSE(try_to_look(fake_, "MIG-a"));
+  EXPECT_FALSE(try_to_look(nullptr, "GPU-a"));
 }
 
 TEST(ThrottleTextTest, NamesFaultsAlone) {

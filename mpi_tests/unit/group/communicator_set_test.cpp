@@ -37,13 +37,33 @@ TEST_F(NcclCommunicatorSetTest, KeepsOneForTheNextGroupOfTheSameRanks) {
   EXPECT_EQ(fake_->calls(), (Calls{"finalize 1", "destroy 1", "finalize 2", "destroy 2"}));
 }
 
-TEST_F(NcclCommunicatorSetTest, SharesNothingWhereItIsNotTo) {
-  options_.shares_resources = false;
-  const auto group = join(ranks(4));
+TEST_F(NcclCommunicatorSetTest, ARiskyOneSharesNothingBetweenItsParts) {
+  const auto group = join(ranks(4), 0, nullptr, soon(20), true);
   float data = 0;
   group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2});
   EXPECT_EQ(fake_->calls("init"), Calls{"init 0 of 4 sharing nothing"});
   EXPECT_EQ(fake_->calls("split"), Calls{"split 1 color 0 key 0 sharing nothing"});
+}
+
+TEST_F(NcclCommunicatorSetTest, WhatGoesWrongInARiskyOneLeavesTheOtherAlone) {
+  join(ranks(2));
+  const auto risky = [&] { return join(ranks(2), 0, nullptr, soon(20), true); };
+  risky();
+  EXPECT_EQ(fake_->calls("init"), (Calls{"init 0 of 2", "init 0 of 2 sharing nothing"}));
+  EXPECT_EQ(set().size(), 2U);
+  set().abandon(ranks(2));
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 2"}) << "that of the last attempt";
+  join(ranks(2));
+  EXPECT_EQ(fake_->calls("init").size(), 2U) << "it was kept";
+  risky();
+  EXPECT_EQ(fake_->calls("init").size(), 3U);
+  // And the other way round.
+  join(ranks(2));
+  set().abandon(ranks(2));
+  wait_for_aborts();
+  EXPECT_EQ(fake_->calls("abort"), (Calls{"abort 2", "abort 1"}));
+  EXPECT_EQ(set().size(), 1U);
 }
 
 TEST_F(NcclCommunicatorSetTest, ConnectingForEverIsAbortedAtTheDeadline) {

@@ -78,9 +78,10 @@ class NcclTest : public testing::Test {
   }
   /// The next group of these ranks, for the next attempt.
   std::unique_ptr<NcclGroup> join(const std::vector<int>& world_ranks, int group_rank = 0,
-                                  LoneHost::Others others = nullptr, Waiter waiter = soon(20)) {
+                                  LoneHost::Others others = nullptr, Waiter waiter = soon(20),
+                                  bool is_risky = false) {
     auto host = std::make_unique<LoneHost>(group_rank, world_ranks, std::move(others));
-    auto communicator = set().obtain(*host, ++attempt_, waiter);
+    auto communicator = set().obtain(*host, ++attempt_, waiter, is_risky);
     return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues_, waiter);
   }
   void wait_for_aborts() {

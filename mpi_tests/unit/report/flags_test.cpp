@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/base/file.hpp"
+#include "results_csv.hpp"
 #include "samples.hpp"
 #include "step_series.hpp"
 
@@ -46,6 +48,52 @@ TEST(FlagsTest, SeesStepsBecomeSlower) {
   EXPECT_THAT(flags_of(timed(steps_s)), ElementsAre(HasSubstr("slowing: the last third")));
   std::reverse(steps_s.begin(), steps_s.end());
   EXPECT_THAT(flags_of(timed(steps_s)), IsEmpty());
+}
+
+Record record_on_gpu(const std::string& throttled_by, const std::string& not_comparable) {
+  Record record = test::sample_record("a");
+  record.measurement.gpu = GpuCondition{1410, 1980, 87, 400, throttled_by};
+  record.measurement.not_comparable = not_comparable;
+  return record;
+}
+
+TEST(FlagsTest, AGpuThatIsThrottledIsSaidEverywhere) {
+  Record record = record_on_gpu("heat", "");
+  EXPECT_THAT(flags_of(record.measurement),
+              ElementsAre("throttled: heat, 1410 of 1980 MHz, 87 °C"));
+  const json::Value metrics = metrics_json(record, Metric::throughput);
+  EXPECT_EQ(metrics["flags"][0], "throttled: heat, 1410 of 1980 MHz, 87 °C");
+  EXPECT_EQ(metrics["gpu"]["sm_clock_mhz"], 1410);
+  EXPECT_EQ(metrics["gpu"]["throttled_by"], "heat");
+  Report report;
+  report.rows = {test::row_of(record)};
+  EXPECT_THAT(summary_text(report),
+              HasSubstr("1 experiment had a GPU that was throttled, for instance a: throttled: "
+                        "heat, 1410 of 1980 MHz"));
+  EXPECT_THAT(results_csv(report), HasSubstr(",\"throttled: heat, 1410 of 1980 MHz, 87 °C\"\r\n"));
+  report.rows = {test::row_of(record_on_gpu("", ""))};
+  EXPECT_THAT(warning_lines(report), IsEmpty());
+}
+
+TEST(FlagsTest, WhatSharesAGpuIsNotComparableWhereverItIsShown) {
+  const std::string why = "ranks 0 and 1 share a GPU";
+  const std::string words = "not comparable with GPUs of their own: " + why;
+  const Record record = record_on_gpu("", why);
+  Report report;
+  report.rows = {test::row_of(record)};
+  EXPECT_THAT(flags_of(record.measurement), ElementsAre(words));
+  EXPECT_EQ(metrics_json(record, Metric::throughput)["not_comparable"], why);
+  EXPECT_THAT(summary_text(report), HasSubstr("\n  " + words + "\n"));
+  EXPECT_THAT(summary_text(report), HasSubstr("1 experiment shared a GPU"));
+  EXPECT_EQ(summary_json(report, 0)["best"]["not_comparable"], why);
+  EXPECT_THAT(results_csv(report), HasSubstr("," + words + "\r\n"));
+  EXPECT_THAT(report_html(report, json::Value::object()), HasSubstr(why));
+  test::TemporaryFolder folder;
+  ResultsFolder results(folder / "results", folder / "exps");
+  results.write_optimal(report.rows[0], report, std::nullopt, {});
+  EXPECT_THAT(read_file(folder / "results/optimal.json"), HasSubstr(why));
+  report.rows = {test::row_of(test::sample_record("a"))};
+  EXPECT_FALSE(summary_json(report, 0)["best"].contains("not_comparable"));
 }
 
 Row row_on(const std::vector<std::string>& hosts, const std::vector<double>& forward_s,

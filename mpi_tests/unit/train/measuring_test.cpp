@@ -329,6 +329,42 @@ TEST(MeasureTest, MemoryIsTheFullestRanks) {
   }
 }
 
+TEST(MeasureTest, GpusAreLookedAtWhileStepsAreTimed) {
+  const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
+    workload.peak.gpu_bytes = 100 * (rank + 1);
+    int looks = 0;
+    hooks.look_at_gpu = [rank, looks]() mutable -> std::optional<nvml::GpuState> {
+      if (rank == 2) return std::nullopt;  // its library does not tell
+      ++looks;
+      // Rank 1 is the slower one, and hot when timing ends.
+      nvml::GpuState state;
+      state.sm_clock_mhz = 1900.0 - 300 * rank - 10 * looks;
+      state.max_sm_clock_mhz = 1980;
+      state.power_w = 500.0 + rank;
+      state.temperature_c = 60.0 + looks;
+      state.throttle_reasons = rank == 1 && looks == 2 ? 0x20 : 0;
+      return state;
+    };
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.peak_memory.gpu_bytes, 300);
+    ASSERT_TRUE(result.gpu);
+    EXPECT_EQ(result.gpu->sm_clock_mhz, 1580);
+    EXPECT_EQ(result.gpu->max_sm_clock_mhz, 1980);
+    EXPECT_EQ(result.gpu->power_w, 501);
+    EXPECT_EQ(result.gpu->temperature_c, 62);
+    EXPECT_EQ(result.gpu->throttled_by, "heat");
+  }
+}
+
+TEST(MeasureTest, WhereNoGpuTellsNothingIsSaid) {
+  const auto results = measure_on(2, [](int rank, ScriptedWorkload&, MeasureHooks& hooks) {
+    hooks.look_at_gpu = [] { return std::optional<nvml::GpuState>(); };
+    EXPECT_LT(rank, 2);
+  });
+  for (const Measurement& result : results) EXPECT_FALSE(result.gpu);
+}
+
 // One rank of each of two nodes counts; warm-up does not.
 TEST(MeasureTest, EnergyIsThatOfAllNodesAfterWarmUp) {
   std::array<int, 4> steps{};

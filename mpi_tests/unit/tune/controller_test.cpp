@@ -55,11 +55,16 @@ class FakeWorkers : public Mailbox {
   }
   bool flush(double) override { return true; }
 
+  /// What a GPU holds beside its arena of 700 bytes; 0: there is none.
+  std::int64_t gpu_outside_bytes = 0;
+
   [[nodiscard]] bool was_slot_taken_twice() const { return was_slot_taken_twice_; }
   [[nodiscard]] const std::vector<std::string>& ran() const { return ran_; }
   [[nodiscard]] int times_ran(const std::string& experiment) const {
     return static_cast<int>(std::count(ran_.begin(), ran_.end(), experiment));
   }
+  /// Those of which an attempt was said to be risky.
+  [[nodiscard]] const std::set<std::string>& risky() const { return risky_; }
   /// What each run of it was raced against in the end.
   [[nodiscard]] const std::vector<RaceBar>& bars(const std::string& experiment) {
     return bars_[experiment];
@@ -73,6 +78,7 @@ class FakeWorkers : public Mailbox {
   void assigned(int world_rank, const message::Assign& assign) {
     was_slot_taken_twice_ = was_slot_taken_twice_ || !busy_.insert(world_rank).second;
     assigns_[assign.attempt] = assign;
+    if (assign.is_risky) risky_.insert(assign.experiment);
     EXPECT_FALSE(without_device_.contains(world_rank)) << "it has no device any more";
     const Behaviour behaviour = behaviours_[assign.experiment];
     const bool is_leader = assign.world_ranks.front() == world_rank;
@@ -134,6 +140,9 @@ class FakeWorkers : public Mailbox {
     measurement.warmup_steps = 3;
     measurement.world_ranks = assign.world_ranks;
     measurement.energy_j = 10;
+    measurement.peak_memory.total_bytes = 1000;
+    measurement.peak_memory.host_bytes = 300;
+    if (gpu_outside_bytes > 0) measurement.peak_memory.gpu_bytes = 700 + gpu_outside_bytes;
     answer(world_rank, message::Outcome{attempt, measurement});
   }
 
@@ -145,6 +154,7 @@ class FakeWorkers : public Mailbox {
   std::set<int> busy_;
   std::set<int> dead_;
   std::set<int> without_device_;
+  std::set<std::string> risky_;
   std::vector<std::string> ran_;
   std::map<std::string, std::vector<RaceBar>> bars_;
   bool was_slot_taken_twice_ = false;
@@ -340,6 +350,32 @@ TEST_F(ControllerTest, LossesThatMakeASizeImpossibleEndWithSeventyFive) {
   EXPECT_EQ(result.code, ExitCode::stopped_early);
 }
 
+TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
+  PlannedSpace members = space(2, {1, 2});
+  for (PlannedMember& member : members.members) {
+    member.planned.predicted.peak_memory_bytes = 1000;
+    member.planned.predicted.host_memory_bytes = 300;
+  }
+  FakeWorkers workers({});
+  workers.gpu_outside_bytes = 520;
+  OutsideMemory outside({500, 510}, true);
+  ControllerOptions options;
+  options.outside_gpu_memory = &outside;
+
+  const Run result = run(members, workers, 2, options);
+
+  std::map<std::size_t, std::vector<std::int64_t>> predicted;
+  for (const Row& row : result.report.rows) {
+    EXPECT_EQ(row.record->measurement.peak_memory.gpu_bytes, 1220);
+    predicted[row.record->measurement.world_ranks.size()].push_back(
+        row.record->predicted.gpu_memory_bytes);
+    EXPECT_EQ(row.record->predicted.process_memory_bytes, 0) << "nobody knows";
+  }
+  // What the first of a size was measured to hold is what the next is predicted to.
+  EXPECT_EQ(predicted[2], (std::vector<std::int64_t>{1210, 1220}));
+  EXPECT_EQ(predicted[1].size(), 2U);
+}
+
 TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
   const PlannedSpace members = space(4, {1});
   const std::string unlucky = "z0_gas1_tmbspg2_ng1";
@@ -348,6 +384,7 @@ TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
   const Run result = run(members, workers, 3);
 
   EXPECT_EQ(workers.times_ran(unlucky), 2) << "once more elsewhere";
+  EXPECT_EQ(workers.risky(), std::set<std::string>{unlucky});
   EXPECT_TRUE(result.lost.empty()) << "their processes are there";
   const Record& failed = *result.report.rows[1].record;
   EXPECT_EQ(failed.measurement.status, Status::failed);
@@ -573,6 +610,7 @@ TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
   EXPECT_TRUE(other->is_alone);
   EXPECT_GT(workers.bars("other").at(0).step_s, 0);
   EXPECT_EQ(workers.bars("other").at(1).step_s, 0) << "measured fully";
+  EXPECT_TRUE(workers.risky().empty()) << "nothing was lost";
   const auto metrics = json::Value::parse(read_file(folder_ + "/results/other/metrics.json"));
   EXPECT_EQ(metrics["attempt"], 2);
   EXPECT_EQ(metrics["status"], "ok");

@@ -26,6 +26,16 @@ TEST(OutsideMemoryTest, StartsAgainFromWhatGroupsLeft) {
   EXPECT_EQ(memory.bytes({2}), 40 * MiB);
 }
 
+// A GPU has no part of what the host's groups stage.
+TEST(OutsideMemoryTest, OfAGpuHasNoStaging) {
+  OutsideMemory memory({300 * MiB, 310 * MiB}, true);
+  EXPECT_EQ(memory.bytes({0, 1}), 310 * MiB);
+  memory.start_again({});
+  EXPECT_EQ(memory.bytes({0, 1}), 310 * MiB);
+  memory.start_again({{0, 500 * MiB}, {1, 510 * MiB}});  // communicators
+  EXPECT_EQ(memory.bytes({0, 1}), 510 * MiB);
+}
+
 TEST(OutsideMemoryTest, FollowsWhatExperimentsFind) {
   OutsideMemory memory({30 * MiB, 20 * MiB});
   const std::int64_t both = memory.bytes({0, 1});

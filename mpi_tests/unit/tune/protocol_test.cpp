@@ -31,8 +31,8 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   config.gradient_clipping = 0.25;
   config.optimizer = {OptimizerKind::adam, 1.0 / 3, 0.8, 0.95, 1e-7, 0.1};
 
-  const auto result =
-      round_trip(message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}"});
+  const auto result = round_trip(
+      message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}", true});
 
   EXPECT_EQ(result.attempt, 9U);
   EXPECT_EQ(result.experiment, "z3_gas5_tmbspg7");
@@ -40,6 +40,7 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   EXPECT_EQ(result.world_ranks, (std::vector<int>{1, 4, 6}));
   EXPECT_EQ(result.timeout_s, 12.5);
   EXPECT_EQ(result.ds_config, "{\"a\": 1}");
+  EXPECT_TRUE(result.is_risky);
 }
 
 TEST(ProtocolTest, BarKeepsItsFourNumbers) {
@@ -103,9 +104,11 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   DeviceProfile profile;
   work.size = 0;
   profile.groups = {{{2, 3}, 1.25, {{work, {{100, 0.5}}}}}};
-  const message::Calibrated calibrated = round_trip(message::Calibrated{8, profile, 1 << 20});
+  const message::Calibrated calibrated =
+      round_trip(message::Calibrated{8, profile, 1 << 20, 3 << 20});
   EXPECT_EQ(calibrated.profile, profile);
   EXPECT_EQ(calibrated.outside_bytes, 1 << 20);
+  EXPECT_EQ(calibrated.gpu_outside_bytes, 3 << 20);
 }
 
 TEST(JobInputTest, KeepsThePlugin) {

@@ -1,10 +1,14 @@
 #include "cuda_device.hpp"
 
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "dstune/base/error.hpp"
+#include "dstune/device/nvml.hpp"
 #include "dstune/kernels/cuda.hpp"
+#include "first_use.hpp"
 #include "memory.hpp"
 #include "queues.hpp"
 
@@ -12,9 +16,17 @@ namespace dstune {
 namespace cuda {
 namespace {
 
-/// What libraries take of the GPU's memory while steps run (handles, their workspaces), that is not
-/// the arena's: a guess, since nobody has measured it.
-constexpr double share_of_free_memory = 0.95;
+/// Of what is free once context and libraries are there: kernels that are loaded at their first
+/// use, communicators, gaps between allocations. A guess: nobody has measured it.
+constexpr double share_of_free_memory = 0.97;
+/// A GPU that answers takes a second.
+constexpr std::chrono::seconds longest_first_use{120};
+
+std::optional<std::int64_t> free_by(Runtime& runtime) {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  if (runtime.get_memory(free_bytes, total_bytes) != 0) return std::nullopt;
+  return static_cast<std::int64_t>(free_bytes);
+}
 
 bool graphs_are_wanted() {
   const char* const wanted = std::getenv("DSTUNE_CUDA_GRAPHS");
@@ -25,36 +37,64 @@ bool graphs_are_wanted() {
 
 }  // namespace
 
-Device::Parts CudaDevice::parts(Runtime& runtime, const kernels::Table& table, int rank_of_node,
-                                std::int64_t host_limit_bytes, int threads, CudaGpu* gpu) {
+CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table,
+                                   const DeviceRequest& request) {
   int visible = 0;
   check(runtime, runtime.count_devices(visible), "counting GPUs");
   if (visible == 0) throw DeviceError("no GPU answers");
-  const int device = choose_cuda_device(visible, rank_of_node);
-  check(runtime, runtime.set_device(device), "choosing a GPU");
+  const int device = choose_cuda_device(visible, request.rank_of_node);
+  // This makes no context.
   Properties properties;
   check(runtime, runtime.get_properties(device, properties), "asking what the GPU is");
-  std::size_t free_bytes = 0, total_bytes = 0;
-  check(runtime, runtime.get_memory(free_bytes, total_bytes), "asking for the GPU's free memory");
-  if (gpu != nullptr)
-    *gpu = {properties.name, properties.uuid, static_cast<std::int64_t>(free_bytes)};
-  const auto limit = share_of_free_memory * static_cast<double>(free_bytes);
-  return {.kernels = &table,
-          .memory = std::make_unique<DeviceMemory>(runtime),
-          .host_memory = std::make_unique<PinnedMemory>(runtime),
-          .queues = std::make_unique<StreamQueues>(runtime, graphs_are_wanted()),
-          .limit_bytes = static_cast<std::int64_t>(limit),
-          .host_limit_bytes = host_limit_bytes,
-          .threads = threads,
-          .description = "cuda (" + properties.name + ")",
-          .is_asynchronous = true};
+  CudaGpu gpu{properties.name, properties.uuid};
+  const auto told = request.free_bytes ? request.free_bytes(gpu.uuid) : std::nullopt;
+  check(runtime, runtime.set_device(device), "choosing a GPU");
+  const auto free_with_context = [&] {
+    std::size_t free_bytes = 0, total_bytes = 0;
+    check(runtime, runtime.get_memory(free_bytes, total_bytes), "asking for the GPU's free memory");
+    return static_cast<std::int64_t>(free_bytes);
+  };
+  const std::int64_t before_libraries = free_with_context();
+  const auto told_after = told ? request.free_bytes(gpu.uuid) : std::nullopt;
+  if (told_after) gpu.context_bytes = *told - *told_after;
+  if (request.use_libraries) request.use_libraries();
+  gpu.free_bytes = free_with_context();
+  if (request.use_libraries) gpu.library_bytes = before_libraries - gpu.free_bytes;
+
+  std::function<std::optional<std::int64_t>()> free_bytes = [&runtime] { return free_by(runtime); };
+  if (told_after) free_bytes = [tell = request.free_bytes, uuid = gpu.uuid] { return tell(uuid); };
+  const auto limit = share_of_free_memory * static_cast<double>(gpu.free_bytes);
+  return {.parts = {.kernels = &table,
+                    .memory = std::make_unique<DeviceMemory>(runtime),
+                    .host_memory = std::make_unique<PinnedMemory>(runtime),
+                    .queues = std::make_unique<StreamQueues>(runtime, graphs_are_wanted()),
+                    .limit_bytes = static_cast<std::int64_t>(limit),
+                    .host_limit_bytes = request.host_limit_bytes,
+                    .threads = request.threads,
+                    .description = "cuda (" + properties.name + ")",
+                    .is_asynchronous = true},
+          .gpu = gpu,
+          .free_bytes = std::move(free_bytes),
+          .free_bytes_before = told_after ? *told : before_libraries};
 }
 
-CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, int rank_of_node,
-                       std::int64_t host_limit_bytes, int threads, CudaGpu* gpu)
-    : Device(parts(runtime, table, rank_of_node, host_limit_bytes, threads, gpu)),
-      runtime_(runtime) {
-  kernels::set_cpu_threads(threads);
+CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, const DeviceRequest& request,
+                       CudaGpu* gpu)
+    : CudaDevice(runtime, find(runtime, table, request), gpu) {}
+
+CudaDevice::CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu)
+    : Device(std::move(found.parts)),
+      runtime_(runtime),
+      free_bytes_(std::move(found.free_bytes)),
+      free_bytes_before_(found.free_bytes_before) {
+  if (gpu != nullptr) *gpu = std::move(found.gpu);
+  kernels::set_cpu_threads(threads());
+}
+
+std::optional<std::int64_t> CudaDevice::taken_bytes() {
+  const std::optional<std::int64_t> now = free_bytes_();
+  if (!now) return std::nullopt;
+  return free_bytes_before_ - *now;
 }
 
 std::string missing_kernels(const kernels::Table& table) {
@@ -87,15 +127,28 @@ std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_lim
                                          int threads, CudaGpu* gpu) {
   if (const std::string objection = cuda_objection(); !objection.empty())
     throw DeviceError(objection);
-  return std::make_unique<cuda::CudaDevice>(*cuda::native_runtime(), *kernels::cuda_table(),
-                                            rank_of_node, host_limit_bytes, threads, gpu);
+  cuda::Runtime& runtime = *cuda::native_runtime();
+  const kernels::Table& table = *kernels::cuda_table();
+  const nvml::FoundLibrary found = nvml::find_library();
+  return std::make_unique<cuda::CudaDevice>(
+      runtime, table,
+      cuda::DeviceRequest{
+          .rank_of_node = rank_of_node,
+          .host_limit_bytes = host_limit_bytes,
+          .threads = threads,
+          .free_bytes = [library = found.library](
+                            const std::string& uuid) { return nvml::free_bytes(library, uuid); },
+          .use_libraries =
+              [&runtime, &table] {
+                const auto deadline = Waiter::Clock::now() + cuda::longest_first_use;
+                cuda::use_libraries(runtime, table, Waiter().with_deadline(deadline));
+              }},
+      gpu);
 }
 
 std::int64_t free_cuda_bytes() {
-  std::size_t free_bytes = 0, total_bytes = 0;
   cuda::Runtime* const runtime = cuda::native_runtime();
-  if (runtime == nullptr || runtime->get_memory(free_bytes, total_bytes) != 0) return 0;
-  return static_cast<std::int64_t>(free_bytes);
+  return runtime == nullptr ? 0 : cuda::free_by(*runtime).value_or(0);
 }
 
 }  // namespace dstune

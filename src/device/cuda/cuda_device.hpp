@@ -1,23 +1,49 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "dstune/device/cuda.hpp"
 #include "runtime.hpp"
 
 namespace dstune::cuda {
 
+/// A rank's place, and what else it knows of GPUs.
+struct DeviceRequest {
+  int rank_of_node = 0;
+  std::int64_t host_limit_bytes = 0;
+  int threads = 1;
+  /// What of a GPU's memory is free, whoever uses it, told without a context; nothing where nobody
+  /// can tell. May be empty.
+  std::function<std::optional<std::int64_t>(const std::string& uuid)> free_bytes{};
+  /// Makes libraries take what they take at their first use. May be empty.
+  std::function<void()> use_libraries{};
+};
+
 class CudaDevice : public Device {
  public:
   /// As make_cuda_device, of any runtime and table.
-  CudaDevice(Runtime& runtime, const kernels::Table& table, int rank_of_node,
-             std::int64_t host_limit_bytes, int threads, CudaGpu* gpu);
+  CudaDevice(Runtime& runtime, const kernels::Table& table, const DeviceRequest& request,
+             CudaGpu* gpu);
 
   [[nodiscard]] bool is_lost() override { return has_lost_context(runtime_); }
+  [[nodiscard]] std::optional<std::int64_t> taken_bytes() override;
 
  private:
-  static Parts parts(Runtime& runtime, const kernels::Table& table, int rank_of_node,
-                     std::int64_t host_limit_bytes, int threads, CudaGpu* gpu);
+  struct Found {
+    Parts parts;
+    CudaGpu gpu;
+    /// Without a context where that could be told, else with it.
+    std::function<std::optional<std::int64_t>()> free_bytes;
+    std::int64_t free_bytes_before;
+  };
+  static Found find(Runtime& runtime, const kernels::Table& table, const DeviceRequest& request);
+  CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu);
 
   Runtime& runtime_;
+  std::function<std::optional<std::int64_t>()> free_bytes_;
+  std::int64_t free_bytes_before_;
 };
 
 /// The functions that a table lacks, "matmul, quantize"; empty where it is whole.

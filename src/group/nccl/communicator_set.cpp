@@ -22,7 +22,7 @@ Waiter limited(const Waiter& waiter, double limit_s) {
 
 NcclCommunicatorSet::~NcclCommunicatorSet() {
   std::vector<std::uint64_t> ids;
-  for (const auto& [ranks, entry] : entries_) ids.push_back(entry.communicator->id());
+  for (const auto& [key, entry] : entries_) ids.push_back(entry.communicator->id());
   close(std::move(ids));
   try {
     aborts_.wait(limited(Waiter(), options_.close_limit_s));
@@ -36,11 +36,11 @@ void NcclCommunicatorSet::drop_unusable() {
                 [](const auto& entry) { return !entry.second.communicator->is_usable(); });
 }
 
-std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Ranks& ranks) const {
+std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Key& own) const {
   int others = 0;
   const Entry* oldest = nullptr;
-  for (const auto& [members, entry] : entries_) {
-    if (members == ranks) continue;
+  for (const auto& [key, entry] : entries_) {
+    if (key == own) continue;
     ++others;
     if (oldest == nullptr || entry.last_attempt < oldest->last_attempt) oldest = &entry;
   }
@@ -62,7 +62,7 @@ void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids) {
 
 std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host,
                                                               std::uint64_t attempt,
-                                                              const Waiter& waiter) {
+                                                              const Waiter& waiter, bool is_risky) {
   try {
     aborts_.wait(limited(waiter, options_.abort_limit_s));
   } catch (const CollectiveError& error) {
@@ -70,16 +70,16 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
     throw DeviceError("NCCL does not come back from aborting an earlier communicator");
   }
   drop_unusable();
-  const Ranks& ranks = host.world_ranks();
-  const auto own = entries_.find(ranks);
+  const Key key{host.world_ranks(), is_risky};
+  const auto own = entries_.find(key);
   const auto own_id =
       static_cast<double>(own == entries_.end() ? 0 : own->second.communicator->id());
   // Numbers of attempts are far below 2^53.
-  const std::array mine{own_id, static_cast<double>(id_of_oldest_beside(ranks))};
+  const std::array mine{own_id, static_cast<double>(id_of_oldest_beside(key))};
   const std::vector<double> all = host.exchange(mine);
   bool is_everyones = own != entries_.end();
   std::vector<std::uint64_t> to_close;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+  for (std::size_t rank = 0; rank < key.ranks.size(); ++rank) {
     is_everyones = is_everyones && all[2 * rank] == own_id;
     if (all[2 * rank + 1] > 0) to_close.push_back(static_cast<std::uint64_t>(all[2 * rank + 1]));
   }
@@ -93,19 +93,18 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
     entries_.erase(own);
   }
   close(std::move(to_close));
-  auto made = make(host, attempt, limited(waiter, options_.connect_limit_s));
-  entries_[ranks] = {made, attempt};
+  auto made = make(host, attempt, limited(waiter, options_.connect_limit_s), is_risky);
+  entries_[key] = {made, attempt};
   return made;
 }
 
 std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
                                                             std::uint64_t attempt,
-                                                            const Waiter& waiter) {
+                                                            const Waiter& waiter, bool is_risky) {
   const nccl::UniqueId unique_id = nccl::agree_on_unique_id(host, *options_.library);
   auto made = std::make_shared<NcclCommunicator>(
-      NcclCommunicator::Parts{options_.library, aborts_, options_.free_bytes,
-                              options_.shares_resources},
-      attempt, NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
+      NcclCommunicator::Parts{options_.library, aborts_, options_.free_bytes, !is_risky}, attempt,
+      NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
   try {
     made->connect(waiter);
     // Nobody keeps one that another could not make: that one does not come here.
@@ -118,7 +117,12 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
 }
 
 void NcclCommunicatorSet::abandon(std::span<const int> world_ranks) {
-  const auto found = entries_.find(Ranks(world_ranks.begin(), world_ranks.end()));
+  auto found = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (!std::ranges::equal(entry->first.ranks, world_ranks)) continue;
+    if (found == entries_.end() || entry->second.last_attempt > found->second.last_attempt)
+      found = entry;
+  }
   if (found == entries_.end()) return;
   found->second.communicator->abandon();
   entries_.erase(found);
@@ -126,7 +130,7 @@ void NcclCommunicatorSet::abandon(std::span<const int> world_ranks) {
 
 std::int64_t NcclCommunicatorSet::device_bytes() const {
   std::int64_t bytes = 0;
-  for (const auto& [ranks, entry] : entries_) bytes += entry.communicator->device_bytes();
+  for (const auto& [key, entry] : entries_) bytes += entry.communicator->device_bytes();
   return bytes;
 }
 

@@ -20,8 +20,7 @@ class NcclCommunicatorSet {
   struct Options {
     std::shared_ptr<nccl::Library> library;
     std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
-    bool shares_resources = true;
-    int max_communicators = 8;     ///< sets of ranks
+    int max_communicators = 8;     ///< sets of ranks, risky ones beside others
     double connect_limit_s = 120;  ///< or the waiter's deadline
     double close_limit_s = 5;      ///< an idle one is closed in milliseconds
     double abort_limit_s = 30;     ///< how long a group waits for what an earlier one left behind
@@ -33,11 +32,12 @@ class NcclCommunicatorSet {
   NcclCommunicatorSet& operator=(const NcclCommunicatorSet&) = delete;
 
   /// That of the host group's ranks: theirs, where all still have it, else a new one. The attempt
-  /// is the group's. Throws CollectiveError, DeviceError; no rank keeps one then that was new.
-  /// Collective over the host group.
+  /// is the group's. One that is risky shares nothing between all and their parts, and is kept
+  /// beside that of the same ranks which is not. Throws CollectiveError, DeviceError; no rank keeps
+  /// one then that was new. Collective over the host group.
   std::shared_ptr<NcclCommunicator> obtain(ProcessGroup& host, std::uint64_t attempt,
-                                           const Waiter& waiter);
-  /// Aborts that of these ranks, where there is one. Local.
+                                           const Waiter& waiter, bool is_risky = false);
+  /// Aborts that which these ranks used last, where there is one. Local.
   void abandon(std::span<const int> world_ranks);
   /// Whether an abort is still under way. Local.
   [[nodiscard]] bool is_aborting() const { return !aborts_.are_done(); }
@@ -46,18 +46,23 @@ class NcclCommunicatorSet {
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
  private:
-  using Ranks = std::vector<int>;
+  struct Key {
+    std::vector<int> ranks;
+    bool is_risky = false;
+    // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the generated 0 for a pointer.
+    auto operator<=>(const Key&) const = default;
+  };
   struct Entry {
     std::shared_ptr<NcclCommunicator> communicator;
     std::uint64_t last_attempt = 0;
   };
-  using Entries = std::map<Ranks, Entry>;
+  using Entries = std::map<Key, Entry>;
 
   void drop_unusable();
-  [[nodiscard]] std::uint64_t id_of_oldest_beside(const Ranks& ranks) const;
+  [[nodiscard]] std::uint64_t id_of_oldest_beside(const Key& own) const;
   void close(std::vector<std::uint64_t> ids);
   std::shared_ptr<NcclCommunicator> make(ProcessGroup& host, std::uint64_t attempt,
-                                         const Waiter& waiter);
+                                         const Waiter& waiter, bool is_risky);
 
   Options options_;
   nccl::Aborts aborts_;

@@ -1,0 +1,49 @@
+// From what a GPU's driver says while steps are timed to what people read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/group/self_group.hpp"
+#include "dstune/report/results.hpp"
+#include "dstune/train/measuring.hpp"
+#include "fake_nvml.hpp"
+
+namespace dstune {
+namespace {
+
+/// Steps that do nothing.
+class Idle : public Workload {
+ public:
+  void build() override {}
+  void initialize() override {}
+  StepSample step(std::int64_t) override { return {.loss = 1, .step_s = 0.25}; }
+  [[nodiscard]] PeakMemory peak_memory() const override { return {}; }
+  [[nodiscard]] double flops_per_step() const override { return 1; }
+  [[nodiscard]] bool has_given_times() const override { return true; }
+};
+
+TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {
+  const auto library = std::make_shared<nvml::FakeNvml>();
+  library->gpus["GPU-a"] = {.temperature_c = 91, .sm_mhz = 1200, .max_sm_mhz = 1980};
+  for (const bool is_throttled : {false, true}) {
+    library->gpus["GPU-a"].throttle_reasons = is_throttled ? 0x20 | 0x1 : 0x1;
+    SelfGroup group(0);
+    Idle workload;
+    MeasureHooks hooks;
+    hooks.look_at_gpu = [&] { return nvml::try_to_look(library, "GPU-a"); };
+    Record record;
+    record.experiment.name = "hot";
+    record.measurement = measure(workload, group, {}, hooks);
+    ASSERT_TRUE(record.measurement.gpu);
+    EXPECT_EQ(record.measurement.gpu->temperature_c, 91);
+    Report report;
+    Row& row = report.rows.emplace_back();
+    row.planned.experiment = record.experiment;
+    row.record = record;
+    const std::string flag = "hot: throttled: heat, 1200 of 1980 MHz, 91 °C";
+    EXPECT_EQ(summary_text(report).find(flag) != std::string::npos, is_throttled)
+        << summary_text(report);
+  }
+}
+
+}  // namespace
+}  // namespace dstune
