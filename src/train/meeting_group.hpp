@@ -33,6 +33,7 @@ class MeetingGroup : public ProcessGroup {
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
     return group_.watched(waiter);
   }
+  [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override {
     meet();

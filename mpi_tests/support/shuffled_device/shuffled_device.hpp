@@ -33,6 +33,7 @@ class ShuffledGroup : public ProcessGroup {
   ShuffledGroup(ProcessGroup& group, ShuffledQueues& queues)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group), queues_(queues) {}
 
+  [[nodiscard]] bool is_recordable() const override { return true; }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;

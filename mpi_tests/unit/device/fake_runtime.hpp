@@ -83,6 +83,42 @@ class FakeRuntime : public cuda::Runtime {
   cuda::Code copy(void*, const void*, std::size_t bytes, cuda::Stream stream) override {
     return called("copy", fmt::format("copy {} on {}", bytes, name(stream)));
   }
+  cuda::Code begin_capture(cuda::Stream stream) override {
+    event_nodes_.clear();
+    return called("begin_capture", "capture " + name(stream));
+  }
+  cuda::Code end_capture(cuda::Stream stream, cuda::Graph& graph) override {
+    const cuda::Code code = called("end_capture", "end capture of " + name(stream));
+    graph = code == 0 ? number(++made_) : nullptr;
+    return code;
+  }
+  cuda::Code record_in_graph(cuda::Event event, cuda::Stream stream) override {
+    event_nodes_.push_back({number(++made_), event});
+    return called("record_in_graph", "record " + name(event) + " in graph on " + name(stream));
+  }
+  cuda::Code get_event_nodes(cuda::Graph, std::vector<cuda::EventNode>& nodes) override {
+    nodes = event_nodes_;
+    return called("get_event_nodes", {});
+  }
+  cuda::Code instantiate(cuda::ExecutableGraph& executable, cuda::Graph graph) override {
+    const cuda::Code code = called("instantiate", "instantiate " + name(graph));
+    if (code == 0) executable = number(++made_);
+    return code;
+  }
+  cuda::Code set_event(cuda::ExecutableGraph executable, cuda::Node node,
+                       cuda::Event event) override {
+    return called("set_event",
+                  "node " + name(node) + " of " + name(executable) + " records " + name(event));
+  }
+  cuda::Code launch(cuda::ExecutableGraph executable, cuda::Stream stream) override {
+    return called("launch", "launch " + name(executable) + " on " + name(stream));
+  }
+  cuda::Code destroy_executable(cuda::ExecutableGraph executable) override {
+    return called("destroy_executable", "destroy executable " + name(executable));
+  }
+  cuda::Code destroy_graph(cuda::Graph graph) override {
+    return called("destroy_graph", "destroy graph " + name(graph));
+  }
   void forget_error() override { calls.emplace_back("forget_error"); }
   [[nodiscard]] std::string text(cuda::Code code) const override {
     return fmt::format("cudaError{}: words", code);
@@ -111,6 +147,7 @@ class FakeRuntime : public cuda::Runtime {
 
   static constexpr std::uintptr_t page_bytes = 4096;
 
+  std::vector<cuda::EventNode> event_nodes_;  ///< of what is captured, or was last
   std::uintptr_t made_ = 0;
 };
 

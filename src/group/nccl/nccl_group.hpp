@@ -27,6 +27,7 @@ class NcclGroup : public ProcessGroup {
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override;
+  [[nodiscard]] bool is_recordable() const override { return communicator_->is_usable(); }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;
