@@ -217,6 +217,7 @@ Result FakeNccl::split(Comm parent, int color, int key, Comm& made, bool shares)
   note("split " + std::to_string(parent->number) + " color " + std::to_string(color) + " key " +
        std::to_string(key) + (shares ? "" : " sharing nothing"));
   if (groups_[std::this_thread::get_id()].depth > 0) violate("split inside a group");
+  if (queues_.num_waiting() > 0) violate("split of a communicator that has something to do");
   if (!may_be_used(parent, "split")) return Result::invalid_usage;
   made = nullptr;
   Comm child = add_comm(0, key);

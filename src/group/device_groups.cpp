@@ -61,6 +61,9 @@ struct DeviceGroups::State {
   [[nodiscard]] const Rank& rank(int world_rank) const {
     return ranks.at(static_cast<std::size_t>(world_rank));
   }
+  [[nodiscard]] bool copies(std::span<const int> world_ranks) const {
+    return world_ranks.size() == 1 && !(mine.nccl_alone && mine.nccl.library);
+  }
   /// Empty where NCCL serves these ranks.
   [[nodiscard]] std::string why_staged(std::span<const int> world_ranks) const {
     std::map<std::string, int> rank_of_device;
@@ -96,7 +99,7 @@ DeviceGroups::DeviceGroups(const Communicator& world, DeviceGroupOptions mine)
 DeviceGroups::~DeviceGroups() = default;
 
 DeviceGroups::Way DeviceGroups::way_of(std::span<const int> world_ranks) const {
-  if (world_ranks.size() == 1) return {false, "copies on one device"};
+  if (state_->copies(world_ranks)) return {false, "copies on one device"};
   const std::string why = state_->why_staged(world_ranks);
   if (!why.empty()) return {true, "staged through the host: " + why};
   return {false, "NCCL " + nccl::version_text(state_->rank(world_ranks.front()).nccl_version)};
@@ -105,7 +108,8 @@ DeviceGroups::Way DeviceGroups::way_of(std::span<const int> world_ranks) const {
 std::unique_ptr<ProcessGroup> DeviceGroups::over(std::unique_ptr<ProcessGroup> host,
                                                  std::uint64_t attempt, const Waiter& waiter) {
   Queues& queues = *state_->mine.queues;
-  if (host->size() == 1) return std::make_unique<SelfGroup>(host->world_ranks().front(), queues);
+  if (state_->copies(host->world_ranks()))
+    return std::make_unique<SelfGroup>(host->world_ranks().front(), queues);
   if (way_of(host->world_ranks()).is_staged)
     return std::make_unique<StagedGroup>(std::move(host), queues, state_->mine.staging);
   auto communicator = state_->communicators->obtain(*host, attempt, waiter);

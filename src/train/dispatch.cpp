@@ -12,11 +12,6 @@ namespace {
 
 constexpr int num_queues = 4;
 
-constexpr bool is_of_device(Stream stream) {
-  return stream == Stream::compute || stream == Stream::reduce || stream == Stream::gather ||
-         stream == Stream::copy;
-}
-
 /// Of a stream of the device.
 constexpr int queue_of(Stream stream) {
   return stream == Stream::copy ? num_queues - 1 : static_cast<int>(stream);

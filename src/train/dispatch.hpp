@@ -2,6 +2,7 @@
 /// One operation of a plan after the other, onto the queues of a device, its host and its disk.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "dstune/device/device.hpp"
@@ -16,6 +17,15 @@
 #include "step_inputs.hpp"
 
 namespace dstune::train {
+
+constexpr bool is_micro_step(Segment::Kind kind) {
+  return kind != Segment::Kind::update && kind != Segment::Kind::guarded_update;
+}
+
+constexpr bool is_of_device(Stream stream) {
+  return stream == Stream::compute || stream == Stream::reduce || stream == Stream::gather ||
+         stream == Stream::copy;
+}
 
 /// A plan's streams on a device are queues, its events those of the queues. The host's stream is
 /// this thread: what it is given is done before anything after it in the program is asked for, and
@@ -41,6 +51,24 @@ class Dispatch {
                   TraceClock clock = TraceClock::elapsed);
   void begin_micro_step(std::int64_t micro_step);
   void run(const std::vector<Step>& steps);
+
+  /// Operations that the device's queues have noted, in the place of run(): all of them are the
+  /// queues', and what is given to them by value is the same in every step but the loss scale.
+  struct Recorded {
+    std::unique_ptr<Recording> work;
+    std::vector<Phase> phases;  ///< that begin in it
+    double loss_scale = 0;
+  };
+  [[nodiscard]] static bool is_recordable(const std::vector<Step>& steps);
+  /// Nothing is done. Where memory's account is closed and nothing is traced. Throws as the queues'
+  /// recorder, kernels and the group do; nothing is recorded then.
+  [[nodiscard]] Recorded record(const std::vector<Step>& steps);
+  /// Whether there is work, and it is what run() would ask for now.
+  [[nodiscard]] bool is_current(const Recorded& recorded) const {
+    return recorded.work != nullptr && recorded.loss_scale == scaler_.scale();
+  }
+  void replay(const Recorded& recorded);
+
   /// Whether the step's update is to be left out.
   [[nodiscard]] bool is_skipped() const { return outcome_.skipped; }
   /// Waits for the device: a step's time is that of all its work. Collective over the group.

@@ -5,13 +5,13 @@
 
 #include "dispatch.hpp"
 #include "dstune/base/error.hpp"
+#include "micro_steps.hpp"
 
 namespace dstune {
 namespace {
 
-bool is_micro_step(Segment::Kind kind) {
-  return kind != Segment::Kind::update && kind != Segment::Kind::guarded_update;
-}
+/// Before micro-steps are recorded: libraries choose algorithms, and code is loaded.
+constexpr std::int64_t eager_steps = 2;
 
 std::size_t disk_operations(const StepPlan& plan) {
   std::size_t operations = 0;
@@ -58,7 +58,8 @@ struct Executor::State {
         device(prepared(step_device, step_plan, group.watched(waiter))),
         memory(step_plan, device, guard),
         disk(open_disk(step_plan, device.disk_budget())),
-        dispatch(step_plan, device, memory, disk.get(), group, seed) {
+        dispatch(step_plan, device, memory, disk.get(), group, seed),
+        micro_steps(step_plan, device, group, dispatch) {
     require(plan.group_size == group.size() && plan.group_rank == group.group_rank(),
             "the plan is of this rank of this group");
   }
@@ -68,6 +69,7 @@ struct Executor::State {
   train::PlannedMemory memory;
   std::unique_ptr<DiskFile> disk;
   train::Dispatch dispatch;
+  train::MicroSteps micro_steps;
   std::int64_t steps = 0;  // that have been run
 };
 
@@ -88,14 +90,24 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
   train::Dispatch& dispatch = state_->dispatch;
   dispatch.begin_step(step, trace, clock);
   const StepPlan& plan = state_->plan;
+  const bool is_warm =
+      trace == nullptr && state_->steps >= eager_steps && state_->memory.is_account_closed();
   std::int64_t micro_step = 0;
   std::size_t next_tracing = state_->steps == 0 ? 0 : plan.tracing.size();
-  for (const Segment& segment : plan.cycle) {
+  for (std::size_t index = 0; index < plan.cycle.size(); ++index) {
+    const Segment& segment = plan.cycle[index];
     if (segment.kind == Segment::Kind::guarded_update && dispatch.is_skipped()) continue;
     for (std::int64_t i = 0; i < segment.repeat; ++i) {
-      if (is_micro_step(segment.kind)) dispatch.begin_micro_step(micro_step++);
-      const bool is_replaced = next_tracing < plan.tracing.size();
-      dispatch.run(is_replaced ? plan.tracing[next_tracing++].steps : segment.steps);
+      if (!train::is_micro_step(segment.kind)) {
+        dispatch.run(segment.steps);
+        continue;
+      }
+      dispatch.begin_micro_step(micro_step++);
+      if (next_tracing < plan.tracing.size()) {
+        dispatch.run(plan.tracing[next_tracing++].steps);
+      } else {
+        state_->micro_steps.run(index, is_warm);
+      }
     }
   }
   // By then the plan has been run as a whole.

@@ -30,6 +30,10 @@ class MeetingGroup : public ProcessGroup {
   }
 
   [[nodiscard]] int mpi_communicator() const override { return group_.mpi_communicator(); }
+  [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
+    return group_.watched(waiter);
+  }
+  [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override {
     meet();

@@ -32,6 +32,7 @@ class PlannedMemory {
   /// From now on acquire() and release() do nothing: the account has seen a whole cycle, and the
   /// ones to come are the same. Red zones are watched to the end.
   void close_account() { counting_ = guard_ != Guard::none; }
+  [[nodiscard]] bool is_account_closed() const { return !counting_; }
   /// Tensors beyond whose end something was written, the first few. Waits for the device.
   [[nodiscard]] std::vector<std::string> damage();
   /// Where red zones are watched: looks at those of what was released. The device is waited for.

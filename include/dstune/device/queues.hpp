@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "dstune/base/wait.hpp"
+#include "dstune/device/recorder.hpp"
 
 namespace dstune {
 
@@ -47,6 +48,8 @@ class Queues {
   virtual double seconds_between(int first, int second) = 0;
   /// The used queue as libraries want it (cudaStream_t); null on a processor.
   [[nodiscard]] virtual void* native() const = 0;
+  /// Null where what is asked for can not be recorded. It lives as long as the queues.
+  [[nodiscard]] virtual Recorder* recorder() { return nullptr; }
 
  protected:
   Queues() = default;

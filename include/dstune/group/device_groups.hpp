@@ -31,6 +31,8 @@ struct DeviceGroupOptions {
   /// Whether parts of a group share NCCL's resources with it: less memory. Without, what goes wrong
   /// in one leaves the others' alone, for trials of which that is to be expected.
   bool shares_resources = true;
+  /// A group of one rank goes by NCCL, too, where there is one, and not by copies: for tests.
+  bool nccl_alone = false;
   double connect_limit_s = 120;  ///< for making a communicator, where the waiter has more time
 };
 

@@ -37,6 +37,10 @@ class ProcessGroup {
   /// where the group sees that one of them can not end any more. Local.
   [[nodiscard]] virtual Waiter watched(const Waiter& waiter) const { return waiter; }
 
+  /// Whether collectives that are asked for while the device's queues are recorded become part of
+  /// the recording. All ranks record the same ones, or none. Local.
+  [[nodiscard]] virtual bool is_recordable() const { return false; }
+
   /// data[count] becomes the mean over the ranks. f32, bf16 or f16. Collective over the group.
   virtual void all_reduce_average(void* data, std::int64_t count, DType type,
                                   const RankRange& among = {}) = 0;

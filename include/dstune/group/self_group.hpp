@@ -12,6 +12,7 @@ class SelfGroup : public ProcessGroup {
   /// On the memory of a device, whose queues outlive it.
   SelfGroup(int world_rank, Queues& queues) : ProcessGroup(0, {world_rank}), queues_(&queues) {}
 
+  [[nodiscard]] bool is_recordable() const override { return true; }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;

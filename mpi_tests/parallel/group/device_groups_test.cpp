@@ -36,6 +36,7 @@ class DeviceJob {
     int nccl_version = 22809;  ///< 0: none
     int max_communicators = 8;
     double seconds = 40;  ///< until a queue's wait for peers ends
+    bool nccl_alone = false;
   };
   explicit DeviceJob(Has has, Way way = Way::shared_memory)
       : world_(Communicator::world().duplicate()),
@@ -51,7 +52,8 @@ class DeviceJob {
         .device_id = has.device_id,
         .nccl = {has.nccl_version == 0 ? nullptr : nccl_, ""},
         .free_bytes = nullptr,
-        .max_communicators = has.max_communicators};
+        .max_communicators = has.max_communicators,
+        .nccl_alone = has.nccl_alone};
     job_.emplace(way, std::vector<std::vector<int>>{}, options);
   }
   ~DeviceJob() {
@@ -165,6 +167,23 @@ TEST(DeviceGroupsTest, AGroupOfOneCopies) {
   device.queues().finish_all();
   EXPECT_EQ(out, 4.0F);
   EXPECT_EQ(device.nccl().calls(), Calls{});
+}
+
+TEST(DeviceGroupsTest, AGroupOfOneGoesByNcclWhereItIsAskedTo) {
+  DeviceJob device({.device_id = gpu_of(world_rank()), .nccl_alone = true});
+  EXPECT_EQ(device.way_of({world_rank()}).text, "NCCL 2.28.9");
+  const auto group = device.join({world_rank()});
+  std::array<float, 2> data{4, 0};
+  for (const Call& call : calls_of(*group, 100, DType::bf16)) {
+    Job hosts(Way::shared_memory);
+    const auto host = hosts.join({world_rank()});
+    EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
+  }
+  group->all_gather(&data[1], &data[0], 1, DType::f32);
+  device.queues().finish_all();
+  EXPECT_EQ(data[1], 4.0F);
+  EXPECT_EQ(device.nccl().calls("init").size(), 1U);
+  EXPECT_GT(device.nccl().calls("all_gather").size(), 0U);
 }
 
 // Whoever can not make its half throws, whoever can is let go, and then all make another.

@@ -15,11 +15,13 @@ namespace dstune::test {
 class ShuffledDevice : public Device {
  public:
   ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed);
+  /// With another table's functions, as later_table() puts them off; it outlives the device.
+  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed, const kernels::Table& later);
 
   [[nodiscard]] ShuffledQueues& shuffled_queues() { return static_cast<ShuffledQueues&>(queues()); }
 
  private:
-  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed,
+  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed, const kernels::Table& later,
                  std::unique_ptr<ProtectedMemory> memory);
 };
 
@@ -31,6 +33,7 @@ class ShuffledGroup : public ProcessGroup {
   ShuffledGroup(ProcessGroup& group, ShuffledQueues& queues)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group), queues_(queues) {}
 
+  [[nodiscard]] bool is_recordable() const override { return true; }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;

@@ -17,6 +17,15 @@ constexpr std::array<double, 3> chances_of_change{0.02, 0.3, 1};
 
 }  // namespace
 
+struct ShuffledQueues::Noted : Recording {
+  std::vector<std::function<void(int first_stamp)>> asked;
+};
+
+ShuffledQueues::ShuffledQueues(ProtectedMemory& memory, std::uint64_t seed)
+    : memory_(memory), random_(seed) {}
+
+ShuffledQueues::~ShuffledQueues() = default;
+
 ShuffledQueues& ShuffledQueues::current() {
   require(current_queues != nullptr, "a queue is used before anything is asked for");
   return *current_queues;
@@ -49,13 +58,56 @@ void ShuffledQueues::add(Item item) {
   if (chance() < used.eagerness && can_go_on(used)) go_on();
 }
 
+bool ShuffledQueues::note(std::function<void(int first_stamp)> asking) {
+  if (noted_ == nullptr) return false;
+  noted_->asked.push_back(
+      [this, queue = static_cast<int>(used_), asking = std::move(asking)](int first_stamp) {
+        use(queue);
+        asking(first_stamp);
+      });
+  return true;
+}
+
+void ShuffledQueues::begin(int first_stamp) {
+  use(0);
+  noted_ = std::make_unique<Noted>();
+  first_stamp_ = first_stamp;
+  recording_ = ++recorded_ + replayed_;
+}
+
+std::unique_ptr<Recording> ShuffledQueues::end() {
+  if (refuses_) throw DeviceError("recordings are refused");
+  recording_ = 0;
+  use(0);
+  return std::move(noted_);
+}
+
+void ShuffledQueues::drop() noexcept {
+  noted_.reset();
+  recording_ = 0;
+  used_ = 0;
+}
+
+void ShuffledQueues::replay(Recording& recording, int first_stamp) {
+  recording_ = recorded_ + ++replayed_;
+  for (const auto& asking : dynamic_cast<Noted&>(recording).asked) asking(first_stamp);
+  recording_ = 0;
+  use(0);
+}
+
 void ShuffledQueues::record(int event) {
-  const std::int64_t number = ++events_.at(static_cast<std::size_t>(event)).recorded;
+  Event& recorded = events_.at(static_cast<std::size_t>(event));
+  recorded.recording = recording_;
+  if (note([=, this](int) { record(event); })) return;
+  const std::int64_t number = ++recorded.recorded;
   add({.kind = Kind::record, .event = event, .number = number});
 }
 
 void ShuffledQueues::wait(int event) {
-  const std::int64_t number = events_.at(static_cast<std::size_t>(event)).recorded;
+  const Event& awaited = events_.at(static_cast<std::size_t>(event));
+  require(awaited.recording == recording_, "an event is waited for where it was recorded");
+  if (note([=, this](int) { wait(event); })) return;
+  const std::int64_t number = awaited.recorded;
   if (number > 0) add({.kind = Kind::wait, .event = event, .number = number});
 }
 
@@ -64,6 +116,8 @@ void ShuffledQueues::copy(void* to, const void* from, std::int64_t bytes) {
 }
 
 void ShuffledQueues::stamp(int stamp) {
+  const int offset = stamp - first_stamp_;
+  if (note([=, this](int first_stamp) { this->stamp(first_stamp + offset); })) return;
   ask([this, stamp] { stamps_.at(static_cast<std::size_t>(stamp)) = Clock::now(); });
 }
 
@@ -73,10 +127,12 @@ double ShuffledQueues::seconds_between(int first, int second) {
 }
 
 void ShuffledQueues::ask(std::function<void()> work) {
+  if (note([=, this](int) { ask(work); })) return;
   add({.work = std::move(work)});
 }
 
 void ShuffledQueues::ask_for_collective(std::function<void()> work) {
+  if (note([=, this](int) { ask_for_collective(work); })) return;
   add({.work = std::move(work), .collective = collectives_++});
 }
 
@@ -113,12 +169,14 @@ void ShuffledQueues::go_on() {
 
 template <class Done>
 void ShuffledQueues::go_on_until(Done&& done) {
+  require(noted_ == nullptr, "the host waits for nothing while it is recorded");
   const ProtectedMemory::Opened opened(memory_);
   while (!done()) go_on();
 }
 
 void ShuffledQueues::finish(int event) {
   const Event& awaited = events_.at(static_cast<std::size_t>(event));
+  require(awaited.recording == 0, "the host waits for no event of a recording");
   const std::int64_t number = awaited.recorded;
   go_on_until([&] { return awaited.reached >= number; });
 }

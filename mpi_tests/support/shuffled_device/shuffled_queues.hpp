@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -17,10 +18,15 @@ namespace dstune::test {
 /// Work that lies in different queues is done in any order that the events allow; some of it is
 /// done when it is asked for, the rest when the host waits for it. Collectives keep the order of
 /// the program: the ranks of a group would wait for each other for ever.
-class ShuffledQueues : public Queues {
+///
+/// What is recorded is asked for again in the same order, and done in another one. What CUDA's
+/// graphs do not allow is a LogicError: to wait for anything while it is recorded, or across its
+/// ends for an event.
+class ShuffledQueues : public Queues, private Recorder {
  public:
   /// The memory can be touched only while work is done.
-  ShuffledQueues(ProtectedMemory& memory, std::uint64_t seed) : memory_(memory), random_(seed) {}
+  ShuffledQueues(ProtectedMemory& memory, std::uint64_t seed);
+  ~ShuffledQueues() override;
 
   void prepare(const Numbers& numbers, const Waiter& waiter) override;
   void use(int queue) override;
@@ -33,6 +39,7 @@ class ShuffledQueues : public Queues {
   void stamp(int stamp) override;
   double seconds_between(int first, int second) override;
   [[nodiscard]] void* native() const override { return nullptr; }
+  [[nodiscard]] Recorder* recorder() override { return this; }
 
   /// Work for the used queue.
   void ask(std::function<void()> work);
@@ -42,10 +49,16 @@ class ShuffledQueues : public Queues {
   /// Work that was done, and how much of it before work that had been asked for earlier.
   [[nodiscard]] std::int64_t done() const { return done_; }
   [[nodiscard]] std::int64_t overtaken() const { return overtaken_; }
+  /// From now on no recording comes to its end.
+  void refuse_recordings() { refuses_ = true; }
+  /// Recordings that were made, and how often one was asked for.
+  [[nodiscard]] std::int64_t recorded() const { return recorded_; }
+  [[nodiscard]] std::int64_t replayed() const { return replayed_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   enum class Kind { work, record, wait };
+  struct Noted;
   struct Item {
     Kind kind = Kind::work;
     std::function<void()> work = nullptr;
@@ -61,8 +74,16 @@ class ShuffledQueues : public Queues {
   };
   struct Event {
     std::int64_t recorded = 0, reached = 0;
+    std::int64_t recording = 0;  ///< in which it was recorded last; 0: in none
   };
 
+  void begin(int first_stamp) override;
+  std::unique_ptr<Recording> end() override;
+  void drop() noexcept override;
+  void replay(Recording& recording, int first_stamp) override;
+
+  /// Whether it is noted, to be asked for then, and not now.
+  bool note(std::function<void(int first_stamp)> asking);
   void add(Item item);
   [[nodiscard]] bool can_go_on(const Queue& queue) const;
   /// The next item of one of the queues that can go on. LogicError where none can.
@@ -78,6 +99,11 @@ class ShuffledQueues : public Queues {
   std::vector<Clock::time_point> stamps_;
   double chance_of_change_ = 0;
   std::size_t used_ = 0;
+  std::unique_ptr<Noted> noted_;  ///< while it is recorded
+  int first_stamp_ = 0;           ///< of what is recorded
+  std::int64_t recording_ = 0;    ///< that is made or asked for; 0: none
+  std::int64_t recorded_ = 0, replayed_ = 0;
+  bool refuses_ = false;
   std::int64_t asked_ = 0, done_ = 0, overtaken_ = 0;
   std::int64_t collectives_ = 0, next_collective_ = 0;
 };

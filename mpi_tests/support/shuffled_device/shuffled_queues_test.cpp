@@ -94,6 +94,72 @@ TEST_F(ShuffledQueuesTest, KeepTheOrderOfCollectives) {
   EXPECT_THAT(found, ElementsAre(std::vector{1, 2}));
 }
 
+TEST_F(ShuffledQueuesTest, AskAgainForWhatWasRecorded) {
+  const auto found = orders([this](ShuffledQueues& queues) {
+    Recorder& recorder = *queues.recorder();
+    recorder.begin(0);
+    ask(queues, 1);
+    queues.record(0);
+    queues.use(1);
+    ask(queues, 2);
+    queues.wait(0);
+    ask(queues, 3);
+    const auto recording = recorder.end();
+    EXPECT_TRUE(done_.empty());
+    ask(queues, 0);
+    for (int i = 0; i < 2; ++i) recorder.replay(*recording, 0);
+  });
+  for (const std::vector<int>& order : found) {
+    ASSERT_EQ(order.size(), 7U);
+    EXPECT_EQ(order.back(), 3);
+    EXPECT_LT(std::ranges::find(order, 1), std::ranges::find(order, 3));
+  }
+  // Each time in another order.
+  EXPECT_TRUE(found.contains({0, 1, 2, 3, 2, 1, 3}));
+  EXPECT_TRUE(found.contains({2, 0, 1, 3, 1, 2, 3}));
+}
+
+TEST_F(ShuffledQueuesTest, NumberStampsAnewInEachReplay) {
+  ShuffledQueues queues(memory_, 1);
+  queues.prepare({.queues = 1, .events = 0, .stamps = 5}, Waiter());
+  Recorder& recorder = *queues.recorder();
+  queues.stamp(0);
+  recorder.begin(1);
+  queues.stamp(1);
+  queues.stamp(2);
+  const auto recording = recorder.end();
+  recorder.replay(*recording, 1);
+  recorder.replay(*recording, 3);
+  queues.finish_all();
+  for (int stamp = 0; stamp < 4; ++stamp) EXPECT_GE(queues.seconds_between(stamp, stamp + 1), 0);
+}
+
+TEST_F(ShuffledQueuesTest, RefuseWhatNoGraphAllows) {
+  ShuffledQueues queues(memory_, 1);
+  queues.prepare({.queues = 1, .events = 2, .stamps = 0}, Waiter());
+  Recorder& recorder = *queues.recorder();
+  queues.record(0);
+  recorder.begin(0);
+  EXPECT_THROW(queues.wait(0), LogicError);
+  EXPECT_THROW(queues.finish(0), LogicError);
+  EXPECT_THROW(queues.finish_all(), LogicError);
+  queues.record(1);
+  EXPECT_NO_THROW(queues.wait(1));
+  const auto recording = recorder.end();
+  EXPECT_THROW(queues.wait(1), LogicError);
+  EXPECT_THROW(queues.finish(1), LogicError);
+  recorder.replay(*recording, 0);
+  EXPECT_THROW(queues.finish(1), LogicError);
+  queues.record(1);
+  EXPECT_NO_THROW(queues.finish(1));
+
+  recorder.begin(0);
+  ask(queues, 1);
+  recorder.drop();
+  queues.finish_all();
+  EXPECT_TRUE(done_.empty());
+}
+
 TEST(ShuffledDeviceTest, ItsKernelsAreLateAndItsMemoryIsClosed) {
   ShuffledDevice device(1 << 20, 0);
   device.arena().prepare(64);

@@ -2,7 +2,9 @@
 
 #include "dstune/device/cuda.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -113,11 +115,88 @@ TEST_F(CudaQueuesTest, FailuresHaveCudasWords) {
               HasSubstr("this process can not use the GPU any more"));
 }
 
+TEST_F(CudaQueuesTest, AContextIsLostWhereEveryCallFails) {
+  EXPECT_FALSE(cuda::has_lost_context(runtime_));
+  runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
+  EXPECT_TRUE(cuda::has_lost_context(runtime_));
+  // What is told once and then no more was of an earlier call.
+  runtime_.num_failures["get_memory"] = 1;
+  EXPECT_FALSE(cuda::has_lost_context(runtime_));
+}
+
 TEST_F(CudaQueuesTest, CanBePreparedAgainAfterAFailure) {
   runtime_.failures["create_event"] = FakeRuntime::no_memory;
   EXPECT_THROW(prepare(), DeviceError);
   runtime_.failures.clear();
   EXPECT_NO_THROW(prepare());
+}
+
+TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
+  prepare();
+  Recorder& recorder = *queues_.recorder();
+  char bytes[8] = {};
+  recorder.begin(1);
+  queues_.record(0);
+  queues_.use(1);
+  queues_.wait(0);
+  queues_.copy(bytes, bytes, 8);
+  queues_.stamp(1);
+  auto recording = recorder.end();
+  // The other stream begins where the first does, and ends before the first.
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("capture 1", "record 7 on 1", "2 waits for 7", "record 3 on 1",
+                          "2 waits for 3", "copy 8 on 2", "record 6 in graph on 2", "record 8 on 2",
+                          "1 waits for 8", "end capture of 1", "instantiate 10"));
+  EXPECT_EQ(queues_.native(), reinterpret_cast<void*>(std::uintptr_t{1}));
+
+  // Launched with another stamp, after what the other stream was asked for and before what it will.
+  runtime_.calls.clear();
+  queues_.use(1);
+  recorder.replay(*recording, 0);
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("node 9 of 11 records 5", "record 8 on 2", "1 waits for 8",
+                          "launch 11 on 1", "record 7 on 1", "2 waits for 7"));
+  EXPECT_EQ(queues_.native(), reinterpret_cast<void*>(std::uintptr_t{1}));
+  runtime_.calls.clear();
+  queues_.stamp(1);
+  EXPECT_THAT(runtime_.calls, ElementsAre("record 6 on 1"));
+
+  runtime_.calls.clear();
+  recording.reset();
+  EXPECT_THAT(runtime_.calls, ElementsAre("destroy executable 11", "destroy graph 10"));
+}
+
+TEST_F(CudaQueuesTest, EndACaptureThatFails) {
+  const std::string calls[] = {"begin_capture", "record",          "wait",
+                               "end_capture",   "get_event_nodes", "instantiate"};
+  for (const std::string& call : calls) {
+    prepare();
+    Recorder& recorder = *queues_.recorder();
+    runtime_.failures[call] = FakeRuntime::no_memory;
+    const std::string words = thrown<DeviceError>([&] {
+      recorder.begin(0);
+      static_cast<void>(recorder.end());
+    });
+    EXPECT_THAT(words, HasSubstr("cudaError2: words")) << call;
+    recorder.drop();
+    runtime_.failures.clear();
+    const bool began = call != "begin_capture";
+    EXPECT_THAT(runtime_.calls, Contains("end capture of 1").Times(began ? 1 : 0)) << call;
+    // What a capture left is destroyed.
+    const auto captured =
+        std::ranges::count_if(runtime_.calls, [](const std::string& words_of_call) {
+          return words_of_call.starts_with("destroy graph");
+        });
+    EXPECT_EQ(captured, began && call != "end_capture" ? 1 : 0) << call;
+    // Streams are no longer captured.
+    runtime_.calls.clear();
+    queues_.stamp(0);
+    EXPECT_THAT(runtime_.calls, ElementsAre("record 5 on 1"));
+  }
+}
+
+TEST_F(CudaQueuesTest, RecordNothingWhereTheyShallNot) {
+  EXPECT_EQ(cuda::StreamQueues(runtime_, false).recorder(), nullptr);
 }
 
 class CudaDeviceTest : public testing::Test {
@@ -152,6 +231,24 @@ TEST_F(CudaDeviceTest, HasWhatIsFreeAsItsLimit) {
   EXPECT_TRUE(device->is_asynchronous());
 }
 
+TEST_F(CudaDeviceTest, IsLostWithItsContext) {
+  const auto device = make(0);
+  EXPECT_FALSE(device->is_lost());
+  runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
+  EXPECT_TRUE(device->is_lost());
+}
+
+TEST_F(CudaDeviceTest, RecordsGraphsUnlessTheEnvironmentForbidsIt) {
+  EXPECT_NE(make(0)->queues().recorder(), nullptr);
+  setenv("DSTUNE_CUDA_GRAPHS", "0", 1);
+  EXPECT_EQ(make(0)->queues().recorder(), nullptr);
+  setenv("DSTUNE_CUDA_GRAPHS", "1", 1);
+  EXPECT_NE(make(0)->queues().recorder(), nullptr);
+  setenv("DSTUNE_CUDA_GRAPHS", "perhaps", 1);
+  EXPECT_THROW(make(0), DeviceError);
+  unsetenv("DSTUNE_CUDA_GRAPHS");
+}
+
 TEST_F(CudaDeviceTest, TakesMemoryOfTheGpuAndPinsTheHosts) {
   {
     const auto device = make(0);
@@ -162,6 +259,22 @@ TEST_F(CudaDeviceTest, TakesMemoryOfTheGpuAndPinsTheHosts) {
   }
   EXPECT_THAT(runtime_.calls,
               ElementsAre("allocate 600", "allocate_host 700", "free_host", "free"));
+}
+
+// As CUDA places small pieces: what is read from a disk past the cache wants whole pages.
+TEST_F(CudaDeviceTest, MemoryBeginsAtAPage) {
+  runtime_.misplaced_bytes = 512;
+  {
+    const auto device = make(0);
+    runtime_.calls.clear();
+    for (Arena* const arena : {&device->arena(), &device->host_arena()}) {
+      arena->prepare(600);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arena->base()) % 4096, 0U);
+    }
+  }
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("allocate 600", "free", "allocate 4695", "allocate_host 600", "free_host",
+                          "allocate_host 4695", "free_host", "free"));
 }
 
 TEST_F(CudaDeviceTest, ARefusedAllocationIsOutOfMemory) {

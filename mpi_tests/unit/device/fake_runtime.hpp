@@ -18,8 +18,12 @@ class FakeRuntime : public cuda::Runtime {
   std::vector<std::string> calls;
   /// What a function returns instead, until it is taken out.
   std::map<std::string, cuda::Code> failures;
+  /// How often it does so, where it is not for ever.
+  std::map<std::string, int> num_failures;
   int devices = 1;
   bool events_are_reached = true;
+  /// Where memory begins, past a multiple of 4096.
+  std::uintptr_t misplaced_bytes = 0;
 
   cuda::Code count_devices(int& count) override {
     if (const cuda::Code code = called("count_devices")) return code;
@@ -39,15 +43,17 @@ class FakeRuntime : public cuda::Runtime {
     return called("get_memory", {});
   }
   cuda::Code allocate(void*& memory, std::size_t bytes) override {
-    memory = number(++made_);
+    memory = place();
     return called("allocate", fmt::format("allocate {}", bytes));
   }
-  cuda::Code free(void*) override { return called("free"); }
+  cuda::Code free(void* memory) override { return called("free", freed("free", memory)); }
   cuda::Code allocate_host(void*& memory, std::size_t bytes) override {
-    memory = number(++made_);
+    memory = place();
     return called("allocate_host", fmt::format("allocate_host {}", bytes));
   }
-  cuda::Code free_host(void*) override { return called("free_host"); }
+  cuda::Code free_host(void* memory) override {
+    return called("free_host", freed("free_host", memory));
+  }
   cuda::Code create_stream(cuda::Stream& stream) override {
     stream = number(++made_);
     return called("create_stream", "create " + name(stream));
@@ -79,6 +85,42 @@ class FakeRuntime : public cuda::Runtime {
   cuda::Code copy(void*, const void*, std::size_t bytes, cuda::Stream stream) override {
     return called("copy", fmt::format("copy {} on {}", bytes, name(stream)));
   }
+  cuda::Code begin_capture(cuda::Stream stream) override {
+    event_nodes_.clear();
+    return called("begin_capture", "capture " + name(stream));
+  }
+  cuda::Code end_capture(cuda::Stream stream, cuda::Graph& graph) override {
+    const cuda::Code code = called("end_capture", "end capture of " + name(stream));
+    graph = code == 0 ? number(++made_) : nullptr;
+    return code;
+  }
+  cuda::Code record_in_graph(cuda::Event event, cuda::Stream stream) override {
+    event_nodes_.push_back({number(++made_), event});
+    return called("record_in_graph", "record " + name(event) + " in graph on " + name(stream));
+  }
+  cuda::Code get_event_nodes(cuda::Graph, std::vector<cuda::EventNode>& nodes) override {
+    nodes = event_nodes_;
+    return called("get_event_nodes", {});
+  }
+  cuda::Code instantiate(cuda::ExecutableGraph& executable, cuda::Graph graph) override {
+    const cuda::Code code = called("instantiate", "instantiate " + name(graph));
+    if (code == 0) executable = number(++made_);
+    return code;
+  }
+  cuda::Code set_event(cuda::ExecutableGraph executable, cuda::Node node,
+                       cuda::Event event) override {
+    return called("set_event",
+                  "node " + name(node) + " of " + name(executable) + " records " + name(event));
+  }
+  cuda::Code launch(cuda::ExecutableGraph executable, cuda::Stream stream) override {
+    return called("launch", "launch " + name(executable) + " on " + name(stream));
+  }
+  cuda::Code destroy_executable(cuda::ExecutableGraph executable) override {
+    return called("destroy_executable", "destroy executable " + name(executable));
+  }
+  cuda::Code destroy_graph(cuda::Graph graph) override {
+    return called("destroy_graph", "destroy graph " + name(graph));
+  }
   void forget_error() override { calls.emplace_back("forget_error"); }
   [[nodiscard]] std::string text(cuda::Code code) const override {
     return fmt::format("cudaError{}: words", code);
@@ -87,6 +129,12 @@ class FakeRuntime : public cuda::Runtime {
   [[nodiscard]] cuda::Code out_of_memory() const override { return no_memory; }
 
  private:
+  void* place() { return number(page_bytes * ++made_ + misplaced_bytes); }
+  /// Says so where it is no beginning of what was allocated.
+  [[nodiscard]] std::string freed(const std::string& function, void* memory) const {
+    const bool is_whole = reinterpret_cast<std::uintptr_t>(memory) % page_bytes == misplaced_bytes;
+    return function + (is_whole ? "" : " inside a piece");
+  }
   static void* number(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
   static std::string name(void* object) {
     return std::to_string(reinterpret_cast<std::uintptr_t>(object));
@@ -96,9 +144,14 @@ class FakeRuntime : public cuda::Runtime {
   cuda::Code called(const std::string& function, const std::string& words) {
     if (!words.empty()) calls.push_back(words);
     const auto failure = failures.find(function);
-    return failure == failures.end() ? 0 : failure->second;
+    if (failure == failures.end()) return 0;
+    const auto left = num_failures.find(function);
+    return left != num_failures.end() && left->second-- <= 0 ? 0 : failure->second;
   }
 
+  static constexpr std::uintptr_t page_bytes = 4096;
+
+  std::vector<cuda::EventNode> event_nodes_;  ///< of what is captured, or was last
   std::uintptr_t made_ = 0;
 };
 

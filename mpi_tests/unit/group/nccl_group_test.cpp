@@ -92,6 +92,27 @@ TEST_F(NcclGroupTest, APartOfOneRankCopies) {
   EXPECT_EQ(out_[0] + out_[1] + out_[2], 9.0F);
 }
 
+TEST_F(NcclGroupTest, AGroupOfOneRankGoesByNccl) {
+  const auto group = join(ranks(1));
+  fake_->forget_calls();
+  group->all_reduce_average(out_.data(), 1, DType::f32, {});
+  group->all_gather(out_.data(), in_.data(), 1, DType::f32, {0, 1, 1});
+  EXPECT_EQ(fake_->calls(), (Calls{"all_reduce average f32 1 of 1 in queue 0",
+                                   "all_gather f32 1 of 1 in queue 0"}));
+}
+
+// NCCL's manual: what is split must have no outstanding operations.
+TEST_F(NcclGroupTest, SplitsWhatHasNothingLeftToDo) {
+  const auto group = join(ranks(4));
+  const RankRange block = range_of(0, 1, 2);
+  group->all_reduce_sum(out_.data(), 1, DType::f32);
+  queues_.use(1);
+  group->all_reduce_average(out_.data(), 1, DType::f32, block);
+  EXPECT_EQ(queues_.num_waiting(), 1U) << "what was asked for before is done";
+  group->all_reduce_average(out_.data(), 1, DType::f32, block);
+  EXPECT_EQ(queues_.num_waiting(), 2U) << "nothing is waited for any more";
+}
+
 TEST_F(NcclGroupTest, ACallThatFailsAbortsAndIsThisRanksFault) {
   const auto group = join(ranks(2));
   fake_->fail("all_reduce", Result::unhandled_cuda_error);

@@ -1,5 +1,8 @@
 #include "cuda_device.hpp"
 
+#include <cstdlib>
+#include <string_view>
+
 #include "dstune/base/error.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "memory.hpp"
@@ -12,6 +15,13 @@ namespace {
 /// What libraries take of the GPU's memory while steps run (handles, their workspaces), that is not
 /// the arena's: a guess, since nobody has measured it.
 constexpr double share_of_free_memory = 0.95;
+
+bool graphs_are_wanted() {
+  const char* const wanted = std::getenv("DSTUNE_CUDA_GRAPHS");
+  if (wanted == nullptr || std::string_view(wanted) == "1") return true;
+  if (std::string_view(wanted) == "0") return false;
+  throw DeviceError("DSTUNE_CUDA_GRAPHS is neither 0 nor 1");
+}
 
 }  // namespace
 
@@ -32,7 +42,7 @@ Device::Parts CudaDevice::parts(Runtime& runtime, const kernels::Table& table, i
   return {.kernels = &table,
           .memory = std::make_unique<DeviceMemory>(runtime),
           .host_memory = std::make_unique<PinnedMemory>(runtime),
-          .queues = std::make_unique<StreamQueues>(runtime),
+          .queues = std::make_unique<StreamQueues>(runtime, graphs_are_wanted()),
           .limit_bytes = static_cast<std::int64_t>(limit),
           .host_limit_bytes = host_limit_bytes,
           .threads = threads,
@@ -42,7 +52,8 @@ Device::Parts CudaDevice::parts(Runtime& runtime, const kernels::Table& table, i
 
 CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, int rank_of_node,
                        std::int64_t host_limit_bytes, int threads, CudaGpu* gpu)
-    : Device(parts(runtime, table, rank_of_node, host_limit_bytes, threads, gpu)) {
+    : Device(parts(runtime, table, rank_of_node, host_limit_bytes, threads, gpu)),
+      runtime_(runtime) {
   kernels::set_cpu_threads(threads);
 }
 

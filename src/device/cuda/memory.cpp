@@ -1,43 +1,53 @@
 #include "memory.hpp"
 
+#include <cstdint>
+
 #include "dstune/base/error.hpp"
 
 namespace dstune::cuda {
 namespace {
 
-std::byte* taken(Runtime& runtime, Code code, void* memory, std::int64_t bytes, const char* what) {
-  if (code == runtime.out_of_memory()) {
-    runtime.forget_error();
-    std::size_t free_bytes = 0, total_bytes = 0;
-    // Of the host's memory CUDA does not know what is free.
-    if (runtime.get_memory(free_bytes, total_bytes) != 0) free_bytes = 0;
-    throw OutOfMemory(static_cast<std::size_t>(bytes), free_bytes,
-                      "CUDA: " + runtime.text(code) + ", " + what);
-  }
-  check(runtime, code, what);
-  return static_cast<std::byte*>(memory);
+constexpr std::int64_t page_bytes = 4096;
+
+std::int64_t bytes_to_page(const void* memory) {
+  const auto past =
+      static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory) % page_bytes);
+  return past == 0 ? 0 : page_bytes - past;
 }
 
 }  // namespace
 
-std::byte* DeviceMemory::take(std::int64_t bytes) {
+void* CudaMemory::taken(std::int64_t bytes) {
   void* memory = nullptr;
-  const Code code = runtime_.allocate(memory, static_cast<std::size_t>(bytes));
-  return taken(runtime_, code, memory, bytes, "taking memory of the GPU");
+  const Code code = allocate(memory, static_cast<std::size_t>(bytes));
+  if (code == runtime_.out_of_memory()) {
+    runtime_.forget_error();
+    std::size_t free_bytes = 0, total_bytes = 0;
+    // Of the host's memory CUDA does not know what is free.
+    if (runtime_.get_memory(free_bytes, total_bytes) != 0) free_bytes = 0;
+    throw OutOfMemory(static_cast<std::size_t>(bytes), free_bytes,
+                      "CUDA: " + runtime_.text(code) + ", " + what_);
+  }
+  check(runtime_, code, what_);
+  return memory;
 }
 
-void DeviceMemory::give_back(std::byte* begin, std::int64_t /*bytes*/) noexcept {
-  runtime_.free(begin);
+std::byte* CudaMemory::take(std::int64_t bytes) {
+  void* memory = taken(bytes);
+  if (bytes_to_page(memory) == 0) return static_cast<std::byte*>(memory);
+  // Small pieces share pages.
+  free(memory);
+  memory = taken(bytes + page_bytes - 1);
+  std::byte* const begin = static_cast<std::byte*>(memory) + bytes_to_page(memory);
+  misplaced_[begin] = memory;
+  return begin;
 }
 
-std::byte* PinnedMemory::take(std::int64_t bytes) {
-  void* memory = nullptr;
-  const Code code = runtime_.allocate_host(memory, static_cast<std::size_t>(bytes));
-  return taken(runtime_, code, memory, bytes, "pinning memory of the host");
-}
-
-void PinnedMemory::give_back(std::byte* begin, std::int64_t /*bytes*/) noexcept {
-  runtime_.free_host(begin);
+void CudaMemory::give_back(std::byte* begin, std::int64_t /*bytes*/) noexcept {
+  const auto found = misplaced_.find(begin);
+  if (found == misplaced_.end()) return free(begin);
+  free(found->second);
+  misplaced_.erase(found);
 }
 
 }  // namespace dstune::cuda

@@ -61,23 +61,28 @@ void StreamQueues::finish(int event) {
   await(at(events_, event));
 }
 
+void StreamQueues::record_end(std::size_t queue) {
+  check(runtime_, runtime_.record(at(ends_, static_cast<int>(queue)), stream(queue)),
+        "recording an event");
+}
+
 void StreamQueues::finish_used() {
-  const Event end = at(ends_, static_cast<int>(used_));
-  check(runtime_, runtime_.record(end, stream(used_)), "recording an event");
-  await(end);
+  record_end(used_);
+  await(at(ends_, static_cast<int>(used_)));
 }
 
 void StreamQueues::finish_all() {
   // Where making the last ones failed there are more streams.
-  for (std::size_t queue = 0; queue < ends_.size(); ++queue) {
-    check(runtime_, runtime_.record(at(ends_, static_cast<int>(queue)), stream(queue)),
-          "recording an event");
-  }
+  for (std::size_t queue = 0; queue < ends_.size(); ++queue) record_end(queue);
   for (const UniqueEvent& end : ends_) await(end.value().object);
 }
 
 void StreamQueues::stamp(int stamp) {
-  check(runtime_, runtime_.record(at(stamps_, stamp), stream(used_)), "recording an event");
+  const Event event = at(stamps_, stamp);
+  check(runtime_,
+        is_recording_ ? runtime_.record_in_graph(event, stream(used_))
+                      : runtime_.record(event, stream(used_)),
+        "recording an event");
 }
 
 double StreamQueues::seconds_between(int first, int second) {

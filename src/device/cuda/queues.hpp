@@ -1,6 +1,8 @@
 #pragma once
 /// Queues as CUDA's streams.
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/handle.hpp"
@@ -25,12 +27,44 @@ struct EventTraits {
   static Handle null() { return {}; }
   static void close(Handle handle) noexcept { handle.runtime->destroy_event(handle.object); }
 };
+struct GraphTraits {
+  using Handle = Owned;
+  static Handle null() { return {}; }
+  static void close(Handle handle) noexcept { handle.runtime->destroy_graph(handle.object); }
+};
+struct ExecutableTraits {
+  using Handle = Owned;
+  static Handle null() { return {}; }
+  static void close(Handle handle) noexcept { handle.runtime->destroy_executable(handle.object); }
+};
+
+/// As a graph. Launches differ in the events that stand for its stamps.
+class GraphRecording : public Recording {
+ public:
+  struct Stamp {
+    Node node;
+    int number;  ///< from the recording's first on
+  };
+  GraphRecording(UniqueHandle<GraphTraits> graph, UniqueHandle<ExecutableTraits> executable,
+                 std::vector<Stamp> stamps)
+      : graph_(std::move(graph)), executable_(std::move(executable)), stamps_(std::move(stamps)) {}
+
+  [[nodiscard]] ExecutableGraph executable() const { return executable_.value().object; }
+  [[nodiscard]] const std::vector<Stamp>& stamps() const { return stamps_; }
+
+ private:
+  UniqueHandle<GraphTraits> graph_;  ///< of which the nodes are
+  UniqueHandle<ExecutableTraits> executable_;
+  std::vector<Stamp> stamps_;
+};
 
 /// Streams and events are kept from one prepare() to the next. The kernels' current stream is that
-/// of the used queue.
-class StreamQueues : public Queues {
+/// of the used queue. A recording is a graph that is captured from all streams, and launched on the
+/// first between waits of it for all and of all for it.
+class StreamQueues : public Queues, private Recorder {
  public:
-  explicit StreamQueues(Runtime& runtime) : runtime_(runtime) {}
+  explicit StreamQueues(Runtime& runtime, bool records = true)
+      : runtime_(runtime), records_(records) {}
 
   void prepare(const Numbers& numbers, const Waiter& waiter) override;
   void use(int queue) override;
@@ -43,6 +77,7 @@ class StreamQueues : public Queues {
   void stamp(int stamp) override;
   double seconds_between(int first, int second) override;
   [[nodiscard]] void* native() const override { return stream(used_); }
+  [[nodiscard]] Recorder* recorder() override { return records_ ? this : nullptr; }
 
  private:
   using UniqueStream = UniqueHandle<StreamTraits>;
@@ -57,13 +92,25 @@ class StreamQueues : public Queues {
   void grow(std::vector<UniqueEvent>& events, int count, bool takes_time);
   /// Polls until the event is reached.
   void await(Event event);
+  void record_end(std::size_t queue);
+  /// All queues go on when the first has done what it was asked for so far, or it when they have.
+  void fork();
+  void join();
+
+  void begin(int first_stamp) override;
+  std::unique_ptr<Recording> end() override;
+  void drop() noexcept override;
+  void replay(Recording& recording, int first_stamp) override;
 
   Runtime& runtime_;
+  bool records_;
   Waiter waiter_;
   std::vector<UniqueStream> streams_;
   std::vector<UniqueEvent> events_, stamps_;
   std::vector<UniqueEvent> ends_;  ///< one a stream, for waits for all that it was asked for
   std::size_t used_ = 0;
+  bool is_recording_ = false;
+  int first_stamp_ = 0;  ///< of what is recorded
 };
 
 }  // namespace dstune::cuda

@@ -4,18 +4,28 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace dstune::cuda {
 
-/// cudaStream_t, cudaEvent_t.
+/// cudaStream_t, cudaEvent_t, cudaGraph_t, cudaGraphExec_t, cudaGraphNode_t.
 using Stream = void*;
 using Event = void*;
+using Graph = void*;
+using ExecutableGraph = void*;
+using Node = void*;
 using Code = int;
 
 struct Properties {
   std::string name;  ///< "NVIDIA H200"
   std::string uuid;  ///< of the GPU, or of the part of one that a process was given
   int multiprocessors = 0;
+};
+
+/// A node of a graph that records an event.
+struct EventNode {
+  Node node = nullptr;
+  Event event = nullptr;
 };
 
 class Runtime {
@@ -46,6 +56,21 @@ class Runtime {
   virtual Code get_milliseconds(float& milliseconds, Event first, Event second) = 0;
   virtual Code copy(void* to, const void* from, std::size_t bytes, Stream stream) = 0;
 
+  /// What this thread asks of the stream, and of those that wait for it, is captured from here on;
+  /// calls that are not allowed meanwhile are those of this thread alone.
+  virtual Code begin_capture(Stream stream) = 0;
+  /// By the same thread. No graph where the capture was invalidated.
+  virtual Code end_capture(Stream stream, Graph& graph) = 0;
+  /// While the stream is captured: each launch of the graph records the event.
+  virtual Code record_in_graph(Event event, Stream stream) = 0;
+  virtual Code get_event_nodes(Graph graph, std::vector<EventNode>& nodes) = 0;
+  virtual Code instantiate(ExecutableGraph& executable, Graph graph) = 0;
+  /// What the node of the graph records in launches to come.
+  virtual Code set_event(ExecutableGraph executable, Node node, Event event) = 0;
+  virtual Code launch(ExecutableGraph executable, Stream stream) = 0;
+  virtual Code destroy_executable(ExecutableGraph executable) = 0;
+  virtual Code destroy_graph(Graph graph) = 0;
+
   /// What follows does not report it again, unless the context is lost.
   virtual void forget_error() = 0;
   /// "cudaErrorMemoryAllocation: out of memory"
@@ -53,6 +78,9 @@ class Runtime {
   [[nodiscard]] virtual Code not_ready() const = 0;
   [[nodiscard]] virtual Code out_of_memory() const = 0;
 };
+
+/// Whether the context is lost: what corrupts it is what every later call reports.
+bool has_lost_context(Runtime& runtime);
 
 /// Throws DeviceError with CUDA's words and what was tried, and says so where the process can use
 /// the GPU no more.

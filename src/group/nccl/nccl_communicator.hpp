@@ -40,8 +40,14 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// DeviceError (this rank's), and has then abandoned it. Collective over the ranks.
   void connect(const Waiter& waiter);
 
-  /// That of these ranks, this one among them. Throws like connect(). Collective over all ranks
-  /// where the range is new; it is no part of one rank.
+  /// Whether that of these ranks is there. Local.
+  [[nodiscard]] bool has(const RankRange& among) const {
+    return among.count == place_.size ||
+           of_range_.contains({among.first, among.stride, among.count});
+  }
+  /// That of these ranks, this one among them. Throws like connect(). Where the range is new: once
+  /// everything is done that the communicator of all was asked for (NCCL's ncclCommSplit may wait
+  /// for ever otherwise), collective over all ranks, and the range is no part of one rank.
   nccl::Comm of(const RankRange& among, const Waiter& waiter);
   /// Waits until a call that was made is enqueued. Throws like connect(). Local.
   void settle(nccl::Comm comm, nccl::Result result, const Waiter& waiter, const char* what);

@@ -37,8 +37,10 @@ void NcclGroup::among_ranks(const RankRange& among, std::int64_t count, Enqueue&
   const RankRange ranks = among.in_group_of(size());
   require(ranks.contains(group_rank()), "a rank takes part in its own calls");
   if (count == 0) return;
-  const Comm comm = ranks.count == 1 ? nullptr : communicator_->of(ranks, waiter_);
-  enqueue(ranks, comm);
+  const bool is_part_of_one = ranks.count == 1 && size() > 1;
+  // What is split has nothing left to do.
+  if (!is_part_of_one && !communicator_->has(ranks)) queues_.finish_all();
+  enqueue(ranks, is_part_of_one ? nullptr : communicator_->of(ranks, waiter_));
 }
 
 void NcclGroup::copy(void* out, const void* in, std::int64_t count, DType type) {

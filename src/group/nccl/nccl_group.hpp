@@ -27,6 +27,7 @@ class NcclGroup : public ProcessGroup {
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override;
+  [[nodiscard]] bool is_recordable() const override { return communicator_->is_usable(); }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;
@@ -40,7 +41,7 @@ class NcclGroup : public ProcessGroup {
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
-  /// Among some ranks, on their communicator; one rank alone has what it gives.
+  /// Among some ranks, on their communicator; a part of one rank has what it gives.
   template <class Enqueue>
   void among_ranks(const RankRange& among, std::int64_t count, Enqueue&& enqueue);
   void all_reduce(void* data, std::int64_t count, DType type, nccl::Reduction op,

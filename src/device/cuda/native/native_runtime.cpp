@@ -11,6 +11,12 @@ cudaStream_t stream_of(Stream stream) {
 cudaEvent_t event_of(Event event) {
   return static_cast<cudaEvent_t>(event);
 }
+cudaGraph_t graph_of(Graph graph) {
+  return static_cast<cudaGraph_t>(graph);
+}
+cudaGraphExec_t executable_of(ExecutableGraph executable) {
+  return static_cast<cudaGraphExec_t>(executable);
+}
 
 /// As nvidia-smi and NVML write that of a whole GPU: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
 std::string text_of(const cudaUUID_t& uuid) {
@@ -75,6 +81,52 @@ class NativeRuntime : public Runtime {
   Code copy(void* to, const void* from, std::size_t bytes, Stream stream) override {
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream));
   }
+
+  Code begin_capture(Stream stream) override {
+    return cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal);
+  }
+  Code end_capture(Stream stream, Graph& graph) override {
+    cudaGraph_t captured = nullptr;
+    const Code code = cudaStreamEndCapture(stream_of(stream), &captured);
+    graph = captured;
+    return code;
+  }
+  Code record_in_graph(Event event, Stream stream) override {
+    return cudaEventRecordWithFlags(event_of(event), stream_of(stream), cudaEventRecordExternal);
+  }
+  Code get_event_nodes(Graph graph, std::vector<EventNode>& nodes) override {
+    std::size_t count = 0;
+    if (const Code code = cudaGraphGetNodes(graph_of(graph), nullptr, &count)) return code;
+    std::vector<cudaGraphNode_t> all(count);
+    if (const Code code = cudaGraphGetNodes(graph_of(graph), all.data(), &count)) return code;
+    nodes.clear();
+    for (const cudaGraphNode_t node : all) {
+      cudaGraphNodeType type{};
+      if (const Code code = cudaGraphNodeGetType(node, &type)) return code;
+      if (type != cudaGraphNodeTypeEventRecord) continue;
+      cudaEvent_t event = nullptr;
+      if (const Code code = cudaGraphEventRecordNodeGetEvent(node, &event)) return code;
+      nodes.push_back({node, event});
+    }
+    return cudaSuccess;
+  }
+  Code instantiate(ExecutableGraph& executable, Graph graph) override {
+    cudaGraphExec_t made = nullptr;
+    const Code code = cudaGraphInstantiate(&made, graph_of(graph), 0);
+    executable = made;
+    return code;
+  }
+  Code set_event(ExecutableGraph executable, Node node, Event event) override {
+    return cudaGraphExecEventRecordNodeSetEvent(
+        executable_of(executable), static_cast<cudaGraphNode_t>(node), event_of(event));
+  }
+  Code launch(ExecutableGraph executable, Stream stream) override {
+    return cudaGraphLaunch(executable_of(executable), stream_of(stream));
+  }
+  Code destroy_executable(ExecutableGraph executable) override {
+    return cudaGraphExecDestroy(executable_of(executable));
+  }
+  Code destroy_graph(Graph graph) override { return cudaGraphDestroy(graph_of(graph)); }
 
   void forget_error() override { cudaGetLastError(); }
   [[nodiscard]] std::string text(Code code) const override {

@@ -1,5 +1,5 @@
-/// A device that works late, with memory of its own, gives the losses of the processor bit for bit:
-/// the plan's events, the host's waits and what is copied are enough, whatever order they leave.
+/// A device with memory and queues of its own gives the losses of the processor: the plan's events,
+/// the host's waits and what is copied are enough, whatever order they leave.
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "shuffled_training.hpp"
+#include "golden.hpp"
+#include "losses_of_processor.hpp"
 
 namespace dstune {
 namespace {
@@ -19,6 +20,7 @@ struct Variant {
   std::string name;
   std::function<void(TrainingConfig&)> change;
   int least_stage = 0;
+  bool is_basic = false;  ///< tried with every model, stage and precision
 };
 
 std::vector<Variant> variants() {
@@ -33,12 +35,12 @@ std::vector<Variant> variants() {
     c.stage3_max_reuse_distance = 10'000;
   };
   return {
-      {"as it is", [](auto&) {}},
+      {"as it is", [](auto&) {}, 0, true},
       {"small buckets", [](auto& c) { c.reduce_bucket_size = 5'000; }},
       {"buckets of one", [](auto& c) { c.reduce_bucket_size = 1; }},
       {"clipping", [](auto& c) { c.gradient_clipping = 0.05; }},
       {"selective", [](auto& c) { c.recompute = Recompute::selective; }},
-      {"blocks again", [](auto& c) { c.recompute = Recompute::block; }},
+      {"blocks again", [](auto& c) { c.recompute = Recompute::block; }, 0, true},
       {"from host memory",
        [](auto& c) {
          c.recompute = Recompute::block;
@@ -62,7 +64,7 @@ std::vector<Variant> variants() {
          c.reduce_bucket_size = 20'000;
        },
        1},
-      {"optimizer on the host", offload, 1},
+      {"optimizer on the host", offload, 1, true},
       {"optimizer on the host, clipping",
        [=](auto& c) {
          offload(c);
@@ -82,7 +84,7 @@ std::vector<Variant> variants() {
          gather_ahead(c);
          c.offload_param = OffloadDevice::cpu;
        },
-       3},
+       3, true},
       {"parameters on the host",
        [=](auto& c) {
          gather_ahead(c);
@@ -121,8 +123,10 @@ struct Case {
   LossScale loss_scale = {};
 };
 
+/// Two or three updates are skipped.
+constexpr LossScale skipping{.initial_power = 20, .hysteresis = 1};
+
 std::vector<Case> cases() {
-  const LossScale skipping{.initial_power = 24, .hysteresis = 1};
   std::vector<Case> result;
   for (const int stage : {0, 1, 2, 3})
     result.push_back({"llama", stage, Precision::bf16, stage == 1 ? 1 : 3});
@@ -132,20 +136,40 @@ std::vector<Case> cases() {
   return result;
 }
 
-/// Every variant that a stage knows.
-std::vector<std::pair<Case, Variant>> trainings() {
-  std::vector<std::pair<Case, Variant>> result;
-  for (const Case& each : cases()) {
-    for (const Variant& variant : variants())
-      if (variant.least_stage <= each.stage) result.emplace_back(each, variant);
+/// Every model in every precision at every stage.
+std::vector<Case> all_cases() {
+  std::vector<Case> result;
+  for (const char* const model : {"gpt2", "llama", "bert"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      result.push_back({model, stage, Precision::fp32, 3});
+      result.push_back({model, stage, Precision::bf16, 2});
+      result.push_back({model, stage, Precision::fp16, 2, skipping});
+    }
   }
   return result;
 }
 
-class ShuffledTest : public test::ShuffledTraining,
-                     public testing::WithParamInterface<std::pair<Case, Variant>> {};
+class DeviceTrainingTest : public test::LossesOfProcessor,
+                           public testing::WithParamInterface<std::pair<Case, Variant>> {
+ public:
+  /// Every variant that a stage knows.
+  static std::vector<std::pair<Case, Variant>> trainings() {
+    std::vector<std::pair<Case, Variant>> result;
+    const auto add = [&](const std::vector<Case>& some, bool only_basic) {
+      for (const Case& each : some) {
+        for (const Variant& variant : variants()) {
+          if (variant.least_stage <= each.stage && (variant.is_basic || !only_basic))
+            result.emplace_back(each, variant);
+        }
+      }
+    };
+    add(cases(), false);
+    if (takes_all_cases) add(all_cases(), true);
+    return result;
+  }
+};
 
-TEST_P(ShuffledTest, HasTheLossesOfTheProcessor) {
+TEST_P(DeviceTrainingTest, HasTheLossesOfTheProcessor) {
   const auto& [model_case, variant] = GetParam();
   const Golden golden(model_case.model);
   for (const bool overlap : {false, true}) {
@@ -159,8 +183,9 @@ TEST_P(ShuffledTest, HasTheLossesOfTheProcessor) {
         !model_objection(golden.model, config, job().size()).empty())
       GTEST_SKIP() << "DeepSpeed fails on so many ranks";
     SCOPED_TRACE(overlap ? "overlapping" : "one after another");
-    // Any number; an odd one of the two.
-    const std::uint64_t order = 2 * variant.name.size() + (overlap ? 1 : 0);
+    // Any number; an odd one of the two, not always the same.
+    const std::uint64_t order =
+        variant.name.size() + static_cast<std::uint64_t>(model_case.stage) + (overlap ? 1 : 0);
     expect_losses_of_processor(golden.model, config, golden.seed, order);
   }
 }
@@ -169,18 +194,20 @@ std::string name_of(const testing::TestParamInfo<std::pair<Case, Variant>>& trai
   const auto& [model_case, variant] = training.param;
   std::string name = std::string(model_case.model) + "_" +
                      std::string(to_text(model_case.precision)) + "_stage" +
-                     std::to_string(model_case.stage) + "_" + variant.name;
+                     std::to_string(model_case.stage) + "_accumulating" +
+                     std::to_string(model_case.accumulation_steps) + "_" + variant.name;
   std::ranges::replace_if(
       name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ShuffledTest, testing::ValuesIn(trainings()), name_of);
+INSTANTIATE_TEST_SUITE_P(Models, DeviceTrainingTest,
+                         testing::ValuesIn(DeviceTrainingTest::trainings()), name_of);
 
 /// Large matrices, shards of which a disk holds.
-class ShuffledDiskTest : public test::ShuffledTraining {};
+class DeviceDiskTest : public test::LossesOfProcessor {};
 
-TEST_F(ShuffledDiskTest, HasTheLossesOfTheProcessor) {
+TEST_F(DeviceDiskTest, HasTheLossesOfTheProcessor) {
   ModelSpec model = Golden("gpt2").model;
   model.hidden_size = 64;
   model.num_heads = model.num_kv_heads = 2;
