@@ -1,5 +1,5 @@
-/// A device that works late, with memory of its own, gives the losses of the processor bit for bit:
-/// the plan's events, the host's waits and what is copied are enough, whatever order they leave.
+/// A device with memory and queues of its own gives the losses of the processor: the plan's events,
+/// the host's waits and what is copied are enough, whatever order they leave.
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "shuffled_training.hpp"
+#include "golden.hpp"
+#include "losses_of_processor.hpp"
 
 namespace dstune {
 namespace {
@@ -19,6 +20,7 @@ struct Variant {
   std::string name;
   std::function<void(TrainingConfig&)> change;
   int least_stage = 0;
+  bool is_basic = false;  ///< tried with every model, stage and precision
 };
 
 std::vector<Variant> variants() {
@@ -33,12 +35,12 @@ std::vector<Variant> variants() {
     c.stage3_max_reuse_distance = 10'000;
   };
   return {
-      {"as it is", [](auto&) {}},
+      {"as it is", [](auto&) {}, 0, true},
       {"small buckets", [](auto& c) { c.reduce_bucket_size = 5'000; }},
       {"buckets of one", [](auto& c) { c.reduce_bucket_size = 1; }},
       {"clipping", [](auto& c) { c.gradient_clipping = 0.05; }},
       {"selective", [](auto& c) { c.recompute = Recompute::selective; }},
-      {"blocks again", [](auto& c) { c.recompute = Recompute::block; }},
+      {"blocks again", [](auto& c) { c.recompute = Recompute::block; }, 0, true},
       {"from host memory",
        [](auto& c) {
          c.recompute = Recompute::block;
@@ -62,7 +64,7 @@ std::vector<Variant> variants() {
          c.reduce_bucket_size = 20'000;
        },
        1},
-      {"optimizer on the host", offload, 1},
+      {"optimizer on the host", offload, 1, true},
       {"optimizer on the host, clipping",
        [=](auto& c) {
          offload(c);
@@ -82,7 +84,7 @@ std::vector<Variant> variants() {
          gather_ahead(c);
          c.offload_param = OffloadDevice::cpu;
        },
-       3},
+       3, true},
       {"parameters on the host",
        [=](auto& c) {
          gather_ahead(c);
@@ -121,8 +123,10 @@ struct Case {
   LossScale loss_scale = {};
 };
 
+/// Two or three updates are skipped.
+constexpr LossScale skipping{.initial_power = 20, .hysteresis = 1};
+
 std::vector<Case> cases() {
-  const LossScale skipping{.initial_power = 24, .hysteresis = 1};
   std::vector<Case> result;
   for (const int stage : {0, 1, 2, 3})
     result.push_back({"llama", stage, Precision::bf16, stage == 1 ? 1 : 3});
@@ -132,20 +136,40 @@ std::vector<Case> cases() {
   return result;
 }
 
-/// Every variant that a stage knows.
-std::vector<std::pair<Case, Variant>> trainings() {
-  std::vector<std::pair<Case, Variant>> result;
-  for (const Case& each : cases()) {
-    for (const Variant& variant : variants())
-      if (variant.least_stage <= each.stage) result.emplace_back(each, variant);
+/// Every model in every precision at every stage.
+std::vector<Case> all_cases() {
+  std::vector<Case> result;
+  for (const char* const model : {"gpt2", "llama", "bert"}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      result.push_back({model, stage, Precision::fp32, 3});
+      result.push_back({model, stage, Precision::bf16, 2});
+      result.push_back({model, stage, Precision::fp16, 2, skipping});
+    }
   }
   return result;
 }
 
-class ShuffledTest : public test::ShuffledTraining,
-                     public testing::WithParamInterface<std::pair<Case, Variant>> {};
+class DeviceTrainingTest : public test::LossesOfProcessor,
+                           public testing::WithParamInterface<std::pair<Case, Variant>> {
+ public:
+  /// Every variant that a stage knows.
+  static std::vector<std::pair<Case, Variant>> trainings() {
+    std::vector<std::pair<Case, Variant>> result;
+    const auto add = [&](const std::vector<Case>& some, bool only_basic) {
+      for (const Case& each : some) {
+        for (const Variant& variant : variants()) {
+          if (variant.least_stage <= each.stage && (variant.is_basic || !only_basic))
+            result.emplace_back(each, variant);
+        }
+      }
+    };
+    add(cases(), false);
+    if (takes_all_cases) add(all_cases(), true);
+    return result;
+  }
+};
 
-TEST_P(ShuffledTest, HasTheLossesOfTheProcessor) {
+TEST_P(DeviceTrainingTest, HasTheLossesOfTheProcessor) {
   const auto& [model_case, variant] = GetParam();
   const Golden golden(model_case.model);
   for (const bool overlap : {false, true}) {
@@ -170,70 +194,20 @@ std::string name_of(const testing::TestParamInfo<std::pair<Case, Variant>>& trai
   const auto& [model_case, variant] = training.param;
   std::string name = std::string(model_case.model) + "_" +
                      std::string(to_text(model_case.precision)) + "_stage" +
-                     std::to_string(model_case.stage) + "_" + variant.name;
+                     std::to_string(model_case.stage) + "_accumulating" +
+                     std::to_string(model_case.accumulation_steps) + "_" + variant.name;
   std::ranges::replace_if(
       name, [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ShuffledTest, testing::ValuesIn(trainings()), name_of);
-
-/// Micro-steps that are recorded once and asked for as a whole.
-class ShuffledRecordingTest : public test::ShuffledTraining {
- protected:
-  /// How many recordings, and how many micro-steps as one.
-  struct Counts {
-    std::int64_t recorded, replayed;
-    bool operator==(const Counts&) const = default;
-    friend void PrintTo(const Counts& counts, std::ostream* out) {
-      *out << counts.recorded << " recorded, " << counts.replayed << " replayed";
-    }
-  };
-  /// Expects the processor's losses of so many steps.
-  Counts run_on_both(const TrainingConfig& config, int num_steps) {
-    const StepPlan plan = plan_of(golden_.model, config);
-    const std::unique_ptr<ProcessGroup> group = job().join();
-    CpuDevice cpu(256 << 20, 1);
-    Executor processors(plan, cpu, *group, golden_.seed);
-    const Course expected = run(processors, num_steps);
-    test::ShuffledQueues& queues = device_.shuffled_queues();
-    test::ShuffledGroup shuffled(*group, queues);
-    Executor executor(plan, device_, shuffled, golden_.seed);
-    EXPECT_EQ(run(executor, num_steps), expected);
-    return {queues.recorded(), queues.replayed()};
-  }
-
-  Golden golden_{"gpt2"};
-  test::ShuffledDevice device_{256 << 20, 5};
-};
-
-TEST_F(ShuffledRecordingTest, IsMadeOnceASegment) {
-  const TrainingConfig config = golden_.on(job().size(), 1, 3);
-  ASSERT_GE(config.accumulation_steps, 3);
-  // The first micro-step, those that add to its gradients, and where these are reduced the last.
-  const std::int64_t recorded = job().size() == 1 ? 2 : 3;
-  EXPECT_EQ(run_on_both(config, 5), (Counts{recorded, 3 * config.accumulation_steps}));
-}
-
-TEST_F(ShuffledRecordingTest, IsMadeAnewForAnotherLossScale) {
-  TrainingConfig config = golden_.on(job().size(), 1, 1);
-  config.precision = Precision::fp16;
-  config.loss_scale = {.initial_power = 4, .window = 3};
-  // In steps 2, 4 and 7.
-  EXPECT_EQ(run_on_both(config, 8), (Counts{3, 6}));
-}
-
-TEST_F(ShuffledRecordingTest, IsNobodysWhereARankRefuses) {
-  const int refusing = job().size() - 1;
-  if (job().rank() == refusing) device_.shuffled_queues().refuse_recordings();
-  // It was tried.
-  EXPECT_EQ(run_on_both(golden_.on(job().size(), 1, 2), 5), (Counts{1, 0}));
-}
+INSTANTIATE_TEST_SUITE_P(Models, DeviceTrainingTest,
+                         testing::ValuesIn(DeviceTrainingTest::trainings()), name_of);
 
 /// Large matrices, shards of which a disk holds.
-class ShuffledDiskTest : public test::ShuffledTraining {};
+class DeviceDiskTest : public test::LossesOfProcessor {};
 
-TEST_F(ShuffledDiskTest, HasTheLossesOfTheProcessor) {
+TEST_F(DeviceDiskTest, HasTheLossesOfTheProcessor) {
   ModelSpec model = Golden("gpt2").model;
   model.hidden_size = 64;
   model.num_heads = model.num_kv_heads = 2;
