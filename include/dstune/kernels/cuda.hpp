@@ -18,14 +18,15 @@
 ///
 /// Libraries: cuBLASLt for matrix products and cuDNN for attention are looked for when the program
 /// runs; where one is absent or refuses, kernels of our own serve. The first use of a shape asks
-/// the library: for a product it runs the candidates several times, waits for them and keeps the
-/// fastest for the process; for attention it makes a plan, which takes some tenths of a second. So
-/// warm-up steps run a plan's operations once before they are timed or recorded as a graph, where
-/// nothing is waited for; later uses neither wait nor allocate on the device. Attention's backward
-/// by cuDNN keeps the gradient of some heads' scores in its workspace, 256 MiB at most or one
-/// key head's. DSTUNE_CUDA_ALGORITHMS=first in the environment takes the first candidate without
-/// timing, so that processes agree in every bit. fp32 is fp32, not TF32. Sizes of workspaces are of
-/// the shape alone, the same on every GPU and rank, with the libraries or without.
+/// the library: it runs the candidates for a product, or up to three plans of attention, several
+/// times, waits for them and keeps the fastest for the process; a plan takes some tenths of a
+/// second to make. So warm-up steps run a plan's operations once before they are timed or recorded
+/// as a graph, where nothing is waited for; later uses neither wait nor allocate on the device.
+/// Attention's backward by cuDNN keeps the gradient of some heads' scores in its workspace, 256 MiB
+/// at most or one key head's. DSTUNE_CUDA_ALGORITHMS=first in the environment takes the first
+/// candidate without timing, so that processes agree in every bit. fp32 is fp32, not TF32. Sizes of
+/// workspaces are of the shape alone, the same on every GPU and rank, with the libraries or
+/// without.
 ///
 /// Errors: std::runtime_error with CUDA's words where a launch is refused; what fails on the device
 /// later shows at the next call or wait. std::invalid_argument: a head of attention above 256

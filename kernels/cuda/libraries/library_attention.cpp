@@ -16,6 +16,8 @@ constexpr std::int64_t score_tile = 128;
 constexpr std::int64_t element_bytes = 2;
 
 constexpr std::int64_t workspace_alignment = 256;
+/// Making a plan takes some tenths of a second.
+constexpr std::size_t most_candidates = 3;
 /// What plans take beside matrices: 256 bytes as seen.
 constexpr std::int64_t spare_bytes = 64 * 1024;
 
@@ -87,8 +89,12 @@ const void* at(const void* data, std::int64_t elements) {
 }  // namespace
 
 LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
-                                   std::int64_t most_score_bytes)
-    : library_(library), gpu_(gpu), own_(own), most_score_bytes_(most_score_bytes) {}
+                                   Choice choice, std::int64_t most_score_bytes)
+    : library_(library),
+      gpu_(gpu),
+      own_(own),
+      choice_(choice),
+      most_score_bytes_(most_score_bytes) {}
 
 /// Equal pieces, so that one plan does them all.
 AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape) const {
@@ -123,8 +129,8 @@ cudnnHandle_t LibraryAttention::context_of(int device) {
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
-std::optional<Descriptor>& LibraryAttention::plan_of(const AttentionPiece& piece,
-                                                     Direction direction) {
+LibraryAttention::Plans& LibraryAttention::plans_of(const AttentionPiece& piece,
+                                                    Direction direction) {
   const AttentionShape& s = piece.whole;
   const int device = gpu_.device();
   const Key key{device,      static_cast<int>(direction),
@@ -133,17 +139,37 @@ std::optional<Descriptor>& LibraryAttention::plan_of(const AttentionPiece& piece
                 s.head_size, static_cast<int>(s.causal),
                 s.window,    static_cast<int>(s.type)};
   const auto [found, is_new] = plans_.try_emplace(key);
-  std::optional<Descriptor>& plan = found->second;
-  if (!is_new) return plan;
+  Plans& plans = found->second;
+  if (!is_new) return plans;
   try {
     const OperationGraph graph = direction == Direction::forward
                                      ? attention_forward_graph(*library_, piece)
                                      : attention_backward_graph(*library_, piece);
-    plan.emplace(graph.plan({.handle = context_of(device)}, plan_bytes(piece)));
+    plans.candidates = graph.plans({.handle = context_of(device)}, plan_bytes(piece),
+                                   choice_ == Choice::first ? 1 : most_candidates);
   } catch (const DnnRefusal&) {
     // Our own kernel serves.
   }
-  return plan;
+  return plans;
+}
+
+bool LibraryAttention::run(Plans& plans, std::int64_t pieces,
+                           const std::function<bool(const Descriptor&, std::int64_t)>& execute) {
+  if (!plans.is_settled && !gpu_.is_recording()) {
+    plans.is_settled = true;
+    // Inputs are only read, and outputs the same each time; pieces are alike.
+    if (plans.candidates.size() > 1) {
+      sort_by_time(gpu_, plans.candidates,
+                   [&](const Descriptor& plan) { return execute(plan, 0); });
+    }
+  }
+  while (!plans.candidates.empty()) {
+    std::int64_t piece = 0;
+    while (piece < pieces && execute(plans.candidates.front(), piece)) ++piece;
+    if (piece == pieces) return true;
+    plans.candidates.erase(plans.candidates.begin());
+  }
+  return false;
 }
 
 bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& shape,
@@ -178,18 +204,19 @@ void LibraryAttention::forward(const AttentionShape& given, void* out, float* lo
   const AttentionShape shape = simplest(given);
   if (serves(shape, Direction::forward) && are_aligned(out, qkv)) {
     const std::lock_guard lock(mutex_);
-    std::optional<Descriptor>& plan = plan_of(all_of(shape), Direction::forward);
+    Plans& plans = plans_of(all_of(shape), Direction::forward);
     const std::int64_t keys = shape.heads * shape.head_size;
     const std::int64_t values = keys + shape.kv_heads * shape.head_size;
-    if (plan && execute(*plan, shape,
-                        {{uid_q, qkv},
-                         {uid_k, at(qkv, keys)},
-                         {uid_v, at(qkv, values)},
-                         {uid_out, out},
-                         {uid_log_sum_exp, log_sum_exp}},
-                        aligned(workspace)))
-      return;
-    plan.reset();
+    const bool works = run(plans, 1, [&](const Descriptor& plan, std::int64_t) {
+      return execute(plan, shape,
+                     {{uid_q, qkv},
+                      {uid_k, at(qkv, keys)},
+                      {uid_v, at(qkv, values)},
+                      {uid_out, out},
+                      {uid_log_sum_exp, log_sum_exp}},
+                     aligned(workspace));
+    });
+    if (works) return;
   }
   own_.forward(shape, out, log_sum_exp, qkv, workspace);
 }
@@ -201,39 +228,39 @@ void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const 
   if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out)) {
     const std::lock_guard lock(mutex_);
     const AttentionPiece piece = backward_piece(shape);
-    std::optional<Descriptor>& plan = plan_of(piece, Direction::backward);
+    Plans& plans = plans_of(piece, Direction::backward);
     const std::int64_t group = shape.heads / shape.kv_heads;
     const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
     void* const delta = aligned(workspace);
     void* const scratch = static_cast<char*>(delta) + delta_bytes(piece);
     const float one = 1.0F;
-    bool works = plan.has_value();
-    for (std::int64_t batch = 0; works && batch < shape.batch; batch += piece.batches) {
-      for (std::int64_t kv_head = 0; works && kv_head < shape.kv_heads; kv_head += piece.kv_heads) {
-        const std::int64_t row = batch * shape.sequence;
-        const std::int64_t head = kv_head * group;
-        const std::int64_t q = row * row_width + head * shape.head_size;
-        const std::int64_t k = row * row_width + (shape.heads + kv_head) * shape.head_size;
-        const std::int64_t v = k + shape.kv_heads * shape.head_size;
-        const std::int64_t o = (row * shape.heads + head) * shape.head_size;
-        works =
-            execute(*plan, shape,
-                    {{uid_q, at(qkv, q)},
-                     {uid_k, at(qkv, k)},
-                     {uid_v, at(qkv, v)},
-                     {uid_out, at(out, o)},
-                     {uid_log_sum_exp, log_sum_exp + (batch * shape.heads + head) * shape.sequence},
-                     {uid_d_out, at(d_out, o)},
-                     {uid_d_q, at(d_qkv, q)},
-                     {uid_d_k, at(d_qkv, k)},
-                     {uid_d_v, at(d_qkv, v)},
-                     {uid_delta, delta},
-                     {uid_one, &one}},
-                    scratch);
-      }
-    }
+    const std::int64_t pieces_of_batch = shape.kv_heads / piece.kv_heads;
+    const std::int64_t pieces = shape.batch / piece.batches * pieces_of_batch;
+    const bool works = run(plans, pieces, [&](const Descriptor& plan, std::int64_t number) {
+      const std::int64_t batch = number / pieces_of_batch * piece.batches;
+      const std::int64_t kv_head = number % pieces_of_batch * piece.kv_heads;
+      const std::int64_t row = batch * shape.sequence;
+      const std::int64_t head = kv_head * group;
+      const std::int64_t q = row * row_width + head * shape.head_size;
+      const std::int64_t k = row * row_width + (shape.heads + kv_head) * shape.head_size;
+      const std::int64_t v = k + shape.kv_heads * shape.head_size;
+      const std::int64_t o = (row * shape.heads + head) * shape.head_size;
+      return execute(
+          plan, shape,
+          {{uid_q, at(qkv, q)},
+           {uid_k, at(qkv, k)},
+           {uid_v, at(qkv, v)},
+           {uid_out, at(out, o)},
+           {uid_log_sum_exp, log_sum_exp + (batch * shape.heads + head) * shape.sequence},
+           {uid_d_out, at(d_out, o)},
+           {uid_d_q, at(d_qkv, q)},
+           {uid_d_k, at(d_qkv, k)},
+           {uid_d_v, at(d_qkv, v)},
+           {uid_delta, delta},
+           {uid_one, &one}},
+          scratch);
+    });
     if (works) return;
-    plan.reset();
   }
   own_.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
 }

@@ -1,7 +1,8 @@
 #pragma once
 /// Attention by cuDNN, where it has a plan for the shape: 16-bit types, heads of a multiple of 8
 /// elements up to 256 (backward on most GPUs up to 128), causal or not, a window where causal.
-/// Plans are built at a shape's first use and kept; a call allocates no memory of the device.
+/// A few plans are built and timed at a shape's first use, and the fastest is kept; a call
+/// allocates no memory of the device.
 ///
 /// Results are the same in every run: backward is the library's deterministic form, which keeps the
 /// gradient of the scores of as many heads at a time as fit into most_score_bytes.
@@ -9,15 +10,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "dstune/kernels/kernels.hpp"
 #include "libraries/attention_graph.hpp"
+#include "libraries/choice.hpp"
 #include "libraries/gpu.hpp"
 
 namespace dstune::kernels::cuda {
@@ -34,7 +36,7 @@ class LibraryAttention {
   static constexpr std::int64_t usual_score_bytes = std::int64_t{256} << 20;
 
   /// `library` may be null. Every rank gives the same most_score_bytes.
-  LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
+  LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
                    std::int64_t most_score_bytes = usual_score_bytes);
 
   /// The functions of the table.
@@ -56,8 +58,16 @@ class LibraryAttention {
 
   [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape) const;
   [[nodiscard]] bool serves(const AttentionShape& shape, Direction direction) const;
-  /// Null where there is none.
-  std::optional<Descriptor>& plan_of(const AttentionPiece& piece, Direction direction);
+  /// Best first; none: our own kernel.
+  struct Plans {
+    std::vector<Descriptor> candidates;
+    bool is_settled = false;
+  };
+  Plans& plans_of(const AttentionPiece& piece, Direction direction);
+  /// Whether one of the plans did all pieces; one that fails is never used again. execute(plan,
+  /// number of the piece) gives whether it works.
+  bool run(Plans& plans, std::int64_t pieces,
+           const std::function<bool(const Descriptor&, std::int64_t)>& execute);
   cudnnHandle_t context_of(int device);
   [[nodiscard]] bool execute(const Descriptor& plan, const AttentionShape& shape,
                              Addresses addresses, void* workspace);
@@ -65,10 +75,11 @@ class LibraryAttention {
   const DnnLibrary* library_;
   Gpu& gpu_;
   OwnKernels own_;
+  Choice choice_;
   std::int64_t most_score_bytes_;
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
-  std::map<Key, std::optional<Descriptor>> plans_;
+  std::map<Key, Plans> plans_;
 };
 
 }  // namespace dstune::kernels::cuda

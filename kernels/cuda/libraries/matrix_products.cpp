@@ -11,7 +11,6 @@ namespace {
 /// want 16 bytes. So addresses that are better aligned share what was chosen.
 constexpr std::uintptr_t most_alignment = 16;
 constexpr int most_candidates = 8;
-constexpr int timed_runs = 5;
 
 /// The library refused; what it said is of no use to the caller, who has kernels of its own.
 struct Refusal {};
@@ -171,21 +170,9 @@ void MatrixProducts::settle(const MatmulShape& shape, Product& product,
     if (scratch == nullptr) return;
   }
   void* const result = shape.accumulate ? scratch.get() : arguments.c;
-  std::vector<std::pair<double, cublasLtMatmulAlgo_t>> timed;
-  for (const cublasLtMatmulAlgo_t& algorithm : product.candidates) {
-    // The first run may load code.
-    bool works = execute(shape, product, algorithm, arguments, result);
-    if (!works) continue;
-    const double seconds = gpu_.seconds_of([&] {
-      for (int run = 0; run < timed_runs; ++run)
-        works = execute(shape, product, algorithm, arguments, result) && works;
-    });
-    if (works) timed.emplace_back(seconds, algorithm);
-  }
-  std::stable_sort(timed.begin(), timed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  product.candidates.clear();
-  for (const auto& [seconds, algorithm] : timed) product.candidates.push_back(algorithm);
+  sort_by_time(gpu_, product.candidates, [&](const cublasLtMatmulAlgo_t& algorithm) {
+    return execute(shape, product, algorithm, arguments, result);
+  });
 }
 
 bool MatrixProducts::execute(const MatmulShape& shape, const Product& product,

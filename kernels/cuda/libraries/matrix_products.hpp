@@ -18,6 +18,7 @@
 
 #include "dstune/kernels/kernels.hpp"
 #include "libraries/blas_library.hpp"
+#include "libraries/choice.hpp"
 #include "libraries/gpu.hpp"
 
 namespace dstune::kernels::cuda {
@@ -29,7 +30,6 @@ class MatrixProducts {
     decltype(Table::matmul) matmul;
     void (*add_bias)(const MatmulShape&, const void* bias, void* c);
   };
-  enum class Choice { fastest, first };
 
   /// `library` may be null.
   MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice);

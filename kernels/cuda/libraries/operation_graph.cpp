@@ -158,7 +158,9 @@ void OperationGraph::reshape(Tensor x, Tensor y) {
   operation.finalize();
 }
 
-Descriptor OperationGraph::plan(const Target& target, std::int64_t most_workspace_bytes) const {
+std::vector<Descriptor> OperationGraph::plans(const Target& target,
+                                              std::int64_t most_workspace_bytes,
+                                              std::size_t most_plans) const {
   Descriptor graph(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const Descriptor& operation : operations_) operations.push_back(operation.get());
@@ -174,8 +176,10 @@ Descriptor OperationGraph::plan(const Target& target, std::int64_t most_workspac
   if (target.properties != nullptr)
     advice.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
   advice.finalize();
+  std::vector<Descriptor> made;
   for (const Descriptor& configuration :
        advice.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) {
+    if (made.size() == most_plans) break;
     try {
       Descriptor plan(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
@@ -185,12 +189,13 @@ Descriptor OperationGraph::plan(const Target& target, std::int64_t most_workspac
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
       plan.finalize();
       if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most_workspace_bytes)
-        return plan;
+        made.push_back(std::move(plan));
     } catch (const DnnRefusal&) {
       // The next may do.
     }
   }
-  throw DnnRefusal{};
+  if (made.empty()) throw DnnRefusal{};
+  return made;
 }
 
 }  // namespace dstune::kernels::cuda

@@ -75,15 +75,18 @@ class OperationGraph {
 
   [[nodiscard]] const Dimensions& size(Tensor tensor) const { return sizes_[tensor]; }
 
-  /// What executes it: the first of the library's configurations, in the order in which it
-  /// recommends them, that it can make for the GPU. With a handle for the handle's GPU, or else for
-  /// the one whose finalized properties (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) are given.
+  /// What executes it: the first `most_plans` of the library's configurations, in the order in
+  /// which it recommends them, that it can make for the GPU; at least one. With a handle for the
+  /// handle's GPU, or else for the one whose finalized properties
+  /// (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) are given.
   struct Target {
     cudnnHandle_t handle = nullptr;
     const Descriptor* properties = nullptr;
   };
   /// Those that need more than `most_workspace_bytes` are left out.
-  [[nodiscard]] Descriptor plan(const Target& target, std::int64_t most_workspace_bytes) const;
+  [[nodiscard]] std::vector<Descriptor> plans(const Target& target,
+                                              std::int64_t most_workspace_bytes,
+                                              std::size_t most_plans) const;
 
  private:
   static constexpr Tensor none = static_cast<Tensor>(-1);

@@ -21,11 +21,10 @@ namespace {
 
 thread_local cudaStream_t current_stream = nullptr;
 
-MatrixProducts::Choice choice() {
+Choice choice() {
   const char* const wanted = std::getenv("DSTUNE_CUDA_ALGORITHMS");
-  if (wanted == nullptr || std::string_view(wanted) == "fastest")
-    return MatrixProducts::Choice::fastest;
-  if (std::string_view(wanted) == "first") return MatrixProducts::Choice::first;
+  if (wanted == nullptr || std::string_view(wanted) == "fastest") return Choice::fastest;
+  if (std::string_view(wanted) == "first") return Choice::first;
   throw std::invalid_argument("DSTUNE_CUDA_ALGORITHMS is neither fastest nor first");
 }
 
@@ -40,7 +39,8 @@ struct Libraries {
   LibraryAttention attention{
       dnn,
       gpu,
-      {table.attention_forward, table.attention_backward, table.attention_workspace_bytes}};
+      {table.attention_forward, table.attention_backward, table.attention_workspace_bytes},
+      choice()};
 };
 
 Libraries& libraries() {

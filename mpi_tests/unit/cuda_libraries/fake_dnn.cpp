@@ -315,6 +315,7 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan_made,
   if (fails() || current->fails_to_execute) return CUDNN_STATUS_EXECUTION_FAILED;
   const auto& plan = *static_cast<const Object*>(plan_made);
   const auto& pack = *static_cast<const Object*>(pack_made);
+  if (current->failing_runs.contains(plan.configuration)) return CUDNN_STATUS_EXECUTION_FAILED;
   expect(plan.is_final && pack.is_final, "execution of what is not final");
   const auto uids = pack.values<std::int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64);
   const auto pointers =
@@ -328,6 +329,7 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan_made,
   const std::string problem = plan.graph->run(addresses);
   expect(problem.empty(), problem.c_str());
   ++current->executions;
+  current->runs.push_back(plan.configuration);
   return CUDNN_STATUS_SUCCESS;
 }
 

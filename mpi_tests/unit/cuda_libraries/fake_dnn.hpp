@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "libraries/dnn_library.hpp"
 
@@ -23,13 +24,15 @@ struct FakeDnn {
   std::set<int> failing;           ///< of these it can make no plan
   std::int64_t further_bytes = 0;  ///< of a plan's workspace, beyond what was seen
   bool fails_to_execute = false;
-  int failing_call = -1;  ///< the number of a call that fails, whichever it is
-  std::string fault;      ///< the first
+  std::set<int> failing_runs;  ///< configurations that make a plan, which fails
+  int failing_call = -1;       ///< the number of a call that fails, whichever it is
+  std::string fault;           ///< the first
 
   int calls = 0;
   int plans = 0;
   int executions = 0;
-  int alive = 0;  ///< things made and not destroyed
+  std::vector<int> runs;  ///< the configuration of each
+  int alive = 0;          ///< things made and not destroyed
 };
 
 }  // namespace dstune::kernels::test

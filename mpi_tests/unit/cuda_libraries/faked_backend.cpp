@@ -27,7 +27,7 @@ void matmul(const MatmulShape& shape, const void* a, const void* b, const void* 
   static FakeGpu gpu;
   static auto& products = *new cuda::MatrixProducts(&FakeBlas::functions(), gpu,
                                                     {emulated::table.matmul, emulated::add_bias},
-                                                    cuda::MatrixProducts::Choice::fastest);
+                                                    cuda::Choice::fastest);
   FakeBlas blas;
   products.run(shape, a, b, bias, c, workspace);
   EXPECT_EQ(blas.fault, "");
@@ -43,7 +43,7 @@ cuda::LibraryAttention& attention() {
   static auto& made = *new cuda::LibraryAttention(
       &FakeDnn::functions(), gpu,
       {own.attention_forward, own.attention_backward, own.attention_workspace_bytes},
-      most_score_bytes);
+      cuda::Choice::fastest, most_score_bytes);
   return made;
 }
 

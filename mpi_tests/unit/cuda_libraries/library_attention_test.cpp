@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "fake_dnn.hpp"
@@ -14,7 +15,10 @@
 namespace dstune::kernels::test {
 namespace {
 
+using cuda::Choice;
 using cuda::LibraryAttention;
+using testing::Each;
+using testing::ElementsAre;
 
 int own_forwards = 0;
 int own_backwards = 0;
@@ -32,13 +36,18 @@ std::size_t own_workspace_bytes(const AttentionShape&) {
 
 class LibraryAttentionTest : public testing::Test {
  protected:
-  LibraryAttentionTest() { own_forwards = own_backwards = 0; }
+  LibraryAttentionTest() {
+    own_forwards = own_backwards = 0;
+    gpu_.clock = [this] { return seconds_.at(static_cast<std::size_t>(dnn_.runs.back())); };
+  }
   ~LibraryAttentionTest() override { EXPECT_EQ(dnn_.fault, ""); }
 
-  LibraryAttention made(std::int64_t most_score_bytes = LibraryAttention::usual_score_bytes) {
+  LibraryAttention made(std::int64_t most_score_bytes = LibraryAttention::usual_score_bytes,
+                        Choice choice = Choice::fastest) {
     return {&FakeDnn::functions(),
             gpu_,
             {own_forward, own_backward, own_workspace_bytes},
+            choice,
             most_score_bytes};
   }
 
@@ -66,8 +75,15 @@ class LibraryAttentionTest : public testing::Test {
 
   static constexpr AttentionShape small{
       .batch = 2, .sequence = 8, .heads = 4, .kv_heads = 2, .head_size = 8, .type = DType::bf16};
+  /// A configuration for each, whose plans take so long.
+  void set_configurations(std::vector<double> seconds) {
+    dnn_.configurations = static_cast<int>(seconds.size());
+    seconds_ = std::move(seconds);
+  }
+
   FakeDnn dnn_;
   FakeGpu gpu_;
+  std::vector<double> seconds_ = {1.0, 1.0, 1.0};
 };
 
 TEST_F(LibraryAttentionTest, PlansAreMadeOnceForAShapeAndDevice) {
@@ -147,7 +163,8 @@ TEST_F(LibraryAttentionTest, SoIsWhatAVersionDoesWrong) {
 }
 
 TEST_F(LibraryAttentionTest, WithoutTheLibraryAWorkspaceIsTheSame) {
-  LibraryAttention without(nullptr, gpu_, {own_forward, own_backward, own_workspace_bytes});
+  LibraryAttention without(nullptr, gpu_, {own_forward, own_backward, own_workspace_bytes},
+                           Choice::fastest);
   EXPECT_EQ(without.workspace_bytes(small), made().workspace_bytes(small));
   run(without, small);
   EXPECT_EQ(own_forwards, 1);
@@ -168,6 +185,61 @@ TEST_F(LibraryAttentionTest, TheFirstPlanThatCanBeMadeIsTaken) {
   run(refused, small);
   EXPECT_EQ(own_forwards, 2);
   EXPECT_EQ(own_backwards, 2);
+}
+
+TEST_F(LibraryAttentionTest, AFewPlansAreTimedOnceAndTheFastestIsKept) {
+  set_configurations({3.0, 1.0, 2.0, 0.5});
+  LibraryAttention attention = made();
+  run(attention, small);
+  EXPECT_EQ(dnn_.plans, 2 * 3);
+  EXPECT_EQ(gpu_.timings, 2 * 3);
+  dnn_.runs.clear();
+  run(attention, small);
+  EXPECT_THAT(dnn_.runs, ElementsAre(1, 1));
+  EXPECT_EQ(gpu_.timings, 2 * 3);
+  EXPECT_EQ(own_forwards + own_backwards, 0);
+}
+
+TEST_F(LibraryAttentionTest, ThePiecesOfBackwardAreTimedByTheFirst) {
+  set_configurations({2.0, 1.0});
+  LibraryAttention attention = made(2 * 128 * 128 * 2);
+  run(attention, small);
+  // Each once and then five times, forward and backward, and then all there is to do.
+  EXPECT_EQ(dnn_.executions, 2 * 2 * (1 + 5) + 1 + 4);
+}
+
+TEST_F(LibraryAttentionTest, TheFirstChoiceMakesOnePlanAndNeedsNoClock) {
+  set_configurations({3.0, 1.0});
+  LibraryAttention attention = made(LibraryAttention::usual_score_bytes, Choice::first);
+  run(attention, small);
+  EXPECT_EQ(dnn_.plans, 2);
+  EXPECT_THAT(dnn_.runs, ElementsAre(0, 0));
+  EXPECT_EQ(gpu_.timings, 0);
+}
+
+TEST_F(LibraryAttentionTest, NothingIsTimedWhileAGraphIsRecorded) {
+  set_configurations({3.0, 1.0});
+  LibraryAttention attention = made();
+  gpu_.recording = true;
+  run(attention, small);
+  EXPECT_THAT(dnn_.runs, ElementsAre(0, 0));
+  gpu_.recording = false;
+  run(attention, small);
+  EXPECT_EQ(gpu_.timings, 4);
+  EXPECT_EQ(dnn_.runs.back(), 1);
+}
+
+TEST_F(LibraryAttentionTest, APlanThatFailsIsFollowedByTheNext) {
+  set_configurations({1.0, 2.0, 3.0});
+  dnn_.failing_runs = {0};
+  LibraryAttention attention = made();
+  run(attention, small);
+  EXPECT_EQ(dnn_.runs.back(), 1);
+  dnn_.failing_runs = {1};
+  dnn_.runs.clear();
+  run(attention, small);
+  EXPECT_THAT(dnn_.runs, Each(2));
+  EXPECT_EQ(own_forwards + own_backwards, 0);
 }
 
 TEST_F(LibraryAttentionTest, PlansThatNeedMoreThanWasPromisedAreLeftOut) {

@@ -15,6 +15,7 @@
 namespace dstune::kernels::test {
 namespace {
 
+using cuda::Choice;
 using cuda::MatrixProducts;
 using testing::ElementsAre;
 
@@ -63,7 +64,7 @@ class MatrixProductsTest : public testing::Test {
     return c[offset];
   }
 
-  MatrixProducts made(MatrixProducts::Choice choice = MatrixProducts::Choice::fastest) {
+  MatrixProducts made(Choice choice = Choice::fastest) {
     return {&FakeBlas::functions(), gpu_, {own_matmul, own_add_bias}, choice};
   }
 
@@ -134,7 +135,7 @@ TEST_F(MatrixProductsTest, NothingIsTimedWhileAGraphIsRecorded) {
 
 TEST_F(MatrixProductsTest, TheFirstChoiceNeedsNoClock) {
   set_algorithms({3.0, 1.0});
-  MatrixProducts products = made(MatrixProducts::Choice::first);
+  MatrixProducts products = made(Choice::first);
   run(products);
   EXPECT_THAT(blas_.runs, ElementsAre(0));
   EXPECT_EQ(gpu_.timings, 0);
@@ -165,8 +166,7 @@ TEST_F(MatrixProductsTest, OurOwnKernelServesWhereThereIsNone) {
   EXPECT_EQ(run(products), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
 
-  MatrixProducts without(nullptr, gpu_, {own_matmul, own_add_bias},
-                         MatrixProducts::Choice::fastest);
+  MatrixProducts without(nullptr, gpu_, {own_matmul, own_add_bias}, Choice::fastest);
   EXPECT_EQ(run(without), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
 }
