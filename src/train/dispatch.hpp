@@ -143,6 +143,7 @@ class Dispatch {
   double sum_over(const RankRange& among, double mine);
   /// The host waits.
   void fetch_squares();
+  void clip_on_device(const op::ClipFactor& o);
   void finish_loss();
   void begin_phase(Phase phase);
   void add_up_phases();
@@ -171,6 +172,8 @@ class Dispatch {
   double squares_ = 0;
   bool has_squares_ = false;
   float gradient_scale_ = 1;
+  bool clips_on_device_;      ///< nobody else needs the norm
+  bool has_clipped_ = false;  ///< on the device, in this step
   StepOutcome outcome_;
   std::vector<Phase> phases_;  ///< the phase that begins with each stamp of the step
 

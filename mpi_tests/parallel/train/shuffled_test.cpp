@@ -230,6 +230,64 @@ TEST_F(ShuffledRecordingTest, IsNobodysWhereARankRefuses) {
   EXPECT_EQ(run_on_both(golden_.on(job().size(), 1, 2), 5), (Counts{1, 0}));
 }
 
+/// Clipping by a norm that the host need not know.
+class ShuffledClippingTest : public test::ShuffledTraining {
+ protected:
+  static constexpr double limit = 0.05;
+
+  struct Seen {
+    std::vector<double> norms;
+    std::int64_t host_waits;
+  };
+  Seen run_shuffled(const TrainingConfig& config) {
+    const StepPlan plan = plan_of(golden_.model, config);
+    const std::unique_ptr<ProcessGroup> group = job().join();
+    test::ShuffledDevice device(256 << 20, 7);
+    test::ShuffledGroup shuffled(*group, device.shuffled_queues());
+    return {norms(plan, device, shuffled), device.shuffled_queues().host_waits()};
+  }
+  std::vector<double> norms_of_processor(const TrainingConfig& config) {
+    const StepPlan plan = plan_of(golden_.model, config);
+    const std::unique_ptr<ProcessGroup> group = job().join();
+    CpuDevice device(256 << 20, 1);
+    return norms(plan, device, *group);
+  }
+  /// Host waits that clipping costs.
+  std::int64_t waits_for_clipping(TrainingConfig config) {
+    config.gradient_clipping = limit;
+    const Seen clipped = run_shuffled(config);
+    EXPECT_EQ(clipped.norms, norms_of_processor(config));
+    EXPECT_GT(clipped.norms.front(), limit);
+    config.gradient_clipping = 0;
+    return clipped.host_waits - run_shuffled(config).host_waits;
+  }
+
+  Golden golden_{"gpt2"};
+
+ private:
+  std::vector<double> norms(const StepPlan& plan, Device& device, ProcessGroup& group) {
+    Executor executor(plan, device, group, golden_.seed);
+    executor.initialize();
+    std::vector<double> norms;
+    for (int step = 0; step < steps; ++step) norms.push_back(executor.step(step).gradient_norm);
+    return norms;
+  }
+};
+
+TEST_F(ShuffledClippingTest, WaitsForNothingWhereTheUpdateIsOnTheDevice) {
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(stage);
+    EXPECT_EQ(waits_for_clipping(golden_.on(job().size(), stage, 1)), 0);
+  }
+}
+
+TEST_F(ShuffledClippingTest, WaitsWhereTheUpdateIsOnTheHost) {
+  if (job().size() == 4) GTEST_SKIP() << "shows no more than on two ranks";
+  TrainingConfig config = golden_.on(job().size(), 2, 1);
+  config.offload_optimizer = OffloadDevice::cpu;
+  EXPECT_GT(waits_for_clipping(config), 0);
+}
+
 /// Large matrices, shards of which a disk holds.
 class ShuffledDiskTest : public test::ShuffledTraining {};
 
