@@ -43,7 +43,8 @@ Queues::Numbers Dispatch::numbers(const StepPlan& plan) {
   std::ranges::for_each(plan.tracing, count);
   std::ranges::for_each(plan.cycle, count);
   // One at either end of a step, too.
-  return {num_queues, plan.num_events + StepInputs::num_events, static_cast<int>(marks) + 2};
+  return {num_queues, plan.num_events + StepInputs::num_events + 1,
+          static_cast<int>(marks) + 2 + trace_stamps};
 }
 
 Dispatch::Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, DiskFile* disk,
@@ -58,9 +59,12 @@ Dispatch::Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, 
       inputs_(plan, device, seed, plan.num_events),
       sums_(static_cast<std::size_t>(group.size())),
       scaler_(plan.config),
-      clips_on_device_(device.is_asynchronous() && !needs_norm_on_host(plan)),
-      events_(static_cast<std::size_t>(plan.num_events)) {
-  phases_.reserve(static_cast<std::size_t>(numbers(plan).stamps));
+      events_(static_cast<std::size_t>(plan.num_events)),
+      clips_on_device_(device.is_asynchronous() && !needs_norm_on_host(plan)) {
+  const Queues::Numbers all = numbers(plan);
+  trace_event_ = all.events - 1;
+  first_trace_stamp_ = all.stamps - trace_stamps;
+  phases_.reserve(static_cast<std::size_t>(first_trace_stamp_));
 }
 
 void Dispatch::use(Stream stream) {
@@ -71,23 +75,19 @@ void Dispatch::use(Stream stream) {
 void Dispatch::run(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     if (step.stream != stream_) use(step.stream);
-    std::visit(*this, step.operation);
-    if (trace_ != nullptr) end_operation(&step.operation);
+    if (trace_ != nullptr) {
+      trace(step);
+    } else {
+      std::visit(*this, step.operation);
+    }
   }
 }
 
 void Dispatch::begin_micro_step(std::int64_t micro_step) {
   use(Stream::compute);
+  if (trace_ != nullptr) read_stamps();
   inputs_.begin_micro_step(step_, micro_step);
   if (trace_ != nullptr) end_operation(nullptr);
-}
-
-void Dispatch::end_operation(const Operation* operation) {
-  // Traced steps are apart from those that are timed.
-  queues_.finish_all();
-  const double now_s = seconds_by(trace_clock_);
-  trace_->push_back({operation, now_s - operation_began_s_});
-  operation_began_s_ = now_s;
 }
 
 // Order.
@@ -175,6 +175,7 @@ void Dispatch::add_up_phases() {
 }
 
 const StepOutcome& Dispatch::end_step() {
+  if (trace_ != nullptr) read_stamps();
   use(Stream::compute);
   begin_phase(Phase::update);  // of which there is nothing more
   queues_.finish_all();

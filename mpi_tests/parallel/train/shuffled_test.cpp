@@ -288,6 +288,49 @@ TEST_F(ShuffledClippingTest, WaitsWhereTheUpdateIsOnTheHost) {
   EXPECT_GT(waits_for_clipping(config), 0);
 }
 
+/// Steps whose operations are timed.
+class ShuffledTraceTest : public test::ShuffledTraining {
+ protected:
+  static constexpr std::int64_t traced_step = 2;
+
+  /// All losses; the trace is that of one step.
+  static std::vector<double> run_traced(Executor& executor, StepTrace& trace) {
+    executor.initialize();
+    std::vector<double> losses;
+    for (std::int64_t step = 0; step < steps; ++step)
+      losses.push_back(executor.step(step, step == traced_step ? &trace : nullptr).loss);
+    return losses;
+  }
+};
+
+TEST_F(ShuffledTraceTest, AreTimedByTheQueuesAndNotByTheHostsWaits) {
+  const Golden golden("llama");
+  TrainingConfig config = golden.on(job().size(), 3, 1);
+  config.overlap_comm = true;
+  config.gradient_clipping = 0.05;
+  const StepPlan plan = plan_of(golden.model, config);
+  const std::unique_ptr<ProcessGroup> group = job().join();
+  StepTrace of_processor, of_device;
+  CpuDevice cpu(256 << 20, 1);
+  Executor processors(plan, cpu, *group, golden.seed);
+  const std::vector<double> expected = run_traced(processors, of_processor);
+  test::ShuffledDevice device(256 << 20, 3);
+  test::ShuffledGroup shuffled(*group, device.shuffled_queues());
+  Executor executor(plan, device, shuffled, golden.seed);
+  EXPECT_EQ(run_traced(executor, of_device), expected);
+
+  ASSERT_EQ(of_device.size(), of_processor.size());
+  std::size_t not_zero = 0;
+  for (std::size_t place = 0; place < of_device.size(); ++place) {
+    EXPECT_EQ(of_device[place].operation, of_processor[place].operation);
+    EXPECT_GE(of_device[place].seconds, 0);
+    not_zero += of_device[place].seconds > 0 ? 1 : 0;
+  }
+  EXPECT_GT(not_zero, of_device.size() / 4);
+  if (job().size() > 1) return;  // collectives are waited for
+  EXPECT_LT(device.shuffled_queues().host_waits(), std::ssize(of_device) / 4);
+}
+
 /// Large matrices, shards of which a disk holds.
 class ShuffledDiskTest : public test::ShuffledTraining {};
 
