@@ -8,6 +8,7 @@ namespace dstune::e2e {
 namespace {
 
 constexpr int nothing_feasible = 4;
+constexpr int stopped_early = 75;
 
 /// Two experiments, one after the other on the same two ranks; the first has the fault.
 class FaultTest : public testing::Test {
@@ -81,6 +82,69 @@ TEST_F(FaultTest, AHangEndsAtTheTrialTimeout) {
 
 TEST_F(FaultTest, AHangOfTheLeaderEndsAtTheTrialTimeout) {
   expect_only_first_failed(run("hang@0:" + first_, {"--trial-timeout", "5s"}), "timed_out");
+}
+
+/// Names and ranks of what was begun after the first event of the kind `lost`.
+std::vector<std::set<int>> ranks_after_loss(const Job& job) {
+  std::vector<std::set<int>> ranks;
+  bool is_after = false;
+  for (const Json& event : journal(job)) {
+    is_after = is_after || event["kind"] == "lost";
+    const bool is_start = event["kind"] == "started" || event["kind"] == "repeat_started";
+    if (is_after && is_start) ranks.push_back(event["world_ranks"].get<std::set<int>>());
+  }
+  return ranks;
+}
+
+// Whether its peers are inside a collective then, or agree on what happens.
+TEST(LostDeviceTest, CostsOneAttemptAndTheRank) {
+  for (const bool trains : {true, false}) {
+    SCOPED_TRACE(trains);
+    Job job;
+    Json space = trains ? transformer_space({2}) : synthetic_space({2}, {1, 2, 4, 8}, 0.01);
+    job.write("config.json", tiny_gpt2_config());
+    job.write("space.json", space);
+    const std::string unlucky = trains ? short_name(1, 1) : short_name(0, 2);
+    const Ended ended = job.run({.ranks = 4,
+                                 .args = {"space.json"},
+                                 .environment = {{"DSTUNE_INJECT", "lose_device@3:" + unlucky}}});
+    expect_exit(job, ended, 0);
+    auto metrics = all_metrics(job);
+    ASSERT_EQ(metrics.size(), 4);
+    for (const auto& [name, measured] : metrics)
+      EXPECT_EQ(measured["status"], "ok") << name << measured["reason"];
+    EXPECT_EQ(metrics[unlucky]["attempt"], 2);
+    EXPECT_NE(ended.err.find("injected loss of the device; device lost by rank 3, not used again"),
+              std::string::npos)
+        << ended;
+    const auto ranks = ranks_after_loss(job);
+    ASSERT_FALSE(ranks.empty());
+    for (const std::set<int>& used : ranks) EXPECT_FALSE(used.contains(3));
+    expect_no_rank_used_twice(metrics);
+  }
+}
+
+TEST(LostDeviceTest, OfEveryRankEndsTheJobWithWhatIsKnown) {
+  Job job;
+  job.write("space.json", synthetic_space({1}, {1, 2, 4, 8, 16}, 0));
+  const std::string unlucky = short_name(0, 4);
+  const Ended ended =
+      job.run({.ranks = 2,
+               .args = {"space.json"},
+               .environment = {
+                   {"DSTUNE_INJECT", "lose_device@0:" + unlucky + ",lose_device@1:" + unlucky}}});
+  expect_exit(job, ended, stopped_early);
+  auto table = results_table(job);
+  EXPECT_EQ(table[short_name(0, 1)]["status"], "ok");
+  EXPECT_EQ(table[unlucky]["status"], "failed");
+  EXPECT_NE(table[unlucky]["reason"].find("device lost by rank"), std::string::npos);
+  EXPECT_EQ(table[unlucky]["attempt"], "2");
+  // The fourth may have run beside the third.
+  EXPECT_EQ(table[short_name(0, 16)]["status"], "not_run");
+  EXPECT_TRUE(job.exists(results + "ds_config_optimal.json"));
+  const Ended again = job.run({.ranks = 2, .args = {"space.json"}});
+  expect_exit(job, again, 0);
+  EXPECT_EQ(results_table(job)[short_name(0, 16)]["status"], "ok");
 }
 
 // What is no failure of an experiment ends the job, though another rank is in the middle of a step.

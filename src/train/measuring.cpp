@@ -65,6 +65,7 @@ class Run {
 
   bool build() {
     const Failure mine = timed("build", [&] { workload_.build(); });
+    leave_where_lost(mine);
     return passed(train::agree(group_, mine));
   }
 
@@ -79,6 +80,7 @@ class Run {
         mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
         if (!mine) mine = failure_of(sample);
       }
+      leave_where_lost(mine);
       if (!agree_on_step(mine, sample)) return false;
       if (!is_warm_) {
         ++result_.warmup_steps;
@@ -257,6 +259,11 @@ class Run {
     if (!workload_.talks_to_peers() || group_.size() == 1) return work();
     const Failure failure = train::attempt(work);
     if (failure) throw StepFailure(failure.status, failure.reason);
+  }
+
+  void leave_where_lost(const Failure& failure) const {
+    if (failure && hooks_.has_lost_device && hooks_.has_lost_device())
+      throw StepFailure(failure.status, failure.reason);
   }
 
   template <class Work>

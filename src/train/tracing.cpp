@@ -38,13 +38,15 @@ double slowest(ProcessGroup& group, double mine) {
 }  // namespace
 
 std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
-                                       std::int64_t seed, double budget_s, TraceClock clock) {
+                                       std::int64_t seed, double budget_s, const Waiter& waiter,
+                                       TraceClock clock) {
   const Clock::time_point began = Clock::now();
   train::MeetingGroup meeting(group, clock);
   std::unique_ptr<Executor> executor;
   const train::Failure failure = train::agree(
-      group,
-      train::attempt([&] { executor = std::make_unique<Executor>(plan, device, meeting, seed); }));
+      group, train::attempt([&] {
+        executor = std::make_unique<Executor>(plan, device, meeting, seed, Guard::none, waiter);
+      }));
   if (failure.status == Status::out_of_memory) return std::nullopt;
   if (failure) throw Error(failure.reason);
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/error.hpp"
@@ -39,12 +40,13 @@ constexpr double transfers_budget_s = 1;
 class Calibration {
  public:
   Calibration(const CalibrationTask& task, const ModelSpec& model, Device& device,
-              ProcessGroup& group, std::int64_t seed, TraceClock clock)
+              ProcessGroup& group, std::int64_t seed, Waiter waiter, TraceClock clock)
       : task_(task),
         model_(model),
         device_(device),
         group_(group),
         seed_(seed),
+        waiter_(std::move(waiter)),
         // A GPU works while its host's processor does not.
         clock_(device.is_asynchronous() ? TraceClock::elapsed : clock) {}
 
@@ -77,7 +79,7 @@ class Calibration {
       if (seconds_per_cost * run.cost * steps_of_a_run > left_s) continue;
       const StepPlan plan = build_step_plan(calibration_model(model_, run), run.config,
                                             group_.size(), group_.group_rank(), workspaces);
-      const auto traced = trace_steps(plan, device_, group_, seed_, left_s, clock_);
+      const auto traced = trace_steps(plan, device_, group_, seed_, left_s, waiter_, clock_);
       if (!traced) continue;
       builder_.add(plan, traced->traces, traced->steps_s);
       seconds_per_cost = traced->steps_s.front() / run.cost;
@@ -119,7 +121,7 @@ class Calibration {
 
   /// The first of so many bytes, until the next call. What uses them goes to queue 0.
   std::byte* device_memory(std::int64_t bytes) {
-    device_.queues().prepare({.queues = 1, .events = 0, .stamps = 2}, Waiter());
+    device_.queues().prepare({.queues = 1, .events = 0, .stamps = 2}, group_.watched(waiter_));
     device_.input_arena().prepare(bytes);
     return device_.input_arena().base();
   }
@@ -211,6 +213,7 @@ class Calibration {
   Device& device_;
   ProcessGroup& group_;
   std::int64_t seed_;
+  Waiter waiter_;
   TraceClock clock_;
   SteadyClock::time_point began_ = SteadyClock::now();
   ProfileBuilder builder_;
@@ -219,8 +222,9 @@ class Calibration {
 }  // namespace
 
 DeviceProfile calibrate(const CalibrationTask& task, const ModelSpec& model, Device& device,
-                        ProcessGroup& group, std::int64_t seed, TraceClock clock) {
-  return Calibration(task, model, device, group, seed, clock).measure();
+                        ProcessGroup& group, std::int64_t seed, const Waiter& waiter,
+                        TraceClock clock) {
+  return Calibration(task, model, device, group, seed, waiter, clock).measure();
 }
 
 }  // namespace dstune

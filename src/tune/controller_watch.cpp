@@ -14,6 +14,16 @@ constexpr double steps_of_patience = 20;
 constexpr int tries_after_loss = 2;
 constexpr std::chrono::milliseconds dead_interval{200};
 
+/// "rank 1", "ranks 1, 3"
+std::string text_of(const std::vector<int>& ranks) {
+  std::string text = ranks.size() > 1 ? "ranks " : "rank ";
+  for (const int rank : ranks) {
+    if (rank != ranks.front()) text += ", ";
+    text += std::to_string(rank);
+  }
+  return text;
+}
+
 }  // namespace
 
 /// No new experiments; running ones end after their step.
@@ -101,7 +111,7 @@ void Controller::abort(std::uint64_t number, Attempt& attempt, Status status,
 }
 
 /// Ends an aborted attempt once every member has answered or the grace is over: who did not is
-/// lost.
+/// lost, and of no further use like one that lost its device.
 void Controller::conclude_aborted(std::uint64_t number) {
   const auto found = running_.find(number);
   if (found == running_.end()) return;
@@ -113,22 +123,26 @@ void Controller::conclude_aborted(std::uint64_t number) {
   });
   if (!all_answered && Clock::now() < attempt.give_up_at) return;
 
-  std::string silent;
-  std::vector<int> silent_ranks;
+  std::vector<int> silent_ranks, retired_ranks;
   for (const int member : members) {
-    if (attempt.left.contains(member)) continue;
+    const bool is_silent = !attempt.left.contains(member);
+    if (is_silent) {
+      lost_.insert(member);
+      silent_ranks.push_back(member);
+    }
+    if (!is_silent && !attempt.without_device.contains(member)) continue;
     attempt.reservation.retire(member);
-    lost_.insert(member);
-    silent_ranks.push_back(member);
-    silent += (silent.empty() ? "" : ", ") + std::to_string(member);
+    retired_ranks.push_back(member);
   }
   const std::size_t index = attempt.index;
   const Experiment& experiment = space_.members[index].planned.experiment;
   std::string reason = attempt.reason;
-  if (!silent.empty()) {
-    reason += (silent_ranks.size() > 1 ? "; lost ranks " : "; lost rank ") + silent;
-    log::warning(experiment.name + ": " + reason + ", not used again");
+  if (!silent_ranks.empty()) reason += "; lost " + text_of(silent_ranks);
+  if (!attempt.without_device.empty()) {
+    const std::vector<int> ranks(attempt.without_device.begin(), attempt.without_device.end());
+    reason += "; device lost by " + text_of(ranks);
   }
+  if (!retired_ranks.empty()) log::warning(experiment.name + ": " + reason + ", not used again");
   if (attempt.repeat) {
     Repeat failed{
         *attempt.repeat, attempt.round, {}, attempt.started_at, std::chrono::system_clock::now(),
@@ -157,8 +171,8 @@ void Controller::conclude_aborted(std::uint64_t number) {
   attempt.reservation.give_back();
   running_.erase(found);
   if (stopping_since_) return;  // stopped on purpose: the same command runs it again
-  if (!silent.empty() && tries_[index] < tries_after_loss) {
-    journal_.add(event::lost(keys_[index], experiment.name, silent_ranks));
+  if (!retired_ranks.empty() && tries_[index] < tries_after_loss) {
+    journal_.add(event::lost(keys_[index], experiment.name, retired_ranks));
     scheduler_.resubmit(index, needs_of(experiment, space_.members[index].planned.predicted));
     return;
   }

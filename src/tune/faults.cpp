@@ -11,12 +11,13 @@ namespace {
 /// A workload whose third step fails on this rank.
 class FailingInStep : public Workload {
  public:
-  explicit FailingInStep(std::unique_ptr<Workload> workload) : workload_(std::move(workload)) {}
+  FailingInStep(std::unique_ptr<Workload> workload, const char* reason)
+      : workload_(std::move(workload)), reason_(reason) {}
 
   void build() override { workload_->build(); }
   void initialize() override { workload_->initialize(); }
   StepSample step(std::int64_t step) override {
-    if (step == 2) throw Error("injected failure inside a step");
+    if (step == 2) throw Error(reason_);
     return workload_->step(step);
   }
   [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
@@ -27,6 +28,7 @@ class FailingInStep : public Workload {
 
  private:
   std::unique_ptr<Workload> workload_;
+  const char* reason_;
 };
 
 }  // namespace
@@ -45,8 +47,10 @@ MemoryFault::~MemoryFault() {
 }
 
 std::unique_ptr<Workload> with_fault(std::unique_ptr<Workload> workload, Fault fault) {
-  if (fault != Fault::throws_in_step) return workload;
-  return std::make_unique<FailingInStep>(std::move(workload));
+  if (fault != Fault::throws_in_step && fault != Fault::loses_device) return workload;
+  return std::make_unique<FailingInStep>(std::move(workload), fault == Fault::throws_in_step
+                                                                  ? "injected failure inside a step"
+                                                                  : "injected loss of the device");
 }
 
 void commit_fault(Fault fault, const Waiter& waiter) {
@@ -55,6 +59,7 @@ void commit_fault(Fault fault, const Waiter& waiter) {
     case Fault::oom:
     case Fault::disk:
     case Fault::throws_in_step:
+    case Fault::loses_device:
     case Fault::throws_in_worker:
     case Fault::throws_in_controller:
       return;

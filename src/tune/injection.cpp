@@ -11,13 +11,14 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Fault>, 8> kinds{
+constexpr std::array<std::pair<std::string_view, Fault>, 9> kinds{
     {{"oom", Fault::oom},
      {"disk", Fault::disk},
      {"hang", Fault::hang},
      {"die", Fault::die},
      {"throw", Fault::throws},
      {"throw_in_step", Fault::throws_in_step},
+     {"lose_device", Fault::loses_device},
      {"throw_in_worker", Fault::throws_in_worker},
      {"throw_in_controller", Fault::throws_in_controller}}};
 

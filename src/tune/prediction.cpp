@@ -29,6 +29,8 @@ constexpr double least_budget_s = 0.5;
 constexpr double most_budget_s = 5;
 constexpr double small_model = 2e8;
 constexpr double dry_run_budget_s = 1;
+/// … and for a device that does not answer.
+constexpr double dry_run_patience_s = 120;
 constexpr std::int64_t dry_run_bytes = std::int64_t{256} << 20;
 /// Warm-up steps beside the least number: until they are steady.
 constexpr double extra_warmup_steps = 3;
@@ -173,8 +175,10 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
       {.budget_s = dry_run_budget_s, .most_bytes = dry_run_bytes, .times_disks = false});
   if (tasks.empty()) return nullptr;
   SelfGroup group(0, device.queues());
+  const Waiter waiter =
+      Waiter().with_deadline(SteadyClock::now() + to_duration(dry_run_patience_s));
   return std::make_unique<JobPredictor>(
-      ready, calibrate(tasks.front(), ready.job.model, device, group, reference_seed));
+      ready, calibrate(tasks.front(), ready.job.model, device, group, reference_seed, waiter));
 }
 
 }  // namespace dstune

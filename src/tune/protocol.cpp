@@ -131,7 +131,10 @@ Value body(const message::Outcome& m) {
   return {{"measurement", to_json(m.measurement)}};
 }
 Value body(const message::Gone& m) {
-  return {{"status", static_cast<int>(m.status)}, {"reason", m.reason}, {"cause", m.is_cause}};
+  return {{"status", static_cast<int>(m.status)},
+          {"reason", m.reason},
+          {"cause", m.is_cause},
+          {"device_lost", m.has_lost_device}};
 }
 Value body(const message::Calibrate& m) {
   return {{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
@@ -171,7 +174,7 @@ Message decode_body(int kind, const Value& value) {
       return message::Outcome{0, decode_measurement(value.at("measurement"))};
     case kind_of<message::Gone>():
       return message::Gone{0, static_cast<Status>(value.at("status").get<int>()),
-                           value.at("reason"), value.at("cause")};
+                           value.at("reason"), value.at("cause"), value.at("device_lost")};
     case kind_of<message::Calibrate>():
       return message::Calibrate{0, decode_task(value.at("task")),
                                 value.at("ranks").get<std::vector<int>>(), value.at("timeout")};

@@ -137,7 +137,11 @@ Waiter Worker::waiter(double timeout_s) {
 
 void Worker::leave(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
   context_.groups->abandon(world_ranks);
-  send(message::Gone{attempt_, status, reason});
+  send(message::Gone{attempt_, status, reason, false, has_lost_device()});
+}
+
+bool Worker::has_lost_device() const {
+  return pretends_lost_device_ || context_.device->is_lost();
 }
 
 void Worker::run_calibration(const message::Calibrate& order) {
@@ -146,7 +150,7 @@ void Worker::run_calibration(const message::Calibrate& order) {
   try {
     const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
     DeviceProfile profile =
-        calibrate(order.task, *context_.model, *context_.device, *group, context_.seed,
+        calibrate(order.task, *context_.model, *context_.device, *group, context_.seed, waiter,
                   context_.topology->share_core ? TraceClock::own : TraceClock::elapsed);
     send(message::Calibrated{attempt_, std::move(profile),
                              process_resident_bytes() - context_.device->arena().capacity_bytes() -
@@ -175,6 +179,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   const Waiter waiter = this->waiter(assign.timeout_s);
   const Fault fault = injected_fault(world_rank, assign.experiment);
   if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
+  pretends_lost_device_ = pretends_lost_device_ || fault == Fault::loses_device;
   std::optional<Regularly> listener;
   if (context_.leaves_when_stuck)
     listener.emplace(listening_interval, [this] { leave_if_given_up(); });
@@ -212,6 +217,7 @@ void Worker::run_assignment(const message::Assign& assign) {
       }
       return stop_.load();
     };
+    hooks.has_lost_device = [this] { return has_lost_device(); };
     if (is_first_of_node(assign.world_ranks))
       hooks.joules = [this]() -> std::optional<double> {
         return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
@@ -245,7 +251,8 @@ void Worker::run_assignment(const message::Assign& assign) {
 void Worker::fail(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
   context_.groups->abandon(world_ranks);
   const std::string world_rank = std::to_string(context_.topology->world_rank);
-  send(message::Gone{attempt_, status, "rank " + world_rank + ": " + reason, true});
+  send(message::Gone{attempt_, status, "rank " + world_rank + ": " + reason, true,
+                     has_lost_device()});
 }
 
 }  // namespace dstune

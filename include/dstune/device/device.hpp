@@ -27,6 +27,9 @@ class Device {
   [[nodiscard]] Queues& queues() { return *parts_.queues; }
   /// Whether what it is asked for may still be under way when the call returns.
   [[nodiscard]] bool is_asynchronous() const { return parts_.is_asynchronous; }
+  /// Whether this process can not use it any more, whatever it does: a GPU whose context is lost.
+  /// Asks the device.
+  [[nodiscard]] virtual bool is_lost() { return false; }
 
   [[nodiscard]] MemoryBudget& budget() { return budget_; }
   [[nodiscard]] Arena& arena() { return arena_; }

@@ -15,8 +15,8 @@
 
 namespace dstune {
 
-/// What this rank threw inside a step that talks to peers: the cause of what they report, who are
-/// left waiting for it.
+/// What this rank threw inside a step that talks to peers, or when its device was lost: the cause
+/// of what they report, who are left waiting for it.
 class StepFailure : public CollectiveError {
  public:
   StepFailure(Status status, const std::string& reason)
@@ -38,6 +38,9 @@ struct MeasureHooks {
   /// On one rank of each node, about once a second: the joules that the node has used since any
   /// moment, nothing where nobody knows. Empty on the others.
   std::function<std::optional<double>()> joules;
+  /// Whether this rank's device is lost. Asked after a failure: there is nothing to agree on then,
+  /// because the rank leaves its group for good. Empty: never.
+  std::function<bool()> has_lost_device;
   /// Leader only, at each look of the race: what it is compared with by now. Empty: no race.
   std::function<RaceBar()> bar;
 };
@@ -49,7 +52,7 @@ struct MeasureHooks {
 /// raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
 /// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws
 /// CollectiveError only: a StepFailure for what this rank throws inside a step that talks to peers,
-/// who are then ended by an abort or their deadline.
+/// or without its device; peers are then ended by an abort or their deadline.
 Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
                     const MeasureHooks& hooks);
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "dstune/base/wait.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/plan/trace.hpp"
@@ -19,9 +20,10 @@ struct TracedSteps {
 
 /// Runs the plan from its initial state, which is not timed, nor are the first steps; then one step
 /// with and one without a trace in turn, as few as tell something and no more once `budget_s` is
-/// over. Nothing, on every rank, where a rank's memory does not hold it. Collective over the group.
+/// over. Nothing, on every rank, where a rank's memory does not hold it. The waiter ends waits for
+/// the device; the group has its own. Collective over the group.
 std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
-                                       std::int64_t seed, double budget_s,
+                                       std::int64_t seed, double budget_s, const Waiter& waiter,
                                        TraceClock clock = TraceClock::elapsed);
 
 /// Median of what `timed` gives, seconds of something that the whole group does, slowest rank; as

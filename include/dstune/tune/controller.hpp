@@ -97,7 +97,8 @@ class Controller {
     Reservation reservation;
     enum class State { building, running, stopping, aborting } state = State::building;
     std::set<int> ready;
-    std::set<int> left;  ///< members that said GONE (or OUTCOME)
+    std::set<int> left;            ///< members that said GONE (or OUTCOME)
+    std::set<int> without_device;  ///< of these, those that lost theirs
     Clock::time_point last_sign, give_up_at;
     double timeout_s = 0;  ///< after which it is given up; 0: never
     double slowest_step_s = 0;

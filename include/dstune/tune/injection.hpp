@@ -3,12 +3,12 @@
 /// more of `kind@world_rank:experiment` separated by commas. kind: `oom` (the rank's memory budget
 /// is nothing for that experiment), `disk` (likewise that of its disk), `hang` (the rank stops
 /// answering before the first step), `die` (the rank kills itself there), `throw` (an exception
-/// there), `throw_in_step` (one in the third step, which its peers take part in), `throw_in_worker`
-/// (one where the rank takes the experiment, which is no failure of the experiment but the
-/// program's), `throw_in_controller` (likewise on rank 0, which hears of its outcome). And hosts on
-/// request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by
-/// commas, in the order of the ranks. And counters of energy: DSTUNE_POWERCAP, a folder like
-/// /sys/class/powercap. Local.
+/// there), `throw_in_step` (one in the third step, which its peers take part in), `lose_device`
+/// (likewise, and the rank's device is lost with it), `throw_in_worker` (one where the rank takes
+/// the experiment, which is no failure of the experiment but the program's), `throw_in_controller`
+/// (likewise on rank 0, which hears of its outcome). And hosts on request, for tests of several on
+/// one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by commas, in the order of the
+/// ranks. And counters of energy: DSTUNE_POWERCAP, a folder like /sys/class/powercap. Local.
 
 #include <optional>
 #include <string>
@@ -24,6 +24,7 @@ enum class Fault {
   die,
   throws,
   throws_in_step,
+  loses_device,
   throws_in_worker,
   throws_in_controller
 };

@@ -65,6 +65,7 @@ struct Gone {
   Status status = Status::failed;
   std::string reason;
   bool is_cause = false;  ///< it failed by itself; else because others did, or was told to leave
+  bool has_lost_device = false;  ///< it can not be given any other
 };
 
 struct Calibrate {

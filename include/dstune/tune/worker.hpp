@@ -55,6 +55,8 @@ class Worker {
   void leave(const std::vector<int>& world_ranks, Status status, const std::string& reason);
   /// Leaves an attempt that this rank itself could not go on with.
   void fail(const std::vector<int>& world_ranks, Status status, const std::string& reason);
+  /// Asked after a failure.
+  [[nodiscard]] bool has_lost_device() const;
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
   /// Ends the process where the job is over without this rank: QUIT came, and nobody finalizes.
@@ -65,6 +67,7 @@ class Worker {
   std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
   std::uint64_t attempt_ = 0;    ///< the current one, 0: none
   RaceBar bar_;                  ///< what it is raced against
+  bool pretends_lost_device_ = false;
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;

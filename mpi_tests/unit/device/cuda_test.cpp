@@ -115,6 +115,15 @@ TEST_F(CudaQueuesTest, FailuresHaveCudasWords) {
               HasSubstr("this process can not use the GPU any more"));
 }
 
+TEST_F(CudaQueuesTest, AContextIsLostWhereEveryCallFails) {
+  EXPECT_FALSE(cuda::has_lost_context(runtime_));
+  runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
+  EXPECT_TRUE(cuda::has_lost_context(runtime_));
+  // What is told once and then no more was of an earlier call.
+  runtime_.num_failures["get_memory"] = 1;
+  EXPECT_FALSE(cuda::has_lost_context(runtime_));
+}
+
 TEST_F(CudaQueuesTest, CanBePreparedAgainAfterAFailure) {
   runtime_.failures["create_event"] = FakeRuntime::no_memory;
   EXPECT_THROW(prepare(), DeviceError);
@@ -220,6 +229,13 @@ TEST_F(CudaDeviceTest, HasWhatIsFreeAsItsLimit) {
   EXPECT_EQ(device->description(), "cuda (a GPU)");
   EXPECT_EQ(gpu_.free_bytes, 1000);
   EXPECT_TRUE(device->is_asynchronous());
+}
+
+TEST_F(CudaDeviceTest, IsLostWithItsContext) {
+  const auto device = make(0);
+  EXPECT_FALSE(device->is_lost());
+  runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
+  EXPECT_TRUE(device->is_lost());
 }
 
 TEST_F(CudaDeviceTest, RecordsGraphsUnlessTheEnvironmentForbidsIt) {

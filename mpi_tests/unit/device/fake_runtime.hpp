@@ -18,6 +18,8 @@ class FakeRuntime : public cuda::Runtime {
   std::vector<std::string> calls;
   /// What a function returns instead, until it is taken out.
   std::map<std::string, cuda::Code> failures;
+  /// How often it does so, where it is not for ever.
+  std::map<std::string, int> num_failures;
   int devices = 1;
   bool events_are_reached = true;
   /// Where memory begins, past a multiple of 4096.
@@ -142,7 +144,9 @@ class FakeRuntime : public cuda::Runtime {
   cuda::Code called(const std::string& function, const std::string& words) {
     if (!words.empty()) calls.push_back(words);
     const auto failure = failures.find(function);
-    return failure == failures.end() ? 0 : failure->second;
+    if (failure == failures.end()) return 0;
+    const auto left = num_failures.find(function);
+    return left != num_failures.end() && left->second-- <= 0 ? 0 : failure->second;
   }
 
   static constexpr std::uintptr_t page_bytes = 4096;

@@ -240,6 +240,39 @@ TEST(MeasureTest, NobodyIsLeftToAgreeWithInsideACollective) {
   }
 }
 
+// What it threw is agreed on elsewhere; a rank that leaves for good agrees on nothing.
+TEST(MeasureTest, ARankWithoutItsDeviceLeaves) {
+  for (const bool in_build : {true, false}) {
+    const auto thrown = run_ranks(2, [&](ProcessGroup& group) {
+      ScriptedWorkload workload;
+      MeasureHooks hooks;
+      const bool loses = group.group_rank() == 1;
+      hooks.has_lost_device = [loses] { return loses; };
+      const auto lose = [loses] {
+        if (loses) throw DeviceError("an illegal address");
+      };
+      if (in_build) workload.on_build = lose;
+      workload.on_step = [&](std::int64_t step) {
+        if (step == 3) lose();
+        return StepSample{.step_s = 0.25};
+      };
+      measure(workload, group, {}, hooks);
+    });
+    const auto failure = [](const std::exception_ptr& error) -> std::string {
+      try {
+        std::rethrow_exception(error);
+      } catch (const StepFailure& failed) {
+        return failed.what();
+      } catch (const CollectiveError&) {
+        return "";
+      }
+    };
+    ASSERT_TRUE(thrown[0] && thrown[1]);
+    EXPECT_EQ(failure(thrown[0]), "");
+    EXPECT_EQ(failure(thrown[1]), "an illegal address");
+  }
+}
+
 TEST(MeasureTest, AStopRidesOnTheNextAgreement) {
   std::vector<double> seen;
   const auto results = measure_on(3, [&](int rank, ScriptedWorkload&, MeasureHooks& hooks) {

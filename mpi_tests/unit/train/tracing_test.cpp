@@ -37,7 +37,7 @@ TEST(TracingTest, HasEveryOperationOfTheCycleInItsOrder) {
   test::Meeting meeting(1);
   test::ThreadGroup group(meeting, 0, 1);
   const StepPlan plan = small_plan(device, 4);
-  const auto traced = trace_steps(plan, device, group, 0, 0.001);
+  const auto traced = trace_steps(plan, device, group, 0, 0.001, Waiter());
   ASSERT_TRUE(traced);
   ASSERT_GE(traced->traces.size(), 2U);
   EXPECT_EQ(traced->steps_s.size(), traced->traces.size());
@@ -61,7 +61,52 @@ TEST(TracingTest, HasNothingOfWhatDoesNotFit) {
   CpuDevice device(1000, 1);
   test::Meeting meeting(1);
   test::ThreadGroup group(meeting, 0, 1);
-  EXPECT_FALSE(trace_steps(small_plan(device, 1), device, group, 0, 1));
+  EXPECT_FALSE(trace_steps(small_plan(device, 1), device, group, 0, 1, Waiter()));
+}
+
+/// Queues of a device that never does what it is asked for.
+class HungQueues : public Queues {
+ public:
+  void prepare(const Numbers&, const Waiter& waiter) override { waiter_ = waiter; }
+  void use(int) override {}
+  void record(int) override {}
+  void wait(int) override {}
+  void copy(void*, const void*, std::int64_t) override {}
+  void finish(int) override { hang(); }
+  void finish_used() override { hang(); }
+  void finish_all() override { hang(); }
+  void stamp(int) override {}
+  double seconds_between(int, int) override { return 0; }
+  [[nodiscard]] void* native() const override { return nullptr; }
+
+ private:
+  void hang() const {
+    waiter_.until([] { return false; }, "a device that hangs");
+  }
+  Waiter waiter_;
+};
+
+class HungDevice : public Device {
+ public:
+  HungDevice()
+      : Device({.kernels = &kernels::cpu_table(),
+                .memory = std::make_unique<SystemMemory>(),
+                .host_memory = std::make_unique<SystemMemory>(),
+                .queues = std::make_unique<HungQueues>(),
+                .limit_bytes = 1 << 24,
+                .host_limit_bytes = 1 << 24,
+                .threads = 1,
+                .description = "hung",
+                .is_asynchronous = true}) {}
+};
+
+TEST(TracingTest, EndsAtTheDeadlineOnADeviceThatHangs) {
+  HungDevice device;
+  test::Meeting meeting(1);
+  test::ThreadGroup group(meeting, 0, 1);
+  const Waiter waiter(Waiter::Clock::now() + std::chrono::milliseconds(20), nullptr, true);
+  EXPECT_THROW(static_cast<void>(trace_steps(small_plan(device, 1), device, group, 0, 1, waiter)),
+               CollectiveError);
 }
 
 TEST(TracingTest, TimesWhatAGroupDoesTogether) {

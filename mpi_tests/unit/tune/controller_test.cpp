@@ -22,7 +22,8 @@ enum class Behaviour {
   out_of_memory,
   throws,
   member_throws,
-  silent_member
+  silent_member,
+  loses_device  ///< that of its highest rank, each time
 };
 
 /// Workers in memory: they answer as real ones would, at once.
@@ -72,6 +73,7 @@ class FakeWorkers : public Mailbox {
   void assigned(int world_rank, const message::Assign& assign) {
     was_slot_taken_twice_ = was_slot_taken_twice_ || !busy_.insert(world_rank).second;
     assigns_[assign.attempt] = assign;
+    EXPECT_FALSE(without_device_.contains(world_rank)) << "it has no device any more";
     const Behaviour behaviour = behaviours_[assign.experiment];
     const bool is_leader = assign.world_ranks.front() == world_rank;
     if (is_leader) ran_.push_back(assign.experiment);
@@ -91,6 +93,11 @@ class FakeWorkers : public Mailbox {
       const std::string seen = "a member has left the group";
       answer(world_rank, message::Gone{assign.attempt, Status::failed,
                                        is_leader ? seen : "rank 1: a bug", !is_leader});
+    } else if (behaviour == Behaviour::loses_device && assign.world_ranks.back() == world_rank) {
+      busy_.erase(world_rank);
+      without_device_.insert(world_rank);
+      answer(world_rank,
+             message::Gone{assign.attempt, Status::failed, "an illegal address", true, true});
     } else if (behaviour == Behaviour::silent_member && !is_leader) {
       dead_.insert(world_rank);
     } else {
@@ -137,6 +144,7 @@ class FakeWorkers : public Mailbox {
   std::set<std::uint64_t> waiting_for_bar_;
   std::set<int> busy_;
   std::set<int> dead_;
+  std::set<int> without_device_;
   std::vector<std::string> ran_;
   std::map<std::string, std::vector<RaceBar>> bars_;
   bool was_slot_taken_twice_ = false;
@@ -330,6 +338,38 @@ TEST_F(ControllerTest, LossesThatMakeASizeImpossibleEndWithSeventyFive) {
 
   EXPECT_EQ(result.lost.size(), 1U);
   EXPECT_EQ(result.code, ExitCode::stopped_early);
+}
+
+TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
+  const PlannedSpace members = space(4, {1});
+  const std::string unlucky = "z0_gas1_tmbspg2_ng1";
+  FakeWorkers workers({{unlucky, Behaviour::loses_device}});
+
+  const Run result = run(members, workers, 3);
+
+  EXPECT_EQ(workers.times_ran(unlucky), 2) << "once more elsewhere";
+  EXPECT_TRUE(result.lost.empty()) << "their processes are there";
+  const Record& failed = *result.report.rows[1].record;
+  EXPECT_EQ(failed.measurement.status, Status::failed);
+  EXPECT_EQ(failed.attempt, 2);
+  EXPECT_NE(failed.measurement.reason.find("an illegal address; device lost by rank"),
+            std::string::npos)
+      << failed.measurement.reason;
+  EXPECT_EQ(result.report.rows[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.code, ExitCode::ok);
+}
+
+TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
+  const PlannedSpace members = space(5, {1});
+  FakeWorkers workers({{"z0_gas1_tmbspg4_ng1", Behaviour::loses_device}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_EQ(result.code, ExitCode::stopped_early);
+  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+  EXPECT_FALSE(result.report.rows[4].record) << "the fourth may have run beside the third";
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
 }
 
 TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {

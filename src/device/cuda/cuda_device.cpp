@@ -52,7 +52,8 @@ Device::Parts CudaDevice::parts(Runtime& runtime, const kernels::Table& table, i
 
 CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, int rank_of_node,
                        std::int64_t host_limit_bytes, int threads, CudaGpu* gpu)
-    : Device(parts(runtime, table, rank_of_node, host_limit_bytes, threads, gpu)) {
+    : Device(parts(runtime, table, rank_of_node, host_limit_bytes, threads, gpu)),
+      runtime_(runtime) {
   kernels::set_cpu_threads(threads);
 }
 

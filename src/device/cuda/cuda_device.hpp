@@ -11,9 +11,13 @@ class CudaDevice : public Device {
   CudaDevice(Runtime& runtime, const kernels::Table& table, int rank_of_node,
              std::int64_t host_limit_bytes, int threads, CudaGpu* gpu);
 
+  [[nodiscard]] bool is_lost() override { return has_lost_context(runtime_); }
+
  private:
   static Parts parts(Runtime& runtime, const kernels::Table& table, int rank_of_node,
                      std::int64_t host_limit_bytes, int threads, CudaGpu* gpu);
+
+  Runtime& runtime_;
 };
 
 /// The functions that a table lacks, "matmul, quantize"; empty where it is whole.

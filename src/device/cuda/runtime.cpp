@@ -4,14 +4,22 @@
 
 namespace dstune::cuda {
 
+bool has_lost_context(Runtime& runtime) {
+  // What passes is forgotten after it was told once.
+  constexpr int times = 2;
+  for (int i = 0; i < times; ++i) {
+    std::size_t free_bytes = 0, total_bytes = 0;
+    if (runtime.get_memory(free_bytes, total_bytes) == 0) return false;
+    runtime.forget_error();
+  }
+  return true;
+}
+
 void check(Runtime& runtime, Code code, const char* what) {
   if (code == 0) return;
   std::string reason = "CUDA: " + runtime.text(code) + ", " + what;
   runtime.forget_error();
-  // What corrupts the context is what every later call reports.
-  std::size_t free_bytes = 0, total_bytes = 0;
-  if (runtime.get_memory(free_bytes, total_bytes) == code)
-    reason += "; this process can not use the GPU any more";
+  if (has_lost_context(runtime)) reason += "; this process can not use the GPU any more";
   throw DeviceError(reason);
 }
 

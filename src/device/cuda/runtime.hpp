@@ -79,6 +79,9 @@ class Runtime {
   [[nodiscard]] virtual Code out_of_memory() const = 0;
 };
 
+/// Whether the context is lost: what corrupts it is what every later call reports.
+bool has_lost_context(Runtime& runtime);
+
 /// Throws DeviceError with CUDA's words and what was tried, and says so where the process can use
 /// the GPU no more.
 void check(Runtime& runtime, Code code, const char* what);
