@@ -2,8 +2,7 @@
 #include <cstring>
 #include <span>
 
-#include "dstune/base/error.hpp"
-#include "dstune/device/cuda.hpp"
+#include "gpu_of_rank.hpp"
 #include "group_fixture.hpp"
 
 namespace dstune {
@@ -13,33 +12,18 @@ using test::Elements;
 using test::Job;
 using test::Way;
 
-constexpr std::size_t staging_bytes = std::size_t{1} << 20;
 constexpr std::int64_t arena_bytes = std::int64_t{256} << 20;
 
 /// A rank with its GPU, the groups on it, and copies of what is on it.
 class CollectivesOnGpus : public testing::Test {
  protected:
   void SetUp() override {
-    const Communicator world = Communicator::world();
-    const Communicator node = world.split_shared();
-    std::string objection;
-    try {
-      device_ = make_cuda_device(node.rank(), arena_bytes, 1, &gpu_);
-    } catch (const DeviceError& error) {
-      objection = error.what();
-    }
-    // All of them run, or none.
-    for (const Bytes& theirs : world.all_gather(std::as_bytes(std::span(objection))))
-      if (!theirs.empty() && objection.empty()) objection = "another rank has no GPU";
-    if (!objection.empty()) GTEST_SKIP() << objection;
+    gpu_ = test::find_gpu_of_rank(arena_bytes);
+    if (!gpu_.objection.empty()) GTEST_SKIP() << gpu_.objection;
+    device_ = gpu_.device.get();
     device_->arena().prepare(arena_bytes);
     device_->host_arena().prepare(arena_bytes);
-    GroupTable::Options options;
-    options.device =
-        DeviceGroupOptions{.queues = &device_->queues(),
-                           .staging = std::span(device_->host_arena().base(), staging_bytes),
-                           .device_id = gpu_.uuid,
-                           .nccl = nccl::find_library()};
+    const GroupTable::Options options{.device = test::groups_on(gpu_)};
     job_.emplace(Way::shared_memory, std::vector<std::vector<int>>{}, options);
     group_ = job_->join(job_->everyone());
     device_->queues().prepare({.queues = 2, .events = 1, .stamps = 0},
@@ -67,7 +51,7 @@ class CollectivesOnGpus : public testing::Test {
   void write(std::int64_t offset_bytes, std::int64_t count, DType type) {
     Elements elements(type, count);
     for (std::int64_t i = 0; i < count; ++i) elements.set(i, number(group_->group_rank(), i));
-    std::byte* const pinned = device_->host_arena().base() + staging_bytes;
+    std::byte* const pinned = device_->host_arena().base();
     std::memcpy(pinned, elements.bytes.data(), elements.bytes.size());
     device_->queues().copy(at(offset_bytes), pinned,
                            static_cast<std::int64_t>(elements.bytes.size()));
@@ -75,7 +59,7 @@ class CollectivesOnGpus : public testing::Test {
   }
   Elements read(std::int64_t offset_bytes, std::int64_t count, DType type) {
     Elements elements(type, count);
-    std::byte* const pinned = device_->host_arena().base() + staging_bytes;
+    std::byte* const pinned = device_->host_arena().base();
     device_->queues().copy(pinned, at(offset_bytes),
                            static_cast<std::int64_t>(elements.bytes.size()));
     device_->queues().finish_used();
@@ -89,8 +73,8 @@ class CollectivesOnGpus : public testing::Test {
       ASSERT_NEAR(means.get(i), sum(first + i) / size, tolerance * size) << i;
   }
 
-  CudaGpu gpu_;
-  std::unique_ptr<Device> device_;
+  test::GpuOfRank gpu_;
+  Device* device_ = nullptr;
   std::optional<Job> job_;
   std::unique_ptr<ProcessGroup> group_;
 };

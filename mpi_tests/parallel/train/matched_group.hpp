@@ -18,6 +18,7 @@ class MatchedGroup : public ProcessGroup {
   explicit MatchedGroup(ProcessGroup& group)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
 
+  [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
     return group_.watched(waiter);
   }

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <ostream>
@@ -26,14 +28,16 @@ namespace dstune::test {
 /// Groups over the whole job.
 class Job {
  public:
-  Job()
+  explicit Job(const GroupTable::Options& options = {})
       : world_(Communicator::world().duplicate()),
         node_(world_.split_shared()),
         topology_(find_topology(world_, node_)),
-        table_(world_, node_, topology_, {everyone()}, {}) {}
+        table_(world_, node_, topology_, {everyone()}, options) {}
 
   [[nodiscard]] int rank() const { return topology_.world_rank; }
   [[nodiscard]] int size() const { return topology_.world_size; }
+  /// How the collectives of all ranks go, where they work on devices.
+  [[nodiscard]] std::string way() const { return table_.devices()->way_of(everyone()).text; }
   std::unique_ptr<ProcessGroup> join() { return join(everyone()); }
   std::unique_ptr<ProcessGroup> join_alone() { return join({rank()}); }
 
@@ -57,6 +61,24 @@ class Job {
   GroupTable table_;
   std::uint64_t attempt_ = 0;
 };
+
+/// The largest relative difference of two series; infinite where a number is none.
+inline double largest_difference(const std::vector<double>& losses,
+                                 const std::vector<double>& reference) {
+  EXPECT_EQ(losses.size(), reference.size());
+  double largest = 0;
+  for (std::size_t step = 0; step < losses.size(); ++step) {
+    const double difference = std::abs(losses[step] - reference[step]) / reference[step];
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+/// How far apart the losses of two ways to train are at most: docs/reference-step.md, section 7.
+constexpr double tolerance_of(Precision precision) {
+  return precision == Precision::fp32 ? 1e-5 : precision == Precision::bf16 ? 1e-3 : 1e-4;
+}
 
 class TrainingTest : public testing::Test {
  protected:
@@ -98,6 +120,12 @@ class TrainingTest : public testing::Test {
     return course(matched, model, config, steps, seed, guard);
   }
 
+  /// Whether the same updates were skipped and no loss is farther off than that, relative.
+  static bool are_near(const Course& found, const Course& expected, double tolerance) {
+    return found.skipped_steps == expected.skipped_steps &&
+           largest_difference(found.losses, expected.losses) <= tolerance;
+  }
+
   /// The same on a group of this rank alone. Local.
   static Course course_alone(const ModelSpec& model, const TrainingConfig& config, int steps,
                              std::int64_t seed) {
@@ -133,6 +161,17 @@ class TrainingTest : public testing::Test {
     return course;
   }
 
+  static Course processors_course(const ModelSpec& model, const TrainingConfig& config, int steps,
+                                  std::int64_t seed) {
+    return course(*job().join(), model, config, steps, seed, Guard::none);
+  }
+
+  /// The plan of this rank of the job for kernels like these.
+  static StepPlan plan_of(const ModelSpec& model, const TrainingConfig& config,
+                          const kernels::Table& kernels) {
+    return build_step_plan(model, config, job().size(), job().rank(), CpuWorkspaces(kernels));
+  }
+
  private:
   static Course course(ProcessGroup& group, const ModelSpec& model, const TrainingConfig& config,
                        int steps, std::int64_t seed, Guard guard) {
@@ -151,15 +190,5 @@ class TrainingTest : public testing::Test {
 
   static inline Job* job_ = nullptr;
 };
-
-/// The largest relative difference of two series.
-inline double largest_difference(const std::vector<double>& losses,
-                                 const std::vector<double>& reference) {
-  EXPECT_EQ(losses.size(), reference.size());
-  double largest = 0;
-  for (std::size_t step = 0; step < losses.size(); ++step)
-    largest = std::max(largest, std::abs(losses[step] - reference[step]) / reference[step]);
-  return largest;
-}
 
 }  // namespace dstune::test

@@ -1,40 +1,16 @@
 #include "shuffled_device.hpp"
 
+#include "later_table.hpp"
+
 namespace dstune::test {
 namespace {
 
-using kernels::Table;
-
-/// A function of the processor's table, called when its turn comes with the arguments of now.
-template <auto member>
-struct Later;
-template <class... Args, void (*Table::*member)(Args...)>
-struct Later<member> {
-  static void call(Args... args) {
-    ShuffledQueues::current().ask([=] { (kernels::cpu_table().*member)(args...); });
-  }
-};
-
-template <auto... members>
-void put_off(Table& table) {
-  ((table.*members = Later<members>::call), ...);
-}
-
-const Table& shuffled_table() {
-  static const Table shuffled = [] {
-    Table table = kernels::cpu_table();
+const kernels::Table& shuffled_table() {
+  static const kernels::Table shuffled = [] {
+    kernels::Table table = later_table<kernels::cpu_table>();
     table.name = "shuffled";
     // As where a sum takes more memory than its result.
     table.sum_doubles += 2;
-    put_off<&Table::matmul, &Table::embedding_forward, &Table::embedding_backward,
-            &Table::layernorm_forward, &Table::layernorm_backward, &Table::rmsnorm_forward,
-            &Table::rmsnorm_backward, &Table::head_norm_forward, &Table::head_norm_backward,
-            &Table::rotary, &Table::attention_forward, &Table::attention_backward,
-            &Table::activation_forward, &Table::activation_backward, &Table::swiglu_forward,
-            &Table::swiglu_backward, &Table::bias_backward, &Table::cross_entropy, &Table::add,
-            &Table::convert, &Table::quantize, &Table::dequantize, &Table::scale, &Table::zero,
-            &Table::sum_of_squares, &Table::sum_f32, &Table::clip_factor, &Table::adam,
-            &Table::lion, &Table::sgd, &Table::adagrad, &Table::fill_normal, &Table::fill>(table);
     return table;
   }();
   return shuffled;
@@ -43,13 +19,17 @@ const Table& shuffled_table() {
 }  // namespace
 
 ShuffledDevice::ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed)
-    : ShuffledDevice(memory_limit_bytes, seed, std::make_unique<ProtectedMemory>()) {}
+    : ShuffledDevice(memory_limit_bytes, seed, shuffled_table()) {}
 
 ShuffledDevice::ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed,
-                               std::unique_ptr<ProtectedMemory> memory)
+                               const kernels::Table& later)
+    : ShuffledDevice(memory_limit_bytes, seed, later, std::make_unique<ProtectedMemory>()) {}
+
+ShuffledDevice::ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed,
+                               const kernels::Table& later, std::unique_ptr<ProtectedMemory> memory)
     : Device([&] {
         auto queues = std::make_unique<ShuffledQueues>(*memory, seed);
-        return Parts{.kernels = &shuffled_table(),
+        return Parts{.kernels = &later,
                      .memory = std::move(memory),
                      .host_memory = std::make_unique<SystemMemory>(),
                      .queues = std::move(queues),

@@ -15,11 +15,13 @@ namespace dstune::test {
 class ShuffledDevice : public Device {
  public:
   ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed);
+  /// With another table's functions, as later_table() puts them off; it outlives the device.
+  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed, const kernels::Table& later);
 
   [[nodiscard]] ShuffledQueues& shuffled_queues() { return static_cast<ShuffledQueues&>(queues()); }
 
  private:
-  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed,
+  ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed, const kernels::Table& later,
                  std::unique_ptr<ProtectedMemory> memory);
 };
 
