@@ -33,9 +33,12 @@ else()
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     endif()
     find_package(CUDAToolkit)
-    # Its headers alone: the library is opened when the program runs.
+    include(DstunePythonPackages)
+    # Headers alone: the libraries are opened when the program runs.
     find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} "$ENV{CUDNN_ROOT}" "$ENV{CUDNN_HOME}"
-              PATH_SUFFIXES include)
+              PATHS ${DSTUNE_PYTHON_NVIDIA} PATH_SUFFIXES include cudnn/include)
+    find_path(CUBLAS_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${DSTUNE_PYTHON_NVIDIA}
+              PATH_SUFFIXES include cublas/include cu${CUDAToolkit_VERSION_MAJOR}/include)
     set(cudnn_version 0)
     if(CUDNN_INCLUDE_DIR AND EXISTS "${CUDNN_INCLUDE_DIR}/cudnn_version.h")
       file(STRINGS "${CUDNN_INCLUDE_DIR}/cudnn_version.h" cudnn_lines REGEX "^#define CUDNN_(MAJOR|MINOR) ")
@@ -45,6 +48,8 @@ else()
       set(reason "the toolkit is older than 12.8")
     elseif(cudnn_version VERSION_LESS 9.8)
       set(reason "no headers of cuDNN 9.8 or newer (CUDNN_ROOT names where they are)")
+    elseif(NOT CUBLAS_INCLUDE_DIR)
+      set(reason "the toolkit has no cublasLt.h")
     else()
       set(DSTUNE_HAS_CUDA ON)
     endif()

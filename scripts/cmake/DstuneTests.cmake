@@ -8,12 +8,16 @@
 #   `parallel.<name>.np3`. Uses support/mpi_main.cpp: a failure on one rank fails all, a watchdog names
 #   a hung test, and exit 77 (every test skipped) shows as skipped.
 
+# The target device_tests builds what has the label `device`.
+
 # Sanitized programs are several times slower.
 if(DSTUNE_SANITIZE)
   set(DSTUNE_TEST_SLOWDOWN 5)
 else()
   set(DSTUNE_TEST_SLOWDOWN 1)
 endif()
+
+add_custom_target(device_tests)
 
 function(dstune_unit_test name)
   dstune_process_test(unit ${name} ${ARGN})
@@ -34,6 +38,9 @@ function(dstune_process_test kind name)
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_unit_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${kind}.${name} COMMAND ${target} ${arg_ARGUMENTS})
+  if(kind STREQUAL "device")
+    add_dependencies(device_tests ${target})
+  endif()
   set_tests_properties(${kind}.${name} PROPERTIES LABELS ${kind} TIMEOUT ${timeout_s} SKIP_RETURN_CODE 77)
   # Leaks are looked for here only: MPI leaves some behind, in libraries it has unloaded, which no
   # suppression can name.
@@ -69,6 +76,9 @@ function(dstune_mpi_test name)
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_mpi_main)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if("device" IN_LIST arg_LABELS)
+    add_dependencies(device_tests ${target})
+  endif()
   foreach(ranks ${arg_RANKS})
     dstune_mpi_command(mpi ${ranks})
     add_test(NAME parallel.${name}.np${ranks} COMMAND ${mpi} $<TARGET_FILE:${target}>)

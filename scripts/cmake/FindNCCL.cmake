@@ -1,6 +1,8 @@
 # NCCL's header: NCCL_INCLUDE_DIR, NCCL_VERSION. The library is loaded when the program runs, so it is
-# not looked for. Beside the CUDA toolkit, in NCCL_HOME, and where headers usually are.
-find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+# not looked for. Beside the CUDA toolkit, in NCCL_HOME, where headers usually are, and among Python's
+# packages (DSTUNE_PYTHON_NVIDIA).
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS}
+          PATHS ${DSTUNE_PYTHON_NVIDIA} PATH_SUFFIXES include nccl/include)
 if(NCCL_INCLUDE_DIR)
   file(STRINGS "${NCCL_INCLUDE_DIR}/nccl.h" lines REGEX "^#define NCCL_(MAJOR|MINOR|PATCH) ")
   string(REGEX MATCHALL "[0-9]+" NCCL_VERSION "${lines}")

@@ -9,8 +9,11 @@ SharedLibrary::SharedLibrary(const std::string& name)
   if (library_ != nullptr) return;
   const char* const said = dlerror();
   const std::string reason = said != nullptr ? said : name + ": not found";
-  library_ = dlopen((DSTUNE_TOOLKIT_LIBRARIES "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr) throw std::runtime_error(reason);
+  for (const char* const folder : {DSTUNE_LIBRARY_FOLDERS}) {
+    library_ = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ != nullptr) return;
+  }
+  throw std::runtime_error(reason);
 }
 
 void* SharedLibrary::address_of(const char* name) const {

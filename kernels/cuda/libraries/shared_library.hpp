@@ -8,7 +8,8 @@ namespace dstune::kernels::cuda {
 
 class SharedLibrary {
  public:
-  /// As the dynamic linker finds it, else in the folder of the toolkit that this was built with.
+  /// As the dynamic linker finds it, else in the folders of the toolkit and of cuDNN that this was
+  /// built with.
   /// Stays loaded. std::runtime_error with the linker's words.
   explicit SharedLibrary(const std::string& name);
 

@@ -166,6 +166,16 @@ class Symbols {
   std::string missing_;
 };
 
+/// As the dynamic linker finds it, else beside the header that this was built with.
+void* open(const std::string& file, std::string& why_not) {
+  void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  const char* const said = dlerror();
+  why_not = said == nullptr ? file + " can not be loaded" : said;
+  if (file.find('/') != std::string::npos) return nullptr;
+  return dlopen((DSTUNE_NCCL_FOLDER "/" + file).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 std::string file_of(void* symbol, const std::string& asked_for) {
   Dl_info info{};
   const bool is_known = dladdr(symbol, &info) != 0 && info.dli_fname != nullptr;
@@ -176,11 +186,9 @@ std::string file_of(void* symbol, const std::string& asked_for) {
 
 FoundLibrary find_library(const std::string& file) {
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* const why = dlerror();
-    return {nullptr, why == nullptr ? file + " can not be loaded" : why};
-  }
+  std::string why_not;
+  void* const library = open(file, why_not);
+  if (library == nullptr) return {nullptr, why_not};
   Functions functions{};
   Symbols symbols(library);
   symbols.find(functions.get_version, "ncclGetVersion");
