@@ -16,7 +16,7 @@ void build(benchmark::State& state) {
   const FixedWorkspaces workspaces;
   StepPlanner planner(model, workspaces);
   for (auto _ : state) {
-    // Another order of stage 3's gathers each time: nothing of it is known from the last plan.
+    // Another order of stage 3's gathers each time: the last plan's is of no use.
     ++config.stage3_prefetch_bucket_size;
     benchmark::DoNotOptimize(planner.plan(config, 8));
   }

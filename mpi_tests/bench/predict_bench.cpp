@@ -42,7 +42,7 @@ void cold(benchmark::State& state) {
   OperationTimes times(profile, shape);
   StepPlanner planner(model, workspaces);
   for (auto _ : state) {
-    // Another order of stage 3's gathers each time: nothing of it is known from the last plan.
+    // Another order of stage 3's gathers each time: the last plan's is of no use.
     ++config.stage3_prefetch_bucket_size;
     benchmark::DoNotOptimize(step_time(planner.plan(config, shape.size()), times));
   }

@@ -11,7 +11,9 @@ namespace dstune::plan {
 class ArenaSimulation {
  public:
   /// Everything below `base_bytes` is taken.
-  explicit ArenaSimulation(std::int64_t base_bytes) : top_(base_bytes), highest_(base_bytes) {}
+  explicit ArenaSimulation(std::int64_t base_bytes) : top_(base_bytes), highest_(base_bytes) {
+    bins_.fill(none);
+  }
 
   struct Taken {
     std::int64_t offset;
@@ -33,34 +35,30 @@ class ArenaSimulation {
   struct Block {
     std::int64_t offset, bytes;
     int lower, higher;  // neighbours
-    bool is_hole;
+    // Of a hole: the ones before and after it in its bin.
+    int before = none, after = none;
+    bool is_hole = false;
   };
-  struct Hole {
-    std::int64_t bytes, offset;
-    int block;
-    bool operator<(const Hole& other) const {
-      return bytes != other.bytes ? bytes < other.bytes : offset < other.offset;
-    }
-  };
-  using Holes = std::vector<Hole>;
 
   [[nodiscard]] Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }
-  /// The hole that `bytes` go into, in the bin that is returned; no bin where they go to the top.
-  Holes* find(std::int64_t bytes, Holes::iterator& hole);
-  int add(const Block& block);
+  /// The hole that `bytes` go into; none where they go to the top.
+  [[nodiscard]] int find(std::int64_t bytes);
+  int add(std::int64_t offset, std::int64_t bytes, int lower, int higher);
   void remove(int block);
-  // By value: a hole that is read back from the block which was just written waits for the store.
-  void put_into_bin(const Hole& hole);
-  void take_from_bin(const Hole& hole);
-  void erase_from_bin(Holes& bin, Holes::iterator hole);
+  void put_into_bin(int hole);
+  void take_from_bin(int hole);
 
   std::vector<Block> blocks_;
   std::vector<int> unused_;  // of blocks_
   int last_ = none;          // the block below the top
-  // Holes of as many bits, by rising size, then offset. A plan has thousands of tensors and
-  // hundreds of holes: looking at each of them took most of the time of building it.
-  std::array<Holes, 64> bins_;
-  std::uint64_t filled_bins_ = 0;  // a bit for each
+  // The first of the holes whose sizes have as many bits and begin alike, by rising size, then
+  // offset. A plan has thousands of tensors and tens of holes, of which a bin has a few: looking at
+  // all of them, or moving them about, took most of the time of building it.
+  static constexpr int bits_behind_first = 3;
+  static constexpr std::size_t num_bins = std::size_t{64} << bits_behind_first;
+  static std::size_t bin_of(std::int64_t bytes);
+  std::array<int, num_bins> bins_;
+  std::array<std::uint64_t, num_bins / 64> filled_bins_{};  // a bit for each
   std::int64_t top_;
   std::int64_t highest_;
 };

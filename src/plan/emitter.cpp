@@ -38,6 +38,9 @@ Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
   plan.initialize.clear();
   plan.memory = plan.host_memory = plan.disk = {};
   plan.num_events = 0;
+  if (!uses_disk(plan.config)) return;
+  for (const Memory memory : {Memory::host, Memory::disk})
+    book_of(memory).alignment = disk_alignment_bytes;
 }
 
 MemoryPlan& Emitter::figures_of(Memory memory) {
@@ -52,11 +55,6 @@ MemoryPlan& Emitter::figures_of(Memory memory) {
   throw LogicError("unknown memory");
 }
 
-std::int64_t Emitter::alignment_of(Memory memory) const {
-  const bool touches_disk = memory != Memory::device && uses_disk(plan_.config);
-  return touches_disk ? disk_alignment_bytes : tensor_alignment_bytes;
-}
-
 void Emitter::book(const PlannedTensor& tensor) {
   Book& book = book_of(tensor.memory);
   MemoryPlan& memory = figures_of(tensor.memory);
@@ -64,15 +62,21 @@ void Emitter::book(const PlannedTensor& tensor) {
   book.live_bytes += tensor.booked_bytes;
   if (book.live_bytes > memory.peak_live_bytes) {
     memory.peak_live_bytes = book.live_bytes;
-    memory.categories_at_peak = book.live;
+    book.is_at_peak = true;
   }
+}
+
+void Emitter::write_peak(Memory memory) {
+  Book& book = book_of(memory);
+  if (book.is_at_peak) figures_of(memory).categories_at_peak = book.live;
+  book.is_at_peak = false;
 }
 
 TensorId Emitter::place(const char* name, int layer, Category category, DType type,
                         std::int64_t elements, Memory memory) {
   require(elements > 0, "a tensor holds something");
   const std::int64_t bytes = elements * size_bytes(type);
-  const std::int64_t booked = round_up(bytes, alignment_of(memory));
+  const std::int64_t booked = book_of(memory).booked(bytes);
   return add(name, layer, category, type, elements, memory, booked,
              book_of(memory).arena.acquire(booked));
 }
@@ -123,6 +127,7 @@ void Emitter::end_segment() {
 }
 
 void Emitter::finish() {
+  for (const Memory memory : {Memory::device, Memory::host, Memory::disk}) write_peak(memory);
   plan_.memory.arena_bytes = book_of(Memory::device).arena.highest_bytes();
   plan_.host_memory.arena_bytes = book_of(Memory::host).arena.highest_bytes();
   plan_.disk.arena_bytes = book_of(Memory::disk).arena.highest_bytes();
@@ -145,6 +150,7 @@ void Emitter::release(TensorId id) {
 }
 
 void Emitter::unbook(const PlannedTensor& tensor) {
+  write_peak(tensor.memory);
   Book& book = book_of(tensor.memory);
   book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
   book.live_bytes -= tensor.booked_bytes;
@@ -153,8 +159,7 @@ void Emitter::unbook(const PlannedTensor& tensor) {
 TensorId Emitter::borrow_workspace(std::int64_t bytes) {
   if (bytes == 0) return no_tensor;
   const std::int64_t elements = (bytes + 3) / 4;
-  const std::int64_t booked =
-      round_up(elements * size_bytes(DType::f32), alignment_of(Memory::device));
+  const std::int64_t booked = book_of(Memory::device).booked(elements * size_bytes(DType::f32));
   // Half of a plan's tensors are scratch: they leave the arena as it is.
   const std::int64_t offset = book_of(Memory::device).arena.borrow(booked);
   const TensorId scratch = add("workspace", -1, Category::workspace, DType::f32, elements,

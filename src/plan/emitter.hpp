@@ -87,6 +87,11 @@ class Emitter {
     std::int64_t persistent_bytes = 0;
     std::array<std::int64_t, num_categories> live{};
     std::int64_t live_bytes = 0;
+    std::int64_t alignment = tensor_alignment_bytes;  // a power of two
+    bool is_at_peak = false;                          // the categories there are not written yet
+    [[nodiscard]] std::int64_t booked(std::int64_t bytes) const {
+      return (bytes + alignment - 1) & -alignment;
+    }
   };
 
   void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
@@ -106,7 +111,7 @@ class Emitter {
   TensorId borrow_workspace(std::int64_t bytes);
   void return_workspace(TensorId scratch);
   [[nodiscard]] MemoryPlan& figures_of(Memory memory);
-  [[nodiscard]] std::int64_t alignment_of(Memory memory) const;
+  void write_peak(Memory memory);
   [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
   std::int64_t matmul_bytes(const op::Matmul& operation);
   std::int64_t norm_bytes(std::int64_t width);

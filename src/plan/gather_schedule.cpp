@@ -14,12 +14,10 @@ constexpr int none = -1;
 }  // namespace
 
 GatherSchedule::GatherSchedule(const ModuleTrace& trace, const std::vector<Piece>& pieces,
-                               const std::vector<bool>& kept, GatherLimits limits,
-                               ShardBuffers buffers)
+                               const std::vector<bool>& kept, ShardBuffers buffers)
     : trace_(trace),
       pieces_(pieces),
       kept_(kept),
-      limits_(limits),
       own_(find_occurrences(false)),
       status_(pieces.size(), Status::partitioned),
       fetched_for_(pieces.size(), never),
@@ -93,7 +91,8 @@ MicroStepGathers GatherSchedule::trace_micro_step() {
   return result;
 }
 
-MicroStepGathers GatherSchedule::micro_step() {
+MicroStepGathers GatherSchedule::micro_step(const GatherLimits& limits) {
+  limits_ = limits;
   begin();
   MicroStepGathers result;
   for (const TraceEvent& event : trace_.events) {

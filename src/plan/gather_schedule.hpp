@@ -75,14 +75,15 @@ struct ShardBuffers {
 
 class GatherSchedule {
  public:
-  /// `kept`: of each piece, whether it stays whole once it has been gathered. All outlive this.
+  /// `kept`: of each piece, whether it stays whole once it has been gathered. All outlive this and
+  /// its copies.
   GatherSchedule(const ModuleTrace& trace, const std::vector<Piece>& pieces,
-                 const std::vector<bool>& kept, GatherLimits limits, ShardBuffers buffers = {});
+                 const std::vector<bool>& kept, ShardBuffers buffers = {});
 
   /// The first micro-step of all: nothing is gathered ahead, nothing stays.
   MicroStepGathers trace_micro_step();
   /// The next one. What is released when is decided in the first of these and holds from then on.
-  MicroStepGathers micro_step();
+  MicroStepGathers micro_step(const GatherLimits& limits);
   /// The update has gathered what is kept and released everything else.
   void update();
   /// Why DeepSpeed's buffers do not do; empty where they do. What was planned holds no more then.

@@ -33,9 +33,9 @@ ParameterSource::ParameterSource(Emitter& emitter, const Layout& layout,
       runs_again_(config.recompute != Recompute::none),
       quantizes_(quantizes_weights(config)),
       is_offloaded_(layout.offloaded().parameters),
-      gathering_(gathering),
+      traced_(gathering == nullptr ? nullptr : gathering->traced.get()),
       reader_(emitter, layout, config, tensors) {
-  if (gathering == nullptr) return;
+  if (traced_ == nullptr) return;
   const std::size_t pieces = layout.pieces().size();
   const auto parameters = static_cast<std::size_t>(layout.num_parameters());
   user_.assign(pieces, none);
@@ -53,13 +53,13 @@ void ParameterSource::begin_micro_step(const MicroStepGathers& gathers, bool aft
   next_ = 0;
   groups_.clear();
   grouped_.clear();
-  users_.assign(gathering_->trace.visits.size(), 0);
+  users_.assign(traced_->trace.visits.size(), 0);
   is_refreshed_.assign(is_refreshed_.size(), secondary_.tensor != no_tensor && !after_update);
 }
 
 void ParameterSource::end_micro_step() {
-  if (gathering_ == nullptr) return;
-  require(next_ == gathering_->trace.visits.size(), "every module is run");
+  if (traced_ == nullptr) return;
+  require(next_ == traced_->trace.visits.size(), "every module is run");
   require(std::all_of(held_.begin(), held_.end(), [](const auto& held) { return held.empty(); }),
           "what backward needs is let go behind it");
 }
@@ -80,15 +80,15 @@ void ParameterSource::use_pieces(PieceRange pieces) {
 }
 
 bool ParameterSource::repeats(PieceRange pieces) const {
-  if (next_ == gathering_->trace.visits.size()) return false;
-  const Visit& visit = gathering_->trace.visits[next_];
+  if (next_ == traced_->trace.visits.size()) return false;
+  const Visit& visit = traced_->trace.visits[next_];
   return !visit.holds && visit.pieces.first <= pieces.first && pieces.first < visit.pieces.last;
 }
 
 void ParameterSource::next_visit() {
-  require(next_ < gathering_->trace.visits.size(), "modules are run in the order of their trace");
+  require(next_ < traced_->trace.visits.size(), "modules are run in the order of their trace");
   const int index = static_cast<int>(next_);
-  const Visit& visit = gathering_->trace.visits[next_];
+  const Visit& visit = traced_->trace.visits[next_];
   ++next_;
   reader_.read(gathers_->read[index]);
   gather(gathers_->fetched[index]);
@@ -102,8 +102,8 @@ void ParameterSource::next_visit() {
 }
 
 void ParameterSource::hold(int index) {
-  const Visit& visit = gathering_->trace.visits[static_cast<std::size_t>(index)];
-  const std::vector<Module>& modules = gathering_->trace.modules;
+  const Visit& visit = traced_->trace.visits[static_cast<std::size_t>(index)];
+  const std::vector<Module>& modules = traced_->trace.modules;
   const Module& module = modules[static_cast<std::size_t>(visit.module)];
   users_[static_cast<std::size_t>(index)] = visit.pieces.size();
   for (int piece = visit.pieces.first; piece < visit.pieces.last; ++piece)
@@ -120,10 +120,10 @@ void ParameterSource::done_pieces(PieceRange pieces) {
     int& user = user_[static_cast<std::size_t>(piece)];
     const int visit = user;
     const auto index = static_cast<std::size_t>(visit);
-    if (again_ && !gathering_->trace.visits[index].is_forward) continue;
+    if (again_ && !traced_->trace.visits[index].is_forward) continue;
     if (--uses_[static_cast<std::size_t>(piece)] > 0) continue;
     user = none;
-    if (!gathering_->trace.visits[index].is_forward) let_go(parameter_of(piece));
+    if (!traced_->trace.visits[index].is_forward) let_go(parameter_of(piece));
     if (--users_[index] > 0) continue;
     for (const int released : gathers_->released[visit])
       release(released, is_held(visit, released));
@@ -360,14 +360,14 @@ bool ParameterSource::travels_to_its_place(int piece) const {
   const bool alone = layout_.piece_begin(parameter + 1) - layout_.piece_begin(parameter) == 1;
   const std::int64_t padded = layout_.piece_shard_elements(piece) * layout_.group_size();
   const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
-  const bool kept_beside = gathering_->kept[static_cast<std::size_t>(piece)] &&
-                           !gathering_->kept_whole[static_cast<std::size_t>(parameter)];
+  const bool kept_beside = traced_->kept[static_cast<std::size_t>(piece)] &&
+                           !traced_->kept_whole[static_cast<std::size_t>(parameter)];
   return alone || kept_beside || padded == whole.elements;
 }
 
 View ParameterSource::place(int piece) {
   const auto index = static_cast<std::size_t>(piece);
-  if (gathering_->kept[index]) return at(kept_, gathering_->kept_offset[index]);
+  if (traced_->kept[index]) return at(kept_, traced_->kept_offset[index]);
   const int parameter = parameter_of(piece);
   const auto slab = static_cast<std::size_t>(parameter);
   if (slabs_[slab] == no_tensor) {
@@ -419,22 +419,22 @@ void ParameterSource::arrive(Group& group) {
 
 void ParameterSource::fill_gaps(int parameter) {
   const auto slab = static_cast<std::size_t>(parameter);
-  if (gathering_->kept_whole[slab]) return;
+  if (traced_->kept_whole[slab]) return;
   for (int piece = layout_.piece_begin(parameter); piece < layout_.piece_begin(parameter + 1);
        ++piece) {
     const auto index = static_cast<std::size_t>(piece);
-    if (!gathering_->kept[index]) continue;
+    if (!traced_->kept[index]) continue;
     const Piece& whole = layout_.pieces()[index];
-    emitter_.emit(op::Convert{at(slabs_[slab], whole.first),
-                              at(kept_, gathering_->kept_offset[index]), whole.elements});
+    emitter_.emit(op::Convert{at(slabs_[slab], whole.first), at(kept_, traced_->kept_offset[index]),
+                              whole.elements});
   }
 }
 
 bool ParameterSource::is_held(int visit, int piece) const {
-  const Visit& at = gathering_->trace.visits[static_cast<std::size_t>(visit)];
+  const Visit& at = traced_->trace.visits[static_cast<std::size_t>(visit)];
   if (!holds_linear_ || !at.is_forward) return false;
   if (layout_.parameter(parameter_of(piece)).columns == 1) return false;  // a bias
-  const std::vector<Module>& modules = gathering_->trace.modules;
+  const std::vector<Module>& modules = traced_->trace.modules;
   const auto first = modules.begin() + at.module;
   const auto last = first->is_leaf ? modules.begin() + first->end : std::next(first);
   return std::any_of(first, last, [&](const Module& module) {
@@ -487,11 +487,11 @@ void ParameterSource::refresh(int piece) {
 View ParameterSource::view(int unit, ParameterRole role) const {
   const int index = layout_.table().find(unit, role);
   if (index < 0) return {};
-  if (gathering_ == nullptr) return at(primary_.tensor, layout_.offset(index));
+  if (traced_ == nullptr) return at(primary_.tensor, layout_.offset(index));
   const auto slab = static_cast<std::size_t>(index);
-  if (gathering_->kept_whole[slab]) {
+  if (traced_->kept_whole[slab]) {
     const int first = layout_.piece_begin(index);
-    return at(kept_, gathering_->kept_offset[static_cast<std::size_t>(first)]);
+    return at(kept_, traced_->kept_offset[static_cast<std::size_t>(first)]);
   }
   require(slabs_[slab] != no_tensor, "parameters are gathered before they are used");
   return at(slabs_[slab]);

@@ -24,10 +24,10 @@ class ParameterSource {
   /// Parameters of these roles (the last may be missing) can be viewed from use to done. Calls come
   /// in the order in which the modules of the Hugging Face model would be run.
   void use(int unit, ParameterRole first, ParameterRole last) {
-    if (gathering_ != nullptr) use_pieces(find(unit, first, last));
+    if (traced_ != nullptr) use_pieces(find(unit, first, last));
   }
   void done(int unit, ParameterRole first, ParameterRole last) {
-    if (gathering_ != nullptr) done_pieces(find(unit, first, last));
+    if (traced_ != nullptr) done_pieces(find(unit, first, last));
   }
 
   /// Forward is run once more for backward. A module whose backward has begun goes on holding its
@@ -127,7 +127,7 @@ class ParameterSource {
   bool runs_again_;    // forward keeps nothing for backward before it is run again
   bool quantizes_;
   bool is_offloaded_;
-  const Gathering* gathering_;
+  const TracedGathers* traced_;  // at stage 3 only
   ShardReader reader_;
   std::vector<bool> is_refreshed_;  // by piece: the second partition holds it as it is now
 

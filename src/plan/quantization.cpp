@@ -98,8 +98,8 @@ std::int64_t gradients_of_a_scale(const Layout& layout, const Piece& piece) {
 std::string weights_objection(const Layout& layout, const Gathering& gathering,
                               const TrainingConfig& config) {
   if (!quantizes_weights(config) || layout.group_size() == 1) return {};
-  GatherCheck check(layout, gathering.trace.visits.size(), config);
-  check.run(gathering.first, false);
+  GatherCheck check(layout, gathering.traced->trace.visits.size(), config);
+  check.run(gathering.traced->first, false);
   if (config.accumulation_steps > 1) check.run(gathering.second, false);
   check.run(gathering.steady, true);
   if (config.accumulation_steps > 1) check.run(gathering.steady, false);

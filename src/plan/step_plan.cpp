@@ -41,7 +41,7 @@ void emit_tracing(const plan::Context& context, const plan::Gathering& gathering
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
   };
-  segment(steps == 1 ? only_micro : first_micro, {true, steps == 1}, gathering.first);
+  segment(steps == 1 ? only_micro : first_micro, {true, steps == 1}, gathering.traced->first);
   if (steps > 1)
     segment(steps == 2 ? last_micro : middle_micro, {false, steps == 2}, gathering.second);
 }
@@ -252,7 +252,7 @@ const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, 
               plan::gradients_objection(layout, config).empty(),
           "what DeepSpeed fails with has no plan");
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
-      emitter, layout, config, gathering == nullptr ? 0 : gathering->kept_elements);
+      emitter, layout, config, gathering == nullptr ? 0 : gathering->traced->kept_elements);
   plan::emit_initialize(emitter, layout, tensors, config);
 
   plan::ParameterSource parameters(emitter, layout, config, tensors, gathering);

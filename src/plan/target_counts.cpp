@@ -99,14 +99,15 @@ void count_gathered(const ModelSpec& model, const ParameterTable& table,
     for (const int piece : pieces) sum += layout.pieces()[static_cast<std::size_t>(piece)].elements;
     return sum;
   };
-  std::int64_t live = gathering.kept_elements;
+  std::int64_t live = gathering.traced->kept_elements;
   bool is_forward = true;
-  for (const TraceEvent& event : gathering.trace.events) {
+  for (const TraceEvent& event : gathering.traced->trace.events) {
     if (event.kind != TraceEvent::Kind::fetch) {
       live -= elements(gathering.steady.released[event.visit]);
       continue;
     }
-    if (is_forward && !gathering.trace.visits[static_cast<std::size_t>(event.visit)].is_forward) {
+    if (is_forward &&
+        !gathering.traced->trace.visits[static_cast<std::size_t>(event.visit)].is_forward) {
       is_forward = false;
       counts.left_of_forward = live;
     }

@@ -68,17 +68,17 @@ void gather_kept(Emitter& emitter, const Layout& layout, const PersistentTensors
   const bool alone = layout.group_size() == 1;
   const auto each_kept = [&](auto&& visit) {
     std::int64_t shards = 0;  // before this one
-    for (int piece = 0; piece < static_cast<int>(gathering.kept.size()); ++piece) {
+    for (int piece = 0; piece < static_cast<int>(gathering.traced->kept.size()); ++piece) {
       const auto index = static_cast<std::size_t>(piece);
-      if (!gathering.kept[index]) continue;
-      visit(at(tensors.kept, gathering.kept_offset[index]), tensors.shards[index], shards,
+      if (!gathering.traced->kept[index]) continue;
+      visit(at(tensors.kept, gathering.traced->kept_offset[index]), tensors.shards[index], shards,
             layout.piece_shard_elements(piece));
       shards += layout.piece_shard_elements(piece);
     }
     return shards;
   };
   TensorId staging = no_tensor;
-  if (offloaded && !alone && gathering.kept_elements > 0) {
+  if (offloaded && !alone && gathering.traced->kept_elements > 0) {
     const std::int64_t elements = each_kept([](View, View, std::int64_t, std::int64_t) {});
     staging = emitter.acquire("own shards", -1, Category::gathered, emitter.type(), elements);
   }

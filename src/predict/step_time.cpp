@@ -44,6 +44,10 @@ class Clock {
   };
 
   void take(const Step& step) {
+    // Two of three operations.
+    if (std::holds_alternative<op::Acquire>(step.operation) ||
+        std::holds_alternative<op::Release>(step.operation))
+      return;
     if (const auto* mark = std::get_if<op::Mark>(&step.operation)) {
       end_phase();
       phase_ = mark->phase;

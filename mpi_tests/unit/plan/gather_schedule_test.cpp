@@ -161,8 +161,8 @@ TEST_F(GatherScheduleTest, IsDeepSpeeds) {
     for (std::size_t step = 0; step < micro_steps.size(); ++step) {
       const bool second = step == 1 && config.accumulation_steps > 1;
       const MicroStepGathers& gathers =
-          step == 0 ? gathering.first : (second ? gathering.second : gathering.steady);
-      const Log ours = log_of(gathering.trace, gathers, names(layout));
+          step == 0 ? gathering.traced->first : (second ? gathering.second : gathering.steady);
+      const Log ours = log_of(gathering.traced->trace, gathers, names(layout));
       const Log theirs = log_of(micro_steps[step]);
       ASSERT_EQ(ours.gathers, theirs.gathers)
           << vector.at("family") << " " << vector.at("name") << " " << step;
