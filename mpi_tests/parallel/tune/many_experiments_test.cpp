@@ -1,6 +1,6 @@
 /// Experiments come and go, the process stays as it is: resident memory, open files, mapped files
-/// (shared memory among them) and threads. A few hundred experiments where nothing is said;
-/// DSTUNE_EXPERIMENTS says how many.
+/// (shared memory among them), threads, and the GPU's memory where there is one. A few hundred
+/// experiments where nothing is said; DSTUNE_EXPERIMENTS says how many.
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,8 +18,10 @@
 #include "dstune/base/error.hpp"
 #include "dstune/comm/mailbox.hpp"
 #include "dstune/comm/topology.hpp"
+#include "dstune/device/cuda.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/worker.hpp"
+#include "experiments_device.hpp"
 
 namespace dstune {
 namespace {
@@ -30,6 +32,7 @@ struct Holdings {
   int open_files = 0;
   int mapped_files = 0;
   int threads = 0;
+  std::int64_t gpu_free_bytes = 0;  ///< what others hold among it
 };
 
 int entries_of(const char* folder) {
@@ -45,13 +48,13 @@ Holdings holdings() {
     if (path != line.npos) mapped.insert(line.substr(path));
   }
   return {process_resident_bytes(), entries_of("/proc/self/fd"), static_cast<int>(mapped.size()),
-          entries_of("/proc/self/task")};
+          entries_of("/proc/self/task"), free_cuda_bytes()};
 }
 
 std::ostream& operator<<(std::ostream& out, const Holdings& held) {
   return out << held.resident_bytes / 1024 << " KiB resident, " << held.open_files
              << " open files, " << held.mapped_files << " mapped files, " << held.threads
-             << " threads";
+             << " threads, " << held.gpu_free_bytes / 1024 << " KiB free on the GPU";
 }
 
 ModelSpec tiny_model() {
@@ -78,8 +81,11 @@ class ManyExperimentsTest : public testing::Test {
         to_workers_(world_.duplicate()),
         to_controller_(world_.duplicate()),
         topology_(find_topology(world_, node_)),
-        groups_(world_, node_, topology_, known_groups(), {}),
-        device_(8 << 20, 1) {}
+        groups_(world_, node_, topology_, known_groups(), {.device = device_.groups()}) {}
+
+  void SetUp() override {
+    if (!device_.objection().empty()) GTEST_SKIP() << device_.objection();
+  }
 
   /// So many experiments of this workload, one after the other, on groups that change. Collective
   /// over the world.
@@ -90,7 +96,7 @@ class ManyExperimentsTest : public testing::Test {
                    .measure = {1, 1, 0.0},
                    .topology = &topology_,
                    .groups = &groups_,
-                   .device = &device_,
+                   .device = &device_.device(),
                    .mailbox = &mailbox});
     std::thread controller;
     if (world_.rank() == 0) controller = std::thread([&] { control(count); });
@@ -109,7 +115,9 @@ class ManyExperimentsTest : public testing::Test {
     EXPECT_EQ(after.mapped_files, before.mapped_files);
     EXPECT_EQ(after.threads, before.threads);
     // The heap's own tides; less than 200 bytes for each of 10,000.
-    EXPECT_LT(after.resident_bytes, before.resident_bytes + (2 << 20));
+    EXPECT_LT(after.resident_bytes, before.resident_bytes + test::ExperimentsDevice::tide_bytes);
+    // CUDA takes memory of the GPU in pieces of 2 MiB.
+    EXPECT_GE(after.gpu_free_bytes, before.gpu_free_bytes - (4 << 20));
     if (world_.rank() == world_.size() - 1)
       std::cout << "rank " << world_.rank() << ", " << count << " experiments\n  before: " << before
                 << "\n  after:  " << after << std::endl;
@@ -194,8 +202,8 @@ class ManyExperimentsTest : public testing::Test {
  private:
   Communicator world_, node_, to_workers_, to_controller_;
   Topology topology_;
+  test::ExperimentsDevice device_;
   GroupTable groups_;
-  CpuDevice device_;
   ModelSpec model_ = tiny_model();
   std::uint64_t attempt_ = 0;
   int unexpected_ = 0;
