@@ -72,6 +72,8 @@ void fill_normal(DType type, void* y, std::uint64_t seed, std::uint64_t tensor,
                  std::int64_t first_index, std::int64_t count, double standard_deviation);
 void sum_of_squares(DType type, const void* x, std::int64_t count, double* sum);
 void sum_f32(const float* x, std::int64_t count, double* sum);
+void clip_factor(const double* squares, std::int64_t count, double clip, double loss_scale,
+                 double* norm, float* factor);
 
 void adam(const AdamStep& step, const UpdateTensors& tensors, std::int64_t count);
 void lion(const LionStep& step, const UpdateTensors& tensors, std::int64_t count);

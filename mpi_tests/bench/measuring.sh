@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How far reported values can be trusted, on a quiet machine. From the checkout, after building:
 #   mpi_tests/bench/measuring.sh repeats [RANKS] [TRIAL_BUDGET_S] [RUNS]    (default: 2 2 100)
-#     one configuration, run so many times: the run-to-run spread, and how many of the runs' intervals hold the mean of all
+#     one configuration, run so many times: the run-to-run spread, and how many of the runs' intervals hold the mean of all,
+#     those of their own steps (metrics.json) and those that are reported (results.csv)
 #   mpi_tests/bench/measuring.sh steps [RANKS] [TRIAL_BUDGET_S]             (default: 2 2)
 #     ten configurations, reported value against two independent runs of 200 steps, and these against each other
 # Takes RUNS x (TRIAL_BUDGET_S + 1) s; and about 10 x (TRIAL_BUDGET_S + 400 steps).
@@ -50,6 +51,29 @@ values() {
     "$folder/$1/results.csv" | sort
 }
 
+# the same, of the run's own steps
+own_intervals() {
+  for metrics in "$folder/$1"/*/metrics.json; do
+    python3 -c 'import json, sys
+run = json.load(open(sys.argv[1]))
+if run["status"] == "ok": print("-", run["throughput"], run["ci_low"], run["ci_high"])' "$metrics"
+  done
+}
+
+coverage() {  # WHAT; reads values
+  awk -v what="$1" '
+    { value[NR] = $2; low[NR] = $3; high[NR] = $4; sum += log($2); width += log($4 / $3) / 2 }
+    END {
+      mean = sum / NR
+      for (i = 1; i <= NR; ++i) {
+        squares += (log(value[i]) - mean) ^ 2
+        covered += log(low[i]) <= mean && mean <= log(high[i])
+      }
+      printf "%d runs, mean %.4g samples/s, spread %.2f %%; %s: half width %.2f %%, %.0f %% hold the mean of all\n",
+        NR, exp(mean), 100 * sqrt(squares / (NR - 1)), what, 100 * width / NR, 100 * covered / NR
+    }'
+}
+
 case $what in
   repeats)
     write_space "$folder/space.json" "$budget_s" 5
@@ -65,17 +89,8 @@ JSON
       files+=(--experiments "$file")
     done
     tune repeats space.json "${files[@]}"
-    values repeats | awk '
-      { value[NR] = $2; low[NR] = $3; high[NR] = $4; sum += log($2); width += log($4 / $3) / 2 }
-      END {
-        mean = sum / NR
-        for (i = 1; i <= NR; ++i) {
-          squares += (log(value[i]) - mean) ^ 2
-          covered += log(low[i]) <= mean && mean <= log(high[i])
-        }
-        printf "%d runs, mean %.4g samples/s, spread %.2f %%\n", NR, exp(mean), 100 * sqrt(squares / (NR - 1))
-        printf "intervals of single runs: half width %.2f %%, %.0f %% hold the mean of all\n", 100 * width / NR, 100 * covered / NR
-      }'
+    coverage "intervals by the runs' own steps" < <(own_intervals repeats)
+    coverage "intervals that are reported" < <(values repeats)
     ;;
   steps)
     write_space "$folder/space.json" "$budget_s" 5

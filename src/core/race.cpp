@@ -33,6 +33,10 @@ Spread spread_of(const std::vector<std::vector<double>>& runs) {
   return {degrees > 0 ? std::sqrt(squares / degrees) : 0, degrees};
 }
 
+double half_width_of_run(const Spread& believed) {
+  return student_t(0.95, believed.degrees_of_freedom) * believed.deviation;
+}
+
 Spread believed_spread(const Spread& measured) {
   const double degrees = believed_degrees_of_freedom + measured.degrees_of_freedom;
   const double squares = believed_degrees_of_freedom * square(believed_deviation) +

@@ -47,7 +47,7 @@ std::string answer_section(const Report& report) {
            "result.</p></div>\n";
   const std::size_t index = answer_row(report, *best);
   const Row& row = report.rows[index];
-  const MetricValue value = *ranked_value(report, row);
+  const MetricValue value = *reported_value(report, row);
   const Experiment& experiment = row.planned.experiment;
   const std::string label = label_of(report, row);
   std::string out = fmt::format(
@@ -130,7 +130,7 @@ std::string value_cell(const std::optional<MetricValue>& value) {
 std::string table_row(const Report& report, const Row& row, bool is_answer, bool has_energy) {
   const Experiment& experiment = row.planned.experiment;
   const TrainingConfig& config = experiment.config;
-  const auto value = ranked_value(report, row);
+  const auto value = reported_value(report, row);
   const Prediction& predicted = row.record ? row.record->predicted : row.planned.predicted;
   const std::string status = status_text(row);
   const auto integer = [](std::int64_t number) {
@@ -172,7 +172,7 @@ std::vector<std::size_t> best_first(const Report& report, std::size_t answer) {
   std::vector<std::tuple<int, double>> keys;
   for (std::size_t index = 0; index < report.rows.size(); ++index) {
     const Row& row = report.rows[index];
-    const auto value = ranked_value(report, row);
+    const auto value = reported_value(report, row);
     const int group = index == answer ? 0 : value ? 1 : row.record ? 2 : 3;
     keys.emplace_back(group, value ? sign * value->value : 0);
   }

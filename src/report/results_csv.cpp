@@ -28,8 +28,8 @@ std::string in_metric(const Row& row, Metric metric, double MetricValue::*part) 
   return result ? number((*result).*part) : "";
 }
 
-std::string ranked(const Report& report, const Row& row, double MetricValue::*part) {
-  const auto result = ranked_value(report, row);
+std::string reported(const Report& report, const Row& row, double MetricValue::*part) {
+  const auto result = reported_value(report, row);
   return result ? number((*result).*part) : "";
 }
 
@@ -88,12 +88,12 @@ const Field identity_fields[] = {
 const Field result_fields[] = {
     {"metric",
      [](const Report& report, const Row&) { return std::string(to_text(report.metric)); }},
-    {"value",
-     [](const Report& report, const Row& row) { return ranked(report, row, &MetricValue::value); }},
+    {"value", [](const Report& report,
+                 const Row& row) { return reported(report, row, &MetricValue::value); }},
     {"ci_low", [](const Report& report,
-                  const Row& row) { return ranked(report, row, &MetricValue::ci_low); }},
+                  const Row& row) { return reported(report, row, &MetricValue::ci_low); }},
     {"ci_high", [](const Report& report,
-                   const Row& row) { return ranked(report, row, &MetricValue::ci_high); }},
+                   const Row& row) { return reported(report, row, &MetricValue::ci_high); }},
     {"throughput",
      [](const Report&, const Row& row) {
        return in_metric(row, Metric::throughput, &MetricValue::value);

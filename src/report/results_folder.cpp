@@ -92,7 +92,7 @@ json::Value calibration_json(const Report& report) {
 
 json::Value optimal_json(const Row& answer, const Report& report, const std::string& command) {
   const Record& best = *answer.record;
-  const auto value = ranked_value(report, answer);
+  const auto value = reported_value(report, answer);
   require(value.has_value(), "the best experiment has a value");
   const GroupShape& shape = best.experiment.shape;
   json::Value out = {

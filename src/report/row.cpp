@@ -10,6 +10,10 @@ namespace dstune {
 
 namespace {
 
+bool is_final(const Report& report, const Row& row) {
+  return report.validation.is_done && num_final_rounds(row) > 0;
+}
+
 std::optional<double> finite_value(const Report& report, const Row& row) {
   const auto result = ranked_value(report, row);
   if (!result || !std::isfinite(result->value)) return std::nullopt;
@@ -19,8 +23,9 @@ std::optional<double> finite_value(const Report& report, const Row& row) {
 }  // namespace
 
 std::optional<MetricValue> measured_value(const Report& report, const Row& row, Metric metric) {
-  const bool is_final = report.validation.is_done && num_final_rounds(row) > 0;
-  return is_final ? final_value(report, row, metric) : value_in(*row.record, metric);
+  if (is_final(report, row)) return final_value(report, row, metric);
+  if (row.first_run && metric == report.metric) return row.first_run;
+  return value_in(*row.record, metric);
 }
 
 std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
@@ -40,6 +45,20 @@ std::optional<MetricValue> ranked_value(const Report& report, const Row& row) {
     return std::isfinite(value) && value > 0 ? calibrated(value) : value;
   };
   return MetricValue{calibrated(measured->value), end(measured->ci_low), end(measured->ci_high)};
+}
+
+std::optional<MetricValue> reported_value(const Report& report, const Row& row) {
+  auto value = ranked_value(report, row);
+  // A finalist's interval is made of its runs.
+  if (!value || is_final(report, row)) return value;
+  const double factor = std::exp(report.half_width_of_run);
+  value->ci_low = std::min(value->ci_low, value->value / factor);
+  value->ci_high = std::max(value->ci_high, value->value * factor);
+  return value;
+}
+
+void note_value(Row& row, Metric metric) {
+  row.first_run = row.record ? value_in(*row.record, metric) : std::nullopt;
 }
 
 bool is_better(const Report& report, const Row& row, const Row& other) {

@@ -101,7 +101,7 @@ std::string winner_text(const Report& report) {
   const std::size_t answer = answer_row(report, *best);
   const Row& row = report.rows[answer];
   const Record& record = *row.record;
-  const MetricValue value = *ranked_value(report, row);
+  const MetricValue value = *reported_value(report, row);
   const std::string choice = choice_text(report, answer);
   const std::string numerics = changed_numerics_text(record.experiment);
   const GroupShape& shape = record.experiment.shape;
@@ -200,7 +200,7 @@ json::Value summary_json(const Report& report, int exit_code) {
   if (const auto index = best_row(report)) {
     const Row& answer = report.rows[answer_row(report, *index)];
     const Record& record = *answer.record;
-    const MetricValue value = *ranked_value(report, answer);
+    const MetricValue value = *reported_value(report, answer);
     best = {
         {"name", record.experiment.name},           {"metric", to_text(report.metric)},
         {"value", finite_or_null(value.value)},     {"ci_low", finite_or_null(value.ci_low)},

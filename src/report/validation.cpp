@@ -23,6 +23,21 @@ double half_width(const MetricValue& value) {
                     : std::numeric_limits<double>::infinity();
 }
 
+std::vector<std::vector<double>> means_in_search(const Report& report) {
+  std::vector<std::vector<double>> means;
+  for (const Row& row : report.rows) {
+    std::vector<double> of_row;
+    for (const Repeat& repeat : row.repeats)
+      if (repeat.kind == RepeatKind::spread && mean_step_s(repeat.measurement) > 0)
+        of_row.push_back(mean_step_s(repeat.measurement));
+    if (of_row.empty() || !row.record) continue;
+    if (const double first_s = mean_step_s(row.record->measurement); first_s > 0)
+      of_row.push_back(first_s);
+    means.push_back(std::move(of_row));
+  }
+  return means;
+}
+
 std::vector<std::vector<double>> means_of_finals(const Report& report) {
   std::vector<std::vector<double>> means;
   for (const std::size_t index : report.validation.finalists) {
@@ -119,22 +134,17 @@ std::vector<std::size_t> finalists(const Report& report) {
 }
 
 Spread spread_in_search(const Report& report) {
-  std::vector<std::vector<double>> means;
-  for (const Row& row : report.rows) {
-    std::vector<double> of_row;
-    for (const Repeat& repeat : row.repeats)
-      if (repeat.kind == RepeatKind::spread && mean_step_s(repeat.measurement) > 0)
-        of_row.push_back(mean_step_s(repeat.measurement));
-    if (of_row.empty() || !row.record) continue;
-    if (const double first_s = mean_step_s(row.record->measurement); first_s > 0)
-      of_row.push_back(first_s);
-    means.push_back(std::move(of_row));
-  }
-  return spread_of(means);
+  return spread_of(means_in_search(report));
 }
 
 Spread spread_of_finals(const Report& report) {
   return spread_of(means_of_finals(report));
+}
+
+double half_width_of_run(const Report& report) {
+  std::vector<std::vector<double>> means = means_in_search(report);
+  for (std::vector<double>& of_row : means_of_finals(report)) means.push_back(std::move(of_row));
+  return half_width_of_run(believed_spread(spread_of(means)));
 }
 
 int num_final_rounds(const Row& row) {

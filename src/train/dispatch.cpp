@@ -18,6 +18,18 @@ constexpr int queue_of(Stream stream) {
 }
 static_assert(queue_of(Stream::compute) == 0 && queue_of(Stream::gather) == 2);
 
+/// Where gradients may overflow the host has asked for their squares already.
+bool needs_norm_on_host(const StepPlan& plan) {
+  const auto is_update_of_host = [](const Step& step) {
+    return step.stream == Stream::host &&
+           std::holds_alternative<op::UpdateParameters>(step.operation);
+  };
+  return plan.config.precision == Precision::fp16 ||
+         std::ranges::any_of(plan.cycle, [&](const Segment& segment) {
+           return std::ranges::any_of(segment.steps, is_update_of_host);
+         });
+}
+
 }  // namespace
 
 Queues::Numbers Dispatch::numbers(const StepPlan& plan) {
@@ -31,7 +43,8 @@ Queues::Numbers Dispatch::numbers(const StepPlan& plan) {
   std::ranges::for_each(plan.tracing, count);
   std::ranges::for_each(plan.cycle, count);
   // One at either end of a step, too.
-  return {num_queues, plan.num_events + StepInputs::num_events, static_cast<int>(marks) + 2};
+  return {num_queues, plan.num_events + StepInputs::num_events + 1,
+          static_cast<int>(marks) + 2 + trace_stamps};
 }
 
 Dispatch::Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, DiskFile* disk,
@@ -46,8 +59,12 @@ Dispatch::Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, 
       inputs_(plan, device, seed, plan.num_events),
       sums_(static_cast<std::size_t>(group.size())),
       scaler_(plan.config),
-      events_(static_cast<std::size_t>(plan.num_events)) {
-  phases_.reserve(static_cast<std::size_t>(numbers(plan).stamps));
+      events_(static_cast<std::size_t>(plan.num_events)),
+      clips_on_device_(device.is_asynchronous() && !needs_norm_on_host(plan)) {
+  const Queues::Numbers all = numbers(plan);
+  trace_event_ = all.events - 1;
+  first_trace_stamp_ = all.stamps - trace_stamps;
+  phases_.reserve(static_cast<std::size_t>(first_trace_stamp_));
 }
 
 void Dispatch::use(Stream stream) {
@@ -58,23 +75,19 @@ void Dispatch::use(Stream stream) {
 void Dispatch::run(const std::vector<Step>& steps) {
   for (const Step& step : steps) {
     if (step.stream != stream_) use(step.stream);
-    std::visit(*this, step.operation);
-    if (trace_ != nullptr) end_operation(&step.operation);
+    if (trace_ != nullptr) {
+      trace(step);
+    } else {
+      std::visit(*this, step.operation);
+    }
   }
 }
 
 void Dispatch::begin_micro_step(std::int64_t micro_step) {
   use(Stream::compute);
+  if (trace_ != nullptr) read_stamps();
   inputs_.begin_micro_step(step_, micro_step);
   if (trace_ != nullptr) end_operation(nullptr);
-}
-
-void Dispatch::end_operation(const Operation* operation) {
-  // Traced steps are apart from those that are timed.
-  queues_.finish_all();
-  const double now_s = seconds_by(trace_clock_);
-  trace_->push_back({operation, now_s - operation_began_s_});
-  operation_began_s_ = now_s;
 }
 
 // Order.
@@ -137,6 +150,7 @@ void Dispatch::begin_step(std::int64_t step, StepTrace* trace, TraceClock clock)
   squares_ = 0;
   has_squares_ = false;
   gradient_scale_ = 1;
+  has_clipped_ = false;
   outcome_ = {};
   outcome_.loss_scale = scaler_.scale();
   trace_ = trace;
@@ -161,10 +175,12 @@ void Dispatch::add_up_phases() {
 }
 
 const StepOutcome& Dispatch::end_step() {
+  if (trace_ != nullptr) read_stamps();
   use(Stream::compute);
   begin_phase(Phase::update);  // of which there is nothing more
   queues_.finish_all();
   if (unfinished_loss_ != nullptr) finish_loss();
+  if (has_clipped_) outcome_.gradient_norm = inputs_.norm_of_host();
   add_up_phases();
   if (!outcome_.skipped) ++updates_;
   return outcome_;
@@ -222,27 +238,41 @@ void Dispatch::operator()(const op::CheckOverflow& o) {
 }
 
 void Dispatch::operator()(const op::ClipFactor& o) {
-  // The host needs it: ranks exchange it, and the update takes it by value. DeepSpeed's host does
-  // where the optimizer is offloaded from stages 1 and 2; else its clipping stays on the device.
+  if (clips_on_device_) return clip_on_device(o);
   fetch_squares();
   const double squares = o.over_group ? sum_over(o.among, squares_) : squares_;
-  outcome_.gradient_norm = std::sqrt(squares) / scaler_.scale();
-  // DeepSpeed's formula, with its 1e-6.
-  const double divisor = std::max(1.0, (outcome_.gradient_norm + 1e-6) / o.clip);
-  gradient_scale_ = static_cast<float>(1.0 / (divisor * scaler_.scale()));
+  device_.host_kernels().clip_factor(&squares, 1, o.clip, scaler_.scale(), &outcome_.gradient_norm,
+                                     &gradient_scale_);
+}
+
+void Dispatch::clip_on_device(const op::ClipFactor& o) {
+  const double* squares = inputs_.squares();
+  int ranks = 1;
+  if (o.over_group) {
+    constexpr std::int64_t words_of_double = sizeof(double) / sizeof(std::int32_t);
+    group_.all_gather(inputs_.squares_of_ranks(), squares, words_of_double, DType::i32, o.among);
+    squares = inputs_.squares_of_ranks();
+    ranks = o.among.size(group_.size());
+  }
+  table().clip_factor(squares, ranks, o.clip, scaler_.scale(), inputs_.norm(),
+                      inputs_.gradient_scale());
+  inputs_.send_norm();
+  has_clipped_ = true;
 }
 
 void Dispatch::operator()(const op::UpdateParameters& o) {
   const View moment = o.m ? o.m : o.v;
-  const kernels::UpdateTensors tensors{.master_type = type(o.master),
-                                       .master = at(o.master),
-                                       .moment_type = moment ? type(moment) : kernels::DType::f32,
-                                       .m = at(o.m),
-                                       .v = at(o.v),
-                                       .gradient_type = type(o.gradient),
-                                       .gradient = at(o.gradient),
-                                       .model_type = o.model ? type(o.model) : kernels::DType::f32,
-                                       .model = at(o.model)};
+  const kernels::UpdateTensors tensors{
+      .master_type = type(o.master),
+      .master = at(o.master),
+      .moment_type = moment ? type(moment) : kernels::DType::f32,
+      .m = at(o.m),
+      .v = at(o.v),
+      .gradient_type = type(o.gradient),
+      .gradient = at(o.gradient),
+      .model_type = o.model ? type(o.model) : kernels::DType::f32,
+      .model = at(o.model),
+      .gradient_scale = has_clipped_ ? inputs_.gradient_scale() : nullptr};
   const UpdateNumbers numbers{
       .update = updates_,
       .gradient_scale = gradient_scale_,

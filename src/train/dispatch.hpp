@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "dstune/device/device.hpp"
@@ -26,6 +27,13 @@ constexpr bool is_of_device(Stream stream) {
   return stream == Stream::compute || stream == Stream::reduce || stream == Stream::gather ||
          stream == Stream::copy;
 }
+
+template <class Op, class... Others>
+constexpr bool is_one_of = (... || std::is_same_v<Op, Others>);
+
+/// Of traced operations, between two waits of the host: so many that the waits take no time, so few
+/// that the events take no memory.
+constexpr int trace_stamps = 512;
 
 /// A plan's streams on a device are queues, its events those of the queues. The host's stream is
 /// this thread: what it is given is done before anything after it in the program is asked for, and
@@ -121,6 +129,13 @@ class Dispatch {
   struct Transfers {
     std::int64_t reads = 0, writes = 0;
   };
+  /// What a traced operation is timed by: nothing where it is order alone.
+  enum class TracedBy : std::uint8_t { nothing, stamps, host };
+  /// An operation of the trace between two stamps.
+  struct Stamped {
+    std::size_t place;
+    int first, last;
+  };
   struct Event {
     Stream recorded_on = Stream::host;
     Transfers transfers;
@@ -143,11 +158,18 @@ class Dispatch {
   double sum_over(const RankRange& among, double mine);
   /// The host waits.
   void fetch_squares();
+  void clip_on_device(const op::ClipFactor& o);
   void finish_loss();
   void begin_phase(Phase phase);
   void add_up_phases();
-  /// Null: making the tokens.
+  /// In a traced step: runs it, and adds to the trace what it took.
+  void trace(const Step& step);
+  [[nodiscard]] TracedBy traced_by(const Step& step) const;
+  /// By the host's clock, which waits for the device. Null: making the tokens.
   void end_operation(const Operation* operation);
+  void trace_by_stamps(const Step& step);
+  /// Waits, and reads the times of the operations that have stamps.
+  void read_stamps();
   void wait_for(const Transfers& transfers);
   [[nodiscard]] std::int64_t transfer_bytes(const View& view, std::int64_t count) const;
 
@@ -171,12 +193,20 @@ class Dispatch {
   double squares_ = 0;
   bool has_squares_ = false;
   float gradient_scale_ = 1;
+  bool clips_on_device_;      ///< nobody else needs the norm
+  bool has_clipped_ = false;  ///< on the device, in this step
   StepOutcome outcome_;
   std::vector<Phase> phases_;  ///< the phase that begins with each stamp of the step
 
   StepTrace* trace_ = nullptr;
   TraceClock trace_clock_ = TraceClock::elapsed;
   double operation_began_s_ = 0;  ///< by that clock
+  std::vector<Stamped> stamped_;  ///< and not read yet
+  int first_trace_stamp_ = 0, trace_event_ = 0;
+  int last_stamp_ = no_stamp;  ///< of an operation, if the queue has done nothing since
+  Stream stamped_stream_ = Stream::compute;  ///< its
+
+  static constexpr int no_stamp = -1;
 };
 
 /// Kernel shapes of planned operations.

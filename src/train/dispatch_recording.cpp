@@ -1,7 +1,6 @@
 /// Operations that are noted once and asked for as a whole.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "dispatch.hpp"
 
@@ -13,10 +12,8 @@ namespace {
 struct IsOfQueues {
   template <class Op>
   bool operator()(const Op&) const {
-    return !std::disjunction_v<
-        std::is_same<Op, op::ReadDisk>, std::is_same<Op, op::WriteDisk>,
-        std::is_same<Op, op::FinishLoss>, std::is_same<Op, op::CheckOverflow>,
-        std::is_same<Op, op::ClipFactor>, std::is_same<Op, op::UpdateParameters>>;
+    return !is_one_of<Op, op::ReadDisk, op::WriteDisk, op::FinishLoss, op::CheckOverflow,
+                      op::ClipFactor, op::UpdateParameters>;
   }
 };
 

@@ -45,6 +45,9 @@ StepInputs::StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed,
   const std::int64_t tokens = places.add<std::int32_t>(2 * rows);
   const std::int64_t angles = places.add<double>(frequencies);
   const std::int64_t sums = places.add<double>(num_sums * sum_doubles_);
+  const std::int64_t norm = places.add<double>(1);
+  const std::int64_t gradient_scale = places.add<float>(1);
+  const std::int64_t squares_of_ranks = places.add<double>(plan.group_size);
   device.input_arena().prepare(places.end_bytes());
   const std::int64_t second_tokens = places.add<std::int32_t>(2 * rows);
   device.host_input_arena().prepare(places.end_bytes());
@@ -56,10 +59,14 @@ StepInputs::StepInputs(const StepPlan& plan, Device& device, std::uint64_t seed,
   device_ = tokens_at(device.input_arena(), tokens);
   frequencies_ = at<double>(device.input_arena(), angles);
   sums_ = at<double>(device.input_arena(), sums);
+  squares_of_ranks_ = at<double>(device.input_arena(), squares_of_ranks);
+  norm_ = at<double>(device.input_arena(), norm);
+  gradient_scale_ = at<float>(device.input_arena(), gradient_scale);
   const Arena& host = device.host_input_arena();
   host_ = {tokens_at(host, tokens), tokens_at(host, second_tokens)};
   host_frequencies_ = at<double>(host, angles);
   host_sums_ = at<double>(host, sums);
+  host_norm_ = at<double>(host, norm);
 }
 
 void StepInputs::begin_training() {
@@ -92,6 +99,10 @@ void StepInputs::send_sums() {
 StepInputs::Sums StepInputs::wait_for_sums() {
   queues_.finish(first_event_ + 2);
   return {host_sums_[0], host_sums_[sum_doubles_]};
+}
+
+void StepInputs::send_norm() {
+  queues_.copy(host_norm_, norm_, double_bytes);
 }
 
 }  // namespace dstune::train

@@ -33,6 +33,10 @@ class StepInputs {
     double loss, squares;
   };
   [[nodiscard]] Sums wait_for_sums();
+  /// Brings the norm to the host, in the used queue.
+  void send_norm();
+  /// Once the device is finished.
+  [[nodiscard]] double norm_of_host() const { return *host_norm_; }
 
   // For kernels.
   [[nodiscard]] const std::int32_t* tokens() const { return device_.tokens; }
@@ -42,6 +46,10 @@ class StepInputs {
   /// What a kernel adds to, kernels::Table::sum_doubles long.
   [[nodiscard]] double* loss() const { return sums_; }
   [[nodiscard]] double* squares() const { return sums_ + sum_doubles_; }
+  /// One a rank of the group.
+  [[nodiscard]] double* squares_of_ranks() const { return squares_of_ranks_; }
+  [[nodiscard]] double* norm() const { return norm_; }
+  [[nodiscard]] float* gradient_scale() const { return gradient_scale_; }
 
  private:
   const kernels::Table& table_;
@@ -54,11 +62,15 @@ class StepInputs {
   MicroBatch::Tokens device_{};
   double* frequencies_ = nullptr;
   double* sums_ = nullptr;
+  double* squares_of_ranks_ = nullptr;
+  double* norm_ = nullptr;
+  float* gradient_scale_ = nullptr;
 
   // The host's: a micro-step's tokens are made while those of the one before may still be sent.
   std::array<MicroBatch::Tokens, 2> host_{};
   double* host_frequencies_ = nullptr;
   double* host_sums_ = nullptr;
+  double* host_norm_ = nullptr;
   std::size_t next_ = 0;
 };
 

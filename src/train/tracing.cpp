@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 /// The first step builds matrix products and touches memory; of stage 3 it is another program.
 constexpr std::int64_t warmup_steps = 2;
+/// A step in which micro-steps are recorded.
+constexpr std::int64_t recording_steps = 1;
 constexpr std::size_t fewest_steps = 2;
 constexpr std::size_t most_steps = 15;
 /// Of short steps so many that together they take this long.
@@ -50,7 +52,8 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
 
   executor->initialize();
   std::int64_t step = 0;
-  while (step < warmup_steps) executor->step(step++);
+  const std::int64_t first = warmup_steps + (device.is_asynchronous() ? recording_steps : 0);
+  while (step < first) executor->step(step++);
   TracedSteps traced;
   for (double spent_s = 0;;) {
     StepTrace& trace = traced.traces.emplace_back();
@@ -68,22 +71,28 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
   }
 }
 
-double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,
-                     TraceClock clock) {
-  work();
+double median_together(ProcessGroup& group, double budget_s, const std::function<double()>& timed) {
+  timed();
   std::vector<double> times_s;
   for (double spent_s = 0;
        times_s.size() < fewest_steps + 1 || (spent_s < budget_s && times_s.size() < most_steps);) {
     group.exchange(std::array{0.0});
     const Clock::time_point began = Clock::now();
-    const double began_s = train::seconds_by(clock);
-    work();
-    times_s.push_back(slowest(group, train::seconds_by(clock) - began_s));
+    times_s.push_back(slowest(group, timed()));
     spent_s += slowest(group, seconds_since(began));
   }
   const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
   std::nth_element(times_s.begin(), middle, times_s.end());
   return *middle;
+}
+
+double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,
+                     TraceClock clock) {
+  return median_together(group, budget_s, [&] {
+    const double began_s = train::seconds_by(clock);
+    work();
+    return train::seconds_by(clock) - began_s;
+  });
 }
 
 }  // namespace dstune

@@ -238,6 +238,7 @@ void Controller::record(std::size_t index, Record record, bool is_known) {
   if (options_.overheads && !report_.own_runs.empty())
     report_.rows[index].overheads = options_.overheads(experiment);
   report_.rows[index].record = std::move(record);
+  note_value(report_.rows[index], report_.metric);
   const Row none;
   const Row& row = report_.rows[index];
   const Row& other = best_ ? report_.rows[*best_] : none;

@@ -1,11 +1,13 @@
 // What the controller writes down, and when others hear of it.
+#include "dstune/report/validation.hpp"
 #include "dstune/tune/controller.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
 namespace {
 
-/// The answer is synced to disk, which may take long: in a burst of improvements not each of them.
+/// The answer is synced to disk, which may take long: in a burst of improvements not each of them,
+/// but at most one in this time; what comes in between is written at its end.
 constexpr std::chrono::milliseconds best_interval{500};
 
 }  // namespace
@@ -30,9 +32,7 @@ bool Controller::publish() {
     }
   }
   ended_.clear();
-  if (answer_ != written_answer_ && (!said || Clock::now() - best_written_at_ > best_interval)) {
-    write_best();
-  }
+  if (answer_ != written_answer_ && Clock::now() - best_written_at_ > best_interval) write_best();
   return said;
 }
 
@@ -64,6 +64,7 @@ void Controller::finish() {
       if (row.planned.status == PlanStatus::planned && !row.record)
         row.planned.reason = "the job was stopped before it had run";
   }
+  report_.half_width_of_run = half_width_of_run(report_);  // an earlier job may have had runs, too
   report_.elapsed_s = seconds(Clock::now() - began_);
   report_.chance_of_better = tuner_.chance_of_better();
   if (stopping_since_ && !report_.validation.is_done) report_.validation.reason = "stopped early";

@@ -55,6 +55,7 @@ void Controller::record_repeat(std::size_t index, Repeat repeat) {
   journal_.add(event::repeated(keys_[index], row.planned.experiment.name, repeat));
   progress_.repeated(row.planned.experiment, repeat, options_.metric);
   row.repeats.push_back(std::move(repeat));
+  report_.half_width_of_run = half_width_of_run(report_);
   if (index == best_)
     for (const auto& [number, attempt] : running_) send_bar(number, attempt);
 }

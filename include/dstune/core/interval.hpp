@@ -52,6 +52,8 @@ struct Spread {
 [[nodiscard]] Spread spread_of(const std::vector<std::vector<double>>& runs);
 /// The same where little is known: as if four degrees of freedom had said 1 %.
 [[nodiscard]] Spread believed_spread(const Spread& measured);
+/// Half of the 95 % interval that this gives the logarithm of a single run's mean.
+[[nodiscard]] double half_width_of_run(const Spread& believed);
 
 /// What a challenger is compared with while it runs.
 struct RaceBar {

@@ -84,6 +84,9 @@ struct UpdateTensors {
   const void* gradient = nullptr;
   DType model_type = DType::f32;
   void* model = nullptr;
+  /// What gradients are multiplied by, read when the update is done; null: the step's
+  /// gradient_scale.
+  const float* gradient_scale = nullptr;
 };
 
 struct Table {
@@ -198,6 +201,10 @@ struct Table {
   /// Likewise, the plain sum.
   void (*sum_f32)(const float* x, std::int64_t count, double* sum);
   std::int64_t sum_doubles;
+  /// *norm = sqrt(the sum of squares[count], in order) / loss_scale, *factor = 1 / (max(1, (norm +
+  /// 1e-6) / clip)·loss_scale), in double: DeepSpeed's formula. The same bits from every table.
+  void (*clip_factor)(const double* squares, std::int64_t count, double clip, double loss_scale,
+                      double* norm, float* factor);
 
   /// One update of `count` elements, in fp32; docs/reference-step.md has the formulas.
   void (*adam)(const AdamStep&, const UpdateTensors&, std::int64_t count);

@@ -14,6 +14,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/core/calibration.hpp"
+#include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/memory_timeline.hpp"
@@ -28,6 +29,8 @@ struct Row {
   std::optional<Measurement> verified;
   std::vector<Repeat> repeats{};  ///< in the order in which they ended
   Overheads overheads{};          ///< of a step in the user's training, for the calibration
+  /// What the record says in the report's metric; nothing: not looked at yet (note_value()).
+  std::optional<MetricValue> first_run{};
 };
 
 /// What became of the finalists' being measured again (validation.hpp).
@@ -56,6 +59,9 @@ struct Report {
   std::int64_t memory_offset_bytes = 0;  ///< … and about the target's memory
   std::optional<std::size_t> own_row;    ///< the configuration that the user came with
   Validation validation;
+  /// How far a single run may be from the configuration's mean (of the logarithm, 95 %), as far as
+  /// runs of the same configuration have said it.
+  double half_width_of_run = dstune::half_width_of_run(believed_spread({}));
   /// That something that was not run is more than 1 % better than the best, as the tuner believes.
   std::optional<double> chance_of_better;
 };
@@ -63,6 +69,12 @@ struct Report {
 /// What a row is ranked by: what was measured (once the validation is done: in its final rounds,
 /// where it has some), calibrated where that is possible. Nothing unless it is ok.
 std::optional<MetricValue> ranked_value(const Report& report, const Row& row);
+/// The same for people: of a single run, whose interval is that of its own steps, with an interval
+/// that other runs of the configuration would be in, too.
+std::optional<MetricValue> reported_value(const Report& report, const Row& row);
+/// Keeps what the row's record says, which is asked for often and takes a while to find out. Where
+/// a row has it, it is called anew whenever the record changes.
+void note_value(Row& row, Metric metric);
 /// Whether a row has such a value and it is better than the other's: larger (smaller, where the
 /// metric is minimised), at equal values with less memory. Anything is better than a row without;
 /// once the validation is done one with final rounds than any other.

@@ -42,6 +42,8 @@ struct FinalRun {
 [[nodiscard]] Spread spread_in_search(const Report& report);
 /// … and what the final rounds of report.validation.finalists say.
 [[nodiscard]] Spread spread_of_finals(const Report& report);
+/// By both, and by what is believed before: for report.half_width_of_run.
+[[nodiscard]] double half_width_of_run(const Report& report);
 
 /// Final rounds of a row that ended ok.
 [[nodiscard]] int num_final_rounds(const Row& row);

@@ -26,6 +26,9 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
                                        std::int64_t seed, double budget_s, const Waiter& waiter,
                                        TraceClock clock = TraceClock::elapsed);
 
+/// Median of what `timed` gives, seconds of something that the whole group does, slowest rank; as
+/// often as tells something within `budget_s`, once before that. Collective over the group.
+double median_together(ProcessGroup& group, double budget_s, const std::function<double()>& timed);
 /// Median seconds of something that the whole group does, slowest rank, as often as tells something
 /// within `budget_s`; once before that. Collective over the group.
 double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,

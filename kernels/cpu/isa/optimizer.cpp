@@ -13,7 +13,8 @@ void update_as(const Rule& rule, const UpdateTensors& tensors, std::int64_t coun
   auto* v = static_cast<Moment*>(tensors.v);
   const auto* gradient = static_cast<const Gradient*>(tensors.gradient);
   auto* model = static_cast<Model*>(tensors.model);
-  const float gradient_scale = rule.step.gradient_scale;
+  const float gradient_scale =
+      tensors.gradient_scale != nullptr ? *tensors.gradient_scale : rule.step.gradient_scale;
   for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
     for_vectors(begin, end, [&](std::int64_t i, auto extent) {
       Vector first{};

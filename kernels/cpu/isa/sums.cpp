@@ -1,5 +1,6 @@
 // Sums in double over fixed blocks, the blocks' sums added in order: the same for any number of
 // threads.
+#include "common/clipping.hpp"
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
 
@@ -89,6 +90,11 @@ void sum_of_squares(DType type, const void* x, std::int64_t count, double* sum) 
 
 void sum_f32(const float* x, std::int64_t count, double* sum) {
   *sum += ordered_sum(x, count, [](Doubles values) { return values; });
+}
+
+void clip_factor(const double* squares, std::int64_t count, double clip, double loss_scale,
+                 double* norm, float* factor) {
+  ClipFactor{squares, count, clip, loss_scale, norm, factor}.find();
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

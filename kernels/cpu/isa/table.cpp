@@ -39,6 +39,7 @@ const Table table = {
     .sum_of_squares = sum_of_squares,
     .sum_f32 = sum_f32,
     .sum_doubles = 1,
+    .clip_factor = clip_factor,
     .adam = adam,
     .lion = lion,
     .sgd = sgd,

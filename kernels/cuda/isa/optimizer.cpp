@@ -11,7 +11,8 @@ struct Update {
   Rule rule;
   Output master, m, v;
   Input gradient;
-  Output model;  ///< null: none
+  Output model;                 ///< null: none
+  const float* gradient_scale;  ///< null: the step's
 
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
@@ -21,9 +22,9 @@ struct Update {
     if (Rule::has_first) first = m.load<N>(i);
     if (Rule::has_second) second = v.load<N>(i);
     const Values<N> slope = gradient.load<N>(i);
+    const float factor = gradient_scale != nullptr ? *gradient_scale : rule.step.gradient_scale;
     for (int k = 0; k < N; ++k) {
-      parameter.of[k] =
-          rule(parameter.of[k], slope.of[k] * rule.step.gradient_scale, first.of[k], second.of[k]);
+      parameter.of[k] = rule(parameter.of[k], slope.of[k] * factor, first.of[k], second.of[k]);
     }
     if (Rule::has_first) m.store(i, first);
     if (Rule::has_second) v.store(i, second);
@@ -41,7 +42,8 @@ void update(const Rule& rule, const UpdateTensors& tensors, std::int64_t count) 
                           {tensors.m, tensors.moment_type},
                           {tensors.v, tensors.moment_type},
                           {tensors.gradient, tensors.gradient_type},
-                          {has_model ? tensors.model : nullptr, tensors.model_type}};
+                          {has_model ? tensors.model : nullptr, tensors.model_type},
+                          tensors.gradient_scale};
   for_elements(count, body, body.master, body.m, body.v, body.gradient, body.model);
 }
 

@@ -1,4 +1,5 @@
 // Sums in double: as many partial sums as the count alone decides, then these in order.
+#include "common/clipping.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 #include "isa/partial_sums.hpp"
@@ -38,6 +39,14 @@ struct SumOfPartialSums {
   }
 };
 
+struct FindClipFactor {
+  ClipFactor clip;
+
+  DSTUNE_DEVICE void operator()(const Block& block) const {
+    if (block.thread() == 0) clip.find();
+  }
+};
+
 void add_sum(Input x, std::int64_t count, bool squared, double* sum) {
   if (count <= 0) return;
   constexpr std::int64_t elements_per_block = 4096;
@@ -55,6 +64,11 @@ void sum_of_squares(DType type, const void* x, std::int64_t count, double* sum) 
 
 void sum_f32(const float* x, std::int64_t count, double* sum) {
   add_sum({x, DType::f32}, count, false, sum);
+}
+
+void clip_factor(const double* squares, std::int64_t count, double clip, double loss_scale,
+                 double* norm, float* factor) {
+  launch({.threads = warp_size}, FindClipFactor{{squares, count, clip, loss_scale, norm, factor}});
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -40,6 +40,7 @@ const Table table = {
     .sum_of_squares = sum_of_squares,
     .sum_f32 = sum_f32,
     .sum_doubles = 1 + most_partial_sums,
+    .clip_factor = clip_factor,
     .adam = adam,
     .lion = lion,
     .sgd = sgd,

@@ -33,8 +33,8 @@ kernels::Table later_table() {
           &Table::activation_forward, &Table::activation_backward, &Table::swiglu_forward,
           &Table::swiglu_backward, &Table::bias_backward, &Table::cross_entropy, &Table::add,
           &Table::convert, &Table::quantize, &Table::dequantize, &Table::scale, &Table::zero,
-          &Table::sum_of_squares, &Table::sum_f32, &Table::adam, &Table::lion, &Table::sgd,
-          &Table::adagrad, &Table::fill_normal, &Table::fill>(table);
+          &Table::sum_of_squares, &Table::sum_f32, &Table::clip_factor, &Table::adam, &Table::lion,
+          &Table::sgd, &Table::adagrad, &Table::fill_normal, &Table::fill>(table);
   return table;
 }
 

@@ -170,6 +170,7 @@ void ShuffledQueues::go_on() {
 template <class Done>
 void ShuffledQueues::go_on_until(Done&& done) {
   require(noted_ == nullptr, "the host waits for nothing while it is recorded");
+  ++host_waits_;
   const ProtectedMemory::Opened opened(memory_);
   while (!done()) go_on();
 }

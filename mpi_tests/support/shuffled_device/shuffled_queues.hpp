@@ -49,6 +49,8 @@ class ShuffledQueues : public Queues, private Recorder {
   /// Work that was done, and how much of it before work that had been asked for earlier.
   [[nodiscard]] std::int64_t done() const { return done_; }
   [[nodiscard]] std::int64_t overtaken() const { return overtaken_; }
+  /// How often the host waited.
+  [[nodiscard]] std::int64_t host_waits() const { return host_waits_; }
   /// From now on no recording comes to its end.
   void refuse_recordings() { refuses_ = true; }
   /// Recordings that were made, and how often one was asked for.
@@ -104,7 +106,7 @@ class ShuffledQueues : public Queues, private Recorder {
   std::int64_t recording_ = 0;    ///< that is made or asked for; 0: none
   std::int64_t recorded_ = 0, replayed_ = 0;
   bool refuses_ = false;
-  std::int64_t asked_ = 0, done_ = 0, overtaken_ = 0;
+  std::int64_t asked_ = 0, done_ = 0, overtaken_ = 0, host_waits_ = 0;
   std::int64_t collectives_ = 0, next_collective_ = 0;
 };
 

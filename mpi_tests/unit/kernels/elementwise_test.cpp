@@ -105,6 +105,21 @@ TEST_P(ElementwiseTest, SumsAreExactAndTheSameInAllWays) {
   }
 }
 
+TEST_P(ElementwiseTest, ClipFactorIsThatOfTheNorm) {
+  const KernelVector<double> squares{9.0, 16.0, 144.0};
+  const auto clipped = [&](std::int64_t count, double clip, double loss_scale) {
+    KernelVector<double> norm(1);
+    KernelVector<float> factor(1);
+    table().clip_factor(squares.data(), count, clip, loss_scale, norm.data(), factor.data());
+    finish_kernels();
+    return std::pair(norm[0], factor[0]);
+  };
+  EXPECT_EQ(clipped(3, 2.0, 1.0), std::pair(13.0, static_cast<float>(1.0 / (13.000001 / 2.0))));
+  EXPECT_EQ(clipped(2, 8.0, 1.0), std::pair(5.0, 1.0F));
+  EXPECT_EQ(clipped(2, 8.0, 4.0), std::pair(1.25, 0.25F));
+  EXPECT_EQ(clipped(2, 1.0, 4.0), std::pair(1.25, static_cast<float>(1.0 / (1.250001 * 4.0))));
+}
+
 TEST_P(ElementwiseTest, FillNormalFollowsTheFormula) {
   run_in_way(2);
   const std::int64_t count = 40001;

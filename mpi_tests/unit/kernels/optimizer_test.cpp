@@ -135,7 +135,7 @@ class OptimizerTest : public KernelTest {
   /// Gradients have the test's type, the model, too, where that is a 16-bit one.
   DType model_type() const { return type() == DType::f32 ? DType::bf16 : type(); }
   void update(State& s, const Optimizer& optimizer, int number, const Buffer& gradient,
-              std::int64_t begin, std::int64_t end) const {
+              std::int64_t begin, std::int64_t end, const float* factor = nullptr) const {
     const std::int64_t size = type() == DType::f32 ? 4 : 2;
     void* model = static_cast<std::byte*>(s.model.data()) + 2 * begin;
     optimizer.update(table(), number,
@@ -145,7 +145,8 @@ class OptimizerTest : public KernelTest {
                       .gradient_type = type(),
                       .gradient = static_cast<const std::byte*>(gradient.data()) + size * begin,
                       .model_type = type(),
-                      .model = type() != DType::f32 ? model : nullptr},
+                      .model = type() != DType::f32 ? model : nullptr,
+                      .gradient_scale = factor},
                      end - begin);
   }
 };
@@ -239,6 +240,23 @@ TEST_P(OptimizerTest, InPiecesEqualsTheWhole) {
       begin = end;
     }
     EXPECT_TRUE(pieces == whole) << optimizer.name;
+  }
+}
+
+// What an earlier kernel has written is as good as a number.
+TEST_P(OptimizerTest, TakesTheGradientsScaleFromMemory) {
+  const Buffer gradient = typed(random_values(count, 11));
+  // Exact in every type, as the scaled gradient is: what differs is who multiplies.
+  Values scaled = gradient.values();
+  for (double& each : scaled) each *= 0.25 / scale;
+  const Buffer other = typed(scaled);
+  KernelVector<float> factor{0.25F};
+  for (const Optimizer& optimizer : optimizers()) {
+    State by_number = start();
+    update(by_number, optimizer, 1, other, 0, count);
+    State from_memory = start();
+    update(from_memory, optimizer, 1, gradient, 0, count, factor.data());
+    EXPECT_TRUE(from_memory == by_number) << optimizer.name;
   }
 }
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -112,6 +113,7 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   report.own_runs = {{0, "/own/metrics.json", 1.0, 0}};
   report.calibration = TimeCalibration{2, {0, 0.5}};
   report.memory_offset_bytes = 5;
+  report.half_width_of_run = std::log(2);
   folder_.write_optimal(test::row_of(best), report, "t.py --bs 1 --ds $CONFIG",
                         {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
   const json::Value config = results_json("ds_config_optimal.json");
@@ -127,8 +129,8 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   EXPECT_EQ(optimal["name"], "z1_gas2_tmbspg4");
   EXPECT_EQ(optimal["metric"], "throughput");
   EXPECT_DOUBLE_EQ(optimal["value"], 16.0);
-  EXPECT_DOUBLE_EQ(optimal["ci_low"], 16.0);
-  EXPECT_DOUBLE_EQ(optimal["ci_high"], 16.0);
+  EXPECT_DOUBLE_EQ(optimal["ci_low"], 8.0);
+  EXPECT_DOUBLE_EQ(optimal["ci_high"], 32.0);
   EXPECT_EQ(optimal["calibration"], (json::Value{{"scale", 2.0},
                                                  {"costs_s",
                                                   {{"optimizer_step", 0.0},
@@ -200,6 +202,7 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
                  test::row_of(test::failed_record("b", Status::failed, "said \"no\", twice")),
                  test::planned_row("c", PlanStatus::infeasible, "too\nlarge"),
                  test::planned_row("d", PlanStatus::pruned, "twin")};
+  report.half_width_of_run = std::log(2);
   folder_.write_summary(report);
   EXPECT_EQ(read_file(results("summary.txt")), summary_text(report));
   EXPECT_EQ(
@@ -211,7 +214,7 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
       "started_at,finished_at,predicted_throughput,prediction_error,predicted_peak_memory_bytes,"
       "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes,"
       "changed_numerics,gpu_memory_bytes,predicted_gpu_memory_bytes,flags\r\n"
-      "a,ok,,2,1,1,4,2,16,block,throughput,32,32,32,32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
+      "a,ok,,2,1,1,4,2,16,block,throughput,32,16,64,32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
       "2 "
       "3,"
       "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"

@@ -73,6 +73,44 @@ TEST(ValidationTest, TheValueIsThatOfTheFinalRounds) {
   EXPECT_LT(chance_of_best(report, report.rows[0]), 0.3);
 }
 
+TEST(ReportedValueTest, IsWhatAnotherRunWouldSayToo) {
+  Report report = report_of({1, 1.1});
+  Row& row = report.rows[0];
+  const MetricValue alone = *ranked_value(report, row);
+  // Nothing ran twice: 1 % and t(4) = 2.776445.
+  EXPECT_NEAR(std::log(reported_value(report, row)->ci_high / alone.value), 0.02776445, 1e-8);
+  EXPECT_NEAR(std::log(alone.value / reported_value(report, row)->ci_low), 0.02776445, 1e-8);
+  EXPECT_EQ(reported_value(report, row)->value, alone.value);
+
+  for (const double step_s : {0.8, 1.3})
+    report.rows[1].repeats.push_back(repeat_of(RepeatKind::spread, 1, step_s));
+  report.half_width_of_run = half_width_of_run(report);
+  EXPECT_GT(std::log(reported_value(report, row)->ci_high / alone.value), 0.3);
+
+  // By its own runs where there are some.
+  for (const double step_s : {1.0, 1.0, 1.0})
+    row.repeats.push_back(repeat_of(RepeatKind::final_round, 1, step_s));
+  report.validation.finalists = {0};
+  report.validation.is_done = true;
+  EXPECT_EQ(reported_value(report, row)->ci_high, ranked_value(report, row)->ci_high);
+}
+
+TEST(ReportedValueTest, FinalRoundsSayHowMuchTheOthersDiffer) {
+  Report report = report_of({1, 1.1});
+  for (const double step_s : {0.8, 1.3, 1.1})
+    report.rows[0].repeats.push_back(repeat_of(RepeatKind::final_round, 1, step_s));
+  report.validation.finalists = {0};
+  const double before = half_width_of_run(Report{});
+  EXPECT_GT(half_width_of_run(report), 5 * before);
+}
+
+TEST(ReportedValueTest, NoEndStaysNoEnd) {
+  Report report = report_of({1});
+  report.rows[0].record->measurement.step_times_s = {1};
+  report.rows[0].record->measurement.warmup_steps = 0;
+  EXPECT_TRUE(std::isinf(reported_value(report, report.rows[0])->ci_high));
+}
+
 /// Runs finals, each taking its row's time times `noise` of its round, until none is wanted; how
 /// many each row had.
 std::vector<int> counts_of_finals(Report& report, const std::vector<double>& steps_s,
