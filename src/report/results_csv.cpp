@@ -87,8 +87,8 @@ const Field identity_fields[] = {
 const Field result_fields[] = {
     {"metric",
      [](const Report& report, const Row&) { return std::string(to_text(report.metric)); }},
-    {"value",
-     [](const Report& report, const Row& row) { return reported(report, row, &MetricValue::value); }},
+    {"value", [](const Report& report,
+                 const Row& row) { return reported(report, row, &MetricValue::value); }},
     {"ci_low", [](const Report& report,
                   const Row& row) { return reported(report, row, &MetricValue::ci_low); }},
     {"ci_high", [](const Report& report,
