@@ -82,7 +82,9 @@ double half_width(const MeanEstimate& estimate) {
 
 }  // namespace
 
-double student_t(double probability, double degrees_of_freedom) {
+namespace {
+
+double find_student_t(double probability, double degrees_of_freedom) {
   // With t = sqrt(degrees) tan(angle) the distribution is the integral of a power of the cosine:
   // summed up by Simpson's rule, and turned round by Newton's.
   constexpr double as_good_as_normal = 200;
@@ -108,6 +110,28 @@ double student_t(double probability, double degrees_of_freedom) {
     angle = std::clamp(angle - (sum[part] + integral(begin, angle) - wanted) / density(angle),
                        begin, begin + width);
   return std::sqrt(degrees) * std::tan(angle);
+}
+
+}  // namespace
+
+double student_t(double probability, double degrees_of_freedom) {
+  // A series' interval is asked for in several metrics, one after the other, and each time takes
+  // some dozen microseconds.
+  struct Known {
+    double probability = 0;
+    double degrees_of_freedom = 0;
+    double t = 0;
+  };
+  constexpr std::size_t recent = 4;
+  thread_local std::array<Known, recent> known;
+  thread_local std::size_t oldest = 0;
+  for (const Known& one : known)
+    if (one.probability == probability && one.degrees_of_freedom == degrees_of_freedom)
+      return one.t;
+  const double t = find_student_t(probability, degrees_of_freedom);
+  known[oldest] = {probability, degrees_of_freedom, t};
+  oldest = (oldest + 1) % recent;
+  return t;
 }
 
 MeanEstimate estimate_mean(const std::vector<double>& samples, double least_autocorrelation) {

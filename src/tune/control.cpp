@@ -106,6 +106,9 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.races =
       ready.job.tuning.tuner_type == "race" && !(ready.job.workload.kind == WorkloadKind::plugin &&
                                                  ready.job.tuning.metric == Metric::flops);
+  const bool is_measured = ready.job.workload.kind == WorkloadKind::transformer ||
+                           ready.job.workload.kind == WorkloadKind::plugin;
+  control_options.repeats_best = control_options.races || is_measured;
   control_options.trial_timeout_s = options.trial_timeout_s;
   double reserve_s = default_reserve_s;
   control_options.end_at = end_time(options, reserve_s);

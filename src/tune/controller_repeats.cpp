@@ -60,9 +60,11 @@ void Controller::record_repeat(std::size_t index, Repeat repeat) {
     for (const auto& [number, attempt] : running_) send_bar(number, attempt);
 }
 
-/// Challengers are raced against it: a lucky run must not stand for what it can do.
+/// Every reported interval needs to know how much runs differ; and what races is compared with the
+/// best, for which a lucky run must not stand.
 void Controller::repeat_best() {
-  if (!options_.races || !best_ || is_search_over()) return;
+  const bool is_idle = running_.empty() && scheduler_.num_waiting() == 0;
+  if (!options_.repeats_best || !best_ || (is_search_over() && is_idle)) return;
   if (num_results_ < results_before_repeats) return;
   int total = 0;
   for (const auto& [index, count] : spread_runs_) total += count;

@@ -37,6 +37,9 @@ struct ControllerOptions {
   /// on the order in which it heard, so that it might go on for a little.
   bool is_search_complete = false;
   bool races = false;  ///< challengers are stopped where they have lost to the best so far
+  /// The best is run again during the search, to see how much runs differ. Times that are given
+  /// do not.
+  bool repeats_best = false;
   std::optional<double> trial_timeout_s;
   std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
   /// Without a sign of life for so long an attempt is aborted; per experiment, by its index.

@@ -540,6 +540,31 @@ TEST_F(ControllerTest, AWinnerThatWasAloneAndIsClearIsNotMeasuredAgain) {
   EXPECT_NE(result.report.validation.reason, "");
 }
 
+int num_spread_runs(const Report& report) {
+  int runs = 0;
+  for (const Row& row : report.rows)
+    runs += static_cast<int>(
+        std::count_if(row.repeats.begin(), row.repeats.end(),
+                      [](const Repeat& repeat) { return repeat.kind == RepeatKind::spread; }));
+  return runs;
+}
+
+TEST_F(ControllerTest, AGridRepeatsTheBestForItsIntervals) {
+  const PlannedSpace members = space(8, {1});
+  for (const bool repeats : {true, false}) {
+    FakeWorkers workers({});
+    ControllerOptions options;
+    options.repeats_best = repeats;
+    const Run result = run(members, workers, 1, options);
+    EXPECT_EQ(result.code, ExitCode::ok);
+    EXPECT_EQ(num_spread_runs(result.report), repeats ? 2 : 0);
+    // The fakes' runs do not differ.
+    EXPECT_EQ(result.report.half_width_of_run < Report{}.half_width_of_run, repeats);
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+  }
+}
+
 TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   const PlannedSpace members = space(8, {1});
   FakeWorkers workers({});
@@ -547,6 +572,7 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   CautiousTuner tuner(members.members.size(), 1);
   ControllerOptions options;
   options.races = true;
+  options.repeats_best = true;
 
   const Run result = run(members, workers, 1, options, &tuner);
 
@@ -563,12 +589,7 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   EXPECT_GT(workers.bars(second).front().standard_error, 0);
   const auto best = best_row(result.report);
   ASSERT_TRUE(best);
-  int in_search = 0;
-  for (const Row& row : result.report.rows)
-    in_search += static_cast<int>(
-        std::count_if(row.repeats.begin(), row.repeats.end(),
-                      [](const Repeat& repeat) { return repeat.kind == RepeatKind::spread; }));
-  EXPECT_GE(in_search, 1);
+  EXPECT_GE(num_spread_runs(result.report), 1);
   EXPECT_EQ(result.report.validation.is_done, true) << "race always measures again";
   EXPECT_EQ(result.report.chance_of_better, 0.25);
 }
