@@ -63,8 +63,12 @@ void Controller::record_repeat(std::size_t index, Repeat repeat) {
 /// Every reported interval needs to know how much runs differ; and what races is compared with the
 /// best, for which a lucky run must not stand.
 void Controller::repeat_best() {
-  const bool is_idle = running_.empty() && scheduler_.num_waiting() == 0;
-  if (!options_.repeats_best || !best_ || (is_search_over() && is_idle)) return;
+  if (!options_.repeats_best || !best_) return;
+  // A grid is asked for at once, and then measured.
+  const bool is_measuring =
+      !options_.races && std::any_of(running_.begin(), running_.end(),
+                                     [](const auto& one) { return !one.second.repeat; });
+  if (is_search_over() && !is_measuring) return;
   if (num_results_ < results_before_repeats) return;
   int total = 0;
   for (const auto& [index, count] : spread_runs_) total += count;
