@@ -1,5 +1,5 @@
-// The CUDA kernels on a GPU. Tests and kernels share pinned host memory. Libraries give the same bits
-// each time, unless DSTUNE_CUDA_ALGORITHMS says otherwise.
+// The CUDA kernels on a GPU. Tests and kernels share pinned host memory. Libraries give the same
+// bits each time, unless DSTUNE_CUDA_ALGORITHMS says otherwise.
 #include <cstdlib>
 #include <new>
 #include <stdexcept>
