@@ -47,6 +47,12 @@ void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_
                         void* workspace);
 std::size_t attention_workspace_bytes(const AttentionShape& shape);
 
+void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* bias, void* c, void* activated,
+                               void* workspace);
+void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                                const void* b, const void* x, void* c, void* workspace);
+
 void activation_forward(DType type, Activation activation, void* out, const void* x,
                         std::int64_t count);
 void activation_backward(DType type, Activation activation, void* d_x, const void* d_out,

@@ -94,6 +94,27 @@ void matmul(benchmark::State& state, MatmulShape shape) {
           [&] { t.matmul(shape, a, b, shape.has_bias ? bias.as<void>() : nullptr, c, workspace); });
 }
 
+void matmul_activation(benchmark::State& state, MatmulShape shape, bool backward) {
+  const Table& t = *cuda_table();
+  shape.transpose_b = shape.has_bias = !backward;
+  const Memory a(shape.type, shape.m * shape.k);
+  const Memory b(shape.type, shape.k * shape.n);
+  const Memory bias(shape.type, shape.n);
+  const Memory c(shape.type, shape.m * shape.n);
+  const Memory other(shape.type, shape.m * shape.n);
+  const Memory workspace(t.matmul_workspace_bytes(shape));
+  measure(state,
+          {.flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k)},
+          [&] {
+            if (backward) {
+              t.matmul_activation_backward(shape, Activation::gelu_tanh, a, b, other, c, workspace);
+            } else {
+              t.matmul_activation_forward(shape, Activation::gelu_tanh, a, b, bias, c, other,
+                                          workspace);
+            }
+          });
+}
+
 void attention(benchmark::State& state, const AttentionShape& s, bool backward) {
   const Table& t = *cuda_table();
   const std::int64_t tokens = s.batch * s.sequence;
@@ -303,6 +324,10 @@ void add_all_of(const std::string& type_name, DType type) {
         AttentionShape{2, 4096, 32, 8, 128, true, type, 0}, backward);
     for (const std::int64_t width : {768, 1600}) {
       add("layernorm" + way + "/" + std::to_string(width), norm, type, width, backward);
+      add("matmul_activation" + way + "/" + std::to_string(width) + "x" + std::to_string(4 * width),
+          matmul_activation,
+          MatmulShape{.m = rows, .n = 4 * width, .k = width, .type = type, .out_type = type},
+          backward);
       add("gelu" + way + "/" + std::to_string(4 * width), activation, type, 4 * width, backward);
     }
   }

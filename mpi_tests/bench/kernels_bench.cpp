@@ -51,6 +51,32 @@ void matmul_weight_gradient(benchmark::State& state) {
   run_matmul(state, {.m = state.range(2), .n = hidden, .k = rows, .transpose_a = true});
 }
 
+/// The MLP's products with their activation: forward, and backward to its input.
+void matmul_activation(benchmark::State& state, bool backward) {
+  const DType type = prepare(state);
+  MatmulShape shape{.m = rows, .n = 4 * hidden, .k = hidden, .type = type, .out_type = type};
+  shape.transpose_b = shape.has_bias = !backward;
+  const Table& table = cpu_table();
+  const auto a = memory(shape.m * shape.k);
+  const auto b = memory(shape.k * shape.n);
+  const auto bias = memory(shape.n);
+  auto c = memory(shape.m * shape.n);
+  auto other = c;
+  std::vector<char> workspace(table.matmul_workspace_bytes(shape));
+  for (auto _ : state) {
+    if (backward) {
+      table.matmul_activation_backward(shape, Activation::gelu_tanh, a.data(), b.data(),
+                                       other.data(), c.data(), workspace.data());
+    } else {
+      table.matmul_activation_forward(shape, Activation::gelu_tanh, a.data(), b.data(), bias.data(),
+                                      c.data(), other.data(), workspace.data());
+    }
+  }
+  state.counters["FLOP/s"] =
+      benchmark::Counter(2.0 * static_cast<double>(shape.m * shape.n * shape.k),
+                         benchmark::Counter::kIsIterationInvariantRate);
+}
+
 /// A sequence length; the batch makes up at least `rows` tokens.
 void attention(benchmark::State& state) {
   const Table& table = cpu_table();
@@ -118,6 +144,8 @@ const std::vector<std::int64_t> widths = {hidden, 3 * hidden, 4 * hidden, vocabu
 BENCHMARK(matmul_forward)->ArgsProduct({threads, types, widths})->UseRealTime();
 BENCHMARK(matmul_input_gradient)->ArgsProduct({threads, types, widths})->UseRealTime();
 BENCHMARK(matmul_weight_gradient)->ArgsProduct({threads, types, widths})->UseRealTime();
+BENCHMARK_CAPTURE(matmul_activation, forward, false)->ArgsProduct({threads, types})->UseRealTime();
+BENCHMARK_CAPTURE(matmul_activation, backward, true)->ArgsProduct({threads, types})->UseRealTime();
 BENCHMARK(attention)->ArgsProduct({threads, types, {64, 1024}})->UseRealTime();
 BENCHMARK(cross_entropy)->ArgsProduct({threads, types})->UseRealTime();
 BENCHMARK(adam)->ArgsProduct({threads, types})->UseRealTime();

@@ -26,7 +26,8 @@ ProductShape shape_of(const Work& work) {
 
 double product_bytes(const Work& work) {
   const auto [m, n, k] = shape_of(work);
-  const double passes = work.has(WorkFlag::accumulate) ? 2 : 1;
+  // What is activated beside it, or the activation's input, is as large as the result.
+  const double passes = work.has(WorkFlag::accumulate) || work.kind != WorkKind::matmul ? 2 : 1;
   return static_cast<double>(size_bytes(work.type)) * (m * k + k * n) +
          static_cast<double>(size_bytes(work.out_type)) * passes * m * n;
 }
@@ -56,7 +57,7 @@ double embedding_backward_bytes(const StepPlan& plan, const Work& work) {
 /// Of a matrix product "products m×n×k" with what is transposed, and += where it adds.
 std::string name_of(const Work& work) {
   std::string name(to_text(work.kind));
-  if (work.kind != WorkKind::matmul) return name;
+  if (!is_product(work.kind)) return name;
   const auto [m, n, k] = shape_of(work);
   char shape[80];
   std::snprintf(shape, sizeof shape, " %.0fx%.0fx%.0f %c%c%s", m, n, k,
@@ -108,6 +109,8 @@ Cost cost_of(const StepPlan& plan, const Work& work) {
   cost.bytes = amount(work);
   switch (work.kind) {
     case WorkKind::matmul:
+    case WorkKind::matmul_activation_forward:
+    case WorkKind::matmul_activation_backward:
       cost.flops = amount(work);
       cost.bytes = product_bytes(work);
       break;
@@ -187,13 +190,13 @@ void print_kinds(const std::vector<KindOfWork>& kinds, double step_flops, const 
   const bool is_measured = measured_s > 0;
   const bool has_bounds = least_s > 0;
   const double all_s = is_measured ? measured_s : least_s;
-  std::printf("%-36s %6s %9s %9s", "operation", "count", "GB", "TFLOP");
+  std::printf("%-48s %6s %9s %9s", "operation", "count", "GB", "TFLOP");
   if (is_measured) std::printf(" %10s", "measured");
   if (has_bounds) std::printf(" %10s", "bound");
   if (is_measured && has_bounds) std::printf(" %6s", "times");
   std::printf(" %7s\n", "share");
   for (const KindOfWork& kind : kinds) {
-    std::printf("%-36s %6.0f %9.3f %9.3f", kind.name.c_str(), kind.count, kind.cost.bytes / giga,
+    std::printf("%-48s %6.0f %9.3f %9.3f", kind.name.c_str(), kind.count, kind.cost.bytes / giga,
                 kind.cost.flops / tera);
     if (is_measured) std::printf(" %7.3f ms", 1e3 * kind.measured_s);
     if (has_bounds) std::printf(" %7.3f ms", 1e3 * kind.least_s);

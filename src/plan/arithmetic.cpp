@@ -1,24 +1,10 @@
 #include "arithmetic.hpp"
 
 namespace dstune::plan {
+namespace {
 
-Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size) {
-  const bool gated = model.architecture.gated;
-  return {.rows = config.micro_batch * config.sequence_length,
-          .hidden = model.hidden_size,
-          .heads_width = model.num_heads * model.head_size,
-          .qkv_width = (model.num_heads + 2 * model.num_kv_heads) * model.head_size,
-          .intermediate = model.intermediate_size,
-          .fc_width = (gated ? 2 : 1) * model.intermediate_size,
-          .vocab = model.vocab_size,
-          .targets = config.micro_batch * targets_per_sequence(model, config.sequence_length),
-          .summed_ranks = config.sums_gradients && config.zero_stage < 3 ? group_size : 1,
-          .gated = gated,
-          .rms = model.architecture.norm == NormKind::rms};
-}
-
-void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in) {
-  context.parameters.use(layer.unit, layer.weight, layer.bias);
+void emit_forward(const Context& context, const Linear& layer, TensorId out, TensorId in,
+                  TensorId activated) {
   context.emitter.matmul({.a = at(in),
                           .b = context.parameters.view(layer.unit, layer.weight),
                           .bias = context.parameters.view(layer.unit, layer.bias),
@@ -29,8 +15,46 @@ void linear_forward(const Context& context, const Linear& layer, TensorId out, T
                           .k = layer.inputs,
                           .transpose_a = false,
                           .transpose_b = true,
-                          .accumulate = false});
+                          .accumulate = false,
+                          .activated = at(activated)});
+}
+
+}  // namespace
+
+Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+  const bool gated = model.architecture.gated;
+  // cuBLASLt activates what a product gives by this form of GELU, and keeps its input. Of ReLU it
+  // keeps signs, as bits: they are not what is kept here.
+  const bool fuses = !gated && model.architecture.activation == Activation::gelu_tanh;
+  return {.rows = config.micro_batch * config.sequence_length,
+          .hidden = model.hidden_size,
+          .heads_width = model.num_heads * model.head_size,
+          .qkv_width = (model.num_heads + 2 * model.num_kv_heads) * model.head_size,
+          .intermediate = model.intermediate_size,
+          .fc_width = (gated ? 2 : 1) * model.intermediate_size,
+          .vocab = model.vocab_size,
+          .targets = config.micro_batch * targets_per_sequence(model, config.sequence_length),
+          .summed_ranks = config.sums_gradients && config.zero_stage < 3 ? group_size : 1,
+          .gated = gated,
+          .fuses_activation = fuses,
+          .rms = model.architecture.norm == NormKind::rms};
+}
+
+void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in) {
+  context.parameters.use(layer.unit, layer.weight, layer.bias);
+  emit_forward(context, layer, out, in, no_tensor);
   context.parameters.done(layer.unit, layer.weight, layer.bias);
+}
+
+TensorId linear_activation_forward(const Context& context, const Linear& layer, TensorId out,
+                                   TensorId in) {
+  context.parameters.use(layer.unit, layer.weight, layer.bias);
+  // After what is gathered for the layer, which is released first.
+  const TensorId activated =
+      context.activation("activated", layer.unit - 1, context.sizes.rows * layer.outputs);
+  emit_forward(context, layer, out, in, activated);
+  context.parameters.done(layer.unit, layer.weight, layer.bias);
+  return activated;
 }
 
 void pass(const Context& context, const Linear& layer) {
@@ -44,7 +68,7 @@ void pass(const Context& context, const Norm& norm) {
 }
 
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
-                           TensorId d_out, bool accumulate) {
+                           TensorId d_out, bool accumulate, TensorId pre_activation) {
   context.parameters.use(layer.unit, layer.weight, layer.bias);
   context.emitter.matmul({.a = at(d_out),
                           .b = context.parameters.view(layer.unit, layer.weight),
@@ -56,7 +80,8 @@ void linear_backward_input(const Context& context, const Linear& layer, TensorId
                           .k = layer.outputs,
                           .transpose_a = false,
                           .transpose_b = false,
-                          .accumulate = accumulate});
+                          .accumulate = accumulate,
+                          .pre_activation = at(pre_activation)});
   context.parameters.done(layer.unit, layer.weight, layer.bias);
 }
 

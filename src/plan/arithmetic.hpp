@@ -10,10 +10,11 @@ namespace dstune::plan {
 /// Everything in elements; `rows` is micro-batch × sequence length.
 struct Sizes {
   std::int64_t rows, hidden, heads_width, qkv_width, intermediate, fc_width, vocab;
-  std::int64_t targets;  ///< of the micro-batch
-  int summed_ranks;      ///< 1: gradients are means over ranks; else the sum of so many
-  bool gated;            ///< SwiGLU
-  bool rms;              ///< RMSNorm
+  std::int64_t targets;   ///< of the micro-batch
+  int summed_ranks;       ///< 1: gradients are means over ranks; else the sum of so many
+  bool gated;             ///< SwiGLU
+  bool fuses_activation;  ///< of the MLP, with the products beside it
+  bool rms;               ///< RMSNorm
 };
 
 Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size);
@@ -51,12 +52,17 @@ struct Norm {
 };
 
 void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
+/// The activation of `out`, which it gets, too, as a new tensor.
+TensorId linear_activation_forward(const Context& context, const Linear& layer, TensorId out,
+                                   TensorId in);
 /// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
 void pass(const Context& context, const Linear& layer);
 void pass(const Context& context, const Norm& norm);
-/// d_in = (or +=, where it accumulates) the gradient of the layer's input.
+/// d_in = (or +=, where it accumulates) the gradient of the layer's input or, where that is the
+/// activation of `pre_activation`, of this.
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
-                           TensorId d_out, bool accumulate = false);
+                           TensorId d_out, bool accumulate = false,
+                           TensorId pre_activation = no_tensor);
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
                              TensorId in);
 

@@ -32,8 +32,12 @@ void Mlp::forward_again(TensorId in) {
 void Mlp::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
   fc_ = context_.activation("fc", layer_, sizes.rows * sizes.fc_width);
-  linear_forward(context_, fc_layer_, fc_, in);
-  activate();
+  if (sizes.fuses_activation) {
+    activated_ = linear_activation_forward(context_, fc_layer_, fc_, in);
+  } else {
+    linear_forward(context_, fc_layer_, fc_, in);
+    activate();
+  }
 }
 
 void Mlp::activate() {
@@ -52,19 +56,29 @@ void Mlp::release_cheap() {
   context_.emitter.release(activated_);
 }
 
-TensorId Mlp::backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in) {
+TensorId Mlp::projection_backward(TensorId d_out) {
   const Sizes& sizes = context_.sizes;
   Emitter& emitter = context_.emitter;
   const TensorId d_activated =
       context_.activation("d activated", layer_, sizes.rows * sizes.intermediate);
-  linear_backward_input(context_, fc_projection_layer_, d_activated, d_out);
+  const TensorId pre_activation = sizes.fuses_activation ? fc_ : no_tensor;
+  linear_backward_input(context_, fc_projection_layer_, d_activated, d_out, false, pre_activation);
+  emitter.release(pre_activation);
   linear_backward_weights(context_, fc_projection_layer_, d_out, activated_);
   emitter.release(activated_);
+  if (sizes.fuses_activation) return d_activated;
   // In place: over the gradient where it has the width of fc, over fc where it is gated.
   const TensorId d_fc = sizes.gated ? fc_ : d_activated;
   emitter.emit(op::ActivationBackward{sizes.gated, at(d_fc), at(d_activated), at(fc_), sizes.rows,
                                       sizes.intermediate});
   emitter.release(sizes.gated ? d_activated : fc_);
+  return d_fc;
+}
+
+TensorId Mlp::backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in) {
+  const Sizes& sizes = context_.sizes;
+  Emitter& emitter = context_.emitter;
+  const TensorId d_fc = projection_backward(d_out);
   linear_backward_weights(context_, fc_layer_, d_fc, in);
   if (release_in) emitter.release(in);
   const bool accumulate = d_in != no_tensor;

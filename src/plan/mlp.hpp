@@ -22,6 +22,8 @@ class Mlp {
  private:
   void forward_for_backward(TensorId in);
   void activate();
+  /// The gradient of fc_. Releases what was kept.
+  TensorId projection_backward(TensorId d_out);
 
   const Context& context_;
   int layer_;

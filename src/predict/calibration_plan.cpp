@@ -25,12 +25,12 @@ constexpr std::int64_t largest_transfer_bytes = std::int64_t{32} << 20;
 
 /// A guess of a time, only to weigh one kind of work against another.
 double weight_of(const Work& work) {
-  const bool is_product = work.kind == WorkKind::matmul ||
-                          work.kind == WorkKind::attention_forward ||
-                          work.kind == WorkKind::attention_backward;
+  const bool counts_operations = is_product(work.kind) ||
+                                 work.kind == WorkKind::attention_forward ||
+                                 work.kind == WorkKind::attention_backward;
   constexpr double operations_a_second = 1e11;
   constexpr double bytes_a_second = 1e10;
-  return 1e-6 + amount(work) / (is_product ? operations_a_second : bytes_a_second);
+  return 1e-6 + amount(work) / (counts_operations ? operations_a_second : bytes_a_second);
 }
 
 struct WorkOrder {

@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, num_work_kinds> kind_names{
     "norm_forward",
     "norm_backward",
     "matmul",
+    "matmul_activation_forward",
+    "matmul_activation_backward",
     "bias_backward",
     "head_norm_forward",
     "head_norm_backward",
@@ -71,6 +73,12 @@ WorkFlag activation_flag(Activation activation) {
   throw LogicError("an activation is a known one");
 }
 
+constexpr std::uint32_t bit_of(WorkFlag flag) {
+  return std::uint32_t{1} << static_cast<unsigned>(flag);
+}
+constexpr std::uint32_t activation_flags = bit_of(WorkFlag::gelu_tanh) | bit_of(WorkFlag::gelu) |
+                                           bit_of(WorkFlag::relu) | bit_of(WorkFlag::silu);
+
 /// One overload an operation, so that a new one does not compile before it is given a time.
 class WorkReader {
  public:
@@ -115,9 +123,13 @@ class WorkReader {
     return work;
   }
   Result operator()(const op::Matmul& o) const {
+    const WorkKind kind = o.activated        ? WorkKind::matmul_activation_forward
+                          : o.pre_activation ? WorkKind::matmul_activation_backward
+                                             : WorkKind::matmul;
     // A is transposed where its rows are tokens: in gradients of weights, whose k counts them.
-    Work work = o.transpose_a ? make(WorkKind::matmul, o.a, o.c, o.m, o.n, o.k)
-                              : make(WorkKind::matmul, o.a, o.c, o.n, o.k, o.m);
+    Work work =
+        o.transpose_a ? make(kind, o.a, o.c, o.m, o.n, o.k) : make(kind, o.a, o.c, o.n, o.k, o.m);
+    if (kind != WorkKind::matmul) work.set(activation_flag(plan_.model.architecture.activation));
     work.set(WorkFlag::transpose_a, o.transpose_a);
     work.set(WorkFlag::transpose_b, o.transpose_b);
     work.set(WorkFlag::accumulate, o.accumulate);
@@ -306,6 +318,20 @@ bool is_same_curve(const Work& one, const Work& other) {
          one.flags == other.flags && one.width == other.width && one.depth == other.depth;
 }
 
+std::optional<std::pair<Work, Work>> parts_of(const Work& work) {
+  if (work.kind != WorkKind::matmul_activation_forward &&
+      work.kind != WorkKind::matmul_activation_backward)
+    return std::nullopt;
+  Work product = work;
+  product.kind = WorkKind::matmul;
+  product.flags &= ~activation_flags;
+  const WorkKind kind = work.kind == WorkKind::matmul_activation_forward
+                            ? WorkKind::activation_forward
+                            : WorkKind::activation_backward;
+  return std::pair(product, Work{kind, work.out_type, work.out_type, work.flags & activation_flags,
+                                 0, 0, work.size * work.width});
+}
+
 double amount(const Work& work) {
   const auto size = static_cast<double>(work.size);
   const auto width = static_cast<double>(work.width);
@@ -315,6 +341,8 @@ double amount(const Work& work) {
   const auto columns = std::max(1.0, width) * std::max(1.0, depth);
   switch (work.kind) {
     case WorkKind::matmul:
+    case WorkKind::matmul_activation_forward:
+    case WorkKind::matmul_activation_backward:
       return 2 * size * width * depth;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: {

@@ -74,8 +74,17 @@ void Dispatch::operator()(const op::NormBackward& o) {
 }
 
 void Dispatch::operator()(const op::Matmul& o) {
-  table().matmul(matmul_shape(o, memory_.type(o.a), memory_.type(o.c)), at(o.a), at(o.b),
-                 at(o.bias), at(o.c), at(o.workspace));
+  const kernels::MatmulShape shape = matmul_shape(o, memory_.type(o.a), memory_.type(o.c));
+  const kernels::Activation activation = kernel_activation(plan_.model.architecture.activation);
+  if (o.activated) {
+    table().matmul_activation_forward(shape, activation, at(o.a), at(o.b), at(o.bias), at(o.c),
+                                      at(o.activated), at(o.workspace));
+  } else if (o.pre_activation) {
+    table().matmul_activation_backward(shape, activation, at(o.a), at(o.b), at(o.pre_activation),
+                                       at(o.c), at(o.workspace));
+  } else {
+    table().matmul(shape, at(o.a), at(o.b), at(o.bias), at(o.c), at(o.workspace));
+  }
 }
 
 void Dispatch::operator()(const op::BiasBackward& o) {

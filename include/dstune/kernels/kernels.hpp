@@ -101,10 +101,17 @@ struct UpdateTensors {
 struct Table {
   const char* name;  ///< "avx512_bf16", "avx512", "portable", "cuda", …
 
-  /// Bytes of scratch that matmul() needs for this shape. Building the primitive may take ms.
+  /// Bytes of scratch that a product of this shape needs. Building the primitive may take ms.
   std::size_t (*matmul_workspace_bytes)(const MatmulShape&);
   void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,
                  void* workspace);
+  /// A product that adds to nothing, C as matmul's, and activated[m,n] = activation(C), all of one
+  /// type and with rows side by side. What is activated may be C before it is rounded.
+  void (*matmul_activation_forward)(const MatmulShape&, Activation, const void* a, const void* b,
+                                    const void* bias, void* c, void* activated, void* workspace);
+  /// C = the product, without a bias, times the activation's slope at x[m,n], likewise.
+  void (*matmul_activation_backward)(const MatmulShape&, Activation, const void* a, const void* b,
+                                     const void* x, void* c, void* workspace);
 
   /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none)
   /// + type_row[width] (null: none; every token is of that type), rounded once.

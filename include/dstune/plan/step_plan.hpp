@@ -147,11 +147,14 @@ struct NormBackward {
   bool accumulate_input, accumulate_weights;
 };
 /// stride_a, stride_c: elements from one stored row of a and c to the next; 0: a row's own.
+/// Where `activated` is given it gets the model's activation of c; where `pre_activation` is, c is
+/// multiplied by the activation's slope there. Then all three are [m, n], and nothing is added to.
 struct Matmul {
   View a, b, bias, c, workspace;
   std::int64_t m, n, k;
   bool transpose_a, transpose_b, accumulate;
   std::int64_t stride_a = 0, stride_c = 0;
+  View activated = {}, pre_activation = {};
 };
 /// stride: of the rows of d_out.
 struct BiasBackward {

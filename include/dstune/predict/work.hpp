@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "dstune/base/dtype.hpp"
@@ -16,18 +17,20 @@ namespace dstune {
 
 /// In brackets: what `width`, `depth` and `size` of a Work count.
 enum class WorkKind : std::uint8_t {
-  tokens,               ///< making a micro-batch [–, –, tokens]
-  fill,                 ///< [–, –, elements]
-  fill_normal,          ///< [–, –, elements]
-  embedding_forward,    ///< [hidden, –, tokens]
-  embedding_backward,   ///< [hidden, vocabulary, tokens]
-  norm_forward,         ///< [hidden, –, tokens]
-  norm_backward,        ///< likewise
-  matmul,               ///< the two sizes that are the model's, then the one that counts tokens
-  bias_backward,        ///< [columns, –, rows]
-  head_norm_forward,    ///< [head size, heads, tokens]
-  head_norm_backward,   ///< likewise
-  rotary,               ///< likewise
+  tokens,              ///< making a micro-batch [–, –, tokens]
+  fill,                ///< [–, –, elements]
+  fill_normal,         ///< [–, –, elements]
+  embedding_forward,   ///< [hidden, –, tokens]
+  embedding_backward,  ///< [hidden, vocabulary, tokens]
+  norm_forward,        ///< [hidden, –, tokens]
+  norm_backward,       ///< likewise
+  matmul,              ///< the two sizes that are the model's, then the one that counts tokens
+  matmul_activation_forward,   ///< likewise [columns of the result, terms of a sum, rows]
+  matmul_activation_backward,  ///< likewise
+  bias_backward,               ///< [columns, –, rows]
+  head_norm_forward,           ///< [head size, heads, tokens]
+  head_norm_backward,          ///< likewise
+  rotary,                      ///< likewise
   attention_forward,    ///< [sequence, heads · head size, samples]; with a window the sequence
                         ///< that has as many pairs of positions
   attention_backward,   ///< likewise
@@ -56,6 +59,10 @@ enum class WorkKind : std::uint8_t {
 inline constexpr int num_work_kinds = static_cast<int>(WorkKind::exchange) + 1;
 [[nodiscard]] std::string_view to_text(WorkKind kind);
 [[nodiscard]] std::optional<WorkKind> work_kind(std::string_view text);
+[[nodiscard]] constexpr bool is_product(WorkKind kind) {
+  return kind == WorkKind::matmul || kind == WorkKind::matmul_activation_forward ||
+         kind == WorkKind::matmul_activation_backward;
+}
 [[nodiscard]] constexpr bool is_collective(WorkKind kind) {
   return kind >= WorkKind::all_reduce;
 }
@@ -100,6 +107,9 @@ struct Work {
   }
   bool operator==(const Work&) const = default;
 };
+
+/// A product and its activation as two operations, where it is one.
+[[nodiscard]] std::optional<std::pair<Work, Work>> parts_of(const Work& work);
 
 /// Whether they differ in size at most.
 [[nodiscard]] bool is_same_curve(const Work& one, const Work& other);

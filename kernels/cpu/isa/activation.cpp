@@ -1,7 +1,8 @@
-// Activations and SwiGLU.
+// Activations, with a product before them, and SwiGLU.
 #include "common/activations.hpp"
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
+#include "matmul.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
@@ -55,6 +56,19 @@ void activation_backward(DType type, Activation activation, void* d_x, const voi
       });
     });
   });
+}
+
+void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* bias, void* c, void* activated,
+                               void* workspace) {
+  matmul(shape, a, b, bias, c, workspace);
+  activation_forward(shape.out_type, activation, activated, c, shape.m * shape.n);
+}
+
+void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                                const void* b, const void* x, void* c, void* workspace) {
+  matmul(shape, a, b, nullptr, c, workspace);
+  activation_backward(shape.out_type, activation, c, c, x, shape.m * shape.n);
 }
 
 void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t rows,

@@ -2,6 +2,7 @@
 // absent, or refuses.
 #include "isa/matmul.hpp"
 
+#include "common/functions.hpp"
 #include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -123,6 +124,19 @@ void matmul(const MatmulShape& shape, const void* a, const void* b, const void* 
 
 std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
   return 0;
+}
+
+void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* bias, void* c, void* activated,
+                               void* workspace) {
+  matmul(shape, a, b, bias, c, workspace);
+  activation_forward(shape.out_type, activation, activated, c, shape.m * shape.n);
+}
+
+void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                                const void* b, const void* x, void* c, void* workspace) {
+  matmul(shape, a, b, nullptr, c, workspace);
+  activation_backward(shape.out_type, activation, c, c, x, shape.m * shape.n);
 }
 
 void add_bias(const MatmulShape& shape, const void* bias, void* c) {

@@ -34,13 +34,21 @@ void* aligned(void* workspace) {
   return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(workspace) + mask) & ~mask);
 }
 
+/// Its GELU is the tanh form. In fp32 nothing says how exact its tanh is. What is kept for backward
+/// has rows of a multiple of 8 elements there.
+bool can_activate(const MatmulShape& shape, Activation activation) {
+  return activation == Activation::gelu_tanh && shape.type != DType::f32 &&
+         shape.out_type == shape.type && shape.n % 8 == 0;
+}
+
 }  // namespace
 
 std::size_t MatrixProducts::KeyHash::operator()(const Key& key) const {
-  const MatmulShape& shape = key.shape;
+  const MatmulShape& shape = key.operation.shape;
   std::uint64_t hash = static_cast<std::uint64_t>(
       shape.transpose_a | shape.transpose_b << 1 | shape.accumulate << 2 | shape.has_bias << 3 |
-      static_cast<int>(shape.type) << 4 | static_cast<int>(shape.out_type) << 6);
+      static_cast<int>(shape.type) << 4 | static_cast<int>(shape.out_type) << 6 |
+      static_cast<int>(key.operation.then) << 8 | static_cast<int>(key.operation.activation) << 10);
   for (const std::int64_t part :
        {shape.m, shape.n, shape.k, shape.row_of_a(), shape.row_of_c(), std::int64_t{key.device}})
     hash = counter_hash(hash, key.alignments, static_cast<std::uint64_t>(part));
@@ -52,36 +60,48 @@ MatrixProducts::MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels 
 
 void MatrixProducts::run(const MatmulShape& shape, const void* a, const void* b, const void* bias,
                          void* c, void* workspace) {
-  if (library_ == nullptr || shape.m <= 0 || shape.n <= 0 || shape.k <= 0)
-    return own_.matmul(shape, a, b, bias, c, workspace);
-  const Arguments arguments{a, b, shape.has_bias ? bias : nullptr, c, aligned(workspace)};
-  const std::lock_guard lock(mutex_);
-  Product& product = product_of(shape, arguments);
-  if (!product.is_settled && !gpu_.is_recording()) settle(shape, product, arguments);
-  while (!product.candidates.empty()) {
-    if (execute(shape, product, product.candidates.front(), arguments, c)) {
-      if (shape.has_bias && !product.fuses_bias) own_.add_bias(shape, bias, c);
-      return;
-    }
-    product.candidates.erase(product.candidates.begin());
-  }
-  own_.matmul(shape, a, b, bias, c, workspace);
+  serve({shape},
+        {.a = a, .b = b, .bias = shape.has_bias ? bias : nullptr, .c = c, .workspace = workspace});
 }
 
-MatrixProducts::Product& MatrixProducts::product_of(const MatmulShape& shape,
+void MatrixProducts::run_activation_forward(const MatmulShape& shape, Activation activation,
+                                            const void* a, const void* b, const void* bias, void* c,
+                                            void* activated, void* workspace) {
+  serve({shape, Then::activation, activation},
+        {.a = a, .b = b, .bias = bias, .c = c, .activated = activated, .workspace = workspace});
+}
+
+void MatrixProducts::run_activation_backward(const MatmulShape& shape, Activation activation,
+                                             const void* a, const void* b, const void* x, void* c,
+                                             void* workspace) {
+  serve({shape, Then::slope, activation}, {.a = a, .b = b, .c = c, .x = x, .workspace = workspace});
+}
+
+void MatrixProducts::serve(const Operation& operation, const Arguments& arguments) {
+  const MatmulShape& shape = operation.shape;
+  if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
+    const std::lock_guard lock(mutex_);
+    Product& product = product_of(operation, arguments);
+    if (!product.is_settled && !gpu_.is_recording()) settle(operation, product, arguments);
+    while (!product.candidates.empty()) {
+      if (execute(operation, product, product.candidates.front(), arguments, arguments.c)) return;
+      product.candidates.erase(product.candidates.begin());
+    }
+  }
+  own_.matmul(shape, arguments.a, arguments.b, arguments.bias, arguments.c, arguments.workspace);
+  finish(operation, {.adds_bias = true}, arguments, arguments.c);
+}
+
+MatrixProducts::Product& MatrixProducts::product_of(const Operation& operation,
                                                     const Arguments& arguments) {
   std::uint64_t alignments = 0;
   for (const void* const address :
-       {arguments.a, arguments.b, arguments.bias, static_cast<const void*>(arguments.c)})
+       {arguments.a, arguments.b, arguments.bias, static_cast<const void*>(arguments.c),
+        static_cast<const void*>(arguments.activated), arguments.x})
     alignments = alignments * 2 * most_alignment + alignment_of(address);
-  const Key key{shape, gpu_.device(), alignments};
+  const Key key{operation, gpu_.device(), alignments};
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
-
-  Product product;
-  // Where bias and C differ in type, or an algorithm can not add it, a kernel of our own does.
-  if (shape.has_bias && shape.type == shape.out_type) product = build(shape, arguments, true);
-  if (product.candidates.empty()) product = build(shape, arguments, false);
-  return products_.emplace(key, std::move(product)).first->second;
+  return products_.emplace(key, build(operation, arguments)).first->second;
 }
 
 cublasLtHandle_t MatrixProducts::context_of(int device) {
@@ -92,14 +112,9 @@ cublasLtHandle_t MatrixProducts::context_of(int device) {
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
-bool MatrixProducts::set_bias(const Product& product, const void* bias) const {
-  return !product.fuses_bias || library_->matmul_desc_set_attribute(
-                                    product.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                    &bias, sizeof(bias)) == CUBLAS_STATUS_SUCCESS;
-}
-
-MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Arguments& arguments,
-                                              bool fuses_bias) try {
+MatrixProducts::Product MatrixProducts::build(const Operation& operation,
+                                              const Arguments& arguments) try {
+  const MatmulShape& shape = operation.shape;
   const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride) {
     cublasLtMatrixLayout_t made = nullptr;
@@ -109,25 +124,44 @@ MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Ar
   };
   Product product;
   product.context = context_of(gpu_.device());
-  product.fuses_bias = fuses_bias;
-  cublasLtMatmulDesc_t description = nullptr;
-  check(library_->matmul_desc_create(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  product.description = Description(description, library_->matmul_desc_destroy);
-  const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    check(library_->matmul_desc_set_attribute(description, attribute, &value, sizeof(value)));
-  };
-  describe(CUBLASLT_MATMUL_DESC_TRANSA, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  describe(CUBLASLT_MATMUL_DESC_TRANSB, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (fuses_bias) {
-    describe(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
-  }
-  if (!set_bias(product, arguments.bias)) throw Refusal{};
   product.left = shape.transpose_b ? layout(shape.type, shape.k, shape.n, shape.k)
                                    : layout(shape.type, shape.n, shape.k, shape.n);
   product.right = shape.transpose_a ? layout(shape.type, shape.m, shape.k, shape.row_of_a())
                                     : layout(shape.type, shape.k, shape.m, shape.row_of_a());
   product.result = layout(shape.out_type, shape.n, shape.m, shape.row_of_c());
+  // Most of it first, since that is what the first choice takes.
+  const bool can_add = shape.has_bias && shape.type == shape.out_type;
+  if (operation.then != Then::nothing && can_activate(shape, operation.activation))
+    add_candidates(operation, arguments, {can_add, true}, product);
+  if (can_add) add_candidates(operation, arguments, {true, false}, product);
+  add_candidates(operation, arguments, {false, false}, product);
+  return product;
+} catch (const Refusal&) {
+  return {};
+}
+
+void MatrixProducts::add_candidates(const Operation& operation, const Arguments& arguments,
+                                    const Epilogue& epilogue, Product& product) try {
+  const MatmulShape& shape = operation.shape;
+  cublasLtMatmulDesc_t description = nullptr;
+  check(library_->matmul_desc_create(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  product.descriptions.emplace_back(description, library_->matmul_desc_destroy);
+  const auto describe = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check(library_->matmul_desc_set_attribute(description, attribute, &value, sizeof(value)));
+  };
+  describe(CUBLASLT_MATMUL_DESC_TRANSA, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  describe(CUBLASLT_MATMUL_DESC_TRANSB, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (epilogue.adds_bias) describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
+  // The activation's input has the result's type where nothing else is said.
+  if (epilogue.activates) describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n);
+  const cublasLtEpilogue_t with_gelu = operation.then == Then::slope ? CUBLASLT_EPILOGUE_DGELU
+                                       : epilogue.adds_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                                                            : CUBLASLT_EPILOGUE_GELU_AUX;
+  const cublasLtEpilogue_t without =
+      epilogue.adds_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.activates ? with_gelu : without);
+  // Their alignment is what the library goes by.
+  check(set_pointers(operation, epilogue, description, arguments));
 
   cublasLtMatmulPreference_t made = nullptr;
   check(library_->matmul_preference_create(&made));
@@ -139,10 +173,12 @@ MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Ar
   // Parts of a sum are added up in fp32 or not at all.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  const std::uint32_t of_result =
+      alignment_of(result_of(operation, epilogue, arguments, arguments.c));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(arguments.b));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(arguments.a));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(arguments.c));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(arguments.c));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_result);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_result);
 
   std::vector<cublasLtMatmulHeuristicResult_t> results(most_candidates);
   int count = 0;
@@ -152,18 +188,18 @@ MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Ar
   results.resize(static_cast<std::size_t>(count));
   for (const cublasLtMatmulHeuristicResult_t& result : results) {
     if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= library_workspace_bytes)
-      product.candidates.push_back(result.algo);
+      product.candidates.push_back({epilogue, description, result.algo});
   }
-  return product;
 } catch (const Refusal&) {
-  return {};
+  // It has no such epilogue: our kernels have.
 }
 
-void MatrixProducts::settle(const MatmulShape& shape, Product& product,
+void MatrixProducts::settle(const Operation& operation, Product& product,
                             const Arguments& arguments) {
   product.is_settled = true;
   if (choice_ == Choice::first || product.candidates.size() < 2) return;
   // Operands are only read, so they are the real ones, and so is C unless it is added to.
+  const MatmulShape& shape = operation.shape;
   const auto give_back = [this](void* memory) { gpu_.give_back(memory); };
   std::unique_ptr<void, decltype(give_back)> scratch(nullptr, give_back);
   if (shape.accumulate) {
@@ -171,23 +207,61 @@ void MatrixProducts::settle(const MatmulShape& shape, Product& product,
     scratch.reset(gpu_.take(static_cast<std::size_t>(shape.m * shape.row_of_c()) * element_bytes));
     if (scratch == nullptr) return;
   }
-  void* const result = shape.accumulate ? scratch.get() : arguments.c;
-  sort_by_time(gpu_, product.candidates, [&](const cublasLtMatmulAlgo_t& algorithm) {
-    return execute(shape, product, algorithm, arguments, result);
+  void* const c = shape.accumulate ? scratch.get() : arguments.c;
+  sort_by_time(gpu_, product.candidates, [&](const Candidate& candidate) {
+    return execute(operation, product, candidate, arguments, c);
   });
 }
 
-bool MatrixProducts::execute(const MatmulShape& shape, const Product& product,
-                             const cublasLtMatmulAlgo_t& algorithm, const Arguments& arguments,
-                             void* result) {
+bool MatrixProducts::execute(const Operation& operation, const Product& product,
+                             const Candidate& candidate, const Arguments& arguments, void* c) {
+  const bool accumulate = operation.shape.accumulate;
   const float one = 1.0F;
-  const float old_share = shape.accumulate ? 1.0F : 0.0F;
-  return set_bias(product, arguments.bias) &&
-         library_->matmul(product.context, product.description.get(), &one, arguments.b,
-                          product.left.get(), arguments.a, product.right.get(), &old_share,
-                          arguments.c, product.result.get(), result, product.result.get(),
-                          &algorithm, arguments.workspace, library_workspace_bytes,
-                          gpu_.stream()) == CUBLAS_STATUS_SUCCESS;
+  const float old_share = accumulate ? 1.0F : 0.0F;
+  void* const result = result_of(operation, candidate.epilogue, arguments, c);
+  if (set_pointers(operation, candidate.epilogue, candidate.description, arguments) !=
+          CUBLAS_STATUS_SUCCESS ||
+      library_->matmul(product.context, candidate.description, &one, arguments.b,
+                       product.left.get(), arguments.a, product.right.get(), &old_share,
+                       accumulate ? arguments.c : result, product.result.get(), result,
+                       product.result.get(), &candidate.algorithm, aligned(arguments.workspace),
+                       library_workspace_bytes, gpu_.stream()) != CUBLAS_STATUS_SUCCESS)
+    return false;
+  finish(operation, candidate.epilogue, arguments, c);
+  return true;
+}
+
+void* MatrixProducts::result_of(const Operation& operation, const Epilogue& epilogue,
+                                const Arguments& arguments, void* c) {
+  return epilogue.activates && operation.then == Then::activation ? arguments.activated : c;
+}
+
+cublasStatus_t MatrixProducts::set_pointers(const Operation& operation, const Epilogue& epilogue,
+                                            cublasLtMatmulDesc_t description,
+                                            const Arguments& arguments) const {
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
+    return library_->matmul_desc_set_attribute(description, attribute, &address, sizeof(address));
+  };
+  if (epilogue.adds_bias) {
+    const cublasStatus_t status = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  if (!epilogue.activates) return CUBLAS_STATUS_SUCCESS;
+  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+             operation.then == Then::slope ? arguments.x : arguments.c);
+}
+
+void MatrixProducts::finish(const Operation& operation, const Epilogue& done,
+                            const Arguments& arguments, void* c) const {
+  const MatmulShape& shape = operation.shape;
+  const std::int64_t count = shape.m * shape.n;
+  if (shape.has_bias && !done.adds_bias) own_.add_bias(shape, arguments.bias, c);
+  if (done.activates) return;
+  if (operation.then == Then::activation) {
+    own_.activation_forward(shape.out_type, operation.activation, arguments.activated, c, count);
+  } else if (operation.then == Then::slope) {
+    own_.activation_backward(shape.out_type, operation.activation, c, c, arguments.x, count);
+  }
 }
 
 }  // namespace dstune::kernels::cuda

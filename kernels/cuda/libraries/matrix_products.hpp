@@ -1,12 +1,14 @@
 #pragma once
-/// Matrix products by cuBLASLt. The first use of a shape asks the library for its candidates and,
-/// where there are several, times each of them; the fastest serves the shape from then on, in all
-/// experiments of the process. Later uses allocate nothing and wait for nothing.
+/// Matrix products by cuBLASLt, with a bias and GELU where its epilogues do them faster than
+/// kernels of our own after it. The first use of a shape asks the library for its candidates and,
+/// where there are several, times each of them with what it leaves to our kernels; the fastest
+/// serves the shape from then on, in all experiments of the process. Later uses allocate nothing
+/// and wait for nothing.
 ///
 /// Sums are fp32 ones, also over 16-bit operands and where a product is cut along k; fp32 operands
 /// are multiplied as fp32 numbers, not as TF32. Results are the same in every run of one algorithm;
 /// since the clock chooses it, two processes may differ in the last bits: Choice::first is for
-/// those that must not.
+/// those that must not, and takes the library's epilogues wherever it has them.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,16 +31,24 @@ class MatrixProducts {
   struct OwnKernels {
     decltype(Table::matmul) matmul;
     void (*add_bias)(const MatmulShape&, const void* bias, void* c);
+    decltype(Table::activation_forward) activation_forward;
+    decltype(Table::activation_backward) activation_backward;
   };
 
   /// `library` may be null.
   MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice);
 
-  /// matmul() of the table. A shape's first use, unless its stream records a graph, runs the
-  /// product several times and waits for it; where it adds to C it takes memory of C's size for so
-  /// long, and does without the timing where there is none.
+  /// matmul(), matmul_activation_forward() and matmul_activation_backward() of the table. A shape's
+  /// first use, unless its stream records a graph, runs the product several times and waits for it;
+  /// where it adds to C it takes memory of C's size for so long, and does without the timing where
+  /// there is none.
   void run(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
            void* workspace);
+  void run_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                              const void* b, const void* bias, void* c, void* activated,
+                              void* workspace);
+  void run_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* x, void* c, void* workspace);
 
   /// The same for all shapes, GPUs and ranks: what NVIDIA recommends for Hopper and Blackwell, and
   /// the bytes to the next multiple of 256, where the library wants it to begin.
@@ -54,16 +64,26 @@ class MatrixProducts {
   using Layout = Handle<cublasLtMatrixLayoutOpaque_t>;
   using Preference = Handle<cublasLtMatmulPreferenceOpaque_t>;
 
+  /// What is asked for beside the product and its bias.
+  enum class Then : std::uint8_t { nothing, activation, slope };
+  struct Operation {
+    MatmulShape shape;
+    Then then = Then::nothing;
+    Activation activation = Activation::gelu_tanh;
+    bool operator==(const Operation&) const = default;
+  };
   struct Arguments {
-    const void* a;
-    const void* b;
-    const void* bias;
-    void* c;
-    void* workspace;
+    const void* a = nullptr;
+    const void* b = nullptr;
+    const void* bias = nullptr;
+    void* c = nullptr;
+    void* activated = nullptr;
+    const void* x = nullptr;  ///< where the activation's slope is taken
+    void* workspace = nullptr;
   };
   /// A cached algorithm serves operands as well aligned as those that it was chosen for.
   struct Key {
-    MatmulShape shape;
+    Operation operation;
     int device = 0;
     std::uint64_t alignments = 0;
     bool operator==(const Key&) const = default;
@@ -71,26 +91,47 @@ class MatrixProducts {
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
-  /// A shape as the library knows it. Its matrices are ours transposed: what we store by rows it
-  /// reads by columns, so Cᵀ = op(B)ᵀ·op(A)ᵀ, and `left` is B.
+  /// What the library does itself of what comes after the product; our kernels do the rest.
+  struct Epilogue {
+    bool adds_bias = false;
+    bool activates = false;
+  };
+  /// A product as the library knows it, with an epilogue, and one of its algorithms for that.
+  struct Candidate {
+    Epilogue epilogue;
+    cublasLtMatmulDesc_t description;
+    cublasLtMatmulAlgo_t algorithm;
+  };
+  /// An operation as the library knows it. Its matrices are ours transposed: what we store by rows
+  /// it reads by columns, so Cᵀ = op(B)ᵀ·op(A)ᵀ, and `left` is B. A column of ours, which has one
+  /// bias, is a row of its result, as the library wants it.
   struct Product {
     cublasLtHandle_t context = nullptr;
-    Description description{nullptr, nullptr};
     Layout left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
-    bool fuses_bias = false;
+    std::vector<Description> descriptions;  ///< one an epilogue
     bool is_settled = false;
-    std::vector<cublasLtMatmulAlgo_t> candidates;  ///< best first; none: our own kernel
+    std::vector<Candidate> candidates;  ///< best first; none: our own kernels
   };
 
-  Product& product_of(const MatmulShape& shape, const Arguments& arguments);
-  [[nodiscard]] Product build(const MatmulShape& shape, const Arguments& arguments,
-                              bool fuses_bias);
+  void serve(const Operation& operation, const Arguments& arguments);
+  Product& product_of(const Operation& operation, const Arguments& arguments);
+  [[nodiscard]] Product build(const Operation& operation, const Arguments& arguments);
+  void add_candidates(const Operation& operation, const Arguments& arguments,
+                      const Epilogue& epilogue, Product& product);
   cublasLtHandle_t context_of(int device);
-  void settle(const MatmulShape& shape, Product& product, const Arguments& arguments);
-  [[nodiscard]] bool execute(const MatmulShape& shape, const Product& product,
-                             const cublasLtMatmulAlgo_t& algorithm, const Arguments& arguments,
-                             void* result);
-  [[nodiscard]] bool set_bias(const Product& product, const void* bias) const;
+  void settle(const Operation& operation, Product& product, const Arguments& arguments);
+  /// With what comes after it; whether the library did its part.
+  [[nodiscard]] bool execute(const Operation& operation, const Product& product,
+                             const Candidate& candidate, const Arguments& arguments, void* c);
+  /// Where the library's result goes: where it activates that is not C.
+  [[nodiscard]] static void* result_of(const Operation& operation, const Epilogue& epilogue,
+                                       const Arguments& arguments, void* c);
+  [[nodiscard]] cublasStatus_t set_pointers(const Operation& operation, const Epilogue& epilogue,
+                                            cublasLtMatmulDesc_t description,
+                                            const Arguments& arguments) const;
+  /// What the epilogue has not done, in C.
+  void finish(const Operation& operation, const Epilogue& done, const Arguments& arguments,
+              void* c) const;
 
   const BlasLibrary* library_;
   Gpu& gpu_;

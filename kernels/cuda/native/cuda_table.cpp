@@ -34,7 +34,11 @@ struct Libraries {
   RealGpu gpu;
   std::string why_no_blas;
   const BlasLibrary* blas = blas_library(why_no_blas);
-  MatrixProducts products{blas, gpu, {table.matmul, add_bias}, choice()};
+  MatrixProducts products{
+      blas,
+      gpu,
+      {table.matmul, add_bias, table.activation_forward, table.activation_backward},
+      choice()};
   std::string why_no_dnn;
   const DnnLibrary* dnn = dnn_library(why_no_dnn);
   LibraryAttention attention{
@@ -52,6 +56,18 @@ Libraries& libraries() {
 void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
             void* workspace) {
   libraries().products.run(shape, a, b, bias, c, workspace);
+}
+
+void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* bias, void* c, void* activated,
+                               void* workspace) {
+  libraries().products.run_activation_forward(shape, activation, a, b, bias, c, activated,
+                                              workspace);
+}
+
+void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                                const void* b, const void* x, void* c, void* workspace) {
+  libraries().products.run_activation_backward(shape, activation, a, b, x, c, workspace);
 }
 
 std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
@@ -79,6 +95,8 @@ Table table_with_libraries() {
   with.attention_backward = attention_backward;
   with.attention_workspace_bytes = attention_workspace_bytes;
   with.matmul = matmul;
+  with.matmul_activation_forward = matmul_activation_forward;
+  with.matmul_activation_backward = matmul_activation_backward;
   with.matmul_workspace_bytes = matmul_workspace_bytes;
   return with;
 }

@@ -26,7 +26,8 @@ template <const kernels::Table& (*now)()>
 kernels::Table later_table() {
   using kernels::Table;
   Table table = now();
-  put_off<now, &Table::matmul, &Table::embedding_forward, &Table::embedding_backward,
+  put_off<now, &Table::matmul, &Table::matmul_activation_forward,
+          &Table::matmul_activation_backward, &Table::embedding_forward, &Table::embedding_backward,
           &Table::layernorm_forward, &Table::layernorm_backward, &Table::rmsnorm_forward,
           &Table::rmsnorm_backward, &Table::head_norm_forward, &Table::head_norm_backward,
           &Table::rotary, &Table::attention_forward, &Table::attention_backward,

@@ -1,8 +1,11 @@
 #include "fake_blas.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <numbers>
 
 #include "dstune/kernels/kernels.hpp"
 
@@ -32,6 +35,9 @@ struct Description {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   cudaDataType_t bias_type = CUDA_R_64F;
+  const void* aux = nullptr;
+  std::int64_t aux_stride = 0;
+  bool is_searched = false;
 };
 
 struct Preference {
@@ -44,7 +50,9 @@ struct Preference {
 struct Algorithm {
   std::uint32_t number;
   std::uint32_t alignments[4];
+  std::uint32_t of_bias, of_aux;
 };
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
 template <class Fake, class Real, class... Parts>
 cublasStatus_t make(Real** made, Parts... parts) {
@@ -89,6 +97,9 @@ cublasStatus_t describe(cublasLtMatmulDesc_t made, cublasLtMatmulDescAttributes_
                         const void* value, std::size_t bytes) {
   if (fails()) return CUBLAS_STATUS_INVALID_VALUE;
   auto& description = *reinterpret_cast<Description*>(made);
+  expect(!description.is_searched || attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER ||
+             attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+         "an attribute that the search knew nothing of");
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
       assign(description.left, value, bytes);
@@ -104,6 +115,12 @@ cublasStatus_t describe(cublasLtMatmulDesc_t made, cublasLtMatmulDescAttributes_
       break;
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       assign(description.bias_type, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      assign(description.aux, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      assign(description.aux_stride, value, bytes);
       break;
     default:
       expect(false, "an unexpected attribute of a product");
@@ -151,7 +168,37 @@ cublasStatus_t prefer(cublasLtMatmulPreference_t made,
 }
 
 bool has_bias(const Description& description) {
-  return description.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  return description.epilogue == CUBLASLT_EPILOGUE_BIAS ||
+         description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+bool writes_aux(const Description& description) {
+  return description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+         description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+bool reads_aux(const Description& description) {
+  return description.epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+bool has_aux(const Description& description) {
+  return writes_aux(description) || reads_aux(description);
+}
+
+double gelu(double x) {
+  return 0.5 * x *
+         (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+}
+double gelu_slope(double x) {
+  const double factor = std::sqrt(2.0 / std::numbers::pi);
+  const double tanh = std::tanh(factor * (x + 0.044715 * x * x * x));
+  return 0.5 * (1.0 + tanh) +
+         0.5 * x * (1.0 - tanh * tanh) * factor * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+std::uint32_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256U;
+  return static_cast<std::uint32_t>(bits & ~(bits - 1));
+}
+bool is_at(const void* address, std::uint32_t multiple) {
+  return reinterpret_cast<std::uintptr_t>(address) % multiple == 0;
 }
 
 /// The rules that hold whoever asks, and the types that the manual lists for sums in fp32.
@@ -161,11 +208,18 @@ void check(const Description& description, const Matrix& left, const Matrix& rig
          "other arithmetic than fp32");
   expect(left.type == right.type && c.type == d.type, "operands of two types");
   expect(d.type == left.type || d.type == CUDA_R_32F, "a product of no such type");
-  expect(description.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(description),
+  expect(description.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(description) ||
+             has_aux(description),
          "an unexpected epilogue");
   if (has_bias(description)) {
     expect(description.bias != nullptr && description.bias_type == d.type,
            "a bias of another type than the result's");
+  }
+  if (has_aux(description)) {
+    expect(description.aux != nullptr, "an activation without its input");
+    expect(description.aux_stride % 8 == 0 &&
+               description.aux_stride >= static_cast<std::int64_t>(d.rows),
+           "an activation's input of columns that no algorithm takes");
   }
   for (const Matrix* matrix : {&left, &right, &c, &d})
     expect(matrix->stride >= static_cast<std::int64_t>(matrix->rows), "columns that overlap");
@@ -177,7 +231,7 @@ cublasStatus_t search(cublasLtHandle_t, cublasLtMatmulDesc_t description_made,
                       cublasLtMatmulPreference_t preference_made, int most,
                       cublasLtMatmulHeuristicResult_t* results, int* count) {
   if (fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
-  const auto& description = *reinterpret_cast<const Description*>(description_made);
+  auto& description = *reinterpret_cast<Description*>(description_made);
   const auto& preference = *reinterpret_cast<const Preference*>(preference_made);
   check(description, *reinterpret_cast<const Matrix*>(left),
         *reinterpret_cast<const Matrix*>(right), *reinterpret_cast<const Matrix*>(c),
@@ -186,10 +240,16 @@ cublasStatus_t search(cublasLtHandle_t, cublasLtMatmulDesc_t description_made,
           ~static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE)) == 0,
          "sums in other than fp32");
   ++current->searches;
+  current->searched.push_back(description.epilogue);
+  description.is_searched = true;
   *count = 0;
   if (has_bias(description) && !current->adds_bias) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (has_aux(description) && !current->activates) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *count < most && *count < current->algorithms; ++*count) {
-    Algorithm algorithm{static_cast<std::uint32_t>(*count), {}};
+    Algorithm algorithm{static_cast<std::uint32_t>(*count),
+                        {},
+                        alignment_of(description.bias),
+                        alignment_of(description.aux)};
     std::memcpy(algorithm.alignments, preference.alignments, sizeof(preference.alignments));
     std::memcpy(&results[*count].algo, &algorithm, sizeof(algorithm));
     results[*count].state = CUBLAS_STATUS_SUCCESS;
@@ -217,6 +277,17 @@ std::vector<float> read(cudaDataType_t type, const void* from, std::size_t count
 std::vector<float> read(const Matrix& matrix, const void* from) {
   return read(matrix.type, from, static_cast<std::size_t>(matrix.stride) * matrix.columns);
 }
+void write(const Matrix& matrix, void* to, const std::vector<float>& values) {
+  cpu_table("portable")
+      ->convert(type_of(matrix.type), to, DType::f32, values.data(),
+                static_cast<std::int64_t>(values.size()));
+}
+
+float number_at(const void* address) {
+  float number = 0.0F;
+  std::memcpy(&number, address, sizeof(number));
+  return number;
+}
 
 cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, const void* alpha,
                       const void* a, cublasLtMatrixLayout_t left_made, const void* b,
@@ -228,21 +299,29 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
   Algorithm algorithm{};
   std::memcpy(&algorithm, chosen, sizeof(algorithm));
   const int number = static_cast<int>(algorithm.number);
+  const auto& description = *reinterpret_cast<const Description*>(description_made);
   current->runs.push_back(number);
+  current->epilogues.push_back(description.epilogue);
   if (current->failing.count(number) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
 
-  const auto& description = *reinterpret_cast<const Description*>(description_made);
   const auto& left = *reinterpret_cast<const Matrix*>(left_made);
   const auto& right = *reinterpret_cast<const Matrix*>(right_made);
   const auto& result = *reinterpret_cast<const Matrix*>(d_made);
   check(description, left, right, *reinterpret_cast<const Matrix*>(c_made), result);
   expect(stream != nullptr, "another stream than the caller's");
-  const auto is_at = [](const void* address, std::size_t multiple) {
-    return reinterpret_cast<std::uintptr_t>(address) % multiple == 0;
-  };
   const void* const addresses[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
     expect(is_at(addresses[i], algorithm.alignments[i]), "an operand less aligned than was said");
+  if (has_bias(description)) {
+    expect(is_at(description.bias, std::min(algorithm.of_bias, 16U)),
+           "a bias less aligned than the search's");
+  }
+  if (has_aux(description)) {
+    expect(is_at(description.aux, std::min(algorithm.of_aux, 16U)),
+           "an activation's input less aligned than the search's");
+    expect(number_at(beta) == 0.0F, "an activation of a sum with what was there");
+    expect(description.aux != d, "an activation in the place of its input");
+  }
   expect(is_at(workspace, 256), "a workspace that is not aligned");
   std::memset(workspace, 0x5a, workspace_bytes > 4096 ? 4096 : workspace_bytes);
   static_cast<char*>(workspace)[workspace_bytes - 1] = 0x5a;
@@ -254,16 +333,18 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
              (turns_right ? right.rows : right.columns) == result.columns &&
              (turns_right ? right.columns : right.rows) == terms,
          "matrices that do not fit together");
-  float share = 0.0F;
-  float old_share = 0.0F;
-  std::memcpy(&share, alpha, sizeof(share));
-  std::memcpy(&old_share, beta, sizeof(old_share));
+  const float share = number_at(alpha);
+  const float old_share = number_at(beta);
   const std::vector<float> of_left = read(left, a);
   const std::vector<float> of_right = read(right, b);
   std::vector<float> of_result = read(result, old_share != 0.0F ? c : d);
   const std::vector<float> bias = has_bias(description)
                                       ? read(description.bias_type, description.bias, result.rows)
                                       : std::vector<float>(result.rows);
+  // An epilogue's own type is the result's.
+  const Matrix aux{result.type, result.rows, result.columns, description.aux_stride};
+  std::vector<float> of_aux =
+      has_aux(description) ? read(aux, description.aux) : std::vector<float>{};
   for (std::uint64_t column = 0; column < result.columns; ++column) {
     for (std::uint64_t row = 0; row < result.rows; ++row) {
       const auto left_at = [&](std::uint64_t term) {
@@ -279,12 +360,17 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
         sum += static_cast<double>(of_left[left_at(term)]) * of_right[right_at(term)];
       float& to = of_result[row + column * static_cast<std::uint64_t>(result.stride)];
       const double old = old_share != 0.0F ? old_share * to : 0.0F;
-      to = static_cast<float>(share * sum + old + bias[row]);
+      double value = share * sum + old + bias[row];
+      if (has_aux(description)) {
+        float& input = of_aux[row + column * static_cast<std::uint64_t>(aux.stride)];
+        if (writes_aux(description)) input = static_cast<float>(value);
+        value = writes_aux(description) ? gelu(value) : value * gelu_slope(input);
+      }
+      to = static_cast<float>(value);
     }
   }
-  cpu_table("portable")
-      ->convert(type_of(result.type), d, DType::f32, of_result.data(),
-                static_cast<std::int64_t>(of_result.size()));
+  if (writes_aux(description)) write(aux, const_cast<void*>(description.aux), of_aux);
+  write(result, d, of_result);
   return CUBLAS_STATUS_SUCCESS;
 }
 

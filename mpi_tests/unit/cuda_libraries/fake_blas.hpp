@@ -20,14 +20,17 @@ struct FakeBlas {
 
   int algorithms = 1;
   bool adds_bias = true;  ///< or has no algorithm that does
+  bool activates = true;  ///< likewise
   std::set<int> failing;  ///< algorithms that refuse to run
   int failing_call = -1;  ///< the number of a call that fails, whichever it is
   std::string fault;      ///< the first
 
   int calls = 0;
   int searches = 0;
-  int alive = 0;          ///< things made and not destroyed
-  std::vector<int> runs;  ///< the algorithm of each
+  std::vector<cublasLtEpilogue_t> searched;   ///< for
+  int alive = 0;                              ///< things made and not destroyed
+  std::vector<int> runs;                      ///< the algorithm of each
+  std::vector<cublasLtEpilogue_t> epilogues;  ///< likewise
 };
 
 }  // namespace dstune::kernels::test

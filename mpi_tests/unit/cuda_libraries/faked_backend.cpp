@@ -1,4 +1,5 @@
 // The kernels' tests of what libraries do, on libraries that are fakes.
+#include <functional>
 #include <new>
 
 #include <gtest/gtest.h>
@@ -21,17 +22,40 @@ void add_bias(const MatmulShape& shape, const void* bias, void* c);
 namespace test {
 namespace {
 
-void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
-            void* workspace) {
+/// Runs call(products), which the library serves with its epilogues where it has them.
+void with_products(const std::function<void(cuda::MatrixProducts&)>& call) {
   // What they made lives as long as the process, as the real ones' does.
   static FakeGpu gpu;
-  static auto& products = *new cuda::MatrixProducts(&FakeBlas::functions(), gpu,
-                                                    {emulated::table.matmul, emulated::add_bias},
-                                                    cuda::Choice::fastest);
+  static auto& products = *new cuda::MatrixProducts(
+      &FakeBlas::functions(), gpu,
+      {emulated::table.matmul, emulated::add_bias, emulated::table.activation_forward,
+       emulated::table.activation_backward},
+      cuda::Choice::first);
   FakeBlas blas;
-  products.run(shape, a, b, bias, c, workspace);
+  call(products);
   EXPECT_EQ(blas.fault, "");
   EXPECT_EQ(blas.runs.size(), 1U);
+}
+
+void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
+            void* workspace) {
+  with_products(
+      [&](cuda::MatrixProducts& products) { products.run(shape, a, b, bias, c, workspace); });
+}
+
+void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
+                               const void* b, const void* bias, void* c, void* activated,
+                               void* workspace) {
+  with_products([&](cuda::MatrixProducts& products) {
+    products.run_activation_forward(shape, activation, a, b, bias, c, activated, workspace);
+  });
+}
+
+void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
+                                const void* b, const void* x, void* c, void* workspace) {
+  with_products([&](cuda::MatrixProducts& products) {
+    products.run_activation_backward(shape, activation, a, b, x, c, workspace);
+  });
 }
 
 /// So little at a time that backward goes piece by piece, by batches and by heads.
@@ -74,6 +98,8 @@ void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_
 Table faked() {
   Table table = emulated::table;
   table.matmul = matmul;
+  table.matmul_activation_forward = matmul_activation_forward;
+  table.matmul_activation_backward = matmul_activation_backward;
   table.matmul_workspace_bytes = [](const MatmulShape&) {
     return cuda::MatrixProducts::workspace_bytes;
   };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 namespace dstune::kernels::test {
 namespace {
@@ -154,6 +155,27 @@ void expect_close(const Values& actual, const Values& expected, double tolerance
       return;
     }
   }
+}
+
+double activation_value(Activation activation, double x) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return 0.5 * x *
+             (1.0 + std::tanh(std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::numbers::sqrt2);
+    case Activation::relu:
+      return x > 0.0 ? x : 0.0;
+    case Activation::silu:
+      return x / (1.0 + std::exp(-x));
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+double activation_slope(Activation activation, double x) {
+  constexpr double step = 1e-5;
+  return (activation_value(activation, x + step) - activation_value(activation, x - step)) /
+         (2.0 * step);
 }
 
 double dot(const Values& a, const Values& b) {

@@ -63,6 +63,10 @@ Tokens random_tokens(std::int64_t count, std::int32_t vocabulary, std::uint64_t 
 void expect_close(const Values& actual, const Values& expected, double tolerance,
                   const std::string& what);
 
+/// The activation's formula in double, and its slope by central differences.
+double activation_value(Activation activation, double x);
+double activation_slope(Activation activation, double x);
+
 double dot(const Values& a, const Values& b);
 /// Central differences of f at x, in every coordinate.
 Values numeric_gradient(const std::function<double(const Values&)>& f, Values x);

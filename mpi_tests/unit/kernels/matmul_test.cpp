@@ -56,6 +56,34 @@ class MatmulTest : public KernelTest {
         tolerance_of(shape.out_type),
         std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
   }
+
+  /// Forward, and backward where there is no bias.
+  void check_activation(const MatmulShape& shape, Activation activation) {
+    const std::int64_t count = shape.m * shape.n;
+    const Values a = random_values(shape.m * shape.k, 1);
+    const Values b = random_values(shape.k * shape.n, 2);
+    const Values bias = random_values(shape.n, 3);
+    const Values x = random_values(count, 4, 3.0);
+    Values c = product(shape, a, b, bias, {});
+    Values activated;
+    for (const double value : c) activated.push_back(activation_value(activation, value));
+    const std::string what = "width " + std::to_string(shape.n);
+    Workspace workspace(table().matmul_workspace_bytes(shape));
+    Buffer c_typed = poisoned(count);
+    Buffer activated_typed = poisoned(count);
+    table().matmul_activation_forward(shape, activation, typed(a).data(), typed(b).data(),
+                                      shape.has_bias ? typed(bias).data() : nullptr, c_typed.data(),
+                                      activated_typed.data(), workspace.data());
+    expect_close(c_typed.values(), c, tolerance(), "c, " + what);
+    expect_close(activated_typed.values(), activated, tolerance(), "activated, " + what);
+    if (shape.has_bias) return;
+    for (std::size_t i = 0; i < c.size(); ++i) c[i] *= activation_slope(activation, x[i]);
+    Buffer d_x = poisoned(count);
+    table().matmul_activation_backward(shape, activation, typed(a).data(), typed(b).data(),
+                                       typed(x).data(), d_x.data(), workspace.data());
+    workspace.check();
+    expect_close(d_x.values(), c, tolerance(), "times the slope, " + what);
+  }
 };
 
 TEST_P(MatmulTest, EqualsTheSumInDouble) {
@@ -71,6 +99,24 @@ TEST_P(MatmulTest, EqualsTheSumInDouble) {
         shape.type = type();
         shape.out_type = (flags & 16) != 0 ? DType::f32 : type();
         check(shape);
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, IsActivatedAndMultipliedByTheSlope) {
+  for (const Activation activation : {Activation::gelu_tanh, Activation::relu}) {
+    // In whole packs of 8 columns and not.
+    for (const std::int64_t n : {48, 37}) {
+      for (const bool has_bias : {false, true}) {
+        check_activation({.m = 21,
+                          .n = n,
+                          .k = 33,
+                          .transpose_b = has_bias,
+                          .has_bias = has_bias,
+                          .type = type(),
+                          .out_type = type()},
+                         activation);
       }
     }
   }

@@ -60,6 +60,8 @@ class Collector {
     read(o.b, o.k * o.n);
     read(o.bias, o.n);
     write(o.workspace, 1);
+    read(o.pre_activation, o.m * o.n);
+    write(o.activated, o.m * o.n);
     update(o.c, extent(o.m, o.n, o.stride_c), o.accumulate);
   }
   void operator()(const op::BiasBackward& o) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -70,7 +71,7 @@ TEST(WorkTest, AProductsSizeCountsTokensInEveryDirection) {
   for (std::size_t i = 0; i < small.cycle[0].steps.size(); ++i) {
     const auto one = work_of(small, small.cycle[0].steps[i].operation);
     const auto other = work_of(large, large.cycle[0].steps[i].operation);
-    if (!one || one->kind != WorkKind::matmul) continue;
+    if (!one || !is_product(one->kind)) continue;
     ++products;
     EXPECT_TRUE(is_same_curve(*one, *other));
     EXPECT_EQ(one->size, 14);
@@ -78,6 +79,32 @@ TEST(WorkTest, AProductsSizeCountsTokensInEveryDirection) {
     EXPECT_DOUBLE_EQ(amount(*other), 3 * amount(*one));
   }
   EXPECT_EQ(products, 3U * (4 * 3 + 1));
+}
+
+TEST(WorkTest, AProductWithItsActivationHasTheWorkOfBoth) {
+  const StepPlan fused = test::build(test::tiny_gpt2(), test::tiny_config(0), 1);
+  // The same sizes, but another activation.
+  ModelSpec model = test::tiny_gpt2();
+  model.architecture.activation = Activation::gelu;
+  const StepPlan apart = test::build(model, test::tiny_config(0), 1);
+  const auto works_of = [](const StepPlan& plan) {
+    std::multiset<std::tuple<WorkKind, std::int64_t, std::int64_t, std::int64_t>> works;
+    const auto add = [&](const Work& work) {
+      works.emplace(work.kind, work.width, work.depth, work.size);
+    };
+    for (const Step& step : plan.cycle[0].steps) {
+      const auto work = work_of(plan, step.operation);
+      if (!work) continue;
+      const auto parts = parts_of(*work);
+      add(parts ? parts->first : *work);
+      if (!parts) continue;
+      EXPECT_FALSE(parts->first.has(WorkFlag::gelu_tanh));
+      EXPECT_TRUE(parts->second.has(WorkFlag::gelu_tanh));
+      add(parts->second);
+    }
+    return works;
+  };
+  EXPECT_EQ(works_of(fused), works_of(apart));
 }
 
 // Rounded to whole positions.
