@@ -107,7 +107,8 @@ struct Bench {
           .staging = {device->staging_arena().base(), static_cast<std::size_t>(staging_bytes)},
           .device_id = gpu.uuid,
           .nccl = nccl::find_library(),
-          .free_bytes = free_cuda_bytes};
+          .free_bytes = free_cuda_bytes,
+          .begin_thread = [own = device.get()] { own->begin_thread(); }};
     } else {
       device = std::make_unique<CpuDevice>(host_memory_bytes(), threads);
     }

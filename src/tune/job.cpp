@@ -64,7 +64,8 @@ std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
       .staging = {device.staging_arena().base(), static_cast<std::size_t>(staging_bytes)},
       .device_id = found.gpu.uuid,
       .nccl = nccl::find_library(),
-      .free_bytes = free_cuda_bytes};
+      .free_bytes = free_cuda_bytes,
+      .begin_thread = [&device] { device.begin_thread(); }};
 }
 
 /// How the rank's GPU is; empty where it has none.
@@ -168,18 +169,19 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const BytesBefore bytes_before{resident_before_experiments(world, device),
                                  gpu_bytes_before_experiments(world, device)};
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
-  Worker worker(
-      {.model = &input.model,
-       .workload = &input.workload,
-       .measure = input.measure,
-       .seed = reference_seed,
-       .topology = &topology,
-       .groups = &groups,
-       .device = &device,
-       .mailbox = &worker_mailbox,
-       .energy = energy.meter.get(),
-       .look_at_gpu = gpu_looks(found),
-       .leaves_when_stuck = thread_multiple && input.workload.kind == WorkloadKind::plugin});
+  Worker worker({.model = &input.model,
+                 .workload = &input.workload,
+                 .measure = input.measure,
+                 .seed = reference_seed,
+                 .topology = &topology,
+                 .groups = &groups,
+                 .device = &device,
+                 .mailbox = &worker_mailbox,
+                 .energy = energy.meter.get(),
+                 .look_at_gpu = gpu_looks(found),
+                 .leaves_when_stuck =
+                     thread_multiple &&
+                     (input.workload.kind == WorkloadKind::plugin || groups.devices() != nullptr)});
 
   std::thread controller_thread;
   if (topology.world_rank == 0) {

@@ -4,9 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "libraries/lack_of_memory.hpp"
+
 namespace dstune::kernels::cuda {
 namespace {
 
+constexpr const char* name = "cuDNN";
 constexpr std::int64_t largest_head = 256;
 /// Before it, backward is known to be wrong (cuDNN's release notes of 9.10.2).
 constexpr std::size_t oldest_version = 91002;
@@ -125,7 +128,8 @@ cudnnHandle_t LibraryAttention::context_of(int device) {
   if (const auto found = contexts_.find(device); found != contexts_.end())
     return found->second.get();
   cudnnHandle_t context = nullptr;
-  if (library_->create(&context) != CUDNN_STATUS_SUCCESS) throw DnnRefusal{};
+  const cudnnStatus_t status = library_->create(&context);
+  if (status != CUDNN_STATUS_SUCCESS) throw DnnRefusal{status};
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
@@ -138,30 +142,30 @@ LibraryAttention::Plans& LibraryAttention::plans_of(const AttentionPiece& piece,
                 s.heads,     s.kv_heads,
                 s.head_size, static_cast<int>(s.causal),
                 s.window,    static_cast<int>(s.type)};
-  const auto [found, is_new] = plans_.try_emplace(key);
-  Plans& plans = found->second;
-  if (!is_new) return plans;
+  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
+  Plans plans;
   try {
     const OperationGraph graph = direction == Direction::forward
                                      ? attention_forward_graph(*library_, piece)
                                      : attention_backward_graph(*library_, piece);
     plans.candidates = graph.plans({.handle = context_of(device)}, plan_bytes(piece),
                                    choice_ == Choice::first ? 1 : most_candidates);
-  } catch (const DnnRefusal&) {
+  } catch (const DnnRefusal& refusal) {
+    throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
     // Our own kernel serves.
   }
-  return plans;
+  return plans_.emplace(key, std::move(plans)).first->second;
 }
 
 bool LibraryAttention::run(Plans& plans, std::int64_t pieces,
                            const std::function<bool(const Descriptor&, std::int64_t)>& execute) {
   if (!plans.is_settled && !gpu_.is_recording()) {
-    plans.is_settled = true;
     // Inputs are only read, and outputs the same each time; pieces are alike.
     if (plans.candidates.size() > 1) {
       sort_by_time(gpu_, plans.candidates,
                    [&](const Descriptor& plan) { return execute(plan, 0); });
     }
+    plans.is_settled = true;
   }
   while (!plans.candidates.empty()) {
     std::int64_t piece = 0;
@@ -193,9 +197,13 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
   arguments.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
   arguments.finalize();
   const cudnnHandle_t context = context_of(gpu_.device());
-  return library_->set_stream(context, gpu_.stream()) == CUDNN_STATUS_SUCCESS &&
-         library_->execute(context, plan.get(), arguments.get()) == CUDNN_STATUS_SUCCESS;
-} catch (const DnnRefusal&) {
+  cudnnStatus_t status = library_->set_stream(context, gpu_.stream());
+  if (status == CUDNN_STATUS_SUCCESS)
+    status = library_->execute(context, plan.get(), arguments.get());
+  if (status == CUDNN_STATUS_SUCCESS) return true;
+  throw DnnRefusal{status};
+} catch (const DnnRefusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
   return false;
 }
 

@@ -130,9 +130,18 @@ TEST_F(CudaQueuesTest, AContextIsLostWhereEveryCallFails) {
 
 TEST_F(CudaQueuesTest, CanBePreparedAgainAfterAFailure) {
   runtime_.failures["create_event"] = FakeRuntime::no_memory;
-  EXPECT_THROW(prepare(), DeviceError);
+  EXPECT_THROW(prepare(), OutOfMemory);
   runtime_.failures.clear();
   EXPECT_NO_THROW(prepare());
+}
+
+// Streams, events and graphs take memory of the GPU, too, and nobody says how much.
+TEST_F(CudaQueuesTest, WhatLacksMemoryIsOutOfMemory) {
+  prepare();
+  runtime_.failures["record"] = FakeRuntime::no_memory;
+  EXPECT_EQ(thrown<OutOfMemory>([&] { queues_.record(0); }),
+            "CUDA: cudaError2: words, recording an event: 1000 B available");
+  EXPECT_THAT(runtime_.calls, Contains("forget_error"));
 }
 
 TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
@@ -177,7 +186,7 @@ TEST_F(CudaQueuesTest, EndACaptureThatFails) {
     prepare();
     Recorder& recorder = *queues_.recorder();
     runtime_.failures[call] = FakeRuntime::no_memory;
-    const std::string words = thrown<DeviceError>([&] {
+    const std::string words = thrown<OutOfMemory>([&] {
       recorder.begin(0);
       static_cast<void>(recorder.end());
     });
@@ -226,6 +235,14 @@ TEST_F(CudaDeviceTest, IsOneOfThoseThatAreVisible) {
   }
   runtime_.devices = 0;
   EXPECT_THROW(make(0), DeviceError);
+}
+
+TEST_F(CudaDeviceTest, IsThatOfOtherThreadsWhereTheySaySo) {
+  runtime_.devices = 4;
+  const auto device = make(2);
+  runtime_.calls.clear();
+  device->begin_thread();
+  EXPECT_THAT(runtime_.calls, ElementsAre("set_device 2"));
 }
 
 TEST_F(CudaDeviceTest, HasWhatIsFreeAsItsLimit) {
@@ -371,7 +388,8 @@ TEST_F(CudaDeviceTest, ARefusedAllocationIsOutOfMemory) {
   runtime_.failures["allocate"] = runtime_.failures["allocate_host"] = FakeRuntime::no_memory;
   EXPECT_THAT(thrown<OutOfMemory>([&] { device->arena().prepare(600); }),
               HasSubstr("cudaError2: words"));
-  EXPECT_THROW(device->host_arena().prepare(600), OutOfMemory);
+  EXPECT_THAT(thrown<OutOfMemory>([&] { device->host_arena().prepare(600); }),
+              HasSubstr("600 B asked for, 0 B available"));
   EXPECT_EQ(device->budget().held_bytes(), 0);
   // Nothing that comes later reports it again.
   EXPECT_THAT(runtime_.calls, Contains("forget_error").Times(2));

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {
@@ -213,6 +214,21 @@ TEST(MeasureTest, AFailureInInitializeIsAgreedOn) {
   });
   EXPECT_EQ(results[1].status, Status::out_of_memory);
   EXPECT_THAT(results[1].reason, HasSubstr("rank 10"));
+}
+
+// A launch that finds no memory for its kernel's code, for instance.
+TEST(MeasureTest, MemoryThatAKernelLacksIsOutOfMemory) {
+  const auto results = measure_on(2, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    if (rank == 1) {
+      workload.on_step = [](std::int64_t) -> StepSample {
+        throw kernels::CudaOutOfMemory("CUDA: no memory for a launch");
+      };
+    }
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::out_of_memory);
+    EXPECT_EQ(result.reason, "rank 11: CUDA: no memory for a launch");
+  }
 }
 
 TEST(MeasureTest, NobodyIsLeftToAgreeWithInsideACollective) {

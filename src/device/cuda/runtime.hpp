@@ -82,9 +82,10 @@ class Runtime {
 /// Whether the context is lost: what corrupts it is what every later call reports.
 bool has_lost_context(Runtime& runtime);
 
-/// Throws DeviceError with CUDA's words and what was tried, and says so where the process can use
-/// the GPU no more.
-void check(Runtime& runtime, Code code, const char* what);
+/// Throws with CUDA's words and what was tried: OutOfMemory where the GPU's memory lacks (`bytes`
+/// of it, 0: nobody says how many), else DeviceError, which says where the process can use the GPU
+/// no more.
+void check(Runtime& runtime, Code code, const char* what, std::size_t bytes = 0);
 
 /// CUDA's own; null in a build without it.
 Runtime* native_runtime();
