@@ -196,6 +196,17 @@ peak_tflops() {
   esac
 }
 
+# Of memory, TB/s (PEAK_TBS says another).
+peak_tbs() {
+  [[ -z ${PEAK_TBS:-} ]] || { echo "$PEAK_TBS" && return; }
+  case $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1) in
+    *H200) echo 4.8 ;;
+    *H100*HBM3) echo 3.35 ;;
+    *A100*80GB*) echo 2.04 ;;
+    *) echo 0 ;;
+  esac
+}
+
 # PyTorch finds its own libraries where nothing of ours is in the way.
 with_pytorch() {
   if ! python3 -c 'import torch' 2>/dev/null; then
@@ -220,7 +231,7 @@ bench() {
   for shape in "${shapes[@]}"; do
     IFS='|' read -r both ours <<<"$shape"
     read -ra both <<<"$both --peak-tflops $peak"
-    read -ra ours <<<"$ours"
+    read -ra ours <<<"$ours --peak-tbs $(peak_tbs)"
     name=${both[1]}
     part "step of $name" 300 mpirun -np 1 "$build/bench/gpu_step_bench" "${both[@]}" "${ours[@]}" || true
     part "step of $name in PyTorch" 590 with_pytorch "${both[@]}" --attention flash cudnn || true

@@ -22,11 +22,16 @@
 /// times, waits for them and keeps the fastest for the process; a plan takes some tenths of a
 /// second to make. So warm-up steps run a plan's operations once before they are timed or recorded
 /// as a graph, where nothing is waited for; later uses neither wait nor allocate on the device.
-/// Attention's backward by cuDNN keeps the gradient of some heads' scores in its workspace, 256 MiB
-/// at most or one key head's. DSTUNE_CUDA_ALGORITHMS=first in the environment takes the first
-/// candidate without timing, so that processes agree in every bit. fp32 is fp32, not TF32. Sizes of
+/// Attention's backward by cuDNN keeps something of the heads that it does at a time in its
+/// workspace, 256 MiB at most or one key head's. fp32 is fp32, not TF32. Sizes of
 /// workspaces are of the shape alone, the same on every GPU and rank, with the libraries or
 /// without.
+///
+/// DSTUNE_CUDA_ALGORITHMS in the environment says what may serve: `fastest` (the default) whatever
+/// is, also a backward of attention whose gradient of the queries is added up in another order in
+/// each run, as in PyTorch; `reproducible` the fastest of what gives the same bits in every run of
+/// the process; `first` of those the one that the library names first, without timing, so that
+/// processes agree in every bit.
 ///
 /// Errors: CudaOutOfMemory where a call lacks memory of the GPU; std::runtime_error with CUDA's
 /// words where a launch is refused otherwise; what fails on the device later shows at the next call

@@ -6,10 +6,11 @@
 /// `T` hold elements of the call's `DType` (float, bfloat16 or IEEE half precision), the others
 /// hold what they say. On a processor no function allocates from the heap inside a step except a
 /// matrix product's first call for a new shape (it builds and caches its primitive); of a GPU's
-/// libraries cuda.hpp says what they keep and make. All results are deterministic:
-/// for the same arguments they do not depend on the number of threads, but for matrix products,
-/// which are deterministic at an equal number of threads. Tables differ from each other in the last
-/// bits (width of sums, fused multiply-add). Workspaces need no alignment. All functions: Local.
+/// libraries cuda.hpp says what they keep and make, and when their sums have another order in each
+/// run. All other results are deterministic: for the same arguments they do not depend on the
+/// number of threads, but for matrix products, which are deterministic at an equal number of
+/// threads. Tables differ from each other in the last bits (width of sums, fused multiply-add).
+/// Workspaces need no alignment. All functions: Local.
 
 #include <cstddef>
 #include <cstdint>

@@ -41,7 +41,11 @@ class Attention {
   }
   Tensor log_sum_exp() {
     return graph.in_memory(uid_log_sum_exp, CUDNN_DATA_FLOAT, rows_,
-                           {shape_.heads * shape_.sequence, shape_.sequence, 1, 1});
+                           {shape_.heads * shape_.sequence, shape_.sequence, 1, 1}, sizeof(float));
+  }
+  Tensor sums_of_queries() {
+    const Dimensions size{piece_.batches, piece_.heads(), shape_.sequence, shape_.head_size};
+    return graph.in_memory(uid_d_q_sums, CUDNN_DATA_FLOAT, size, packed_strides(size));
   }
   Tensor delta() {
     return graph.in_memory(uid_delta, CUDNN_DATA_FLOAT, rows_, packed_strides(rows_));
@@ -143,7 +147,8 @@ OperationGraph attention_forward_graph(const DnnLibrary& library, const Attentio
   return std::move(a.graph);
 }
 
-OperationGraph attention_backward_graph(const DnnLibrary& library, const AttentionPiece& piece) {
+OperationGraph attention_backward_graph(const DnnLibrary& library, const AttentionPiece& piece,
+                                        BackwardForm form) {
   Attention a(library, piece);
   const Tensor q = a.of_queries(uid_q);
   const Tensor k_transposed = a.of_keys_transposed(uid_k);
@@ -152,11 +157,11 @@ OperationGraph attention_backward_graph(const DnnLibrary& library, const Attenti
   const Tensor scale = a.graph.number(uid_scale);
 
   const Tensor terms = a.combined(CUDNN_POINTWISE_MUL, {d_out, a.of_out(uid_out)});
-  const Tensor sums = a.statistics();
-  a.graph.reduce(CUDNN_REDUCE_TENSOR_ADD, terms, sums);
+  const Tensor of_rows = a.statistics();
+  a.graph.reduce(CUDNN_REDUCE_TENSOR_ADD, terms, of_rows);
   // The library looks for this product, which else stands for a dropout.
   const Tensor delta = a.delta();
-  a.graph.pointwise(CUDNN_POINTWISE_MUL, {sums, a.graph.number(uid_one)}, delta);
+  a.graph.pointwise(CUDNN_POINTWISE_MUL, {of_rows, a.graph.number(uid_one)}, delta);
 
   const Tensor scores = a.scaled_scores(q, k_transposed, scale);
   const Tensor shifted = a.combined(CUDNN_POINTWISE_SUB, {scores, a.log_sum_exp()});
@@ -170,7 +175,15 @@ OperationGraph attention_backward_graph(const DnnLibrary& library, const Attenti
   const Tensor d_scores = a.combined(CUDNN_POINTWISE_MUL, {d_softmax, scale});
   a.gradient_of_keys(a.transposed(d_scores), q, a.of_keys(uid_d_k));
 
-  a.graph.multiply(d_scores, a.rows_of(k_transposed), a.of_queries(uid_d_q));
+  const Tensor d_q = a.of_queries(uid_d_q);
+  const Tensor keys = a.rows_of(k_transposed);
+  if (form == BackwardForm::stored_scores) {
+    a.graph.multiply(d_scores, keys, d_q);
+  } else {
+    const Tensor sums = a.sums_of_queries();
+    a.graph.multiply(d_scores, keys, sums);
+    a.graph.pointwise(CUDNN_POINTWISE_IDENTITY, {sums}, d_q);
+  }
   return std::move(a.graph);
 }
 

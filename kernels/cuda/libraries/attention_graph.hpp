@@ -19,7 +19,8 @@ enum AttentionUid : std::int64_t {
   uid_d_q,
   uid_d_k,
   uid_d_v,
-  uid_delta,  ///< float[batches, heads, sequence]: the sum of out · d_out
+  uid_delta,     ///< float[batches, heads, sequence]: the sum of out · d_out
+  uid_d_q_sums,  ///< float[batches, heads, sequence, head_size]
   // Floats, in the host's memory.
   uid_scale,
   uid_masked,
@@ -36,11 +37,16 @@ struct AttentionPiece {
   [[nodiscard]] std::int64_t heads() const { return kv_heads * (whole.heads / whole.kv_heads); }
 };
 
+/// How backward gets the gradient of the queries, to which all blocks of keys contribute.
+enum class BackwardForm {
+  stored_scores,  ///< keeps the scores' gradient in its scratch: one order of sums in every run
+  added_up        ///< atomic sums in fp32: less to move, and last bits that differ from run to run
+};
+
 /// Both throw DnnRefusal. A type of 16 bits; with a window: causal. delta is the piece's alone, the
 /// other tensors have the strides of the whole.
 OperationGraph attention_forward_graph(const DnnLibrary& library, const AttentionPiece& piece);
-/// The one of which every result has one order of sums. It keeps the gradient of the scores in its
-/// scratch, which the piece bounds; the other has atomics.
-OperationGraph attention_backward_graph(const DnnLibrary& library, const AttentionPiece& piece);
+OperationGraph attention_backward_graph(const DnnLibrary& library, const AttentionPiece& piece,
+                                        BackwardForm form);
 
 }  // namespace dstune::kernels::cuda

@@ -1,5 +1,5 @@
 #pragma once
-/// Which of a library's candidates serves: the fastest by the clock, or the first.
+/// Which of a library's candidates serves.
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,11 @@
 
 namespace dstune::kernels::cuda {
 
-enum class Choice { fastest, first };
+enum class Choice {
+  fastest,       ///< by the clock
+  reproducible,  ///< the fastest of those that give the same bits each time
+  first          ///< of those, the one that the library names first
+};
 
 /// Sorts candidates by the time of execute(candidate), which gives whether it works; those that do
 /// not are left out. Executes each of them several times, which must change nothing, and waits.

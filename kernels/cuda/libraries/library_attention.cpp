@@ -46,10 +46,12 @@ std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
   return divisor;
 }
 
-/// Bytes of the scores of a head.
-std::int64_t score_bytes(const AttentionShape& shape) {
+/// What a head needs beside its matrices: its scores' gradient, or its queries' gradient in fp32
+/// and once more, which the library's kernels for GPUs before the H100 take.
+std::int64_t scratch_bytes(const AttentionShape& shape, BackwardForm form) {
   const std::int64_t padded = round_up(shape.sequence, score_tile);
-  return padded * padded * element_bytes;
+  if (form == BackwardForm::stored_scores) return padded * padded * element_bytes;
+  return 2 * padded * shape.head_size * std::int64_t{sizeof(float)};
 }
 
 AttentionPiece all_of(const AttentionShape& shape) {
@@ -62,14 +64,26 @@ std::int64_t delta_bytes(const AttentionPiece& piece) {
       workspace_alignment);
 }
 
-/// The most that a plan may need: the scores' gradient, and where query heads share a key head the
-/// gradients that each makes.
-std::int64_t plan_bytes(const AttentionPiece& piece) {
+std::int64_t sum_bytes(const AttentionPiece& piece, BackwardForm form) {
+  if (form == BackwardForm::stored_scores) return 0;
+  return round_up(piece.batches * piece.heads() * piece.whole.sequence * piece.whole.head_size *
+                      std::int64_t{sizeof(float)},
+                  workspace_alignment);
+}
+
+/// The most that a plan of backward may need beside them; where query heads share a key head, that
+/// is the gradients that each makes, too.
+std::int64_t plan_bytes(const AttentionPiece& piece, BackwardForm form) {
   const std::int64_t heads = piece.batches * piece.heads();
   const bool shares = piece.heads() != piece.kv_heads;
   const std::int64_t of_each =
       shares ? 2 * round_up(piece.whole.sequence, score_tile) * piece.whole.head_size : 0;
-  return heads * (score_bytes(piece.whole) + of_each * element_bytes) + spare_bytes;
+  return heads * (scratch_bytes(piece.whole, form) + of_each * element_bytes) -
+         sum_bytes(piece, form) + spare_bytes;
+}
+
+std::int64_t backward_bytes(const AttentionPiece& piece, BackwardForm form) {
+  return delta_bytes(piece) + sum_bytes(piece, form) + plan_bytes(piece, form);
 }
 
 template <class T>
@@ -92,16 +106,17 @@ const void* at(const void* data, std::int64_t elements) {
 }  // namespace
 
 LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
-                                   Choice choice, std::int64_t most_score_bytes)
+                                   Choice choice, std::int64_t most_scratch_bytes)
     : library_(library),
       gpu_(gpu),
       own_(own),
       choice_(choice),
-      most_score_bytes_(most_score_bytes) {}
+      most_scratch_bytes_(most_scratch_bytes) {}
 
 /// Equal pieces, so that one plan does them all.
-AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape) const {
-  const std::int64_t heads = most_score_bytes_ / score_bytes(shape);
+AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape,
+                                                BackwardForm form) const {
+  const std::int64_t heads = most_scratch_bytes_ / scratch_bytes(shape, form);
   if (heads >= shape.heads)
     return {shape, largest_divisor(shape.batch, heads / shape.heads), shape.kv_heads};
   return {shape, 1, largest_divisor(shape.kv_heads, heads * shape.kv_heads / shape.heads)};
@@ -109,11 +124,13 @@ AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape) con
 
 std::size_t LibraryAttention::workspace_bytes(const AttentionShape& given) const {
   const AttentionShape shape = simplest(given);
-  const std::size_t own = own_.workspace_bytes(shape);
-  if (!may_serve(shape)) return own;
-  const AttentionPiece piece = backward_piece(shape);
-  const std::int64_t bytes = delta_bytes(piece) + plan_bytes(piece) + workspace_alignment;
-  return std::max(own, static_cast<std::size_t>(bytes));
+  std::size_t bytes = own_.workspace_bytes(shape);
+  if (!may_serve(shape)) return bytes;
+  for (const BackwardForm form : {BackwardForm::stored_scores, BackwardForm::added_up}) {
+    const std::int64_t needed = backward_bytes(backward_piece(shape, form), form);
+    bytes = std::max(bytes, static_cast<std::size_t>(needed + workspace_alignment));
+  }
+  return bytes;
 }
 
 bool LibraryAttention::serves(const AttentionShape& shape, Direction direction) const {
@@ -133,45 +150,61 @@ cudnnHandle_t LibraryAttention::context_of(int device) {
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
-LibraryAttention::Plans& LibraryAttention::plans_of(const AttentionPiece& piece,
-                                                    Direction direction) {
-  const AttentionShape& s = piece.whole;
-  const int device = gpu_.device();
-  const Key key{device,      static_cast<int>(direction),
-                s.batch,     s.sequence,
-                s.heads,     s.kv_heads,
-                s.head_size, static_cast<int>(s.causal),
-                s.window,    static_cast<int>(s.type)};
-  if (const auto found = plans_.find(key); found != plans_.end()) return found->second;
-  Plans plans;
-  try {
-    const OperationGraph graph = direction == Direction::forward
-                                     ? attention_forward_graph(*library_, piece)
-                                     : attention_backward_graph(*library_, piece);
-    plans.candidates = graph.plans({.handle = context_of(device)}, plan_bytes(piece),
-                                   choice_ == Choice::first ? 1 : most_candidates);
-  } catch (const DnnRefusal& refusal) {
-    throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
-    // Our own kernel serves.
+LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionShape& s,
+                                                              Direction direction) {
+  const Key key{gpu_.device(), static_cast<int>(direction),
+                s.batch,       s.sequence,
+                s.heads,       s.kv_heads,
+                s.head_size,   static_cast<int>(s.causal),
+                s.window,      static_cast<int>(s.type)};
+  if (const auto found = candidates_.find(key); found != candidates_.end()) return found->second;
+  Candidates candidates;
+  const std::size_t most = choice_ == Choice::first ? 1 : most_candidates;
+  if (direction == Direction::forward) {
+    add_forward(candidates.all, s, most);
+  } else if (choice_ == Choice::fastest) {
+    add_backward(candidates.all, s, BackwardForm::added_up, most - 1);
+    add_backward(candidates.all, s, BackwardForm::stored_scores, 1);
+  } else {
+    add_backward(candidates.all, s, BackwardForm::stored_scores, most);
   }
-  return plans_.emplace(key, std::move(plans)).first->second;
+  return candidates_.emplace(key, std::move(candidates)).first->second;
 }
 
-bool LibraryAttention::run(Plans& plans, std::int64_t pieces,
-                           const std::function<bool(const Descriptor&, std::int64_t)>& execute) {
-  if (!plans.is_settled && !gpu_.is_recording()) {
-    // Inputs are only read, and outputs the same each time; pieces are alike.
-    if (plans.candidates.size() > 1) {
-      sort_by_time(gpu_, plans.candidates,
-                   [&](const Descriptor& plan) { return execute(plan, 0); });
-    }
-    plans.is_settled = true;
+void LibraryAttention::add_forward(std::vector<Candidate>& to, const AttentionShape& shape,
+                                   std::size_t most) try {
+  const AttentionPiece piece = all_of(shape);
+  const OperationGraph graph = attention_forward_graph(*library_, piece);
+  const auto bytes = static_cast<std::int64_t>(workspace_bytes(shape)) - workspace_alignment;
+  for (Descriptor& plan : graph.plans({.handle = context_of(gpu_.device())}, bytes, most))
+    to.push_back({std::move(plan), piece, {}});
+} catch (const DnnRefusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  // Our own kernel serves.
+}
+
+void LibraryAttention::add_backward(std::vector<Candidate>& to, const AttentionShape& shape,
+                                    BackwardForm form, std::size_t most) try {
+  const AttentionPiece piece = backward_piece(shape, form);
+  const OperationGraph graph = attention_backward_graph(*library_, piece, form);
+  for (Descriptor& plan :
+       graph.plans({.handle = context_of(gpu_.device())}, plan_bytes(piece, form), most))
+    to.push_back({std::move(plan), piece, form});
+} catch (const DnnRefusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  // The other form or our own kernel serves.
+}
+
+bool LibraryAttention::run(Candidates& candidates,
+                           const std::function<bool(const Candidate&)>& execute) {
+  if (!candidates.is_settled && !gpu_.is_recording()) {
+    // Inputs are only read, and outputs the same each time but for the order of sums.
+    if (candidates.all.size() > 1) sort_by_time(gpu_, candidates.all, execute);
+    candidates.is_settled = true;
   }
-  while (!plans.candidates.empty()) {
-    std::int64_t piece = 0;
-    while (piece < pieces && execute(plans.candidates.front(), piece)) ++piece;
-    if (piece == pieces) return true;
-    plans.candidates.erase(plans.candidates.begin());
+  while (!candidates.all.empty()) {
+    if (execute(candidates.all.front())) return true;
+    candidates.all.erase(candidates.all.begin());
   }
   return false;
 }
@@ -212,18 +245,18 @@ void LibraryAttention::forward(const AttentionShape& given, void* out, float* lo
   const AttentionShape shape = simplest(given);
   if (serves(shape, Direction::forward) && are_aligned(out, qkv)) {
     const std::lock_guard lock(mutex_);
-    Plans& plans = plans_of(all_of(shape), Direction::forward);
     const std::int64_t keys = shape.heads * shape.head_size;
     const std::int64_t values = keys + shape.kv_heads * shape.head_size;
-    const bool works = run(plans, 1, [&](const Descriptor& plan, std::int64_t) {
-      return execute(plan, shape,
-                     {{uid_q, qkv},
-                      {uid_k, at(qkv, keys)},
-                      {uid_v, at(qkv, values)},
-                      {uid_out, out},
-                      {uid_log_sum_exp, log_sum_exp}},
-                     aligned(workspace));
-    });
+    const bool works =
+        run(candidates_of(shape, Direction::forward), [&](const Candidate& candidate) {
+          return execute(candidate.plan, shape,
+                         {{uid_q, qkv},
+                          {uid_k, at(qkv, keys)},
+                          {uid_v, at(qkv, values)},
+                          {uid_out, out},
+                          {uid_log_sum_exp, log_sum_exp}},
+                         aligned(workspace));
+        });
     if (works) return;
   }
   own_.forward(shape, out, log_sum_exp, qkv, workspace);
@@ -235,39 +268,43 @@ void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const 
   const AttentionShape shape = simplest(given);
   if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out)) {
     const std::lock_guard lock(mutex_);
-    const AttentionPiece piece = backward_piece(shape);
-    Plans& plans = plans_of(piece, Direction::backward);
     const std::int64_t group = shape.heads / shape.kv_heads;
     const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-    void* const delta = aligned(workspace);
-    void* const scratch = static_cast<char*>(delta) + delta_bytes(piece);
     const float one = 1.0F;
-    const std::int64_t pieces_of_batch = shape.kv_heads / piece.kv_heads;
-    const std::int64_t pieces = shape.batch / piece.batches * pieces_of_batch;
-    const bool works = run(plans, pieces, [&](const Descriptor& plan, std::int64_t number) {
-      const std::int64_t batch = number / pieces_of_batch * piece.batches;
-      const std::int64_t kv_head = number % pieces_of_batch * piece.kv_heads;
+    const auto execute_piece = [&](const Candidate& candidate, std::int64_t batch,
+                                   std::int64_t kv_head) {
       const std::int64_t row = batch * shape.sequence;
       const std::int64_t head = kv_head * group;
       const std::int64_t q = row * row_width + head * shape.head_size;
       const std::int64_t k = row * row_width + (shape.heads + kv_head) * shape.head_size;
       const std::int64_t v = k + shape.kv_heads * shape.head_size;
       const std::int64_t o = (row * shape.heads + head) * shape.head_size;
-      return execute(
-          plan, shape,
-          {{uid_q, at(qkv, q)},
-           {uid_k, at(qkv, k)},
-           {uid_v, at(qkv, v)},
-           {uid_out, at(out, o)},
-           {uid_log_sum_exp, log_sum_exp + (batch * shape.heads + head) * shape.sequence},
-           {uid_d_out, at(d_out, o)},
-           {uid_d_q, at(d_qkv, q)},
-           {uid_d_k, at(d_qkv, k)},
-           {uid_d_v, at(d_qkv, v)},
-           {uid_delta, delta},
-           {uid_one, &one}},
-          scratch);
-    });
+      char* const delta = aligned(static_cast<char*>(workspace));
+      char* const sums = delta + delta_bytes(candidate.piece);
+      Addresses addresses{
+          {uid_q, at(qkv, q)},
+          {uid_k, at(qkv, k)},
+          {uid_v, at(qkv, v)},
+          {uid_out, at(out, o)},
+          {uid_log_sum_exp, log_sum_exp + (batch * shape.heads + head) * shape.sequence},
+          {uid_d_out, at(d_out, o)},
+          {uid_d_q, at(d_qkv, q)},
+          {uid_d_k, at(d_qkv, k)},
+          {uid_d_v, at(d_qkv, v)},
+          {uid_delta, delta},
+          {uid_one, &one}};
+      if (candidate.form == BackwardForm::added_up) addresses.emplace_back(uid_d_q_sums, sums);
+      return execute(candidate.plan, shape, std::move(addresses),
+                     sums + sum_bytes(candidate.piece, candidate.form));
+    };
+    const bool works =
+        run(candidates_of(shape, Direction::backward), [&](const Candidate& candidate) {
+          const AttentionPiece& piece = candidate.piece;
+          for (std::int64_t batch = 0; batch < shape.batch; batch += piece.batches)
+            for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += piece.kv_heads)
+              if (!execute_piece(candidate, batch, kv_head)) return false;
+          return true;
+        });
     if (works) return;
   }
   own_.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);

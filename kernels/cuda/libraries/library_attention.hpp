@@ -5,8 +5,10 @@
 /// allocates no memory of the device. Where the library fails for want of memory CudaOutOfMemory is
 /// thrown, and the next use begins anew.
 ///
-/// Results are the same in every run: backward is the library's deterministic form, which keeps the
-/// gradient of the scores of as many heads at a time as fit into most_score_bytes.
+/// Backward has two forms (BackwardForm). One gives the same bits in every run and keeps the
+/// gradient of the scores; the other adds up the gradient of the queries as its blocks come, and is
+/// a candidate where Choice::fastest allows it. Either does as many heads at a time as keep what
+/// they need in most_scratch_bytes.
 
 #include <array>
 #include <cstddef>
@@ -34,11 +36,11 @@ class LibraryAttention {
     decltype(Table::attention_workspace_bytes) workspace_bytes;
   };
 
-  static constexpr std::int64_t usual_score_bytes = std::int64_t{256} << 20;
+  static constexpr std::int64_t usual_scratch_bytes = std::int64_t{256} << 20;
 
-  /// `library` may be null. Every rank gives the same most_score_bytes.
+  /// `library` may be null. Every rank gives the same most_scratch_bytes.
   LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                   std::int64_t most_score_bytes = usual_score_bytes);
+                   std::int64_t most_scratch_bytes = usual_scratch_bytes);
 
   /// The functions of the table.
   void forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
@@ -57,18 +59,27 @@ class LibraryAttention {
   using Key = std::array<std::int64_t, 10>;
   enum class Direction { forward, backward };
 
-  [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape) const;
-  [[nodiscard]] bool serves(const AttentionShape& shape, Direction direction) const;
+  /// A plan of the library, which does the shape piece by piece.
+  struct Candidate {
+    Descriptor plan;
+    AttentionPiece piece;
+    BackwardForm form;  ///< of backward
+  };
   /// Best first; none: our own kernel.
-  struct Plans {
-    std::vector<Descriptor> candidates;
+  struct Candidates {
+    std::vector<Candidate> all;
     bool is_settled = false;
   };
-  Plans& plans_of(const AttentionPiece& piece, Direction direction);
-  /// Whether one of the plans did all pieces; one that fails is never used again. execute(plan,
-  /// number of the piece) gives whether it works.
-  bool run(Plans& plans, std::int64_t pieces,
-           const std::function<bool(const Descriptor&, std::int64_t)>& execute);
+
+  [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape, BackwardForm form) const;
+  [[nodiscard]] bool serves(const AttentionShape& shape, Direction direction) const;
+  Candidates& candidates_of(const AttentionShape& shape, Direction direction);
+  void add_forward(std::vector<Candidate>& to, const AttentionShape& shape, std::size_t most);
+  void add_backward(std::vector<Candidate>& to, const AttentionShape& shape, BackwardForm form,
+                    std::size_t most);
+  /// Whether one of them did it; one that fails is never used again. execute(candidate) does all
+  /// pieces and gives whether it works.
+  bool run(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
   cudnnHandle_t context_of(int device);
   [[nodiscard]] bool execute(const Descriptor& plan, const AttentionShape& shape,
                              Addresses addresses, void* workspace);
@@ -77,10 +88,10 @@ class LibraryAttention {
   Gpu& gpu_;
   OwnKernels own_;
   Choice choice_;
-  std::int64_t most_score_bytes_;
+  std::int64_t most_scratch_bytes_;
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
-  std::map<Key, Plans> plans_;
+  std::map<Key, Candidates> candidates_;
 };
 
 }  // namespace dstune::kernels::cuda

@@ -58,16 +58,16 @@ Dimensions packed_strides(const Dimensions& size) {
 
 OperationGraph::Tensor OperationGraph::add(std::int64_t uid, cudnnDataType_t type,
                                            const Dimensions& size, const Dimensions& strides,
-                                           bool is_virtual, bool is_by_value) {
-  const std::int64_t alignment = type == CUDNN_DATA_FLOAT ? 4 : 16;
+                                           std::int64_t alignment, Place place) {
+  constexpr bool yes = true;
   Descriptor tensor(library_, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, uid);
   tensor.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
   tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size.data());
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data());
   tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, alignment);
-  if (is_virtual) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, is_virtual);
-  if (is_by_value) tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, is_by_value);
+  if (place == Place::nowhere) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, yes);
+  if (place == Place::argument) tensor.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, yes);
   tensor.finalize();
   tensors_.push_back(std::move(tensor));
   sizes_.push_back(size);
@@ -75,13 +75,13 @@ OperationGraph::Tensor OperationGraph::add(std::int64_t uid, cudnnDataType_t typ
 }
 
 OperationGraph::Tensor OperationGraph::in_memory(std::int64_t uid, cudnnDataType_t type,
-                                                 const Dimensions& size,
-                                                 const Dimensions& strides) {
-  return add(uid, type, size, strides, false, false);
+                                                 const Dimensions& size, const Dimensions& strides,
+                                                 std::int64_t alignment) {
+  return add(uid, type, size, strides, alignment, Place::memory);
 }
 
 OperationGraph::Tensor OperationGraph::number(std::int64_t uid) {
-  return add(uid, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, false, true);
+  return add(uid, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, sizeof(float), Place::argument);
 }
 
 OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimensions& size) {
@@ -91,7 +91,7 @@ OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimen
 OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimensions& size,
                                                const Dimensions& strides) {
   const auto uid = first_unseen_uid + static_cast<std::int64_t>(tensors_.size());
-  return add(uid, type, size, strides, true, false);
+  return add(uid, type, size, strides, usual_alignment, Place::nowhere);
 }
 
 void OperationGraph::multiply(Tensor a, Tensor b, Tensor product) {

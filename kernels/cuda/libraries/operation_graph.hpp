@@ -51,9 +51,9 @@ class OperationGraph {
 
   /// The index of a tensor of the graph.
   using Tensor = std::size_t;
-  /// One in memory, which begins at a multiple of 16 bytes, or of 4 where it holds floats.
+  /// One in memory, which begins at a multiple of `alignment` bytes.
   Tensor in_memory(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,
-                   const Dimensions& strides);
+                   const Dimensions& strides, std::int64_t alignment = usual_alignment);
   /// A number, which the caller gives with the addresses.
   Tensor number(std::int64_t uid);
   /// One that need not exist.
@@ -93,9 +93,11 @@ class OperationGraph {
  private:
   static constexpr Tensor none = static_cast<Tensor>(-1);
   static constexpr std::int64_t first_unseen_uid = 1000;
+  static constexpr std::int64_t usual_alignment = 16;
 
+  enum class Place { memory, nowhere, argument };
   Tensor add(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,
-             const Dimensions& strides, bool is_virtual, bool is_by_value);
+             const Dimensions& strides, std::int64_t alignment, Place place);
   void add_pointwise(Descriptor how, const Operands& operands, Tensor y);
 
   const DnnLibrary& library_;

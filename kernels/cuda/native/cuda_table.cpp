@@ -24,8 +24,9 @@ thread_local cudaStream_t current_stream = nullptr;
 Choice choice() {
   const char* const wanted = std::getenv("DSTUNE_CUDA_ALGORITHMS");
   if (wanted == nullptr || std::string_view(wanted) == "fastest") return Choice::fastest;
+  if (std::string_view(wanted) == "reproducible") return Choice::reproducible;
   if (std::string_view(wanted) == "first") return Choice::first;
-  throw std::invalid_argument("DSTUNE_CUDA_ALGORITHMS is neither fastest nor first");
+  throw std::invalid_argument("DSTUNE_CUDA_ALGORITHMS is none of fastest, reproducible, first");
 }
 
 /// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.

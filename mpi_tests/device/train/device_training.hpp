@@ -3,6 +3,7 @@
 /// train are on the processor, and the same bits in every run. By NCCL where every rank has a GPU
 /// of its own, also on one rank; else staged through the host.
 
+#include <cstdlib>
 #include <optional>
 
 #include "gpu_of_rank.hpp"
@@ -18,6 +19,7 @@ class DeviceTraining : public TrainingTest {
 
   static void SetUpTestSuite() {
     TrainingTest::SetUpTestSuite();
+    setenv("DSTUNE_CUDA_ALGORITHMS", "reproducible", 1);
     gpu_ = std::make_unique<GpuOfRank>(find_gpu_of_rank(host_bytes));
     if (!gpu_->objection.empty()) return;
     gpu_job_ = std::make_unique<Job>(GroupTable::Options{.device = groups_on(*gpu_)});

@@ -167,8 +167,18 @@ void finish_graph(Object& o) {
   }
 }
 
-/// What cuDNN 9.19 says for its deterministic backward on an H200: the scores' gradient, and where
-/// query heads share a key head each one's gradients.
+/// Whether a product of it is in fp32 and in memory.
+bool adds_up(const Graph& graph) {
+  return std::any_of(graph.operations.begin(), graph.operations.end(),
+                     [&](const GraphOperation& operation) {
+                       const GraphTensor& y = graph.tensors.at(operation.y);
+                       return operation.kind == GraphOperation::Kind::product && !y.is_virtual &&
+                              y.type == CUDNN_DATA_FLOAT;
+                     });
+}
+
+/// What cuDNN 9.19 says for backward on an H200: the scores' gradient in its deterministic form,
+/// and where query heads share a key head each one's gradients in both.
 std::int64_t workspace_of(const Graph& graph) {
   const auto up = [](std::int64_t value, std::int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
@@ -177,7 +187,8 @@ std::int64_t workspace_of(const Graph& graph) {
   for (const GraphOperation& operation : graph.operations) {
     const Size& size = graph.tensors.at(operation.y).size;
     const std::int64_t heads = size[0] * size[1];
-    const bool is_scores = operation.kind == GraphOperation::Kind::reshape && size[2] == size[3];
+    const bool is_scores =
+        !adds_up(graph) && operation.kind == GraphOperation::Kind::reshape && size[2] == size[3];
     if (is_scores) bytes += heads * up(size[2], 64) * up(size[3], 128) * 2 / 2;
     if (operation.kind == GraphOperation::Kind::reduction && size[3] > 1)
       bytes += 2 * size[2] * size[3] * graph.tensors.at(operation.x).size[1] * size[0];
@@ -331,6 +342,7 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan_made,
   expect(problem.empty(), problem.c_str());
   ++current->executions;
   current->runs.push_back(plan.configuration);
+  current->adds_up = adds_up(*plan.graph);
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -33,6 +33,7 @@ struct FakeDnn {
   int plans = 0;
   int executions = 0;
   std::vector<int> runs;  ///< the configuration of each
+  bool adds_up = false;   ///< the last of them had the gradient of the queries in fp32, too
   int alive = 0;          ///< things made and not destroyed
 };
 

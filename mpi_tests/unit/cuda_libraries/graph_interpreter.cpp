@@ -187,6 +187,8 @@ class Run {
         result = std::exp(x.at(i));
       } else if (o.mode == CUDNN_POINTWISE_LOG) {
         result = std::log(x.at(i));
+      } else if (o.mode == CUDNN_POINTWISE_IDENTITY) {
+        result = x.at(i);
       } else {
         result = combine(o.mode, x.at(i), b());
       }

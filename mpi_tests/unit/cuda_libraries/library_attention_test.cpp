@@ -39,17 +39,20 @@ class LibraryAttentionTest : public testing::Test {
  protected:
   LibraryAttentionTest() {
     own_forwards = own_backwards = 0;
-    gpu_.clock = [this] { return seconds_.at(static_cast<std::size_t>(dnn_.runs.back())); };
+    gpu_.clock = [this] {
+      return seconds_.at(static_cast<std::size_t>(dnn_.runs.back())) +
+             (dnn_.adds_up ? seconds_to_add_up_ : 0.0);
+    };
   }
   ~LibraryAttentionTest() override { EXPECT_EQ(dnn_.fault, ""); }
 
-  LibraryAttention made(std::int64_t most_score_bytes = LibraryAttention::usual_score_bytes,
-                        Choice choice = Choice::fastest) {
+  LibraryAttention made(Choice choice = Choice::reproducible,
+                        std::int64_t most_scratch_bytes = LibraryAttention::usual_scratch_bytes) {
     return {&FakeDnn::functions(),
             gpu_,
             {own_forward, own_backward, own_workspace_bytes},
             choice,
-            most_score_bytes};
+            most_scratch_bytes};
   }
 
   /// Both ways, with tensors that begin so many bytes after a multiple of 16.
@@ -85,6 +88,7 @@ class LibraryAttentionTest : public testing::Test {
   FakeDnn dnn_;
   FakeGpu gpu_;
   std::vector<double> seconds_ = {1.0, 1.0, 1.0};
+  double seconds_to_add_up_ = 0.0;
 };
 
 TEST_F(LibraryAttentionTest, PlansAreMadeOnceForAShapeAndDevice) {
@@ -110,11 +114,18 @@ TEST_F(LibraryAttentionTest, BackwardGoesPieceByPieceWhereScoresAreMany) {
   const std::int64_t head_bytes = 128 * 128 * 2;
   for (const auto& [heads_at_a_time, pieces] :
        {std::pair{8, 1}, {7, 2}, {4, 2}, {3, 4}, {2, 4}, {1, 4}, {0, 4}}) {
-    LibraryAttention attention = made(heads_at_a_time * head_bytes);
+    LibraryAttention attention = made(Choice::reproducible, heads_at_a_time * head_bytes);
     dnn_.executions = 0;
     run(attention, small);
     EXPECT_EQ(dnn_.executions, 1 + pieces) << heads_at_a_time;
   }
+  // The other form has the gradient of the queries twice, in fp32.
+  LibraryAttention adding = made(Choice::fastest, 4 * (2 * 128 * small.head_size * 4));
+  dnn_.executions = 0;
+  run(adding, small);
+  run(adding, small);
+  EXPECT_TRUE(dnn_.adds_up);
+  EXPECT_EQ(dnn_.executions, 1 + (2 + 4) * (1 + 5) + 2 + 1 + 2) << "timed, and done twice";
 }
 
 TEST_F(LibraryAttentionTest, WhatTheLibraryHasNotIsDoneByOurOwnKernels) {
@@ -201,17 +212,31 @@ TEST_F(LibraryAttentionTest, AFewPlansAreTimedOnceAndTheFastestIsKept) {
   EXPECT_EQ(own_forwards + own_backwards, 0);
 }
 
-TEST_F(LibraryAttentionTest, ThePiecesOfBackwardAreTimedByTheFirst) {
+TEST_F(LibraryAttentionTest, BackwardIsTimedWithAllItsPieces) {
   set_configurations({2.0, 1.0});
-  LibraryAttention attention = made(2 * 128 * 128 * 2);
+  LibraryAttention attention = made(Choice::reproducible, 2 * 128 * 128 * 2);
   run(attention, small);
-  // Each once and then five times, forward and backward, and then all there is to do.
-  EXPECT_EQ(dnn_.executions, 2 * 2 * (1 + 5) + 1 + 4);
+  // Each once and then five times, forward and the four of backward, and then all there is to do.
+  EXPECT_EQ(dnn_.executions, 2 * (1 + 4) * (1 + 5) + 1 + 4);
+}
+
+TEST_F(LibraryAttentionTest, TheFasterFormOfBackwardIsKept) {
+  for (const auto& [seconds, adds_up] : {std::pair{-0.5, true}, {0.5, false}}) {
+    seconds_to_add_up_ = seconds;
+    LibraryAttention attention = made(Choice::fastest);
+    run(attention, small);
+    run(attention, small);
+    EXPECT_EQ(dnn_.adds_up, adds_up);
+    LibraryAttention reproducible = made();
+    run(reproducible, small);
+    EXPECT_FALSE(dnn_.adds_up);
+  }
+  EXPECT_EQ(own_forwards + own_backwards, 0);
 }
 
 TEST_F(LibraryAttentionTest, TheFirstChoiceMakesOnePlanAndNeedsNoClock) {
   set_configurations({3.0, 1.0});
-  LibraryAttention attention = made(LibraryAttention::usual_score_bytes, Choice::first);
+  LibraryAttention attention = made(Choice::first);
   run(attention, small);
   EXPECT_EQ(dnn_.plans, 2);
   EXPECT_THAT(dnn_.runs, ElementsAre(0, 0));
@@ -244,7 +269,7 @@ TEST_F(LibraryAttentionTest, APlanThatFailsIsFollowedByTheNext) {
 }
 
 TEST_F(LibraryAttentionTest, PlansThatNeedMoreThanWasPromisedAreLeftOut) {
-  dnn_.further_bytes = 1 << 20;
+  dnn_.further_bytes = std::int64_t{1} << 30;
   LibraryAttention attention = made();
   run(attention, small);
   EXPECT_EQ(own_forwards, 1);

@@ -1,0 +1,105 @@
+#include "controller_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+TEST_F(ControllerTest, OutOfMemoryIsAResultAndTheRestRuns) {
+  const PlannedSpace members = space(3, {2});
+  FakeWorkers workers({{"z0_gas1_tmbspg4_ng2", Behaviour::out_of_memory}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_EQ(result.report.rows[2].record->measurement.status, Status::out_of_memory);
+  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+}
+
+TEST_F(ControllerTest, EverythingFailingIsExitFour) {
+  const PlannedSpace members = space(1, {1});
+  FakeWorkers workers({{"z0_gas1_tmbspg1_ng1", Behaviour::out_of_memory}});
+
+  EXPECT_EQ(run(members, workers, 1).code, ExitCode::nothing_feasible);
+}
+
+TEST_F(ControllerTest, AnExceptionOnOneRankEndsTheGroupAndKeepsTheRanks) {
+  const PlannedSpace members = space(2, {2});
+  FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::throws}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_TRUE(result.lost.empty());
+  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::failed);
+  EXPECT_EQ(result.report.rows[0].record->measurement.reason, "rank 0: a bug");
+  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+}
+
+TEST_F(ControllerTest, WhoFailedIsBelievedAndNotWhoSawItLeave) {
+  const PlannedSpace members = space(1, {2});
+  FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::member_throws}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_TRUE(result.lost.empty());
+  EXPECT_EQ(result.report.rows[0].record->measurement.reason, "rank 1: a bug");
+}
+
+TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
+  const PlannedSpace members = space(3, {2});
+  FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::silent_member}});
+
+  // Two groups of two are lost a member each (the experiment is tried twice): ranks 0 and 2 remain.
+  const Run result = run(members, workers, 4);
+
+  EXPECT_EQ(result.lost.size(), 2U);
+  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::timed_out);
+  EXPECT_EQ(result.report.rows[0].record->attempt, 2);
+  EXPECT_EQ(result.report.rows[2].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.code, ExitCode::ok);
+}
+
+TEST_F(ControllerTest, LossesThatMakeASizeImpossibleEndWithSeventyFive) {
+  PlannedSpace members = space(2, {2});
+  FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::silent_member}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_EQ(result.lost.size(), 1U);
+  EXPECT_EQ(result.code, ExitCode::stopped_early);
+}
+
+TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
+  const PlannedSpace members = space(4, {1});
+  const std::string unlucky = "z0_gas1_tmbspg2_ng1";
+  FakeWorkers workers({{unlucky, Behaviour::loses_device}});
+
+  const Run result = run(members, workers, 3);
+
+  EXPECT_EQ(workers.times_ran(unlucky), 2) << "once more elsewhere";
+  EXPECT_EQ(workers.risky(), std::set<std::string>{unlucky});
+  EXPECT_TRUE(result.lost.empty()) << "their processes are there";
+  const Record& failed = *result.report.rows[1].record;
+  EXPECT_EQ(failed.measurement.status, Status::failed);
+  EXPECT_EQ(failed.attempt, 2);
+  EXPECT_NE(failed.measurement.reason.find("an illegal address; device lost by rank"),
+            std::string::npos)
+      << failed.measurement.reason;
+  EXPECT_EQ(result.report.rows[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.code, ExitCode::ok);
+}
+
+TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
+  const PlannedSpace members = space(5, {1});
+  FakeWorkers workers({{"z0_gas1_tmbspg4_ng1", Behaviour::loses_device}});
+
+  const Run result = run(members, workers, 2);
+
+  EXPECT_EQ(result.code, ExitCode::stopped_early);
+  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+  EXPECT_FALSE(result.report.rows[4].record) << "the fourth may have run beside the third";
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,102 @@
+#pragma once
+/// A controller over workers in memory and a journal in a folder of its own.
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "dstune/search/tuner.hpp"
+#include "dstune/tune/controller.hpp"
+#include "fake_workers.hpp"
+
+namespace dstune {
+
+/// Takes members in order, and wants to know how all but the last `num_running` ended.
+class CautiousTuner : public Tuner {
+ public:
+  CautiousTuner(std::size_t count, std::size_t num_running)
+      : count_(count), num_running_(num_running) {}
+  std::optional<std::size_t> next() override {
+    if (asked_ == count_) return std::nullopt;
+    EXPECT_LT(asked_ - observed_, num_running_) << "chosen while no rank was idle";
+    return asked_++;
+  }
+  void observe(std::size_t, const Observation&) override { ++observed_; }
+  [[nodiscard]] bool is_done() const override { return asked_ == count_; }
+  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
+  [[nodiscard]] std::vector<Skipped> skipped() const override { return {}; }
+  [[nodiscard]] std::optional<double> chance_of_better() const override { return 0.25; }
+
+ private:
+  std::size_t count_, num_running_, asked_ = 0, observed_ = 0;
+};
+
+class ControllerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "dstune_controller_XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// A space of micro-batches 1, 2, 4, … on groups of these sizes.
+  static PlannedSpace space(int num_micro_batches, const std::vector<int>& sizes) {
+    PlannedSpace space;
+    for (const int size : sizes) {
+      for (int i = 0; i < num_micro_batches; ++i) {
+        PlannedMember member;
+        Experiment& experiment = member.planned.experiment;
+        experiment.shape = {size, 1};
+        experiment.config.micro_batch = std::int64_t{1} << i;
+        experiment.name = "z0_gas1_tmbspg" + std::to_string(1 << i) + "_ng" + std::to_string(size);
+        experiment.ds_config = {{"train_micro_batch_size_per_gpu", 1 << i}};
+        space.members.push_back(member);
+      }
+    }
+    space.total = space.planned = space.members.size();
+    return space;
+  }
+
+  struct Run {
+    ExitCode code;
+    Report report;
+    std::set<int> lost;
+  };
+
+  Run run(const PlannedSpace& space, FakeWorkers& workers, int ranks,
+          ControllerOptions options = {}, Tuner* given = nullptr) {
+    std::vector<std::string> keys;
+    for (const PlannedMember& member : space.members) {
+      keys.push_back("key-" + member.planned.experiment.name);
+    }
+    ResultsFolder results(folder_ + "/results", folder_ + "/exps");
+    const JournalContent content = read_journal(results.journal_path());
+    const History history = understand(content, results.journal_path());
+    Journal journal(results.journal_path(), content.valid_bytes);
+    journal.add(event::job_started(json::Value::object()));
+    std::vector<int> slots_of_node(static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) slots_of_node[static_cast<std::size_t>(rank)] = rank;
+    SlotPool slots({slots_of_node});
+    TuningOptions tuning;
+    tuning.metric = options.metric;
+    const auto made = make_tuner(options.races ? "race" : "gridsearch", space, tuning);
+    Tuner& tuner = given != nullptr ? *given : *made;
+    Progress progress(Progress::Style::silent);
+    options.patience_s = [](const Experiment&) { return 0.2; };
+    options.abort_grace_s = 0.1;
+    Controller controller(space, keys, history, tuner, slots, workers, journal, results, progress,
+                          options);
+    const ExitCode code = controller.run();
+    return {code, controller.report(), controller.lost_ranks()};
+  }
+
+  std::string folder_;
+};
+
+}  // namespace dstune

@@ -1,0 +1,104 @@
+#include "fake_workers.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+
+void FakeWorkers::send(int world_rank, Bytes data) {
+  const dstune::Message message = decode(data);
+  if (dead_.contains(world_rank)) return;
+  if (const auto* assign = std::get_if<message::Assign>(&message)) {
+    assigned(world_rank, *assign);
+  } else if (const auto* bar = std::get_if<message::Bar>(&message)) {
+    bar_of_attempt_[bar->attempt] = bar->bar;
+    if (waiting_for_bar_.erase(bar->attempt) > 0) ended(world_rank, bar->attempt);
+  } else if (const auto* go = std::get_if<message::Go>(&message)) {
+    went(world_rank, go->attempt);
+  } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
+    busy_.erase(world_rank);
+    answer(world_rank, message::Gone{abort->attempt, Status::failed, "aborted"});
+  }
+}
+
+std::optional<Mailbox::Message> FakeWorkers::try_receive() {
+  if (answers_.empty()) return std::nullopt;
+  Mailbox::Message message = std::move(answers_.front());
+  answers_.pop();
+  return message;
+}
+
+void FakeWorkers::answer(int world_rank, const dstune::Message& message) {
+  answers_.push({world_rank, encode(message)});
+}
+
+void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
+  was_slot_taken_twice_ = was_slot_taken_twice_ || !busy_.insert(world_rank).second;
+  assigns_[assign.attempt] = assign;
+  if (assign.is_risky) risky_.insert(assign.experiment);
+  EXPECT_FALSE(without_device_.contains(world_rank)) << "it has no device any more";
+  const Behaviour behaviour = behaviours_[assign.experiment];
+  const bool is_leader = assign.world_ranks.front() == world_rank;
+  if (is_leader) ran_.push_back(assign.experiment);
+  if (behaviour == Behaviour::out_of_memory) {
+    busy_.erase(world_rank);
+    if (is_leader) {
+      Measurement measurement;
+      measurement.status = Status::out_of_memory;
+      measurement.reason = "rank 1: 10 bytes of 5";
+      answer(world_rank, message::Outcome{assign.attempt, measurement});
+    }
+  } else if (behaviour == Behaviour::throws && is_leader) {
+    busy_.erase(world_rank);
+    answer(world_rank, message::Gone{assign.attempt, Status::failed, "rank 0: a bug"});
+  } else if (behaviour == Behaviour::member_throws) {
+    busy_.erase(world_rank);
+    const std::string seen = "a member has left the group";
+    answer(world_rank, message::Gone{assign.attempt, Status::failed,
+                                     is_leader ? seen : "rank 1: a bug", !is_leader});
+  } else if (behaviour == Behaviour::loses_device && assign.world_ranks.back() == world_rank) {
+    busy_.erase(world_rank);
+    without_device_.insert(world_rank);
+    answer(world_rank,
+           message::Gone{assign.attempt, Status::failed, "an illegal address", true, true});
+  } else if (behaviour == Behaviour::silent_member && !is_leader) {
+    dead_.insert(world_rank);
+  } else {
+    answer(world_rank, message::Ready{assign.attempt});
+  }
+}
+
+void FakeWorkers::went(int world_rank, std::uint64_t attempt) {
+  busy_.erase(world_rank);
+  const message::Assign& assign = assigns_[attempt];
+  if (assign.world_ranks.front() != world_rank) return;
+  if (behaviours_[assign.experiment] == Behaviour::raced_out && times_ran(assign.experiment) == 1) {
+    waiting_for_bar_.insert(attempt);
+  } else {
+    ended(world_rank, attempt);
+  }
+}
+
+void FakeWorkers::ended(int world_rank, std::uint64_t attempt) {
+  const message::Assign& assign = assigns_[attempt];
+  const RaceBar bar = bar_of_attempt_[attempt];
+  Measurement measurement;
+  measurement.status = Status::ok;
+  // The larger the micro-batch the slower the step, but less than in proportion.
+  double step_s = 0.1 + 0.01 * static_cast<double>(assign.config.micro_batch);
+  const Behaviour behaviour = behaviours_[assign.experiment];
+  if (behaviour == Behaviour::slow) step_s *= 2;
+  if (behaviour == Behaviour::raced_out && bar.step_s > 0) measurement.status = Status::raced_out;
+  if (behaviour == Behaviour::fails_again && times_ran(assign.experiment) > 1)
+    measurement.status = Status::failed;
+  bars_[assign.experiment].push_back(bar);
+  measurement.step_times_s.assign(8, step_s);
+  measurement.warmup_steps = 3;
+  measurement.world_ranks = assign.world_ranks;
+  measurement.energy_j = 10;
+  measurement.peak_memory.total_bytes = 1000;
+  measurement.peak_memory.host_bytes = 300;
+  if (gpu_outside_bytes > 0) measurement.peak_memory.gpu_bytes = 700 + gpu_outside_bytes;
+  answer(world_rank, message::Outcome{attempt, measurement});
+}
+
+}  // namespace dstune

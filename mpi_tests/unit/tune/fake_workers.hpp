@@ -1,0 +1,76 @@
+#pragma once
+/// Ranks that need no MPI: they answer the controller's messages as workers would, at once, and
+/// fail as a test wants them to.
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <queue>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dstune/tune/controller.hpp"
+
+namespace dstune {
+
+enum class Behaviour {
+  ok,
+  slow,
+  raced_out,  ///< in its first run, once it hears of a better one
+  fails_again,
+  out_of_memory,
+  throws,
+  member_throws,
+  silent_member,
+  loses_device  ///< that of its highest rank, each time
+};
+
+/// Workers in memory: they answer as real ones would, at once.
+class FakeWorkers : public Mailbox {
+ public:
+  explicit FakeWorkers(std::map<std::string, Behaviour> behaviours)
+      : behaviours_(std::move(behaviours)) {}
+
+  void send(int world_rank, Bytes data) override;
+  std::optional<Mailbox::Message> try_receive() override;
+  bool flush(double) override { return true; }
+
+  /// What a GPU holds beside its arena of 700 bytes; 0: there is none.
+  std::int64_t gpu_outside_bytes = 0;
+
+  [[nodiscard]] bool was_slot_taken_twice() const { return was_slot_taken_twice_; }
+  [[nodiscard]] const std::vector<std::string>& ran() const { return ran_; }
+  [[nodiscard]] int times_ran(const std::string& experiment) const {
+    return static_cast<int>(std::count(ran_.begin(), ran_.end(), experiment));
+  }
+  /// Those of which an attempt was said to be risky.
+  [[nodiscard]] const std::set<std::string>& risky() const { return risky_; }
+  /// What each run of it was raced against in the end.
+  [[nodiscard]] const std::vector<RaceBar>& bars(const std::string& experiment) {
+    return bars_[experiment];
+  }
+
+ private:
+  void answer(int world_rank, const dstune::Message& message);
+  void assigned(int world_rank, const message::Assign& assign);
+  void went(int world_rank, std::uint64_t attempt);
+  void ended(int world_rank, std::uint64_t attempt);
+
+  std::map<std::string, Behaviour> behaviours_;
+  std::queue<Mailbox::Message> answers_;
+  std::map<std::uint64_t, message::Assign> assigns_;
+  std::map<std::uint64_t, RaceBar> bar_of_attempt_;
+  std::set<std::uint64_t> waiting_for_bar_;
+  std::set<int> busy_;
+  std::set<int> dead_;
+  std::set<int> without_device_;
+  std::set<std::string> risky_;
+  std::vector<std::string> ran_;
+  std::map<std::string, std::vector<RaceBar>> bars_;
+  bool was_slot_taken_twice_ = false;
+};
+
+}  // namespace dstune
