@@ -34,7 +34,8 @@ void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement)
   measurement.not_comparable = devices.why_not_comparable(measurement.world_ranks);
   measurement.peak_memory.communicator_bytes = devices.communicator_bytes();
   // What a GPU has less is not one process's then.
-  if (!measurement.not_comparable.empty()) measurement.peak_memory.gpu_bytes = 0;
+  if (!measurement.not_comparable.empty())
+    measurement.peak_memory.gpu_bytes = measurement.peak_memory.graph_bytes = 0;
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
   EXPECT_THAT(runtime_.calls,
               ElementsAre("capture 1", "record 7 on 1", "2 waits for 7", "record 3 on 1",
                           "2 waits for 3", "copy 8 on 2", "record 6 in graph on 2", "record 8 on 2",
-                          "1 waits for 8", "end capture of 1", "instantiate 10"));
+                          "1 waits for 8", "end capture of 1", "instantiate 10", "upload 11 on 1"));
   EXPECT_EQ(queues_.native(), reinterpret_cast<void*>(std::uintptr_t{1}));
 
   // Launched with another stamp, after what the other stream was asked for and before what it will.
@@ -180,8 +180,8 @@ TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
 }
 
 TEST_F(CudaQueuesTest, EndACaptureThatFails) {
-  const std::string calls[] = {"begin_capture", "record",          "wait",
-                               "end_capture",   "get_event_nodes", "instantiate"};
+  const std::string calls[] = {"begin_capture",   "record",      "wait",  "end_capture",
+                               "get_event_nodes", "instantiate", "upload"};
   for (const std::string& call : calls) {
     prepare();
     Recorder& recorder = *queues_.recorder();
@@ -201,6 +201,9 @@ TEST_F(CudaQueuesTest, EndACaptureThatFails) {
           return words_of_call.starts_with("destroy graph");
         });
     EXPECT_EQ(captured, began && call != "end_capture" ? 1 : 0) << call;
+    EXPECT_THAT(runtime_.calls,
+                Contains(HasSubstr("destroy executable")).Times(call == "upload" ? 1 : 0))
+        << call;
     // Streams are no longer captured.
     runtime_.calls.clear();
     queues_.stamp(0);

@@ -30,6 +30,7 @@ class ScriptedWorkload : public Workload {
   PeakMemory peak;
   bool given_times = true;
   bool talks = false;
+  int least_warmup = 0;
 
   void build() override { on_build(); }
   void initialize() override { on_initialize(); }
@@ -38,6 +39,7 @@ class ScriptedWorkload : public Workload {
   [[nodiscard]] double flops_per_step() const override { return 1e9; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 4; }
   [[nodiscard]] bool has_given_times() const override { return given_times; }
+  [[nodiscard]] int least_warmup_steps() const override { return least_warmup; }
   [[nodiscard]] bool talks_to_peers() const override { return talks; }
 };
 
@@ -161,6 +163,13 @@ TEST(MeasureTest, WarmsUpUntilSteadyWhereTimesAreMeasured) {
   });
   EXPECT_EQ(results[1].warmup_steps, 10);
   EXPECT_EQ(results[1].step_times_s.size(), 15U);
+}
+
+TEST(MeasureTest, WarmsUpAsLongAsTheWorkloadNeeds) {
+  const auto results = measure_on(
+      2, [](int, ScriptedWorkload& workload, MeasureHooks&) { workload.least_warmup = 7; });
+  EXPECT_EQ(results[0].warmup_steps, 7);
+  EXPECT_EQ(results[1].warmup_steps, 7);
 }
 
 TEST(MeasureTest, OutOfMemoryOnOneRankIsEveryRanksResult) {

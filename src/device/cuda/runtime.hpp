@@ -65,6 +65,8 @@ class Runtime {
   virtual Code record_in_graph(Event event, Stream stream) = 0;
   virtual Code get_event_nodes(Graph graph, std::vector<EventNode>& nodes) = 0;
   virtual Code instantiate(ExecutableGraph& executable, Graph graph) = 0;
+  /// Takes what a launch would else take of the GPU's memory at the first time.
+  virtual Code upload(ExecutableGraph executable, Stream stream) = 0;
   /// What the node of the graph records in launches to come.
   virtual Code set_event(ExecutableGraph executable, Node node, Event event) = 0;
   virtual Code launch(ExecutableGraph executable, Stream stream) = 0;
