@@ -31,7 +31,7 @@ void rmsnorm_backward(DType type, void* d_x, void* d_weight, const void* d_out, 
                       bool accumulate_input, bool accumulate_weights, void* workspace);
 std::size_t norm_workspace_bytes(std::int64_t width);
 void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
-                   std::int64_t width, bool accumulate, void* workspace);
+                   std::int64_t width, std::int64_t stride, bool accumulate, void* workspace);
 
 void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
                        const void* q_weight, const void* k_weight, float epsilon);
@@ -57,7 +57,7 @@ void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void*
                      std::int64_t rows, std::int64_t width);
 
 void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* targets,
-                   std::int64_t rows, std::int64_t vocabulary, float scale);
+                   std::int64_t rows, std::int64_t vocabulary, std::int64_t stride, float scale);
 
 void add(DType to, void* y, DType from, const void* x, std::int64_t count);
 void convert(DType to, void* y, DType from, const void* x, std::int64_t count);

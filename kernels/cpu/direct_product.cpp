@@ -42,15 +42,14 @@ dnnl::stream& stream() {
 }  // namespace
 
 DirectProduct::Piece::Piece(const MatmulShape& shape, std::int64_t first_k, std::int64_t whole_k)
-    : a_offset_(bytes_of(shape.type, shape.transpose_a ? first_k * shape.m : first_k)),
+    : a_offset_(bytes_of(shape.type, shape.transpose_a ? first_k * shape.row_of_a() : first_k)),
       b_offset_(bytes_of(shape.type, shape.transpose_b ? first_k : first_k * shape.n)),
       has_bias_(shape.has_bias) {
-  const memory::desc a = matrix(shape.m, shape.k, shape.transpose_a,
-                                shape.transpose_a ? shape.m : whole_k, shape.type);
+  const memory::desc a = matrix(shape.m, shape.k, shape.transpose_a, shape.row_of_a(), shape.type);
   const memory::desc b = matrix(shape.k, shape.n, shape.transpose_b,
                                 shape.transpose_b ? whole_k : shape.n, shape.type);
   const memory::desc bias = matrix(1, shape.n, false, shape.n, shape.type);
-  const memory::desc c = matrix(shape.m, shape.n, false, shape.n, shape.out_type);
+  const memory::desc c = matrix(shape.m, shape.n, false, shape.row_of_c(), shape.out_type);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (shape.accumulate) {
@@ -97,6 +96,7 @@ DirectProduct::DirectProduct(const MatmulShape& shape) {
   const std::int64_t step = split ? longest_sum : shape.k;
   for (std::int64_t first_k = 0; first_k < shape.k; first_k += step) {
     MatmulShape part = shape;
+    part.stride_a = shape.row_of_a();
     part.k = std::min(step, shape.k - first_k);
     part.accumulate = shape.accumulate || first_k > 0;
     part.has_bias = shape.has_bias && first_k == 0;

@@ -61,7 +61,9 @@ struct KeyHash {
     std::uint64_t hash = counter_hash(flags, static_cast<std::uint64_t>(key.threads), 0);
     hash = counter_hash(hash, static_cast<std::uint64_t>(shape.m), 1);
     hash = counter_hash(hash, static_cast<std::uint64_t>(shape.n), 2);
-    return counter_hash(hash, static_cast<std::uint64_t>(shape.k), 3);
+    hash = counter_hash(hash, static_cast<std::uint64_t>(shape.row_of_a()), 3);
+    hash = counter_hash(hash, static_cast<std::uint64_t>(shape.row_of_c()), 4);
+    return counter_hash(hash, static_cast<std::uint64_t>(shape.k), 5);
   }
 };
 

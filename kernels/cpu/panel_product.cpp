@@ -50,6 +50,7 @@ PanelProduct::PanelProduct(const MatmulShape& shape)
 DirectProduct PanelProduct::panel(std::int64_t count, bool later) const {
   MatmulShape part = shape_;
   part.type = part.out_type = DType::f32;
+  part.stride_a = part.stride_c = 0;
   if (along_ == Along::m) part.m = count;
   if (along_ == Along::n) part.n = count;
   if (along_ == Along::k) {
@@ -61,8 +62,8 @@ DirectProduct PanelProduct::panel(std::int64_t count, bool later) const {
 }
 
 PanelProduct::Region PanelProduct::region_a(std::int64_t first, std::int64_t count) const {
-  const Region stored = shape_.transpose_a ? Region{0, 0, shape_.k, shape_.m, shape_.m}
-                                           : Region{0, 0, shape_.m, shape_.k, shape_.k};
+  const Region stored = shape_.transpose_a ? Region{0, 0, shape_.k, shape_.m, shape_.row_of_a()}
+                                           : Region{0, 0, shape_.m, shape_.k, shape_.row_of_a()};
   if (along_ == Along::n) return stored;
   if ((along_ == Along::k) == shape_.transpose_a)
     return {first, 0, count, stored.columns, stored.stride};
@@ -79,9 +80,9 @@ PanelProduct::Region PanelProduct::region_b(std::int64_t first, std::int64_t cou
 }
 
 PanelProduct::Region PanelProduct::region_c(std::int64_t first, std::int64_t count) const {
-  if (along_ == Along::m) return {first, 0, count, shape_.n, shape_.n};
-  if (along_ == Along::n) return {0, first, shape_.m, count, shape_.n};
-  return {0, 0, shape_.m, shape_.n, shape_.n};
+  if (along_ == Along::m) return {first, 0, count, shape_.n, shape_.row_of_c()};
+  if (along_ == Along::n) return {0, first, shape_.m, count, shape_.row_of_c()};
+  return {0, 0, shape_.m, shape_.n, shape_.row_of_c()};
 }
 
 std::size_t PanelProduct::workspace_bytes() const {

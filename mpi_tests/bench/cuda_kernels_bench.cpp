@@ -17,6 +17,8 @@ namespace {
 constexpr std::int64_t sequence = 1024;
 constexpr std::int64_t rows = 8 * sequence;
 constexpr std::int64_t vocabulary = 50257;
+/// Elements from one row of logits to the next, as the plan has it.
+constexpr std::int64_t logits_stride = 50304;
 
 void check(cudaError_t error) {
   if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
@@ -82,10 +84,10 @@ double size_of(DType type) {
 
 void matmul(benchmark::State& state, MatmulShape shape) {
   const Table& t = *cuda_table();
-  const Memory a(shape.type, shape.m * shape.k);
+  const Memory a(shape.type, (shape.transpose_a ? shape.k : shape.m) * shape.row_of_a());
   const Memory b(shape.type, shape.k * shape.n);
   const Memory bias(shape.type, shape.n);
-  const Memory c(shape.out_type, shape.m * shape.n);
+  const Memory c(shape.out_type, shape.m * shape.row_of_c());
   const Memory workspace(t.matmul_workspace_bytes(shape));
   measure(state,
           {.flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k)},
@@ -159,18 +161,18 @@ void bias_backward(benchmark::State& state, DType type, std::int64_t width) {
   const Memory d_bias(type, width);
   const Memory workspace(t.norm_workspace_bytes(width));
   measure(state, {.bytes = static_cast<double>(rows * width) * size_of(type)},
-          [&] { t.bias_backward(type, d_bias, d_out, rows, width, false, workspace); });
+          [&] { t.bias_backward(type, d_bias, d_out, rows, width, width, false, workspace); });
 }
 
 void cross_entropy(benchmark::State& state, DType type) {
   const Table& t = *cuda_table();
   constexpr std::int64_t some_rows = 2048;
-  const Memory logits(type, some_rows * vocabulary);
+  const Memory logits(type, some_rows * logits_stride);
   const Memory losses(DType::f32, some_rows);
   const Memory targets(some_rows * sizeof(std::int32_t));
   measure(state, {.bytes = 2.0 * some_rows * vocabulary * size_of(type)}, [&] {
     t.cross_entropy(type, losses.as<float>(), logits, targets.as<std::int32_t>(), some_rows,
-                    vocabulary, 1.0F);
+                    vocabulary, logits_stride, 1.0F);
   });
 }
 
@@ -268,9 +270,16 @@ void add_products(const std::string& type_name, DType type) {
       shape.k = hidden;
       shape.transpose_b = true;
       shape.has_bias = wide != vocabulary;
+      const std::int64_t stride = wide == vocabulary ? logits_stride : wide;
+      shape.stride_c = stride;
       add("matmul_forward/" + of, matmul, shape);
       add("matmul_input_gradient/" + of, matmul,
-          MatmulShape{.m = rows, .n = hidden, .k = wide, .type = type, .out_type = type});
+          MatmulShape{.m = rows,
+                      .n = hidden,
+                      .k = wide,
+                      .type = type,
+                      .out_type = type,
+                      .stride_a = stride});
       add("matmul_weight_gradient/" + of, matmul,
           MatmulShape{.m = wide,
                       .n = hidden,
@@ -278,7 +287,8 @@ void add_products(const std::string& type_name, DType type) {
                       .transpose_a = true,
                       .accumulate = true,
                       .type = type,
-                      .out_type = type});
+                      .out_type = type,
+                      .stride_a = stride});
     }
   }
 }

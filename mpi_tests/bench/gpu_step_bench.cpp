@@ -94,12 +94,11 @@ void print_plan(const StepPlan& plan) {
       static_cast<long long>(config.accumulation_steps),
       std::string(to_text(config.recompute)).c_str(), config.zero_stage,
       std::string(to_text(config.offload_optimizer)).c_str(), plan.group_size);
+  std::printf("plan: %.3f GiB of the device\n", static_cast<double>(plan.memory.arena_bytes) / gib);
 }
 
-void print_device(const StepPlan& plan, const BenchDevice& bench) {
-  std::printf("on %s; plan: %.3f GiB of the device, of %.3f GiB it may use\n",
-              bench.device->description().c_str(),
-              static_cast<double>(plan.memory.arena_bytes) / gib,
+void print_device(const BenchDevice& bench) {
+  std::printf("on %s, of which %.3f GiB may be used\n", bench.device->description().c_str(),
               static_cast<double>(bench.device->budget().limit_bytes()) / gib);
   if (const std::string way = bench.way_of_collectives(); !way.empty())
     std::printf("collectives: %s\n", way.c_str());
@@ -148,7 +147,7 @@ int run(const Arguments& arguments) {
                                         group.group_rank(), CpuWorkspaces(device.kernels()));
   if (is_first) {
     print_plan(plan);
-    print_device(plan, bench);
+    print_device(bench);
   }
   Timing timing;
   {

@@ -77,7 +77,7 @@ void linear_backward_weights(const Context& context, const Linear& layer, Tensor
   const View d_bias = context.gradients.view(layer.unit, layer.bias);
   if (d_bias) {
     context.emitter.bias_backward(
-        {d_bias, at(d_out), {}, context.sizes.rows, layer.outputs, accumulate});
+        {d_bias, at(d_out), {}, context.sizes.rows, layer.outputs, layer.outputs, accumulate});
   }
 }
 

@@ -81,7 +81,8 @@ void Embedding::types_backward(TensorId d_sum, bool accumulate) const {
   if (!d_types) return;
   // All tokens are of type 0, so its gradient is the sum over rows; the others have none.
   const Sizes& sizes = context_.sizes;
-  context_.emitter.bias_backward({d_types, at(d_sum), {}, sizes.rows, sizes.hidden, accumulate});
+  context_.emitter.bias_backward(
+      {d_types, at(d_sum), {}, sizes.rows, sizes.hidden, sizes.hidden, accumulate});
   const std::int64_t others = (context_.model.architecture.token_types - 1) * sizes.hidden;
   if (others > 0 && !accumulate)
     context_.emitter.emit(op::Fill{moved(d_types, sizes.hidden), 0.0F, others});

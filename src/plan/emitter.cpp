@@ -14,7 +14,8 @@ constexpr std::size_t tensors_a_layer = 64;
 bool same_shape(const op::Matmul& left, const op::Matmul& right) {
   return left.m == right.m && left.n == right.n && left.k == right.k &&
          left.transpose_a == right.transpose_a && left.transpose_b == right.transpose_b &&
-         left.accumulate == right.accumulate &&
+         left.accumulate == right.accumulate && left.stride_a == right.stride_a &&
+         left.stride_c == right.stride_c &&
          static_cast<bool>(left.bias) == static_cast<bool>(right.bias);
 }
 

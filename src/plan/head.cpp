@@ -61,6 +61,7 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
                 TensorId logits, TensorId losses, std::int64_t first, std::int64_t count) {
   const Sizes& sizes = context.sizes;
   Emitter& emitter = context.emitter;
+  const std::int64_t stride = logits_stride(sizes.vocab, emitter.type());
   op::Matmul matmul{.a = at(hidden, first * sizes.hidden),
                     .b = head.weight,
                     .bias = head.bias,
@@ -71,12 +72,13 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
                     .k = sizes.hidden,
                     .transpose_a = false,
                     .transpose_b = true,
-                    .accumulate = false};
+                    .accumulate = false,
+                    .stride_c = stride};
   emitter.emit(op::Mark{Phase::forward});
   emitter.matmul(matmul);
   const auto averaged = static_cast<double>(sizes.targets * context.config.accumulation_steps);
   // The mean over ranks of so much larger gradients is their sum.
-  emitter.emit(op::CrossEntropy{at(losses, first), at(logits), first, count,
+  emitter.emit(op::CrossEntropy{at(losses, first), at(logits), first, count, stride,
                                 static_cast<float>(sizes.summed_ranks / averaged)});
   emitter.emit(op::Mark{Phase::backward});
   matmul = {.a = at(logits),
@@ -89,7 +91,8 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
             .k = sizes.vocab,
             .transpose_a = false,
             .transpose_b = false,
-            .accumulate = false};
+            .accumulate = false,
+            .stride_a = stride};
   emitter.matmul(matmul);
   matmul = {.a = at(logits),
             .b = at(hidden, first * sizes.hidden),
@@ -101,10 +104,12 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
             .k = count,
             .transpose_a = true,
             .transpose_b = false,
-            .accumulate = first > 0 || context.gradients.accumulate()};
+            .accumulate = first > 0 || context.gradients.accumulate(),
+            .stride_a = stride};
   emitter.matmul(matmul);
   if (head.d_bias)
-    emitter.bias_backward({head.d_bias, at(logits), {}, count, sizes.vocab, matmul.accumulate});
+    emitter.bias_backward(
+        {head.d_bias, at(logits), {}, count, sizes.vocab, stride, matmul.accumulate});
 }
 
 /// Logits, losses and the gradient of `hidden`, which it returns.
@@ -114,7 +119,8 @@ TensorId emit_chunks(const Context& context, const HeadWeight& head, TensorId hi
   const std::int64_t chunk = rows_per_chunk(sizes.rows, sizes.vocab, emitter.type());
   const TensorId d_hidden = context.activation("d hidden", -1, sizes.rows * sizes.hidden);
   const TensorId losses = context.statistics("losses", -1, sizes.rows);
-  const TensorId logits = context.activation("logits", -1, chunk * sizes.vocab);
+  const TensorId logits =
+      context.activation("logits", -1, chunk * logits_stride(sizes.vocab, emitter.type()));
   for (std::int64_t first = 0; first < sizes.rows; first += chunk) {
     emit_chunk(context, head, hidden, d_hidden, logits, losses, first,
                std::min(chunk, sizes.rows - first));
@@ -127,11 +133,19 @@ TensorId emit_chunks(const Context& context, const HeadWeight& head, TensorId hi
 
 }  // namespace
 
+std::int64_t logits_stride(std::int64_t vocab, DType type) {
+  const std::int64_t multiple = logits_row_alignment_bytes / size_bytes(type);
+  return (vocab + multiple - 1) / multiple * multiple;
+}
+
 std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t vocab, DType type) {
-  const std::int64_t most =
-      std::max(logits_chunk_rows, logits_chunk_bytes / (vocab * size_bytes(type)));
+  const std::int64_t row_bytes = logits_stride(vocab, type) * size_bytes(type);
+  const std::int64_t most = std::max(logits_chunk_rows, logits_chunk_bytes / row_bytes);
   const std::int64_t chunks = (rows + most - 1) / most;
-  return std::min(rows, std::max(logits_chunk_rows, (rows + chunks - 1) / chunks));
+  const std::int64_t equal = (rows + chunks - 1) / chunks;
+  // Products go by tiles of so many rows, of which only the last chunk's may be cut.
+  const std::int64_t tiles = (equal + logits_tile_rows - 1) / logits_tile_rows * logits_tile_rows;
+  return std::min(rows, std::max(logits_chunk_rows, tiles <= most ? tiles : equal));
 }
 
 TensorId emit_head(const Context& context, const Running& running, MicroStep micro) {

@@ -6,10 +6,18 @@
 
 namespace dstune::plan {
 
-/// Most bytes of one chunk's logits, and fewest rows of a chunk.
-inline constexpr std::int64_t logits_chunk_bytes = std::int64_t{64} << 20;
+/// Most bytes of one chunk's logits, fewest rows of a chunk, and of what its rows are a multiple
+/// where that fits. Each chunk reads the head's weight twice, and its gradient is added to: a GPU's
+/// products hide both behind what they compute where a chunk has some thousand rows.
+inline constexpr std::int64_t logits_chunk_bytes = std::int64_t{256} << 20;
 inline constexpr std::int64_t logits_chunk_rows = 32;
+inline constexpr std::int64_t logits_tile_rows = 128;
+/// Rows of logits begin at multiples of this: vocabularies are often odd, and a GPU's products read
+/// and write rows of 16-bit numbers in wide pieces only where all of them begin at multiples of 16.
+inline constexpr std::int64_t logits_row_alignment_bytes = 128;
 
+/// Elements from one row of logits to the next.
+[[nodiscard]] std::int64_t logits_stride(std::int64_t vocab, DType type);
 /// Rows of every chunk but the last.
 [[nodiscard]] std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t vocab, DType type);
 

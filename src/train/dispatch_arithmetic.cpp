@@ -79,8 +79,8 @@ void Dispatch::operator()(const op::Matmul& o) {
 }
 
 void Dispatch::operator()(const op::BiasBackward& o) {
-  table().bias_backward(type(o.d_out), at(o.d_bias), at(o.d_out), o.rows, o.width, o.accumulate,
-                        at(o.workspace));
+  table().bias_backward(type(o.d_out), at(o.d_bias), at(o.d_out), o.rows, o.width, o.stride,
+                        o.accumulate, at(o.workspace));
 }
 
 kernels::AttentionShape Dispatch::attention_shape(const View& qkv) const {
@@ -138,7 +138,7 @@ void Dispatch::operator()(const op::ActivationBackward& o) {
 
 void Dispatch::operator()(const op::CrossEntropy& o) {
   table().cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
-                        inputs_.targets() + o.first_row, o.rows, plan_.model.vocab_size,
+                        inputs_.targets() + o.first_row, o.rows, plan_.model.vocab_size, o.stride,
                         static_cast<float>(o.scale * scaler_.scale()));
 }
 

@@ -16,7 +16,9 @@ kernels::MatmulShape matmul_shape(const op::Matmul& o, DType type, DType out_typ
           .accumulate = o.accumulate,
           .has_bias = static_cast<bool>(o.bias),
           .type = kernel_type(type),
-          .out_type = kernel_type(out_type)};
+          .out_type = kernel_type(out_type),
+          .stride_a = o.stride_a,
+          .stride_c = o.stride_c};
 }
 
 kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequence,

@@ -28,7 +28,15 @@ struct MatmulShape {
   bool accumulate = false;
   bool has_bias = false;
   DType type = DType::f32, out_type = DType::f32;
+  /// Elements from one stored row of A, and of C, to the next; 0: a row's own. What lies between
+  /// rows is neither read nor written.
+  std::int64_t stride_a = 0, stride_c = 0;
   bool operator==(const MatmulShape&) const = default;
+
+  [[nodiscard]] std::int64_t row_of_a() const {
+    return stride_a > 0 ? stride_a : transpose_a ? m : k;
+  }
+  [[nodiscard]] std::int64_t row_of_c() const { return stride_c > 0 ? stride_c : n; }
 };
 
 /// q, k, v are packed by row: [heads·head_size | kv_heads·head_size | kv_heads·head_size].
@@ -167,16 +175,18 @@ struct Table {
   void (*swiglu_backward)(DType, void* d_gate_up, const void* d_out, const void* gate_up,
                           std::int64_t rows, std::int64_t width);
 
-  /// d_bias[width] T (+)= column sums of d_out[rows, width], summed in fp32.
-  /// workspace: norm_workspace_bytes(width).
+  /// d_bias[width] T (+)= column sums of d_out[rows, width], summed in fp32; from one row to the
+  /// next there are `stride` elements. workspace: norm_workspace_bytes(width).
   void (*bias_backward)(DType, void* d_bias, const void* d_out, std::int64_t rows,
-                        std::int64_t width, bool accumulate, void* workspace);
+                        std::int64_t width, std::int64_t stride, bool accumulate, void* workspace);
 
   /// losses[row] = −log softmax(logits[row])[target[row]] in fp32; then logits[row] becomes
-  /// (softmax − onehot)·scale, in place. Logits have type `type`. A negative target stands for no
-  /// target: loss and gradient of that row are 0.
+  /// (softmax − onehot)·scale, in place. Logits have type `type`; from one row to the next there
+  /// are `stride` elements. A negative target stands for no target: loss and gradient of that row
+  /// are 0.
   void (*cross_entropy)(DType, float* losses, void* logits, const std::int32_t* targets,
-                        std::int64_t rows, std::int64_t vocabulary, float scale);
+                        std::int64_t rows, std::int64_t vocabulary, std::int64_t stride,
+                        float scale);
 
   /// y[i] += x[i] (in fp32, rounded once).
   void (*add)(DType to, void* y, DType from, const void* x, std::int64_t count);

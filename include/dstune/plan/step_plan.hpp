@@ -146,14 +146,17 @@ struct NormBackward {
   std::int64_t rows;
   bool accumulate_input, accumulate_weights;
 };
+/// stride_a, stride_c: elements from one stored row of a and c to the next; 0: a row's own.
 struct Matmul {
   View a, b, bias, c, workspace;
   std::int64_t m, n, k;
   bool transpose_a, transpose_b, accumulate;
+  std::int64_t stride_a = 0, stride_c = 0;
 };
+/// stride: of the rows of d_out.
 struct BiasBackward {
   View d_bias, d_out, workspace;
-  std::int64_t rows, width;
+  std::int64_t rows, width, stride;
   bool accumulate;
 };
 /// RMSNorm of each head of q and k, in place; raw[rows, (heads + kv_heads)·head_size] and rstd are
@@ -190,10 +193,11 @@ struct ActivationBackward {
   std::int64_t rows, width;
 };
 /// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`, in
-/// fp16 times the loss scale, too; rows without a target have neither loss nor gradient.
+/// fp16 times the loss scale, too; rows without a target have neither loss nor gradient. From one
+/// row of logits to the next there are `stride` elements.
 struct CrossEntropy {
   View losses, logits;
-  std::int64_t first_row, rows;
+  std::int64_t first_row, rows, stride;
   float scale;
 };
 /// x may have another type than y.

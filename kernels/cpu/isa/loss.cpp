@@ -57,11 +57,11 @@ float cross_entropy_row(T* logits, std::int32_t target, std::int64_t vocabulary,
 }  // namespace
 
 void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* targets,
-                   std::int64_t rows, std::int64_t vocabulary, float scale) {
+                   std::int64_t rows, std::int64_t vocabulary, std::int64_t stride, float scale) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
     for_items(rows, vocabulary, [&](std::int64_t row) {
-      T* of_row = static_cast<T*>(logits) + row * vocabulary;
+      T* of_row = static_cast<T*>(logits) + row * stride;
       if (targets[row] < 0) {
         losses[row] = 0.0F;
         zero(of_row, sizeof(T) * static_cast<std::size_t>(vocabulary));

@@ -143,14 +143,14 @@ std::size_t norm_workspace_bytes(std::int64_t width) {
 }
 
 void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
-                   std::int64_t width, bool accumulate, void* workspace) {
+                   std::int64_t width, std::int64_t stride, bool accumulate, void* workspace) {
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
     const ColumnSums sums(rows, width, 1, workspace);
     for_items(sums.blocks(), sums.rows_per_block() * width, [&](std::int64_t block) {
       float* bias_sums = sums.clear(block, 0);
       for (std::int64_t row = sums.begin(block); row < sums.end(block); ++row) {
-        const T* d_row = static_cast<const T*>(d_out) + row * width;
+        const T* d_row = static_cast<const T*>(d_out) + row * stride;
         for_vectors(0, width, [&](std::int64_t i, auto extent) {
           store(bias_sums + i, load(bias_sums + i, extent) + load(d_row + i, extent), extent);
         });

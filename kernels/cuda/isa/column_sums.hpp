@@ -75,10 +75,10 @@ struct ColumnTotals {
   }
 };
 
-/// totals[kind] (+)= the sums over the terms' tensors, whose rows begin at multiples of `width`.
+/// totals[kind] (+)= the sums over the terms' tensors, whose rows begin at multiples of `stride`.
 /// workspace: column_sum_bytes(width).
 template <class Term, class... Tensors>
-void sum_columns(const Term& term, std::int64_t rows, std::int64_t width,
+void sum_columns(const Term& term, std::int64_t rows, std::int64_t width, std::int64_t stride,
                  const Output (&totals)[Term::kinds], bool accumulate, void* workspace,
                  const Tensors&... tensors) {
   if (width <= 0) return;
@@ -96,7 +96,8 @@ void sum_columns(const Term& term, std::int64_t rows, std::int64_t width,
             .pieces = pieces},
            partials);
   };
-  if (pieces > 0 && width % columns_of_lane == 0 && (... && is_packed(tensors.data))) {
+  if (pieces > 0 && width % columns_of_lane == 0 && stride % columns_of_lane == 0 &&
+      (... && is_packed(tensors.data))) {
     add_up(ColumnPartials<columns_of_lane, Term>{term, partial, rows, rows_per_piece, width});
   } else if (pieces > 0) {
     add_up(ColumnPartials<1, Term>{term, partial, rows, rows_per_piece, width});

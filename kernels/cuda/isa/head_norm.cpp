@@ -134,7 +134,7 @@ void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weig
   const DType type = shape.type;
   const Heads heads(shape);
   const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
-  sum_columns(term, heads.rows, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
+  sum_columns(term, heads.rows, heads.size, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
               accumulate_weights, workspace, term.d_qkv, term.raw);
   for_heads(HeadNormBackward{
       heads, {d_qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}});

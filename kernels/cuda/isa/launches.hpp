@@ -112,12 +112,13 @@ struct EachRow {
   }
 };
 
-/// For every row of tensors whose rows begin at multiples of `width`; in packs where all addresses
+/// For every row of tensors whose rows begin at multiples of `stride`; in packs where all addresses
 /// allow it. The launch has reduction_bytes of shared memory.
 template <class Body, class... Tensors>
-void for_rows(std::int64_t rows, std::int64_t width, const Body& body, const Tensors&... tensors) {
+void for_rows_apart(std::int64_t rows, std::int64_t width, std::int64_t stride, const Body& body,
+                    const Tensors&... tensors) {
   if (rows <= 0 || width <= 0) return;
-  const bool packed = width % pack == 0 && (... && is_packed(tensors.data));
+  const bool packed = width % pack == 0 && stride % pack == 0 && (... && is_packed(tensors.data));
   const std::int64_t items = packed ? width / pack : width;
   const std::int64_t threads =
       smaller_of(divide_up(items, warp_size) * warp_size, cuda::most_threads);
@@ -128,6 +129,11 @@ void for_rows(std::int64_t rows, std::int64_t width, const Body& body, const Ten
   } else {
     launch(grid, EachRow<1, Body>{body});
   }
+}
+/// Likewise where rows follow each other.
+template <class Body, class... Tensors>
+void for_rows(std::int64_t rows, std::int64_t width, const Body& body, const Tensors&... tensors) {
+  for_rows_apart(rows, width, width, body, tensors...);
 }
 
 }  // namespace

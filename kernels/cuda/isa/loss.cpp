@@ -10,7 +10,7 @@ struct CrossEntropy {
   float* losses;
   Output logits;
   const std::int32_t* targets;
-  std::int64_t vocabulary;
+  std::int64_t vocabulary, stride;
   float scale;
 
   /// step<how many>(i) for this thread's part of the row that begins at `begin`. Vocabularies are
@@ -33,7 +33,7 @@ struct CrossEntropy {
 
   template <int N>
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
-    const std::int64_t begin = row * vocabulary;
+    const std::int64_t begin = row * stride;
     const std::int32_t target = targets[row];
     if (target < 0) {
       for_logits<N>(block, begin,
@@ -74,9 +74,9 @@ struct CrossEntropy {
 }  // namespace
 
 void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* targets,
-                   std::int64_t rows, std::int64_t vocabulary, float scale) {
+                   std::int64_t rows, std::int64_t vocabulary, std::int64_t stride, float scale) {
   if (rows <= 0 || vocabulary <= 0) return;
-  const CrossEntropy body{losses, {logits, type}, targets, vocabulary, scale};
+  const CrossEntropy body{losses, {logits, type}, targets, vocabulary, stride, scale};
   const cuda::Grid grid{.blocks = rows, .shared_bytes = reduction_bytes};
   if (is_packed(logits)) {
     launch(grid, EachRow<pack, CrossEntropy>{body});

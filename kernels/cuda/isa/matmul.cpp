@@ -19,19 +19,21 @@ struct MatrixProduct {
   MatmulShape s;
   Input a, b, bias;
   Output c;
+  std::int64_t row_of_a, row_of_b, row_of_c;  ///< elements from one to the next
 
   /// to[term][line], line a row of op(A) or a column of op(B). `by_line`: a line's terms lie side
-  /// by side.
+  /// by side, and lines `stride` apart, else terms are.
   static DSTUNE_DEVICE void load(const Block& block, Shared<float> to, Input from, bool by_line,
-                                 std::int64_t first_line, std::int64_t lines,
-                                 std::int64_t first_term, std::int64_t terms) {
+                                 std::int64_t from_stride, std::int64_t first_line,
+                                 std::int64_t lines, std::int64_t first_term, std::int64_t terms) {
     for (int i = block.thread(); i < tile * depth; i += block.threads()) {
       const int line = by_line ? i / depth : i % tile;
       const int term = by_line ? i % depth : i / tile;
       const std::int64_t l = first_line + line;
       const std::int64_t t = first_term + term;
       const bool exists = l < lines && t < terms;
-      to[term * stride + line] = exists ? from[by_line ? l * terms + t : t * lines + l] : 0.0F;
+      to[term * stride + line] =
+          exists ? from[by_line ? l * from_stride + t : t * from_stride + l] : 0.0F;
     }
   }
 
@@ -46,8 +48,8 @@ struct MatrixProduct {
     float sums[side][side] = {};
     for (std::int64_t first = 0; first < s.k; first += depth) {
       block.sync();
-      load(block, left, a, !s.transpose_a, first_row, s.m, first, s.k);
-      load(block, right, b, s.transpose_b, first_column, s.n, first, s.k);
+      load(block, left, a, !s.transpose_a, row_of_a, first_row, s.m, first, s.k);
+      load(block, right, b, s.transpose_b, row_of_b, first_column, s.n, first, s.k);
       block.sync();
       // Sums of sums: long ones lose less to rounding.
       float part[side][side] = {};
@@ -76,8 +78,8 @@ struct MatrixProduct {
         if (row < s.m && column < s.n) {
           float value = sums[i][j];
           if (s.has_bias) value += bias[column];
-          if (s.accumulate) value += c[row * s.n + column];
-          c.set(row * s.n + column, value);
+          if (s.accumulate) value += c[row * row_of_c + column];
+          c.set(row * row_of_c + column, value);
         }
       }
     }
@@ -87,15 +89,15 @@ struct MatrixProduct {
 struct BiasAddition {
   Output c;
   Input bias;
-  std::int64_t width;
+  std::int64_t width, stride;
 
   template <int N>
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
     for_row<N>(block, width, [&](std::int64_t i) {
-      Values<N> values = c.load<N>(row * width + i);
+      Values<N> values = c.load<N>(row * stride + i);
       const Values<N> shift = bias.load<N>(i);
       for (int k = 0; k < N; ++k) values.of[k] += shift.of[k];
-      c.store(row * width + i, values);
+      c.store(row * stride + i, values);
     });
   }
 };
@@ -109,7 +111,14 @@ void matmul(const MatmulShape& shape, const void* a, const void* b, const void* 
   launch({.blocks = divide_up(shape.m, Product::tile) * divide_up(shape.n, Product::tile),
           .threads = Product::threads_wide * Product::threads_wide,
           .shared_bytes = 2 * sizeof(float) * Product::depth * Product::stride},
-         Product{shape, {a, shape.type}, {b, shape.type}, {bias, shape.type}, {c, shape.out_type}});
+         Product{shape,
+                 {a, shape.type},
+                 {b, shape.type},
+                 {bias, shape.type},
+                 {c, shape.out_type},
+                 shape.row_of_a(),
+                 shape.transpose_b ? shape.k : shape.n,
+                 shape.row_of_c()});
 }
 
 std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
@@ -117,8 +126,8 @@ std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
 }
 
 void add_bias(const MatmulShape& shape, const void* bias, void* c) {
-  const BiasAddition body{{c, shape.out_type}, {bias, shape.type}, shape.n};
-  for_rows(shape.m, shape.n, body, body.c, body.bias);
+  const BiasAddition body{{c, shape.out_type}, {bias, shape.type}, shape.n, shape.row_of_c()};
+  for_rows_apart(shape.m, shape.n, shape.row_of_c(), body, body.c, body.bias);
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -181,11 +181,11 @@ struct NormWeightTerm {
 struct BiasTerm {
   static constexpr int kinds = 1;
   Input d_out;
-  std::int64_t width;
+  std::int64_t stride;
 
   template <int N>
   DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
-    const Values<N> d = d_out.load<N>(row * width + column);
+    const Values<N> d = d_out.load<N>(row * stride + column);
     for (int k = 0; k < N; ++k) sums[0].of[k] += d.of[k];
   }
 };
@@ -208,7 +208,8 @@ void backward(DType type, void* d_x, const Output (&d_weights)[Centred ? 2 : 1],
               std::int64_t rows, std::int64_t width, bool accumulate_input, bool accumulate_weights,
               void* workspace) {
   const NormWeightTerm<Centred> term{{d_out, type}, {input, type}, mean, rstd, width};
-  sum_columns(term, rows, width, d_weights, accumulate_weights, workspace, term.d_out, term.input);
+  sum_columns(term, rows, width, width, d_weights, accumulate_weights, workspace, term.d_out,
+              term.input);
   const NormBackward<Centred> body{{d_x, type}, {d_out, type},  {input, type}, mean,
                                    rstd,        {weight, type}, width,         accumulate_input};
   for_rows(rows, width, body, body.d_x, body.d_out, body.input, body.weight);
@@ -250,9 +251,9 @@ std::size_t norm_workspace_bytes(std::int64_t width) {
 }
 
 void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
-                   std::int64_t width, bool accumulate, void* workspace) {
-  const BiasTerm term{{d_out, type}, width};
-  sum_columns(term, rows, width, {{d_bias, type}}, accumulate, workspace, term.d_out);
+                   std::int64_t width, std::int64_t stride, bool accumulate, void* workspace) {
+  const BiasTerm term{{d_out, type}, stride};
+  sum_columns(term, rows, width, stride, {{d_bias, type}}, accumulate, workspace, term.d_out);
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -47,7 +47,8 @@ std::size_t MatrixProducts::KeyHash::operator()(const Key& key) const {
   std::uint64_t hash = static_cast<std::uint64_t>(
       shape.transpose_a | shape.transpose_b << 1 | shape.accumulate << 2 | shape.has_bias << 3 |
       static_cast<int>(shape.type) << 4 | static_cast<int>(shape.out_type) << 6);
-  for (const std::int64_t part : {shape.m, shape.n, shape.k, std::int64_t{key.device}})
+  for (const std::int64_t part :
+       {shape.m, shape.n, shape.k, shape.row_of_a(), shape.row_of_c(), std::int64_t{key.device}})
     hash = counter_hash(hash, key.alignments, static_cast<std::uint64_t>(part));
   return hash;
 }
@@ -108,10 +109,11 @@ cublasStatus_t MatrixProducts::set_bias(const Product& product, const void* bias
 
 MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Arguments& arguments,
                                               bool fuses_bias) try {
-  const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns) {
+  const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns,
+                          std::int64_t stride) {
     cublasLtMatrixLayout_t made = nullptr;
     check(library_->matrix_layout_create(&made, data_type(type), static_cast<std::uint64_t>(rows),
-                                         static_cast<std::uint64_t>(columns), rows));
+                                         static_cast<std::uint64_t>(columns), stride));
     return Layout(made, library_->matrix_layout_destroy);
   };
   Product product;
@@ -130,11 +132,11 @@ MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Ar
     describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
   }
   check(set_bias(product, arguments.bias));
-  product.left = shape.transpose_b ? layout(shape.type, shape.k, shape.n)
-                                   : layout(shape.type, shape.n, shape.k);
-  product.right = shape.transpose_a ? layout(shape.type, shape.m, shape.k)
-                                    : layout(shape.type, shape.k, shape.m);
-  product.result = layout(shape.out_type, shape.n, shape.m);
+  product.left = shape.transpose_b ? layout(shape.type, shape.k, shape.n, shape.k)
+                                   : layout(shape.type, shape.n, shape.k, shape.n);
+  product.right = shape.transpose_a ? layout(shape.type, shape.m, shape.k, shape.row_of_a())
+                                    : layout(shape.type, shape.k, shape.m, shape.row_of_a());
+  product.result = layout(shape.out_type, shape.n, shape.m, shape.row_of_c());
 
   cublasLtMatmulPreference_t made = nullptr;
   check(library_->matmul_preference_create(&made));
@@ -175,7 +177,7 @@ void MatrixProducts::settle(const MatmulShape& shape, Product& product,
   std::unique_ptr<void, decltype(give_back)> scratch(nullptr, give_back);
   if (shape.accumulate) {
     const std::size_t element_bytes = shape.out_type == DType::f32 ? 4 : 2;
-    scratch.reset(gpu_.take(static_cast<std::size_t>(shape.m * shape.n) * element_bytes));
+    scratch.reset(gpu_.take(static_cast<std::size_t>(shape.m * shape.row_of_c()) * element_bytes));
     if (scratch == nullptr) return;
   }
   void* const result = shape.accumulate ? scratch.get() : arguments.c;

@@ -26,7 +26,7 @@ TEST_P(CrossEntropyTest, GivesLossesAndFiniteDifferences) {
       Buffer gradient = typed(logits);
       Buffer losses(DType::f32, rows);
       table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), rows,
-                            vocabulary, scale);
+                            vocabulary, vocabulary, scale);
       Values expected_losses;
       Values expected;
       for (std::int64_t row = 0; row < rows; ++row) {
@@ -45,6 +45,40 @@ TEST_P(CrossEntropyTest, GivesLossesAndFiniteDifferences) {
   }
 }
 
+TEST_P(CrossEntropyTest, LeavesWhatLiesBetweenRows) {
+  for (const std::int64_t vocabulary : {5, 257}) {
+    const std::int64_t rows = 3;
+    const std::int64_t stride = vocabulary + 11;
+    const Values logits = random_values(rows * stride, 1, 6.0);
+    Values dense;
+    for (std::int64_t i = 0; i < rows * stride; ++i)
+      if (i % stride < vocabulary) dense.push_back(logits[static_cast<std::size_t>(i)]);
+    const Tokens targets{2, -1, 4};
+    Buffer expected = typed(dense);
+    Buffer gradient = typed(logits);
+    Buffer expected_losses(DType::f32, rows);
+    Buffer losses(DType::f32, rows);
+    table().cross_entropy(type(), expected_losses.floats(), expected.data(), targets.data(), rows,
+                          vocabulary, vocabulary, 0.5F);
+    table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), rows,
+                          vocabulary, stride, 0.5F);
+    expect_close(losses.values(), expected_losses.values(), 1e-6, "losses");
+    const Values before = typed(logits).values();
+    const Values after = gradient.values();
+    Values between;
+    Values of_rows;
+    for (std::int64_t i = 0; i < rows * stride; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (i % stride < vocabulary) {
+        of_rows.push_back(after[at]);
+      } else {
+        EXPECT_EQ(after[at], before[at]) << i;
+      }
+    }
+    expect_close(of_rows, expected.values(), tolerance(), "gradient");
+  }
+}
+
 TEST_P(CrossEntropyTest, ARowWithoutATargetHasNeitherLossNorGradient) {
   const std::int64_t vocabulary = 35;
   const Tokens targets{-1, 3, -1};
@@ -52,10 +86,11 @@ TEST_P(CrossEntropyTest, ARowWithoutATargetHasNeitherLossNorGradient) {
   Buffer gradient = typed(logits);
   Buffer losses(DType::f32, 3);
   table().cross_entropy(type(), losses.floats(), gradient.data(), targets.data(), 3, vocabulary,
-                        0.5F);
+                        vocabulary, 0.5F);
   Buffer alone = typed(Values(logits.begin() + vocabulary, logits.begin() + 2 * vocabulary));
   Buffer loss(DType::f32, 1);
-  table().cross_entropy(type(), loss.floats(), alone.data(), &targets[1], 1, vocabulary, 0.5F);
+  table().cross_entropy(type(), loss.floats(), alone.data(), &targets[1], 1, vocabulary, vocabulary,
+                        0.5F);
   EXPECT_EQ(losses.values(), (Values{0.0, loss.values()[0], 0.0}));
   Values expected(logits.size());
   const Values of_row = alone.values();
@@ -68,13 +103,13 @@ TEST_P(CrossEntropyTest, StandsLargeLogitsAndReportsNotANumber) {
   Buffer logits = typed({-60000.0, 50000.0, 49998.0});
   const Values rounded = logits.values();
   Buffer loss(DType::f32, 1);
-  table().cross_entropy(type(), loss.floats(), logits.data(), targets.data(), 1, 3, 1.0F);
+  table().cross_entropy(type(), loss.floats(), logits.data(), targets.data(), 1, 3, 3, 1.0F);
   EXPECT_NEAR(loss.values()[0], loss_of(rounded.data(), 3, targets[0]), 1e-5);
 
   Values broken(40, 1.0);
   broken[17] = std::numeric_limits<double>::quiet_NaN();
   Buffer bad = typed(broken);
-  table().cross_entropy(type(), loss.floats(), bad.data(), targets.data(), 1, 40, 1.0F);
+  table().cross_entropy(type(), loss.floats(), bad.data(), targets.data(), 1, 40, 40, 1.0F);
   EXPECT_TRUE(std::isnan(loss.values()[0]));
 }
 
@@ -86,7 +121,7 @@ TEST_P(CrossEntropyTest, IsTheSameInAllWays) {
     std::vector<Buffer> results{Buffer(DType::f32, rows),
                                 typed(random_values(rows * vocabulary, 1, 6.0))};
     table().cross_entropy(type(), results[0].floats(), results[1].data(), targets.data(), rows,
-                          vocabulary, 1.0F);
+                          vocabulary, vocabulary, 1.0F);
     return results;
   });
 }

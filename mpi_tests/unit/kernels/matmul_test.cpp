@@ -3,6 +3,14 @@
 namespace dstune::kernels::test {
 namespace {
 
+/// The rows of a matrix that begin at multiples of `stride`.
+Values rows_of(const Values& stored, std::int64_t columns, std::int64_t stride) {
+  Values dense;
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    if (static_cast<std::int64_t>(i) % stride < columns) dense.push_back(stored[i]);
+  return dense;
+}
+
 /// The product in double, of the values as they were rounded.
 Values product(const MatmulShape& s, const Values& a, const Values& b, const Values& bias,
                const Values& before) {
@@ -25,21 +33,27 @@ Values product(const MatmulShape& s, const Values& a, const Values& b, const Val
 class MatmulTest : public KernelTest {
  protected:
   void check(const MatmulShape& shape) {
-    const Values a = random_values(shape.m * shape.k, 1);
+    const std::int64_t columns_of_a = shape.transpose_a ? shape.m : shape.k;
+    const std::int64_t rows_of_a = shape.transpose_a ? shape.k : shape.m;
+    const Values a = random_values(rows_of_a * shape.row_of_a(), 1);
     const Values b = random_values(shape.k * shape.n, 2);
     const Values bias = random_values(shape.n, 3);
-    const Values before = random_values(shape.m * shape.n, 4);
+    const Values before = random_values(shape.m * shape.row_of_c(), 4);
     const Buffer a_typed(shape.type, a);
     const Buffer b_typed(shape.type, b);
     const Buffer bias_typed(shape.type, bias);
-    Buffer c = shape.accumulate ? Buffer(shape.out_type, before)
-                                : Buffer(shape.out_type, shape.m * shape.n);
+    const bool is_dense = shape.row_of_c() == shape.n;
+    Buffer c = shape.accumulate || !is_dense ? Buffer(shape.out_type, before)
+                                             : Buffer(shape.out_type, shape.m * shape.n);
     Workspace workspace(table().matmul_workspace_bytes(shape));
     table().matmul(shape, a_typed.data(), b_typed.data(),
                    shape.has_bias ? bias_typed.data() : nullptr, c.data(), workspace.data());
     workspace.check();
     expect_close(
-        c.values(), product(shape, a, b, bias, before), tolerance_of(shape.out_type),
+        rows_of(c.values(), shape.n, shape.row_of_c()),
+        product(shape, rows_of(a, columns_of_a, shape.row_of_a()), b, bias,
+                rows_of(before, shape.n, shape.row_of_c())),
+        tolerance_of(shape.out_type),
         std::to_string(shape.m) + "×" + std::to_string(shape.n) + "×" + std::to_string(shape.k));
   }
 };
@@ -59,6 +73,21 @@ TEST_P(MatmulTest, EqualsTheSumInDouble) {
         check(shape);
       }
     }
+  }
+}
+
+TEST_P(MatmulTest, RowsMayLieApart) {
+  for (int flags = 0; flags < 16; ++flags) {
+    if (is_emulated() && flags % 3 != 0) continue;
+    MatmulShape shape{.m = 7, .n = 65, .k = 33};
+    shape.transpose_a = (flags & 1) != 0;
+    shape.transpose_b = (flags & 2) != 0;
+    shape.accumulate = (flags & 4) != 0;
+    shape.has_bias = (flags & 8) != 0;
+    shape.type = shape.out_type = type();
+    shape.stride_a = 40;
+    shape.stride_c = 72;
+    check(shape);
   }
 }
 
@@ -87,6 +116,11 @@ TEST_P(MatmulTest, LongDimensionsMakeNoDifference) {
       shape.accumulate = shape.has_bias = (flags & 4) != 0;
       shape.type = shape.out_type = type();
       check(shape);
+      if (flags % 5 != 1) continue;
+      MatmulShape apart = shape;
+      apart.stride_a = shape.row_of_a() + 3;
+      apart.stride_c = shape.n + 7;
+      check(apart);
     }
   }
 }

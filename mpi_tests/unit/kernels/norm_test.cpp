@@ -231,20 +231,28 @@ TEST_P(NormTest, BackwardIsTheSameInAllWays) {
 }
 
 TEST_P(NormTest, BiasGradientIsTheColumnSum) {
-  for (const Size size : {Size{1, 48}, Size{7, 65}, Size{1027, 257}}) {
-    const Values d_out = random_values(size.rows * size.width, 1);
+  struct Shape : Size {
+    std::int64_t apart;  ///< elements between rows
+  };
+  for (const Shape size : {Shape{{1, 48}, 0}, Shape{{7, 65}, 0}, Shape{{1027, 257}, 0},
+                           Shape{{70, 65}, 3}, Shape{{70, 60}, 4}}) {
+    const std::int64_t stride = size.width + size.apart;
+    const Values d_out = random_values(size.rows * stride, 1);
     const Values before = random_values(size.width, 2);
     const auto run = [&](bool accumulate) {
       Buffer d_bias = accumulate ? typed(before) : poisoned(size.width);
       Buffer workspace(DType::f32,
                        static_cast<std::int64_t>(table().norm_workspace_bytes(size.width) / 4));
       table().bias_backward(type(), d_bias.data(), typed(d_out).data(), size.rows, size.width,
-                            accumulate, workspace.data());
+                            stride, accumulate, workspace.data());
       workspace.values();
       return d_bias;
     };
     Values expected(static_cast<std::size_t>(size.width));
-    for (std::size_t i = 0; i < d_out.size(); ++i) expected[i % expected.size()] += d_out[i];
+    for (std::size_t i = 0; i < d_out.size(); ++i) {
+      const std::size_t column = i % static_cast<std::size_t>(stride);
+      if (column < expected.size()) expected[column] += d_out[i];
+    }
     expect_close(run(false).values(), expected, tolerance(), "overwritten");
     expect_close(run(true).values(), sum(expected, before), tolerance(), "accumulated");
     expect_same_in_all_ways([&] { return run(false); });

@@ -20,7 +20,7 @@ TEST_P(NothingToDoTest, IsDone) {
   t.zero(nullptr, 0);
   t.fill(type(), nullptr, 2.0F, 0);
   t.fill_normal(type(), nullptr, 1, 2, 3, 0, 0.02);
-  t.cross_entropy(type(), nullptr, nullptr, nullptr, 0, 8, 1.0F);
+  t.cross_entropy(type(), nullptr, nullptr, nullptr, 0, 8, 8, 1.0F);
   t.layernorm_forward(type(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                       nullptr, 0, 8, 1e-5F);
   t.embedding_forward(type(), nullptr, nullptr, nullptr, nullptr, nullptr, 0, 1, 8);
@@ -40,7 +40,7 @@ TEST_P(NothingToDoTest, IsDone) {
 
   Buffer d_bias = poisoned(8);
   KernelVector<float> workspace(t.norm_workspace_bytes(8) / sizeof(float));
-  t.bias_backward(type(), d_bias.data(), nullptr, 0, 8, false, workspace.data());
+  t.bias_backward(type(), d_bias.data(), nullptr, 0, 8, 8, false, workspace.data());
   EXPECT_EQ(d_bias.values(), Values(8));
   Buffer d_tokens = poisoned(3 * 8);
   t.embedding_backward(type(), d_tokens.data(), nullptr, nullptr, nullptr, 0, 1, 8, 3, false,

@@ -56,14 +56,14 @@ class Collector {
     update(o.d_bias, hidden_, o.accumulate_weights);
   }
   void operator()(const op::Matmul& o) {
-    read(o.a, o.m * o.k);
+    read(o.a, o.transpose_a ? extent(o.k, o.m, o.stride_a) : extent(o.m, o.k, o.stride_a));
     read(o.b, o.k * o.n);
     read(o.bias, o.n);
     write(o.workspace, 1);
-    update(o.c, o.m * o.n, o.accumulate);
+    update(o.c, extent(o.m, o.n, o.stride_c), o.accumulate);
   }
   void operator()(const op::BiasBackward& o) {
-    read(o.d_out, o.rows * o.width);
+    read(o.d_out, extent(o.rows, o.width, o.stride));
     write(o.workspace, 1);
     update(o.d_bias, o.width, o.accumulate);
   }
@@ -109,7 +109,7 @@ class Collector {
     write(o.d_x, o.rows * o.width * (o.gated ? 2 : 1));
   }
   void operator()(const op::CrossEntropy& o) {
-    update(o.logits, o.rows * plan_.model.vocab_size, true);
+    update(o.logits, extent(o.rows, plan_.model.vocab_size, o.stride), true);
     write(o.losses, o.rows);
   }
   void operator()(const op::Add& o) {
@@ -177,6 +177,10 @@ class Collector {
   }
 
  private:
+  /// Elements from the first of a matrix to behind its last; stride 0: rows follow each other.
+  static std::int64_t extent(std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+    return (rows - 1) * (stride > 0 ? stride : columns) + columns;
+  }
   [[nodiscard]] std::int64_t normed_heads() const {
     return plan_.model.num_heads + plan_.model.num_kv_heads;
   }
