@@ -146,7 +146,8 @@ Measurement measurement_from_json(const Node& node) {
     return each.is_null() ? none : each.number(problems).value_or(none);
   });
   if (const auto memory = reader.member(node, "peak_memory_bytes")) {
-    reader.section(*memory, {"total", "categories", "process", "host", "gpu", "communicators", "graphs"});
+    reader.section(*memory,
+                   {"total", "categories", "process", "host", "gpu", "communicators", "graphs"});
     constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
     out.peak_memory.total_bytes = reader.count(*memory, "total", any);
     out.peak_memory.category_bytes = reader.map(*memory, "categories", count);
