@@ -9,6 +9,8 @@ namespace {
 
 constexpr double giga = 1e9;
 constexpr double tera = 1e12;
+/// Up to which the norms' backward reads everything once (kernels/cuda/isa).
+constexpr std::int64_t widest_norm_row = 2048;
 
 /// Rows, columns and the length of the sums.
 struct ProductShape {
@@ -38,11 +40,8 @@ double attention_bytes(const StepPlan& plan, const Work& work) {
       bytes * rows *
       static_cast<double>((model.num_heads + 2 * model.num_kv_heads) * model.head_size);
   if (work.kind == WorkKind::attention_forward) return qkv + out;
-  // Deterministic: the scores' gradient of each pair of positions goes to memory and comes back.
-  const double pairs = static_cast<double>(work.size * model.num_heads) *
-                       static_cast<double>(work.width) * static_cast<double>(work.width) *
-                       (work.has(WorkFlag::causal) ? 0.5 : 1);
-  return 2 * qkv + 2 * out + 2 * bytes * pairs;
+  // The deterministic form moves its scores' gradient, too, which is not counted.
+  return 2 * qkv + 2 * out;
 }
 
 double embedding_backward_bytes(const StepPlan& plan, const Work& work) {
@@ -122,9 +121,12 @@ Cost cost_of(const StepPlan& plan, const Work& work) {
       cost.launches = 2;
       break;
     case WorkKind::norm_backward:
-      // What it reads, once more for the weights' gradients.
-      cost.bytes += 2 * static_cast<double>(size_bytes(work.type) * work.size * work.width);
-      cost.launches = 3;
+      cost.launches = 2;
+      // What it reads of wide rows, once more for the weights' gradients.
+      if (work.width > widest_norm_row) {
+        cost.bytes += 2 * static_cast<double>(size_bytes(work.type) * work.size * work.width);
+        cost.launches = 3;
+      }
       break;
     case WorkKind::cross_entropy:
       // Read twice.

@@ -37,6 +37,9 @@ struct ActivationForward {
   Output out;
   Input x;
 
+  DSTUNE_DEVICE DType type() const { return x.type; }
+  DSTUNE_DEVICE void assume(DType all) { out.type = x.type = all; }
+
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
     Values<N> values = x.load<N>(i);
@@ -49,6 +52,9 @@ struct ActivationBackward {
   Activation activation;
   Output d_x;
   Input d_out, x;
+
+  DSTUNE_DEVICE DType type() const { return x.type; }
+  DSTUNE_DEVICE void assume(DType all) { d_x.type = d_out.type = x.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
@@ -63,6 +69,9 @@ struct SwigluForward {
   Output out;
   Input gate_up;
   std::int64_t width;
+
+  DSTUNE_DEVICE DType type() const { return gate_up.type; }
+  DSTUNE_DEVICE void assume(DType all) { out.type = gate_up.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
@@ -79,6 +88,9 @@ struct SwigluBackward {
   Output d_gate_up;
   Input d_out, gate_up;
   std::int64_t width;
+
+  DSTUNE_DEVICE DType type() const { return gate_up.type; }
+  DSTUNE_DEVICE void assume(DType all) { d_gate_up.type = d_out.type = gate_up.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {

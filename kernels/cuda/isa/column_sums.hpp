@@ -2,23 +2,34 @@
 /// Sums over rows, for each column: partial sums over pieces of rows fixed by the shape, combined
 /// in order.
 
+#include <cstddef>
+
 #include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-constexpr std::int64_t most_row_pieces = 64;
 constexpr int most_sum_kinds = 2;
+/// Columns that a block's warps add up side by side where the addresses allow it.
+constexpr std::int64_t columns_of_block = std::int64_t{warp_size} * pack;
 
-inline std::size_t column_sum_bytes(std::int64_t width) {
-  return sizeof(float) * static_cast<std::size_t>(most_row_pieces * most_sum_kinds * width);
+/// Pieces that the rows are cut into at most: enough blocks for a large GPU, unless so many would
+/// make more of the partial sums than of the rows.
+inline std::int64_t most_row_pieces(std::int64_t width) {
+  constexpr std::int64_t enough_blocks = 1024;
+  constexpr std::int64_t fewest = 32;
+  constexpr std::int64_t most = 128;
+  const std::int64_t wanted = divide_up(enough_blocks, divide_up(width, columns_of_block));
+  return wanted < fewest ? fewest : wanted > most ? most : wanted;
 }
 
-/// Columns that a lane adds up side by side where the addresses allow it.
-constexpr int columns_of_lane = 4;
+inline std::size_t column_sum_bytes(std::int64_t width) {
+  return sizeof(float) * static_cast<std::size_t>(most_row_pieces(width) * most_sum_kinds * width);
+}
 
 /// Term::kinds sums for each column: Term::add<N>(row, column, sums) adds a row's terms of N
-/// columns. A warp has 32·N columns side by side, a block's warps share its rows.
+/// columns, of Term::rows_together rows at once. A warp has 32·N columns side by side, a block's
+/// warps share its rows.
 template <int N, class Term>
 struct ColumnPartials {
   static constexpr int columns = warp_size * N;
@@ -30,14 +41,25 @@ struct ColumnPartials {
   std::int64_t rows, rows_per_piece, width;
 
   DSTUNE_DEVICE void operator()(const Block& block) const {
+    with_known_types(term, [&](const Term& known) { add_up(block, known); });
+  }
+
+ private:
+  DSTUNE_DEVICE void add_up(const Block& block, const Term& known) const {
     const int lane = block.thread() % warp_size;
     const int warp = block.thread() / warp_size;
     const std::int64_t column = block.index() * columns + lane * N;
     const std::int64_t begin = block.piece() * rows_per_piece;
     const std::int64_t end = begin + rows_per_piece < rows ? begin + rows_per_piece : rows;
     Values<N> sums[Term::kinds] = {};
-    for (std::int64_t row = begin + warp; column < width && row < end; row += most_warps)
-      term.template add<N>(row, column, sums);
+    // Several rows without a branch between them, so that all are asked for at once.
+    constexpr int together = Term::rows_together;
+    std::int64_t row = column < width ? begin + warp : end;
+    for (; row + (together - 1) * most_warps < end; row += together * most_warps) {
+      DSTUNE_UNROLL
+      for (int j = 0; j < together; ++j) known.template add<N>(row + j * most_warps, column, sums);
+    }
+    for (; row < end; row += most_warps) known.template add<N>(row, column, sums);
     const Shared<float> of_warps = block.shared<float>();
     for (int kind = 0; kind < Term::kinds; ++kind) {
       for (int k = 0; k < N; ++k)
@@ -56,24 +78,51 @@ struct ColumnPartials {
   }
 };
 
-/// A thread a column; a piece of the launch is a kind.
+/// A block's warps have a share each of the pieces, for 32 columns side by side; a piece of the
+/// launch is a kind.
 template <int Kinds>
 struct ColumnTotals {
+  static constexpr std::size_t shared_bytes = sizeof(float) * most_warps * warp_size;
+
   Output totals[Kinds];
   const float* partial;
   std::int64_t pieces, width;
   bool accumulate;
 
   DSTUNE_DEVICE void operator()(const Block& block) const {
-    const std::int64_t column = block.index() * block.threads() + block.thread();
-    if (column >= width) return;
+    const int lane = block.thread() % warp_size;
+    const int warp = block.thread() / warp_size;
+    const std::int64_t column = block.index() * warp_size + lane;
+    const std::int64_t share = divide_up(pieces, most_warps);
+    const std::int64_t begin = warp * share;
+    const std::int64_t end = begin + share < pieces ? begin + share : pieces;
+    float sum = 0.0F;
+    for (std::int64_t piece = begin; column < width && piece < end; ++piece)
+      sum += partial[(piece * Kinds + block.piece()) * width + column];
+    const Shared<float> of_warps = block.shared<float>();
+    of_warps[warp * warp_size + lane] = sum;
+    block.sync();
+    if (warp > 0 || column >= width) return;
     const Output to = block.piece() == 0 ? totals[0] : totals[Kinds - 1];
     float total = accumulate ? to[column] : 0.0F;
-    for (std::int64_t piece = 0; piece < pieces; ++piece)
-      total += partial[(piece * Kinds + block.piece()) * width + column];
+    for (int other = 0; other < most_warps; ++other) total += of_warps[other * warp_size + lane];
     to.set(column, total);
   }
 };
+
+/// totals[kind] (+)= the partial sums [piece][kind][width].
+template <std::size_t kinds>
+void add_pieces(const Output (&totals)[kinds], const float* partial, std::int64_t pieces,
+                std::int64_t width, bool accumulate) {
+  using Totals = ColumnTotals<static_cast<int>(kinds)>;
+  Totals all{{}, partial, pieces, width, accumulate};
+  for (std::size_t kind = 0; kind < kinds; ++kind) all.totals[kind] = totals[kind];
+  launch({.blocks = divide_up(width, warp_size),
+          .threads = most_warps * warp_size,
+          .shared_bytes = Totals::shared_bytes,
+          .pieces = static_cast<std::int64_t>(kinds)},
+         all);
+}
 
 /// totals[kind] (+)= the sums over the terms' tensors, whose rows begin at multiples of `stride`.
 /// workspace: column_sum_bytes(width).
@@ -84,7 +133,7 @@ void sum_columns(const Term& term, std::int64_t rows, std::int64_t width, std::i
   if (width <= 0) return;
   static_assert(Term::kinds <= most_sum_kinds);
   constexpr std::int64_t fewest_rows = 4 * most_warps;
-  const std::int64_t share = divide_up(rows, most_row_pieces);
+  const std::int64_t share = divide_up(rows, most_row_pieces(width));
   const std::int64_t rows_per_piece = share < fewest_rows ? fewest_rows : share;
   const std::int64_t pieces = divide_up(rows, rows_per_piece);
   auto* partial = static_cast<float*>(workspace);
@@ -96,17 +145,12 @@ void sum_columns(const Term& term, std::int64_t rows, std::int64_t width, std::i
             .pieces = pieces},
            partials);
   };
-  if (pieces > 0 && width % columns_of_lane == 0 && stride % columns_of_lane == 0 &&
-      (... && is_packed(tensors.data))) {
-    add_up(ColumnPartials<columns_of_lane, Term>{term, partial, rows, rows_per_piece, width});
+  if (pieces > 0 && width % pack == 0 && stride % pack == 0 && (... && is_packed(tensors.data))) {
+    add_up(ColumnPartials<pack, Term>{term, partial, rows, rows_per_piece, width});
   } else if (pieces > 0) {
     add_up(ColumnPartials<1, Term>{term, partial, rows, rows_per_piece, width});
   }
-  ColumnTotals<Term::kinds> all{{}, partial, pieces, width, accumulate};
-  for (int kind = 0; kind < Term::kinds; ++kind) all.totals[kind] = totals[kind];
-  // Small blocks: there are few columns for as many processors as there are.
-  constexpr int threads = 64;
-  launch({.blocks = divide_up(width, threads), .threads = threads, .pieces = Term::kinds}, all);
+  add_pieces(totals, partial, pieces, width, accumulate);
 }
 
 }  // namespace

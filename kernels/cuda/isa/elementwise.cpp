@@ -9,6 +9,10 @@ namespace {
 struct Addition {
   Output y;
   Input x;
+  bool is_mixed;
+
+  DSTUNE_DEVICE DType type() const { return y.type; }
+  DSTUNE_DEVICE void assume(DType all) { y.type = x.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
@@ -73,7 +77,7 @@ struct NormalFilling {
 }  // namespace
 
 void add(DType to, void* y, DType from, const void* x, std::int64_t count) {
-  const Addition body{{y, to}, {x, from}};
+  const Addition body{{y, to}, {x, from}, to != from};
   for_elements(count, body, body.y, body.x);
 }
 

@@ -11,6 +11,11 @@ struct Gathering {
   const std::int32_t* tokens;
   std::int64_t sequence, width;
 
+  DSTUNE_DEVICE DType type() const { return out.type; }
+  DSTUNE_DEVICE void assume(DType all) {
+    out.type = token_table.type = position_table.type = type_row.type = all;
+  }
+
   template <int N>
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
     const std::int64_t token = tokens[row] * width;
@@ -196,6 +201,9 @@ struct PositionSums {
   Input d_out;
   std::int64_t rows, sequence, width;
   bool accumulate;
+
+  DSTUNE_DEVICE DType type() const { return d_out.type; }
+  DSTUNE_DEVICE void assume(DType all) { d_position_table.type = d_out.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {

@@ -30,6 +30,11 @@ struct HeadNormForward {
   Input q_weight, k_weight;
   float epsilon;
 
+  DSTUNE_DEVICE DType type() const { return qkv.type; }
+  DSTUNE_DEVICE void assume(DType all) {
+    qkv.type = raw.type = q_weight.type = k_weight.type = all;
+  }
+
   DSTUNE_DEVICE void head(const Block& block, std::int64_t number, int lane) const {
     const std::int64_t begin = heads.begin(number);
     float squares = 0.0F;
@@ -55,6 +60,11 @@ struct HeadNormBackward {
   const float* rstd;
   Input q_weight, k_weight;
 
+  DSTUNE_DEVICE DType type() const { return d_qkv.type; }
+  DSTUNE_DEVICE void assume(DType all) {
+    d_qkv.type = raw.type = q_weight.type = k_weight.type = all;
+  }
+
   DSTUNE_DEVICE void head(const Block& block, std::int64_t number, int lane) const {
     const std::int64_t begin = heads.begin(number);
     const float spread = rstd[number];
@@ -78,8 +88,9 @@ struct EachHead {
   Body body;
   DSTUNE_DEVICE void operator()(const Block& block) const {
     const std::int64_t number = block.index() * most_warps + block.thread() / warp_size;
-    if (number < body.heads.rows * body.heads.normed)
-      body.head(block, number, block.thread() % warp_size);
+    if (number >= body.heads.rows * body.heads.normed) return;
+    with_known_types(
+        body, [&](const Body& known) { known.head(block, number, block.thread() % warp_size); });
   }
 };
 
@@ -93,9 +104,13 @@ void for_heads(const Body& body) {
 
 struct HeadWeightTerm {
   static constexpr int kinds = 2;
+  static constexpr int rows_together = 1;  // of many heads each
   Heads heads;
   Input d_qkv, raw;
   const float* rstd;
+
+  DSTUNE_DEVICE DType type() const { return d_qkv.type; }
+  DSTUNE_DEVICE void assume(DType all) { d_qkv.type = raw.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {

@@ -20,6 +20,19 @@ inline std::int64_t smaller_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
+/// step(body), with known types where the body has such: Body::type(), and unless it is_mixed.
+template <class Body, class Step>
+DSTUNE_DEVICE void with_known_types(const Body& body, Step step) {
+  if constexpr (requires { body.is_mixed; }) {
+    if (body.is_mixed) return step(body);
+  }
+  if constexpr (requires { body.type(); }) {
+    with_known_type(body.type(), body, step);
+  } else {
+    step(body);
+  }
+}
+
 /// Body::at<N>(index) does elements index … index + N − 1. Threads stride over the whole grid.
 template <int N, class Body>
 struct EachElement {
@@ -27,12 +40,17 @@ struct EachElement {
   std::int64_t count;
 
   DSTUNE_DEVICE void operator()(const Block& block) const {
+    with_known_types(body, [&](const Body& known) { for_each(block, known); });
+  }
+
+ private:
+  DSTUNE_DEVICE void for_each(const Block& block, const Body& known) const {
     const std::int64_t first = block.index() * block.threads() + block.thread();
     const std::int64_t stride = block.blocks() * block.threads();
     const std::int64_t packs = count / N;
-    for (std::int64_t i = first; i < packs; i += stride) body.template at<N>(i * N);
+    for (std::int64_t i = first; i < packs; i += stride) known.template at<N>(i * N);
     if constexpr (N > 1) {
-      for (std::int64_t i = packs * N + first; i < count; i += stride) body.template at<1>(i);
+      for (std::int64_t i = packs * N + first; i < count; i += stride) known.template at<1>(i);
     }
   }
 };
@@ -84,6 +102,25 @@ DSTUNE_DEVICE T block_sum(const Block& block, T value) {
   block.sync();
   return total;
 }
+/// Likewise of several, each with the bits of block_sum().
+template <int K>
+DSTUNE_DEVICE Values<K> block_sums(const Block& block, Values<K> values) {
+  static_assert(sizeof(float) * K * most_warps <= reduction_bytes);
+  const Shared<float> sums = block.shared<float>();
+  for (int k = 0; k < K; ++k) {
+    values.of[k] = warp_sum(block, values.of[k]);
+    if (block.thread() % warp_size == 0)
+      sums[k * most_warps + block.thread() / warp_size] = values.of[k];
+  }
+  block.sync();
+  for (int k = 0; k < K; ++k) {
+    values.of[k] = sums[k * most_warps];
+    for (int warp = 1; warp < block.threads() / warp_size; ++warp)
+      values.of[k] += sums[k * most_warps + warp];
+  }
+  block.sync();
+  return values;
+}
 DSTUNE_DEVICE inline float block_largest(const Block& block, float value) {
   const Shared<float> largest = block.template shared<float>();
   value = warp_largest(block, value);
@@ -108,7 +145,7 @@ template <int N, class Body>
 struct EachRow {
   Body body;
   DSTUNE_DEVICE void operator()(const Block& block) const {
-    body.template row<N>(block, block.index());
+    with_known_types(body, [&](const Body& known) { known.template row<N>(block, block.index()); });
   }
 };
 

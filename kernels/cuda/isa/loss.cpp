@@ -1,10 +1,23 @@
-// Softmax cross-entropy, fused with its gradient: a block a row, which it reads twice.
+// Softmax cross-entropy, fused with its gradient: a block a row, which it reads twice, the second
+// time from its end on: what was read last is what caches still have.
 #include "common/exponential.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
+
+/// e^x of what is not positive. A GPU has an instruction for powers of two, exact to about 22 bits:
+/// a row's sums and its gradient need no more, and exponentials are most of what is computed here.
+DSTUNE_FUNCTION float quick_exponential(float x) {
+#ifdef __CUDA_ARCH__
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504F));
+  return power;
+#else
+  return exponential(x);
+#endif
+}
 
 struct CrossEntropy {
   float* losses;
@@ -13,61 +26,84 @@ struct CrossEntropy {
   std::int64_t vocabulary, stride;
   float scale;
 
-  /// step<how many>(i) for this thread's part of the row that begins at `begin`. Vocabularies are
-  /// often odd: N elements at a time from the row's first multiple of N on.
-  template <int N, class Step>
-  DSTUNE_DEVICE void for_logits(const Block& block, std::int64_t begin, Step step) const {
-    const std::int64_t before = (N - begin % N) % N;
-    const std::int64_t first = before < vocabulary ? before : vocabulary;
-    const std::int64_t packs = (vocabulary - first) / N;
-    if constexpr (N > 1) {
-      if (block.thread() < first) step.template operator()<1>(block.thread());
-    }
-    for (std::int64_t i = block.thread(); i < packs; i += block.threads())
-      step.template operator()<N>(first + i * N);
-    if constexpr (N > 1) {
-      const std::int64_t rest = first + packs * N + block.thread();
-      if (rest < vocabulary) step.template operator()<1>(rest);
-    }
-  }
+  DSTUNE_DEVICE DType type() const { return logits.type; }
+  DSTUNE_DEVICE void assume(DType all) { logits.type = all; }
 
   template <int N>
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
     const std::int64_t begin = row * stride;
     const std::int32_t target = targets[row];
     if (target < 0) {
-      for_logits<N>(block, begin,
-                    [&]<int M>(std::int64_t i) { logits.store(begin + i, Values<M>{}); });
+      for_logits<N, false>(block, begin, [&]<int M>(int i, const Values<M>&) {
+        logits.store(begin + i, Values<M>{});
+      });
       if (block.thread() == 0) losses[row] = 0.0F;
       return;
     }
-    // The largest so far, and the sum for it: one pass makes both.
+    // Each thread's sum is of exponentials without its own largest so far.
     float largest = -3.0e38F;
     float sum = 0.0F;
-    for_logits<N>(block, begin, [&]<int M>(std::int64_t i) {
-      const Values<M> values = logits.load<M>(begin + i);
+    for_logits<N, false>(block, begin, [&]<int M>(int, const Values<M>& values) {
       float now = largest;
       for (int k = 0; k < M; ++k) now = larger(values.of[k], now);
       if (now > largest) {
-        sum *= exponential(largest - now);
+        sum *= quick_exponential(largest - now);
         largest = now;
       }
-      for (int k = 0; k < M; ++k) sum += exponential(values.of[k] - largest);
+      for (int k = 0; k < M; ++k) sum += quick_exponential(values.of[k] - largest);
     });
     const float shift = block_largest(block, largest);
     // The sum's barriers also stand between reading the target's logit and overwriting it.
     const float from_target = logits[begin + target] - shift;
-    sum = block_sum(block, sum * exponential(largest - shift));
+    sum = block_sum(block, sum * quick_exponential(largest - shift));
     const float factor = scale / sum;
-    for_logits<N>(block, begin, [&]<int M>(std::int64_t i) {
-      Values<M> values = logits.load<M>(begin + i);
+    const float at_target = (quick_exponential(from_target) / sum - 1.0F) * scale;
+    for_logits<N, true>(block, begin, [&]<int M>(int i, Values<M> values) {
+      const int of_target = target - i;
       for (int k = 0; k < M; ++k) {
-        const float weight = exponential(values.of[k] - shift);
-        values.of[k] = i + k == target ? (weight / sum - 1.0F) * scale : weight * factor;
+        const float slope = quick_exponential(values.of[k] - shift) * factor;
+        values.of[k] = k == of_target ? at_target : slope;
       }
       logits.store(begin + i, values);
     });
     if (block.thread() == 0) losses[row] = logf(sum) - from_target;
+  }
+
+ private:
+  /// step(i, values) for this thread's part of the row that begins at `begin`. Vocabularies are
+  /// often odd: N elements at a time from the row's first multiple of N on. Some packs are asked
+  /// for before the first of them is looked at.
+  template <int N, bool from_end, class Step>
+  DSTUNE_DEVICE void for_logits(const Block& block, std::int64_t begin, Step step) const {
+    const int before = static_cast<int>((N - begin % N) % N);
+    const int width = static_cast<int>(vocabulary);
+    const int first = before < width ? before : width;
+    const int packs = (width - first) / N;
+    if constexpr (N > 1) {
+      const int i = block.thread();
+      if (i < first) step(i, logits.load<1>(begin + i));
+    }
+    constexpr int ahead = 3;
+    const int batch = ahead * block.threads();
+    const int batches = (packs + batch - 1) / batch;
+    for (int number = 0; number < batches; ++number) {
+      const int pack_of = (from_end ? batches - 1 - number : number) * batch + block.thread();
+      Values<N> values[ahead];
+      DSTUNE_UNROLL
+      for (int j = 0; j < ahead; ++j) {
+        const int wanted = pack_of + j * block.threads();
+        values[j] = logits.load<N>(begin + first + (wanted < packs ? wanted : 0) * N);
+      }
+      DSTUNE_UNROLL
+      for (int j = 0; j < ahead; ++j) {
+        const int wanted = pack_of + j * block.threads();
+        if (wanted < packs) step(first + wanted * N, values[j]);
+      }
+    }
+    if constexpr (N > 1) {
+      const int i = first + packs * N + block.thread();
+      if (i < width) step(i, logits.load<1>(begin + i));
+    }
   }
 };
 

@@ -13,6 +13,13 @@ struct Update {
   Input gradient;
   Output model;                 ///< null: none
   const float* gradient_scale;  ///< null: the step's
+  bool is_mixed;                ///< other types than the usual: see assume()
+
+  DSTUNE_DEVICE DType type() const { return gradient.type; }
+  DSTUNE_DEVICE void assume(DType of_gradient) {
+    master.type = m.type = v.type = DType::f32;
+    gradient.type = model.type = of_gradient;
+  }
 
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
@@ -37,13 +44,18 @@ template <class Rule>
 void update(const Rule& rule, const UpdateTensors& tensors, std::int64_t count) {
   // A model in f32 is the master itself.
   const bool has_model = tensors.master_type == DType::f32 && tensors.model_type != DType::f32;
+  const bool has_moments = Rule::has_first || Rule::has_second;
+  const bool is_mixed = tensors.master_type != DType::f32 ||
+                        (has_moments && tensors.moment_type != DType::f32) ||
+                        (has_model && tensors.model_type != tensors.gradient_type);
   const Update<Rule> body{rule,
                           {tensors.master, tensors.master_type},
                           {tensors.m, tensors.moment_type},
                           {tensors.v, tensors.moment_type},
                           {tensors.gradient, tensors.gradient_type},
                           {has_model ? tensors.model : nullptr, tensors.model_type},
-                          tensors.gradient_scale};
+                          tensors.gradient_scale,
+                          is_mixed};
   for_elements(count, body, body.master, body.m, body.v, body.gradient, body.model);
 }
 

@@ -7,22 +7,48 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
+/// A thread adds up packs, by N elements at a time: equally for every N.
+template <int N, bool squared>
 struct PartialSums {
   Input x;
   std::int64_t count;
-  bool squared;
   double* partial;
 
+  DSTUNE_DEVICE DType type() const { return x.type; }
+  DSTUNE_DEVICE void assume(DType all) { x.type = all; }
+
   DSTUNE_DEVICE void operator()(const Block& block) const {
-    const std::int64_t stride = block.blocks() * block.threads();
     double sum = 0.0;
-    for (std::int64_t i = block.index() * block.threads() + block.thread(); i < count;
-         i += stride) {
-      const double value = x[i];
-      sum += squared ? value * value : value;
-    }
+    with_known_types(*this, [&](const PartialSums& known) { sum = known.of_thread(block); });
     sum = block_sum(block, sum);
     if (block.thread() == 0) partial[block.index()] = sum;
+  }
+
+ private:
+  DSTUNE_DEVICE double of_thread(const Block& block) const {
+    const std::int64_t first = block.index() * block.threads() + block.thread();
+    const std::int64_t stride = block.blocks() * block.threads();
+    const std::int64_t packs = count / pack;
+    double sum = 0.0;
+    const auto add = [&](float value) {
+      const double wide = value;
+      sum += squared ? wide * wide : wide;
+    };
+    const auto add_pack = [&](std::int64_t i) {
+      for (int from = 0; from < pack; from += N) {
+        const Values<N> values = x.load<N>(i * pack + from);
+        for (int k = 0; k < N; ++k) add(values.of[k]);
+      }
+    };
+    // Two without a branch between them, so that both are asked for at once.
+    std::int64_t i = first;
+    for (; i + stride < packs; i += 2 * stride) {
+      add_pack(i);
+      add_pack(i + stride);
+    }
+    if (i < packs) add_pack(i);
+    for (std::int64_t rest = packs * pack + first; rest < count; rest += stride) add(x[rest]);
+    return sum;
   }
 };
 
@@ -47,23 +73,28 @@ struct FindClipFactor {
   }
 };
 
-void add_sum(Input x, std::int64_t count, bool squared, double* sum) {
+template <bool squared>
+void add_sum(Input x, std::int64_t count, double* sum) {
   if (count <= 0) return;
   constexpr std::int64_t elements_per_block = 4096;
   const std::int64_t blocks = smaller_of(divide_up(count, elements_per_block), most_partial_sums);
-  launch({.blocks = blocks, .shared_bytes = reduction_bytes},
-         PartialSums{x, count, squared, sum + 1});
+  const cuda::Grid grid{.blocks = blocks, .shared_bytes = reduction_bytes};
+  if (is_packed(x.data)) {
+    launch(grid, PartialSums<pack, squared>{x, count, sum + 1});
+  } else {
+    launch(grid, PartialSums<1, squared>{x, count, sum + 1});
+  }
   launch({.shared_bytes = reduction_bytes}, SumOfPartialSums{sum + 1, blocks, sum});
 }
 
 }  // namespace
 
 void sum_of_squares(DType type, const void* x, std::int64_t count, double* sum) {
-  add_sum({x, type}, count, true, sum);
+  add_sum<true>({x, type}, count, sum);
 }
 
 void sum_f32(const float* x, std::int64_t count, double* sum) {
-  add_sum({x, DType::f32}, count, false, sum);
+  add_sum<false>({x, DType::f32}, count, sum);
 }
 
 void clip_factor(const double* squares, std::int64_t count, double clip, double loss_scale,

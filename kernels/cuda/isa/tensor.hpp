@@ -1,6 +1,7 @@
 #pragma once
 /// Tensors whose storage type is known when a kernel runs: a branch that a whole warp takes alike,
-/// instead of one kernel for each type.
+/// instead of one kernel for each type. A branch at each load would hold back the next load until
+/// this one's numbers are there; with_known_type() is one branch before all of them.
 
 #include <cstdint>
 
@@ -22,7 +23,7 @@ struct Values {
   float of[N];
 };
 
-/// What moves at once.
+/// What moves at once: of 16-bit types words of two, so that all of a pack does on every compiler.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Chunk {
   T of[N];
@@ -34,8 +35,14 @@ DSTUNE_FUNCTION Values<N> load_as(const T* from) {
   constexpr int size = N < most ? N : most;
   Values<N> values;
   for (int first = 0; first < N; first += size) {
-    const Chunk<T, size> chunk = *reinterpret_cast<const Chunk<T, size>*>(from + first);
-    for (int i = 0; i < size; ++i) values.of[first + i] = widened(chunk.of[i]);
+    if constexpr (sizeof(T) == 2 && N > 1) {
+      const auto words = *reinterpret_cast<const Chunk<std::uint32_t, size / 2>*>(from + first);
+      for (int i = 0; i < size; i += 2)
+        widen_two(T{}, words.of[i / 2], values.of[first + i], values.of[first + i + 1]);
+    } else {
+      const auto chunk = *reinterpret_cast<const Chunk<T, size>*>(from + first);
+      for (int i = 0; i < size; ++i) values.of[first + i] = widened(chunk.of[i]);
+    }
   }
   return values;
 }
@@ -45,10 +52,27 @@ DSTUNE_FUNCTION void store_as(T* to, const Values<N>& values) {
   constexpr int most = 16 / static_cast<int>(sizeof(T));
   constexpr int size = N < most ? N : most;
   for (int first = 0; first < N; first += size) {
-    Chunk<T, size> chunk;
-    for (int i = 0; i < size; ++i) round_to(chunk.of[i], values.of[first + i]);
-    *reinterpret_cast<Chunk<T, size>*>(to + first) = chunk;
+    if constexpr (sizeof(T) == 2 && N > 1) {
+      Chunk<std::uint32_t, size / 2> words;
+      for (int i = 0; i < size; i += 2)
+        words.of[i / 2] = two_rounded(T{}, values.of[first + i], values.of[first + i + 1]);
+      *reinterpret_cast<Chunk<std::uint32_t, size / 2>*>(to + first) = words;
+    } else {
+      Chunk<T, size> chunk;
+      for (int i = 0; i < size; ++i) round_to(chunk.of[i], values.of[first + i]);
+      *reinterpret_cast<Chunk<T, size>*>(to + first) = chunk;
+    }
   }
+}
+
+template <class T, int N>
+DSTUNE_FUNCTION Values<N> rounded_to(Values<N> values) {
+  for (int i = 0; i < N; ++i) {
+    T stored;
+    round_to(stored, values.of[i]);
+    values.of[i] = widened(stored);
+  }
+  return values;
 }
 
 /// What a kernel reads.
@@ -91,11 +115,41 @@ struct Output {
         return store_as<N>(static_cast<float*>(data) + index, values);
     }
   }
+  /// The values as they will be read again.
+  template <int N>
+  DSTUNE_FUNCTION Values<N> rounded(const Values<N>& values) const {
+    switch (type) {
+      case DType::bf16:
+        return rounded_to<Bfloat16>(values);
+      case DType::f16:
+        return rounded_to<Float16>(values);
+      default:
+        return values;
+    }
+  }
   DSTUNE_FUNCTION float operator[](std::int64_t index) const { return load<1>(index).of[0]; }
   DSTUNE_FUNCTION void set(std::int64_t index, float value) const {
     store(index, Values<1>{{value}});
   }
 };
+
+/// step(body), where the compiler knows the type of the body's tensors: Body::assume(type) sets
+/// that of all of them.
+template <class Body, class Step>
+DSTUNE_DEVICE void with_known_type(DType type, const Body& body, Step step) {
+  Body known = body;
+  switch (type) {
+    case DType::bf16:
+      known.assume(DType::bf16);
+      return step(known);
+    case DType::f16:
+      known.assume(DType::f16);
+      return step(known);
+    default:
+      known.assume(DType::f32);
+      return step(known);
+  }
+}
 
 /// Whether packs of a tensor that begins there can be moved at once; null: there is no tensor.
 inline bool is_packed(const void* data) {

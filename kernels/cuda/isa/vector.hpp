@@ -1,7 +1,8 @@
 #pragma once
 /// A Vector of one lane, a GPU thread's own, with the words that the formulas in common/ are
 /// written in, and the storage types. The arithmetic is that of the AVX2 and AVX-512 tables, bit
-/// for bit: where they fuse it fuses, and nowhere else (nvcc: -fmad=false).
+/// for bit: where they fuse it fuses, and nowhere else (nvcc: -fmad=false). A GPU's own conversions
+/// round alike; only the bits of a NaN differ.
 
 #include <cstdint>
 #include <cstring>
@@ -65,6 +66,11 @@ DSTUNE_FUNCTION float widened(Bfloat16 value) {
   return float_of(static_cast<std::uint32_t>(value.bits) << 16);
 }
 DSTUNE_FUNCTION float widened(Float16 value) {
+#ifdef __CUDA_ARCH__
+  float wide;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+  return wide;
+#else
   // With the exponent in a float's place, 2^112 makes up for the different biases; denormals come
   // out right too. The largest exponent stands for infinity and NaN.
   const std::uint32_t wide = value.bits;
@@ -72,6 +78,7 @@ DSTUNE_FUNCTION float widened(Float16 value) {
   const std::uint32_t finite = bits_of(float_of(magnitude) * 0x1p112F);
   const bool special = (wide & 0x7c00U) == 0x7c00U;
   return float_of((special ? magnitude | 0x7f800000U : finite) | (wide & 0x8000U) << 16);
+#endif
 }
 
 DSTUNE_FUNCTION void round_to(float& to, float value) {
@@ -79,13 +86,20 @@ DSTUNE_FUNCTION void round_to(float& to, float value) {
 }
 /// To nearest, ties to even; a NaN stays one.
 DSTUNE_FUNCTION void round_to(Bfloat16& to, float value) {
+#ifdef __CUDA_ARCH__
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+#else
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const std::uint32_t quiet = (bits >> 16) | 0x40U;
   to.bits = static_cast<std::uint16_t>(value == value ? rounded : quiet);
+#endif
 }
 /// Likewise; too large becomes infinite.
 DSTUNE_FUNCTION void round_to(Float16& to, float value) {
+#ifdef __CUDA_ARCH__
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+#else
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   std::uint32_t rounded = 0;
@@ -99,6 +113,43 @@ DSTUNE_FUNCTION void round_to(Float16& to, float value) {
     rounded = bits_of(float_of(magnitude) + 0.5F) - 0x3f000000U;
   }
   to.bits = static_cast<std::uint16_t>(rounded | ((bits >> 16) & 0x8000U));
+#endif
+}
+
+/// A word is two elements, the first in its low half.
+DSTUNE_FUNCTION void widen_two(Bfloat16 /*type*/, std::uint32_t word, float& first, float& second) {
+  first = float_of(word << 16);
+  second = float_of(word & 0xffff0000U);
+}
+DSTUNE_FUNCTION void widen_two(Float16 /*type*/, std::uint32_t word, float& first, float& second) {
+  first = widened(Float16{static_cast<std::uint16_t>(word)});
+  second = widened(Float16{static_cast<std::uint16_t>(word >> 16)});
+}
+template <class T>
+DSTUNE_FUNCTION std::uint32_t one_by_one(float first, float second) {
+  T low;
+  T high;
+  round_to(low, first);
+  round_to(high, second);
+  return low.bits | static_cast<std::uint32_t>(high.bits) << 16;
+}
+DSTUNE_FUNCTION std::uint32_t two_rounded(Bfloat16 /*type*/, float first, float second) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  return word;
+#else
+  return one_by_one<Bfloat16>(first, second);
+#endif
+}
+DSTUNE_FUNCTION std::uint32_t two_rounded(Float16 /*type*/, float first, float second) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+  return word;
+#else
+  return one_by_one<Float16>(first, second);
+#endif
 }
 
 /// Rounded to half precision.

@@ -99,6 +99,16 @@ TEST_P(ElementwiseTest, SumsAreExactAndTheSameInAllWays) {
     KernelVector<double> plain(static_cast<std::size_t>(table().sum_doubles), 0.5);
     table().sum_f32(static_cast<const float*>(floats.data()), count, plain.data());
     finish_kernels();
+    // The bits are those of the numbers, wherever they lie.
+    Values after_another{0.25};
+    after_another.insert(after_another.end(), x.begin(), x.end());
+    const Buffer moved = typed(after_another);
+    KernelVector<double> of_moved(static_cast<std::size_t>(table().sum_doubles), 0.5);
+    const std::size_t element_bytes = type() == DType::f32 ? 4 : 2;
+    table().sum_of_squares(type(), static_cast<const char*>(moved.data()) + element_bytes, count,
+                           of_moved.data());
+    finish_kernels();
+    EXPECT_EQ(of_moved[0], squares());
     EXPECT_NEAR(squares(), 0.5 + dot(x, x), 1e-12 * dot(x, x) + 1e-15);
     EXPECT_NEAR(plain[0], 0.5 + sum, 1e-12 * dot(x, x) + 1e-15);
     expect_same_in_all_ways(squares);
