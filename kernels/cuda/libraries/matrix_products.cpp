@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "libraries/lack_of_memory.hpp"
+
 namespace dstune::kernels::cuda {
 namespace {
 
@@ -12,11 +14,15 @@ namespace {
 constexpr std::uintptr_t most_alignment = 16;
 constexpr int most_candidates = 8;
 
-/// The library refused; what it said is of no use to the caller, who has kernels of its own.
-struct Refusal {};
+constexpr const char* name = "cuBLASLt";
+
+/// The library refused: there are kernels of our own.
+struct Refusal {
+  cublasStatus_t status;
+};
 
 void check(cublasStatus_t status) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw Refusal{};
+  if (status != CUBLAS_STATUS_SUCCESS) throw Refusal{status};
 }
 
 cudaDataType_t data_type(DType type) {
@@ -82,7 +88,10 @@ void MatrixProducts::serve(const Operation& operation, const Arguments& argument
   if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
     const std::lock_guard lock(mutex_);
     Product& product = product_of(operation, arguments);
-    if (!product.is_settled && !gpu_.is_recording()) settle(operation, product, arguments);
+    if (!product.is_settled && !gpu_.is_recording()) {
+      settle(operation, product, arguments);
+      product.is_settled = true;
+    }
     while (!product.candidates.empty()) {
       if (execute(operation, product, product.candidates.front(), arguments, arguments.c)) return;
       product.candidates.erase(product.candidates.begin());
@@ -136,7 +145,8 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
   if (can_add) add_candidates(operation, arguments, {true, false}, product);
   add_candidates(operation, arguments, {false, false}, product);
   return product;
-} catch (const Refusal&) {
+} catch (const Refusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
   return {};
 }
 
@@ -190,13 +200,13 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
     if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= library_workspace_bytes)
       product.candidates.push_back({epilogue, description, result.algo});
   }
-} catch (const Refusal&) {
-  // It has no such epilogue: our kernels have.
+} catch (const Refusal& refusal) {
+  // Where it has no such epilogue our kernels have.
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
 }
 
 void MatrixProducts::settle(const Operation& operation, Product& product,
                             const Arguments& arguments) {
-  product.is_settled = true;
   if (choice_ == Choice::first || product.candidates.size() < 2) return;
   // Operands are only read, so they are the real ones, and so is C unless it is added to.
   const MatmulShape& shape = operation.shape;
@@ -219,14 +229,19 @@ bool MatrixProducts::execute(const Operation& operation, const Product& product,
   const float one = 1.0F;
   const float old_share = accumulate ? 1.0F : 0.0F;
   void* const result = result_of(operation, candidate.epilogue, arguments, c);
-  if (set_pointers(operation, candidate.epilogue, candidate.description, arguments) !=
-          CUBLAS_STATUS_SUCCESS ||
-      library_->matmul(product.context, candidate.description, &one, arguments.b,
-                       product.left.get(), arguments.a, product.right.get(), &old_share,
-                       accumulate ? arguments.c : result, product.result.get(), result,
-                       product.result.get(), &candidate.algorithm, aligned(arguments.workspace),
-                       library_workspace_bytes, gpu_.stream()) != CUBLAS_STATUS_SUCCESS)
+  cublasStatus_t status =
+      set_pointers(operation, candidate.epilogue, candidate.description, arguments);
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status = library_->matmul(product.context, candidate.description, &one, arguments.b,
+                              product.left.get(), arguments.a, product.right.get(), &old_share,
+                              accumulate ? arguments.c : result, product.result.get(), result,
+                              product.result.get(), &candidate.algorithm,
+                              aligned(arguments.workspace), library_workspace_bytes, gpu_.stream());
+  }
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw_where_memory_lacks(gpu_, said_by(status), name);
     return false;
+  }
   finish(operation, candidate.epilogue, arguments, c);
   return true;
 }

@@ -3,7 +3,8 @@
 /// kernels of our own after it. The first use of a shape asks the library for its candidates and,
 /// where there are several, times each of them with what it leaves to our kernels; the fastest
 /// serves the shape from then on, in all experiments of the process. Later uses allocate nothing
-/// and wait for nothing.
+/// and wait for nothing. Where the library fails for want of memory CudaOutOfMemory is thrown, and
+/// the next use begins anew.
 ///
 /// Sums are fp32 ones, also over 16-bit operands and where a product is cut along k; fp32 operands
 /// are multiplied as fp32 numbers, not as TF32. Results are the same in every run of one algorithm;
