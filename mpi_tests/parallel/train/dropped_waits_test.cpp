@@ -134,7 +134,7 @@ TEST_F(DroppedWaitsTest, OfWhatIsOffloadedShow) {
 TEST_F(DroppedWaitsTest, OfCheckpointsOnTheHostShow) {
   config_.recompute = Recompute::block;
   config_.cpu_checkpointing = true;
-  model_.num_layers = 4;
+  model_.num_layers = 6;
   expect_wrongs();
 }
 
