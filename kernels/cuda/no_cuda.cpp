@@ -19,6 +19,10 @@ CudaLibraries cuda_libraries() {
   return {};
 }
 
+int load_cuda_kernels() {
+  return 0;
+}
+
 void set_cuda_stream(void* /*stream*/) {}
 
 }  // namespace dstune::kernels

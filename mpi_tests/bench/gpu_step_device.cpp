@@ -27,7 +27,8 @@ BenchDevice::BenchDevice(const Arguments& arguments) {
         .staging = {device->staging_arena().base(), static_cast<std::size_t>(staging_bytes)},
         .device_id = gpu.uuid,
         .nccl = nccl::find_library(),
-        .free_bytes = free_cuda_bytes};
+        .free_bytes = free_cuda_bytes,
+        .begin_thread = [own = device.get()] { own->begin_thread(); }};
   } else {
     device = std::make_unique<CpuDevice>(host_memory_bytes(), threads);
   }

@@ -93,8 +93,13 @@ void FakeNccl::let_aborts_hang(bool hang) {
   changed_.notify_all();
 }
 
+void FakeNccl::wait_until_aborted() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return comms_.back()->state == State::gone; });
+}
+
 std::string FakeNccl::error_text(Result result) {
-  return "error " + std::to_string(static_cast<int>(result));
+  return "error " + std::to_string(static_cast<int>(result)) + words_;
 }
 
 Comm FakeNccl::add_comm(int size, int rank) {
@@ -258,6 +263,7 @@ Result FakeNccl::abort(Comm comm) {
   groups_[std::this_thread::get_id()].has_aborts = true;
   changed_.wait(lock, [&] { return !aborts_hang_; });
   comm->state = State::gone;
+  changed_.notify_all();
   return Result::success;
 }
 
@@ -288,12 +294,17 @@ Result FakeNccl::group_end() {
 
 Result FakeNccl::collective(const std::string& kind, const std::string& what, Comm comm,
                             void* stream, Work work) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const int queue = queues_.number_of(stream);
   note(what + " of " + std::to_string(comm == nullptr ? 0 : comm->number) + " in queue " +
        std::to_string(queue));
   if (groups_[std::this_thread::get_id()].depth > 0) violate(kind + " inside a group");
   if (!may_be_used(comm, kind)) return Result::invalid_usage;
+  if (held_up_ == kind) {
+    held_up_.clear();
+    changed_.wait(lock, [&] { return comm->state == State::gone; });
+    return Result::success;
+  }
   const Result result = begin(comm, kind);
   if (result != Result::success && result != Result::in_progress) return result;
   queues_.add_to(stream, [comm, work = std::move(work)] {

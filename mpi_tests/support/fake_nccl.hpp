@@ -67,6 +67,13 @@ class FakeNccl : public nccl::Library {
   void fail_behind(const std::string& kind, nccl::Result error) { late_failures_[kind] = error; }
   /// The next call of a kind is under way for ever.
   void never_end(const std::string& kind) { never_ends_ = kind; }
+  /// The next call of a kind does not come back before its communicator is aborted, as where CUDA
+  /// takes no more launches.
+  void hold_up(const std::string& kind) { held_up_ = kind; }
+  /// What CUDA does with the caller, behind a collective that can not end.
+  void wait_until_aborted();
+  /// What NCCL says of errors beside their numbers.
+  void set_words(const std::string& words) { words_ = words; }
   /// Those of a split that was aborted.
   void forget_unborn();
   /// The latest communicator gets an error beside the calls.
@@ -157,7 +164,7 @@ class FakeNccl : public nccl::Library {
   std::map<std::thread::id, Group> groups_;
   std::map<std::string, nccl::Result> failures_;
   std::map<std::string, nccl::Result> late_failures_;
-  std::string never_ends_;
+  std::string never_ends_, held_up_, words_;
   std::vector<Sent> sent_;
   int polls_ = 0;
   int version_ = 22809;

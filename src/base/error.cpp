@@ -22,6 +22,12 @@ std::string bytes_text(std::size_t bytes) {
   return format_bytes(static_cast<std::int64_t>(bytes));
 }
 
+std::string lack_text(std::size_t requested_bytes, std::size_t available_bytes) {
+  const std::string available = bytes_text(available_bytes) + " available";
+  return requested_bytes == 0 ? available
+                              : bytes_text(requested_bytes) + " asked for, " + available;
+}
+
 }  // namespace
 
 std::string Problem::text() const {
@@ -37,8 +43,7 @@ InputError::InputError(std::vector<Problem> problems)
 
 OutOfMemory::OutOfMemory(std::size_t requested_bytes, std::size_t available_bytes,
                          const std::string& what)
-    : Error(fmt::format("{}: {} asked for, {} available", what, bytes_text(requested_bytes),
-                        bytes_text(available_bytes))),
+    : Error(what + ": " + lack_text(requested_bytes, available_bytes)),
       requested_bytes_(requested_bytes),
       available_bytes_(available_bytes) {}
 

@@ -105,6 +105,7 @@ Value to_json(const Measurement& measurement) {
   if (peak.gpu_bytes > 0) out["peak_memory_bytes"]["gpu"] = peak.gpu_bytes;
   if (peak.communicator_bytes > 0)
     out["peak_memory_bytes"]["communicators"] = peak.communicator_bytes;
+  if (peak.graph_bytes > 0) out["peak_memory_bytes"]["graphs"] = peak.graph_bytes;
   out["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   if (!measurement.rank_forward_s.empty()) out["rank_forward_s"] = measurement.rank_forward_s;
   if (measurement.energy_j) out["energy_j"] = *measurement.energy_j;
@@ -145,7 +146,8 @@ Measurement measurement_from_json(const Node& node) {
     return each.is_null() ? none : each.number(problems).value_or(none);
   });
   if (const auto memory = reader.member(node, "peak_memory_bytes")) {
-    reader.section(*memory, {"total", "categories", "process", "host", "gpu", "communicators"});
+    reader.section(*memory,
+                   {"total", "categories", "process", "host", "gpu", "communicators", "graphs"});
     constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
     out.peak_memory.total_bytes = reader.count(*memory, "total", any);
     out.peak_memory.category_bytes = reader.map(*memory, "categories", count);
@@ -156,6 +158,7 @@ Measurement measurement_from_json(const Node& node) {
     if (memory->find("gpu")) out.peak_memory.gpu_bytes = reader.count(*memory, "gpu", any);
     if (memory->find("communicators"))
       out.peak_memory.communicator_bytes = reader.count(*memory, "communicators", any);
+    if (memory->find("graphs")) out.peak_memory.graph_bytes = reader.count(*memory, "graphs", any);
   }
   if (const auto group = reader.member(node, "group")) {
     reader.section(*group, {"world_ranks", "hosts"});

@@ -52,8 +52,12 @@ struct DeviceGroups::State {
     for (const Rank& rank : ranks) staging_bytes = std::min(staging_bytes, rank.staging_bytes);
     mine.staging = mine.staging.first(staging_bytes);
     if (mine.nccl.library) {
-      communicators = std::make_unique<NcclCommunicatorSet>(NcclCommunicatorSet::Options{
-          mine.nccl.library, mine.free_bytes, mine.max_communicators, mine.connect_limit_s});
+      communicators = std::make_unique<NcclCommunicatorSet>(
+          NcclCommunicatorSet::Options{.library = mine.nccl.library,
+                                       .free_bytes = mine.free_bytes,
+                                       .max_communicators = mine.max_communicators,
+                                       .connect_limit_s = mine.connect_limit_s,
+                                       .begin_thread = mine.begin_thread});
     }
   }
 
@@ -135,6 +139,10 @@ std::unique_ptr<ProcessGroup> DeviceGroups::over(std::unique_ptr<ProcessGroup> h
 
 void DeviceGroups::abandon(std::span<const int> world_ranks) {
   if (state_->communicators) state_->communicators->abandon(world_ranks);
+}
+
+void DeviceGroups::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
+  if (state_->communicators) state_->communicators->interrupt(attempt, why);
 }
 
 bool DeviceGroups::is_aborting() const {

@@ -132,6 +132,10 @@ void GroupTable::abandon(std::span<const int> world_ranks) {
   if (state_->devices) state_->devices->abandon(world_ranks);
 }
 
+void GroupTable::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
+  if (state_->devices) state_->devices->interrupt(attempt, why);
+}
+
 const DeviceGroups* GroupTable::devices() const {
   return state_->devices ? &*state_->devices : nullptr;
 }

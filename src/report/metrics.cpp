@@ -25,6 +25,7 @@ json::Value peak_memory_json(const PeakMemory& peak) {
   value["process"] = peak.process_bytes;
   if (peak.gpu_bytes > 0) value["gpu"] = peak.gpu_bytes;
   if (peak.communicator_bytes > 0) value["communicators"] = peak.communicator_bytes;
+  if (peak.graph_bytes > 0) value["graphs"] = peak.graph_bytes;
   return value;
 }
 

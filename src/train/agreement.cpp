@@ -7,6 +7,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/units.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "given_workloads.hpp"
 
 namespace dstune::train {
@@ -65,6 +66,8 @@ Failure attempt(const std::function<void()>& work) {
   } catch (const RecordedStatus& error) {
     return {error.status(), cut(error.what())};
   } catch (const OutOfMemory& error) {
+    return {Status::out_of_memory, cut(error.what())};
+  } catch (const kernels::CudaOutOfMemory& error) {
     return {Status::out_of_memory, cut(error.what())};
   } catch (const std::bad_alloc&) {
     return {Status::out_of_memory, "the host refused an allocation"};

@@ -66,6 +66,7 @@ class Dispatch {
     std::unique_ptr<Recording> work;
     std::vector<Phase> phases;  ///< that begin in it
     double loss_scale = 0;
+    std::int64_t device_bytes = 0;  ///< that it took of the device's memory
   };
   [[nodiscard]] static bool is_recordable(const std::vector<Step>& steps);
   /// Nothing is done. Where memory's account is closed and nothing is traced. Throws as the queues'

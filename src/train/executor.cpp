@@ -11,7 +11,7 @@ namespace dstune {
 namespace {
 
 /// Before micro-steps are recorded: libraries choose algorithms, and code is loaded.
-constexpr std::int64_t eager_steps = 2;
+constexpr int eager_steps = 2;
 
 std::size_t disk_operations(const StepPlan& plan) {
   std::size_t operations = 0;
@@ -49,6 +49,11 @@ DiskAccess disk_access(const DiskUse& use) {
   constexpr std::int64_t most_threads = 64;
   const std::int64_t threads = std::min(most_threads, use.threads * use.queue_depth);
   return {.block_bytes = use.block_bytes, .threads = static_cast<int>(threads)};
+}
+
+int steps_until_alike(const Device& device) {
+  constexpr int recording_steps = 1;
+  return device.is_asynchronous() ? eager_steps + recording_steps : 0;
 }
 
 struct Executor::State {
@@ -117,6 +122,10 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
   const StepOutcome& outcome = dispatch.end_step();
   state_->memory.look_at_red_zones();
   return outcome;
+}
+
+std::int64_t Executor::recording_bytes() const {
+  return state_->micro_steps.recording_bytes();
 }
 
 bool Executor::disk_is_buffered() const {

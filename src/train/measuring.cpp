@@ -35,7 +35,7 @@ class Run {
       : workload_(workload),
         group_(group),
         hooks_(hooks),
-        warmup_rule_(options, workload.has_given_times()),
+        warmup_rule_(options, workload.has_given_times(), workload.least_warmup_steps()),
         timing_rule_(options) {
     result_.world_ranks = group.world_ranks();
   }
@@ -243,7 +243,8 @@ class Run {
   void exchange_totals(PeakMemory mine, double joules_used) {
     std::vector<double> numbers{
         static_cast<double>(mine.process_bytes), static_cast<double>(mine.total_bytes),
-        static_cast<double>(mine.host_bytes), joules_used, static_cast<double>(mine.gpu_bytes)};
+        static_cast<double>(mine.host_bytes),    joules_used,
+        static_cast<double>(mine.gpu_bytes),     static_cast<double>(mine.graph_bytes)};
     // Every rank has the same categories: they are the workload's.
     for (const auto& [name, bytes] : mine.category_bytes)
       numbers.push_back(static_cast<double>(bytes));
@@ -257,11 +258,12 @@ class Run {
       joules_of_all += of(rank)[3];
       mine.process_bytes = std::max(mine.process_bytes, static_cast<std::int64_t>(of(rank)[0]));
       mine.gpu_bytes = std::max(mine.gpu_bytes, static_cast<std::int64_t>(of(rank)[4]));
+      mine.graph_bytes = std::max(mine.graph_bytes, static_cast<std::int64_t>(of(rank)[5]));
       if (of(rank)[1] > of(fullest_rank)[1]) fullest_rank = rank;
     }
     mine.total_bytes = static_cast<std::int64_t>(of(fullest_rank)[1]);
     mine.host_bytes = static_cast<std::int64_t>(of(fullest_rank)[2]);
-    std::size_t at = 5;
+    std::size_t at = 6;
     for (auto& [name, bytes] : mine.category_bytes)
       bytes = static_cast<std::int64_t>(of(fullest_rank)[at++]);
     result_.peak_memory = std::move(mine);

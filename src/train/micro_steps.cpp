@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "dstune/base/error.hpp"
@@ -51,10 +52,17 @@ bool MicroSteps::holds_on_all_ranks(bool mine) {
   return std::ranges::find(all, 0.0) == all.end();
 }
 
+std::int64_t MicroSteps::recording_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Dispatch::Recorded& recorded : recorded_) bytes += recorded.device_bytes;
+  return bytes;
+}
+
 bool MicroSteps::record(std::size_t segment) {
   // What goes may be under way.
   device_.queues().finish_all();
   recorded_[segment] = {};
+  const std::optional<std::int64_t> taken_before = device_.taken_bytes();
   std::string why_not;
   try {
     recorded_[segment] = dispatch_.record(plan_.cycle[segment].steps);
@@ -67,6 +75,9 @@ bool MicroSteps::record(std::size_t segment) {
     if (!group_.is_recordable()) throw;
     why_not = error.what();
   }
+  const std::optional<std::int64_t> taken_after = device_.taken_bytes();
+  if (taken_before && taken_after)
+    recorded_[segment].device_bytes = std::max<std::int64_t>(0, *taken_after - *taken_before);
   are_recorded_ = holds_on_all_ranks(why_not.empty());
   if (!are_recorded_) {
     say_once(why_not);

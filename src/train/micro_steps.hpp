@@ -2,6 +2,7 @@
 /// The micro-steps of a plan: as recordings of the device's queues where they are the queues'
 /// alone.
 
+#include <cstdint>
 #include <vector>
 
 #include "dispatch.hpp"
@@ -28,6 +29,8 @@ class MicroSteps {
   /// One of a segment of the cycle. `is_warm`: nothing is traced, memory's account is closed, and
   /// libraries have chosen their algorithms; on all ranks. Collective over the group.
   void run(std::size_t segment, bool is_warm);
+  /// What the device had less of when the recordings were made; 0 where it does not tell. Local.
+  [[nodiscard]] std::int64_t recording_bytes() const;
 
  private:
   bool are_recorded();

@@ -27,7 +27,7 @@ bool is_steady(const std::vector<double>& times_s) {
 }  // namespace
 
 bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
-  const auto least = static_cast<std::size_t>(std::max(options_.start_profile_step, 0));
+  const auto least = static_cast<std::size_t>(least_steps_);
   const std::size_t steps = step_times_s.size();
   if (steps < least) return false;
   if (given_times_ || steps >= least + most_extra_warmup_steps) return true;

@@ -2,6 +2,7 @@
 /// When warming up and when timing ends. Pure: every rank decides the same from the same times,
 /// but for looks at intervals.
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -16,14 +17,18 @@ inline constexpr int most_skipped_in_a_row = 100;
 
 class WarmupRule {
  public:
-  /// `given_times`: exactly the least number of steps.
-  WarmupRule(const MeasureOptions& options, bool given_times)
-      : options_(options), given_times_(given_times) {}
+  /// `given_times`: exactly the least number of steps. `least_steps`: what the workload needs
+  /// before its steps are alike, whatever the options say.
+  WarmupRule(const MeasureOptions& options, bool given_times, int least_steps = 0)
+      : options_(options),
+        least_steps_(std::max({options.start_profile_step, least_steps, 0})),
+        given_times_(given_times) {}
   /// Whether the steps so far, all that made their update, are warm-up enough.
   [[nodiscard]] bool is_over(const std::vector<double>& step_times_s) const;
 
  private:
   MeasureOptions options_;
+  int least_steps_;
   bool given_times_;
 };
 

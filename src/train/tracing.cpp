@@ -18,8 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 /// The first step builds matrix products and touches memory; of stage 3 it is another program.
 constexpr std::int64_t warmup_steps = 2;
-/// A step in which micro-steps are recorded.
-constexpr std::int64_t recording_steps = 1;
 constexpr std::size_t fewest_steps = 2;
 constexpr std::size_t most_steps = 15;
 /// Of short steps so many that together they take this long.
@@ -52,7 +50,7 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
 
   executor->initialize();
   std::int64_t step = 0;
-  const std::int64_t first = warmup_steps + (device.is_asynchronous() ? recording_steps : 0);
+  const std::int64_t first = std::max<std::int64_t>(warmup_steps, steps_until_alike(device));
   while (step < first) executor->step(step++);
   TracedSteps traced;
   for (double spent_s = 0;;) {

@@ -72,6 +72,7 @@ PeakMemory TransformerWorkload::peak_memory() const {
                             : -left_over(context_.device->arena(), plan_.memory);
   if (const auto taken_bytes = context_.device->taken_bytes())
     peak.gpu_bytes = *taken_bytes - left_over(context_.device->arena(), plan_.memory);
+  peak.graph_bytes = executor_->recording_bytes();
   return peak;
 }
 

@@ -21,6 +21,9 @@ class TransformerWorkload : public Workload {
   [[nodiscard]] std::int64_t micro_steps() const override {
     return context_.config->accumulation_steps;
   }
+  [[nodiscard]] int least_warmup_steps() const override {
+    return steps_until_alike(*context_.device);
+  }
 
  private:
   WorkloadContext context_;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "dstune/base/log.hpp"
@@ -19,6 +20,7 @@
 #include "dstune/tune/outside_memory.hpp"
 #include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/time_limit.hpp"
+#include "gpu_room.hpp"
 #include "guarded.hpp"
 #include "patience.hpp"
 #include "prediction.hpp"
@@ -93,6 +95,20 @@ bool is_known(const std::vector<std::int64_t>& bytes, const std::vector<std::vec
   });
 }
 
+/// Now that the communicators of all groups are there.
+void leave_out_what_lacks_room(Preparation& ready, const std::optional<std::int64_t>& room_bytes) {
+  if (!room_bytes) return;
+  const auto has_run = [&](std::size_t index) {
+    return ready.history.finished.contains(ready.keys[index]);
+  };
+  const std::vector<std::size_t> dropped = drop_what_lacks_room(ready.space, *room_bytes, has_run);
+  if (dropped.empty()) return;
+  log::warning(fmt::format("{} of the GPU are left for tensors: {} members do not fit",
+                           format_bytes(*room_bytes), dropped.size()));
+  for (const std::size_t index : dropped)
+    ready.journal->add(event::planned(ready.space.members[index].planned));
+}
+
 }  // namespace
 
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
@@ -115,9 +131,10 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
   control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
   MeasuredMachine machine;
-  control_options.patience_s = [&](const Experiment& experiment) {
-    const auto step_s = machine.predictor ? machine.predictor->step_s(experiment) : std::nullopt;
-    return patience_s(ready.job, options.trial_timeout_s, experiment, step_s);
+  control_options.patience_s = [&](const PlannedExperiment& planned) {
+    const auto step_s =
+        machine.predictor ? machine.predictor->step_s(planned.experiment) : std::nullopt;
+    return patience_s(ready.job, options.trial_timeout_s, planned, step_s);
   };
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
@@ -157,6 +174,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
       control_options.first_attempt = machine.next_attempt;
       outside_memory.start_again(machine.outside_bytes);
       outside_gpu_memory.start_again(machine.gpu_outside_bytes);
+      leave_out_what_lacks_room(ready, room_on_gpus(devices, bytes.gpu, machine.gpu_outside_bytes));
     }
     if (machine.predictor) {
       control_options.predictor = machine.predictor.get();

@@ -111,7 +111,7 @@ void Controller::start(Scheduler::Dispatch next) {
   }
   attempt.reservation = std::move(next.reservation);
   attempt.last_sign = Clock::now();
-  const double patience_s = options_.patience_s(experiment);
+  const double patience_s = options_.patience_s(space_.members[index].planned);
   if (options_.trial_timeout_s) {
     attempt.timeout_s = *options_.trial_timeout_s;
   } else if (options_.default_timeout_s) {

@@ -47,7 +47,7 @@ void Controller::stop(const std::string& reason) {
 }
 
 double Controller::overdue_after_s(const Attempt& attempt) const {
-  const double patience_s = options_.patience_s(space_.members[attempt.index].planned.experiment);
+  const double patience_s = options_.patience_s(space_.members[attempt.index].planned);
   return std::max(patience_s, steps_of_patience * attempt.slowest_step_s);
 }
 

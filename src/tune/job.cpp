@@ -5,6 +5,8 @@
 #include <set>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "control.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
@@ -14,6 +16,7 @@
 #include "dstune/device/energy.hpp"
 #include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
+#include "dstune/train/executor.hpp"
 #include "dstune/tune/injection.hpp"
 #include "dstune/tune/outside_memory.hpp"
 #include "dstune/tune/stop_signals.hpp"
@@ -64,7 +67,8 @@ std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
       .staging = {device.staging_arena().base(), static_cast<std::size_t>(staging_bytes)},
       .device_id = found.gpu.uuid,
       .nccl = nccl::find_library(),
-      .free_bytes = free_cuda_bytes};
+      .free_bytes = free_cuda_bytes,
+      .begin_thread = [&device] { device.begin_thread(); }};
 }
 
 /// How the rank's GPU is; empty where it has none.
@@ -165,21 +169,30 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {.device = device_groups(found)});
   if (groups.devices() != nullptr) log::info(ways_of(*groups.devices(), input.groups));
+  if (input.workload.kind == WorkloadKind::transformer &&
+      input.measure.start_profile_step < steps_until_alike(device)) {
+    log::warning(fmt::format(
+        "the first {} steps of each experiment are warm-up here, not {} "
+        "(autotuning.start_profile_step): in these libraries choose their algorithms, code is "
+        "loaded, and graphs are recorded",
+        steps_until_alike(device), input.measure.start_profile_step));
+  }
   const BytesBefore bytes_before{resident_before_experiments(world, device),
                                  gpu_bytes_before_experiments(world, device)};
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
-  Worker worker(
-      {.model = &input.model,
-       .workload = &input.workload,
-       .measure = input.measure,
-       .seed = reference_seed,
-       .topology = &topology,
-       .groups = &groups,
-       .device = &device,
-       .mailbox = &worker_mailbox,
-       .energy = energy.meter.get(),
-       .look_at_gpu = gpu_looks(found),
-       .leaves_when_stuck = thread_multiple && input.workload.kind == WorkloadKind::plugin});
+  Worker worker({.model = &input.model,
+                 .workload = &input.workload,
+                 .measure = input.measure,
+                 .seed = reference_seed,
+                 .topology = &topology,
+                 .groups = &groups,
+                 .device = &device,
+                 .mailbox = &worker_mailbox,
+                 .energy = energy.meter.get(),
+                 .look_at_gpu = gpu_looks(found),
+                 .leaves_when_stuck =
+                     thread_multiple &&
+                     (input.workload.kind == WorkloadKind::plugin || groups.devices() != nullptr)});
 
   std::thread controller_thread;
   if (topology.world_rank == 0) {

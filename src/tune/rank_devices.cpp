@@ -105,6 +105,7 @@ RankDevice describe(const Topology& topology, const FoundDevice& found) {
   result.gpu = found.gpu.uuid;
   result.context_bytes = found.gpu.context_bytes.value_or(0);
   result.library_bytes = found.gpu.library_bytes.value_or(0);
+  result.free_bytes = found.gpu.free_bytes;
   return result;
 }
 
@@ -129,14 +130,16 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
       {"backend", mine.backend},
       {"gpu", mine.gpu},
       {"context_bytes", mine.context_bytes},
-      {"library_bytes",
-       mine.library_bytes}}.dump();
+      {"library_bytes", mine.library_bytes},
+      {"free_bytes",
+       mine.free_bytes}}.dump();
   std::vector<RankDevice> devices;
   for (const std::string& told : gather_texts(world, text)) {
     const Value value = Value::parse(told);
     devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
                        value.at("memory_bytes"), value.at("host_bytes"), value.at("backend"),
-                       value.at("gpu"), value.at("context_bytes"), value.at("library_bytes")});
+                       value.at("gpu"), value.at("context_bytes"), value.at("library_bytes"),
+                       value.at("free_bytes")});
   }
   share_gpus(devices);
   return devices;

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include <sys/prctl.h>
@@ -20,6 +18,7 @@
 #include "dstune/tune/injection.hpp"
 #include "dstune/tune/outside_memory.hpp"
 #include "faults.hpp"
+#include "listening.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
@@ -31,29 +30,12 @@ constexpr std::chrono::milliseconds progress_interval{100};
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
 
-/// Does something again and again on a thread of its own, until it is destroyed.
-class Regularly {
- public:
-  Regularly(std::chrono::milliseconds interval, std::function<void()> work)
-      : thread_([this, interval, work = std::move(work)](const std::stop_token& stop) {
-          std::unique_lock lock(mutex_);
-          while (!changed_.wait_for(lock, stop, interval, [] { return false; }) &&
-                 !stop.stop_requested()) {
-            work();
-          }
-        }) {}
-
- private:
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
-  std::jthread thread_;
-};
-
 void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement) {
   measurement.not_comparable = devices.why_not_comparable(measurement.world_ranks);
   measurement.peak_memory.communicator_bytes = devices.communicator_bytes();
   // What a GPU has less is not one process's then.
-  if (!measurement.not_comparable.empty()) measurement.peak_memory.gpu_bytes = 0;
+  if (!measurement.not_comparable.empty())
+    measurement.peak_memory.gpu_bytes = measurement.peak_memory.graph_bytes = 0;
 }
 
 }  // namespace
@@ -112,6 +94,16 @@ bool Worker::poll_for_abort() {
   return aborted_;
 }
 
+/// Null where this thread always comes to look itself: on a processor, in workloads of ours.
+std::unique_ptr<Regularly> Worker::listener(const Waiter& waiter) {
+  if (!context_.leaves_when_stuck && context_.groups->devices() == nullptr) return nullptr;
+  return std::make_unique<Regularly>(
+      listening_interval, [this, attempt = attempt_, deadline = waiter.deadline()] {
+        if (context_.leaves_when_stuck) leave_if_given_up();
+        interrupt_where_over(*context_.groups, attempt, aborted_, deadline);
+      });
+}
+
 void Worker::leave_if_given_up() {
   poll_for_abort();
   const std::lock_guard lock(inbox_mutex_);
@@ -155,6 +147,7 @@ bool Worker::has_lost_device() const {
 void Worker::run_calibration(const message::Calibrate& order) {
   begin_attempt(order.attempt);
   const Waiter waiter = this->waiter(order.timeout_s);
+  auto listener = this->listener(waiter);
   try {
     const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
     DeviceProfile profile =
@@ -167,6 +160,7 @@ void Worker::run_calibration(const message::Calibrate& order) {
   } catch (const std::exception& error) {
     fail(order.world_ranks, Status::failed, error.what());
   }
+  listener.reset();
   attempt_ = 0;
 }
 
@@ -189,9 +183,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   const Fault fault = injected_fault(world_rank, assign.experiment);
   if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
   pretends_lost_device_ = pretends_lost_device_ || fault == Fault::loses_device;
-  std::optional<Regularly> listener;
-  if (context_.leaves_when_stuck)
-    listener.emplace(listening_interval, [this] { leave_if_given_up(); });
+  auto listener = this->listener(waiter);
   try {
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
@@ -254,9 +246,13 @@ void Worker::run_assignment(const message::Assign& assign) {
   } catch (const CollectiveError& error) {
     const bool at_deadline = error.why() == CollectiveError::Why::deadline;
     leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what());
+  } catch (const OutOfMemory& error) {
+    // Of making the group: a step's comes as a StepFailure.
+    fail(assign.world_ranks, Status::out_of_memory, error.what());
   } catch (const std::exception& error) {
     fail(assign.world_ranks, Status::failed, error.what());
   }
+  listener.reset();
   attempt_ = 0;
 }
 

@@ -73,7 +73,7 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
-/// A request beyond the memory budget, or an allocation that failed: an answer, not a crash.
+/// More than the memory budget, or an allocation that failed (0: nobody says how large): an answer.
 class OutOfMemory : public Error {
  public:
   OutOfMemory(std::size_t requested_bytes, std::size_t available_bytes, const std::string& what);

@@ -35,6 +35,7 @@ struct PeakMemory {
   /// and libraries. 0: no GPU, or not known.
   std::int64_t gpu_bytes = 0;
   std::int64_t communicator_bytes = 0;  ///< of these, NCCL's, on the leader
+  std::int64_t graph_bytes = 0;         ///< … what micro-steps as graphs took, fullest rank
 };
 
 /// How the GPUs of a group were while its steps were timed. 0: nobody told.

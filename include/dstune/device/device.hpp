@@ -32,6 +32,9 @@ class Device {
   /// libraries, communicators, arenas. What other processes took since then is in it, too. Nothing
   /// where it has no memory of its own, or nobody knows.
   [[nodiscard]] virtual std::optional<std::int64_t> taken_bytes() { return std::nullopt; }
+  /// Makes it the calling thread's, for threads beside the one that it was made by: what they ask
+  /// of CUDA would else be of the first GPU, and make a context there.
+  virtual void begin_thread() {}
   /// Whether this process can not use it any more, whatever it does: a GPU whose context is lost.
   /// Asks the device.
   [[nodiscard]] virtual bool is_lost() { return false; }

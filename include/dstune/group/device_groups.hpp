@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "dstune/base/error.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/comm/communicator.hpp"
 #include "dstune/device/queues.hpp"
@@ -27,6 +28,8 @@ struct DeviceGroupOptions {
   nccl::FoundLibrary nccl;
   /// Of the device; null where nobody knows.
   std::function<std::int64_t()> free_bytes = nullptr;
+  /// Makes the device that of the calling thread, as Device::begin_thread(); may be empty.
+  std::function<void()> begin_thread = nullptr;
   int max_communicators = 8;  ///< of NCCL, by sets of ranks
   /// A group of one rank goes by NCCL, too, where there is one, and not by copies: for tests.
   bool nccl_alone = false;
@@ -63,6 +66,10 @@ class DeviceGroups {
                                      const Waiter& waiter, bool is_risky = false);
   /// After a failure inside the group: its communicator is aborted and never used again. Local.
   void abandon(std::span<const int> world_ranks);
+  /// Ends what this rank's group of the attempt has under way by NCCL, where its thread may be
+  /// stuck in CUDA behind it and so hears of nothing: that thread goes on, and its next call throws
+  /// CollectiveError. By any thread. Local.
+  void interrupt(std::uint64_t attempt, CollectiveError::Why why);
   /// Whether a communicator is being aborted: what waits for that GPU may wait for it. Local.
   [[nodiscard]] bool is_aborting() const;
   /// What NCCL's communicators hold of this rank's device, as it was seen to become less. Local.

@@ -103,7 +103,10 @@ struct FoundLibrary {
 
 /// Loads NCCL, once a process. Before other threads start: asks it, by NCCL_RUNTIME_CONNECT where
 /// the user has not set that, to make connections with a communicator and not with its first
-/// collective, so that their memory and time are seen.
+/// collective, so that their memory and time are seen; and by NCCL_GRAPH_REGISTER not to hand a
+/// graph's buffers to peers, who would keep them beyond its end, while an arena goes where the next
+/// experiment needs a larger one. Collectives outside of graphs, DeepSpeed's among them, do without
+/// it, too.
 FoundLibrary find_library(const std::string& file = "libnccl.so.2");
 
 }  // namespace dstune::nccl

@@ -33,15 +33,24 @@
 /// the process; `first` of those the one that the library names first, without timing, so that
 /// processes agree in every bit.
 ///
-/// Errors: std::runtime_error with CUDA's words where a launch is refused; what fails on the device
-/// later shows at the next call or wait. std::invalid_argument: a head of attention above 256
-/// elements, or another word in DSTUNE_CUDA_ALGORITHMS.
+/// Errors: CudaOutOfMemory where a call lacks memory of the GPU; std::runtime_error with CUDA's
+/// words where a launch is refused otherwise; what fails on the device later shows at the next call
+/// or wait. std::invalid_argument: a head of attention above 256 elements, or another word in
+/// DSTUNE_CUDA_ALGORITHMS.
 
+#include <stdexcept>
 #include <string>
 
 #include "dstune/kernels/kernels.hpp"
 
 namespace dstune::kernels {
+
+/// The GPU lacks memory for what a call takes of it beside its operands: code that is loaded, what
+/// libraries keep. Nothing of the call was done, and it may be tried again.
+class CudaOutOfMemory : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// The version of the toolkit this was built with, "13.0"; empty: without CUDA.
 std::string cuda_toolkit();
@@ -58,6 +67,11 @@ struct CudaLibraries {
   std::string matmul, attention;
 };
 CudaLibraries cuda_libraries();
+
+/// Loads the code of all kernels of our own to the calling thread's GPU, which CUDA else does at
+/// each one's first launch: no launch takes memory for it then, or waits until the GPU is done with
+/// what it was asked for before. Gives how many they are. Throws as the table's functions.
+int load_cuda_kernels();
 
 /// The cudaStream_t of the calling thread's calls from now on; null, at first: CUDA's default
 /// stream.

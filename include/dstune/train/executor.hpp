@@ -35,6 +35,11 @@ enum class Guard { none, red_zones };
 /// How a configuration's disk is read and written. Local.
 [[nodiscard]] DiskAccess disk_access(const DiskUse& use);
 
+/// The first steps of an executor on a device that are not like those that follow: on a GPU
+/// libraries choose their algorithms and load code in two of them, and micro-steps are recorded
+/// in a third. Local.
+[[nodiscard]] int steps_until_alike(const Device& device);
+
 class Executor {
  public:
   /// Takes both arenas, and a file on the plan's disk, as large as the plan says. The plan, device
@@ -54,6 +59,9 @@ class Executor {
   StepOutcome step(std::int64_t step, StepTrace* trace = nullptr,
                    TraceClock clock = TraceClock::elapsed);
 
+  /// What micro-steps that are recorded took of the device's memory, which is in no plan; 0 where
+  /// nobody tells. Local.
+  [[nodiscard]] std::int64_t recording_bytes() const;
   /// Whether there is something on a disk whose file system has to go through the system's cache.
   /// Local.
   [[nodiscard]] bool disk_is_buffered() const;

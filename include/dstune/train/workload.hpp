@@ -41,6 +41,8 @@ class Workload {
   [[nodiscard]] virtual double flops_per_step() const = 0;
   /// Micro-steps of a step, over which forward_s and backward_s are sums.
   [[nodiscard]] virtual std::int64_t micro_steps() const { return 1; }
+  /// Steps before all are alike, which are never timed. Known before build().
+  [[nodiscard]] virtual int least_warmup_steps() const { return 0; }
   /// Whether step times are given and not measured: then exactly the least number of steps is
   /// warm-up, since nothing has to become steady.
   [[nodiscard]] virtual bool has_given_times() const { return false; }

@@ -43,7 +43,7 @@ struct ControllerOptions {
   std::optional<double> trial_timeout_s;
   std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
   /// Without a sign of life for so long an attempt is aborted; per experiment, by its index.
-  std::function<double(const Experiment&)> patience_s;
+  std::function<double(const PlannedExperiment&)> patience_s;
   /// Where there is no trial_timeout_s; may be empty.
   std::function<double(const Experiment&)> default_timeout_s;
   /// Predicts what is to be measured and learns from what was; may be null.

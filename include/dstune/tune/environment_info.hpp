@@ -20,6 +20,7 @@ struct RankDevice {
   std::string gpu{};               ///< its UUID: ranks with the same one share it
   std::int64_t context_bytes = 0;  ///< of its memory, that CUDA's context took; 0: not known
   std::int64_t library_bytes = 0;  ///< … and libraries at their first use
+  std::int64_t free_bytes = 0;     ///< … and were free then
 };
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.

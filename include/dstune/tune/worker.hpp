@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -36,10 +37,13 @@ struct WorkerContext {
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
   std::function<std::optional<nvml::GpuState>()> look_at_gpu{};
   int controller_rank = 0;
-  /// While an experiment runs a thread of its own listens, too: a rank whose workload never returns
-  /// still leaves with the job. Needs MPI_THREAD_MULTIPLE.
+  /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
+  /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
+  /// MPI_THREAD_MULTIPLE.
   bool leaves_when_stuck = false;
 };
+
+class Regularly;
 
 class Worker {
  public:
@@ -63,6 +67,8 @@ class Worker {
   [[nodiscard]] bool has_lost_device() const;
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
+  /// While it lives another thread listens, too.
+  std::unique_ptr<Regularly> listener(const Waiter& waiter);
   /// Ends the process where the job is over without this rank: QUIT came, and nobody finalizes.
   void leave_if_given_up();
   void send(const Message& message);

@@ -17,23 +17,24 @@ enum class Choice {
 
 /// Sorts candidates by the time of execute(candidate), which gives whether it works; those that do
 /// not are left out. Executes each of them several times, which must change nothing, and waits.
+/// Where something is thrown they stay as they were.
 template <class Candidate, class Execute>
 void sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& execute) {
   constexpr int timed_runs = 5;
-  std::vector<std::pair<double, Candidate>> timed;
-  for (Candidate& candidate : candidates) {
+  std::vector<std::pair<double, std::size_t>> timed;
+  for (std::size_t index = 0; index < candidates.size(); ++index) {
     // The first run may load code.
-    bool works = execute(candidate);
+    bool works = execute(candidates[index]);
     if (!works) continue;
     const double seconds = gpu.seconds_of([&] {
-      for (int run = 0; run < timed_runs; ++run) works = execute(candidate) && works;
+      for (int run = 0; run < timed_runs; ++run) works = execute(candidates[index]) && works;
     });
-    if (works) timed.emplace_back(seconds, std::move(candidate));
+    if (works) timed.emplace_back(seconds, index);
   }
-  std::stable_sort(timed.begin(), timed.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  candidates.clear();
-  for (auto& [seconds, candidate] : timed) candidates.push_back(std::move(candidate));
+  std::sort(timed.begin(), timed.end());
+  std::vector<Candidate> sorted;
+  for (const auto& [seconds, index] : timed) sorted.push_back(std::move(candidates[index]));
+  candidates = std::move(sorted);
 }
 
 }  // namespace dstune::kernels::cuda

@@ -24,6 +24,8 @@ class Gpu {
   /// Memory on the device, or null where there is too little.
   virtual void* take(std::size_t bytes) = 0;
   virtual void give_back(void* memory) = 0;
+  /// What of the device's memory is free.
+  virtual std::size_t free_bytes() = 0;
 };
 
 }  // namespace dstune::kernels::cuda

@@ -4,9 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "libraries/lack_of_memory.hpp"
+
 namespace dstune::kernels::cuda {
 namespace {
 
+constexpr const char* name = "cuDNN";
 constexpr std::int64_t largest_head = 256;
 /// Before it, backward is known to be wrong (cuDNN's release notes of 9.10.2).
 constexpr std::size_t oldest_version = 91002;
@@ -142,7 +145,8 @@ cudnnHandle_t LibraryAttention::context_of(int device) {
   if (const auto found = contexts_.find(device); found != contexts_.end())
     return found->second.get();
   cudnnHandle_t context = nullptr;
-  if (library_->create(&context) != CUDNN_STATUS_SUCCESS) throw DnnRefusal{};
+  const cudnnStatus_t status = library_->create(&context);
+  if (status != CUDNN_STATUS_SUCCESS) throw DnnRefusal{status};
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
@@ -153,9 +157,8 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
                 s.heads,       s.kv_heads,
                 s.head_size,   static_cast<int>(s.causal),
                 s.window,      static_cast<int>(s.type)};
-  const auto [found, is_new] = candidates_.try_emplace(key);
-  Candidates& candidates = found->second;
-  if (!is_new) return candidates;
+  if (const auto found = candidates_.find(key); found != candidates_.end()) return found->second;
+  Candidates candidates;
   const std::size_t most = choice_ == Choice::first ? 1 : most_candidates;
   if (direction == Direction::forward) {
     add_forward(candidates.all, s, most);
@@ -165,7 +168,7 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
   } else {
     add_backward(candidates.all, s, BackwardForm::stored_scores, most);
   }
-  return candidates;
+  return candidates_.emplace(key, std::move(candidates)).first->second;
 }
 
 void LibraryAttention::add_forward(std::vector<Candidate>& to, const AttentionShape& shape,
@@ -175,7 +178,8 @@ void LibraryAttention::add_forward(std::vector<Candidate>& to, const AttentionSh
   const auto bytes = static_cast<std::int64_t>(workspace_bytes(shape)) - workspace_alignment;
   for (Descriptor& plan : graph.plans({.handle = context_of(gpu_.device())}, bytes, most))
     to.push_back({std::move(plan), piece, {}});
-} catch (const DnnRefusal&) {
+} catch (const DnnRefusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
   // Our own kernel serves.
 }
 
@@ -186,16 +190,17 @@ void LibraryAttention::add_backward(std::vector<Candidate>& to, const AttentionS
   for (Descriptor& plan :
        graph.plans({.handle = context_of(gpu_.device())}, plan_bytes(piece, form), most))
     to.push_back({std::move(plan), piece, form});
-} catch (const DnnRefusal&) {
+} catch (const DnnRefusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
   // The other form or our own kernel serves.
 }
 
 bool LibraryAttention::run(Candidates& candidates,
                            const std::function<bool(const Candidate&)>& execute) {
   if (!candidates.is_settled && !gpu_.is_recording()) {
-    candidates.is_settled = true;
     // Inputs are only read, and outputs the same each time but for the order of sums.
     if (candidates.all.size() > 1) sort_by_time(gpu_, candidates.all, execute);
+    candidates.is_settled = true;
   }
   while (!candidates.all.empty()) {
     if (execute(candidates.all.front())) return true;
@@ -225,9 +230,13 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
   arguments.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, workspace);
   arguments.finalize();
   const cudnnHandle_t context = context_of(gpu_.device());
-  return library_->set_stream(context, gpu_.stream()) == CUDNN_STATUS_SUCCESS &&
-         library_->execute(context, plan.get(), arguments.get()) == CUDNN_STATUS_SUCCESS;
-} catch (const DnnRefusal&) {
+  cudnnStatus_t status = library_->set_stream(context, gpu_.stream());
+  if (status == CUDNN_STATUS_SUCCESS)
+    status = library_->execute(context, plan.get(), arguments.get());
+  if (status == CUDNN_STATUS_SUCCESS) return true;
+  throw DnnRefusal{status};
+} catch (const DnnRefusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
   return false;
 }
 

@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "libraries/lack_of_memory.hpp"
+
 namespace dstune::kernels::cuda {
 namespace {
 
@@ -12,11 +14,15 @@ namespace {
 constexpr std::uintptr_t most_alignment = 16;
 constexpr int most_candidates = 8;
 
-/// The library refused; what it said is of no use to the caller, who has kernels of its own.
-struct Refusal {};
+constexpr const char* name = "cuBLASLt";
+
+/// The library refused: there are kernels of our own.
+struct Refusal {
+  cublasStatus_t status;
+};
 
 void check(cublasStatus_t status) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw Refusal{};
+  if (status != CUBLAS_STATUS_SUCCESS) throw Refusal{status};
 }
 
 cudaDataType_t data_type(DType type) {
@@ -57,7 +63,10 @@ void MatrixProducts::run(const MatmulShape& shape, const void* a, const void* b,
   const Arguments arguments{a, b, shape.has_bias ? bias : nullptr, c, aligned(workspace)};
   const std::lock_guard lock(mutex_);
   Product& product = product_of(shape, arguments);
-  if (!product.is_settled && !gpu_.is_recording()) settle(shape, product, arguments);
+  if (!product.is_settled && !gpu_.is_recording()) {
+    settle(shape, product, arguments);
+    product.is_settled = true;
+  }
   while (!product.candidates.empty()) {
     if (execute(shape, product, product.candidates.front(), arguments, c)) {
       if (shape.has_bias && !product.fuses_bias) own_.add_bias(shape, bias, c);
@@ -92,10 +101,10 @@ cublasLtHandle_t MatrixProducts::context_of(int device) {
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
-bool MatrixProducts::set_bias(const Product& product, const void* bias) const {
-  return !product.fuses_bias || library_->matmul_desc_set_attribute(
-                                    product.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                    &bias, sizeof(bias)) == CUBLAS_STATUS_SUCCESS;
+cublasStatus_t MatrixProducts::set_bias(const Product& product, const void* bias) const {
+  if (!product.fuses_bias) return CUBLAS_STATUS_SUCCESS;
+  return library_->matmul_desc_set_attribute(
+      product.description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
 }
 
 MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Arguments& arguments,
@@ -122,7 +131,7 @@ MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Ar
     describe(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
   }
-  if (!set_bias(product, arguments.bias)) throw Refusal{};
+  check(set_bias(product, arguments.bias));
   product.left = shape.transpose_b ? layout(shape.type, shape.k, shape.n, shape.k)
                                    : layout(shape.type, shape.n, shape.k, shape.n);
   product.right = shape.transpose_a ? layout(shape.type, shape.m, shape.k, shape.row_of_a())
@@ -155,13 +164,13 @@ MatrixProducts::Product MatrixProducts::build(const MatmulShape& shape, const Ar
       product.candidates.push_back(result.algo);
   }
   return product;
-} catch (const Refusal&) {
+} catch (const Refusal& refusal) {
+  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
   return {};
 }
 
 void MatrixProducts::settle(const MatmulShape& shape, Product& product,
                             const Arguments& arguments) {
-  product.is_settled = true;
   if (choice_ == Choice::first || product.candidates.size() < 2) return;
   // Operands are only read, so they are the real ones, and so is C unless it is added to.
   const auto give_back = [this](void* memory) { gpu_.give_back(memory); };
@@ -182,12 +191,17 @@ bool MatrixProducts::execute(const MatmulShape& shape, const Product& product,
                              void* result) {
   const float one = 1.0F;
   const float old_share = shape.accumulate ? 1.0F : 0.0F;
-  return set_bias(product, arguments.bias) &&
-         library_->matmul(product.context, product.description.get(), &one, arguments.b,
-                          product.left.get(), arguments.a, product.right.get(), &old_share,
-                          arguments.c, product.result.get(), result, product.result.get(),
-                          &algorithm, arguments.workspace, library_workspace_bytes,
-                          gpu_.stream()) == CUBLAS_STATUS_SUCCESS;
+  cublasStatus_t status = set_bias(product, arguments.bias);
+  if (status == CUBLAS_STATUS_SUCCESS) {
+    status =
+        library_->matmul(product.context, product.description.get(), &one, arguments.b,
+                         product.left.get(), arguments.a, product.right.get(), &old_share,
+                         arguments.c, product.result.get(), result, product.result.get(),
+                         &algorithm, arguments.workspace, library_workspace_bytes, gpu_.stream());
+  }
+  if (status == CUBLAS_STATUS_SUCCESS) return true;
+  throw_where_memory_lacks(gpu_, said_by(status), name);
+  return false;
 }
 
 }  // namespace dstune::kernels::cuda

@@ -1,7 +1,8 @@
 #pragma once
 /// Matrix products by cuBLASLt. The first use of a shape asks the library for its candidates and,
 /// where there are several, times each of them; the fastest serves the shape from then on, in all
-/// experiments of the process. Later uses allocate nothing and wait for nothing.
+/// experiments of the process. Later uses allocate nothing and wait for nothing. Where the library
+/// fails for want of memory CudaOutOfMemory is thrown, and the next use begins anew.
 ///
 /// Sums are fp32 ones, also over 16-bit operands and where a product is cut along k; fp32 operands
 /// are multiplied as fp32 numbers, not as TF32. Results are the same in every run of one algorithm;
@@ -90,7 +91,7 @@ class MatrixProducts {
   [[nodiscard]] bool execute(const MatmulShape& shape, const Product& product,
                              const cublasLtMatmulAlgo_t& algorithm, const Arguments& arguments,
                              void* result);
-  [[nodiscard]] bool set_bias(const Product& product, const void* bias) const;
+  [[nodiscard]] cublasStatus_t set_bias(const Product& product, const void* bias) const;
 
   const BlasLibrary* library_;
   Gpu& gpu_;

@@ -4,7 +4,7 @@ namespace dstune::kernels::cuda {
 namespace {
 
 void check(cudnnStatus_t status) {
-  if (status != CUDNN_STATUS_SUCCESS) throw DnnRefusal{};
+  if (status != CUDNN_STATUS_SUCCESS) throw DnnRefusal{status};
 }
 
 }  // namespace
@@ -177,6 +177,7 @@ std::vector<Descriptor> OperationGraph::plans(const Target& target,
     advice.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
   advice.finalize();
   std::vector<Descriptor> made;
+  DnnRefusal last;
   for (const Descriptor& configuration :
        advice.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) {
     if (made.size() == most_plans) break;
@@ -190,11 +191,11 @@ std::vector<Descriptor> OperationGraph::plans(const Target& target,
       plan.finalize();
       if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most_workspace_bytes)
         made.push_back(std::move(plan));
-    } catch (const DnnRefusal&) {
-      // The next may do.
+    } catch (const DnnRefusal& refusal) {
+      last = refusal;  // the next may do
     }
   }
-  if (made.empty()) throw DnnRefusal{};
+  if (made.empty()) throw last;
   return made;
 }
 

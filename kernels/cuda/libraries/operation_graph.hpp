@@ -12,8 +12,10 @@
 
 namespace dstune::kernels::cuda {
 
-/// The library refused; what it said is of no use to the caller, who has kernels of its own.
-struct DnnRefusal {};
+/// The library refused: there are kernels of our own.
+struct DnnRefusal {
+  cudnnStatus_t status = CUDNN_STATUS_NOT_SUPPORTED;
+};
 
 /// A descriptor of the library, destroyed with it. All throw DnnRefusal.
 class Descriptor {

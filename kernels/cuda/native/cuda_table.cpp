@@ -90,10 +90,12 @@ cudaStream_t stream() {
 }
 
 void check(cudaError_t error) {
-  if (error != cudaSuccess) {
-    throw std::runtime_error(std::string("CUDA: ") + cudaGetErrorName(error) + ": " +
-                             cudaGetErrorString(error));
-  }
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // or the next launch would report it
+  const std::string words =
+      std::string("CUDA: ") + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
+  if (error == cudaErrorMemoryAllocation) throw CudaOutOfMemory(words);
+  throw std::runtime_error(words);
 }
 
 }  // namespace cuda

@@ -10,6 +10,7 @@
 
 #include "common/function.hpp"
 #include "isa/grid.hpp"
+#include "known_kernels.hpp"
 #include "stream.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -50,11 +51,18 @@ __global__ void __launch_bounds__(cuda::most_threads) run(const Kernel kernel) {
   kernel(Block{});
 }
 
+/// Each kernel that this program launches is known before it does.
+template <class Kernel>
+struct Known {
+  static inline const bool is = cuda::know(reinterpret_cast<const void*>(run<Kernel>));
+};
+
 /// Enqueues kernel(block) for each thread of the grid. Throws std::runtime_error where CUDA
 /// refuses.
 template <class Kernel>
 void launch(const cuda::Grid& grid, const Kernel& kernel) {
   if (const char* problem = cuda::problem_of(grid)) throw std::logic_error(problem);
+  static_cast<void>(&Known<Kernel>::is);  // so that it is made
   if (grid.shared_bytes > cuda::usual_shared_bytes) {
     cuda::check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(grid.shared_bytes)));

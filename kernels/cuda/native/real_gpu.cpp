@@ -64,4 +64,10 @@ void RealGpu::give_back(void* memory) {
   cudaFree(memory);
 }
 
+std::size_t RealGpu::free_bytes() {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes));
+  return free_bytes;
+}
+
 }  // namespace dstune::kernels::cuda

@@ -13,6 +13,7 @@ class RealGpu : public Gpu {
   double seconds_of(const std::function<void()>& work) override;
   void* take(std::size_t bytes) override;
   void give_back(void* memory) override;
+  std::size_t free_bytes() override;
 };
 
 }  // namespace dstune::kernels::cuda

@@ -6,7 +6,8 @@
 namespace dstune::kernels::cuda {
 
 cudaStream_t stream();
-/// Throws std::runtime_error with CUDA's own words.
+/// Throws CudaOutOfMemory or another std::runtime_error, with CUDA's own words. What failed is not
+/// reported again by what follows.
 void check(cudaError_t error);
 
 }  // namespace dstune::kernels::cuda

@@ -45,6 +45,7 @@ inline DeviceGroupOptions groups_on(GpuOfRank& found) {
           .device_id = found.gpu.uuid,
           .nccl = nccl::find_library(),
           .free_bytes = free_cuda_bytes,
+          .begin_thread = [device = found.device.get()] { device->begin_thread(); },
           .nccl_alone = true};
 }
 

@@ -8,12 +8,14 @@ using test::Golden;
 /// Micro-steps that are recorded once and asked for as a whole.
 class ShuffledRecordingTest : public test::ShuffledTraining {
  protected:
-  /// How many recordings, and how many micro-steps as one.
+  /// How many recordings, how many micro-steps as one, and of how many recordings the memory is
+  /// counted in the end.
   struct Counts {
-    std::int64_t recorded, replayed;
+    std::int64_t recorded, replayed, kept;
     bool operator==(const Counts&) const = default;
     friend void PrintTo(const Counts& counts, std::ostream* out) {
-      *out << counts.recorded << " recorded, " << counts.replayed << " replayed";
+      *out << counts.recorded << " recorded, " << counts.replayed << " replayed, " << counts.kept
+           << " kept";
     }
   };
   /// Expects the processor's losses of so many steps.
@@ -27,7 +29,8 @@ class ShuffledRecordingTest : public test::ShuffledTraining {
     test::ShuffledGroup shuffled(*group, queues);
     Executor executor(plan, device_, shuffled, golden_.seed);
     EXPECT_EQ(run(executor, num_steps), expected);
-    return {queues.recorded(), queues.replayed()};
+    return {queues.recorded(), queues.replayed(),
+            executor.recording_bytes() / test::ShuffledDevice::recording_bytes};
   }
 
   Golden golden_{"gpt2"};
@@ -39,7 +42,7 @@ TEST_F(ShuffledRecordingTest, IsMadeOnceASegment) {
   ASSERT_GE(config.accumulation_steps, 3);
   // The first micro-step, those that add to its gradients, and where these are reduced the last.
   const std::int64_t recorded = job().size() == 1 ? 2 : 3;
-  EXPECT_EQ(run_on_both(config, 5), (Counts{recorded, 3 * config.accumulation_steps}));
+  EXPECT_EQ(run_on_both(config, 5), (Counts{recorded, 3 * config.accumulation_steps, recorded}));
 }
 
 TEST_F(ShuffledRecordingTest, IsMadeAnewForAnotherLossScale) {
@@ -47,14 +50,14 @@ TEST_F(ShuffledRecordingTest, IsMadeAnewForAnotherLossScale) {
   config.precision = Precision::fp16;
   config.loss_scale = {.initial_power = 4, .window = 3};
   // In steps 2, 4 and 7.
-  EXPECT_EQ(run_on_both(config, 8), (Counts{3, 6}));
+  EXPECT_EQ(run_on_both(config, 8), (Counts{3, 6, 1}));
 }
 
 TEST_F(ShuffledRecordingTest, IsNobodysWhereARankRefuses) {
   const int refusing = job().size() - 1;
   if (job().rank() == refusing) device_.shuffled_queues().refuse_recordings();
   // It was tried.
-  EXPECT_EQ(run_on_both(golden_.on(job().size(), 1, 2), 5), (Counts{1, 0}));
+  EXPECT_EQ(run_on_both(golden_.on(job().size(), 1, 2), 5), (Counts{1, 0, 0}));
 }
 
 }  // namespace

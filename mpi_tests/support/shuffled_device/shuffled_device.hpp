@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
@@ -19,6 +20,12 @@ class ShuffledDevice : public Device {
   ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed, const kernels::Table& later);
 
   [[nodiscard]] ShuffledQueues& shuffled_queues() { return static_cast<ShuffledQueues&>(queues()); }
+
+  /// What a recording takes of its memory, which it is said to keep.
+  static constexpr std::int64_t recording_bytes = 1000;
+  [[nodiscard]] std::optional<std::int64_t> taken_bytes() override {
+    return arena().capacity_bytes() + shuffled_queues().recorded() * recording_bytes;
+  }
 
  private:
   ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t seed, const kernels::Table& later,

@@ -27,6 +27,7 @@ TEST(OutOfMemoryTest, NamesBothFigures) {
   EXPECT_EQ(error.requested_bytes(), 2048U);
   EXPECT_EQ(error.available_bytes(), 1024U);
   EXPECT_STREQ(error.what(), "activations: 2.00 KiB asked for, 1.00 KiB available");
+  EXPECT_STREQ(OutOfMemory(0, 1024, "a launch").what(), "a launch: 1.00 KiB available");
 }
 
 TEST(RequireTest, ThrowsAtTheCallersLine) {

@@ -89,6 +89,7 @@ TEST(MeasurementTest, WhatGpusSayIsReadAsWritten) {
   before.gpu = GpuCondition{1410, 1980, 61, 412.5, "power cap, heat"};
   before.peak_memory.gpu_bytes = 12345;
   before.peak_memory.communicator_bytes = 345;
+  before.peak_memory.graph_bytes = 34;
   before.not_comparable = "ranks 0 and 1 share a GPU";
   const Measurement after = read_back(to_json(before));
   ASSERT_TRUE(after.gpu);
@@ -99,6 +100,7 @@ TEST(MeasurementTest, WhatGpusSayIsReadAsWritten) {
   EXPECT_EQ(after.gpu->throttled_by, "power cap, heat");
   EXPECT_EQ(after.peak_memory.gpu_bytes, 12345);
   EXPECT_EQ(after.peak_memory.communicator_bytes, 345);
+  EXPECT_EQ(after.peak_memory.graph_bytes, 34);
   EXPECT_EQ(after.not_comparable, before.not_comparable);
 }
 

@@ -233,6 +233,7 @@ cudnnStatus_t finish(Object& o) {
       o.graph = o.object(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).graph;
       break;
     case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+      if (current->failing_allocations) return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
       if (current->failing.count(o.object(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).configuration) !=
           0)
         return CUDNN_STATUS_NOT_SUPPORTED;

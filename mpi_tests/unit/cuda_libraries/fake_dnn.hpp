@@ -24,9 +24,10 @@ struct FakeDnn {
   std::set<int> failing;           ///< of these it can make no plan
   std::int64_t further_bytes = 0;  ///< of a plan's workspace, beyond what was seen
   bool fails_to_execute = false;
-  std::set<int> failing_runs;  ///< configurations that make a plan, which fails
-  int failing_call = -1;       ///< the number of a call that fails, whichever it is
-  std::string fault;           ///< the first
+  bool failing_allocations = false;  ///< of the device's memory, for plans
+  std::set<int> failing_runs;        ///< configurations that make a plan, which fails
+  int failing_call = -1;             ///< the number of a call that fails, whichever it is
+  std::string fault;                 ///< the first
 
   int calls = 0;
   int plans = 0;

@@ -20,7 +20,7 @@ class FakeGpu : public cuda::Gpu {
     return clock();
   }
   void* take(std::size_t bytes) override {
-    if (bytes > free_bytes) return nullptr;
+    if (bytes > free_memory_bytes) return nullptr;
     ++taken;
     return std::malloc(bytes);
   }
@@ -29,9 +29,11 @@ class FakeGpu : public cuda::Gpu {
     std::free(memory);
   }
 
+  std::size_t free_bytes() override { return free_memory_bytes; }
+
   int device_number = 0;
   bool recording = false;
-  std::size_t free_bytes = std::size_t{1} << 40;
+  std::size_t free_memory_bytes = std::size_t{1} << 40;
   /// What the work just timed took.
   std::function<double()> clock = [] { return 1.0; };
   int timings = 0;

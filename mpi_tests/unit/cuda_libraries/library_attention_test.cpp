@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/kernels/cuda.hpp"
 #include "fake_dnn.hpp"
 #include "fake_gpu.hpp"
 
@@ -314,6 +315,29 @@ TEST_F(LibraryAttentionTest, AFailureAtAnyCallLeadsToOurOwnKernelAndLeavesNothin
     EXPECT_EQ(dnn_.alive, 0) << "after a failure of call " << dnn_.failing_call;
   }
   EXPECT_GT(calls, 500);
+}
+
+// Our own kernel would serve the shape from then on, and hide it.
+TEST_F(LibraryAttentionTest, AFailureForWantOfMemoryIsNoRefusal) {
+  set_configurations({2.0, 1.0});
+  LibraryAttention attention = made();
+  dnn_.fails_to_execute = true;
+  gpu_.free_memory_bytes = std::size_t{1} << 20;
+  EXPECT_THROW(run(attention, small), CudaOutOfMemory);
+  dnn_.fails_to_execute = false;
+  gpu_.free_memory_bytes = std::size_t{1} << 40;
+  run(attention, small);
+  EXPECT_EQ(own_forwards + own_backwards, 0);
+  EXPECT_THAT(dnn_.runs.back(), 1);
+}
+
+TEST_F(LibraryAttentionTest, NorIsOneOfTheLibrarysOwnAllocation) {
+  dnn_.failing_allocations = true;
+  LibraryAttention attention = made();
+  EXPECT_THROW(run(attention, small), CudaOutOfMemory);
+  dnn_.failing_allocations = false;
+  run(attention, small);
+  EXPECT_EQ(own_forwards + own_backwards, 0);
 }
 
 }  // namespace

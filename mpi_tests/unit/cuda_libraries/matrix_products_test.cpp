@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/kernels/cuda.hpp"
 #include "fake_blas.hpp"
 #include "fake_gpu.hpp"
 
@@ -114,7 +115,7 @@ TEST_F(MatrixProductsTest, WhatIsAddedToIsTimedElsewhere) {
 
 TEST_F(MatrixProductsTest, WithoutMemoryForThatTheFirstIsTaken) {
   set_algorithms({3.0, 1.0});
-  gpu_.free_bytes = 0;
+  gpu_.free_memory_bytes = 0;
   MatrixProducts products = made();
   EXPECT_EQ(run(products, {.accumulate = true}), 103.0F);
   EXPECT_EQ(run(products, {.accumulate = true}), 103.0F);
@@ -188,13 +189,46 @@ TEST_F(MatrixProductsTest, AFailureAtAnyCallLeadsToOurOwnKernelAndLeavesNothingB
     {
       MatrixProducts products = made();
       // Without the fused bias there is a second way before our own kernel.
-      const float result = run(products, {.has_bias = true});
-      EXPECT_TRUE(result == 13.0F || result == -7.0F) << result << blas_.failing_call;
+      try {
+        const float result = run(products, {.has_bias = true});
+        EXPECT_TRUE(result == 13.0F || result == -7.0F) << result << blas_.failing_call;
+      } catch (const CudaOutOfMemory&) {
+        // … unless memory is what it lacked: that passes.
+        EXPECT_EQ(run(products, {.has_bias = true}), 13.0F);
+      }
     }
     if (blas_.failing_call < 0) calls = blas_.calls;
     EXPECT_EQ(blas_.alive, 0) << "after a failure of call " << blas_.failing_call;
   }
   EXPECT_GT(calls, 15);
+}
+
+// Our own kernel would serve the shape from then on, and hide it.
+TEST_F(MatrixProductsTest, AFailureForWantOfMemoryIsNoRefusal) {
+  set_algorithms({2.0, 1.0});
+  int calls = 0, lacks = 0;
+  for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
+    blas_.calls = 0;
+    gpu_.free_memory_bytes = std::size_t{1} << 20;
+    MatrixProducts products = made();
+    bool lacks_memory = false;
+    try {
+      run(products);
+    } catch (const CudaOutOfMemory& error) {
+      lacks_memory = true;
+      EXPECT_THAT(error.what(), testing::HasSubstr("1 MiB"));
+    }
+    if (blas_.failing_call < 0) calls = blas_.calls;
+    lacks += lacks_memory ? 1 : 0;
+    if (!lacks_memory) continue;
+    // With memory again all is as if it had not been.
+    gpu_.free_memory_bytes = std::size_t{1} << 40;
+    EXPECT_EQ(run(products), 3.0F) << "after a failure of call " << blas_.failing_call;
+    EXPECT_EQ(blas_.runs.back(), 1) << "after a failure of call " << blas_.failing_call;
+  }
+  // Handle, description, layouts, preference, and 13 runs: two that load, ten timed, one that
+  // counts.
+  EXPECT_EQ(lacks, 6 + 13);
 }
 
 }  // namespace

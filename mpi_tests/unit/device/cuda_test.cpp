@@ -130,9 +130,18 @@ TEST_F(CudaQueuesTest, AContextIsLostWhereEveryCallFails) {
 
 TEST_F(CudaQueuesTest, CanBePreparedAgainAfterAFailure) {
   runtime_.failures["create_event"] = FakeRuntime::no_memory;
-  EXPECT_THROW(prepare(), DeviceError);
+  EXPECT_THROW(prepare(), OutOfMemory);
   runtime_.failures.clear();
   EXPECT_NO_THROW(prepare());
+}
+
+// Streams, events and graphs take memory of the GPU, too, and nobody says how much.
+TEST_F(CudaQueuesTest, WhatLacksMemoryIsOutOfMemory) {
+  prepare();
+  runtime_.failures["record"] = FakeRuntime::no_memory;
+  EXPECT_EQ(thrown<OutOfMemory>([&] { queues_.record(0); }),
+            "CUDA: cudaError2: words, recording an event: 1000 B available");
+  EXPECT_THAT(runtime_.calls, Contains("forget_error"));
 }
 
 TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
@@ -150,7 +159,7 @@ TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
   EXPECT_THAT(runtime_.calls,
               ElementsAre("capture 1", "record 7 on 1", "2 waits for 7", "record 3 on 1",
                           "2 waits for 3", "copy 8 on 2", "record 6 in graph on 2", "record 8 on 2",
-                          "1 waits for 8", "end capture of 1", "instantiate 10"));
+                          "1 waits for 8", "end capture of 1", "instantiate 10", "upload 11 on 1"));
   EXPECT_EQ(queues_.native(), reinterpret_cast<void*>(std::uintptr_t{1}));
 
   // Launched with another stamp, after what the other stream was asked for and before what it will.
@@ -171,13 +180,13 @@ TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
 }
 
 TEST_F(CudaQueuesTest, EndACaptureThatFails) {
-  const std::string calls[] = {"begin_capture", "record",          "wait",
-                               "end_capture",   "get_event_nodes", "instantiate"};
+  const std::string calls[] = {"begin_capture",   "record",      "wait",  "end_capture",
+                               "get_event_nodes", "instantiate", "upload"};
   for (const std::string& call : calls) {
     prepare();
     Recorder& recorder = *queues_.recorder();
     runtime_.failures[call] = FakeRuntime::no_memory;
-    const std::string words = thrown<DeviceError>([&] {
+    const std::string words = thrown<OutOfMemory>([&] {
       recorder.begin(0);
       static_cast<void>(recorder.end());
     });
@@ -192,6 +201,9 @@ TEST_F(CudaQueuesTest, EndACaptureThatFails) {
           return words_of_call.starts_with("destroy graph");
         });
     EXPECT_EQ(captured, began && call != "end_capture" ? 1 : 0) << call;
+    EXPECT_THAT(runtime_.calls,
+                Contains(HasSubstr("destroy executable")).Times(call == "upload" ? 1 : 0))
+        << call;
     // Streams are no longer captured.
     runtime_.calls.clear();
     queues_.stamp(0);
@@ -226,6 +238,14 @@ TEST_F(CudaDeviceTest, IsOneOfThoseThatAreVisible) {
   }
   runtime_.devices = 0;
   EXPECT_THROW(make(0), DeviceError);
+}
+
+TEST_F(CudaDeviceTest, IsThatOfOtherThreadsWhereTheySaySo) {
+  runtime_.devices = 4;
+  const auto device = make(2);
+  runtime_.calls.clear();
+  device->begin_thread();
+  EXPECT_THAT(runtime_.calls, ElementsAre("set_device 2"));
 }
 
 TEST_F(CudaDeviceTest, HasWhatIsFreeAsItsLimit) {
@@ -371,7 +391,8 @@ TEST_F(CudaDeviceTest, ARefusedAllocationIsOutOfMemory) {
   runtime_.failures["allocate"] = runtime_.failures["allocate_host"] = FakeRuntime::no_memory;
   EXPECT_THAT(thrown<OutOfMemory>([&] { device->arena().prepare(600); }),
               HasSubstr("cudaError2: words"));
-  EXPECT_THROW(device->host_arena().prepare(600), OutOfMemory);
+  EXPECT_THAT(thrown<OutOfMemory>([&] { device->host_arena().prepare(600); }),
+              HasSubstr("600 B asked for, 0 B available"));
   EXPECT_EQ(device->budget().held_bytes(), 0);
   // Nothing that comes later reports it again.
   EXPECT_THAT(runtime_.calls, Contains("forget_error").Times(2));

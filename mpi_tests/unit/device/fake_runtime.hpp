@@ -110,6 +110,9 @@ class FakeRuntime : public cuda::Runtime {
     if (code == 0) executable = number(++made_);
     return code;
   }
+  cuda::Code upload(cuda::ExecutableGraph executable, cuda::Stream stream) override {
+    return called("upload", "upload " + name(executable) + " on " + name(stream));
+  }
   cuda::Code set_event(cuda::ExecutableGraph executable, cuda::Node node,
                        cuda::Event event) override {
     return called("set_event",

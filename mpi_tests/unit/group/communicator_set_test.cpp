@@ -1,3 +1,5 @@
+#include <atomic>
+
 #include "nccl_fixture.hpp"
 
 namespace dstune {
@@ -176,6 +178,24 @@ TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupAndNothingEls
   wait_for_aborts();
   join(ranks(3));
   EXPECT_EQ(set().size(), 1U);
+}
+
+// One that shares nothing may be stuck behind another, which only that one's own abort ends.
+TEST_F(NcclCommunicatorSetTest, ThreadsThatAbortBeginOnTheDevice) {
+  std::atomic<int> threads = 0;
+  options_.begin_thread = [&] {
+    ++threads;
+    if (threads == 3) throw DeviceError("lost");
+  };
+  float data = 0;
+  for (const bool is_risky : {false, true}) {
+    join(ranks(4), 0, nullptr, soon(20), is_risky)
+        ->all_reduce_average(&data, 1, DType::f32, {0, 1, 2});
+    set().abandon(ranks(4));
+    wait_for_aborts();
+    EXPECT_EQ(threads, is_risky ? 3 : 1);
+  }
+  EXPECT_EQ(fake_->calls("abort").size(), 4U);
 }
 
 TEST_F(NcclCommunicatorSetTest, TellsWhatTheDeviceHasLess) {

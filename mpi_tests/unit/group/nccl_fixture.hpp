@@ -76,6 +76,13 @@ class NcclTest : public testing::Test {
     std::iota(all.begin(), all.end(), 10);
     return all;
   }
+  /// Another thread that ends this one's collectives of an attempt in a moment.
+  [[nodiscard]] std::jthread interrupted_soon(std::uint64_t attempt, CollectiveError::Why why) {
+    return std::jthread([this, attempt, why] {
+      std::this_thread::sleep_for(20ms);
+      set().interrupt(attempt, why);
+    });
+  }
   /// The next group of these ranks, for the next attempt.
   std::unique_ptr<NcclGroup> join(const std::vector<int>& world_ranks, int group_rank = 0,
                                   LoneHost::Others others = nullptr, Waiter waiter = soon(20),

@@ -172,6 +172,72 @@ TEST_F(NcclGroupTest, AnErrorBesideTheCallsEndsAWatchedWait) {
   EXPECT_EQ(fake_->calls("abort"), (Calls{"abort 2", "abort 1"})) << "the part's, and all";
 }
 
+/// Why the work ended.
+template <class Work>
+CollectiveError::Why why_ended(Work&& work) {
+  try {
+    work();
+  } catch (const CollectiveError& error) {
+    return error.why();
+  }
+  throw Error("nothing ended it");
+}
+
+// A launch behind so many that CUDA takes no more: the poll that would find the end never comes.
+TEST_F(NcclGroupTest, WhoIsStuckInCudaIsLetGoOnByAnotherThread) {
+  const auto group = join(ranks(2));
+  const Waiter watched = group->watched(soon(20));
+  group->all_reduce_sum(out_.data(), 1, DType::f32);
+  queues_.get_stuck();
+  const auto other = interrupted_soon(attempt_, CollectiveError::Why::deadline);
+  fake_->wait_until_aborted();
+  // What it calls next tells, whichever it is, and nothing is asked of what was aborted.
+  const auto call = [&] { group->all_gather(out_.data(), in_.data(), 1, DType::f32, {}); };
+  const auto wait = [&] { watched.until([] { return false; }, "a test"); };
+  EXPECT_EQ(why_ended(call), CollectiveError::Why::deadline);
+  EXPECT_EQ(why_ended(wait), CollectiveError::Why::deadline);
+  EXPECT_FALSE(group->is_recordable());
+  EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
+}
+
+// NCCL itself launches, in some versions on the calling thread.
+TEST_F(NcclGroupTest, SoIsWhoIsStuckInNccl) {
+  options_.longest_call = std::chrono::milliseconds(10);
+  const auto group = join(ranks(2));
+  fake_->hold_up("all_reduce");
+  const auto other = interrupted_soon(attempt_, CollectiveError::Why::aborted);
+  const auto calls = [&] {
+    for (int i = 0; i < 2; ++i) group->all_reduce_sum(out_.data(), 1, DType::f32);
+  };
+  EXPECT_EQ(why_ended(calls), CollectiveError::Why::aborted);
+}
+
+TEST_F(NcclGroupTest, WhoWaitsForACallIsLetGoOnToo) {
+  const auto group = join(ranks(2));
+  fake_->never_end("all_reduce");
+  const auto other = interrupted_soon(attempt_, CollectiveError::Why::aborted);
+  EXPECT_EQ(why_ended([&] { group->all_reduce_sum(out_.data(), 1, DType::f32); }),
+            CollectiveError::Why::aborted);
+}
+
+TEST_F(NcclGroupTest, AnotherAttemptIsLeftAlone) {
+  const auto group = join(ranks(2));
+  set().interrupt(attempt_ - 1, CollectiveError::Why::aborted);
+  set().interrupt(attempt_ + 1, CollectiveError::Why::aborted);
+  EXPECT_NO_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32));
+  set().interrupt(attempt_, CollectiveError::Why::aborted);
+  EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), CollectiveError);
+  // The next group of the same ranks has one of its own.
+  EXPECT_NO_THROW(join(ranks(2))->all_reduce_sum(out_.data(), 1, DType::f32));
+}
+
+TEST_F(NcclGroupTest, MemoryThatNcclLacksIsOutOfMemory) {
+  const auto group = join(ranks(2));
+  fake_->set_words(": Cuda failure 2 'out of memory'");
+  fake_->fail("all_reduce", Result::unhandled_cuda_error);
+  EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), OutOfMemory);
+}
+
 TEST_F(NcclGroupTest, AWatchedWaitStillEndsAtItsDeadlineAndWhereItIsAborted) {
   const auto group = join(ranks(2));
   queues_.get_stuck();

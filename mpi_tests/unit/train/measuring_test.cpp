@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {
@@ -29,6 +30,7 @@ class ScriptedWorkload : public Workload {
   PeakMemory peak;
   bool given_times = true;
   bool talks = false;
+  int least_warmup = 0;
 
   void build() override { on_build(); }
   void initialize() override { on_initialize(); }
@@ -37,6 +39,7 @@ class ScriptedWorkload : public Workload {
   [[nodiscard]] double flops_per_step() const override { return 1e9; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 4; }
   [[nodiscard]] bool has_given_times() const override { return given_times; }
+  [[nodiscard]] int least_warmup_steps() const override { return least_warmup; }
   [[nodiscard]] bool talks_to_peers() const override { return talks; }
 };
 
@@ -162,6 +165,13 @@ TEST(MeasureTest, WarmsUpUntilSteadyWhereTimesAreMeasured) {
   EXPECT_EQ(results[1].step_times_s.size(), 15U);
 }
 
+TEST(MeasureTest, WarmsUpAsLongAsTheWorkloadNeeds) {
+  const auto results = measure_on(
+      2, [](int, ScriptedWorkload& workload, MeasureHooks&) { workload.least_warmup = 7; });
+  EXPECT_EQ(results[0].warmup_steps, 7);
+  EXPECT_EQ(results[1].warmup_steps, 7);
+}
+
 TEST(MeasureTest, OutOfMemoryOnOneRankIsEveryRanksResult) {
   std::atomic<int> readies = 0;
   const auto results =
@@ -213,6 +223,21 @@ TEST(MeasureTest, AFailureInInitializeIsAgreedOn) {
   });
   EXPECT_EQ(results[1].status, Status::out_of_memory);
   EXPECT_THAT(results[1].reason, HasSubstr("rank 10"));
+}
+
+// A launch that finds no memory for its kernel's code, for instance.
+TEST(MeasureTest, MemoryThatAKernelLacksIsOutOfMemory) {
+  const auto results = measure_on(2, [](int rank, ScriptedWorkload& workload, MeasureHooks&) {
+    if (rank == 1) {
+      workload.on_step = [](std::int64_t) -> StepSample {
+        throw kernels::CudaOutOfMemory("CUDA: no memory for a launch");
+      };
+    }
+  });
+  for (const Measurement& result : results) {
+    EXPECT_EQ(result.status, Status::out_of_memory);
+    EXPECT_EQ(result.reason, "rank 11: CUDA: no memory for a launch");
+  }
 }
 
 TEST(MeasureTest, NobodyIsLeftToAgreeWithInsideACollective) {

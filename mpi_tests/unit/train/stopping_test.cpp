@@ -15,6 +15,16 @@ TEST(WarmupRuleTest, GivenTimesNeedExactlyTheLeastNumberOfSteps) {
   EXPECT_TRUE(rule.is_over({5, 1, 9}));
 }
 
+// Libraries that choose their algorithms may take half of the budget in the very first step.
+TEST(WarmupRuleTest, WhatTheWorkloadNeedsIsNeverTimed) {
+  const WarmupRule rule({.start_profile_step = 0, .trial_budget_s = 10}, false, 3);
+  EXPECT_FALSE(rule.is_over({}));
+  EXPECT_FALSE(rule.is_over({6}));
+  EXPECT_FALSE(rule.is_over({6, 1}));
+  EXPECT_TRUE(rule.is_over({6, 1, 2}));
+  EXPECT_FALSE(WarmupRule({.start_profile_step = 4}, true, 3).is_over({1, 1, 1}));
+}
+
 TEST(WarmupRuleTest, EndsWhenThreeStepsAreWithinFivePercentOfTheThreeBefore) {
   const WarmupRule rule({.start_profile_step = 3, .trial_budget_s = 1000}, false);
   EXPECT_FALSE(rule.is_over({3, 2, 1}));

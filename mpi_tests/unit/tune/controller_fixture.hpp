@@ -88,7 +88,7 @@ class ControllerTest : public testing::Test {
     const auto made = make_tuner(options.races ? "race" : "gridsearch", space, tuning);
     Tuner& tuner = given != nullptr ? *given : *made;
     Progress progress(Progress::Style::silent);
-    options.patience_s = [](const Experiment&) { return 0.2; };
+    options.patience_s = [](const PlannedExperiment&) { return 0.2; };
     options.abort_grace_s = 0.1;
     Controller controller(space, keys, history, tuner, slots, workers, journal, results, progress,
                           options);

@@ -74,6 +74,7 @@ CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table
                     .description = "cuda (" + properties.name + ")",
                     .is_asynchronous = true},
           .gpu = gpu,
+          .number = device,
           .free_bytes = std::move(free_bytes),
           .free_bytes_before = told_after ? *told : before_libraries};
 }
@@ -85,6 +86,7 @@ CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, const Devi
 CudaDevice::CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu)
     : Device(std::move(found.parts)),
       runtime_(runtime),
+      number_(found.number),
       free_bytes_(std::move(found.free_bytes)),
       free_bytes_before_(found.free_bytes_before) {
   if (gpu != nullptr) *gpu = std::move(found.gpu);
@@ -95,6 +97,10 @@ std::optional<std::int64_t> CudaDevice::taken_bytes() {
   const std::optional<std::int64_t> now = free_bytes_();
   if (!now) return std::nullopt;
   return free_bytes_before_ - *now;
+}
+
+void CudaDevice::begin_thread() {
+  check(runtime_, runtime_.set_device(number_), "choosing a GPU");
 }
 
 std::string missing_kernels(const kernels::Table& table) {
@@ -140,6 +146,7 @@ std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_lim
                             const std::string& uuid) { return nvml::free_bytes(library, uuid); },
           .use_libraries =
               [&runtime, &table] {
+                kernels::load_cuda_kernels();
                 const auto deadline = Waiter::Clock::now() + cuda::longest_first_use;
                 cuda::use_libraries(runtime, table, Waiter().with_deadline(deadline));
               }},

@@ -29,11 +29,13 @@ class CudaDevice : public Device {
 
   [[nodiscard]] bool is_lost() override { return has_lost_context(runtime_); }
   [[nodiscard]] std::optional<std::int64_t> taken_bytes() override;
+  void begin_thread() override;
 
  private:
   struct Found {
     Parts parts;
     CudaGpu gpu;
+    int number;
     /// Without a context where that could be told, else with it.
     std::function<std::optional<std::int64_t>()> free_bytes;
     std::int64_t free_bytes_before;
@@ -42,6 +44,7 @@ class CudaDevice : public Device {
   CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu);
 
   Runtime& runtime_;
+  int number_;
   std::function<std::optional<std::int64_t>()> free_bytes_;
   std::int64_t free_bytes_before_;
 };

@@ -48,8 +48,11 @@ std::unique_ptr<Recording> StreamQueues::end() {
   }
   ExecutableGraph made = nullptr;
   check(runtime_, runtime_.instantiate(made, captured), "making a graph that can be launched");
-  return std::make_unique<GraphRecording>(
-      std::move(graph), UniqueHandle<ExecutableTraits>(Owned{&runtime_, made}), std::move(stamps));
+  UniqueHandle<ExecutableTraits> executable(Owned{&runtime_, made});
+  // So that memory lacks here and not at a launch, of which peers are told nothing.
+  check(runtime_, runtime_.upload(made, stream(0)), "loading a graph to the GPU");
+  return std::make_unique<GraphRecording>(std::move(graph), std::move(executable),
+                                          std::move(stamps));
 }
 
 void StreamQueues::drop() noexcept {

@@ -19,16 +19,8 @@ std::int64_t bytes_to_page(const void* memory) {
 
 void* CudaMemory::taken(std::int64_t bytes) {
   void* memory = nullptr;
-  const Code code = allocate(memory, static_cast<std::size_t>(bytes));
-  if (code == runtime_.out_of_memory()) {
-    runtime_.forget_error();
-    std::size_t free_bytes = 0, total_bytes = 0;
-    // Of the host's memory CUDA does not know what is free.
-    if (runtime_.get_memory(free_bytes, total_bytes) != 0) free_bytes = 0;
-    throw OutOfMemory(static_cast<std::size_t>(bytes), free_bytes,
-                      "CUDA: " + runtime_.text(code) + ", " + what_);
-  }
-  check(runtime_, code, what_);
+  const auto size = static_cast<std::size_t>(bytes);
+  check(runtime_, allocate(memory, size), what_, size);
   return memory;
 }
 
@@ -48,6 +40,14 @@ void CudaMemory::give_back(std::byte* begin, std::int64_t /*bytes*/) noexcept {
   if (found == misplaced_.end()) return free(begin);
   free(found->second);
   misplaced_.erase(found);
+}
+
+Code PinnedMemory::allocate(void*& memory, std::size_t bytes) {
+  const Code code = runtime_.allocate_host(memory, bytes);
+  if (code != runtime_.out_of_memory()) return code;
+  runtime_.forget_error();
+  // What of the host's memory is free CUDA does not know.
+  throw OutOfMemory(bytes, 0, "CUDA: " + runtime_.text(code) + ", pinning memory of the host");
 }
 
 }  // namespace dstune::cuda

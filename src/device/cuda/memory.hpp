@@ -45,9 +45,7 @@ class PinnedMemory : public CudaMemory {
   explicit PinnedMemory(Runtime& runtime) : CudaMemory(runtime, "pinning memory of the host") {}
 
  private:
-  Code allocate(void*& memory, std::size_t bytes) override {
-    return runtime_.allocate_host(memory, bytes);
-  }
+  Code allocate(void*& memory, std::size_t bytes) override;
   void free(void* memory) noexcept override { runtime_.free_host(memory); }
 };
 

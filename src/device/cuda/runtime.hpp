@@ -65,6 +65,8 @@ class Runtime {
   virtual Code record_in_graph(Event event, Stream stream) = 0;
   virtual Code get_event_nodes(Graph graph, std::vector<EventNode>& nodes) = 0;
   virtual Code instantiate(ExecutableGraph& executable, Graph graph) = 0;
+  /// Takes what a launch would else take of the GPU's memory at the first time.
+  virtual Code upload(ExecutableGraph executable, Stream stream) = 0;
   /// What the node of the graph records in launches to come.
   virtual Code set_event(ExecutableGraph executable, Node node, Event event) = 0;
   virtual Code launch(ExecutableGraph executable, Stream stream) = 0;
@@ -82,9 +84,10 @@ class Runtime {
 /// Whether the context is lost: what corrupts it is what every later call reports.
 bool has_lost_context(Runtime& runtime);
 
-/// Throws DeviceError with CUDA's words and what was tried, and says so where the process can use
-/// the GPU no more.
-void check(Runtime& runtime, Code code, const char* what);
+/// Throws with CUDA's words and what was tried: OutOfMemory where the GPU's memory lacks (`bytes`
+/// of it, 0: nobody says how many), else DeviceError, which says where the process can use the GPU
+/// no more.
+void check(Runtime& runtime, Code code, const char* what, std::size_t bytes = 0);
 
 /// CUDA's own; null in a build without it.
 Runtime* native_runtime();

@@ -8,10 +8,22 @@
 namespace dstune::nccl {
 
 struct Aborts::State {
+  std::function<void()> begin_thread;
   std::atomic<int> under_way = 0;
+
+  void begin() const noexcept {
+    if (!begin_thread) return;
+    try {
+      begin_thread();
+    } catch (const std::exception&) {
+      // A device that is lost: what is aborted is tried all the same.
+    }
+  }
 };
 
-Aborts::Aborts() : state_(std::make_shared<State>()) {}
+Aborts::Aborts(std::function<void()> begin_thread) : state_(std::make_shared<State>()) {
+  state_->begin_thread = std::move(begin_thread);
+}
 
 void Aborts::start(std::shared_ptr<Library> library, std::vector<Comm> comms,
                    std::shared_ptr<void> owner) noexcept {
@@ -21,6 +33,7 @@ void Aborts::start(std::shared_ptr<Library> library, std::vector<Comm> comms,
     // The state is shared: a thread that never ends outlives this.
     std::thread([state = state_, library = std::move(library), comms = std::move(comms),
                  owner = std::move(owner)]() mutable {
+      state->begin();
       library->group_start();
       for (const Comm comm : comms) library->abort(comm);
       library->group_end();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -11,9 +12,11 @@ namespace dstune::nccl {
 /// Aborts on threads of their own, which never call MPI: ncclCommAbort itself may hang. Local.
 class Aborts {
  public:
-  Aborts();
-  /// All of them in one go, since one may wait for what another holds up. `owner` lives until it
-  /// is done.
+  /// `begin_thread`: what each of its threads does first; may be empty.
+  explicit Aborts(std::function<void()> begin_thread = nullptr);
+  /// On one thread, all of them in one go. Each waits for what was asked of it, so those that share
+  /// no resources, of which one may hold up another, are aborted by a call each. `owner` lives
+  /// until it is done.
   void start(std::shared_ptr<Library> library, std::vector<Comm> comms,
              std::shared_ptr<void> owner) noexcept;
   [[nodiscard]] bool are_done() const;

@@ -85,6 +85,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
   }
   if (is_everyones) {
     own->second.last_attempt = attempt;
+    set_current(attempt, own->second.communicator);
     return own->second.communicator;
   }
   // A member gave it up: it can be finalized with nobody.
@@ -103,8 +104,10 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
                                                             const Waiter& waiter, bool is_risky) {
   const nccl::UniqueId unique_id = nccl::agree_on_unique_id(host, *options_.library);
   auto made = std::make_shared<NcclCommunicator>(
-      NcclCommunicator::Parts{options_.library, aborts_, options_.free_bytes, !is_risky}, attempt,
-      NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
+      NcclCommunicator::Parts{options_.library, aborts_, options_.free_bytes, !is_risky,
+                              options_.longest_call},
+      attempt, NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
+  set_current(attempt, made);
   try {
     made->connect(waiter);
     // Nobody keeps one that another could not make: that one does not come here.
@@ -126,6 +129,21 @@ void NcclCommunicatorSet::abandon(std::span<const int> world_ranks) {
   if (found == entries_.end()) return;
   found->second.communicator->abandon();
   entries_.erase(found);
+}
+
+void NcclCommunicatorSet::set_current(std::uint64_t attempt,
+                                      const std::shared_ptr<NcclCommunicator>& communicator) {
+  const std::lock_guard lock(current_mutex_);
+  current_ = {attempt, communicator};
+}
+
+void NcclCommunicatorSet::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
+  std::shared_ptr<NcclCommunicator> communicator;
+  {
+    const std::lock_guard lock(current_mutex_);
+    if (current_.attempt == attempt) communicator = current_.communicator.lock();
+  }
+  if (communicator) communicator->interrupt(why);
 }
 
 std::int64_t NcclCommunicatorSet::device_bytes() const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -24,8 +25,12 @@ class NcclCommunicatorSet {
     double connect_limit_s = 120;  ///< or the waiter's deadline
     double close_limit_s = 5;      ///< an idle one is closed in milliseconds
     double abort_limit_s = 30;     ///< how long a group waits for what an earlier one left behind
+    /// What a thread does before it aborts; may be empty.
+    std::function<void()> begin_thread = nullptr;
+    std::chrono::milliseconds longest_call = NcclCommunicator::usual_longest_call;
   };
-  explicit NcclCommunicatorSet(Options options) : options_(std::move(options)) {}
+  explicit NcclCommunicatorSet(Options options)
+      : options_(std::move(options)), aborts_(options_.begin_thread) {}
   /// Closes them, the oldest first. On every rank at about the same time.
   ~NcclCommunicatorSet();
   NcclCommunicatorSet(const NcclCommunicatorSet&) = delete;
@@ -39,6 +44,9 @@ class NcclCommunicatorSet {
                                            const Waiter& waiter, bool is_risky = false);
   /// Aborts that which these ranks used last, where there is one. Local.
   void abandon(std::span<const int> world_ranks);
+  /// NcclCommunicator::interrupt() of the attempt's communicator, where there is one. By any
+  /// thread. Local.
+  void interrupt(std::uint64_t attempt, CollectiveError::Why why);
   /// Whether an abort is still under way. Local.
   [[nodiscard]] bool is_aborting() const { return !aborts_.are_done(); }
   /// Bytes of the device's memory in those that are kept. Local.
@@ -57,16 +65,24 @@ class NcclCommunicatorSet {
     std::uint64_t last_attempt = 0;
   };
   using Entries = std::map<Key, Entry>;
+  /// The communicator of an attempt, for threads that know no more of it.
+  struct Current {
+    std::uint64_t attempt = 0;
+    std::weak_ptr<NcclCommunicator> communicator;
+  };
 
   void drop_unusable();
   [[nodiscard]] std::uint64_t id_of_oldest_beside(const Key& own) const;
   void close(std::vector<std::uint64_t> ids);
   std::shared_ptr<NcclCommunicator> make(ProcessGroup& host, std::uint64_t attempt,
                                          const Waiter& waiter, bool is_risky);
+  void set_current(std::uint64_t attempt, const std::shared_ptr<NcclCommunicator>& communicator);
 
   Options options_;
   nccl::Aborts aborts_;
   Entries entries_;
+  std::mutex current_mutex_;
+  Current current_;
 };
 
 }  // namespace dstune

@@ -186,6 +186,7 @@ std::string file_of(void* symbol, const std::string& asked_for) {
 
 FoundLibrary find_library(const std::string& file) {
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+  setenv("NCCL_GRAPH_REGISTER", "0", 0);
   std::string why_not;
   void* const library = open(file, why_not);
   if (library == nullptr) return {nullptr, why_not};

@@ -18,22 +18,29 @@ void NcclCommunicator::fail(Result result, const char* what) const {
   const std::string text = std::string(what) + ": NCCL: " + library().error_text(result);
   // The rank that it happened to has more to say.
   if (result == Result::remote_error) throw CollectiveError(CollectiveError::Why::aborted, text);
+  // As CUDA words it, whose error NCCL passes on.
+  if (result == Result::unhandled_cuda_error && text.find("out of memory") != std::string::npos) {
+    const std::int64_t free_bytes = parts_.free_bytes ? parts_.free_bytes() : 0;
+    throw OutOfMemory(0, static_cast<std::size_t>(free_bytes), text);
+  }
   throw DeviceError(text);
+}
+
+void NcclCommunicator::require_usable() const {
+  switch (state_) {
+    case State::usable:
+      return;
+    case State::late:
+      throw CollectiveError(CollectiveError::Why::deadline, "NCCL was aborted at the deadline");
+    case State::aborted:
+      throw CollectiveError(CollectiveError::Why::aborted, "NCCL was aborted");
+    case State::given_up:
+      throw LogicError("an NCCL communicator is used after it was given up");
+  }
 }
 
 void NcclCommunicator::require_success(Result result, const char* what) const {
   if (result != Result::success) fail(result, what);
-}
-
-template <class Body>
-void NcclCommunicator::guarded(Body&& body) {
-  require(is_usable_, "an NCCL communicator is used after it was given up");
-  try {
-    body();
-  } catch (...) {
-    abandon();
-    throw;
-  }
 }
 
 template <class Make>
@@ -47,7 +54,10 @@ void NcclCommunicator::measured(Make&& make) {
 void NcclCommunicator::wait_for(Comm comm, Result state, const Waiter& waiter, const char* what) {
   waiter.until(
       [&] {
-        if (state == Result::in_progress) require_success(library().async_error(comm, state), what);
+        if (state == Result::in_progress) {
+          const auto ask = [&](nccl::Library& library) { return library.async_error(comm, state); };
+          require_success(locked(ask), what);
+        }
         return state != Result::in_progress;
       },
       what);
@@ -58,8 +68,10 @@ void NcclCommunicator::connect(const Waiter& waiter) {
   constexpr const char* what = "making an NCCL communicator";
   guarded([&] {
     measured([&] {
-      const Result result =
-          library().init(all_, place_.size, place_.unique_id, place_.rank, parts_.shares_resources);
+      const Result result = locked([&](nccl::Library& library) {
+        return library.init(all_, place_.size, place_.unique_id, place_.rank,
+                            parts_.shares_resources);
+      });
       wait_for(all_, result, waiter, what);
     });
   });
@@ -67,34 +79,32 @@ void NcclCommunicator::connect(const Waiter& waiter) {
 
 Comm NcclCommunicator::of(const RankRange& among, const Waiter& waiter) {
   constexpr const char* what = "splitting an NCCL communicator";
-  if (among.count == place_.size) {
-    require(is_usable_, "an NCCL communicator is used after it was given up");
-    return all_;
-  }
-  const auto [part, is_new] = of_range_.try_emplace({among.first, among.stride, among.count});
-  Comm& made = part->second;
+  require_usable();
+  if (among.count == place_.size) return all_;
+  const Range range{among.first, among.stride, among.count};
+  if (const auto known = of_range_.find(range); known != of_range_.end()) return known->second;
+  Comm* made = nullptr;
   guarded([&] {
-    if (!is_new) return;
     measured([&] {
-      // Ranges that do not overlap differ in their first ranks.
-      const Result result = library().split(all_, among.first, among.index_of(place_.rank), made,
-                                            parts_.shares_resources);
+      const Result result = locked([&](nccl::Library& library) {
+        made = &of_range_[range];
+        // Ranges that do not overlap differ in their first ranks.
+        return library.split(all_, among.first, among.index_of(place_.rank), *made,
+                             parts_.shares_resources);
+      });
       wait_for(all_, result, waiter, what);
-      wait_for(made, Result::in_progress, waiter, what);
+      wait_for(*made, Result::in_progress, waiter, what);
     });
   });
-  return made;
-}
-
-void NcclCommunicator::settle(Comm comm, Result result, const Waiter& waiter, const char* what) {
-  guarded([&] { wait_for(comm, result, waiter, what); });
+  return *made;
 }
 
 void NcclCommunicator::check() {
   constexpr const char* what = "waiting for collectives";
   const auto look = [&](Comm comm) {
     Result state = Result::success;
-    require_success(library().async_error(comm, state), what);
+    const auto ask = [&](nccl::Library& library) { return library.async_error(comm, state); };
+    require_success(locked(ask), what);
     if (state != Result::in_progress) require_success(state, what);
   };
   guarded([&] {
@@ -104,30 +114,44 @@ void NcclCommunicator::check() {
 }
 
 void NcclCommunicator::close_one(Comm comm, const Waiter& waiter) {
-  wait_for(comm, library().finalize(comm), waiter, "closing an NCCL communicator");
+  const auto finalize = [&](nccl::Library& library) { return library.finalize(comm); };
+  wait_for(comm, locked(finalize), waiter, "closing an NCCL communicator");
   // Whatever this says, there is nothing left that could be aborted.
   static_cast<void>(library().destroy(comm));
 }
 
 void NcclCommunicator::close(const Waiter& waiter) noexcept {
-  if (!is_usable_) return;
+  if (!is_usable()) return;
   try {
     for (; !of_range_.empty(); of_range_.erase(of_range_.begin()))
       close_one(of_range_.begin()->second, waiter);
     close_one(all_, waiter);
-    is_usable_ = false;
+    state_ = State::given_up;
   } catch (const std::exception&) {
     abandon();
   }
 }
 
-void NcclCommunicator::abandon() noexcept {
-  if (!std::exchange(is_usable_, false)) return;
+void NcclCommunicator::end(State state) noexcept {
+  // Who is stuck inside NCCL keeps the lock: it is what has to be let go on.
+  const std::unique_lock lock(calls_, parts_.longest_call);
+  State expected = State::usable;
+  if (!state_.compare_exchange_strong(expected, state)) return;
   std::vector<Comm> comms;
   for (const auto& [range, comm] : of_range_)
     if (comm != nullptr) comms.push_back(comm);
   if (all_ != nullptr) comms.push_back(all_);
-  parts_.aborts.start(parts_.library, std::move(comms), shared_from_this());
+  if (parts_.shares_resources)
+    return parts_.aborts.start(parts_.library, std::move(comms), shared_from_this());
+  for (const Comm comm : comms) parts_.aborts.start(parts_.library, {comm}, shared_from_this());
+}
+
+void NcclCommunicator::abandon() noexcept {
+  end(State::given_up);
+}
+
+void NcclCommunicator::interrupt(CollectiveError::Why why) noexcept {
+  end(why == CollectiveError::Why::deadline ? State::late : State::aborted);
 }
 
 }  // namespace dstune

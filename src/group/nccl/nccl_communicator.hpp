@@ -1,13 +1,18 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "aborts.hpp"
+#include "dstune/base/error.hpp"
 #include "dstune/base/rank_range.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/group/nccl_library.hpp"
@@ -17,7 +22,7 @@ namespace dstune {
 /// NCCL's communicators of one set of ranks: that of all of them, and those of parts in which they
 /// worked side by side. A part's is split from that of all, which must be there anyway at its first
 /// use: that takes a part of the time of an initialisation, and with shared resources of the
-/// memory. The set lives and ends as one. One thread calls.
+/// memory. The set lives and ends as one. One thread calls; interrupt() any.
 class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   struct Parts {
@@ -25,7 +30,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
     nccl::Aborts aborts;
     std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
     bool shares_resources = true;                        ///< between all and their parts
+    std::chrono::milliseconds longest_call = usual_longest_call;
   };
+  /// A call only enqueues; one that takes longer is held up by CUDA.
+  static constexpr std::chrono::milliseconds usual_longest_call{1000};
   struct Place {
     nccl::UniqueId unique_id;
     int rank = 0;
@@ -49,8 +57,12 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// everything is done that the communicator of all was asked for (NCCL's ncclCommSplit may wait
   /// for ever otherwise), collective over all ranks, and the range is no part of one rank.
   nccl::Comm of(const RankRange& among, const Waiter& waiter);
-  /// Waits until a call that was made is enqueued. Throws like connect(). Local.
-  void settle(nccl::Comm comm, nccl::Result result, const Waiter& waiter, const char* what);
+  /// Makes a call of the library on a communicator and waits until it is enqueued:
+  /// call(library) gives its result. Throws like connect(). Local.
+  template <class Call>
+  void enqueue(nccl::Comm comm, const Waiter& waiter, const char* what, Call&& call) {
+    guarded([&] { wait_for(comm, locked(std::forward<Call>(call)), waiter, what); });
+  }
   /// Throws where a communicator can not go on: DeviceError, CollectiveError. Local.
   void check();
 
@@ -58,7 +70,11 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void close(const Waiter& waiter) noexcept;
   /// Aborts on another thread; never used again. Local.
   void abandon() noexcept;
-  [[nodiscard]] bool is_usable() const { return is_usable_; }
+  /// The same by any thread, while the one that works may be stuck in CUDA or NCCL behind a
+  /// collective that can not end, which the abort lets go on: what it calls next throws
+  /// CollectiveError. Local.
+  void interrupt(CollectiveError::Why why) noexcept;
+  [[nodiscard]] bool is_usable() const { return state_ == State::usable; }
 
   [[nodiscard]] nccl::Library& library() const { return *parts_.library; }
   [[nodiscard]] std::uint64_t id() const { return id_; }
@@ -67,7 +83,17 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
 
  private:
   using Range = std::tuple<int, int, int>;
+  enum class State { usable, given_up, late, aborted };
 
+  void require_usable() const;
+  /// What call(library) gives, unless it is aborted: nothing is called during or after that.
+  template <class Call>
+  nccl::Result locked(Call&& call) {
+    const std::lock_guard lock(calls_);
+    require_usable();
+    return call(library());
+  }
+  void end(State state) noexcept;
   void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);
   [[noreturn]] void fail(nccl::Result result, const char* what) const;
   void require_success(nccl::Result result, const char* what) const;
@@ -76,7 +102,15 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void measured(Make&& make);
   /// Abandons where the body throws.
   template <class Body>
-  void guarded(Body&& body);
+  void guarded(Body&& body) {
+    require_usable();
+    try {
+      body();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
 
   Parts parts_;
   std::uint64_t id_;
@@ -85,7 +119,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// NCCL writes to them at its time, so they stay where they are.
   std::map<Range, nccl::Comm> of_range_;
   std::int64_t device_bytes_ = 0;
-  bool is_usable_ = true;
+  std::atomic<State> state_ = State::usable;
+  std::timed_mutex calls_;  ///< of the library, and of_range_ for those who do not work
 };
 
 }  // namespace dstune

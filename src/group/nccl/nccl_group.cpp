@@ -6,8 +6,8 @@
 
 namespace dstune {
 
-using nccl::Buffers;
 using nccl::Comm;
+using nccl::Library;
 using nccl::Reduction;
 using nccl::Result;
 
@@ -52,9 +52,9 @@ void NcclGroup::all_reduce(void* data, std::int64_t count, DType type, Reduction
   require_numbers(type);
   among_ranks(among, count, [&](const RankRange&, Comm comm) {
     if (comm == nullptr) return;
-    const Result result =
-        communicator_->library().all_reduce({data, data, count, type}, op, comm, queues_.native());
-    communicator_->settle(comm, result, waiter_, "an all-reduce");
+    communicator_->enqueue(comm, waiter_, "an all-reduce", [&](Library& library) {
+      return library.all_reduce({data, data, count, type}, op, comm, queues_.native());
+    });
   });
 }
 
@@ -72,9 +72,10 @@ void NcclGroup::reduce_average(void* data, std::int64_t count, DType type, int r
   among_ranks({}, count, [&](const RankRange&, Comm comm) {
     if (comm == nullptr) return;
     void* const out = root == group_rank() ? data : nullptr;
-    const Result result = communicator_->library().reduce(
-        {data, out, count, type}, Reduction::average, root, comm, queues_.native());
-    communicator_->settle(comm, result, waiter_, "a reduction to one rank");
+    communicator_->enqueue(comm, waiter_, "a reduction to one rank", [&](Library& library) {
+      return library.reduce({data, out, count, type}, Reduction::average, root, comm,
+                            queues_.native());
+    });
   });
 }
 
@@ -83,9 +84,10 @@ void NcclGroup::reduce_scatter_average(void* out, const void* in, std::int64_t c
   require_numbers(type);
   among_ranks(among, count_per_rank, [&](const RankRange&, Comm comm) {
     if (comm == nullptr) return copy(out, in, count_per_rank, type);
-    const Result result = communicator_->library().reduce_scatter(
-        {in, out, count_per_rank, type}, Reduction::average, comm, queues_.native());
-    communicator_->settle(comm, result, waiter_, "a reduce-scatter");
+    communicator_->enqueue(comm, waiter_, "a reduce-scatter", [&](Library& library) {
+      return library.reduce_scatter({in, out, count_per_rank, type}, Reduction::average, comm,
+                                    queues_.native());
+    });
   });
 }
 
@@ -93,9 +95,9 @@ void NcclGroup::all_gather(void* out, const void* in, std::int64_t count_per_ran
                            const RankRange& among) {
   among_ranks(among, count_per_rank, [&](const RankRange&, Comm comm) {
     if (comm == nullptr) return copy(out, in, count_per_rank, type);
-    const Result result = communicator_->library().all_gather({in, out, count_per_rank, type}, comm,
-                                                              queues_.native());
-    communicator_->settle(comm, result, waiter_, "an all-gather");
+    communicator_->enqueue(comm, waiter_, "an all-gather", [&](Library& library) {
+      return library.all_gather({in, out, count_per_rank, type}, comm, queues_.native());
+    });
   });
 }
 
@@ -103,24 +105,24 @@ void NcclGroup::all_to_all(void* out, const void* in, std::int64_t count_per_ran
                            const RankRange& among) {
   among_ranks(among, count_per_rank, [&](const RankRange& ranks, Comm comm) {
     if (comm == nullptr) return copy(out, in, count_per_rank, type);
-    nccl::Library& library = communicator_->library();
-    void* const stream = queues_.native();
-    Result failed = library.group_start();
-    const auto note = [&](Result result) {
-      // In a group a call is only noted; what becomes of it is said at the end.
-      if (failed == Result::success && result != Result::in_progress) failed = result;
-    };
-    const std::int64_t part_bytes = count_per_rank * size_bytes(type);
-    for (int index = 0; index < ranks.count; ++index) {
-      note(library.send(static_cast<const std::byte*>(in) + index * part_bytes, count_per_rank,
-                        type, index, comm, stream));
-      note(library.receive(static_cast<std::byte*>(out) + index * part_bytes, count_per_rank, type,
-                           index, comm, stream));
-    }
-    // It ends also where it holds a failed call.
-    const Result ended = library.group_end();
-    communicator_->settle(comm, failed == Result::success ? ended : failed, waiter_,
-                          "an all-to-all");
+    communicator_->enqueue(comm, waiter_, "an all-to-all", [&](Library& library) {
+      void* const stream = queues_.native();
+      Result failed = library.group_start();
+      const auto note = [&](Result result) {
+        // In a group a call is only noted; what becomes of it is said at the end.
+        if (failed == Result::success && result != Result::in_progress) failed = result;
+      };
+      const std::int64_t part_bytes = count_per_rank * size_bytes(type);
+      for (int index = 0; index < ranks.count; ++index) {
+        note(library.send(static_cast<const std::byte*>(in) + index * part_bytes, count_per_rank,
+                          type, index, comm, stream));
+        note(library.receive(static_cast<std::byte*>(out) + index * part_bytes, count_per_rank,
+                             type, index, comm, stream));
+      }
+      // It ends also where it holds a failed call.
+      const Result ended = library.group_end();
+      return failed == Result::success ? ended : failed;
+    });
   });
 }
 

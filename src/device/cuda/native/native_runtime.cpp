@@ -116,6 +116,9 @@ class NativeRuntime : public Runtime {
     executable = made;
     return code;
   }
+  Code upload(ExecutableGraph executable, Stream stream) override {
+    return cudaGraphUpload(executable_of(executable), stream_of(stream));
+  }
   Code set_event(ExecutableGraph executable, Node node, Event event) override {
     return cudaGraphExecEventRecordNodeSetEvent(
         executable_of(executable), static_cast<cudaGraphNode_t>(node), event_of(event));
