@@ -77,6 +77,9 @@ class Emitter {
   }
 
   [[nodiscard]] DType type() const { return type_; }
+  [[nodiscard]] std::int64_t row_alignment_bytes() const {
+    return workspaces_.row_alignment_bytes();
+  }
   [[nodiscard]] std::int64_t elements(TensorId tensor) const {
     return plan_.tensors[static_cast<std::size_t>(tensor)].elements;
   }

@@ -58,10 +58,10 @@ class Transform {
 };
 
 void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden, TensorId d_hidden,
-                TensorId logits, TensorId losses, std::int64_t first, std::int64_t count) {
+                TensorId logits, std::int64_t stride, TensorId losses, std::int64_t first,
+                std::int64_t count) {
   const Sizes& sizes = context.sizes;
   Emitter& emitter = context.emitter;
-  const std::int64_t stride = logits_stride(sizes.vocab, emitter.type());
   op::Matmul matmul{.a = at(hidden, first * sizes.hidden),
                     .b = head.weight,
                     .bias = head.bias,
@@ -116,13 +116,14 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
 TensorId emit_chunks(const Context& context, const HeadWeight& head, TensorId hidden) {
   const Sizes& sizes = context.sizes;
   Emitter& emitter = context.emitter;
-  const std::int64_t chunk = rows_per_chunk(sizes.rows, sizes.vocab, emitter.type());
+  const std::int64_t stride =
+      logits_stride(sizes.vocab, emitter.type(), emitter.row_alignment_bytes());
+  const std::int64_t chunk = rows_per_chunk(sizes.rows, stride, emitter.type());
   const TensorId d_hidden = context.activation("d hidden", -1, sizes.rows * sizes.hidden);
   const TensorId losses = context.statistics("losses", -1, sizes.rows);
-  const TensorId logits =
-      context.activation("logits", -1, chunk * logits_stride(sizes.vocab, emitter.type()));
+  const TensorId logits = context.activation("logits", -1, chunk * stride);
   for (std::int64_t first = 0; first < sizes.rows; first += chunk) {
-    emit_chunk(context, head, hidden, d_hidden, logits, losses, first,
+    emit_chunk(context, head, hidden, d_hidden, logits, stride, losses, first,
                std::min(chunk, sizes.rows - first));
   }
   emitter.release(logits);
@@ -133,14 +134,14 @@ TensorId emit_chunks(const Context& context, const HeadWeight& head, TensorId hi
 
 }  // namespace
 
-std::int64_t logits_stride(std::int64_t vocab, DType type) {
-  const std::int64_t multiple = logits_row_alignment_bytes / size_bytes(type);
+std::int64_t logits_stride(std::int64_t vocab, DType type, std::int64_t alignment_bytes) {
+  const std::int64_t multiple = std::max<std::int64_t>(1, alignment_bytes / size_bytes(type));
   return (vocab + multiple - 1) / multiple * multiple;
 }
 
-std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t vocab, DType type) {
-  const std::int64_t row_bytes = logits_stride(vocab, type) * size_bytes(type);
-  const std::int64_t most = std::max(logits_chunk_rows, logits_chunk_bytes / row_bytes);
+std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t stride, DType type) {
+  const std::int64_t most =
+      std::max(logits_chunk_rows, logits_chunk_bytes / (stride * size_bytes(type)));
   const std::int64_t chunks = (rows + most - 1) / most;
   const std::int64_t equal = (rows + chunks - 1) / chunks;
   // Products go by tiles of so many rows, of which only the last chunk's may be cut.

@@ -12,14 +12,12 @@ namespace dstune::plan {
 inline constexpr std::int64_t logits_chunk_bytes = std::int64_t{256} << 20;
 inline constexpr std::int64_t logits_chunk_rows = 32;
 inline constexpr std::int64_t logits_tile_rows = 128;
-/// Rows of logits begin at multiples of this: vocabularies are often odd, and a GPU's products read
-/// and write rows of 16-bit numbers in wide pieces only where all of them begin at multiples of 16.
-inline constexpr std::int64_t logits_row_alignment_bytes = 128;
 
-/// Elements from one row of logits to the next.
-[[nodiscard]] std::int64_t logits_stride(std::int64_t vocab, DType type);
+/// Elements from one row of logits to the next, which begin at multiples of so many bytes.
+[[nodiscard]] std::int64_t logits_stride(std::int64_t vocab, DType type,
+                                         std::int64_t alignment_bytes);
 /// Rows of every chunk but the last.
-[[nodiscard]] std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t vocab, DType type);
+[[nodiscard]] std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t stride, DType type);
 
 /// Takes over both tensors of `running`; returns the gradient of the residual stream. Begins
 /// backward of the gradients; with tied embeddings unit 0's gradients stay open.

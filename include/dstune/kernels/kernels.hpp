@@ -101,6 +101,10 @@ struct UpdateTensors {
 struct Table {
   const char* name;  ///< "avx512_bf16", "avx512", "portable", "cuda", …
 
+  /// What rows begin at multiples of where their width is nobody's choice, as that of logits, for
+  /// products to be fast. A GPU's read and write wide pieces only where all rows begin at multiples
+  /// of 16 bytes; oneDNN's fast ones want rows that follow each other.
+  std::int64_t row_alignment_bytes = 1;
   /// Bytes of scratch that a product of this shape needs. Building the primitive may take ms.
   std::size_t (*matmul_workspace_bytes)(const MatmulShape&);
   void (*matmul)(const MatmulShape&, const void* a, const void* b, const void* bias, void* c,

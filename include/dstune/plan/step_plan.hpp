@@ -405,7 +405,8 @@ struct StepPlan {
 [[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,
                                                 std::int64_t sequence_length);
 
-/// Scratch that the backend's libraries need, in bytes; asked once for each shape of a plan.
+/// What the backend's libraries want of memory, in bytes: scratch, asked once for each shape of a
+/// plan, and where rows begin.
 class WorkspaceSizes {
  public:
   virtual ~WorkspaceSizes() = default;
@@ -413,6 +414,8 @@ class WorkspaceSizes {
   virtual std::int64_t norm(std::int64_t width) const = 0;
   virtual std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec& model,
                                  DType type) const = 0;
+  /// kernels::Table::row_alignment_bytes.
+  virtual std::int64_t row_alignment_bytes() const { return 1; }
 };
 
 /// Of parameters, activations and gradients.

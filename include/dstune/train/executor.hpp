@@ -84,6 +84,7 @@ class CpuWorkspaces : public WorkspaceSizes {
   std::int64_t norm(std::int64_t width) const override;
   std::int64_t attention(std::int64_t batch, std::int64_t sequence, const ModelSpec& model,
                          DType type) const override;
+  std::int64_t row_alignment_bytes() const override { return table_->row_alignment_bytes; }
 
  private:
   const kernels::Table* table_;

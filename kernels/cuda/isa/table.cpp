@@ -10,6 +10,7 @@ namespace dstune::kernels::DSTUNE_ISA {
 extern const Table table;
 const Table table = {
     .name = DSTUNE_NAME_TEXT(DSTUNE_ISA),
+    .row_alignment_bytes = 128,
     .matmul_workspace_bytes = matmul_workspace_bytes,
     .matmul = matmul,
     .matmul_activation_forward = matmul_activation_forward,

@@ -18,6 +18,7 @@ class SomeWorkspaces : public WorkspaceSizes {
                          DType) const override {
     return batch * sequence * 4;
   }
+  std::int64_t row_alignment_bytes() const override { return 128; }
 };
 
 /// Sizes with no common factors, so that shards and partitions need padding.
