@@ -10,7 +10,7 @@ namespace {
 constexpr double giga = 1e9;
 constexpr double tera = 1e12;
 /// Up to which the norms' backward reads everything once (kernels/cuda/isa).
-constexpr std::int64_t widest_norm_row = 2048;
+constexpr std::int64_t widest_norm_row = 4096;
 
 /// Rows, columns and the length of the sums.
 struct ProductShape {
