@@ -81,21 +81,13 @@ std::string version_text() {
 
 void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
   std::mutex mutex;
-  std::condition_variable finished;
-  bool is_finished = false;
-  std::thread watchdog([&] {
+  std::condition_variable_any stopped;
+  const std::jthread watchdog([&](const std::stop_token& stop) {
     std::unique_lock lock(mutex);
-    if (!finished.wait_for(lock, finalize_limit, [&] { return is_finished; })) {
-      MpiEnvironment::leave_without_finalize(exit_code);
-    }
+    stopped.wait_for(lock, stop, finalize_limit, [] { return false; });
+    if (!stop.stop_requested()) MpiEnvironment::leave_without_finalize(exit_code);
   });
   environment.finalize();
-  {
-    const std::lock_guard lock(mutex);
-    is_finished = true;
-  }
-  finished.notify_one();
-  watchdog.join();
 }
 
 int run(int argc, char** argv, const CommandLine& line) {

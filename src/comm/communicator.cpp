@@ -3,6 +3,7 @@
 #include <limits>
 #include <numeric>
 
+#include "dstune/base/error.hpp"
 #include "mpi_state.hpp"
 
 namespace dstune {
@@ -13,10 +14,16 @@ Communicator::State::State(MPI_Comm handle, bool own) : comm(handle), owned(own)
 }
 
 Communicator::State::~State() {
+  const auto has_arrived = [](Arriving& message) {
+    try {
+      return message.request.test();
+    } catch (const MpiError&) {
+      return false;
+    }
+  };
   for (Arriving& message : arriving) {
     // The library may still write into it.
-    if (message.request.test()) continue;
-    static_cast<void>(message.data.release());
+    if (!has_arrived(message)) static_cast<void>(message.data.release());
   }
   if (owned && mpi_is_running()) MPI_Comm_free(&comm);
 }

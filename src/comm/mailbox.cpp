@@ -33,10 +33,11 @@ MpiMailbox::~MpiMailbox() {
 
 void MpiMailbox::send(int world_rank, Bytes data) {
   reap();
-  auto kept = std::make_unique<Bytes>(std::move(data));
-  Request request =
-      outgoing_communicator_.start_send(kept->data(), kept->size(), world_rank, send_tag_);
-  outgoing_.push_back({std::move(kept), std::move(request)});
+  // The library reads it from the start on, so it is kept before.
+  Outgoing& message = outgoing_.emplace_back();
+  message.data = std::make_unique<Bytes>(std::move(data));
+  message.request = outgoing_communicator_.start_send(message.data->data(), message.data->size(),
+                                                      world_rank, send_tag_);
 }
 
 std::optional<Mailbox::Message> MpiMailbox::try_receive() {

@@ -19,11 +19,20 @@ TransferQueue::TransferQueue(int file, Direction direction, std::size_t capacity
       ring_(std::max<std::size_t>(1, capacity)) {
   require(access.threads >= 1 && block_bytes_ >= 1, "transfers need a thread and a block");
   threads_.reserve(static_cast<std::size_t>(access.threads));
-  for (int thread = 0; thread < access.threads; ++thread)
-    threads_.emplace_back([this] { serve(); });
+  try {
+    for (int thread = 0; thread < access.threads; ++thread)
+      threads_.emplace_back([this] { serve(); });
+  } catch (...) {
+    end();  // those that could be had
+    throw;
+  }
 }
 
 TransferQueue::~TransferQueue() {
+  end();
+}
+
+void TransferQueue::end() noexcept {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;

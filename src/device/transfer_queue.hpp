@@ -45,6 +45,7 @@ class TransferQueue {
     return ring_[static_cast<std::size_t>(number) % ring_.size()];
   }
   void serve();
+  void end() noexcept;
   /// 0, or why it failed.
   [[nodiscard]] int move(const Transfer& block) const;
 

@@ -82,7 +82,7 @@ std::shared_ptr<MpiContext> CommunicatorCache::create(const Ranks& ranks, std::u
     gave_up_.erase(ranks);
     ++created_on_demand_;
     return context;
-  } catch (const CollectiveError&) {
+  } catch (...) {
     // Creations from this duplicate, and from those made after it, would hang as well.
     has_abandoned_ = true;
     gave_up_.insert(ranks);

@@ -57,7 +57,7 @@ Communicator create_group_until(std::shared_ptr<Communicator> parent, std::span<
           return creation->done;
         },
         "making a communicator");
-  } catch (const CollectiveError&) {
+  } catch (...) {
     const std::lock_guard lock(creation->mutex);
     creation->given_up = true;
     creation->parent->abandon();

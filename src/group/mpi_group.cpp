@@ -50,10 +50,7 @@ void MpiGroup::guarded(Body&& body) {
   require(!context_->abandoned, "a group is used after it failed");
   try {
     body(context_->sent->data(), context_->received->data());
-  } catch (const CollectiveError&) {
-    context_->abandon();
-    throw;
-  } catch (const MpiError&) {
+  } catch (...) {
     context_->abandon();
     throw;
   }

@@ -52,7 +52,7 @@ void SharedMemoryGroup::guarded(Body&& body) {
   membership_->check_usable();
   try {
     body();
-  } catch (const CollectiveError&) {
+  } catch (...) {
     membership_->fail();
     throw;
   }

@@ -259,7 +259,7 @@ dstune_status PluginGroup::poll(const dstune_group* group) {
   try {
     self.waiter_.check("a call of the plug-in");
     return DSTUNE_OK;
-  } catch (const CollectiveError&) {
+  } catch (...) {
     self.collective_error_ = std::current_exception();
     return DSTUNE_ENDED;
   }

@@ -1,17 +1,21 @@
 #include "dstune/tune/stop_signals.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <initializer_list>
 
 namespace dstune {
 namespace {
 
-volatile std::sig_atomic_t count = 0;
-volatile std::sig_atomic_t last = 0;
+// Whichever thread takes the signal, the controller's looks at them.
+std::atomic<int> count = 0;
+std::atomic<int> last = 0;
+static_assert(std::atomic<int>::is_always_lock_free,
+              "or a handler might wait for what it interrupts");
 
 extern "C" void count_signal(int number) {
   last = number;
-  count = count + 1;
+  ++count;
 }
 
 }  // namespace

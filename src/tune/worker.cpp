@@ -11,6 +11,7 @@
 
 #include "calibration.hpp"
 #include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
@@ -41,6 +42,7 @@ void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement)
 }  // namespace
 
 void Worker::send(const Message& message) {
+  const std::lock_guard lock(mailbox_mutex_);
   context_.mailbox->send(context_.controller_rank, encode(message));
 }
 
@@ -74,7 +76,7 @@ message::Quit Worker::run() {
 }
 
 bool Worker::poll_for_abort() {
-  const std::lock_guard lock(inbox_mutex_);
+  const std::lock_guard lock(mailbox_mutex_);
   while (auto received = context_.mailbox->try_receive()) {
     Message message = decode(received->data);
     if (const auto* go = std::get_if<message::Go>(&message)) {
@@ -99,14 +101,21 @@ std::unique_ptr<Regularly> Worker::listener(const Waiter& waiter) {
   if (!context_.leaves_when_stuck && context_.groups->devices() == nullptr) return nullptr;
   return std::make_unique<Regularly>(
       listening_interval, [this, attempt = attempt_, deadline = waiter.deadline()] {
-        if (context_.leaves_when_stuck) leave_if_given_up();
-        interrupt_where_over(*context_.groups, attempt, aborted_, deadline);
+        try {
+          if (context_.leaves_when_stuck) leave_if_given_up();
+          interrupt_where_over(*context_.groups, attempt, aborted_, deadline);
+        } catch (const std::exception& error) {
+          // It can not leave this thread, and the other one may be stuck.
+          log::set_level(log::Level::error);
+          log::error(std::string("internal error while listening: ") + error.what());
+          MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
+        }
       });
 }
 
 void Worker::leave_if_given_up() {
   poll_for_abort();
-  const std::lock_guard lock(inbox_mutex_);
+  const std::lock_guard lock(mailbox_mutex_);
   for (const Message& message : pending_) {
     const auto* quit = std::get_if<message::Quit>(&message);
     // Where everybody finalizes this rank has ended its experiment in time, and is about to hear.
@@ -227,7 +236,7 @@ void Worker::run_assignment(const message::Assign& assign) {
       };
     hooks.bar = [&] {
       poll_for_abort();
-      const std::lock_guard lock(inbox_mutex_);
+      const std::lock_guard lock(mailbox_mutex_);
       return bar_;
     };
     Measurement measurement = measure(*workload, *group, context_.measure, hooks);

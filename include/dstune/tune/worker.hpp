@@ -81,7 +81,8 @@ class Worker {
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;
-  std::mutex inbox_mutex_;  ///< while a second thread listens
+  /// Of the mailbox, what it brought and the bar, which a second thread uses that listens.
+  std::mutex mailbox_mutex_;
 };
 
 }  // namespace dstune

@@ -107,6 +107,28 @@ TEST_P(GroupTableTest, AnAbortEndsAWaitSoon) {
   job.world().barrier();
 }
 
+TEST_P(GroupTableTest, AnErrorInAWaitIsTheEndOfItsGroup) {
+  Job job(GetParam());
+  if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
+  {
+    bool fails = false;
+    const auto asked = [&] {
+      if (fails) throw MpiError("a mailbox");
+      return false;
+    };
+    const auto group = job.table().join(job.everyone(), job.next_attempt(), job.waiter(40, asked));
+    expect_sum_of_members(*group);
+    if (job.rank() == 0) {
+      fails = true;
+      EXPECT_THROW(group->exchange(std::vector<double>{1}), MpiError);
+      EXPECT_THROW(group->exchange(std::vector<double>{1}), LogicError);
+    }
+    job.world().barrier();
+  }
+  expect_sum_of_members(*job.join(job.everyone()));
+  job.world().barrier();
+}
+
 // The address sanitizer keeps what was freed for a while.
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::int64_t kept_by_sanitizer_bytes = std::int64_t{256} << 20;

@@ -4,12 +4,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "dstune/base/error.hpp"
 
@@ -43,6 +46,13 @@ class Pages {
   std::int64_t bytes_;
   std::byte* memory_;
 };
+
+/// Of this process's address space.
+std::int64_t mapped_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
 
 class DiskFileTest : public testing::Test {
  protected:
@@ -153,6 +163,23 @@ TEST_F(DiskFileTest, ATransferBeyondTheEndFails) {
   file->read(memory.at(0), 2 * page, 4 * page);
   EXPECT_THROW(file->wait_for_reads(1), DeviceError);
 }
+
+// Sanitizers need memory of their own for a thread.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+TEST_F(DiskFileTest, WhereAThreadCanNotBeHadNoneIsLeft) {
+  constexpr std::int64_t stacks_of_a_few_bytes = 32 << 20;
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &usual), 0);
+  rlimit tight = usual;
+  tight.rlim_cur = static_cast<rlim_t>(mapped_bytes() + stacks_of_a_few_bytes);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  EXPECT_THROW(open(page, {.block_bytes = page, .threads = 64}), std::system_error);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &usual), 0);
+  EXPECT_EQ(budget_.held_bytes(), 0);
+}
+
+#endif
 
 }  // namespace
 }  // namespace dstune

@@ -113,23 +113,22 @@ void NcclCommunicator::check() {
   });
 }
 
-void NcclCommunicator::close_one(Comm comm, const Waiter& waiter) {
+void NcclCommunicator::close_one(Comm& comm, const Waiter& waiter) {
   const auto finalize = [&](nccl::Library& library) { return library.finalize(comm); };
   wait_for(comm, locked(finalize), waiter, "closing an NCCL communicator");
   // Whatever this says, there is nothing left that could be aborted.
-  static_cast<void>(library().destroy(comm));
+  locked([&](nccl::Library& library) { return library.destroy(std::exchange(comm, nullptr)); });
 }
 
 void NcclCommunicator::close(const Waiter& waiter) noexcept {
   if (!is_usable()) return;
   try {
-    for (; !of_range_.empty(); of_range_.erase(of_range_.begin()))
-      close_one(of_range_.begin()->second, waiter);
+    for (auto& [range, comm] : of_range_) close_one(comm, waiter);
     close_one(all_, waiter);
-    state_ = State::given_up;
   } catch (const std::exception&) {
-    abandon();
+    // What is left is aborted.
   }
+  abandon();
 }
 
 void NcclCommunicator::end(State state) noexcept {

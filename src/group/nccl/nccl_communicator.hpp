@@ -97,7 +97,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);
   [[noreturn]] void fail(nccl::Result result, const char* what) const;
   void require_success(nccl::Result result, const char* what) const;
-  void close_one(nccl::Comm comm, const Waiter& waiter);
+  void close_one(nccl::Comm& comm, const Waiter& waiter);
   template <class Make>
   void measured(Make&& make);
   /// Abandons where the body throws.

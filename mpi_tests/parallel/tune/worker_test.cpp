@@ -1,0 +1,114 @@
+// A worker beside which a second thread listens.
+#include "dstune/tune/worker.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <variant>
+
+#include <gtest/gtest.h>
+
+#include "dstune/comm/topology.hpp"
+
+namespace dstune {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The other half of one experiment: GO once the worker is ready, QUIT after its end. A second
+/// thread is slow in it, so that the first one comes meanwhile unless something holds it back.
+class SlowMailbox : public Mailbox {
+ public:
+  explicit SlowMailbox(const message::Assign& assign) { messages_.push_back(encode(assign)); }
+
+  [[nodiscard]] bool was_shared() const { return was_shared_; }
+  [[nodiscard]] bool was_listened_to() const { return was_listened_to_; }
+  [[nodiscard]] const std::optional<Measurement>& outcome() const { return outcome_; }
+
+  void send(int /*world_rank*/, Bytes data) override {
+    const Visit visit(*this);
+    const dstune::Message message = decode(data);
+    const std::lock_guard lock(mutex_);
+    if (const auto* ready = std::get_if<message::Ready>(&message))
+      messages_.push_back(encode(message::Go{ready->attempt}));
+    if (const auto* outcome = std::get_if<message::Outcome>(&message))
+      outcome_ = outcome->measurement;
+    const auto* const gone = std::get_if<message::Gone>(&message);
+    if (gone != nullptr) ADD_FAILURE() << gone->reason;
+    if (outcome_ || gone != nullptr) messages_.push_back(encode(message::Quit{}));
+  }
+  std::optional<Mailbox::Message> try_receive() override {
+    const Visit visit(*this);
+    if (std::this_thread::get_id() != worker_) {
+      was_listened_to_ = true;
+      std::this_thread::sleep_for(300ms);
+    }
+    const std::lock_guard lock(mutex_);
+    if (messages_.empty()) return std::nullopt;
+    Mailbox::Message message{0, std::move(messages_.front())};
+    messages_.pop_front();
+    return message;
+  }
+  bool flush(double) override { return true; }
+
+ private:
+  /// A call, during which there is no other one.
+  class Visit {
+   public:
+    explicit Visit(SlowMailbox& mailbox) : mailbox_(mailbox) {
+      if (++mailbox_.visitors_ > 1) mailbox_.was_shared_ = true;
+    }
+    ~Visit() { --mailbox_.visitors_; }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    SlowMailbox& mailbox_;
+  };
+
+  std::thread::id worker_ = std::this_thread::get_id();
+  std::atomic<int> visitors_ = 0;
+  std::atomic<bool> was_shared_ = false;
+  std::atomic<bool> was_listened_to_ = false;
+  std::mutex mutex_;
+  std::deque<Bytes> messages_;
+  std::optional<Measurement> outcome_;
+};
+
+TEST(WorkerTest, OneThreadAtATimeUsesTheMailbox) {
+  const Communicator world = Communicator::world().duplicate();
+  const Communicator node = world.split_shared();
+  const Topology topology = find_topology(world, node);
+  GroupTable groups(world, node, topology, {}, {});
+  CpuDevice device(1 << 20, 1);
+  const ModelSpec model = preset("gpt2");
+  // Each of its steps is long enough for news of the progress.
+  WorkloadSpec workload;
+  workload.kind = WorkloadKind::synthetic;
+  workload.step_time_s = 0.15;
+  message::Assign assign;
+  assign.attempt = 1;
+  assign.config.sequence_length = 16;
+  assign.world_ranks = {world.rank()};
+  assign.timeout_s = 50;
+  SlowMailbox mailbox(assign);
+  Worker worker({.model = &model,
+                 .workload = &workload,
+                 .measure = {1, 1, 0.0},
+                 .topology = &topology,
+                 .groups = &groups,
+                 .device = &device,
+                 .mailbox = &mailbox,
+                 .leaves_when_stuck = true});
+  worker.run();
+  ASSERT_TRUE(mailbox.outcome().has_value());
+  EXPECT_EQ(mailbox.outcome()->status, Status::ok);
+  EXPECT_TRUE(mailbox.was_listened_to());
+  EXPECT_FALSE(mailbox.was_shared());
+}
+
+}  // namespace
+}  // namespace dstune
