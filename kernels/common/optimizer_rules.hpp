@@ -31,7 +31,7 @@ struct AdamRule {
 
 struct LionRule {
   static constexpr bool has_first = true, has_second = false;
-  /// The next number: what is greater is 0 at least.
+  /// The greatest of negative numbers.
   static constexpr float below_zero = -0x1p-149F;
   LionStep step;
 

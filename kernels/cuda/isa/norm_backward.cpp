@@ -161,7 +161,7 @@ struct NormWeightTerm {
   }
 };
 
-/// As many as a large GPU takes at once; fewer of wide rows, which are as many partial sums.
+/// As many as a large GPU takes at once; fewer of wide rows, which take more registers.
 inline std::int64_t most_norm_pieces(std::int64_t width) {
   return width <= widest_row ? 1024 : 512;
 }
