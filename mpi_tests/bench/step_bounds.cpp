@@ -24,19 +24,13 @@ ProductShape shape_of(const Work& work) {
                                          : ProductShape{size, width, depth};
 }
 
-/// The library's epilogue adds the gradient of a bias to nothing.
-bool has_own_sums(const Work& work) {
-  return work.kind == WorkKind::matmul_bias_backward && work.has(WorkFlag::accumulate);
-}
-
 double product_bytes(const Work& work) {
   const auto [m, n, k] = shape_of(work);
   // What is activated beside it, or the activation's input, is as large as the result.
   const bool is_activated = work.kind == WorkKind::matmul_activation_forward ||
                             work.kind == WorkKind::matmul_activation_backward;
   const double passes = work.has(WorkFlag::accumulate) || is_activated ? 2 : 1;
-  const double readings = has_own_sums(work) ? 2 : 1;
-  return static_cast<double>(size_bytes(work.type)) * (readings * m * k + k * n) +
+  return static_cast<double>(size_bytes(work.type)) * (m * k + k * n) +
          static_cast<double>(size_bytes(work.out_type)) * passes * m * n;
 }
 
@@ -122,7 +116,9 @@ Cost cost_of(const StepPlan& plan, const Work& work) {
     case WorkKind::matmul_bias_backward:
       cost.flops = amount(work);
       cost.bytes = product_bytes(work);
-      if (has_own_sums(work)) cost.launches = 3;
+      // The epilogue adds a bias's gradient to nothing.
+      if (work.kind == WorkKind::matmul_bias_backward && work.has(WorkFlag::accumulate))
+        cost.launches = 2;
       break;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward:

@@ -35,9 +35,16 @@ std::uint32_t alignment_of(const void* address) {
   return static_cast<std::uint32_t>(bits & ~(bits - 1));
 }
 
-void* aligned(void* workspace) {
+std::uintptr_t aligned(std::uintptr_t place) {
   constexpr std::uintptr_t mask = MatrixProducts::workspace_alignment - 1;
-  return reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(workspace) + mask) & ~mask);
+  return (place + mask) & ~mask;
+}
+void* aligned(void* workspace) {
+  return reinterpret_cast<void*>(aligned(reinterpret_cast<std::uintptr_t>(workspace)));
+}
+
+std::size_t bytes_of(DType type, std::int64_t count) {
+  return static_cast<std::size_t>(count) * (type == DType::f32 ? 4 : 2);
 }
 
 /// Its GELU is the tanh form. In fp32 nothing says how exact its tanh is. What is kept for backward
@@ -85,12 +92,8 @@ void MatrixProducts::run_activation_backward(const MatmulShape& shape, Activatio
 
 void MatrixProducts::run_bias_backward(const MatmulShape& shape, const void* a, const void* b,
                                        void* c, void* d_bias, void* workspace) {
-  const Operation operation{shape, Then::bias_gradient};
-  const Arguments arguments{.a = a, .b = b, .c = c, .d_bias = d_bias, .workspace = workspace};
-  if (!shape.accumulate) return serve(operation, arguments);
-  // The epilogue stores its sums, whatever is added to the product.
-  run(shape, a, b, nullptr, c, workspace);
-  finish(operation, {}, arguments, c);
+  serve({shape, Then::bias_gradient},
+        {.a = a, .b = b, .c = c, .d_bias = d_bias, .workspace = workspace});
 }
 
 void MatrixProducts::serve(const Operation& operation, const Arguments& arguments) {
@@ -163,7 +166,8 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
   const bool is_activated = operation.then == Then::activation || operation.then == Then::slope;
   if (is_activated && can_activate(shape, operation.activation))
     add_candidates(operation, arguments, {.adds_bias = can_add, .activates = true}, product);
-  if (operation.then == Then::bias_gradient)
+  if (operation.then == Then::bias_gradient &&
+      bytes_of(shape.type, shape.m) <= library_workspace_bytes / 2)
     add_candidates(operation, arguments, {.sums = true}, product);
   if (can_add) add_candidates(operation, arguments, {.adds_bias = true}, product);
   add_candidates(operation, arguments, {}, product);
@@ -198,7 +202,8 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     check(library_->matmul_preference_set_attribute(made, attribute, &value, sizeof(value)));
   };
-  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, library_workspace_bytes);
+  const std::size_t workspace_limit = library_bytes(shape, epilogue);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_limit);
   // Parts of a sum are added up in fp32 or not at all.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -216,7 +221,7 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
       product.result.get(), made, most_candidates, results.data(), &count));
   results.resize(static_cast<std::size_t>(count));
   for (const cublasLtMatmulHeuristicResult_t& result : results) {
-    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= library_workspace_bytes)
+    if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_limit)
       product.candidates.push_back({epilogue, description, result.algo});
   }
 } catch (const Refusal& refusal) {
@@ -227,18 +232,24 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
 void MatrixProducts::settle(const Operation& operation, Product& product,
                             const Arguments& arguments) {
   if (choice_ == Choice::first || product.candidates.size() < 2) return;
-  // Operands are only read, so they are the real ones, and so is C unless it is added to.
+  // Operands are only read, so they are the real ones, and so are results unless they are added to.
   const MatmulShape& shape = operation.shape;
   const auto give_back = [this](void* memory) { gpu_.give_back(memory); };
   std::unique_ptr<void, decltype(give_back)> scratch(nullptr, give_back);
+  void* c = arguments.c;
+  Arguments timed = arguments;
   if (shape.accumulate) {
-    const std::size_t element_bytes = shape.out_type == DType::f32 ? 4 : 2;
-    scratch.reset(gpu_.take(static_cast<std::size_t>(shape.m * shape.row_of_c()) * element_bytes));
+    const std::size_t c_bytes = aligned(bytes_of(shape.out_type, shape.m * shape.row_of_c()));
+    scratch.reset(gpu_.take(c_bytes + bytes_of(shape.type, shape.m)));
     if (scratch == nullptr) return;
+    c = scratch.get();
+    if (operation.then == Then::bias_gradient) {
+      timed.d_bias = static_cast<char*>(c) + c_bytes;
+      add_up_columns(shape, timed, false);  // or sums were added to what nobody wrote
+    }
   }
-  void* const c = shape.accumulate ? scratch.get() : arguments.c;
   sort_by_time(gpu_, product.candidates, [&](const Candidate& candidate) {
-    return execute(operation, product, candidate, arguments, c);
+    return execute(operation, product, candidate, timed, c);
   });
 }
 
@@ -251,11 +262,11 @@ bool MatrixProducts::execute(const Operation& operation, const Product& product,
   cublasStatus_t status =
       set_pointers(operation, candidate.epilogue, candidate.description, arguments);
   if (status == CUBLAS_STATUS_SUCCESS) {
-    status = library_->matmul(product.context, candidate.description, &one, arguments.b,
-                              product.left.get(), arguments.a, product.right.get(), &old_share,
-                              accumulate ? arguments.c : result, product.result.get(), result,
-                              product.result.get(), &candidate.algorithm,
-                              aligned(arguments.workspace), library_workspace_bytes, gpu_.stream());
+    status = library_->matmul(
+        product.context, candidate.description, &one, arguments.b, product.left.get(), arguments.a,
+        product.right.get(), &old_share, accumulate ? arguments.c : result, product.result.get(),
+        result, product.result.get(), &candidate.algorithm, aligned(arguments.workspace),
+        library_bytes(operation.shape, candidate.epilogue), gpu_.stream());
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw_where_memory_lacks(gpu_, said_by(status), name);
@@ -263,6 +274,16 @@ bool MatrixProducts::execute(const Operation& operation, const Product& product,
   }
   finish(operation, candidate.epilogue, arguments, c);
   return true;
+}
+
+std::size_t MatrixProducts::library_bytes(const MatmulShape& shape, const Epilogue& epilogue) {
+  const bool keeps_sums = epilogue.sums && shape.accumulate;
+  return library_workspace_bytes - (keeps_sums ? aligned(bytes_of(shape.type, shape.m)) : 0);
+}
+
+void* MatrixProducts::sums_of(const MatmulShape& shape, const Arguments& arguments) {
+  if (!shape.accumulate) return arguments.d_bias;
+  return static_cast<char*>(aligned(arguments.workspace)) + library_bytes(shape, {.sums = true});
 }
 
 void* MatrixProducts::result_of(const Operation& operation, const Epilogue& epilogue,
@@ -278,7 +299,8 @@ cublasStatus_t MatrixProducts::set_pointers(const Operation& operation, const Ep
   };
   if (epilogue.adds_bias || epilogue.sums) {
     const cublasStatus_t status =
-        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.sums ? arguments.d_bias : arguments.bias);
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+            epilogue.sums ? sums_of(operation.shape, arguments) : arguments.bias);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   if (!epilogue.activates) return CUBLAS_STATUS_SUCCESS;
@@ -291,15 +313,22 @@ void MatrixProducts::finish(const Operation& operation, const Epilogue& done,
   const MatmulShape& shape = operation.shape;
   const std::int64_t count = shape.m * shape.n;
   if (shape.has_bias && !done.adds_bias) own_.add_bias(shape, arguments.bias, c);
+  if (done.sums && shape.accumulate)
+    own_.add(shape.type, arguments.d_bias, shape.type, sums_of(shape, arguments), shape.m);
   if (done.activates || done.sums) return;
   if (operation.then == Then::activation) {
     own_.activation_forward(shape.out_type, operation.activation, arguments.activated, c, count);
   } else if (operation.then == Then::slope) {
     own_.activation_backward(shape.out_type, operation.activation, c, c, arguments.x, count);
   } else if (operation.then == Then::bias_gradient) {
-    own_.bias_backward(shape.type, arguments.d_bias, arguments.a, shape.k, shape.m,
-                       shape.row_of_a(), shape.accumulate, arguments.workspace);
+    add_up_columns(shape, arguments, shape.accumulate);
   }
+}
+
+void MatrixProducts::add_up_columns(const MatmulShape& shape, const Arguments& arguments,
+                                    bool accumulate) const {
+  own_.bias_backward(shape.type, arguments.d_bias, arguments.a, shape.k, shape.m, shape.row_of_a(),
+                     accumulate, arguments.workspace);
 }
 
 }  // namespace dstune::kernels::cuda

@@ -35,6 +35,7 @@ class MatrixProducts {
     decltype(Table::activation_forward) activation_forward;
     decltype(Table::activation_backward) activation_backward;
     decltype(Table::bias_backward) bias_backward;
+    decltype(Table::add) add;
   };
 
   /// `library` may be null.
@@ -42,8 +43,8 @@ class MatrixProducts {
 
   /// matmul(), matmul_activation_forward(), matmul_activation_backward() and
   /// matmul_bias_backward() of the table. A shape's first use, unless its stream records a graph,
-  /// runs the product several times and waits for it; where it adds to C it takes memory of C's
-  /// size for so long, and does without the timing where there is none.
+  /// runs the product several times and waits for it; where it adds to its results it takes memory
+  /// of their size for so long, and does without the timing where there is none.
   void run(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
            void* workspace);
   void run_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
@@ -130,6 +131,11 @@ class MatrixProducts {
   /// With what comes after it; whether the library did its part.
   [[nodiscard]] bool execute(const Operation& operation, const Product& product,
                              const Candidate& candidate, const Arguments& arguments, void* c);
+  /// Where the library stores a bias's gradient: what will be added to something behind its
+  /// workspace, which is so much smaller then.
+  [[nodiscard]] static void* sums_of(const MatmulShape& shape, const Arguments& arguments);
+  [[nodiscard]] static std::size_t library_bytes(const MatmulShape& shape,
+                                                 const Epilogue& epilogue);
   /// Where the library's result goes: where it activates that is not C.
   [[nodiscard]] static void* result_of(const Operation& operation, const Epilogue& epilogue,
                                        const Arguments& arguments, void* c);
@@ -139,6 +145,8 @@ class MatrixProducts {
   /// What the epilogue has not done, in C.
   void finish(const Operation& operation, const Epilogue& done, const Arguments& arguments,
               void* c) const;
+  /// The bias's gradient by our kernels.
+  void add_up_columns(const MatmulShape& shape, const Arguments& arguments, bool accumulate) const;
 
   const BlasLibrary* library_;
   Gpu& gpu_;

@@ -37,7 +37,7 @@ struct Libraries {
   MatrixProducts products{blas,
                           gpu,
                           {table.matmul, add_bias, table.activation_forward,
-                           table.activation_backward, table.bias_backward},
+                           table.activation_backward, table.bias_backward, table.add},
                           choice()};
   std::string why_no_dnn;
   const DnnLibrary* dnn = dnn_library(why_no_dnn);

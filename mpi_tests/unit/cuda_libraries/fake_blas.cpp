@@ -323,6 +323,9 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
   if (has_bias_or_its_gradient(description)) {
     expect(is_at(description.bias, std::min(algorithm.of_bias, 16U)),
            "a bias less aligned than the search's");
+    const auto* const bias = static_cast<const char*>(description.bias);
+    const auto* const scratch = static_cast<const char*>(workspace);
+    expect(bias < scratch || bias >= scratch + workspace_bytes, "a bias in the workspace");
   }
   if (has_aux(description)) {
     expect(is_at(description.aux, std::min(algorithm.of_aux, 16U)),

@@ -29,7 +29,7 @@ void with_products(const std::function<void(cuda::MatrixProducts&)>& call) {
   static auto& products = *new cuda::MatrixProducts(
       &FakeBlas::functions(), gpu,
       {emulated::table.matmul, emulated::add_bias, emulated::table.activation_forward,
-       emulated::table.activation_backward, emulated::table.bias_backward},
+       emulated::table.activation_backward, emulated::table.bias_backward, emulated::table.add},
       cuda::Choice::first);
   FakeBlas blas;
   call(products);
