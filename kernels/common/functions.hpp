@@ -52,6 +52,8 @@ void matmul_activation_forward(const MatmulShape& shape, Activation activation, 
                                void* workspace);
 void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
                                 const void* b, const void* x, void* c, void* workspace);
+void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                          void* d_bias, void* workspace);
 
 void activation_forward(DType type, Activation activation, void* out, const void* x,
                         std::int64_t count);

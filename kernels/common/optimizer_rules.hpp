@@ -31,13 +31,14 @@ struct AdamRule {
 
 struct LionRule {
   static constexpr bool has_first = true, has_second = false;
+  /// The greatest of negative numbers.
+  static constexpr float below_zero = -0x1p-149F;
   LionStep step;
 
   DSTUNE_FUNCTION Vector operator()(Vector parameter, Vector slope, Vector& first, Vector&) const {
     const Vector direction = multiply_add(splat(step.beta1), first, (1.0F - step.beta1) * slope);
     const Vector up = splat(step.learning_rate);
-    const Vector move =
-        step.rises_at_zero ? (direction > 0 ? -up : up) : (direction >= 0 ? -up : up);
+    const Vector move = direction > splat(step.rises_at_zero ? 0.0F : below_zero) ? -up : up;
     first = multiply_add(splat(step.beta2), first, (1.0F - step.beta2) * slope);
     return multiply_add(parameter, splat(1.0F - step.learning_rate * step.weight_decay), move);
   }

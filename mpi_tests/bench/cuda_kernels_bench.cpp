@@ -1,6 +1,7 @@
 // The CUDA kernels and libraries at the sizes of GPT-2 124M and 1.5B, 8192 tokens in sequences of
 // 1024, by the GPU's clock. Registered where a GPU answers. Bytes are those that must be moved
 // once; FLOPs of attention are those of the pairs that a causal query sees.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
@@ -113,6 +114,19 @@ void matmul_activation(benchmark::State& state, MatmulShape shape, bool backward
                                           workspace);
             }
           });
+}
+
+void matmul_bias_backward(benchmark::State& state, const MatmulShape& shape) {
+  const Table& t = *cuda_table();
+  const Memory a(shape.type, shape.k * shape.m);
+  const Memory b(shape.type, shape.k * shape.n);
+  const Memory c(shape.type, shape.m * shape.n);
+  const Memory d_bias(shape.type, shape.m);
+  const Memory workspace(
+      std::max(t.matmul_workspace_bytes(shape), t.norm_workspace_bytes(shape.m)));
+  measure(state,
+          {.flops = 2.0 * static_cast<double>(shape.m * shape.n) * static_cast<double>(shape.k)},
+          [&] { t.matmul_bias_backward(shape, a, b, c, d_bias, workspace); });
 }
 
 void attention(benchmark::State& state, const AttentionShape& s, bool backward) {
@@ -334,6 +348,13 @@ void add_all_of(const std::string& type_name, DType type) {
   for (const std::int64_t width : {768, 1600}) {
     add("bias_backward/" + type_name + "/" + std::to_string(4 * width), bias_backward, type,
         4 * width);
+    add("matmul_bias_backward/" + type_name + "/" + std::to_string(4 * width), matmul_bias_backward,
+        MatmulShape{.m = 4 * width,
+                    .n = width,
+                    .k = rows,
+                    .transpose_a = true,
+                    .type = type,
+                    .out_type = type});
     add("embedding_backward/" + type_name + "/" + std::to_string(width), embedding_backward, type,
         width);
   }

@@ -10,7 +10,7 @@ namespace {
 constexpr double giga = 1e9;
 constexpr double tera = 1e12;
 /// Up to which the norms' backward reads everything once (kernels/cuda/isa).
-constexpr std::int64_t widest_norm_row = 2048;
+constexpr std::int64_t widest_norm_row = 4096;
 
 /// Rows, columns and the length of the sums.
 struct ProductShape {
@@ -24,11 +24,19 @@ ProductShape shape_of(const Work& work) {
                                          : ProductShape{size, width, depth};
 }
 
+/// The library's epilogue adds the gradient of a bias to nothing.
+bool has_own_sums(const Work& work) {
+  return work.kind == WorkKind::matmul_bias_backward && work.has(WorkFlag::accumulate);
+}
+
 double product_bytes(const Work& work) {
   const auto [m, n, k] = shape_of(work);
   // What is activated beside it, or the activation's input, is as large as the result.
-  const double passes = work.has(WorkFlag::accumulate) || work.kind != WorkKind::matmul ? 2 : 1;
-  return static_cast<double>(size_bytes(work.type)) * (m * k + k * n) +
+  const bool is_activated = work.kind == WorkKind::matmul_activation_forward ||
+                            work.kind == WorkKind::matmul_activation_backward;
+  const double passes = work.has(WorkFlag::accumulate) || is_activated ? 2 : 1;
+  const double readings = has_own_sums(work) ? 2 : 1;
+  return static_cast<double>(size_bytes(work.type)) * (readings * m * k + k * n) +
          static_cast<double>(size_bytes(work.out_type)) * passes * m * n;
 }
 
@@ -111,8 +119,10 @@ Cost cost_of(const StepPlan& plan, const Work& work) {
     case WorkKind::matmul:
     case WorkKind::matmul_activation_forward:
     case WorkKind::matmul_activation_backward:
+    case WorkKind::matmul_bias_backward:
       cost.flops = amount(work);
       cost.bytes = product_bytes(work);
+      if (has_own_sums(work)) cost.launches = 3;
       break;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward:

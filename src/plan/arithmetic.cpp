@@ -87,7 +87,6 @@ void linear_backward_input(const Context& context, const Linear& layer, TensorId
 
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
                              TensorId in) {
-  const bool accumulate = context.gradients.accumulate();
   context.emitter.matmul({.a = at(d_out),
                           .b = at(in),
                           .bias = {},
@@ -98,12 +97,8 @@ void linear_backward_weights(const Context& context, const Linear& layer, Tensor
                           .k = context.sizes.rows,
                           .transpose_a = true,
                           .transpose_b = false,
-                          .accumulate = accumulate});
-  const View d_bias = context.gradients.view(layer.unit, layer.bias);
-  if (d_bias) {
-    context.emitter.bias_backward(
-        {d_bias, at(d_out), {}, context.sizes.rows, layer.outputs, layer.outputs, accumulate});
-  }
+                          .accumulate = context.gradients.accumulate(),
+                          .d_bias = context.gradients.view(layer.unit, layer.bias)});
 }
 
 void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorId x) {

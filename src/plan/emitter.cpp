@@ -190,7 +190,9 @@ std::int64_t Emitter::norm_bytes(std::int64_t width) {
 }
 
 void Emitter::matmul(op::Matmul operation) {
-  emit_with_workspace(operation, matmul_bytes(operation));
+  std::int64_t bytes = matmul_bytes(operation);
+  if (operation.d_bias) bytes = std::max(bytes, norm_bytes(operation.m));
+  emit_with_workspace(operation, bytes);
 }
 
 void Emitter::norm_backward(op::NormBackward operation) {

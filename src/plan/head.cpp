@@ -105,11 +105,9 @@ void emit_chunk(const Context& context, const HeadWeight& head, TensorId hidden,
             .transpose_a = true,
             .transpose_b = false,
             .accumulate = first > 0 || context.gradients.accumulate(),
-            .stride_a = stride};
+            .stride_a = stride,
+            .d_bias = head.d_bias};
   emitter.matmul(matmul);
-  if (head.d_bias)
-    emitter.bias_backward(
-        {head.d_bias, at(logits), {}, count, sizes.vocab, stride, matmul.accumulate});
 }
 
 /// Logits, losses and the gradient of `hidden`, which it returns.

@@ -105,7 +105,7 @@ double OperationTimes::look_up(const Work& work) const {
   if (const TimeCurve* curve = find_curve(profile_->kernels, work))
     return curve->seconds(work.size);
   if (const auto seconds = scaled(profile_->kernels, work)) return *seconds;
-  // Earlier releases measured a product and its activation apart.
+  // Earlier releases measured a product and what is beside it apart.
   if (const auto parts = parts_of(work)) return look_up(parts->first) + look_up(parts->second);
   return amount(work) * seconds_per_byte_;
 }

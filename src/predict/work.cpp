@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, num_work_kinds> kind_names{
     "matmul",
     "matmul_activation_forward",
     "matmul_activation_backward",
+    "matmul_bias_backward",
     "bias_backward",
     "head_norm_forward",
     "head_norm_backward",
@@ -125,11 +126,13 @@ class WorkReader {
   Result operator()(const op::Matmul& o) const {
     const WorkKind kind = o.activated        ? WorkKind::matmul_activation_forward
                           : o.pre_activation ? WorkKind::matmul_activation_backward
+                          : o.d_bias         ? WorkKind::matmul_bias_backward
                                              : WorkKind::matmul;
     // A is transposed where its rows are tokens: in gradients of weights, whose k counts them.
     Work work =
         o.transpose_a ? make(kind, o.a, o.c, o.m, o.n, o.k) : make(kind, o.a, o.c, o.n, o.k, o.m);
-    if (kind != WorkKind::matmul) work.set(activation_flag(plan_.model.architecture.activation));
+    if (o.activated || o.pre_activation)
+      work.set(activation_flag(plan_.model.architecture.activation));
     work.set(WorkFlag::transpose_a, o.transpose_a);
     work.set(WorkFlag::transpose_b, o.transpose_b);
     work.set(WorkFlag::accumulate, o.accumulate);
@@ -319,12 +322,15 @@ bool is_same_curve(const Work& one, const Work& other) {
 }
 
 std::optional<std::pair<Work, Work>> parts_of(const Work& work) {
-  if (work.kind != WorkKind::matmul_activation_forward &&
-      work.kind != WorkKind::matmul_activation_backward)
-    return std::nullopt;
+  if (!is_product(work.kind) || work.kind == WorkKind::matmul) return std::nullopt;
   Work product = work;
   product.kind = WorkKind::matmul;
   product.flags &= ~activation_flags;
+  if (work.kind == WorkKind::matmul_bias_backward) {
+    Work sums{WorkKind::bias_backward, work.type, work.out_type, 0, work.width, 0, work.size};
+    sums.set(WorkFlag::accumulate, work.has(WorkFlag::accumulate));
+    return std::pair(product, sums);
+  }
   const WorkKind kind = work.kind == WorkKind::matmul_activation_forward
                             ? WorkKind::activation_forward
                             : WorkKind::activation_backward;
@@ -343,6 +349,7 @@ double amount(const Work& work) {
     case WorkKind::matmul:
     case WorkKind::matmul_activation_forward:
     case WorkKind::matmul_activation_backward:
+    case WorkKind::matmul_bias_backward:
       return 2 * size * width * depth;
     case WorkKind::attention_forward:
     case WorkKind::attention_backward: {

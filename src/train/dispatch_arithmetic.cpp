@@ -82,6 +82,8 @@ void Dispatch::operator()(const op::Matmul& o) {
   } else if (o.pre_activation) {
     table().matmul_activation_backward(shape, activation, at(o.a), at(o.b), at(o.pre_activation),
                                        at(o.c), at(o.workspace));
+  } else if (o.d_bias) {
+    table().matmul_bias_backward(shape, at(o.a), at(o.b), at(o.c), at(o.d_bias), at(o.workspace));
   } else {
     table().matmul(shape, at(o.a), at(o.b), at(o.bias), at(o.c), at(o.workspace));
   }

@@ -116,6 +116,11 @@ struct Table {
   /// C = the product, without a bias, times the activation's slope at x[m,n], likewise.
   void (*matmul_activation_backward)(const MatmulShape&, Activation, const void* a, const void* b,
                                      const void* x, void* c, void* workspace);
+  /// What a linear layer's d_out, which is A[k, m], and input, B[k, n], give: C (+)= Aᵀ·B as matmul
+  /// has it, and d_bias[m] (+)= A's column sums as bias_backward has them, all of one type.
+  /// workspace: as much as the one or the other wants.
+  void (*matmul_bias_backward)(const MatmulShape&, const void* a, const void* b, void* c,
+                               void* d_bias, void* workspace);
 
   /// out[rows, width] T = token_table[token] + position_table[row % sequence] (null: none)
   /// + type_row[width] (null: none; every token is of that type), rounded once.

@@ -149,14 +149,16 @@ struct NormBackward {
 /// stride_a, stride_c: elements from one stored row of a and c to the next; 0: a row's own.
 /// Where `activated` is given it gets the model's activation of c; where `pre_activation` is, c is
 /// multiplied by the activation's slope there. Then all three are [m, n], and nothing is added to.
+/// d_bias[m], of a gradient of weights, gets the column sums of a, its d_out, as c gets the
+/// product.
 struct Matmul {
   View a, b, bias, c, workspace;
   std::int64_t m, n, k;
   bool transpose_a, transpose_b, accumulate;
   std::int64_t stride_a = 0, stride_c = 0;
-  View activated = {}, pre_activation = {};
+  View activated = {}, pre_activation = {}, d_bias = {};
 };
-/// stride: of the rows of d_out.
+/// Where no product reads d_out, too. stride: of its rows.
 struct BiasBackward {
   View d_bias, d_out, workspace;
   std::int64_t rows, width, stride;

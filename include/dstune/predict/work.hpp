@@ -27,6 +27,7 @@ enum class WorkKind : std::uint8_t {
   matmul,              ///< the two sizes that are the model's, then the one that counts tokens
   matmul_activation_forward,   ///< likewise [columns of the result, terms of a sum, rows]
   matmul_activation_backward,  ///< likewise
+  matmul_bias_backward,        ///< [rows of the result, its columns, terms of a sum]
   bias_backward,               ///< [columns, –, rows]
   head_norm_forward,           ///< [head size, heads, tokens]
   head_norm_backward,          ///< likewise
@@ -61,7 +62,7 @@ inline constexpr int num_work_kinds = static_cast<int>(WorkKind::exchange) + 1;
 [[nodiscard]] std::optional<WorkKind> work_kind(std::string_view text);
 [[nodiscard]] constexpr bool is_product(WorkKind kind) {
   return kind == WorkKind::matmul || kind == WorkKind::matmul_activation_forward ||
-         kind == WorkKind::matmul_activation_backward;
+         kind == WorkKind::matmul_activation_backward || kind == WorkKind::matmul_bias_backward;
 }
 [[nodiscard]] constexpr bool is_collective(WorkKind kind) {
   return kind >= WorkKind::all_reduce;
@@ -108,7 +109,8 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-/// A product and its activation as two operations, where it is one.
+/// A product and its activation, or the gradient of a bias beside it, as two operations, where they
+/// are one.
 [[nodiscard]] std::optional<std::pair<Work, Work>> parts_of(const Work& work);
 
 /// Whether they differ in size at most.

@@ -2,6 +2,7 @@
 #include "common/functions.hpp"
 #include "isa/column_sums.hpp"
 #include "isa/parallel.hpp"
+#include "matmul.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
@@ -158,6 +159,13 @@ void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t row
     });
     sums.combine(static_cast<T*>(d_bias), 0, accumulate);
   });
+}
+
+void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                          void* d_bias, void* workspace) {
+  matmul(shape, a, b, nullptr, c, workspace);
+  bias_backward(shape.type, d_bias, a, shape.k, shape.m, shape.row_of_a(), shape.accumulate,
+                workspace);
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

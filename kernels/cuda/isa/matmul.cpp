@@ -139,6 +139,13 @@ void matmul_activation_backward(const MatmulShape& shape, Activation activation,
   activation_backward(shape.out_type, activation, c, c, x, shape.m * shape.n);
 }
 
+void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                          void* d_bias, void* workspace) {
+  matmul(shape, a, b, nullptr, c, workspace);
+  bias_backward(shape.type, d_bias, a, shape.k, shape.m, shape.row_of_a(), shape.accumulate,
+                workspace);
+}
+
 void add_bias(const MatmulShape& shape, const void* bias, void* c) {
   const BiasAddition body{{c, shape.out_type}, {bias, shape.type}, shape.n, shape.row_of_c()};
   for_rows_apart(shape.m, shape.n, shape.row_of_c(), body, body.c, body.bias);

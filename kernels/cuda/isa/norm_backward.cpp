@@ -83,12 +83,12 @@ struct NormBackward {
 
 /// Of rows that a block's threads keep whole: a block has a piece of the rows, and adds up its
 /// share of the weights' gradients on the way, so that everything is read once.
-template <bool Centred>
+template <bool Centred, int kept>
 struct NormBackwardOnce {
   static constexpr int kinds = Centred ? 2 : 1;
   static constexpr int N = pack;
 
-  NormBackward<Centred, 1, true> body;
+  NormBackward<Centred, kept, true> body;
   float* partial;  ///< [piece][kind][column]
   std::int64_t rows, rows_per_piece;
 
@@ -97,9 +97,10 @@ struct NormBackwardOnce {
   }
 
  private:
-  DSTUNE_DEVICE void add_up(const Block& block, const NormBackward<Centred, 1, true>& known) const {
+  DSTUNE_DEVICE void add_up(const Block& block,
+                            const NormBackward<Centred, kept, true>& known) const {
     struct Sums {
-      Values<N> of[1];
+      Values<N> of[kept];
     };
     Sums products{};
     Sums plain{};
@@ -121,13 +122,16 @@ struct NormBackwardOnce {
                 products, plain, gradient, others...);
           });
     }
-    const std::int64_t column = std::int64_t{N} * block.thread();
-    if (column >= known.width) return;
-    float* const to = partial + block.index() * kinds * known.width + column;
-    for (int k = 0; k < N; ++k) {
-      to[k] = products.of[0].of[k];
-      if (Centred) to[known.width + k] = plain.of[0].of[k];
-    }
+    float* const to = partial + block.index() * kinds * known.width;
+    RowPart<N, kept, true>(block, 0, known.width)
+        .for_kept(
+            [&](int i, const Values<N>& product, const Values<N>& sum) {
+              for (int k = 0; k < N; ++k) {
+                to[i + k] = product.of[k];
+                if (Centred) to[known.width + i + k] = sum.of[k];
+              }
+            },
+            products, plain);
   }
 };
 
@@ -157,23 +161,25 @@ struct NormWeightTerm {
   }
 };
 
-/// As many as a large GPU takes at once.
-constexpr std::int64_t most_norm_pieces = 1024;
+/// As many as a large GPU takes at once; fewer of wide rows, which take more registers.
+inline std::int64_t most_norm_pieces(std::int64_t width) {
+  return width <= widest_row ? 1024 : 512;
+}
 
-template <bool Centred>
-void backward_once(const NormBackward<Centred, 1, true>& body,
+template <bool Centred, int kept>
+void backward_once(const NormBackward<Centred, kept, true>& body,
                    const Output (&d_weights)[Centred ? 2 : 1], std::int64_t rows,
                    bool accumulate_weights, void* workspace) {
   auto* const partial = static_cast<float*>(workspace);
   constexpr std::int64_t fewest_rows = 4;
-  const std::int64_t share = divide_up(rows, most_norm_pieces);
+  const std::int64_t share = divide_up(rows, most_norm_pieces(body.width));
   const std::int64_t rows_per_piece = share < fewest_rows ? fewest_rows : share;
   const std::int64_t pieces = divide_up(rows, rows_per_piece);
   if (pieces > 0) {
     launch({.blocks = pieces,
-            .threads = static_cast<int>(divide_up(body.width, pack * warp_size)) * warp_size,
+            .threads = static_cast<int>(divide_up(body.width, kept * pack * warp_size)) * warp_size,
             .shared_bytes = reduction_bytes},
-           NormBackwardOnce<Centred>{body, partial, rows, rows_per_piece});
+           NormBackwardOnce<Centred, kept>{body, partial, rows, rows_per_piece});
   }
   add_pieces(d_weights, partial, pieces, body.width, accumulate_weights);
 }
@@ -190,9 +196,11 @@ void backward(DType type, void* d_x, const Output (&d_weights)[Centred ? 2 : 1],
   };
   const bool packed = width % pack == 0 && is_packed(d_x) && is_packed(d_out) && is_packed(input) &&
                       is_packed(weight);
-  if (packed && width > 0 && width <= widest_row) {
-    return backward_once<Centred>(body.template operator()<1, true>(), d_weights, rows,
-                                  accumulate_weights, workspace);
+  if (packed && width > 0 && width <= widest_kept_row) {
+    return with_kept(width, [&](auto kept) {
+      backward_once(body.template operator()<kept, true>(), d_weights, rows, accumulate_weights,
+                    workspace);
+    });
   }
   // Before d_x, which may take d_out's place.
   const NormWeightTerm<Centred> term{{d_out, type}, {input, type}, mean, rstd, width};
@@ -223,9 +231,9 @@ void rmsnorm_backward(DType type, void* d_x, void* d_weight, const void* d_out, 
 
 std::size_t norm_workspace_bytes(std::int64_t width) {
   const std::size_t of_columns = column_sum_bytes(width);
-  if (width > widest_row) return of_columns;
+  if (width > widest_kept_row) return of_columns;
   const auto of_pieces =
-      sizeof(float) * static_cast<std::size_t>(most_norm_pieces * most_sum_kinds * width);
+      sizeof(float) * static_cast<std::size_t>(most_norm_pieces(width) * most_sum_kinds * width);
   return of_pieces > of_columns ? of_pieces : of_columns;
 }
 

@@ -8,8 +8,8 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-/// A thread's share of a row's packs, of which the first `kept` stay in registers: rows of up to
-/// 4096 elements are read once; the others, unless the row `fits`, are read again.
+/// A thread's share of a row's packs, of which the first `kept` stay in registers; the others,
+/// unless the row `fits`, are read again.
 template <int N, int kept, bool fits = false>
 class RowPart {
  public:
@@ -66,6 +66,8 @@ class RowPart {
 
 /// Of which a block's threads have a pack each.
 constexpr std::int64_t widest_row = std::int64_t{pack} * cuda::most_threads;
+/// Of which they have two: what with_kept() keeps whole, so that it is read once.
+constexpr std::int64_t widest_kept_row = 2 * widest_row;
 
 /// call(how many packs of a row a thread keeps): no more registers than the row takes.
 template <class Call>

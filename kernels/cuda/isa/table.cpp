@@ -15,6 +15,7 @@ const Table table = {
     .matmul = matmul,
     .matmul_activation_forward = matmul_activation_forward,
     .matmul_activation_backward = matmul_activation_backward,
+    .matmul_bias_backward = matmul_bias_backward,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
     .layernorm_forward = layernorm_forward,

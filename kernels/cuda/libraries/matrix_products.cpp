@@ -83,6 +83,16 @@ void MatrixProducts::run_activation_backward(const MatmulShape& shape, Activatio
   serve({shape, Then::slope, activation}, {.a = a, .b = b, .c = c, .x = x, .workspace = workspace});
 }
 
+void MatrixProducts::run_bias_backward(const MatmulShape& shape, const void* a, const void* b,
+                                       void* c, void* d_bias, void* workspace) {
+  const Operation operation{shape, Then::bias_gradient};
+  const Arguments arguments{.a = a, .b = b, .c = c, .d_bias = d_bias, .workspace = workspace};
+  if (!shape.accumulate) return serve(operation, arguments);
+  // The epilogue stores its sums, whatever is added to the product.
+  run(shape, a, b, nullptr, c, workspace);
+  finish(operation, {}, arguments, c);
+}
+
 void MatrixProducts::serve(const Operation& operation, const Arguments& arguments) {
   const MatmulShape& shape = operation.shape;
   if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
@@ -106,11 +116,21 @@ MatrixProducts::Product& MatrixProducts::product_of(const Operation& operation,
   std::uint64_t alignments = 0;
   for (const void* const address :
        {arguments.a, arguments.b, arguments.bias, static_cast<const void*>(arguments.c),
-        static_cast<const void*>(arguments.activated), arguments.x})
+        static_cast<const void*>(arguments.activated), arguments.x,
+        static_cast<const void*>(arguments.d_bias)})
     alignments = alignments * 2 * most_alignment + alignment_of(address);
   const Key key{operation, gpu_.device(), alignments};
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
   return products_.emplace(key, build(operation, arguments)).first->second;
+}
+
+cublasLtEpilogue_t MatrixProducts::its_epilogue(Then then, const Epilogue& epilogue) {
+  // Our A is its B, of which it sums what meets in a column of its result: a row of ours.
+  if (epilogue.sums) return CUBLASLT_EPILOGUE_BGRADB;
+  if (!epilogue.activates)
+    return epilogue.adds_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (then == Then::slope) return CUBLASLT_EPILOGUE_DGELU;
+  return epilogue.adds_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
 }
 
 cublasLtHandle_t MatrixProducts::context_of(int device) {
@@ -140,10 +160,13 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
   product.result = layout(shape.out_type, shape.n, shape.m, shape.row_of_c());
   // Most of it first, since that is what the first choice takes.
   const bool can_add = shape.has_bias && shape.type == shape.out_type;
-  if (operation.then != Then::nothing && can_activate(shape, operation.activation))
-    add_candidates(operation, arguments, {can_add, true}, product);
-  if (can_add) add_candidates(operation, arguments, {true, false}, product);
-  add_candidates(operation, arguments, {false, false}, product);
+  const bool is_activated = operation.then == Then::activation || operation.then == Then::slope;
+  if (is_activated && can_activate(shape, operation.activation))
+    add_candidates(operation, arguments, {.adds_bias = can_add, .activates = true}, product);
+  if (operation.then == Then::bias_gradient)
+    add_candidates(operation, arguments, {.sums = true}, product);
+  if (can_add) add_candidates(operation, arguments, {.adds_bias = true}, product);
+  add_candidates(operation, arguments, {}, product);
   return product;
 } catch (const Refusal& refusal) {
   throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
@@ -161,15 +184,11 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
   };
   describe(CUBLASLT_MATMUL_DESC_TRANSA, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   describe(CUBLASLT_MATMUL_DESC_TRANSB, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (epilogue.adds_bias) describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
+  if (epilogue.adds_bias || epilogue.sums)
+    describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
   // The activation's input has the result's type where nothing else is said.
   if (epilogue.activates) describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n);
-  const cublasLtEpilogue_t with_gelu = operation.then == Then::slope ? CUBLASLT_EPILOGUE_DGELU
-                                       : epilogue.adds_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
-                                                            : CUBLASLT_EPILOGUE_GELU_AUX;
-  const cublasLtEpilogue_t without =
-      epilogue.adds_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.activates ? with_gelu : without);
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, its_epilogue(operation.then, epilogue));
   // Their alignment is what the library goes by.
   check(set_pointers(operation, epilogue, description, arguments));
 
@@ -257,8 +276,9 @@ cublasStatus_t MatrixProducts::set_pointers(const Operation& operation, const Ep
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
     return library_->matmul_desc_set_attribute(description, attribute, &address, sizeof(address));
   };
-  if (epilogue.adds_bias) {
-    const cublasStatus_t status = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, arguments.bias);
+  if (epilogue.adds_bias || epilogue.sums) {
+    const cublasStatus_t status =
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.sums ? arguments.d_bias : arguments.bias);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   if (!epilogue.activates) return CUBLAS_STATUS_SUCCESS;
@@ -271,11 +291,14 @@ void MatrixProducts::finish(const Operation& operation, const Epilogue& done,
   const MatmulShape& shape = operation.shape;
   const std::int64_t count = shape.m * shape.n;
   if (shape.has_bias && !done.adds_bias) own_.add_bias(shape, arguments.bias, c);
-  if (done.activates) return;
+  if (done.activates || done.sums) return;
   if (operation.then == Then::activation) {
     own_.activation_forward(shape.out_type, operation.activation, arguments.activated, c, count);
   } else if (operation.then == Then::slope) {
     own_.activation_backward(shape.out_type, operation.activation, c, c, arguments.x, count);
+  } else if (operation.then == Then::bias_gradient) {
+    own_.bias_backward(shape.type, arguments.d_bias, arguments.a, shape.k, shape.m,
+                       shape.row_of_a(), shape.accumulate, arguments.workspace);
   }
 }
 

@@ -1,10 +1,10 @@
 #pragma once
-/// Matrix products by cuBLASLt, with a bias and GELU where its epilogues do them faster than
-/// kernels of our own after it. The first use of a shape asks the library for its candidates and,
-/// where there are several, times each of them with what it leaves to our kernels; the fastest
-/// serves the shape from then on, in all experiments of the process. Later uses allocate nothing
-/// and wait for nothing. Where the library fails for want of memory CudaOutOfMemory is thrown, and
-/// the next use begins anew.
+/// Matrix products by cuBLASLt, with a bias, GELU and a bias's gradient where its epilogues do them
+/// faster than kernels of our own after it. The first use of a shape asks the library for its
+/// candidates and, where there are several, times each of them with what it leaves to our kernels;
+/// the fastest serves the shape from then on, in all experiments of the process. Later uses
+/// allocate nothing and wait for nothing. Where the library fails for want of memory
+/// CudaOutOfMemory is thrown, and the next use begins anew.
 ///
 /// Sums are fp32 ones, also over 16-bit operands and where a product is cut along k; fp32 operands
 /// are multiplied as fp32 numbers, not as TF32. Results are the same in every run of one algorithm;
@@ -34,15 +34,16 @@ class MatrixProducts {
     void (*add_bias)(const MatmulShape&, const void* bias, void* c);
     decltype(Table::activation_forward) activation_forward;
     decltype(Table::activation_backward) activation_backward;
+    decltype(Table::bias_backward) bias_backward;
   };
 
   /// `library` may be null.
   MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels own, Choice choice);
 
-  /// matmul(), matmul_activation_forward() and matmul_activation_backward() of the table. A shape's
-  /// first use, unless its stream records a graph, runs the product several times and waits for it;
-  /// where it adds to C it takes memory of C's size for so long, and does without the timing where
-  /// there is none.
+  /// matmul(), matmul_activation_forward(), matmul_activation_backward() and
+  /// matmul_bias_backward() of the table. A shape's first use, unless its stream records a graph,
+  /// runs the product several times and waits for it; where it adds to C it takes memory of C's
+  /// size for so long, and does without the timing where there is none.
   void run(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
            void* workspace);
   void run_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
@@ -50,6 +51,8 @@ class MatrixProducts {
                               void* workspace);
   void run_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
                                const void* b, const void* x, void* c, void* workspace);
+  void run_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                         void* d_bias, void* workspace);
 
   /// The same for all shapes, GPUs and ranks: what NVIDIA recommends for Hopper and Blackwell, and
   /// the bytes to the next multiple of 256, where the library wants it to begin.
@@ -66,7 +69,7 @@ class MatrixProducts {
   using Preference = Handle<cublasLtMatmulPreferenceOpaque_t>;
 
   /// What is asked for beside the product and its bias.
-  enum class Then : std::uint8_t { nothing, activation, slope };
+  enum class Then : std::uint8_t { nothing, activation, slope, bias_gradient };
   struct Operation {
     MatmulShape shape;
     Then then = Then::nothing;
@@ -80,6 +83,7 @@ class MatrixProducts {
     void* c = nullptr;
     void* activated = nullptr;
     const void* x = nullptr;  ///< where the activation's slope is taken
+    void* d_bias = nullptr;
     void* workspace = nullptr;
   };
   /// A cached algorithm serves operands as well aligned as those that it was chosen for.
@@ -96,6 +100,7 @@ class MatrixProducts {
   struct Epilogue {
     bool adds_bias = false;
     bool activates = false;
+    bool sums = false;  ///< the bias's gradient
   };
   /// A product as the library knows it, with an epilogue, and one of its algorithms for that.
   struct Candidate {
@@ -119,6 +124,7 @@ class MatrixProducts {
   [[nodiscard]] Product build(const Operation& operation, const Arguments& arguments);
   void add_candidates(const Operation& operation, const Arguments& arguments,
                       const Epilogue& epilogue, Product& product);
+  [[nodiscard]] static cublasLtEpilogue_t its_epilogue(Then then, const Epilogue& epilogue);
   cublasLtHandle_t context_of(int device);
   void settle(const Operation& operation, Product& product, const Arguments& arguments);
   /// With what comes after it; whether the library did its part.

@@ -34,11 +34,11 @@ struct Libraries {
   RealGpu gpu;
   std::string why_no_blas;
   const BlasLibrary* blas = blas_library(why_no_blas);
-  MatrixProducts products{
-      blas,
-      gpu,
-      {table.matmul, add_bias, table.activation_forward, table.activation_backward},
-      choice()};
+  MatrixProducts products{blas,
+                          gpu,
+                          {table.matmul, add_bias, table.activation_forward,
+                           table.activation_backward, table.bias_backward},
+                          choice()};
   std::string why_no_dnn;
   const DnnLibrary* dnn = dnn_library(why_no_dnn);
   LibraryAttention attention{
@@ -70,6 +70,11 @@ void matmul_activation_backward(const MatmulShape& shape, Activation activation,
   libraries().products.run_activation_backward(shape, activation, a, b, x, c, workspace);
 }
 
+void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                          void* d_bias, void* workspace) {
+  libraries().products.run_bias_backward(shape, a, b, c, d_bias, workspace);
+}
+
 std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
   return MatrixProducts::workspace_bytes;
 }
@@ -97,6 +102,7 @@ Table table_with_libraries() {
   with.matmul = matmul;
   with.matmul_activation_forward = matmul_activation_forward;
   with.matmul_activation_backward = matmul_activation_backward;
+  with.matmul_bias_backward = matmul_bias_backward;
   with.matmul_workspace_bytes = matmul_workspace_bytes;
   return with;
 }

@@ -27,15 +27,16 @@ kernels::Table later_table() {
   using kernels::Table;
   Table table = now();
   put_off<now, &Table::matmul, &Table::matmul_activation_forward,
-          &Table::matmul_activation_backward, &Table::embedding_forward, &Table::embedding_backward,
-          &Table::layernorm_forward, &Table::layernorm_backward, &Table::rmsnorm_forward,
-          &Table::rmsnorm_backward, &Table::head_norm_forward, &Table::head_norm_backward,
-          &Table::rotary, &Table::attention_forward, &Table::attention_backward,
-          &Table::activation_forward, &Table::activation_backward, &Table::swiglu_forward,
-          &Table::swiglu_backward, &Table::bias_backward, &Table::cross_entropy, &Table::add,
-          &Table::convert, &Table::quantize, &Table::dequantize, &Table::scale, &Table::zero,
-          &Table::sum_of_squares, &Table::sum_f32, &Table::clip_factor, &Table::adam, &Table::lion,
-          &Table::sgd, &Table::adagrad, &Table::fill_normal, &Table::fill>(table);
+          &Table::matmul_activation_backward, &Table::matmul_bias_backward,
+          &Table::embedding_forward, &Table::embedding_backward, &Table::layernorm_forward,
+          &Table::layernorm_backward, &Table::rmsnorm_forward, &Table::rmsnorm_backward,
+          &Table::head_norm_forward, &Table::head_norm_backward, &Table::rotary,
+          &Table::attention_forward, &Table::attention_backward, &Table::activation_forward,
+          &Table::activation_backward, &Table::swiglu_forward, &Table::swiglu_backward,
+          &Table::bias_backward, &Table::cross_entropy, &Table::add, &Table::convert,
+          &Table::quantize, &Table::dequantize, &Table::scale, &Table::zero, &Table::sum_of_squares,
+          &Table::sum_f32, &Table::clip_factor, &Table::adam, &Table::lion, &Table::sgd,
+          &Table::adagrad, &Table::fill_normal, &Table::fill>(table);
   return table;
 }
 

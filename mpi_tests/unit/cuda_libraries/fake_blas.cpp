@@ -171,6 +171,13 @@ bool has_bias(const Description& description) {
   return description.epilogue == CUBLASLT_EPILOGUE_BIAS ||
          description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
+/// Of the right operand, over the terms of the product's sums.
+bool sums_right(const Description& description) {
+  return description.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+bool has_bias_or_its_gradient(const Description& description) {
+  return has_bias(description) || sums_right(description);
+}
 bool writes_aux(const Description& description) {
   return description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
          description.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
@@ -208,10 +215,10 @@ void check(const Description& description, const Matrix& left, const Matrix& rig
          "other arithmetic than fp32");
   expect(left.type == right.type && c.type == d.type, "operands of two types");
   expect(d.type == left.type || d.type == CUDA_R_32F, "a product of no such type");
-  expect(description.epilogue == CUBLASLT_EPILOGUE_DEFAULT || has_bias(description) ||
-             has_aux(description),
+  expect(description.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+             has_bias_or_its_gradient(description) || has_aux(description),
          "an unexpected epilogue");
-  if (has_bias(description)) {
+  if (has_bias_or_its_gradient(description)) {
     expect(description.bias != nullptr && description.bias_type == d.type,
            "a bias of another type than the result's");
   }
@@ -245,6 +252,7 @@ cublasStatus_t search(cublasLtHandle_t, cublasLtMatmulDesc_t description_made,
   *count = 0;
   if (has_bias(description) && !current->adds_bias) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (has_aux(description) && !current->activates) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (sums_right(description) && !current->sums) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *count < most && *count < current->algorithms; ++*count) {
     Algorithm algorithm{static_cast<std::uint32_t>(*count),
                         {},
@@ -312,7 +320,7 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
   const void* const addresses[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i)
     expect(is_at(addresses[i], algorithm.alignments[i]), "an operand less aligned than was said");
-  if (has_bias(description)) {
+  if (has_bias_or_its_gradient(description)) {
     expect(is_at(description.bias, std::min(algorithm.of_bias, 16U)),
            "a bias less aligned than the search's");
   }
@@ -345,15 +353,19 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
   const Matrix aux{result.type, result.rows, result.columns, description.aux_stride};
   std::vector<float> of_aux =
       has_aux(description) ? read(aux, description.aux) : std::vector<float>{};
+  std::vector<float> column_sums;
   for (std::uint64_t column = 0; column < result.columns; ++column) {
+    const auto right_at = [&](std::uint64_t term) {
+      return turns_right ? column + term * static_cast<std::uint64_t>(right.stride)
+                         : term + column * static_cast<std::uint64_t>(right.stride);
+    };
+    double column_sum = 0.0;
+    for (std::uint64_t term = 0; term < terms; ++term) column_sum += of_right[right_at(term)];
+    column_sums.push_back(static_cast<float>(column_sum));
     for (std::uint64_t row = 0; row < result.rows; ++row) {
       const auto left_at = [&](std::uint64_t term) {
         return turns_left ? term + row * static_cast<std::uint64_t>(left.stride)
                           : row + term * static_cast<std::uint64_t>(left.stride);
-      };
-      const auto right_at = [&](std::uint64_t term) {
-        return turns_right ? column + term * static_cast<std::uint64_t>(right.stride)
-                           : term + column * static_cast<std::uint64_t>(right.stride);
       };
       double sum = 0.0;
       for (std::uint64_t term = 0; term < terms; ++term)
@@ -370,6 +382,11 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
     }
   }
   if (writes_aux(description)) write(aux, const_cast<void*>(description.aux), of_aux);
+  // Stored, whatever the share of what was there.
+  if (sums_right(description)) {
+    write({description.bias_type, result.columns, 1, static_cast<std::int64_t>(result.columns)},
+          const_cast<void*>(description.bias), column_sums);
+  }
   write(result, d, of_result);
   return CUBLAS_STATUS_SUCCESS;
 }

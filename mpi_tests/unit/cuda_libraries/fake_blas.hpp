@@ -21,6 +21,7 @@ struct FakeBlas {
   int algorithms = 1;
   bool adds_bias = true;  ///< or has no algorithm that does
   bool activates = true;  ///< likewise
+  bool sums = true;       ///< likewise
   std::set<int> failing;  ///< algorithms that refuse to run
   int failing_call = -1;  ///< the number of a call that fails, whichever it is
   std::string fault;      ///< the first

@@ -29,7 +29,7 @@ void with_products(const std::function<void(cuda::MatrixProducts&)>& call) {
   static auto& products = *new cuda::MatrixProducts(
       &FakeBlas::functions(), gpu,
       {emulated::table.matmul, emulated::add_bias, emulated::table.activation_forward,
-       emulated::table.activation_backward},
+       emulated::table.activation_backward, emulated::table.bias_backward},
       cuda::Choice::first);
   FakeBlas blas;
   call(products);
@@ -55,6 +55,13 @@ void matmul_activation_backward(const MatmulShape& shape, Activation activation,
                                 const void* b, const void* x, void* c, void* workspace) {
   with_products([&](cuda::MatrixProducts& products) {
     products.run_activation_backward(shape, activation, a, b, x, c, workspace);
+  });
+}
+
+void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
+                          void* d_bias, void* workspace) {
+  with_products([&](cuda::MatrixProducts& products) {
+    products.run_bias_backward(shape, a, b, c, d_bias, workspace);
   });
 }
 
@@ -100,6 +107,7 @@ Table faked() {
   table.matmul = matmul;
   table.matmul_activation_forward = matmul_activation_forward;
   table.matmul_activation_backward = matmul_activation_backward;
+  table.matmul_bias_backward = matmul_bias_backward;
   table.matmul_workspace_bytes = [](const MatmulShape&) {
     return cuda::MatrixProducts::workspace_bytes;
   };

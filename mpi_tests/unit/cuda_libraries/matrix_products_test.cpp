@@ -25,6 +25,7 @@ using testing::ElementsAre;
 int own_products = 0;
 int own_additions = 0;
 int own_activations = 0;
+int own_sums = 0;
 
 /// Equal elements, more than any matrix here has.
 class Elements {
@@ -79,10 +80,20 @@ void own_activation_backward(DType type, Activation activation, void* d_x, const
   cpu_table("portable")->activation_backward(type, activation, d_x, d_out, x, count);
 }
 
+void own_bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
+                       std::int64_t width, std::int64_t stride, bool accumulate, void* workspace) {
+  ++own_sums;
+  cpu_table("portable")
+      ->bias_backward(type, d_bias, d_out, rows, width, stride, accumulate, workspace);
+}
+
+constexpr MatrixProducts::OwnKernels own_kernels{own_matmul, own_add_bias, own_activation_forward,
+                                                 own_activation_backward, own_bias_backward};
+
 class MatrixProductsTest : public testing::Test {
  protected:
   MatrixProductsTest() {
-    own_products = own_additions = own_activations = 0;
+    own_products = own_additions = own_activations = own_sums = 0;
     gpu_.clock = [this] {
       return seconds_[static_cast<std::size_t>(blas_.runs.back())] +
              more_seconds_[blas_.epilogues.back()];
@@ -142,11 +153,24 @@ class MatrixProductsTest : public testing::Test {
     return c.value(shape.m * shape.n);
   }
 
+  /// The sums of 3 ones, in both, added to 100 where they accumulate.
+  float run_bias_backward(MatrixProducts& products, bool accumulate = false, int offset = 0) {
+    MatmulShape shape = in_bf16;
+    shape.transpose_a = true;
+    shape.accumulate = accumulate;
+    const Elements ones(shape.type, 1.0F);
+    Elements c(shape.type, 100.0F);
+    Elements d_bias(shape.type, 100.0F);
+    products.run_bias_backward(shape, ones.at(), ones.at(), c.at(), d_bias.at(offset),
+                               workspace_.data());
+    const float product = c.value(shape.m * shape.n);
+    EXPECT_TRUE(product == (accumulate ? 103.0F : 3.0F) || product == -7.0F) << product;
+    EXPECT_EQ(d_bias.value(1, offset + 2), 100.0F);
+    return d_bias.value(shape.m, offset);
+  }
+
   MatrixProducts made(Choice choice = Choice::fastest) {
-    return {&FakeBlas::functions(),
-            gpu_,
-            {own_matmul, own_add_bias, own_activation_forward, own_activation_backward},
-            choice};
+    return {&FakeBlas::functions(), gpu_, own_kernels, choice};
   }
 
   [[nodiscard]] bool asked_for_gelu() const {
@@ -253,8 +277,7 @@ TEST_F(MatrixProductsTest, OurOwnKernelServesWhereThereIsNone) {
   EXPECT_EQ(run(products), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
 
-  MatrixProducts without(nullptr, gpu_, {own_matmul, own_add_bias, nullptr, nullptr},
-                         Choice::fastest);
+  MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest);
   EXPECT_EQ(run(without), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
 }
@@ -322,13 +345,15 @@ TEST_F(MatrixProductsTest, GeluIsOurKernelsWhereThatIsFaster) {
 }
 
 TEST_F(MatrixProductsTest, TheFirstChoiceTakesEpilogues) {
-  for (const auto epilogue : {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS})
+  for (const auto epilogue :
+       {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_BGRADB})
     more_seconds_[epilogue] = 1.0;
   MatrixProducts products = made(Choice::first);
   EXPECT_EQ(run(products, {.has_bias = true}), 13.0F);
   EXPECT_NEAR(run_forward(products, true), activated, rounding);
-  EXPECT_THAT(blas_.epilogues,
-              ElementsAre(CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS));
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  EXPECT_THAT(blas_.epilogues, ElementsAre(CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+                                           CUBLASLT_EPILOGUE_BGRADB));
   EXPECT_EQ(gpu_.timings, 0);
 }
 
@@ -362,10 +387,58 @@ TEST_F(MatrixProductsTest, AnActivationsAlignmentIsItsOwn) {
   EXPECT_EQ(blas_.searches, 6);
 }
 
+TEST_F(MatrixProductsTest, ABiassGradientIsTheLibrarysWhereThatIsFaster) {
+  set_algorithms({3.0, 1.0});
+  MatrixProducts products = made();
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  EXPECT_EQ(gpu_.timings, 4);  // with it and without
+  EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_BGRADB);
+  own_sums = 0;
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  // What is less aligned has its own choice.
+  EXPECT_EQ(run_bias_backward(products, false, 1), 3.0F);
+  EXPECT_EQ(gpu_.timings, 8);
+  EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_BGRADB);
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  EXPECT_EQ(gpu_.timings, 8);
+}
+
+TEST_F(MatrixProductsTest, ABiassGradientIsOurKernelsWhereThatIsFaster) {
+  more_seconds_[CUBLASLT_EPILOGUE_BGRADB] = 1.0;
+  MatrixProducts products = made();
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  own_sums = 0;
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  EXPECT_EQ(blas_.epilogues.back(), CUBLASLT_EPILOGUE_DEFAULT);
+  EXPECT_EQ(own_sums, 1);
+}
+
+TEST_F(MatrixProductsTest, ABiassGradientIsOurKernelsWhereNoAlgorithmHasIt) {
+  blas_.sums = false;
+  MatrixProducts products = made(Choice::first);
+  EXPECT_EQ(run_bias_backward(products), 3.0F);
+  EXPECT_THAT(blas_.epilogues, ElementsAre(CUBLASLT_EPILOGUE_DEFAULT));
+  EXPECT_EQ(own_sums, 1);
+  MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest);
+  EXPECT_EQ(run_bias_backward(without), 3.0F);
+  EXPECT_EQ(own_products, 1);
+  EXPECT_EQ(own_sums, 2);
+}
+
+// The epilogue overwrites.
+TEST_F(MatrixProductsTest, ABiassGradientIsAddedByOurKernels) {
+  set_algorithms({3.0, 1.0});
+  MatrixProducts products = made();
+  for (int time = 1; time <= 2; ++time) {
+    EXPECT_EQ(run_bias_backward(products, true), 103.0F);
+    EXPECT_EQ(own_sums, time);
+  }
+  EXPECT_EQ(gpu_.timings, 2);
+  EXPECT_THAT(blas_.searched, ElementsAre(CUBLASLT_EPILOGUE_DEFAULT));
+}
+
 TEST_F(MatrixProductsTest, WithoutALibraryOurKernelsActivate) {
-  MatrixProducts products(
-      nullptr, gpu_, {own_matmul, own_add_bias, own_activation_forward, own_activation_backward},
-      Choice::fastest);
+  MatrixProducts products(nullptr, gpu_, own_kernels, Choice::fastest);
   EXPECT_NEAR(run_forward(products, true), 0.0F, rounding);
   EXPECT_NEAR(run_backward(products), -7 * 0.86737F, 3 * rounding);
   EXPECT_EQ(own_activations, 2);
@@ -440,6 +513,24 @@ TEST_F(MatrixProductsTest, NeitherDoesOneWithAnActivation) {
     EXPECT_EQ(blas_.alive, 0) << "after a failure of call " << blas_.failing_call;
   }
   EXPECT_GT(calls, 25);
+}
+
+TEST_F(MatrixProductsTest, NeitherDoesOneWithABiassGradient) {
+  int calls = 0;
+  for (blas_.failing_call = -1; blas_.failing_call < std::max(calls, 1); ++blas_.failing_call) {
+    blas_.calls = 0;
+    {
+      MatrixProducts products = made(Choice::first);
+      try {
+        EXPECT_EQ(run_bias_backward(products), 3.0F) << blas_.failing_call;
+      } catch (const CudaOutOfMemory&) {
+        EXPECT_EQ(run_bias_backward(products), 3.0F);
+      }
+    }
+    if (blas_.failing_call < 0) calls = blas_.calls;
+    EXPECT_EQ(blas_.alive, 0) << "after a failure of call " << blas_.failing_call;
+  }
+  EXPECT_GT(calls, 20);
 }
 
 }  // namespace

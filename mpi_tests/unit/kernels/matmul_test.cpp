@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernel_test.hpp"
 
 namespace dstune::kernels::test {
@@ -84,6 +86,29 @@ class MatmulTest : public KernelTest {
     workspace.check();
     expect_close(d_x.values(), c, tolerance(), "times the slope, " + what);
   }
+
+  /// The gradients of weights and of a bias, which gets the sums of `offset` and a random number.
+  void check_bias_gradient(const MatmulShape& shape, double offset) {
+    Values a = random_values(shape.k * shape.row_of_a(), 1);
+    for (double& value : a) value += offset;
+    const Values b = random_values(shape.k * shape.n, 2);
+    const Values c_before = random_values(shape.m * shape.n, 3);
+    const Values before = random_values(shape.m, 4);
+    const Buffer a_typed = typed(a);
+    const Values rounded = rows_of(a_typed.values(), shape.m, shape.row_of_a());
+    Values sums = shape.accumulate ? before : Values(before.size());
+    for (std::size_t i = 0; i < rounded.size(); ++i) sums[i % sums.size()] += rounded[i];
+    Buffer c = shape.accumulate ? typed(c_before) : poisoned(shape.m * shape.n);
+    Buffer d_bias = shape.accumulate ? typed(before) : poisoned(shape.m);
+    Workspace workspace(
+        std::max(table().matmul_workspace_bytes(shape), table().norm_workspace_bytes(shape.m)));
+    table().matmul_bias_backward(shape, a_typed.data(), typed(b).data(), c.data(), d_bias.data(),
+                                 workspace.data());
+    workspace.check();
+    const std::string what = std::to_string(shape.m) + " columns, " + std::to_string(shape.k);
+    expect_close(c.values(), product(shape, rounded, b, {}, c_before), tolerance(), "c, " + what);
+    expect_close(d_bias.values(), sums, tolerance(), "the bias's gradient, " + what);
+  }
 };
 
 TEST_P(MatmulTest, EqualsTheSumInDouble) {
@@ -120,6 +145,28 @@ TEST_P(MatmulTest, IsActivatedAndMultipliedByTheSlope) {
       }
     }
   }
+}
+
+TEST_P(MatmulTest, GivesTheGradientOfABiasBesideThatOfWeights) {
+  for (const bool accumulate : {false, true}) {
+    for (const std::int64_t stride_a : {0, 72}) {
+      for (const std::int64_t m : {1, 48, 65}) {
+        check_bias_gradient({.m = m,
+                             .n = 33,
+                             .k = 70,
+                             .transpose_a = true,
+                             .accumulate = accumulate,
+                             .type = type(),
+                             .out_type = type(),
+                             .stride_a = stride_a},
+                            0.0);
+      }
+    }
+  }
+  // In 16 bits such sums would come to a halt on the way.
+  const std::int64_t rows = is_emulated() ? 600 : 4001;
+  check_bias_gradient(
+      {.m = 16, .n = 8, .k = rows, .transpose_a = true, .type = type(), .out_type = type()}, 2.0);
 }
 
 TEST_P(MatmulTest, RowsMayLieApart) {

@@ -11,8 +11,8 @@ struct Size {
   std::int64_t rows, width;
 };
 const Size sizes[] = {{1, 48}, {7, 65}, {7, 5}, {37, 16}};
-/// More than the threads of a block do at once.
-const Size wide_sizes[] = {{2, 601}, {2, 4128}};
+/// More than the threads of a block do at once. Rows of 2600 and 4096 are kept whole, of 4128 not.
+const Size wide_sizes[] = {{2, 601}, {6, 2600}, {5, 4096}, {2, 4128}};
 
 struct Statistics {
   double mean, rstd;
@@ -206,6 +206,18 @@ TEST_P(NormTest, WideRowsEqualTheFormula) {
       call_backward(d_x, d_weight, d_bias, d_out, x, weight, size, centred, false);
       expect_close(d_x.values(), input_gradient(d_out, x, weight, size, centred), tolerance(),
                    "d_x");
+      Values products(weight.size());
+      Values sums(weight.size());
+      for (std::int64_t row = 0; row < size.rows; ++row) {
+        const auto [mean, rstd] = statistics(x, row, size.width, centred);
+        for (std::size_t i = 0; i < weight.size(); ++i) {
+          const std::size_t at = static_cast<std::size_t>(row) * weight.size() + i;
+          products[i] += d_out[at] * (x[at] - mean) * rstd;
+          sums[i] += d_out[at];
+        }
+      }
+      expect_close(d_weight.values(), products, tolerance(), "d_weight");
+      if (centred) expect_close(d_bias.values(), sums, tolerance(), "d_bias");
     }
   }
 }

@@ -63,6 +63,7 @@ class Collector {
     read(o.pre_activation, o.m * o.n);
     write(o.activated, o.m * o.n);
     update(o.c, extent(o.m, o.n, o.stride_c), o.accumulate);
+    update(o.d_bias, o.m, o.accumulate);
   }
   void operator()(const op::BiasBackward& o) {
     read(o.d_out, extent(o.rows, o.width, o.stride));

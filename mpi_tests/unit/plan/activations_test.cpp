@@ -139,6 +139,38 @@ TEST(ActivationsTest, GeluIsPartOfTheProductsBesideIt) {
   }
 }
 
+// Which reads the same gradient, whatever adds them up; in the memory that the larger needs.
+TEST(ActivationsTest, GradientsOfBiasesArePartOfTheProductsBesideThem) {
+  using enum ModelFamily;
+  for (const ModelFamily family : {gpt2, llama, bert}) {
+    TrainingConfig config = test::tiny_config(0);
+    config.accumulation_steps = 2;
+    const StepPlan plan = build(test::tiny_model(family), config, 1);
+    const test::SomeWorkspaces workspaces;
+    const std::int64_t layers = plan.model.num_layers;
+    for (const bool is_first : {true, false}) {
+      const std::vector<Step>& steps = plan.cycle[is_first ? 0 : 1].steps;
+      std::int64_t gradients = 0;
+      for (const Step& step : steps) {
+        const auto* product = std::get_if<op::Matmul>(&step.operation);
+        if (product == nullptr || !product->d_bias) continue;
+        ++gradients;
+        EXPECT_TRUE(product->transpose_a);
+        EXPECT_TRUE(is_first || product->accumulate);
+        const PlannedTensor& scratch =
+            plan.tensors[static_cast<std::size_t>(product->workspace.tensor)];
+        EXPECT_EQ(scratch.elements * 4,
+                  std::max(workspaces.matmul(*product, DType::f32, DType::f32),
+                           workspaces.norm(product->m)));
+      }
+      // BERT's head has two more, and the tokens' type is added to the embedding alone.
+      const std::int64_t of_head = family == bert ? 2 : 0;
+      EXPECT_EQ(gradients, family == llama ? 0 : 4 * layers + of_head);
+      EXPECT_EQ(count_of<op::BiasBackward>(steps), family == bert ? 1 : 0);
+    }
+  }
+}
+
 TEST(ActivationsTest, RecomputeRunsForwardAgain) {
   TrainingConfig config = test::tiny_config(3);
   const auto steps = [&](Recompute recompute) {

@@ -52,26 +52,31 @@ TEST(StepTimeTest, OtherSizesFollowFromTheMeasuredOnes) {
               1e-3 * formula_step_s(plan));
 }
 
-TEST(StepTimeTest, AProductAndItsActivationMayHaveBeenMeasuredApart) {
-  Work fused{.kind = WorkKind::matmul_activation_forward};
-  fused.set(WorkFlag::bias);
-  fused.set(WorkFlag::gelu_tanh);
-  fused.width = 30;
-  fused.depth = 20;
-  fused.size = 10;
+TEST(StepTimeTest, AProductAndWhatIsBesideItMayHaveBeenMeasuredApart) {
+  Work activated{.kind = WorkKind::matmul_activation_forward};
+  activated.set(WorkFlag::bias);
+  activated.set(WorkFlag::gelu_tanh);
+  Work gradients{.kind = WorkKind::matmul_bias_backward};
+  gradients.set(WorkFlag::transpose_a);
+  gradients.set(WorkFlag::accumulate);
   const auto curve = [](Work work, double seconds) {
     const std::int64_t size = work.size;
     work.size = 0;
     return TimeCurve{work, {{size, seconds}}};
   };
-  const auto [product, activation] = *parts_of(fused);
-  DeviceProfile profile;
-  profile.kernels = {curve(product, 5e-3), curve(activation, 2e-3)};
-  EXPECT_NEAR(OperationTimes(profile, {1, 1}).seconds(fused), 7e-3, 1e-9);
-  profile.kernels.push_back(curve(fused, 6e-3));
-  EXPECT_NEAR(OperationTimes(profile, {1, 1}).seconds(fused), 6e-3, 1e-9);
-  fused.width *= 2;
-  EXPECT_NEAR(OperationTimes(profile, {1, 1}).seconds(fused), 12e-3, 1e-9);
+  for (Work fused : {activated, gradients}) {
+    fused.width = 30;
+    fused.depth = 20;
+    fused.size = 10;
+    const auto [product, other] = *parts_of(fused);
+    DeviceProfile profile;
+    profile.kernels = {curve(product, 5e-3), curve(other, 2e-3)};
+    EXPECT_NEAR(OperationTimes(profile, {1, 1}).seconds(fused), 7e-3, 1e-9);
+    profile.kernels.push_back(curve(fused, 6e-3));
+    EXPECT_NEAR(OperationTimes(profile, {1, 1}).seconds(fused), 6e-3, 1e-9);
+    fused.width *= 2;
+    EXPECT_NEAR(OperationTimes(profile, {1, 1}).seconds(fused), 12e-3, 1e-9);
+  }
 }
 
 // A part of a group is a group: what was measured of one of its shape holds.

@@ -98,13 +98,37 @@ TEST(WorkTest, AProductWithItsActivationHasTheWorkOfBoth) {
       const auto parts = parts_of(*work);
       add(parts ? parts->first : *work);
       if (!parts) continue;
+      const bool is_activated = parts->second.kind != WorkKind::bias_backward;
       EXPECT_FALSE(parts->first.has(WorkFlag::gelu_tanh));
-      EXPECT_TRUE(parts->second.has(WorkFlag::gelu_tanh));
+      EXPECT_EQ(parts->second.has(WorkFlag::gelu_tanh), is_activated);
       add(parts->second);
     }
     return works;
   };
   EXPECT_EQ(works_of(fused), works_of(apart));
+}
+
+TEST(WorkTest, AGradientOfABiasIsTheWorkOfItsColumnSums) {
+  TrainingConfig config = test::tiny_config(0);
+  config.accumulation_steps = 2;
+  const StepPlan plan = test::build(test::tiny_gpt2(), config, 1);
+  int gradients = 0;
+  for (const std::size_t micro_step : {0, 1}) {
+    for (const Step& step : plan.cycle[micro_step].steps) {
+      const auto* product = std::get_if<op::Matmul>(&step.operation);
+      if (product == nullptr || !product->d_bias) continue;
+      const auto parts = parts_of(*work_of(plan, *product));
+      ASSERT_TRUE(parts);
+      op::Matmul alone = *product;
+      alone.d_bias = {};
+      EXPECT_EQ(parts->first, *work_of(plan, alone));
+      const op::BiasBackward sums{product->d_bias, product->a,    {}, product->k, product->m,
+                                  product->m,      micro_step > 0};
+      EXPECT_EQ(parts->second, *work_of(plan, sums));
+      ++gradients;
+    }
+  }
+  EXPECT_EQ(gradients, 2 * 4 * 3);
 }
 
 // Rounded to whole positions.

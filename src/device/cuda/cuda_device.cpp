@@ -111,6 +111,7 @@ std::string missing_kernels(const kernels::Table& table) {
   look("matmul", table.matmul);
   look("matmul_activation_forward", table.matmul_activation_forward);
   look("matmul_activation_backward", table.matmul_activation_backward);
+  look("matmul_bias_backward", table.matmul_bias_backward);
   look("matmul_workspace_bytes", table.matmul_workspace_bytes);
   look("attention_forward", table.attention_forward);
   look("attention_backward", table.attention_backward);
