@@ -47,13 +47,6 @@ class Pages {
   std::byte* memory_;
 };
 
-/// Of this process's address space.
-std::int64_t mapped_bytes() {
-  std::int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  return pages * sysconf(_SC_PAGESIZE);
-}
-
 class DiskFileTest : public testing::Test {
  protected:
   DiskFileTest() : folder_(testing::TempDir() + "disk_file_test") {
@@ -166,6 +159,13 @@ TEST_F(DiskFileTest, ATransferBeyondTheEndFails) {
 
 // Sanitizers need memory of their own for a thread.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+/// Of this process's address space.
+std::int64_t mapped_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
 
 TEST_F(DiskFileTest, WhereAThreadCanNotBeHadNoneIsLeft) {
   constexpr std::int64_t stacks_of_a_few_bytes = 32 << 20;
