@@ -6,6 +6,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/handle.hpp"
+#include "dstune/kernels/cuda.hpp"
 #include "memory.hpp"
 #include "queues.hpp"
 
@@ -77,6 +78,8 @@ void multiply_and_attend(Runtime& runtime, const kernels::Table& table, const Wa
 }  // namespace
 
 void use_libraries(Runtime& runtime, const kernels::Table& table, const Waiter& waiter) {
+  // finish() waits for that; a device that this thread used before has left its own behind.
+  kernels::set_cuda_stream(nullptr);
   try {
     multiply_and_attend(runtime, table, waiter);
   } catch (const Error&) {

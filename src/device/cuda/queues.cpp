@@ -13,7 +13,9 @@ void StreamQueues::prepare(const Numbers& numbers, const Waiter& waiter) {
     check(runtime_, runtime_.create_stream(made), "making a stream");
     streams_.emplace_back(Owned{&runtime_, made});
   }
-  // An event of an earlier use is reached: to wait for it is to wait for nothing.
+  // To wait for one that is not recorded yet is to wait for nothing; one of an earlier use that a
+  // graph was captured with could not be waited for at all.
+  events_.clear();
   grow(events_, numbers.events, false);
   grow(stamps_, numbers.stamps, true);
   grow(ends_, static_cast<int>(streams_.size()), false);

@@ -58,9 +58,9 @@ class GraphRecording : public Recording {
   std::vector<Stamp> stamps_;
 };
 
-/// Streams and events are kept from one prepare() to the next. The kernels' current stream is that
-/// of the used queue. A recording is a graph that is captured from all streams, and launched on the
-/// first between waits of it for all and of all for it.
+/// Streams, and events that take times, are kept from one prepare() to the next. The kernels'
+/// current stream is that of the used queue. A recording is a graph that is captured from all
+/// streams, and launched on the first between waits of it for all and of all for it.
 class StreamQueues : public Queues, private Recorder {
  public:
   explicit StreamQueues(Runtime& runtime, bool records = true)
