@@ -16,6 +16,9 @@ constexpr float red_zone_value = -0x1.4ap-52F;
 constexpr std::uint16_t red_zone_bits = 0xA5A5;
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int64_t filled_bytes = sizeof(red_zone_bits);
+/// Of a tensor, and of what lies behind it. Workspaces of products are larger, but what they hold
+/// is the library's.
+constexpr std::int64_t most_guarded_bytes = std::int64_t{1} << 20;
 constexpr std::size_t most_damage = 8;
 
 }  // namespace
@@ -104,13 +107,14 @@ std::vector<std::string> PlannedMemory::damage() {
 PlannedMemory::RedZone PlannedMemory::red_zone(const PlannedTensor& tensor) const {
   const std::int64_t bytes = tensor.elements * size_bytes(tensor.dtype);
   const std::int64_t begin = (bytes + filled_bytes - 1) / filled_bytes * filled_bytes;
-  return {address_of(tensor) + begin, (tensor.booked_bytes * stretch_ - begin) / filled_bytes};
+  const std::int64_t bytes_behind = tensor.booked_bytes * stretch_ - begin;
+  return {address_of(tensor) + begin, std::min(bytes_behind, most_guarded_bytes) / filled_bytes};
 }
 
 void PlannedMemory::spoil(const PlannedTensor& tensor) const {
   const kernels::Table& table = device_.kernels();
   table.fill(kernels::DType::bf16, address_of(tensor), not_a_number,
-             tensor.booked_bytes / filled_bytes);
+             std::min(tensor.booked_bytes, most_guarded_bytes) / filled_bytes);
   const RedZone zone = red_zone(tensor);
   table.fill(kernels::DType::bf16, zone.begin, red_zone_value, zone.count);
 }

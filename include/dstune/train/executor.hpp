@@ -28,8 +28,8 @@ struct StepOutcome {
 
 /// Whether an executor watches over its memory, for tests. red_zones: behind each tensor lie as
 /// many bytes again that nothing may write, and what is acquired or released becomes bytes that are
-/// NaN in every type, so that a read too early or too late shows in the losses. The arenas are
-/// twice as large, their accounts those of the plan.
+/// NaN in every type, so that a read too early or too late shows in the losses; of both the first
+/// MiB. The arenas are twice as large, their accounts those of the plan.
 enum class Guard { none, red_zones };
 
 /// How a configuration's disk is read and written. Local.
