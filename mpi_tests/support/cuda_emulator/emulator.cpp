@@ -47,9 +47,7 @@ class EmulatedBlock {
         kernel_(kernel),
         order_(order_of(grid.threads)),
         threads_(static_cast<std::size_t>(grid.threads)),
-        waits_(static_cast<std::size_t>(grid.threads)) {
-    while (fibers().size() < threads_.size()) fibers().push_back(std::make_unique<Fiber>());
-  }
+        states_(static_cast<std::size_t>(grid.threads)) {}
 
   void run(std::int64_t block, std::int64_t piece) {
     shared_.clear(grid_.shared_bytes);
@@ -65,8 +63,6 @@ class EmulatedBlock {
       thread.pieces = grid_.pieces;
       thread.shared = &shared_;
       thread.owner_ = this;
-      waits_[static_cast<std::size_t>(number)] = {};
-      fiber(number).start([this, &thread] { kernel_(thread); });
     }
     run_threads();
   }
@@ -103,28 +99,52 @@ class EmulatedBlock {
     [[nodiscard]] bool is_over() const { return counter == nullptr || *counter != value; }
   };
 
+  struct State {
+    Fiber* fiber = nullptr;  ///< in which it began
+    Wait wait;
+    bool is_done = false;
+  };
+
   /// Kept from launch to launch; what an abandoned block leaves in them is never resumed.
   static std::vector<std::unique_ptr<Fiber>>& fibers() {
     static std::vector<std::unique_ptr<Fiber>> all;
     return all;
   }
-  static Fiber& fiber(int number) { return *fibers()[static_cast<std::size_t>(number)]; }
+
+  /// Each thread of the block up to its first wait. One that does not wait needs no fiber of its
+  /// own: the next begins where it has ended.
+  void begin_threads() {
+    std::ranges::fill(states_, State{});
+    begun_ = 0;
+    for (std::size_t used = 0; begun_ < order_.size(); ++used) {
+      if (used == fibers().size()) fibers().push_back(std::make_unique<Fiber>());
+      Fiber& fiber = *fibers()[used];
+      fiber.start([this, &fiber] {
+        while (begun_ < order_.size()) {
+          const auto number = static_cast<std::size_t>(order_[begun_++]);
+          states_[number].fiber = &fiber;
+          kernel_(threads_[number]);
+          states_[number].is_done = true;
+        }
+      });
+      fiber.resume();
+    }
+  }
 
   void run_threads() {
-    std::size_t left = threads_.size();
-    while (left > 0) {
-      bool moved = false;
+    begin_threads();
+    for (bool moved = true; moved;) {
+      moved = false;
       for (const std::int64_t number : order_) {
-        Fiber& one = fiber(static_cast<int>(number));
-        if (one.is_done() || !waits_[static_cast<std::size_t>(number)].is_over()) continue;
+        const State& state = states_[static_cast<std::size_t>(number)];
+        if (state.is_done || !state.wait.is_over()) continue;
         moved = true;
-        one.resume();
-        if (one.is_done()) --left;
+        state.fiber->resume();
       }
-      if (!moved) break;
     }
     if (!shared_.fault().empty()) fail(shared_.fault());
-    if (left > 0) fail("a barrier or an exchange at which not all threads arrive");
+    if (!std::ranges::all_of(states_, &State::is_done))
+      fail("a barrier or an exchange at which not all threads arrive");
   }
 
   void fail(const std::string& what) {
@@ -133,15 +153,17 @@ class EmulatedBlock {
   }
 
   void wait(int thread, Wait until) {
-    waits_[static_cast<std::size_t>(thread)] = until;
-    fiber(thread).give_way();
+    State& state = states_[static_cast<std::size_t>(thread)];
+    state.wait = until;
+    state.fiber->give_way();
   }
 
   const Grid& grid_;
   const std::function<void(EmulatedThread&)>& kernel_;
   std::vector<std::int64_t> order_;
   std::vector<EmulatedThread> threads_;
-  std::vector<Wait> waits_;
+  std::vector<State> states_;
+  std::size_t begun_ = 0;  ///< of order_
   SharedMemory shared_;
   std::vector<Warp> warps_;
   int arrived_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 /// CUDA's execution model on a processor, for tests: blocks one after the other, a block's threads
-/// as fibers, which meet at barriers and in the exchanges of their warp. It finds what a run on one
+/// as fibers, which meet at barriers and in the exchanges of their warp. One thread launches. It
+/// finds what a run on one
 /// GPU may not show:
 /// - two threads at the same word of shared memory with no barrier between, one of them writing;
 /// - shared memory that is read before it is written, is outside the launch's, or where such an
