@@ -34,6 +34,12 @@ std::map<std::string, std::string> base_environment() {
   return environment;
 }
 
+/// DSTUNE_E2E_BINARY in the environment names another build.
+std::string binary() {
+  const char* const other = std::getenv("DSTUNE_E2E_BINARY");
+  return other == nullptr ? DSTUNE_E2E_BINARY : other;
+}
+
 }  // namespace
 
 Job::Job() {
@@ -64,7 +70,7 @@ Process Job::start(const Command& command) {
   }
   spec.words.insert(spec.words.end(), command.launcher.begin(), command.launcher.end());
   if (command.program.empty())
-    spec.words.emplace_back(DSTUNE_E2E_BINARY);
+    spec.words.push_back(binary());
   else
     spec.words.insert(spec.words.end(), command.program.begin(), command.program.end());
   spec.words.insert(spec.words.end(), command.args.begin(), command.args.end());

@@ -7,7 +7,7 @@ namespace {
 
 const kernels::Table& shuffled_table() {
   static const kernels::Table shuffled = [] {
-    kernels::Table table = later_table<kernels::cpu_table>();
+    kernels::Table table = later_table<kernels::cpu_table, ShuffledQueues::ask_current>();
     table.name = "shuffled";
     // As where a sum takes more memory than its result.
     table.sum_doubles += 2;

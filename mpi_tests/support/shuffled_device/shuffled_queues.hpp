@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "dstune/device/queues.hpp"
@@ -46,6 +47,7 @@ class ShuffledQueues : public Queues, private Recorder {
   void ask_for_collective(std::function<void()> work);
   /// The queues that the calling thread used last.
   static ShuffledQueues& current();
+  static void ask_current(std::function<void()> work) { current().ask(std::move(work)); }
   /// Work that was done, and how much of it before work that had been asked for earlier.
   [[nodiscard]] std::int64_t done() const { return done_; }
   [[nodiscard]] std::int64_t overtaken() const { return overtaken_; }

@@ -22,7 +22,7 @@ class DeviceTraining : public TrainingTest {
   static const kernels::Table& device_kernels() { return kernels::emulated::table; }
   static Course device_course(const StepPlan& plan, std::int64_t seed, std::uint64_t order,
                               Guard guard) {
-    static const kernels::Table later = later_table<device_kernels>();
+    static const kernels::Table later = later_table<device_kernels, ShuffledQueues::ask_current>();
     const std::unique_ptr<ProcessGroup> group = job().join();
     MatchedGroup matched(*group);
     set_emulated_order(static_cast<int>(order));

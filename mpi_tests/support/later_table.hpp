@@ -1,32 +1,33 @@
 #pragma once
-/// A table whose functions do what they are asked for when its turn comes in the current queues.
+/// A table whose functions do what they are asked for when its turn comes.
 
 #include "dstune/kernels/kernels.hpp"
-#include "shuffled_queues.hpp"
 
 namespace dstune::test {
 
-/// A function of the table `now`, called when its turn comes with the arguments of the call.
-template <const kernels::Table& (*now)(), auto member>
+/// A function of the table `now`, called with the arguments of the call when what was handed to
+/// ask() is called.
+template <const kernels::Table& (*now)(), auto ask, auto member>
 struct Later;
-template <const kernels::Table& (*now)(), class... Args, void (*kernels::Table::*member)(Args...)>
-struct Later<now, member> {
+template <const kernels::Table& (*now)(), auto ask, class... Args,
+          void (*kernels::Table::*member)(Args...)>
+struct Later<now, ask, member> {
   static void call(Args... args) {
-    ShuffledQueues::current().ask([=] { (now().*member)(args...); });
+    ask([=] { (now().*member)(args...); });
   }
 };
 
-template <const kernels::Table& (*now)(), auto... members>
+template <const kernels::Table& (*now)(), auto ask, auto... members>
 void put_off(kernels::Table& table) {
-  ((table.*members = Later<now, members>::call), ...);
+  ((table.*members = Later<now, ask, members>::call), ...);
 }
 
 /// What tells sizes answers at once.
-template <const kernels::Table& (*now)()>
+template <const kernels::Table& (*now)(), auto ask>
 kernels::Table later_table() {
   using kernels::Table;
   Table table = now();
-  put_off<now, &Table::matmul, &Table::matmul_activation_forward,
+  put_off<now, ask, &Table::matmul, &Table::matmul_activation_forward,
           &Table::matmul_activation_backward, &Table::matmul_bias_backward,
           &Table::embedding_forward, &Table::embedding_backward, &Table::layernorm_forward,
           &Table::layernorm_backward, &Table::rmsnorm_forward, &Table::rmsnorm_backward,

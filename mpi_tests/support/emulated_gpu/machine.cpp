@@ -1,0 +1,132 @@
+#include "machine.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace dstune::emulated {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* uuid_begin = "GPU-00000000-0000-0000-0000-0000000000";
+
+std::string word(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : value;
+}
+
+/// What this process holds, by GPU.
+std::map<int, std::size_t>& held() {
+  static std::map<int, std::size_t> all;
+  return all;
+}
+
+/// Alone among threads, and among processes.
+class Alone {
+ public:
+  Alone() : lock_(mutex()) {
+    if (machine().folder.empty()) return;
+    fs::create_directories(machine().folder);
+    file_ = open((machine().folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file_ < 0 || flock(file_, LOCK_EX) != 0) std::abort();
+  }
+  ~Alone() {
+    if (file_ >= 0) close(file_);
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  std::lock_guard<std::mutex> lock_;
+  int file_ = -1;
+};
+
+/// "held.<gpu>.<process>"
+std::string prefix_of(int gpu) {
+  return "held." + std::to_string(gpu) + ".";
+}
+
+bool lives(int process) {
+  return kill(process, 0) == 0 || errno == EPERM;
+}
+
+/// By all processes.
+std::size_t held_bytes(int gpu) {
+  if (machine().folder.empty()) return held()[gpu];
+  std::size_t sum = 0;
+  const std::string prefix = prefix_of(gpu);
+  for (const fs::directory_entry& entry : fs::directory_iterator(machine().folder)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind(prefix, 0) != 0) continue;
+    std::size_t bytes = 0;
+    if (!lives(std::stoi(name.substr(prefix.size()))) || !(std::ifstream(entry.path()) >> bytes))
+      continue;
+    sum += bytes;
+  }
+  return sum;
+}
+
+void hold(int gpu, std::size_t bytes) {
+  held()[gpu] = bytes;
+  if (machine().folder.empty()) return;
+  std::ofstream(machine().folder / (prefix_of(gpu) + std::to_string(getpid()))) << bytes << '\n';
+}
+
+}  // namespace
+
+const Machine& machine() {
+  static const Machine found = [] {
+    Machine machine{.gpus = std::stoi(word("DSTUNE_EMULATED_GPUS", "1")),
+                    .bytes = std::stoull(word("DSTUNE_EMULATED_GPU_BYTES", "17179869184")),
+                    .folder = word("DSTUNE_EMULATED_FOLDER", "")};
+    const std::string lost = word("DSTUNE_EMULATED_LOSE", "");
+    if (lost.empty()) return machine;
+    machine.lost_gpu = std::stoi(lost);
+    machine.lost_with = std::stoi(lost.substr(lost.find(':') + 1));
+    return machine;
+  }();
+  return found;
+}
+
+std::string uuid_of(int gpu) {
+  return uuid_begin + std::string(gpu < 10 ? "0" : "") + std::to_string(gpu);
+}
+
+int gpu_of(const std::string& uuid) {
+  for (int gpu = 0; gpu < machine().gpus; ++gpu)
+    if (uuid == uuid_of(gpu)) return gpu;
+  return -1;
+}
+
+std::size_t free_bytes(int gpu) {
+  const Alone alone;
+  return machine().bytes - held_bytes(gpu);
+}
+
+bool take_bytes(int gpu, std::size_t bytes) {
+  const Alone alone;
+  if (held_bytes(gpu) + bytes > machine().bytes) return false;
+  hold(gpu, held()[gpu] + bytes);
+  return true;
+}
+
+void give_back_bytes(int gpu, std::size_t bytes) {
+  const Alone alone;
+  hold(gpu, held()[gpu] - bytes);
+}
+
+}  // namespace dstune::emulated
