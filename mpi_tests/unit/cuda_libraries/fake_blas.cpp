@@ -297,55 +297,25 @@ float number_at(const void* address) {
   return number;
 }
 
-cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, const void* alpha,
-                      const void* a, cublasLtMatrixLayout_t left_made, const void* b,
-                      cublasLtMatrixLayout_t right_made, const void* beta, const void* c,
-                      cublasLtMatrixLayout_t c_made, void* d, cublasLtMatrixLayout_t d_made,
-                      const cublasLtMatmulAlgo_t* chosen, void* workspace,
-                      std::size_t workspace_bytes, cudaStream_t stream) {
-  if (fails()) return CUBLAS_STATUS_EXECUTION_FAILED;
-  Algorithm algorithm{};
-  std::memcpy(&algorithm, chosen, sizeof(algorithm));
-  const int number = static_cast<int>(algorithm.number);
-  const auto& description = *reinterpret_cast<const Description*>(description_made);
-  current->runs.push_back(number);
-  current->epilogues.push_back(description.epilogue);
-  if (current->failing.count(number) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+/// What was asked for, as it was then.
+struct Product {
+  Description description;
+  Matrix left, right, result;
+  const void *a, *b, *c;
+  void *d, *workspace;
+  std::size_t workspace_bytes;
+  float share, old_share;
 
-  const auto& left = *reinterpret_cast<const Matrix*>(left_made);
-  const auto& right = *reinterpret_cast<const Matrix*>(right_made);
-  const auto& result = *reinterpret_cast<const Matrix*>(d_made);
-  check(description, left, right, *reinterpret_cast<const Matrix*>(c_made), result);
-  expect(stream != nullptr, "another stream than the caller's");
-  const void* const addresses[] = {a, b, c, d};
-  for (int i = 0; i < 4; ++i)
-    expect(is_at(addresses[i], algorithm.alignments[i]), "an operand less aligned than was said");
-  if (has_bias_or_its_gradient(description)) {
-    expect(is_at(description.bias, std::min(algorithm.of_bias, 16U)),
-           "a bias less aligned than the search's");
-    const auto* const bias = static_cast<const char*>(description.bias);
-    const auto* const scratch = static_cast<const char*>(workspace);
-    expect(bias < scratch || bias >= scratch + workspace_bytes, "a bias in the workspace");
-  }
-  if (has_aux(description)) {
-    expect(is_at(description.aux, std::min(algorithm.of_aux, 16U)),
-           "an activation's input less aligned than the search's");
-    expect(number_at(beta) == 0.0F, "an activation of a sum with what was there");
-    expect(description.aux != d, "an activation in the place of its input");
-  }
-  expect(is_at(workspace, 256), "a workspace that is not aligned");
+  [[nodiscard]] bool turns_left() const { return description.left == CUBLAS_OP_T; }
+  [[nodiscard]] bool turns_right() const { return description.right == CUBLAS_OP_T; }
+  [[nodiscard]] std::uint64_t terms() const { return turns_left() ? left.rows : left.columns; }
+  void run() const;
+};
+
+void Product::run() const {
   std::memset(workspace, 0x5a, workspace_bytes > 4096 ? 4096 : workspace_bytes);
   static_cast<char*>(workspace)[workspace_bytes - 1] = 0x5a;
 
-  const bool turns_left = description.left == CUBLAS_OP_T;
-  const bool turns_right = description.right == CUBLAS_OP_T;
-  const std::uint64_t terms = turns_left ? left.rows : left.columns;
-  expect((turns_left ? left.columns : left.rows) == result.rows &&
-             (turns_right ? right.rows : right.columns) == result.columns &&
-             (turns_right ? right.columns : right.rows) == terms,
-         "matrices that do not fit together");
-  const float share = number_at(alpha);
-  const float old_share = number_at(beta);
   const std::vector<float> of_left = read(left, a);
   const std::vector<float> of_right = read(right, b);
   std::vector<float> of_result = read(result, old_share != 0.0F ? c : d);
@@ -359,19 +329,19 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
   std::vector<float> column_sums;
   for (std::uint64_t column = 0; column < result.columns; ++column) {
     const auto right_at = [&](std::uint64_t term) {
-      return turns_right ? column + term * static_cast<std::uint64_t>(right.stride)
-                         : term + column * static_cast<std::uint64_t>(right.stride);
+      return turns_right() ? column + term * static_cast<std::uint64_t>(right.stride)
+                           : term + column * static_cast<std::uint64_t>(right.stride);
     };
     double column_sum = 0.0;
-    for (std::uint64_t term = 0; term < terms; ++term) column_sum += of_right[right_at(term)];
+    for (std::uint64_t term = 0; term < terms(); ++term) column_sum += of_right[right_at(term)];
     column_sums.push_back(static_cast<float>(column_sum));
     for (std::uint64_t row = 0; row < result.rows; ++row) {
       const auto left_at = [&](std::uint64_t term) {
-        return turns_left ? term + row * static_cast<std::uint64_t>(left.stride)
-                          : row + term * static_cast<std::uint64_t>(left.stride);
+        return turns_left() ? term + row * static_cast<std::uint64_t>(left.stride)
+                            : row + term * static_cast<std::uint64_t>(left.stride);
       };
       double sum = 0.0;
-      for (std::uint64_t term = 0; term < terms; ++term)
+      for (std::uint64_t term = 0; term < terms(); ++term)
         sum += static_cast<double>(of_left[left_at(term)]) * of_right[right_at(term)];
       float& to = of_result[row + column * static_cast<std::uint64_t>(result.stride)];
       const double old = old_share != 0.0F ? old_share * to : 0.0F;
@@ -391,6 +361,53 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
           const_cast<void*>(description.bias), column_sums);
   }
   write(result, d, of_result);
+}
+
+cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, const void* alpha,
+                      const void* a, cublasLtMatrixLayout_t left_made, const void* b,
+                      cublasLtMatrixLayout_t right_made, const void* beta, const void* c,
+                      cublasLtMatrixLayout_t c_made, void* d, cublasLtMatrixLayout_t d_made,
+                      const cublasLtMatmulAlgo_t* chosen, void* workspace,
+                      std::size_t workspace_bytes, cudaStream_t stream) {
+  if (fails()) return CUBLAS_STATUS_EXECUTION_FAILED;
+  Algorithm algorithm{};
+  std::memcpy(&algorithm, chosen, sizeof(algorithm));
+  const int number = static_cast<int>(algorithm.number);
+  const auto& description = *reinterpret_cast<const Description*>(description_made);
+  current->runs.push_back(number);
+  current->epilogues.push_back(description.epilogue);
+  if (current->failing.count(number) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+
+  const auto& left = *reinterpret_cast<const Matrix*>(left_made);
+  const auto& right = *reinterpret_cast<const Matrix*>(right_made);
+  const auto& result = *reinterpret_cast<const Matrix*>(d_made);
+  check(description, left, right, *reinterpret_cast<const Matrix*>(c_made), result);
+  expect(stream != nullptr || current->takes_default_stream, "another stream than the caller's");
+  const void* const addresses[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i)
+    expect(is_at(addresses[i], algorithm.alignments[i]), "an operand less aligned than was said");
+  if (has_bias_or_its_gradient(description)) {
+    expect(is_at(description.bias, std::min(algorithm.of_bias, 16U)),
+           "a bias less aligned than the search's");
+    const auto* const bias = static_cast<const char*>(description.bias);
+    const auto* const scratch = static_cast<const char*>(workspace);
+    expect(bias < scratch || bias >= scratch + workspace_bytes, "a bias in the workspace");
+  }
+  if (has_aux(description)) {
+    expect(is_at(description.aux, std::min(algorithm.of_aux, 16U)),
+           "an activation's input less aligned than the search's");
+    expect(number_at(beta) == 0.0F, "an activation of a sum with what was there");
+    expect(description.aux != d, "an activation in the place of its input");
+  }
+  expect(is_at(workspace, 256), "a workspace that is not aligned");
+  const Product product{
+      description,      left,           right, result, a, b, c, d, workspace, workspace_bytes,
+      number_at(alpha), number_at(beta)};
+  expect((product.turns_left() ? left.columns : left.rows) == result.rows &&
+             (product.turns_right() ? right.rows : right.columns) == result.columns &&
+             (product.turns_right() ? right.columns : right.rows) == product.terms(),
+         "matrices that do not fit together");
+  current->enqueue(stream, [product] { product.run(); });
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 /// cuBLASLt's functions on a processor: it reads the descriptors that it is given as the library's
 /// manual says, and does in double what they describe. What no GPU would accept is a fault.
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,12 +20,16 @@ struct FakeBlas {
   static const cuda::BlasLibrary& functions();
 
   int algorithms = 1;
-  bool adds_bias = true;  ///< or has no algorithm that does
-  bool activates = true;  ///< likewise
-  bool sums = true;       ///< likewise
-  std::set<int> failing;  ///< algorithms that refuse to run
-  int failing_call = -1;  ///< the number of a call that fails, whichever it is
-  std::string fault;      ///< the first
+  bool adds_bias = true;              ///< or has no algorithm that does
+  bool activates = true;              ///< likewise
+  bool sums = true;                   ///< likewise
+  std::set<int> failing;              ///< algorithms that refuse to run
+  int failing_call = -1;              ///< the number of a call that fails, whichever it is
+  std::string fault;                  ///< the first
+  bool takes_default_stream = false;  ///< or finds that a stream was forgotten
+  /// Has a product done at its time; at first: at once.
+  std::function<void(cudaStream_t, std::function<void()>)> enqueue =
+      [](cudaStream_t, const std::function<void()>& product) { product(); };
 
   int calls = 0;
   int searches = 0;

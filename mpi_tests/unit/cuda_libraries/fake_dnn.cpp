@@ -21,7 +21,9 @@ bool fails() {
   return current->calls++ == current->failing_call;
 }
 
-struct Context {};
+struct Context {
+  cudaStream_t stream = nullptr;
+};
 
 struct Object {
   struct Attribute {
@@ -263,8 +265,9 @@ cudnnStatus_t destroy(cudnnHandle_t made) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t set_stream(cudnnHandle_t, cudaStream_t stream) {
-  expect(stream != nullptr, "another stream than the caller's");
+cudnnStatus_t set_stream(cudnnHandle_t made, cudaStream_t stream) {
+  reinterpret_cast<Context*>(made)->stream = stream;
+  expect(stream != nullptr || current->takes_default_stream, "another stream than the caller's");
   return fails() ? CUDNN_STATUS_BAD_PARAM : CUDNN_STATUS_SUCCESS;
 }
 
@@ -322,7 +325,18 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t made) {
   return finish(*static_cast<Object*>(made));
 }
 
-cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan_made,
+/// Numbers of the host's are those of the call.
+void keep_numbers(const Graph& graph, std::map<std::int64_t, void*>& addresses,
+                  std::map<std::int64_t, float>& numbers) {
+  for (auto& [uid, address] : addresses) {
+    const auto found = graph.tensors.find(uid);
+    if (found == graph.tensors.end() || !found->second.is_number) continue;
+    std::memcpy(&numbers[uid], address, sizeof(float));
+    address = &numbers[uid];
+  }
+}
+
+cudnnStatus_t execute(cudnnHandle_t made, cudnnBackendDescriptor_t plan_made,
                       cudnnBackendDescriptor_t pack_made) {
   if (fails() || current->fails_to_execute) return CUDNN_STATUS_EXECUTION_FAILED;
   const auto& plan = *static_cast<const Object*>(plan_made);
@@ -337,9 +351,16 @@ cudnnStatus_t execute(cudnnHandle_t, cudnnBackendDescriptor_t plan_made,
   for (std::size_t i = 0; i < uids.size(); ++i) addresses[uids[i]] = pointers[i];
   auto* const workspace = pack.value<char*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR);
   expect(reinterpret_cast<std::uintptr_t>(workspace) % 256 == 0, "a workspace that is not aligned");
-  std::memset(workspace, 0x5a, static_cast<std::size_t>(plan.workspace_bytes));
-  const std::string problem = plan.graph->run(addresses);
-  expect(problem.empty(), problem.c_str());
+  // As long as the plan is under way, or in a graph.
+  const auto numbers = std::make_shared<std::map<std::int64_t, float>>();
+  keep_numbers(*plan.graph, addresses, *numbers);
+  const auto bytes = static_cast<std::size_t>(plan.workspace_bytes);
+  current->enqueue(reinterpret_cast<Context*>(made)->stream,
+                   [graph = plan.graph, addresses, numbers, workspace, bytes] {
+                     std::memset(workspace, 0x5a, bytes);
+                     const std::string problem = graph->run(addresses);
+                     expect(problem.empty(), problem.c_str());
+                   });
   ++current->executions;
   current->runs.push_back(plan.configuration);
   current->adds_up = adds_up(*plan.graph);

@@ -4,6 +4,7 @@
 /// fault.
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,10 +25,14 @@ struct FakeDnn {
   std::set<int> failing;           ///< of these it can make no plan
   std::int64_t further_bytes = 0;  ///< of a plan's workspace, beyond what was seen
   bool fails_to_execute = false;
-  bool failing_allocations = false;  ///< of the device's memory, for plans
-  std::set<int> failing_runs;        ///< configurations that make a plan, which fails
-  int failing_call = -1;             ///< the number of a call that fails, whichever it is
-  std::string fault;                 ///< the first
+  bool failing_allocations = false;   ///< of the device's memory, for plans
+  std::set<int> failing_runs;         ///< configurations that make a plan, which fails
+  int failing_call = -1;              ///< the number of a call that fails, whichever it is
+  std::string fault;                  ///< the first
+  bool takes_default_stream = false;  ///< or finds that a stream was forgotten
+  /// Has a plan done at its time; at first: at once.
+  std::function<void(cudaStream_t, std::function<void()>)> enqueue =
+      [](cudaStream_t, const std::function<void()>& plan) { plan(); };
 
   int calls = 0;
   int plans = 0;
