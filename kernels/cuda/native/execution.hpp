@@ -8,6 +8,7 @@
 
 #include <cuda_runtime.h>
 
+#include "bytes.hpp"
 #include "common/function.hpp"
 #include "isa/grid.hpp"
 #include "known_kernels.hpp"
@@ -70,13 +71,6 @@ void launch(const cuda::Grid& grid, const Kernel& kernel) {
   const dim3 blocks(static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.pieces));
   run<<<blocks, static_cast<unsigned>(grid.threads), grid.shared_bytes, cuda::stream()>>>(kernel);
   cuda::check(cudaGetLastError());
-}
-
-inline void set_to_zero(void* data, std::size_t bytes) {
-  cuda::check(cudaMemsetAsync(data, 0, bytes, cuda::stream()));
-}
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::stream()));
 }
 
 }  // namespace

@@ -2,12 +2,11 @@
 /// The words of kernels/cuda/native/execution.hpp for kernels that the emulator does when their
 /// turn comes in the calling thread's stream.
 
-#include <cstring>
-
 #include <cuda_runtime_api.h>
 
 #include "block.hpp"
 #include "calls.hpp"
+#include "native/bytes.hpp"
 #include "native/known_kernels.hpp"
 #include "native/stream.hpp"
 
@@ -30,13 +29,6 @@ void launch(const cuda::Grid& grid, const Kernel& kernel) {
   static_cast<void>(&Known<Kernel>::is);  // so that it is made
   cuda::check(emulated::ask_stream_to(cuda::stream(), [grid, kernel] { run(grid, kernel); }));
   cuda::check(cudaGetLastError());
-}
-
-inline void set_to_zero(void* data, std::size_t bytes) {
-  cuda::check(cudaMemsetAsync(data, 0, bytes, cuda::stream()));
-}
-inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda::stream()));
 }
 
 }  // namespace

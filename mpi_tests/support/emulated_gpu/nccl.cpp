@@ -2,12 +2,12 @@
 // library puts into streams, and whose data goes from process to process by messages. A call on a
 // communicator that is in progress, or that has failed, is refused and says so.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -18,90 +18,11 @@
 
 #include "calls.hpp"
 #include "group/average.hpp"
-#include "machine.hpp"
-#include "nccl_messages.hpp"
+#include "nccl_comms.hpp"
 
 using namespace dstune::emulated;
 
 namespace {
-
-/// Of a communicator on its GPU.
-constexpr std::size_t comm_bytes = std::size_t{8} << 20;
-
-struct Library {
-  std::mutex mutex;
-  std::map<ncclComm_t, Comm> comms;
-};
-
-Library& library() {
-  static auto& one = *new Library;
-  return one;
-}
-
-thread_local std::string last_error;
-
-ncclResult_t refuse(const std::string& why) {
-  last_error = why;
-  std::fprintf(stderr, "emulated NCCL: %s\n", why.c_str());
-  return ncclInvalidUsage;
-}
-
-/// With the library's lock; so are all that follow but turns.
-Comm find(ncclComm_t comm) {
-  const auto found = library().comms.find(comm);
-  return found == library().comms.end() ? nullptr : found->second;
-}
-
-void join_all(ncclComm& comm) {
-  post(comm.name("join", comm.rank), {});
-}
-
-/// What has happened since.
-void look(ncclComm& comm) {
-  if (comm.state == ncclComm::State::joining) {
-    for (int rank = 0; rank < comm.size; ++rank)
-      if (!read_post(comm.name("join", rank))) return;
-    comm.state =
-        take_bytes(comm.device, comm_bytes) ? ncclComm::State::ready : ncclComm::State::failed;
-    if (comm.state == ncclComm::State::failed) last_error = "Cuda failure 2 'out of memory'";
-  } else if (comm.state == ncclComm::State::enqueuing && comm.is_enqueued) {
-    comm.enqueuing.join();
-    comm.state = comm.refusal == cudaSuccess ? ncclComm::State::ready : ncclComm::State::failed;
-    if (comm.refusal != cudaSuccess) last_error = "Cuda failure " + std::to_string(comm.refusal);
-  } else if (comm.state == ncclComm::State::finalizing && is_reached(*comm.order)) {
-    comm.state = ncclComm::State::ready;
-  }
-}
-
-ncclResult_t result_of(const ncclComm& comm) {
-  switch (comm.state) {
-    case ncclComm::State::ready:
-      return ncclSuccess;
-    case ncclComm::State::failed:
-      return ncclUnhandledCudaError;
-    default:
-      return ncclInProgress;
-  }
-}
-
-/// Empty where a call may be made.
-std::string objection(const Comm& comm, const char* call) {
-  if (comm == nullptr) return std::string(call) + " on a communicator that is gone";
-  if (comm->state == ncclComm::State::ready) return "";
-  return std::string(call) + " on a communicator that is in progress or has failed";
-}
-
-/// Another thread enqueues it, as NCCL's does for non-blocking communicators.
-ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
-  comm->state = ncclComm::State::enqueuing;
-  comm->is_enqueued = false;
-  comm->enqueuing = std::thread([comm, stream, task = std::move(task)] {
-    current_device() = comm->device;
-    comm->refusal = ask_stream_in_order(stream, *comm->order, task);
-    comm->is_enqueued = true;
-  });
-  return ncclInProgress;
-}
 
 std::size_t size_of(ncclDataType_t type) {
   switch (type) {
@@ -120,11 +41,17 @@ dstune::DType type_of(ncclDataType_t type) {
   return type == ncclBfloat16 ? dstune::DType::bf16 : dstune::DType::f32;
 }
 
+ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
+  return begin(comm, [comm, stream, task = std::move(task)] {
+    return ask_stream_in_order(stream, *comm->order, task);
+  });
+}
+
 using Use = std::function<void(const Exchange& all)>;
 
 ncclResult_t collective(ncclComm_t handle, const std::string& what, const void* data,
                         std::size_t bytes, cudaStream_t stream, Use use) {
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   const Comm comm = find(handle);
   if (const std::string why_not = objection(comm, what.c_str()); !why_not.empty())
     return refuse(why_not);
@@ -162,7 +89,7 @@ struct Group {
 thread_local Group group;
 
 ncclResult_t add(const char* call, ncclComm_t handle, cudaStream_t stream, const Part& part) {
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   const Comm comm = find(handle);
   if (const std::string why_not = objection(comm, call); !why_not.empty()) return refuse(why_not);
   if (group.depth == 0) return refuse(std::string(call) + " outside of a group of calls");
@@ -174,35 +101,28 @@ ncclResult_t add(const char* call, ncclComm_t handle, cudaStream_t stream, const
   return ncclSuccess;
 }
 
-Comm make(std::string id, int rank, int size, int device) {
-  auto comm = std::make_shared<ncclComm>();
-  comm->id = std::move(id);
-  comm->rank = rank;
-  comm->size = size;
-  comm->device = device;
-  comm->order->device = device;
-  library().comms[comm.get()] = comm;
-  join_all(*comm);
-  return comm;
-}
-
-ncclResult_t forget(ncclComm_t handle, bool aborts) {
-  Comm comm;
-  {
-    const std::lock_guard lock(library().mutex);
-    comm = find(handle);
-    if (comm == nullptr) return refuse("a communicator is destroyed twice");
-    if (!aborts && comm->state != ncclComm::State::ready)
-      return refuse("ncclCommDestroy on a communicator that is in progress");
-    library().comms.erase(handle);
+/// Once all ranks have said where they go, unless it is aborted.
+void finish_split(const Comm& parent, const std::string& name, int color, int key, bool shares,
+                  ncclComm_t* made) {
+  std::vector<std::pair<int, int>> members;  // key and rank
+  for (int rank = 0; rank < parent->size; ++rank) {
+    std::optional<Message> message;
+    while (!(message = read_post(parent->name(name, rank)))) {
+      if (parent->is_aborted) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    int theirs[2];
+    std::memcpy(theirs, message->data(), sizeof theirs);
+    if (theirs[0] == color) members.emplace_back(theirs[1], rank);
   }
-  comm->is_aborted = aborts;
-  if (comm->enqueuing.joinable()) comm->enqueuing.join();
-  const bool has_memory =
-      comm->state != ncclComm::State::joining && comm->state != ncclComm::State::failed;
-  if (has_memory) give_back_bytes(comm->device, comm_bytes);
-  remove_post(comm->last_post);
-  return ncclSuccess;
+  std::ranges::sort(members);
+  const auto own = std::ranges::find(members, std::pair(key, parent->rank));
+  const auto lock = lock_nccl();
+  const Comm comm = make(parent->id + "." + name + "." + std::to_string(color),
+                         static_cast<int>(own - members.begin()), static_cast<int>(members.size()),
+                         parent->device);
+  if (shares) comm->order = parent->order;
+  *made = comm.get();
 }
 
 }  // namespace
@@ -219,7 +139,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 }
 
 const char* ncclGetLastError(ncclComm_t /*comm*/) {
-  return last_error.c_str();
+  return last_nccl_error().c_str();
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -233,14 +153,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int size, ncclUniqueId id,
   if (config == nullptr || config->blocking != 0) return refuse("a blocking communicator");
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   *made = make(id.internal, rank, size, device).get();
   return ncclInProgress;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* made,
                            ncclConfig_t* config) {
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   const Comm parent = find(handle);
   if (const std::string why_not = objection(parent, "ncclCommSplit"); !why_not.empty())
     return refuse(why_not);
@@ -250,46 +170,22 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ma
   const int mine[2] = {color, key};
   post(parent->name(name, parent->rank), copy_of(mine, sizeof mine));
   // The handle is written when the parent is no longer in progress.
-  parent->state = ncclComm::State::enqueuing;
-  parent->is_enqueued = false;
-  parent->enqueuing = std::thread([parent, name, color, key, made, shares] {
-    std::vector<std::pair<int, int>> members;  // key and rank
-    for (int rank = 0; rank < parent->size; ++rank) {
-      std::optional<Message> message;
-      while (!(message = read_post(parent->name(name, rank))) && !parent->is_aborted)
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-      if (!message) break;
-      int theirs[2];
-      std::memcpy(theirs, message->data(), sizeof theirs);
-      if (theirs[0] == color) members.emplace_back(theirs[1], rank);
-    }
-    std::ranges::sort(members);
-    const auto own = std::ranges::find(members, std::pair(key, parent->rank));
-    if (!parent->is_aborted) {
-      const std::lock_guard making(library().mutex);
-      const Comm comm = make(parent->id + "." + name + "." + std::to_string(color),
-                             static_cast<int>(own - members.begin()),
-                             static_cast<int>(members.size()), parent->device);
-      if (shares) comm->order = parent->order;
-      *made = comm.get();
-    }
-    parent->refusal = cudaSuccess;
-    parent->is_enqueued = true;
+  return begin(parent, [=] {
+    finish_split(parent, name, color, key, shares, made);
+    return cudaSuccess;
   });
-  return ncclInProgress;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   const Comm comm = find(handle);
   if (comm == nullptr) return refuse("ncclCommGetAsyncError on a communicator that is gone");
-  look(*comm);
-  *state = result_of(*comm);
+  *state = look(*comm);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   const Comm comm = find(handle);
   if (const std::string why_not = objection(comm, "ncclCommFinalize"); !why_not.empty())
     return refuse(why_not);
@@ -314,7 +210,7 @@ ncclResult_t ncclGroupEnd() {
   if (group.depth == 0) return refuse("ncclGroupEnd without ncclGroupStart");
   if (--group.depth > 0 || group.comm == nullptr) return ncclSuccess;
   const Group ended = std::exchange(group, Group{});
-  const std::lock_guard lock(library().mutex);
+  const auto lock = lock_nccl();
   return enqueue(ended.comm, ended.stream, [ended] { return trade(ended.comm, ended.parts); });
 }
 
