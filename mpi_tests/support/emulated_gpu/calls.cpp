@@ -99,6 +99,8 @@ cudaError_t ask_stream_in_order(cudaStream_t stream, CUevent_st& order, Task tas
   }
   if (const cudaError_t error = ask(*found, std::move(task))) return error;
   if (is_captured) {
+    // Launches of the graph come before what is asked for after them, too.
+    capture_node(*found, {.task = {}, .event = &order, .after = {}});
     order.capture = found->capture;
     order.nodes = found->last;
   } else {

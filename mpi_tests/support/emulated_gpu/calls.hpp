@@ -41,7 +41,7 @@ cudaError_t ask_stream(cudaStream_t stream, Task task);
 /// Likewise, behind what was asked for in this order before, in whichever streams; `order` is the
 /// event of it.
 cudaError_t ask_stream_in_order(cudaStream_t stream, CUevent_st& order, Task task);
-/// Whether all of that is done but what is in graphs. Without the lock.
+/// Whether all of that is done. Without the lock.
 bool is_reached(const CUevent_st& order);
 /// Something that is done at once when its turn comes.
 cudaError_t ask_stream_to(cudaStream_t stream, std::function<void()> work);

@@ -180,6 +180,22 @@ TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
   EXPECT_THAT(runtime_.calls, ElementsAre("destroy executable 11", "destroy graph 10"));
 }
 
+// As NCCL does, so that other graphs and streams wait for a graph's collectives.
+TEST_F(CudaQueuesTest, EventsThatALibraryRecordsInAGraphStayAsTheyAre) {
+  int node = 0, event = 0;
+  runtime_.further_nodes = {{&node, &event}};
+  prepare();
+  Recorder& recorder = *queues_.recorder();
+  recorder.begin(0);
+  queues_.stamp(0);
+  const auto recording = recorder.end();
+  runtime_.calls.clear();
+  recorder.replay(*recording, 1);
+  EXPECT_THAT(runtime_.calls,
+              ElementsAre("node 9 of 11 records 6", "record 8 on 2", "1 waits for 8",
+                          "launch 11 on 1", "record 7 on 1", "2 waits for 7"));
+}
+
 TEST_F(CudaQueuesTest, EndACaptureThatFails) {
   const std::string calls[] = {"begin_capture",   "record",      "wait",  "end_capture",
                                "get_event_nodes", "instantiate", "upload"};

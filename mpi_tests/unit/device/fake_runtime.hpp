@@ -22,6 +22,8 @@ class FakeRuntime : public cuda::Runtime {
   std::map<std::string, int> num_failures;
   int devices = 1;
   bool events_are_reached = true;
+  /// Of a library's own, in every graph.
+  std::vector<cuda::EventNode> further_nodes;
   /// Where memory begins, past a multiple of 4096.
   std::uintptr_t misplaced_bytes = 0;
   bool has_context = false;  ///< since set_device()
@@ -103,6 +105,7 @@ class FakeRuntime : public cuda::Runtime {
   }
   cuda::Code get_event_nodes(cuda::Graph, std::vector<cuda::EventNode>& nodes) override {
     nodes = event_nodes_;
+    nodes.insert(nodes.begin(), further_nodes.begin(), further_nodes.end());
     return called("get_event_nodes", {});
   }
   cuda::Code instantiate(cuda::ExecutableGraph& executable, cuda::Graph graph) override {
