@@ -68,7 +68,7 @@ void check_times(const dstune_step& step) {
 PluginWorkload::PluginWorkload(const WorkloadContext& context)
     : context_(context),
       functions_(load_plugin(context.spec->library_path)),
-      group_(*context.group, *context.waiter) {}
+      group_(context.group->host(), *context.waiter) {}
 
 PluginWorkload::~PluginWorkload() {
   if (!is_built_) return;

@@ -41,6 +41,10 @@ class ProcessGroup {
   /// the recording. All ranks record the same ones, or none. Local.
   [[nodiscard]] virtual bool is_recordable() const { return false; }
 
+  /// The same ranks', for the memory of their hosts; itself where devices have none of their own.
+  /// While one of the two works the other may not. Local.
+  [[nodiscard]] virtual ProcessGroup& host() { return *this; }
+
   /// data[count] becomes the mean over the ranks. f32, bf16 or f16. Collective over the group.
   virtual void all_reduce_average(void* data, std::int64_t count, DType type,
                                   const RankRange& among = {}) = 0;

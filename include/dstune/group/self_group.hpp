@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 #include "dstune/device/queues.hpp"
 #include "dstune/group/process_group.hpp"
 
@@ -10,8 +12,12 @@ class SelfGroup : public ProcessGroup {
  public:
   explicit SelfGroup(int world_rank) : ProcessGroup(0, {world_rank}) {}
   /// On the memory of a device, whose queues outlive it.
-  SelfGroup(int world_rank, Queues& queues) : ProcessGroup(0, {world_rank}), queues_(&queues) {}
+  SelfGroup(int world_rank, Queues& queues)
+      : ProcessGroup(0, {world_rank}),
+        queues_(&queues),
+        host_(std::make_unique<SelfGroup>(world_rank)) {}
 
+  [[nodiscard]] ProcessGroup& host() override { return host_ ? *host_ : *this; }
   [[nodiscard]] bool is_recordable() const override { return true; }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
@@ -29,6 +35,7 @@ class SelfGroup : public ProcessGroup {
   void copy(void* out, const void* in, std::int64_t count, DType type);
 
   Queues* queues_ = nullptr;
+  std::unique_ptr<SelfGroup> host_;
 };
 
 }  // namespace dstune

@@ -26,6 +26,7 @@ class StagedGroup : public ProcessGroup {
   [[nodiscard]] static std::size_t least_staging_bytes(int group_size);
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
+  [[nodiscard]] ProcessGroup& host() override { return *host_; }
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override;
   void all_reduce_sum(void* data, std::int64_t count, DType type) override;

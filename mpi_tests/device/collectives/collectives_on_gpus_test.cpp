@@ -106,6 +106,19 @@ TEST_F(CollectivesOnGpus, ReduceToAllAndToOne) {
   }
 }
 
+// As a plug-in has it.
+TEST_F(CollectivesOnGpus, TheHostsGroupTakesTheHostsMemory) {
+  constexpr int count = 5;
+  Elements elements(DType::f32, count);
+  for (int i = 0; i < count; ++i) elements.set(i, number(group_->group_rank(), i));
+  Elements all(DType::f32, count * group_->size());
+  group_->host().all_gather(all.bytes.data(), elements.bytes.data(), count, DType::f32);
+  for (int i = 0; i < count * group_->size(); ++i)
+    ASSERT_EQ(all.get(i), number(i / count, i % count)) << i;
+  group_->host().all_reduce_average(elements.bytes.data(), count, DType::f32);
+  expect_means(elements, count, 0);
+}
+
 TEST_F(CollectivesOnGpus, ScatterGatherAndTrade) {
   const int size = group_->size(), own = group_->group_rank();
   device_->queues().use(1);

@@ -26,6 +26,7 @@ class NcclGroup : public ProcessGroup {
             Queues& queues, Waiter waiter);
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
+  [[nodiscard]] ProcessGroup& host() override { return *host_; }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override;
   [[nodiscard]] bool is_recordable() const override { return communicator_->is_usable(); }
   void all_reduce_average(void* data, std::int64_t count, DType type,
