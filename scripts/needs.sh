@@ -25,7 +25,6 @@ needs=(
   'fmt|h fmt/core.h|libfmt-dev|fmt'
   'spdlog|h spdlog/spdlog.h|libspdlog-dev|spdlog'
   'Google Benchmark|h benchmark/benchmark.h|libbenchmark-dev|benchmark'
-  'hwloc|h hwloc.h|libhwloc-dev|hwloc'
 )
 
 set_mpi_environment() {

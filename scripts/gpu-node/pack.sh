@@ -139,7 +139,7 @@ pack() {
   keep usr/share/{openmpi,pmix,prte,eigen3,cmake,cmake-*,nlohmann_json,pkgconfig} usr/lib/cmake etc/openmpi* etc/pmix* etc/prte*
   keep usr/lib/*-linux-gnu/cmake usr/lib/*-linux-gnu/openmpi/include
   keep usr/lib/*-linux-gnu/lib{gtest,gmock,benchmark}*.a
-  keep_with_libraries usr/lib/*-linux-gnu/lib{boost_program_options,dnnl,OpenCL,fmt,spdlog,benchmark,benchmark_main,hwloc}.so \
+  keep_with_libraries usr/lib/*-linux-gnu/lib{boost_program_options,dnnl,OpenCL,fmt,spdlog,benchmark,benchmark_main}.so \
     usr/lib/*-linux-gnu/openmpi/lib/libmpi.so usr/bin/{mpirun,mpiexec,orted,prted,cmake,ctest,ninja}
   keep_plugins usr/lib/*-linux-gnu/openmpi/lib/openmpi3/*.so usr/lib/*-linux-gnu/pmix2/lib/pmix/*.so
   if ((${#missing[@]} > 0)); then
