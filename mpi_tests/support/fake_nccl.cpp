@@ -37,6 +37,11 @@ const char* name_of(DType type) {
   }
   return "";
 }
+/// The handle is there.
+void bear(Comm parent) {
+  if (parent->unborn == nullptr) return;
+  *parent->place_of_unborn = std::exchange(parent->unborn, nullptr);
+}
 std::size_t bytes_of(std::int64_t count, DType type) {
   return static_cast<std::size_t>(count * size_bytes(type));
 }
@@ -79,17 +84,15 @@ void FakeNccl::break_latest(Result error) {
   comms_.back()->error = error;
 }
 
-void FakeNccl::forget_unborn() {
+void FakeNccl::let_aborts_hang(bool hang) {
   const std::lock_guard lock(mutex_);
-  for (const auto& comm : comms_)
-    if (comm->size == 0) comm->state = State::gone;
+  aborts_hang_ = hang;
+  changed_.notify_all();
 }
 
-void FakeNccl::let_aborts_hang(bool hang) {
-  {
-    const std::lock_guard lock(mutex_);
-    aborts_hang_ = hang;
-  }
+void FakeNccl::let_destroys_hang(bool hang) {
+  const std::lock_guard lock(mutex_);
+  destroys_hang_ = hang;
   changed_.notify_all();
 }
 
@@ -228,15 +231,18 @@ Result FakeNccl::split(Comm parent, int color, int key, Comm& made, bool shares)
   Comm child = add_comm(0, key);
   child->state = State::busy;
   child->polls_left = polls_;
+  parent->unborn = child;
+  parent->place_of_unborn = &made;
   // Only when the parent is ready again is the child known.
-  parent->has_connected = [&made, child,
-                           meet = world_ == nullptr ? nullptr
-                                                    : meet_for_split(parent, color, key, child)] {
-    if (meet && !meet()) return false;
-    made = child;
-    return true;
-  };
-  return begin(parent, "split");
+  parent->has_connected =
+      [parent, meet = world_ == nullptr ? nullptr : meet_for_split(parent, color, key, child)] {
+        if (meet && !meet()) return false;
+        bear(parent);
+        return true;
+      };
+  // NCCL, too, says so while the parent is in progress.
+  const Result result = begin(parent, "split");
+  return result == Result::in_progress ? Result::success : result;
 }
 
 Result FakeNccl::finalize(Comm comm) {
@@ -248,9 +254,10 @@ Result FakeNccl::finalize(Comm comm) {
 }
 
 Result FakeNccl::destroy(Comm comm) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   note("destroy " + std::to_string(comm->number));
   if (!comm->was_finalized || comm->state != State::ready) violate("destroy before finalize's end");
+  changed_.wait(lock, [&] { return !destroys_hang_; });
   comm->state = State::gone;
   return Result::success;
 }
@@ -262,6 +269,8 @@ Result FakeNccl::abort(Comm comm) {
   if (comm->maker == std::this_thread::get_id()) violate("abort on the thread that works");
   groups_[std::this_thread::get_id()].has_aborts = true;
   changed_.wait(lock, [&] { return !aborts_hang_; });
+  // What a split has not finished is left to the caller.
+  bear(comm);
   comm->state = State::gone;
   changed_.notify_all();
   return Result::success;

@@ -34,6 +34,9 @@ struct Opaque {
   bool was_finalized = false;
   Result error = Result::success;
   std::function<bool()> has_connected;
+  /// What it is being split into, and where that goes.
+  Opaque* unborn = nullptr;
+  Opaque** place_of_unborn = nullptr;
   std::thread::id maker;
 };
 
@@ -74,11 +77,11 @@ class FakeNccl : public nccl::Library {
   void wait_until_aborted();
   /// What NCCL says of errors beside their numbers.
   void set_words(const std::string& words) { words_ = words; }
-  /// Those of a split that was aborted.
-  void forget_unborn();
   /// The latest communicator gets an error beside the calls.
   void break_latest(nccl::Result error);
   void let_aborts_hang(bool hang);
+  /// As where a peer of the node does not end its communicator.
+  void let_destroys_hang(bool hang);
 
   [[nodiscard]] int version() const override { return version_; }
   std::string error_text(nccl::Result result) override;
@@ -169,7 +172,7 @@ class FakeNccl : public nccl::Library {
   int polls_ = 0;
   int version_ = 22809;
   int serial_ = 0;
-  bool aborts_hang_ = false;
+  bool aborts_hang_ = false, destroys_hang_ = false;
 };
 
 }  // namespace dstune::test

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -25,9 +26,7 @@ class CollectivesOnGpus : public testing::Test {
     device_->host_arena().prepare(arena_bytes);
     const GroupTable::Options options{.device = test::groups_on(gpu_)};
     job_.emplace(Way::shared_memory, std::vector<std::vector<int>>{}, options);
-    group_ = job_->join(job_->everyone());
-    device_->queues().prepare({.queues = 2, .events = 1, .stamps = 0},
-                              group_->watched(job_->waiter()));
+    join(job_->everyone());
     if (job_->rank() == 0) {
       const DeviceGroups& devices = *job_->table().devices();
       std::printf("%s, %lld bytes of the GPU\n", devices.way_of(job_->everyone()).text.c_str(),
@@ -35,6 +34,11 @@ class CollectivesOnGpus : public testing::Test {
     }
   }
 
+  void join(const std::vector<int>& ranks) {
+    group_ = job_->join(ranks);
+    device_->queues().prepare({.queues = 2, .events = 1, .stamps = 0},
+                              group_->watched(job_->waiter()));
+  }
   /// Numbers that add up exactly, different for each rank and place.
   [[nodiscard]] static float number(int rank, std::int64_t place) {
     return static_cast<float>((3 * rank + place) % 11 - 5);
@@ -171,6 +175,36 @@ TEST_F(CollectivesOnGpus, CommunicatorsComeAndGoInTheSameMemory) {
     device_->queues().finish_all();
   }
   EXPECT_EQ(devices.communicator_bytes(), held_bytes) << "the same communicator all the time";
+}
+
+// What is put away for want of room may be another group's, too, and not all of its ranks are here.
+TEST_F(CollectivesOnGpus, WhatSomeRanksPutAwayHoldsUpNobody) {
+  if (group_->size() < 3) GTEST_SKIP() << "needs a rank beside a pair";
+  if (job_->table().devices()->way_of(job_->everyone()).is_staged)
+    GTEST_SKIP() << "no rank has a GPU of its own";
+  group_.reset();
+  job_.reset();
+  GroupTable::Options options{.device = test::groups_on(gpu_)};
+  options.device->max_communicators = 1;
+  job_.emplace(Way::shared_memory, std::vector<std::vector<int>>{}, options);
+  const auto expect_sum_over = [&](const std::vector<int>& ranks) {
+    if (std::ranges::find(ranks, job_->rank()) == ranks.end()) {
+      job_->next_attempt();
+      return;
+    }
+    join(ranks);
+    write(0, 1000, DType::f32);
+    group_->all_reduce_sum(at(0), 1000, DType::f32);
+    const Elements sums = read(0, 1000, DType::f32);
+    for (std::int64_t i = 0; i < 1000; ++i) ASSERT_EQ(sums.get(i), sum(i)) << i;
+  };
+  for (int round = 0; round < 2; ++round) {
+    expect_sum_over(job_->everyone());
+    expect_sum_over({0, 1});
+    expect_sum_over({0, 1});
+    // Meanwhile the others have what these put away.
+    job_->world().barrier();
+  }
 }
 
 }  // namespace

@@ -114,6 +114,11 @@ bool is_reached(const CUevent_st& order) {
   return order.reached >= order.recorded || Engine::instance().fault() != 0;
 }
 
+bool is_fault() {
+  const auto lock = Engine::instance().locked();
+  return Engine::instance().fault() != 0;
+}
+
 cudaError_t ask_stream_to(cudaStream_t stream, std::function<void()> work) {
   return ask_stream(stream, [work = std::move(work)]() -> Turn {
     return [&work] {

@@ -43,6 +43,8 @@ cudaError_t ask_stream(cudaStream_t stream, Task task);
 cudaError_t ask_stream_in_order(cudaStream_t stream, CUevent_st& order, Task task);
 /// Whether all of that is done. Without the lock.
 bool is_reached(const CUevent_st& order);
+/// Whether a context is lost. Without the lock.
+bool is_fault();
 /// Something that is done at once when its turn comes.
 cudaError_t ask_stream_to(cudaStream_t stream, std::function<void()> work);
 

@@ -42,7 +42,10 @@ dstune::DType type_of(ncclDataType_t type) {
 }
 
 ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
-  return begin(comm, [comm, stream, task = std::move(task)] {
+  const auto use = std::make_shared<char>();
+  std::erase_if(comm->uses, [](const auto& other) { return other.expired(); });
+  comm->uses.push_back(use);
+  return begin(comm, [comm, stream, task = [use, task = std::move(task)] { return task(); }] {
     return ask_stream_in_order(stream, *comm->order, task);
   });
 }
@@ -108,7 +111,11 @@ void finish_split(const Comm& parent, const std::string& name, int color, int ke
   for (int rank = 0; rank < parent->size; ++rank) {
     std::optional<Message> message;
     while (!(message = read_post(parent->name(name, rank)))) {
-      if (parent->is_aborted) return;
+      if (parent->is_aborted) {
+        const auto lock = lock_nccl();
+        *made = make_failed(*parent);
+        return;
+      }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     int theirs[2];
@@ -169,11 +176,14 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ma
   const std::string name = "split" + std::to_string(parent->splits++);
   const int mine[2] = {color, key};
   post(parent->name(name, parent->rank), copy_of(mine, sizeof mine));
-  // The handle is written when the parent is no longer in progress.
-  return begin(parent, [=] {
+  // The handle is written when the parent is no longer in progress, of which the result says
+  // nothing (NCCL's source, init.cc).
+  *made = nullptr;
+  begin(parent, [=] {
     finish_split(parent, name, color, key, shares, made);
     return cudaSuccess;
   });
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {

@@ -1,9 +1,17 @@
 #include "nccl_comms.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <thread>
 #include <utility>
+
+#include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include "calls.hpp"
 #include "machine.hpp"
@@ -32,7 +40,26 @@ bool have_all_joined(const ncclComm& comm) {
 
 void end_in(ncclComm& comm, bool is_good, const std::string& error) {
   comm.state = is_good ? ncclComm::State::ready : ncclComm::State::failed;
-  if (!is_good) last_nccl_error() = "Cuda failure " + error;
+  if (!is_good) last_nccl_error() = error;
+}
+
+/// By what was asked of it, or by graphs.
+bool is_used(const ncclComm& comm) {
+  if (is_fault()) return false;
+  return std::ranges::any_of(comm.uses, [](const auto& use) { return !use.expired(); });
+}
+
+/// Whether a rank that has joined has not ended it yet.
+bool is_connected(const ncclComm& comm, int rank) {
+  const auto joined = read_post(comm.name("join", rank));
+  if (!joined || read_post(comm.name("closed", rank))) return false;
+  pid_t process = 0;
+  std::memcpy(&process, joined->data(), sizeof process);
+  return kill(process, 0) == 0 || errno != ESRCH;
+}
+
+void wait_while(const std::function<bool()>& holds) {
+  while (holds()) std::this_thread::sleep_for(std::chrono::microseconds(500));
 }
 
 }  // namespace
@@ -71,8 +98,17 @@ Comm make(std::string id, int rank, int size, int device) {
   comm->device = device;
   comm->order->device = device;
   library().comms[comm.get()] = comm;
-  post(comm->name("join", rank), {});
+  const pid_t process = getpid();
+  post(comm->name("join", rank), copy_of(&process, sizeof process));
   return comm;
+}
+
+ncclComm_t make_failed(const ncclComm& parent) {
+  auto comm = std::make_shared<ncclComm>();
+  comm->device = parent.device;
+  comm->state = ncclComm::State::failed;
+  library().comms[comm.get()] = comm;
+  return comm.get();
 }
 
 ncclResult_t begin(const Comm& comm, std::function<cudaError_t()> enqueue) {
@@ -88,11 +124,13 @@ ncclResult_t begin(const Comm& comm, std::function<cudaError_t()> enqueue) {
 
 ncclResult_t look(ncclComm& comm) {
   if (comm.state == ncclComm::State::joining && have_all_joined(comm)) {
-    end_in(comm, take_bytes(comm.device, comm_bytes), "2 'out of memory'");
+    end_in(comm, take_bytes(comm.device, comm_bytes),
+           "Failed to CUDA calloc " + std::to_string(comm_bytes) + " bytes");
   } else if (comm.state == ncclComm::State::enqueuing && comm.is_enqueued) {
     comm.enqueuing.join();
-    end_in(comm, comm.refusal == cudaSuccess, std::to_string(comm.refusal));
-  } else if (comm.state == ncclComm::State::finalizing && is_reached(*comm.order)) {
+    end_in(comm, comm.refusal == cudaSuccess, "Cuda failure " + std::to_string(comm.refusal));
+  } else if (comm.state == ncclComm::State::finalizing && is_reached(*comm.order) &&
+             !is_used(comm)) {
     comm.state = ncclComm::State::ready;
   }
   if (comm.state == ncclComm::State::failed) return ncclUnhandledCudaError;
@@ -109,12 +147,22 @@ ncclResult_t forget(ncclComm_t handle, bool aborts) {
       return refuse("ncclCommDestroy on a communicator that is in progress");
     library().comms.erase(handle);
   }
+  int device_of_caller = 0;
+  cudaGetDevice(&device_of_caller);
+  cudaSetDevice(comm->device);
   comm->is_aborted = aborts;
   if (comm->enqueuing.joinable()) comm->enqueuing.join();
-  const bool has_memory =
+  const bool has_connected =
       comm->state != ncclComm::State::joining && comm->state != ncclComm::State::failed;
-  if (has_memory) give_back_bytes(comm->device, comm_bytes);
+  if (has_connected) {
+    wait_while([&] { return is_used(*comm); });
+    post(comm->name("closed", comm->rank), {});
+    for (int rank = 0; rank < comm->size; ++rank)
+      wait_while([&] { return is_connected(*comm, rank); });
+    give_back_bytes(comm->device, comm_bytes);
+  }
   remove_post(comm->last_post);
+  cudaSetDevice(device_of_caller);
   return ncclSuccess;
 }
 

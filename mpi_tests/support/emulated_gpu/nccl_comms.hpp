@@ -24,12 +24,17 @@ Comm find(ncclComm_t comm);
 std::string objection(const Comm& comm, const char* call);
 /// Of these ranks, this one among them; the others join it.
 Comm make(std::string id, int rank, int size, int device);
+/// One that never came to be, of a split that was aborted.
+ncclComm_t make_failed(const ncclComm& parent);
 /// Has another thread do it, as NCCL does for non-blocking communicators; in progress until then.
 ncclResult_t begin(const Comm& comm, std::function<cudaError_t()> enqueue);
 /// What has happened since.
 ncclResult_t look(ncclComm& comm);
 
-/// Destroys or aborts it.
+/// Destroys or aborts it: when graphs with its collectives are gone, and all ranks that it was
+/// connected with do the same. (NCCL's source: init.cc, commDestroySync and commFree; proxy.cc,
+/// ncclProxyService, which some versions leave at once where it aborts.) The calling thread's
+/// device is chosen again behind it.
 ncclResult_t forget(ncclComm_t comm, bool aborts);
 
 }  // namespace dstune::emulated

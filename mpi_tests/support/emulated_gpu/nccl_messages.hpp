@@ -28,6 +28,8 @@ struct ncclComm {
   std::atomic<bool> is_enqueued = false;
   cudaError_t refusal = cudaSuccess;  ///< of what was enqueued last
   int splits = 0;
+  /// What it was asked for lives as long as it is not done, or in a graph.
+  std::vector<std::weak_ptr<void>> uses;
   /// Collectives of communicators that share resources come one after the other.
   std::shared_ptr<CUevent_st> order = std::make_shared<CUevent_st>();
 

@@ -91,9 +91,8 @@ TEST_F(NcclCommunicatorSetTest, SplittingForEverIsAbortedWithTheParent) {
   float data = 0;
   EXPECT_THROW(group->all_reduce_average(&data, 1, DType::f32, {0, 1, 2}), CollectiveError);
   wait_for_aborts();
-  EXPECT_EQ(fake_->calls("abort").front(), "abort 1");
-  // NCCL frees with the parent what it was about to make; the stand-in leaves that to us.
-  fake_->forget_unborn();
+  // NCCL's source (init.cc, ncclCommInitRankFunc): the handle of what was not finished is written.
+  EXPECT_EQ(fake_->calls("abort"), (Calls{"abort 1", "abort 2"}));
 }
 
 TEST_F(NcclCommunicatorSetTest, AnErrorWhileConnectingIsThatOfTheRankThatHasIt) {
@@ -131,12 +130,37 @@ TEST_F(NcclCommunicatorSetTest, TheLeastRecentlyUsedGoesFirst) {
   join({0, 2});
   join({0, 1});
   fake_->forget_calls();
-  join({0, 3});
-  EXPECT_EQ(fake_->calls(), (Calls{"finalize 2", "destroy 2", "get_unique_id", "init 0 of 2"}));
+  join({0, 2, 3});
+  EXPECT_EQ(fake_->calls(), (Calls{"finalize 2", "destroy 2", "get_unique_id", "init 0 of 3"}));
   EXPECT_EQ(set().size(), 2U);
   fake_->forget_calls();
   join({0, 1});
   EXPECT_EQ(fake_->calls(), Calls{});
+}
+
+// NCCL's ncclCommDestroy waits for all ranks of the node (init.cc, commFree; proxy.cc).
+TEST_F(NcclCommunicatorSetTest, WhatNotAllOfItsRanksCloseIsAbortedAndNobodyWaitsForIt) {
+  options_.max_communicators = 1;
+  options_.abort_limit_s = 0.05;
+  join({0, 1});
+  fake_->let_aborts_hang(true);
+  fake_->let_destroys_hang(true);
+  join({0, 2});
+  EXPECT_FALSE(set().is_aborting());
+  EXPECT_NO_THROW(join({0, 2}));
+  EXPECT_EQ(fake_->calls("finalize"), Calls{});
+  fake_->let_aborts_hang(false);
+  fake_->let_destroys_hang(false);
+}
+
+TEST_F(NcclCommunicatorSetTest, APeerThatDoesNotCloseItsOwnHoldsUpNobodyForEver) {
+  options_.close_limit_s = 0.05;
+  join(ranks(2));
+  join(ranks(3));
+  fake_->let_destroys_hang(true);
+  set_.reset();
+  EXPECT_EQ(fake_->calls("destroy"), (Calls{"destroy 1", "destroy 2"}));
+  fake_->let_destroys_hang(false);
 }
 
 TEST_F(NcclCommunicatorSetTest, WhatPeersCloseIsClosedTheOldestFirst) {

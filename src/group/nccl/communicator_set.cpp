@@ -21,11 +21,19 @@ Waiter limited(const Waiter& waiter, double limit_s) {
 }  // namespace
 
 NcclCommunicatorSet::~NcclCommunicatorSet() {
+  // In the order of their numbers on every rank.
   std::vector<std::uint64_t> ids;
-  for (const auto& [key, entry] : entries_) ids.push_back(entry.communicator->id());
-  close(std::move(ids));
+  std::vector<int> all_ranks;
+  for (const auto& [key, entry] : entries_) {
+    ids.push_back(entry.communicator->id());
+    all_ranks.insert(all_ranks.end(), key.ranks.begin(), key.ranks.end());
+  }
+  std::ranges::sort(all_ranks);
+  close(std::move(ids), all_ranks);
   try {
-    aborts_.wait(limited(Waiter(), options_.close_limit_s));
+    const Waiter waiter = limited(Waiter(), options_.close_limit_s);
+    ends_.wait(waiter);
+    left_.wait(waiter);
   } catch (const CollectiveError&) {
     // The threads that are stuck have all they need.
   }
@@ -47,7 +55,7 @@ std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Key& own) const {
   return others < options_.max_communicators || oldest == nullptr ? 0 : oldest->communicator->id();
 }
 
-void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids) {
+void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids, std::span<const int> present) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   for (const std::uint64_t id : ids) {
@@ -55,7 +63,12 @@ void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids) {
       return entry.second.communicator->id() == id;
     });
     if (found == entries_.end()) continue;
-    found->second.communicator->close(limited(Waiter(), options_.close_limit_s));
+    const auto& [key, entry] = *found;
+    if (std::ranges::includes(present, key.ranks)) {
+      entry.communicator->close(limited(Waiter(), options_.close_limit_s));
+    } else {
+      entry.communicator->leave_to(left_);
+    }
     entries_.erase(found);
   }
 }
@@ -64,7 +77,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
                                                               std::uint64_t attempt,
                                                               const Waiter& waiter, bool is_risky) {
   try {
-    aborts_.wait(limited(waiter, options_.abort_limit_s));
+    ends_.wait(limited(waiter, options_.abort_limit_s));
   } catch (const CollectiveError& error) {
     if (error.why() == CollectiveError::Why::aborted) throw;
     throw DeviceError("NCCL does not come back from aborting an earlier communicator");
@@ -93,7 +106,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
     own->second.communicator->abandon();
     entries_.erase(own);
   }
-  close(std::move(to_close));
+  close(std::move(to_close), key.ranks);
   auto made = make(host, attempt, limited(waiter, options_.connect_limit_s), is_risky);
   entries_[key] = {made, attempt};
   return made;
@@ -104,7 +117,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
                                                             const Waiter& waiter, bool is_risky) {
   const nccl::UniqueId unique_id = nccl::agree_on_unique_id(host, *options_.library);
   auto made = std::make_shared<NcclCommunicator>(
-      NcclCommunicator::Parts{options_.library, aborts_, options_.free_bytes, !is_risky,
+      NcclCommunicator::Parts{options_.library, ends_, options_.free_bytes, !is_risky,
                               options_.longest_call},
       attempt, NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
   set_current(attempt, made);

@@ -15,7 +15,9 @@ namespace dstune {
 
 /// The NCCL communicators of this rank: kept from group to group, few, least recently used first
 /// out. All members do the same in the same order: what is closed before a new one is made is
-/// agreed on, and closed by all of them that have it, the oldest first.
+/// agreed on, and closed by all of them that have it, the oldest first. NCCL ends a communicator
+/// when all of its ranks on the node do; where not all of them are members, it is aborted, which
+/// may last until the others hear of it, where its ranks meet again or all close theirs.
 class NcclCommunicatorSet {
  public:
   struct Options {
@@ -30,7 +32,7 @@ class NcclCommunicatorSet {
     std::chrono::milliseconds longest_call = NcclCommunicator::usual_longest_call;
   };
   explicit NcclCommunicatorSet(Options options)
-      : options_(std::move(options)), aborts_(options_.begin_thread) {}
+      : options_(std::move(options)), ends_(options_.begin_thread), left_(options_.begin_thread) {}
   /// Closes them, the oldest first. On every rank at about the same time.
   ~NcclCommunicatorSet();
   NcclCommunicatorSet(const NcclCommunicatorSet&) = delete;
@@ -48,7 +50,7 @@ class NcclCommunicatorSet {
   /// thread. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Why why);
   /// Whether an abort is still under way. Local.
-  [[nodiscard]] bool is_aborting() const { return !aborts_.are_done(); }
+  [[nodiscard]] bool is_aborting() const { return !ends_.are_done(); }
   /// Bytes of the device's memory in those that are kept. Local.
   [[nodiscard]] std::int64_t device_bytes() const;
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
@@ -73,13 +75,15 @@ class NcclCommunicatorSet {
 
   void drop_unusable();
   [[nodiscard]] std::uint64_t id_of_oldest_beside(const Key& own) const;
-  void close(std::vector<std::uint64_t> ids);
+  /// `present`: ranks that close the same ones now.
+  void close(std::vector<std::uint64_t> ids, std::span<const int> present);
   std::shared_ptr<NcclCommunicator> make(ProcessGroup& host, std::uint64_t attempt,
                                          const Waiter& waiter, bool is_risky);
   void set_current(std::uint64_t attempt, const std::shared_ptr<NcclCommunicator>& communicator);
 
   Options options_;
-  nccl::Aborts aborts_;
+  nccl::Ends ends_;
+  nccl::Ends left_;  ///< of what is closed without all of its ranks
   Entries entries_;
   std::mutex current_mutex_;
   Current current_;

@@ -185,6 +185,8 @@ std::string file_of(void* symbol, const std::string& asked_for) {
 }  // namespace
 
 FoundLibrary find_library(const std::string& file) {
+  // Else NCCL takes it from the user for what each communicator was asked to be, and blocks.
+  setenv("NCCL_COMM_BLOCKING", "0", 1);
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   setenv("NCCL_GRAPH_REGISTER", "0", 0);
   std::string why_not;

@@ -1,6 +1,7 @@
 #include "nccl_communicator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,18 @@ namespace dstune {
 using nccl::Comm;
 using nccl::Result;
 
+namespace {
+
+/// As CUDA words it, whose error NCCL passes on, or as NCCL does, whose last words are the error
+/// (alloc.h: "Failed to CUDA calloc 4194304 bytes").
+bool is_lack_of_memory(const std::string& text) {
+  return std::ranges::any_of(
+      std::array{"out of memory", "Failed to CUDA malloc ", "Failed to CUDA calloc "},
+      [&](const char* words) { return text.find(words) != text.npos; });
+}
+
+}  // namespace
+
 NcclCommunicator::NcclCommunicator(Parts parts, std::uint64_t id, const Place& place)
     : parts_(std::move(parts)), id_(id), place_(place) {}
 
@@ -18,8 +31,7 @@ void NcclCommunicator::fail(Result result, const char* what) const {
   const std::string text = std::string(what) + ": NCCL: " + library().error_text(result);
   // The rank that it happened to has more to say.
   if (result == Result::remote_error) throw CollectiveError(CollectiveError::Why::aborted, text);
-  // As CUDA words it, whose error NCCL passes on.
-  if (result == Result::unhandled_cuda_error && text.find("out of memory") != std::string::npos) {
+  if (result == Result::unhandled_cuda_error && is_lack_of_memory(text)) {
     const std::int64_t free_bytes = parts_.free_bytes ? parts_.free_bytes() : 0;
     throw OutOfMemory(0, static_cast<std::size_t>(free_bytes), text);
   }
@@ -92,7 +104,9 @@ Comm NcclCommunicator::of(const RankRange& among, const Waiter& waiter) {
         return library.split(all_, among.first, among.index_of(place_.rank), *made,
                              parts_.shares_resources);
       });
-      wait_for(all_, result, waiter, what);
+      // It has only begun when the call says success (NCCL's source, init.cc: what is returned is
+      // not what has become of it), and the handle is there when the parent is ready.
+      wait_for(all_, result == Result::success ? Result::in_progress : result, waiter, what);
       wait_for(*made, Result::in_progress, waiter, what);
     });
   });
@@ -113,44 +127,60 @@ void NcclCommunicator::check() {
   });
 }
 
-void NcclCommunicator::close_one(Comm& comm, const Waiter& waiter) {
-  const auto finalize = [&](nccl::Library& library) { return library.finalize(comm); };
-  wait_for(comm, locked(finalize), waiter, "closing an NCCL communicator");
-  // Whatever this says, there is nothing left that could be aborted.
-  locked([&](nccl::Library& library) { return library.destroy(std::exchange(comm, nullptr)); });
+void NcclCommunicator::finalize(Comm comm, const Waiter& waiter) {
+  const auto call = [&](nccl::Library& library) { return library.finalize(comm); };
+  wait_for(comm, locked(call), waiter, "closing an NCCL communicator");
 }
 
 void NcclCommunicator::close(const Waiter& waiter) noexcept {
   if (!is_usable()) return;
   try {
-    for (auto& [range, comm] : of_range_) close_one(comm, waiter);
-    close_one(all_, waiter);
+    const nccl::Ends::Comms comms = all_comms();
+    for (const Comm comm : comms) finalize(comm, waiter);
+    {
+      const std::lock_guard lock(calls_);
+      require_usable();
+      state_ = State::given_up;
+    }
+    // Nothing can be aborted from here on, and a peer that does not come holds it up.
+    nccl::Ends ends = parts_.ends.another();
+    ends.destroy(parts_.library, comms, shared_from_this());
+    ends.wait(waiter);
   } catch (const std::exception&) {
-    // What is left is aborted.
+    // What is left is aborted, where it can be.
+    abandon();
   }
-  abandon();
 }
 
-void NcclCommunicator::end(State state) noexcept {
+nccl::Ends::Comms NcclCommunicator::all_comms() const {
+  nccl::Ends::Comms comms;
+  for (const auto& [range, comm] : of_range_)
+    if (comm != nullptr) comms.push_back(comm);
+  if (all_ != nullptr) comms.push_back(all_);
+  return comms;
+}
+
+void NcclCommunicator::end(State state, nccl::Ends& ends) noexcept {
   // Who is stuck inside NCCL keeps the lock: it is what has to be let go on.
   const std::unique_lock lock(calls_, parts_.longest_call);
   State expected = State::usable;
   if (!state_.compare_exchange_strong(expected, state)) return;
-  std::vector<Comm> comms;
-  for (const auto& [range, comm] : of_range_)
-    if (comm != nullptr) comms.push_back(comm);
-  if (all_ != nullptr) comms.push_back(all_);
-  if (parts_.shares_resources)
-    return parts_.aborts.start(parts_.library, std::move(comms), shared_from_this());
-  for (const Comm comm : comms) parts_.aborts.start(parts_.library, {comm}, shared_from_this());
-}
-
-void NcclCommunicator::abandon() noexcept {
-  end(State::given_up);
+  const nccl::Ends::Comms comms = all_comms();
+  // A split that was under way leaves what it was about to make.
+  const std::function unborn = [this, known = comms] {
+    nccl::Ends::Comms born = all_comms();
+    std::erase_if(born, [&](Comm comm) { return std::ranges::find(known, comm) != known.end(); });
+    return born;
+  };
+  if (parts_.shares_resources) return ends.abort(parts_.library, comms, unborn, shared_from_this());
+  for (const Comm comm : comms) {
+    ends.abort(parts_.library, {comm}, comm == all_ ? unborn : std::function<nccl::Ends::Comms()>(),
+               shared_from_this());
+  }
 }
 
 void NcclCommunicator::interrupt(CollectiveError::Why why) noexcept {
-  end(why == CollectiveError::Why::deadline ? State::late : State::aborted);
+  end(why == CollectiveError::Why::deadline ? State::late : State::aborted, parts_.ends);
 }
 
 }  // namespace dstune

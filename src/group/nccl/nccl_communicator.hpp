@@ -11,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "aborts.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/rank_range.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/group/nccl_library.hpp"
+#include "ends.hpp"
 
 namespace dstune {
 
@@ -27,7 +27,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   struct Parts {
     std::shared_ptr<nccl::Library> library;
-    nccl::Aborts aborts;
+    nccl::Ends ends;
     std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
     bool shares_resources = true;                        ///< between all and their parts
     std::chrono::milliseconds longest_call = usual_longest_call;
@@ -66,10 +66,13 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// Throws where a communicator can not go on: DeviceError, CollectiveError. Local.
   void check();
 
-  /// Finalizes and destroys, parts first. What is not done in time is abandoned. On every rank.
+  /// Finalizes, parts first, and destroys. What can not be finalized in time is abandoned, what is
+  /// not destroyed then is left to a thread. On every rank: NCCL waits for those of the node.
   void close(const Waiter& waiter) noexcept;
   /// Aborts on another thread; never used again. Local.
-  void abandon() noexcept;
+  void abandon() noexcept { end(State::given_up, parts_.ends); }
+  /// The same, and whoever waits for aborts does not wait for it. Local.
+  void leave_to(nccl::Ends& ends) noexcept { end(State::given_up, ends); }
   /// The same by any thread, while the one that works may be stuck in CUDA or NCCL behind a
   /// collective that can not end, which the abort lets go on: what it calls next throws
   /// CollectiveError. Local.
@@ -93,11 +96,13 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
     require_usable();
     return call(library());
   }
-  void end(State state) noexcept;
+  void end(State state, nccl::Ends& ends) noexcept;
+  /// Parts first. With the lock, where it can be had.
+  [[nodiscard]] nccl::Ends::Comms all_comms() const;
   void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);
   [[noreturn]] void fail(nccl::Result result, const char* what) const;
   void require_success(nccl::Result result, const char* what) const;
-  void close_one(nccl::Comm& comm, const Waiter& waiter);
+  void finalize(nccl::Comm comm, const Waiter& waiter);
   template <class Make>
   void measured(Make&& make);
   /// Abandons where the body throws.

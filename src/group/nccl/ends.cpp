@@ -1,0 +1,83 @@
+#include "ends.hpp"
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+
+namespace dstune::nccl {
+
+struct Ends::State {
+  std::function<void()> begin_thread;
+  std::atomic<int> under_way = 0;
+
+  void begin() const noexcept {
+    if (!begin_thread) return;
+    try {
+      begin_thread();
+    } catch (const std::exception&) {
+      // A device that is lost: what is to end is tried all the same.
+    }
+  }
+};
+
+namespace {
+
+void abort_all(Library& library, const Ends::Comms& comms) {
+  if (comms.empty()) return;
+  library.group_start();
+  for (const Comm comm : comms) library.abort(comm);
+  library.group_end();
+}
+
+}  // namespace
+
+Ends::Ends(std::function<void()> begin_thread) : state_(std::make_shared<State>()) {
+  state_->begin_thread = std::move(begin_thread);
+}
+
+Ends Ends::another() const {
+  return Ends(state_->begin_thread);
+}
+
+void Ends::start(std::function<void()> work) noexcept {
+  ++state_->under_way;
+  try {
+    // The state is shared: a thread that never ends outlives this.
+    std::thread([state = state_, work = std::move(work)]() mutable {
+      state->begin();
+      work();
+      work = nullptr;
+      --state->under_way;
+    }).detach();
+  } catch (const std::exception&) {
+    // No thread can be had: they count as ends that never come.
+  }
+}
+
+void Ends::abort(std::shared_ptr<Library> library, Comms comms, std::function<Comms()> more,
+                 std::shared_ptr<void> owner) noexcept {
+  if (comms.empty()) return;
+  start([library = std::move(library), comms = std::move(comms), more = std::move(more),
+         owner = std::move(owner)] {
+    abort_all(*library, comms);
+    if (more) abort_all(*library, more());
+  });
+}
+
+void Ends::destroy(std::shared_ptr<Library> library, Comms comms,
+                   std::shared_ptr<void> owner) noexcept {
+  start([library = std::move(library), comms = std::move(comms), owner = std::move(owner)] {
+    for (const Comm comm : comms) library->destroy(comm);
+  });
+}
+
+bool Ends::are_done() const {
+  return state_->under_way == 0;
+}
+
+void Ends::wait(const Waiter& waiter) const {
+  waiter.until([this] { return are_done(); }, "waiting for NCCL to end communicators");
+}
+
+}  // namespace dstune::nccl
