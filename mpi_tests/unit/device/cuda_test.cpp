@@ -305,6 +305,20 @@ TEST_F(CudaDeviceTest, WhereNobodyTellsTheContextIsNotCounted) {
   EXPECT_FALSE(device->taken_bytes());
 }
 
+TEST_F(CudaDeviceTest, OfAGpuThatIsTooOldThereIsNoContext) {
+  runtime_.capability = 75;
+  EXPECT_EQ(thrown<DeviceError>([&] { make(0); }),
+            "a GPU, compute capability 7.5: the kernels need 8.0 or newer");
+  EXPECT_FALSE(runtime_.has_context);
+}
+
+// As where a build has code for others.
+TEST_F(CudaDeviceTest, WhatKernelsSayAtTheirFirstUseIsAnErrorOfTheDevice) {
+  request_.use_libraries = [] { throw std::runtime_error("CUDA: no kernel image"); };
+  EXPECT_EQ(thrown<DeviceError>([&] { make(0); }),
+            "CUDA: no kernel image, on a GPU, compute capability 8.0");
+}
+
 /// Memory of the host in the GPU's place: kernels of the processor can work on it.
 class HostRuntime : public FakeRuntime {
  public:
@@ -352,7 +366,7 @@ TEST(FirstUseTest, MultipliesAndAttendsAndLeavesNothing) {
 
   table.matmul = [](const kernels::MatmulShape&, const void*, const void*, const void*, void*,
                     void*) { throw std::runtime_error("a launch is refused"); };
-  EXPECT_EQ(thrown<DeviceError>([&] { cuda::use_libraries(runtime, table, Waiter()); }),
+  EXPECT_EQ(thrown<std::runtime_error>([&] { cuda::use_libraries(runtime, table, Waiter()); }),
             "a launch is refused");
   EXPECT_EQ(runtime.held, 0);
 }

@@ -26,6 +26,7 @@ class FakeRuntime : public cuda::Runtime {
   std::vector<cuda::EventNode> further_nodes;
   /// Where memory begins, past a multiple of 4096.
   std::uintptr_t misplaced_bytes = 0;
+  int capability = 80;
   bool has_context = false;  ///< since set_device()
   std::size_t free_bytes = 1000;
 
@@ -39,7 +40,7 @@ class FakeRuntime : public cuda::Runtime {
     return called("set_device", fmt::format("set_device {}", device));
   }
   cuda::Code get_properties(int device, cuda::Properties& properties) override {
-    properties = {"a GPU", fmt::format("gpu-{}", device), 4};
+    properties = {"a GPU", fmt::format("gpu-{}", device), 4, capability};
     return called("get_properties");
   }
   cuda::Code get_memory(std::size_t& bytes, std::size_t& total_bytes) override {

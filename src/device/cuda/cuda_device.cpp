@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <exception>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace {
 /// Of what is free once context and libraries are there: kernels that are loaded at their first
 /// use, communicators, gaps between allocations. A guess: nobody has measured it.
 constexpr double share_of_free_memory = 0.97;
+/// From here on GPUs compute in bf16. Which ones a build has code for is for CUDA to say.
+constexpr int least_capability = 80;
 /// A GPU that answers takes a second.
 constexpr std::chrono::seconds longest_first_use{120};
 
@@ -26,6 +29,22 @@ std::optional<std::int64_t> free_by(Runtime& runtime) {
   std::size_t free_bytes = 0, total_bytes = 0;
   if (runtime.get_memory(free_bytes, total_bytes) != 0) return std::nullopt;
   return static_cast<std::int64_t>(free_bytes);
+}
+
+std::string text_of(const Properties& gpu) {
+  return gpu.name + ", compute capability " + std::to_string(gpu.capability / 10) + "." +
+         std::to_string(gpu.capability % 10);
+}
+
+/// The kernels throw errors of their own kinds.
+void use_libraries_of(const DeviceRequest& request, const Properties& gpu) {
+  try {
+    request.use_libraries();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw DeviceError(error.what() + (", on " + text_of(gpu)));
+  }
 }
 
 bool graphs_are_wanted() {
@@ -46,6 +65,8 @@ CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table
   // This makes no context.
   Properties properties;
   check(runtime, runtime.get_properties(device, properties), "asking what the GPU is");
+  if (properties.capability < least_capability)
+    throw DeviceError(text_of(properties) + ": the kernels need 8.0 or newer");
   CudaGpu gpu{properties.name, properties.uuid};
   const auto told = request.free_bytes ? request.free_bytes(gpu.uuid) : std::nullopt;
   check(runtime, runtime.set_device(device), "choosing a GPU");
@@ -57,7 +78,7 @@ CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table
   const std::int64_t before_libraries = free_with_context();
   const auto told_after = told ? request.free_bytes(gpu.uuid) : std::nullopt;
   if (told_after) gpu.context_bytes = *told - *told_after;
-  if (request.use_libraries) request.use_libraries();
+  if (request.use_libraries) use_libraries_of(request, properties);
   gpu.free_bytes = free_with_context();
   if (request.use_libraries) gpu.library_bytes = before_libraries - gpu.free_bytes;
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/handle.hpp"
@@ -80,13 +79,7 @@ void multiply_and_attend(Runtime& runtime, const kernels::Table& table, const Wa
 void use_libraries(Runtime& runtime, const kernels::Table& table, const Waiter& waiter) {
   // finish() waits for that; a device that this thread used before has left its own behind.
   kernels::set_cuda_stream(nullptr);
-  try {
-    multiply_and_attend(runtime, table, waiter);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw DeviceError(error.what());  // the kernels', which know no others
-  }
+  multiply_and_attend(runtime, table, waiter);
 }
 
 }  // namespace dstune::cuda

@@ -20,6 +20,7 @@ struct Properties {
   std::string name;  ///< "NVIDIA H200"
   std::string uuid;  ///< of the GPU, or of the part of one that a process was given
   int multiprocessors = 0;
+  int capability = 0;  ///< 90: compute capability 9.0
 };
 
 /// A node of a graph that records an event.

@@ -39,7 +39,8 @@ class NativeRuntime : public Runtime {
     cudaDeviceProp found{};
     const Code code = cudaGetDeviceProperties(&found, device);
     if (code == cudaSuccess)
-      properties = {found.name, text_of(found.uuid), found.multiProcessorCount};
+      properties = {found.name, text_of(found.uuid), found.multiProcessorCount,
+                    10 * found.major + found.minor};
     return code;
   }
   Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) override {
