@@ -30,12 +30,19 @@ NcclCommunicatorSet::~NcclCommunicatorSet() {
   }
   std::ranges::sort(all_ranks);
   close(std::move(ids), all_ranks);
+  wait_for_left();
   try {
-    const Waiter waiter = limited(Waiter(), options_.close_limit_s);
-    ends_.wait(waiter);
-    left_.wait(waiter);
+    ends_.wait(limited(Waiter(), options_.close_limit_s));
   } catch (const CollectiveError&) {
     // The threads that are stuck have all they need.
+  }
+}
+
+void NcclCommunicatorSet::wait_for_left() const noexcept {
+  try {
+    left_.wait(limited(Waiter(), options_.close_limit_s));
+  } catch (const CollectiveError&) {
+    // They end when the other ranks end theirs.
   }
 }
 
@@ -68,6 +75,9 @@ void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids, std::span<const 
       entry.communicator->close(limited(Waiter(), options_.close_limit_s));
     } else {
       entry.communicator->leave_to(left_);
+      // Its memory is free again and nothing runs beside the next group, where the others are not
+      // needed for it.
+      wait_for_left();
     }
     entries_.erase(found);
   }
