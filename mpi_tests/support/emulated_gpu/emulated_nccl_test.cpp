@@ -111,6 +111,40 @@ TEST_F(EmulatedNcclTest, DestroyingWaitsForTheOtherRank) {
   EXPECT_TRUE(is_done_);
 }
 
+// What is refused here NCCL does, wrongly.
+TEST_F(EmulatedNcclTest, RefusesWhatOverlapsAndIsNotInPlace) {
+  cudaSetDevice(0);
+  auto* const data = static_cast<float*>(memory_[0]);
+  constexpr std::size_t floats = bytes / sizeof(float);
+  const auto gather = [&](const float* in, float* out, std::size_t count) {
+    return ncclAllGather(in, out, count, ncclFloat32, comms_[0], streams_[0]);
+  };
+  const auto scatter = [&](const float* in, float* out, std::size_t count) {
+    return ncclReduceScatter(in, out, count, ncclFloat32, ncclSum, comms_[0], streams_[0]);
+  };
+  EXPECT_EQ(gather(data + 8, data, 8), ncclInvalidUsage) << "the other rank's place";
+  EXPECT_EQ(gather(data + 4, data, 8), ncclInvalidUsage);
+  EXPECT_EQ(gather(data, data + 16, floats), ncclInvalidUsage) << "beyond the end";
+  EXPECT_EQ(scatter(data, data + 8, 8), ncclInvalidUsage);
+  EXPECT_EQ(ncclAllReduce(data, data + 4, 8, ncclFloat32, ncclSum, comms_[0], streams_[0]),
+            ncclInvalidUsage);
+  ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclSend(data, 8, ncclFloat32, 1, comms_[0], streams_[0]), ncclSuccess);
+  EXPECT_EQ(ncclSend(data, 8, ncclFloat32, 1, comms_[0], streams_[0]), ncclSuccess);
+  EXPECT_EQ(ncclRecv(data + 7, 8, ncclFloat32, 1, comms_[0], streams_[0]), ncclInvalidUsage);
+  EXPECT_EQ(ncclGroupEnd(), ncclInProgress);
+  for (const auto& call : {gather(data, data, 8), scatter(data, data, 8)}) {
+    EXPECT_EQ(call, ncclInvalidUsage) << "while the group of calls is in progress";
+  }
+  EXPECT_EQ(result_of(0), ncclSuccess);
+  EXPECT_EQ(gather(data, data, 8), ncclInProgress);
+  EXPECT_EQ(result_of(0), ncclSuccess);
+  EXPECT_EQ(scatter(data, data, 8), ncclInProgress);
+  EXPECT_EQ(result_of(0), ncclSuccess);
+  auto peer = std::jthread([&] { ncclCommAbort(comms_[1]); });
+  EXPECT_EQ(ncclCommAbort(comms_[0]), ncclSuccess);
+}
+
 TEST_F(EmulatedNcclTest, AGraphWithACollectiveHoldsUpItsEnd) {
   cudaSetDevice(0);
   ASSERT_EQ(cudaStreamBeginCapture(streams_[0], cudaStreamCaptureModeThreadLocal), cudaSuccess);

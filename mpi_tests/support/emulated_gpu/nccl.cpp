@@ -18,6 +18,7 @@
 
 #include "calls.hpp"
 #include "group/average.hpp"
+#include "memory.hpp"
 #include "nccl_comms.hpp"
 
 using namespace dstune::emulated;
@@ -52,12 +53,38 @@ ncclResult_t enqueue(const Comm& comm, cudaStream_t stream, Task task) {
 
 using Use = std::function<void(const Exchange& all)>;
 
-ncclResult_t collective(ncclComm_t handle, const std::string& what, const void* data,
-                        std::size_t bytes, cudaStream_t stream, Use use) {
+struct Bytes {
+  const void* begin = nullptr;
+  std::size_t count = 0;
+
+  [[nodiscard]] const std::byte* first() const { return static_cast<const std::byte*>(begin); }
+  [[nodiscard]] const std::byte* end() const { return first() + count; }
+};
+
+/// Empty, or what NCCL's manual does not allow of what is read and what is written: only that both
+/// begin at the same place in the part that is this rank's.
+std::string memory_objection(const Bytes& read, const Bytes& written, const std::byte* own_place) {
+  if (!reaches(read.begin, read.count)) return "reads beyond what was allocated";
+  if (written.count == 0) return "";
+  if (!reaches(written.begin, written.count)) return "writes beyond what was allocated";
+  const bool overlaps = read.first() < written.end() && written.first() < read.end();
+  const bool is_in_place =
+      own_place == (read.count < written.count ? read.first() : written.first());
+  return overlaps && !is_in_place ? "reads where it writes and is not in place" : "";
+}
+
+ncclResult_t collective(ncclComm_t handle, const std::string& what, const Bytes& read,
+                        const Bytes& written, const std::byte* own_place, cudaStream_t stream,
+                        Use use) {
   const auto lock = lock_nccl();
   const Comm comm = find(handle);
-  if (const std::string why_not = objection(comm, what.c_str()); !why_not.empty())
-    return refuse(why_not);
+  std::string why_not = objection(comm, what.c_str());
+  if (why_not.empty()) {
+    why_not = memory_objection(read, written, own_place);
+    if (!why_not.empty()) why_not = what + " " + why_not;
+  }
+  if (!why_not.empty()) return refuse(why_not);
+  const auto [data, bytes] = read;
   return enqueue(comm, stream, [=]() -> Turn {
     auto exchange = std::make_shared<Exchange>(comm, what);
     return [=] {
@@ -98,6 +125,15 @@ ncclResult_t add(const char* call, ncclComm_t handle, cudaStream_t stream, const
   if (group.depth == 0) return refuse(std::string(call) + " outside of a group of calls");
   if (group.comm != nullptr && (group.comm != comm || group.stream != stream))
     return refuse("a group of calls on two communicators or streams");
+  const Bytes mine{part.sent == nullptr ? part.received : part.sent, part.bytes};
+  for (const Part& other : group.parts) {
+    const Bytes theirs{other.sent == nullptr ? other.received : other.sent, other.bytes};
+    const bool is_read_only = part.sent != nullptr && other.sent != nullptr;
+    if (!is_read_only && mine.first() < theirs.end() && theirs.first() < mine.end())
+      return refuse(std::string(call) + " where another of its group reads or writes");
+  }
+  if (!reaches(mine.begin, mine.count))
+    return refuse(std::string(call) + " goes beyond what was allocated");
   group.comm = comm;
   group.stream = stream;
   group.parts.push_back(part);
@@ -226,13 +262,17 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, named("allreduce", count, type), in, count * size_of(type), stream,
+  const Bytes read{in, count * size_of(type)};
+  return collective(comm, named("allreduce", count, type), read, {out, read.count}, read.first(),
+                    stream,
                     [=](const Exchange& all) { reduce_into(out, all, *comm, 0, count, type, op); });
 }
 
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, named("reduce", count, type), in, count * size_of(type), stream,
+  const Bytes read{in, count * size_of(type)};
+  const std::size_t written = comm != nullptr && comm->rank == root ? read.count : 0;
+  return collective(comm, named("reduce", count, type), read, {out, written}, read.first(), stream,
                     [=](const Exchange& all) {
                       if (comm->rank == root) reduce_into(out, all, *comm, 0, count, type, op);
                     });
@@ -241,23 +281,27 @@ ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t 
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   const std::size_t bytes = count * size_of(type);
-  return collective(comm, named("reducescatter", count, type), in,
-                    bytes * static_cast<std::size_t>(comm->size), stream, [=](const Exchange& all) {
-                      reduce_into(out, all, *comm, bytes * static_cast<std::size_t>(comm->rank),
-                                  count, type, op);
+  const std::size_t own_byte = bytes * static_cast<std::size_t>(comm->rank);
+  const Bytes read{in, bytes * static_cast<std::size_t>(comm->size)};
+  return collective(comm, named("reducescatter", count, type), read, {out, bytes},
+                    read.first() + own_byte, stream, [=](const Exchange& all) {
+                      reduce_into(out, all, *comm, own_byte, count, type, op);
                     });
 }
 
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
   const std::size_t bytes = count * size_of(type);
-  return collective(
-      comm, named("allgather", count, type), in, bytes, stream, [=](const Exchange& all) {
-        for (int rank = 0; rank < comm->size; ++rank) {
-          const auto number = static_cast<std::size_t>(rank);
-          std::memcpy(static_cast<std::byte*>(out) + number * bytes, all.of(rank).data(), bytes);
-        }
-      });
+  auto* const begin = static_cast<std::byte*>(out);
+  const Bytes written{out, bytes * static_cast<std::size_t>(comm->size)};
+  return collective(comm, named("allgather", count, type), {in, bytes}, written,
+                    begin + bytes * static_cast<std::size_t>(comm->rank), stream,
+                    [=](const Exchange& all) {
+                      for (int rank = 0; rank < comm->size; ++rank) {
+                        const auto number = static_cast<std::size_t>(rank);
+                        std::memcpy(begin + number * bytes, all.of(rank).data(), bytes);
+                      }
+                    });
 }
 
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer,
