@@ -59,15 +59,17 @@ class Library {
   /// `made` is set at the call. `shares`: whether those split from it share its resources, which
   /// takes less memory, and ends them together: an abort of one stops them all.
   virtual Result init(Comm& made, int size, const UniqueId& id, int rank, bool shares) = 0;
-  /// By all ranks of the parent. `made` is set when the parent is no longer in progress, so it must
-  /// live on until then, or for ever.
+  /// By all ranks of the parent, which is in progress then, also where this says success. `made` is
+  /// set when it no longer is, or is aborted, so it must live on until then, or for ever.
   virtual Result split(Comm parent, int color, int key, Comm& made, bool shares) = 0;
   /// How the communicator is: success, in_progress or an error.
   virtual Result async_error(Comm comm, Result& state) = 0;
   /// What was enqueued is done first.
   virtual Result finalize(Comm comm) = 0;
+  /// Blocks until all ranks of the node destroy or abort theirs, and graphs with its calls are
+  /// gone.
   virtual Result destroy(Comm comm) = 0;
-  /// Ends what is under way and frees the communicator. May block.
+  /// Ends what is under way and frees the communicator. May block for as long.
   virtual Result abort(Comm comm) = 0;
 
   /// Calls between them are one; send and receive are allowed there only.
@@ -91,8 +93,10 @@ class Library {
 /// "2.28.9"
 [[nodiscard]] std::string version_text(int version);
 
-/// The first version that has all that is called: 2.18.1, for ncclCommSplit.
-inline constexpr int least_version = 21801;
+/// The first version in which a thread can abort what another one began, and wait for it: 2.19.1
+/// (its source, group.cc: 2.18, which has all that is called, looks for what the aborting thread
+/// began itself).
+inline constexpr int least_version = 21901;
 
 /// A library, and in any case a line about it: "2.28.9 (/usr/lib/libnccl.so.2)", or why there is
 /// none.

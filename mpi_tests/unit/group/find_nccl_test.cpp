@@ -39,7 +39,7 @@ TEST(FindNcclTest, SaysWhichVersionIsTooOld) {
   const FoundLibrary found = find_library(NCCL_21403);
   EXPECT_EQ(found.library, nullptr);
   EXPECT_EQ(found.description,
-            std::string(NCCL_21403) + " is NCCL 2.14.3, and 2.18.1 or newer is needed");
+            std::string(NCCL_21403) + " is NCCL 2.14.3, and 2.19.1 or newer is needed");
 }
 
 TEST(FindNcclTest, SaysWhatALibraryLacks) {

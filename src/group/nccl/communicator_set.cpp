@@ -21,6 +21,9 @@ Waiter limited(const Waiter& waiter, double limit_s) {
 }  // namespace
 
 NcclCommunicatorSet::~NcclCommunicatorSet() {
+  // Before 2.27 what this thread began last, and another one aborts, is where NCCL keeps what it
+  // begins next.
+  wait_for(ends_);
   // In the order of their numbers on every rank.
   std::vector<std::uint64_t> ids;
   std::vector<int> all_ranks;
@@ -30,19 +33,15 @@ NcclCommunicatorSet::~NcclCommunicatorSet() {
   }
   std::ranges::sort(all_ranks);
   close(std::move(ids), all_ranks);
-  wait_for_left();
-  try {
-    ends_.wait(limited(Waiter(), options_.close_limit_s));
-  } catch (const CollectiveError&) {
-    // The threads that are stuck have all they need.
-  }
+  wait_for(left_);
+  wait_for(ends_);
 }
 
-void NcclCommunicatorSet::wait_for_left() const noexcept {
+void NcclCommunicatorSet::wait_for(const nccl::Ends& ends) const noexcept {
   try {
-    left_.wait(limited(Waiter(), options_.close_limit_s));
+    ends.wait(limited(Waiter(), options_.close_limit_s));
   } catch (const CollectiveError&) {
-    // They end when the other ranks end theirs.
+    // The threads that are stuck have all they need.
   }
 }
 
@@ -77,7 +76,7 @@ void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids, std::span<const 
       entry.communicator->leave_to(left_);
       // Its memory is free again and nothing runs beside the next group, where the others are not
       // needed for it.
-      wait_for_left();
+      wait_for(left_);
     }
     entries_.erase(found);
   }

@@ -77,7 +77,8 @@ class NcclCommunicatorSet {
   [[nodiscard]] std::uint64_t id_of_oldest_beside(const Key& own) const;
   /// `present`: ranks that close the same ones now.
   void close(std::vector<std::uint64_t> ids, std::span<const int> present);
-  void wait_for_left() const noexcept;
+  /// A little.
+  void wait_for(const nccl::Ends& ends) const noexcept;
   std::shared_ptr<NcclCommunicator> make(ProcessGroup& host, std::uint64_t attempt,
                                          const Waiter& waiter, bool is_risky);
   void set_current(std::uint64_t attempt, const std::shared_ptr<NcclCommunicator>& communicator);
