@@ -38,6 +38,21 @@ TEST_F(EmulatedGpusTest, GroupsTrainByNccl) {
   expect_all_ok(run(2, space), 8);
 }
 
+// Communicators that are split from one another, captured side by side: where one of them could not
+// be, the log would say so and the graphs would take nothing.
+TEST_F(EmulatedGpusTest, PartsOfAGroupTrainInGraphs) {
+  Json space = transformer_space({4});
+  space["bf16"] = {{"enabled", true}};
+  space["gradient_accumulation_steps"] = 2;
+  space["zero_optimization"] = {{"stage", 3},
+                                {"overlap_comm", true},
+                                {"zero_hpz_partition_size", {1, 2}},
+                                {"zero_quantized_gradients", true}};
+  expect_all_ok(run(4, space), 2);
+  for (const auto& [name, measured] : all_metrics(job_))
+    EXPECT_GT(measured["peak_memory_bytes"].value("graphs", 0), 0) << name;
+}
+
 // For good.
 TEST_F(EmulatedGpusTest, ALostContextCostsOneAttemptAndTheRank) {
   Json space = transformer_space({1});
