@@ -188,20 +188,25 @@ TEST_F(NcclCommunicatorSetTest, WhatCanNotBeFinalizedIsAborted) {
   EXPECT_EQ(fake_->calls("destroy"), Calls{});
 }
 
-TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupAndNothingElse) {
-  options_.abort_limit_s = 0.05;
+// Of a peer that does not end its own NCCL waits, in some versions.
+TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupOnceAndNothingElse) {
+  options_.abort_limit_s = 0.2;
   join(ranks(2));
   fake_->let_aborts_hang(true);
   set().abandon(ranks(2));
   EXPECT_TRUE(set().is_aborting());
-  EXPECT_THROW(join(ranks(3)), DeviceError);
   EXPECT_EQ(why_not(ranks(3), Waiter(
                                   Waiter::Clock::time_point::max(), [] { return true; }, true)),
             CollectiveError::Why::aborted);
-  fake_->let_aborts_hang(false);
-  wait_for_aborts();
+  EXPECT_EQ(why_not(ranks(3), soon(0.05)), CollectiveError::Why::deadline);
+  EXPECT_EQ(fake_->calls("init").size(), 1U);
+  const auto began = Waiter::Clock::now();
   join(ranks(3));
-  EXPECT_EQ(set().size(), 1U);
+  EXPECT_GT(Waiter::Clock::now() - began, std::chrono::milliseconds(150));
+  EXPECT_FALSE(set().is_aborting());
+  EXPECT_NO_THROW(join(ranks(2)));
+  EXPECT_EQ(fake_->calls("init").size(), 3U);
+  fake_->let_aborts_hang(false);
 }
 
 // One that shares nothing may be stuck behind another, which only that one's own abort ends.

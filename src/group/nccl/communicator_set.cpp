@@ -88,8 +88,11 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
   try {
     ends_.wait(limited(waiter, options_.abort_limit_s));
   } catch (const CollectiveError& error) {
-    if (error.why() == CollectiveError::Why::aborted) throw;
-    throw DeviceError("NCCL does not come back from aborting an earlier communicator");
+    if (error.why() == CollectiveError::Why::aborted || waiter.deadline() <= Waiter::Clock::now())
+      throw;
+    // Where a peer does not end its own, as one whose GPU hangs, some versions wait for it for
+    // ever. What that one still holds is lost.
+    ends_ = ends_.another();
   }
   drop_unusable();
   const Key key{host.world_ranks(), is_risky};

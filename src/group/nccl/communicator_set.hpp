@@ -26,7 +26,7 @@ class NcclCommunicatorSet {
     int max_communicators = 8;     ///< sets of ranks, risky ones beside others
     double connect_limit_s = 120;  ///< or the waiter's deadline
     double close_limit_s = 5;      ///< an idle one is closed in milliseconds
-    double abort_limit_s = 30;     ///< how long a group waits for what an earlier one left behind
+    double abort_limit_s = 30;     ///< a group waits for what earlier ones left behind, once
     /// What a thread does before it aborts; may be empty.
     std::function<void()> begin_thread = nullptr;
     std::chrono::milliseconds longest_call = NcclCommunicator::usual_longest_call;
