@@ -206,6 +206,8 @@ TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupOnceAndNothin
   EXPECT_FALSE(set().is_aborting());
   EXPECT_NO_THROW(join(ranks(2)));
   EXPECT_EQ(fake_->calls("init").size(), 3U);
+  set().abandon(ranks(3));
+  EXPECT_TRUE(set().is_aborting()) << "the next one counts";
   fake_->let_aborts_hang(false);
 }
 

@@ -92,7 +92,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
       throw;
     // Where a peer does not end its own, as one whose GPU hangs, some versions wait for it for
     // ever. What that one still holds is lost.
-    ends_ = ends_.another();
+    ends_.forget();
   }
   drop_unusable();
   const Key key{host.world_ranks(), is_risky};

@@ -2,15 +2,23 @@
 
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 namespace dstune::nccl {
 
 struct Ends::State {
-  std::function<void()> begin_thread;
-  std::atomic<int> under_way = 0;
+  using Count = std::shared_ptr<std::atomic<int>>;
 
+  std::function<void()> begin_thread;
+  mutable std::mutex mutex;
+  Count under_way = std::make_shared<std::atomic<int>>(0);
+
+  [[nodiscard]] Count count() const {
+    const std::lock_guard lock(mutex);
+    return under_way;
+  }
   void begin() const noexcept {
     if (!begin_thread) return;
     try {
@@ -41,14 +49,15 @@ Ends Ends::another() const {
 }
 
 void Ends::start(std::function<void()> work) noexcept {
-  ++state_->under_way;
+  const State::Count under_way = state_->count();
+  ++*under_way;
   try {
     // The state is shared: a thread that never ends outlives this.
-    std::thread([state = state_, work = std::move(work)]() mutable {
+    std::thread([state = state_, under_way, work = std::move(work)]() mutable {
       state->begin();
       work();
       work = nullptr;
-      --state->under_way;
+      --*under_way;
     }).detach();
   } catch (const std::exception&) {
     // No thread can be had: they count as ends that never come.
@@ -73,7 +82,12 @@ void Ends::destroy(std::shared_ptr<Library> library, Comms comms,
 }
 
 bool Ends::are_done() const {
-  return state_->under_way == 0;
+  return *state_->count() == 0;
+}
+
+void Ends::forget() {
+  const std::lock_guard lock(state_->mutex);
+  state_->under_way = std::make_shared<std::atomic<int>>(0);
 }
 
 void Ends::wait(const Waiter& waiter) const {

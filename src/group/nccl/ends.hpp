@@ -27,6 +27,8 @@ class Ends {
   /// On one thread, one after the other: what was finalized.
   void destroy(std::shared_ptr<Library> library, Comms comms, std::shared_ptr<void> owner) noexcept;
   [[nodiscard]] bool are_done() const;
+  /// Those that are under way count no more.
+  void forget();
   /// Throws CollectiveError.
   void wait(const Waiter& waiter) const;
 
