@@ -40,8 +40,8 @@ class Attention {
     return result;
   }
   Tensor log_sum_exp() {
-    return graph.in_memory(uid_log_sum_exp, CUDNN_DATA_FLOAT, rows_,
-                           {shape_.heads * shape_.sequence, shape_.sequence, 1, 1}, sizeof(float));
+    return graph.in_memory(uid_log_sum_exp, CUDNN_DATA_FLOAT, rows_, packed_strides(rows_),
+                           piece_.statistics_alignment());
   }
   Tensor sums_of_queries() {
     const Dimensions size{piece_.batches, piece_.heads(), shape_.sequence, shape_.head_size};

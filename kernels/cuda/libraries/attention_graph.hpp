@@ -28,13 +28,21 @@ enum AttentionUid : std::int64_t {
   uid_one,
 };
 
-/// Some batches, and some key heads with their query heads, of tensors that hold more.
+/// Some batches, or some key heads of one with their query heads, of tensors that hold more. So its
+/// statistics lie side by side, as the library's backward for GPUs before the H100 takes them
+/// before 9.26, whatever strides are said (NVIDIA/cudnn-frontend, pull request 304).
 struct AttentionPiece {
   AttentionShape whole;
   std::int64_t batches = 0;
   std::int64_t kv_heads = 0;
 
   [[nodiscard]] std::int64_t heads() const { return kv_heads * (whole.heads / whole.kv_heads); }
+  /// Bytes at multiples of which they begin: 16 where the whole's do and pieces are no matter. Some
+  /// of the library's configurations want that of all tensors.
+  [[nodiscard]] std::int64_t statistics_alignment() const {
+    const bool is_whole = batches == whole.batch && kv_heads == whole.kv_heads;
+    return is_whole || whole.sequence % 4 == 0 ? 16 : 4;
+  }
 };
 
 /// How backward gets the gradient of the queries, to which all blocks of keys contribute.

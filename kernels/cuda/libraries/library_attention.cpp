@@ -243,7 +243,7 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
 void LibraryAttention::forward(const AttentionShape& given, void* out, float* log_sum_exp,
                                const void* qkv, void* workspace) {
   const AttentionShape shape = simplest(given);
-  if (serves(shape, Direction::forward) && are_aligned(out, qkv)) {
+  if (serves(shape, Direction::forward) && are_aligned(out, qkv, log_sum_exp)) {
     const std::lock_guard lock(mutex_);
     const std::int64_t keys = shape.heads * shape.head_size;
     const std::int64_t values = keys + shape.kv_heads * shape.head_size;
@@ -266,7 +266,7 @@ void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const 
                                 const void* qkv, const void* out, const float* log_sum_exp,
                                 void* workspace) {
   const AttentionShape shape = simplest(given);
-  if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out)) {
+  if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out, log_sum_exp)) {
     const std::lock_guard lock(mutex_);
     const std::int64_t group = shape.heads / shape.kv_heads;
     const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;

@@ -47,11 +47,25 @@ std::size_t bytes_of(DType type, std::int64_t count) {
   return static_cast<std::size_t>(count) * (type == DType::f32 ? 4 : 2);
 }
 
+/// What an epilogue reads or writes beside the matrices. The library is to go by such an address,
+/// but was seen to choose kernels that move 16 bytes at once all the same (pytorch/pytorch, pull
+/// request 194497), and a GPU that meets a wrong address is lost.
+bool can_take(const void* address) {
+  return alignment_of(address) == most_alignment;
+}
+
 /// Its GELU is the tanh form. In fp32 nothing says how exact its tanh is. What is kept for backward
 /// has rows of a multiple of 8 elements there.
-bool can_activate(const MatmulShape& shape, Activation activation) {
+bool can_activate(const MatmulShape& shape, Activation activation, const void* input) {
   return activation == Activation::gelu_tanh && shape.type != DType::f32 &&
-         shape.out_type == shape.type && shape.n % 8 == 0;
+         shape.out_type == shape.type && shape.n % 8 == 0 && can_take(input);
+}
+
+/// Half of the workspace is the library's at least. Of the sum of a single column there is a report
+/// of an illegal address (NVIDIA/apex #1392), of multiples of 8 there is none.
+bool can_sum(const MatmulShape& shape, const void* d_bias) {
+  return bytes_of(shape.type, shape.m) <= MatrixProducts::library_workspace_bytes / 2 &&
+         shape.m % 8 == 0 && (shape.accumulate || can_take(d_bias));
 }
 
 }  // namespace
@@ -162,12 +176,12 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
                                     : layout(shape.type, shape.k, shape.m, shape.row_of_a());
   product.result = layout(shape.out_type, shape.n, shape.m, shape.row_of_c());
   // Most of it first, since that is what the first choice takes.
-  const bool can_add = shape.has_bias && shape.type == shape.out_type;
+  const bool can_add = shape.has_bias && shape.type == shape.out_type && can_take(arguments.bias);
   const bool is_activated = operation.then == Then::activation || operation.then == Then::slope;
-  if (is_activated && can_activate(shape, operation.activation))
+  if (is_activated && shape.has_bias == can_add &&
+      can_activate(shape, operation.activation, input_of(operation, arguments)))
     add_candidates(operation, arguments, {.adds_bias = can_add, .activates = true}, product);
-  if (operation.then == Then::bias_gradient &&
-      bytes_of(shape.type, shape.m) <= library_workspace_bytes / 2)
+  if (operation.then == Then::bias_gradient && can_sum(shape, arguments.d_bias))
     add_candidates(operation, arguments, {.sums = true}, product);
   if (can_add) add_candidates(operation, arguments, {.adds_bias = true}, product);
   add_candidates(operation, arguments, {}, product);
@@ -291,6 +305,10 @@ void* MatrixProducts::result_of(const Operation& operation, const Epilogue& epil
   return epilogue.activates && operation.then == Then::activation ? arguments.activated : c;
 }
 
+const void* MatrixProducts::input_of(const Operation& operation, const Arguments& arguments) {
+  return operation.then == Then::slope ? arguments.x : arguments.c;
+}
+
 cublasStatus_t MatrixProducts::set_pointers(const Operation& operation, const Epilogue& epilogue,
                                             cublasLtMatmulDesc_t description,
                                             const Arguments& arguments) const {
@@ -304,8 +322,7 @@ cublasStatus_t MatrixProducts::set_pointers(const Operation& operation, const Ep
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   if (!epilogue.activates) return CUBLAS_STATUS_SUCCESS;
-  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
-             operation.then == Then::slope ? arguments.x : arguments.c);
+  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, input_of(operation, arguments));
 }
 
 void MatrixProducts::finish(const Operation& operation, const Epilogue& done,

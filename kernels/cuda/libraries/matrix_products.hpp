@@ -139,6 +139,8 @@ class MatrixProducts {
   /// Where the library's result goes: where it activates that is not C.
   [[nodiscard]] static void* result_of(const Operation& operation, const Epilogue& epilogue,
                                        const Arguments& arguments, void* c);
+  /// The activation's.
+  [[nodiscard]] static const void* input_of(const Operation& operation, const Arguments& arguments);
   [[nodiscard]] cublasStatus_t set_pointers(const Operation& operation, const Epilogue& epilogue,
                                             cublasLtMatmulDesc_t description,
                                             const Arguments& arguments) const;

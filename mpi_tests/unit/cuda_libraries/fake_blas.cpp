@@ -50,7 +50,6 @@ struct Preference {
 struct Algorithm {
   std::uint32_t number;
   std::uint32_t alignments[4];
-  std::uint32_t of_bias, of_aux;
 };
 static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -200,10 +199,6 @@ double gelu_slope(double x) {
          0.5 * x * (1.0 - tanh * tanh) * factor * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
-std::uint32_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256U;
-  return static_cast<std::uint32_t>(bits & ~(bits - 1));
-}
 bool is_at(const void* address, std::uint32_t multiple) {
   return reinterpret_cast<std::uintptr_t>(address) % multiple == 0;
 }
@@ -254,10 +249,7 @@ cublasStatus_t search(cublasLtHandle_t, cublasLtMatmulDesc_t description_made,
   if (has_aux(description) && !current->activates) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (sums_right(description) && !current->sums) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *count < most && *count < current->algorithms; ++*count) {
-    Algorithm algorithm{static_cast<std::uint32_t>(*count),
-                        {},
-                        alignment_of(description.bias),
-                        alignment_of(description.aux)};
+    Algorithm algorithm{static_cast<std::uint32_t>(*count), {}};
     std::memcpy(algorithm.alignments, preference.alignments, sizeof(preference.alignments));
     std::memcpy(&results[*count].algo, &algorithm, sizeof(algorithm));
     results[*count].state = CUBLAS_STATUS_SUCCESS;
@@ -387,15 +379,13 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description_made, c
   for (int i = 0; i < 4; ++i)
     expect(is_at(addresses[i], algorithm.alignments[i]), "an operand less aligned than was said");
   if (has_bias_or_its_gradient(description)) {
-    expect(is_at(description.bias, std::min(algorithm.of_bias, 16U)),
-           "a bias less aligned than the search's");
+    expect(is_at(description.bias, 16), "a bias that a kernel can not move 16 bytes at once of");
     const auto* const bias = static_cast<const char*>(description.bias);
     const auto* const scratch = static_cast<const char*>(workspace);
     expect(bias < scratch || bias >= scratch + workspace_bytes, "a bias in the workspace");
   }
   if (has_aux(description)) {
-    expect(is_at(description.aux, std::min(algorithm.of_aux, 16U)),
-           "an activation's input less aligned than the search's");
+    expect(is_at(description.aux, 16), "an activation's input likewise");
     expect(number_at(beta) == 0.0F, "an activation of a sum with what was there");
     expect(description.aux != d, "an activation in the place of its input");
   }

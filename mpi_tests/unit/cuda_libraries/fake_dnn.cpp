@@ -153,6 +153,11 @@ void finish_reshape(Object& o) {
   o.operation.y = operand(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
 }
 
+bool is_statistics(const GraphTensor& tensor) {
+  return tensor.type == CUDNN_DATA_FLOAT && !tensor.is_virtual && !tensor.is_number &&
+         tensor.size[3] == 1;
+}
+
 void finish_graph(Object& o) {
   o.graph = std::make_shared<Graph>();
   for (const Object* operation :
@@ -160,6 +165,9 @@ void finish_graph(Object& o) {
     expect(operation->is_final, "an operation that is not final");
     o.graph->operations.push_back(operation->operation);
     for (const GraphTensor& tensor : operation->operands) {
+      expect(!is_statistics(tensor) ||
+                 tensor.strides == Size{tensor.size[1] * tensor.size[2], tensor.size[2], 1, 1},
+             "statistics of which some versions take others");
       const auto [found, is_new] = o.graph->tensors.emplace(tensor.uid, tensor);
       expect(
           is_new || (found->second.size == tensor.size && found->second.strides == tensor.strides &&
@@ -167,6 +175,14 @@ void finish_graph(Object& o) {
           "one name of two tensors");
     }
   }
+}
+
+/// The least of them.
+std::int64_t statistics_alignment(const Graph& graph) {
+  std::int64_t alignment = 256;
+  for (const auto& [uid, tensor] : graph.tensors)
+    if (is_statistics(tensor)) alignment = std::min(alignment, tensor.alignment);
+  return alignment;
 }
 
 /// Whether a product of it is in fp32 and in memory.
@@ -364,6 +380,7 @@ cudnnStatus_t execute(cudnnHandle_t made, cudnnBackendDescriptor_t plan_made,
   ++current->executions;
   current->runs.push_back(plan.configuration);
   current->adds_up = adds_up(*plan.graph);
+  current->statistics_alignment = statistics_alignment(*plan.graph);
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -39,7 +39,8 @@ struct FakeDnn {
   int executions = 0;
   std::vector<int> runs;  ///< the configuration of each
   bool adds_up = false;   ///< the last of them had the gradient of the queries in fp32, too
-  int alive = 0;          ///< things made and not destroyed
+  std::int64_t statistics_alignment = 0;  ///< of what the last of them has in fp32 for each row
+  int alive = 0;                          ///< things made and not destroyed
 };
 
 }  // namespace dstune::kernels::test

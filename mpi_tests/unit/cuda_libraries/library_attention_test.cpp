@@ -55,8 +55,10 @@ class LibraryAttentionTest : public testing::Test {
             most_scratch_bytes};
   }
 
-  /// Both ways, with tensors that begin so many bytes after a multiple of 16.
-  void run(LibraryAttention& attention, const AttentionShape& shape, std::size_t shift = 0) {
+  /// Both ways, with tensors that begin so many bytes after a multiple of 16, statistics another
+  /// number.
+  void run(LibraryAttention& attention, const AttentionShape& shape, std::size_t shift = 0,
+           std::size_t shift_of_statistics = 0) {
     const std::int64_t rows = shape.batch * shape.sequence;
     const std::int64_t qkv_row = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
     const auto room = [&](std::int64_t elements) {
@@ -70,10 +72,11 @@ class LibraryAttentionTest : public testing::Test {
     auto d_qkv = qkv;
     auto out = room(rows * shape.heads * shape.head_size);
     auto d_out = out;
-    std::vector<float> log_sum_exp(static_cast<std::size_t>(rows * shape.heads));
+    std::vector<float> statistics(static_cast<std::size_t>(rows * shape.heads) + 4);
+    float* const log_sum_exp = statistics.data() + shift_of_statistics / sizeof(float);
     std::vector<char> workspace(attention.workspace_bytes(shape));
-    attention.forward(shape, at(out), log_sum_exp.data(), at(qkv), workspace.data());
-    attention.backward(shape, at(d_qkv), at(d_out), at(qkv), at(out), log_sum_exp.data(),
+    attention.forward(shape, at(out), log_sum_exp, at(qkv), workspace.data());
+    attention.backward(shape, at(d_qkv), at(d_out), at(qkv), at(out), log_sum_exp,
                        workspace.data());
   }
 
@@ -152,9 +155,24 @@ TEST_F(LibraryAttentionTest, WhatTheLibraryHasNotIsDoneByOurOwnKernels) {
   EXPECT_EQ(own_forwards, 5);
   EXPECT_EQ(own_backwards, 5);
   run(attention, small, 2);
-  EXPECT_EQ(own_forwards, 6);
-  EXPECT_EQ(own_backwards, 6);
+  run(attention, small, 0, sizeof(float));
+  EXPECT_EQ(own_forwards, 7);
+  EXPECT_EQ(own_backwards, 7);
   EXPECT_EQ(dnn_.plans, 0);
+}
+
+TEST_F(LibraryAttentionTest, StatisticsBeginWhereTheGraphsSay) {
+  // Pieces of one head each, of seven floats.
+  AttentionShape odd = small;
+  odd.sequence = 7;
+  for (const AttentionShape& shape : {small, odd}) {
+    LibraryAttention attention = made(Choice::reproducible, 0);
+    run(attention, shape);
+    EXPECT_EQ(dnn_.statistics_alignment, shape.sequence == 7 ? 4 : 16);
+  }
+  LibraryAttention attention = made();
+  run(attention, odd);
+  EXPECT_EQ(dnn_.statistics_alignment, 16) << "in one piece";
 }
 
 TEST_F(LibraryAttentionTest, SoIsWhatAVersionDoesWrong) {
