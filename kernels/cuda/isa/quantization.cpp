@@ -73,7 +73,7 @@ struct Quantization {
       const CodePack<Bits> of_pack(values);
       std::uint8_t* const to = codes + (begin + i) / pack * Bits;
       if constexpr (N == pack) {
-        *reinterpret_cast<CodePack<Bits>*>(to) = of_pack;
+        at_once<CodePack<Bits>>(to) = of_pack;
       } else {
         for (int k = 0; k < Bits; ++k) to[k] = of_pack.bytes[k];
       }
@@ -97,7 +97,7 @@ struct Dequantization {
       const float scale = scales[part * (count / group_elements) + group];
       const std::int64_t index = part * count + i;
       if constexpr (N == pack) {
-        const auto of_pack = *reinterpret_cast<const CodePack<Bits>*>(codes + index / pack * Bits);
+        const auto of_pack = at_once<CodePack<Bits>>(codes + index / pack * Bits);
         for (int k = 0; k < pack; ++k)
           sum.of[k] += to_half(code_at<Bits>(of_pack.bytes, k) * scale);
       } else {

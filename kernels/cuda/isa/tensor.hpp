@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "access.hpp"
 #include "common/function.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "isa/vector.hpp"
@@ -36,11 +37,11 @@ DSTUNE_FUNCTION Values<N> load_as(const T* from) {
   Values<N> values;
   for (int first = 0; first < N; first += size) {
     if constexpr (sizeof(T) == 2 && N > 1) {
-      const auto words = *reinterpret_cast<const Chunk<std::uint32_t, size / 2>*>(from + first);
+      const auto words = at_once<Chunk<std::uint32_t, size / 2>>(from + first);
       for (int i = 0; i < size; i += 2)
         widen_two(T{}, words.of[i / 2], values.of[first + i], values.of[first + i + 1]);
     } else {
-      const auto chunk = *reinterpret_cast<const Chunk<T, size>*>(from + first);
+      const auto chunk = at_once<Chunk<T, size>>(from + first);
       for (int i = 0; i < size; ++i) values.of[first + i] = widened(chunk.of[i]);
     }
   }
@@ -56,11 +57,11 @@ DSTUNE_FUNCTION void store_as(T* to, const Values<N>& values) {
       Chunk<std::uint32_t, size / 2> words;
       for (int i = 0; i < size; i += 2)
         words.of[i / 2] = two_rounded(T{}, values.of[first + i], values.of[first + i + 1]);
-      *reinterpret_cast<Chunk<std::uint32_t, size / 2>*>(to + first) = words;
+      at_once<Chunk<std::uint32_t, size / 2>>(to + first) = words;
     } else {
       Chunk<T, size> chunk;
       for (int i = 0; i < size; ++i) round_to(chunk.of[i], values.of[first + i]);
-      *reinterpret_cast<Chunk<T, size>*>(to + first) = chunk;
+      at_once<Chunk<T, size>>(to + first) = chunk;
     }
   }
 }

@@ -28,6 +28,12 @@ int& order_number() {
   return order;
 }
 
+/// Of the block that runs, the first; null: none.
+const char*& access_fault() {
+  static const char* fault = nullptr;
+  return fault;
+}
+
 std::vector<std::int64_t> order_of(std::int64_t count) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -51,6 +57,7 @@ class EmulatedBlock {
 
   void run(std::int64_t block, std::int64_t piece) {
     shared_.clear(grid_.shared_bytes);
+    access_fault() = nullptr;
     warps_.assign(threads_.size() / warp_size, {});
     arrived_ = 0;
     for (int number = 0; number < grid_.threads; ++number) {
@@ -143,6 +150,7 @@ class EmulatedBlock {
       }
     }
     if (!shared_.fault().empty()) fail(shared_.fault());
+    if (access_fault() != nullptr) fail(access_fault());
     if (!std::ranges::all_of(states_, &State::is_done))
       fail("a barrier or an exchange at which not all threads arrive");
   }
@@ -181,6 +189,13 @@ void launch(const Grid& grid, const std::function<void(EmulatedThread&)>& kernel
   EmulatedBlock block(grid, kernel);
   for (const std::int64_t number : order_of(grid.blocks * grid.pieces))
     block.run(number % grid.blocks, number / grid.blocks);
+}
+
+bool watch_access(const void* place, std::size_t alignment) {
+  if (reinterpret_cast<std::uintptr_t>(place) % alignment == 0) return true;
+  // Nothing is thrown out of a fiber.
+  access_fault() = "memory: moved at once where no such piece can begin";
+  return false;
 }
 
 void set_emulated_order(int order) {

@@ -6,6 +6,7 @@
 /// - two threads at the same word of shared memory with no barrier between, one of them writing;
 /// - shared memory that is read before it is written, is outside the launch's, or where such an
 ///   element can not be;
+/// - memory that a thread moves at once where no such piece can begin;
 /// - a barrier or an exchange at which not all threads arrive;
 /// - launches that no GPU can do.
 /// Each is a std::logic_error of launch(). Order of blocks and threads can be changed: results that
@@ -44,6 +45,9 @@ class EmulatedThread {
 /// Runs kernel(thread) for each thread of the grid, and throws std::logic_error with the first
 /// fault.
 void launch(const kernels::cuda::Grid& grid, const std::function<void(EmulatedThread&)>& kernel);
+
+/// A thread of the kernel that runs moves at once what lies there. Whether it can.
+bool watch_access(const void* place, std::size_t alignment);
 
 /// 0, at first: by number. Others shuffle blocks and threads, each in its own way.
 void set_emulated_order(int order);

@@ -1,6 +1,7 @@
 // The emulator finds what it promises to find, and kernels that are right pass.
 #include "emulator.hpp"
 
+#include <functional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -8,6 +9,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#define DSTUNE_ISA emulated
+#include "access.hpp"
 
 namespace dstune::test {
 namespace {
@@ -150,6 +154,21 @@ TEST(EmulatorTest, FindsElementsWhereNoneCanBe) {
   expect_fault(two_warps, "can be", [](EmulatedThread& t) {
     if (t.thread == 3) EmulatedShared<double>(&t, 4)[0] = 1.0;
   });
+}
+
+TEST(EmulatorTest, FindsPiecesOfMemoryWhereNoneCanBegin) {
+  struct alignas(16) Pack {
+    float of[4];
+  };
+  alignas(16) float memory[8] = {};
+  for (const int offset : {0, 1, 2, 4}) {
+    const std::string fault = fault_of(two_warps, [&](EmulatedThread&) {
+      kernels::emulated::at_once<Pack>(&memory[offset]).of[0] = 1.0F;
+    });
+    const bool can_begin = offset % 4 == 0;
+    EXPECT_EQ(fault.substr(0, 6), can_begin ? "none" : "memory") << offset;
+    EXPECT_EQ(memory[offset], can_begin ? 1.0F : 0.0F) << offset;
+  }
 }
 
 TEST(EmulatorTest, FindsThreadsThatDoNotArrive) {
