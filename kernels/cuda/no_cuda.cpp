@@ -19,6 +19,10 @@ CudaLibraries cuda_libraries() {
   return {};
 }
 
+std::vector<std::string> take_cuda_refusals() {
+  return {};
+}
+
 int load_cuda_kernels() {
   return 0;
 }

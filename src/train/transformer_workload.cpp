@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/kernels/cuda.hpp"
 
 namespace dstune::train {
 namespace {
@@ -37,6 +38,10 @@ void TransformerWorkload::build() {
 StepSample TransformerWorkload::step(std::int64_t step) {
   const auto began = std::chrono::steady_clock::now();
   const StepOutcome outcome = executor_->step(step);
+  for (const std::string& refusal : kernels::take_cuda_refusals()) {
+    log::warning(fmt::format("{}: {}; kernels without tensor cores do, and times are theirs",
+                             *context_.experiment_name, refusal));
+  }
   const auto phase_s = [&](Phase phase) {
     return outcome.phase_s[static_cast<std::size_t>(phase)];
   };

@@ -40,6 +40,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "dstune/kernels/kernels.hpp"
 
@@ -67,6 +68,10 @@ struct CudaLibraries {
   std::string matmul, attention;
 };
 CudaLibraries cuda_libraries();
+
+/// What libraries were to do since the last call, and kernels of our own did, without tensor cores:
+/// a library that is absent, a shape that it refused. Each is given once for the process.
+std::vector<std::string> take_cuda_refusals();
 
 /// Loads the code of all kernels of our own to the calling thread's GPU, which CUDA else does at
 /// each one's first launch: no launch takes memory for it then, or waits until the GPU is done with

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "libraries/lack_of_memory.hpp"
+#include "libraries/refusals.hpp"
 
 namespace dstune::kernels::cuda {
 namespace {
@@ -98,6 +100,16 @@ bool are_aligned(Pointers... pointers) {
   return (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
 }
 
+/// Attention in fp32 is not what the library is for.
+void note_refusal_of(const AttentionShape& shape, const char* direction, cudnnStatus_t status) {
+  if (shape.type == DType::f32) return;
+  note_refusal("cuDNN does not do attention's " + std::string(direction) + " of " +
+               std::to_string(shape.batch) + " x " + std::to_string(shape.sequence) +
+               " tokens with " + std::to_string(shape.heads) + " heads of " +
+               std::to_string(shape.head_size) + " elements, " + std::to_string(shape.kv_heads) +
+               " of keys (its status " + std::to_string(status) + ")");
+}
+
 /// `elements` of 16 bits further on.
 const void* at(const void* data, std::int64_t elements) {
   return static_cast<const char*>(data) + elements * element_bytes;
@@ -161,42 +173,43 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
   Candidates candidates;
   const std::size_t most = choice_ == Choice::first ? 1 : most_candidates;
   if (direction == Direction::forward) {
-    add_forward(candidates.all, s, most);
+    add_forward(candidates, s, most);
   } else if (choice_ == Choice::fastest) {
-    add_backward(candidates.all, s, BackwardForm::added_up, most - 1);
-    add_backward(candidates.all, s, BackwardForm::stored_scores, 1);
+    add_backward(candidates, s, BackwardForm::added_up, most - 1);
+    add_backward(candidates, s, BackwardForm::stored_scores, 1);
   } else {
-    add_backward(candidates.all, s, BackwardForm::stored_scores, most);
+    add_backward(candidates, s, BackwardForm::stored_scores, most);
   }
   return candidates_.emplace(key, std::move(candidates)).first->second;
 }
 
-void LibraryAttention::add_forward(std::vector<Candidate>& to, const AttentionShape& shape,
+void LibraryAttention::add_forward(Candidates& to, const AttentionShape& shape,
                                    std::size_t most) try {
   const AttentionPiece piece = all_of(shape);
   const OperationGraph graph = attention_forward_graph(*library_, piece);
   const auto bytes = static_cast<std::int64_t>(workspace_bytes(shape)) - workspace_alignment;
   for (Descriptor& plan : graph.plans({.handle = context_of(gpu_.device())}, bytes, most))
-    to.push_back({std::move(plan), piece, {}});
+    to.all.push_back({std::move(plan), piece, {}});
 } catch (const DnnRefusal& refusal) {
   throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
-  // Our own kernel serves.
+  to.refusal = refusal.status;  // our own kernel serves
 }
 
-void LibraryAttention::add_backward(std::vector<Candidate>& to, const AttentionShape& shape,
-                                    BackwardForm form, std::size_t most) try {
+void LibraryAttention::add_backward(Candidates& to, const AttentionShape& shape, BackwardForm form,
+                                    std::size_t most) try {
   const AttentionPiece piece = backward_piece(shape, form);
   const OperationGraph graph = attention_backward_graph(*library_, piece, form);
   for (Descriptor& plan :
        graph.plans({.handle = context_of(gpu_.device())}, plan_bytes(piece, form), most))
-    to.push_back({std::move(plan), piece, form});
+    to.all.push_back({std::move(plan), piece, form});
 } catch (const DnnRefusal& refusal) {
   throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
-  // The other form or our own kernel serves.
+  to.refusal = refusal.status;  // the other form or our own kernel serves
 }
 
 bool LibraryAttention::run(Candidates& candidates,
                            const std::function<bool(const Candidate&)>& execute) {
+  failure_ = CUDNN_STATUS_SUCCESS;
   if (!candidates.is_settled && !gpu_.is_recording()) {
     // Inputs are only read, and outputs the same each time but for the order of sums.
     if (candidates.all.size() > 1) sort_by_time(gpu_, candidates.all, execute);
@@ -206,6 +219,7 @@ bool LibraryAttention::run(Candidates& candidates,
     if (execute(candidates.all.front())) return true;
     candidates.all.erase(candidates.all.begin());
   }
+  if (failure_ != CUDNN_STATUS_SUCCESS) candidates.refusal = failure_;
   return false;
 }
 
@@ -237,28 +251,32 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
   throw DnnRefusal{status};
 } catch (const DnnRefusal& refusal) {
   throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  failure_ = refusal.status;
   return false;
 }
 
 void LibraryAttention::forward(const AttentionShape& given, void* out, float* log_sum_exp,
                                const void* qkv, void* workspace) {
   const AttentionShape shape = simplest(given);
+  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
   if (serves(shape, Direction::forward) && are_aligned(out, qkv, log_sum_exp)) {
     const std::lock_guard lock(mutex_);
     const std::int64_t keys = shape.heads * shape.head_size;
     const std::int64_t values = keys + shape.kv_heads * shape.head_size;
-    const bool works =
-        run(candidates_of(shape, Direction::forward), [&](const Candidate& candidate) {
-          return execute(candidate.plan, shape,
-                         {{uid_q, qkv},
-                          {uid_k, at(qkv, keys)},
-                          {uid_v, at(qkv, values)},
-                          {uid_out, out},
-                          {uid_log_sum_exp, log_sum_exp}},
-                         aligned(workspace));
-        });
+    Candidates& candidates = candidates_of(shape, Direction::forward);
+    const bool works = run(candidates, [&](const Candidate& candidate) {
+      return execute(candidate.plan, shape,
+                     {{uid_q, qkv},
+                      {uid_k, at(qkv, keys)},
+                      {uid_v, at(qkv, values)},
+                      {uid_out, out},
+                      {uid_log_sum_exp, log_sum_exp}},
+                     aligned(workspace));
+    });
     if (works) return;
+    refusal = candidates.refusal;
   }
+  if (library_ != nullptr) note_refusal_of(shape, "forward", refusal);
   own_.forward(shape, out, log_sum_exp, qkv, workspace);
 }
 
@@ -266,6 +284,7 @@ void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const 
                                 const void* qkv, const void* out, const float* log_sum_exp,
                                 void* workspace) {
   const AttentionShape shape = simplest(given);
+  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
   if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out, log_sum_exp)) {
     const std::lock_guard lock(mutex_);
     const std::int64_t group = shape.heads / shape.kv_heads;
@@ -297,16 +316,18 @@ void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const 
       return execute(candidate.plan, shape, std::move(addresses),
                      sums + sum_bytes(candidate.piece, candidate.form));
     };
-    const bool works =
-        run(candidates_of(shape, Direction::backward), [&](const Candidate& candidate) {
-          const AttentionPiece& piece = candidate.piece;
-          for (std::int64_t batch = 0; batch < shape.batch; batch += piece.batches)
-            for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += piece.kv_heads)
-              if (!execute_piece(candidate, batch, kv_head)) return false;
-          return true;
-        });
+    Candidates& candidates = candidates_of(shape, Direction::backward);
+    const bool works = run(candidates, [&](const Candidate& candidate) {
+      const AttentionPiece& piece = candidate.piece;
+      for (std::int64_t batch = 0; batch < shape.batch; batch += piece.batches)
+        for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += piece.kv_heads)
+          if (!execute_piece(candidate, batch, kv_head)) return false;
+      return true;
+    });
     if (works) return;
+    refusal = candidates.refusal;
   }
+  if (library_ != nullptr) note_refusal_of(shape, "backward", refusal);
   own_.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
 }
 

@@ -69,13 +69,14 @@ class LibraryAttention {
   struct Candidates {
     std::vector<Candidate> all;
     bool is_settled = false;
+    cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;  ///< the last
   };
 
   [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape, BackwardForm form) const;
   [[nodiscard]] bool serves(const AttentionShape& shape, Direction direction) const;
   Candidates& candidates_of(const AttentionShape& shape, Direction direction);
-  void add_forward(std::vector<Candidate>& to, const AttentionShape& shape, std::size_t most);
-  void add_backward(std::vector<Candidate>& to, const AttentionShape& shape, BackwardForm form,
+  void add_forward(Candidates& to, const AttentionShape& shape, std::size_t most);
+  void add_backward(Candidates& to, const AttentionShape& shape, BackwardForm form,
                     std::size_t most);
   /// Whether one of them did it; one that fails is never used again. execute(candidate) does all
   /// pieces and gives whether it works.
@@ -92,6 +93,7 @@ class LibraryAttention {
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
   std::map<Key, Candidates> candidates_;
+  cudnnStatus_t failure_ = CUDNN_STATUS_SUCCESS;  ///< of the last execution that failed
 };
 
 }  // namespace dstune::kernels::cuda

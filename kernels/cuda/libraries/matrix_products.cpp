@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "libraries/lack_of_memory.hpp"
+#include "libraries/refusals.hpp"
 
 namespace dstune::kernels::cuda {
 namespace {
@@ -68,6 +70,17 @@ bool can_sum(const MatmulShape& shape, const void* d_bias) {
          shape.m % 8 == 0 && (shape.accumulate || can_take(d_bias));
 }
 
+std::string words_for(const MatmulShape& shape, cublasStatus_t status) {
+  const auto size = [](std::int64_t rows, std::int64_t columns) {
+    return std::to_string(rows) + " x " + std::to_string(columns);
+  };
+  const char* const type = shape.type == DType::f32    ? "fp32"
+                           : shape.type == DType::bf16 ? "bf16"
+                                                       : "fp16";
+  return "cuBLASLt does not multiply " + size(shape.m, shape.k) + " by " + size(shape.k, shape.n) +
+         " in " + type + " (its status " + std::to_string(status) + ")";
+}
+
 }  // namespace
 
 std::size_t MatrixProducts::KeyHash::operator()(const Key& key) const {
@@ -123,6 +136,7 @@ void MatrixProducts::serve(const Operation& operation, const Arguments& argument
       if (execute(operation, product, product.candidates.front(), arguments, arguments.c)) return;
       product.candidates.erase(product.candidates.begin());
     }
+    note_refusal(words_for(shape, product.refusal));
   }
   own_.matmul(shape, arguments.a, arguments.b, arguments.bias, arguments.c, arguments.workspace);
   finish(operation, {.adds_bias = true}, arguments, arguments.c);
@@ -188,7 +202,9 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
   return product;
 } catch (const Refusal& refusal) {
   throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
-  return {};
+  Product refused;
+  refused.refusal = refusal.status;
+  return refused;
 }
 
 void MatrixProducts::add_candidates(const Operation& operation, const Arguments& arguments,
@@ -241,6 +257,7 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
 } catch (const Refusal& refusal) {
   // Where it has no such epilogue our kernels have.
   throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  product.refusal = refusal.status;
 }
 
 void MatrixProducts::settle(const Operation& operation, Product& product,
@@ -267,7 +284,7 @@ void MatrixProducts::settle(const Operation& operation, Product& product,
   });
 }
 
-bool MatrixProducts::execute(const Operation& operation, const Product& product,
+bool MatrixProducts::execute(const Operation& operation, Product& product,
                              const Candidate& candidate, const Arguments& arguments, void* c) {
   const bool accumulate = operation.shape.accumulate;
   const float one = 1.0F;
@@ -284,6 +301,7 @@ bool MatrixProducts::execute(const Operation& operation, const Product& product,
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw_where_memory_lacks(gpu_, said_by(status), name);
+    product.refusal = status;
     return false;
   }
   finish(operation, candidate.epilogue, arguments, c);

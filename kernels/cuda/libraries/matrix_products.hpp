@@ -117,7 +117,8 @@ class MatrixProducts {
     Layout left{nullptr, nullptr}, right{nullptr, nullptr}, result{nullptr, nullptr};
     std::vector<Description> descriptions;  ///< one an epilogue
     bool is_settled = false;
-    std::vector<Candidate> candidates;  ///< best first; none: our own kernels
+    std::vector<Candidate> candidates;                     ///< best first; none: our own kernels
+    cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;  ///< the last
   };
 
   void serve(const Operation& operation, const Arguments& arguments);
@@ -129,7 +130,7 @@ class MatrixProducts {
   cublasLtHandle_t context_of(int device);
   void settle(const Operation& operation, Product& product, const Arguments& arguments);
   /// With what comes after it; whether the library did its part.
-  [[nodiscard]] bool execute(const Operation& operation, const Product& product,
+  [[nodiscard]] bool execute(const Operation& operation, Product& product,
                              const Candidate& candidate, const Arguments& arguments, void* c);
   /// Where the library stores a bias's gradient: what will be added to something behind its
   /// workspace, which is so much smaller then.

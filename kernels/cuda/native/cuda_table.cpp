@@ -8,6 +8,7 @@
 #include "dstune/kernels/cuda.hpp"
 #include "libraries/library_attention.hpp"
 #include "libraries/matrix_products.hpp"
+#include "libraries/refusals.hpp"
 #include "real_gpu.hpp"
 #include "stream.hpp"
 
@@ -49,7 +50,12 @@ struct Libraries {
 };
 
 Libraries& libraries() {
-  static auto& all = *new Libraries;
+  static auto& all = *[] {
+    auto* const made = new Libraries;
+    if (made->blas == nullptr) note_refusal("no cuBLASLt: " + made->why_no_blas);
+    if (made->dnn == nullptr) note_refusal("no cuDNN: " + made->why_no_dnn);
+    return made;
+  }();
   return all;
 }
 
@@ -153,6 +159,10 @@ CudaLibraries cuda_libraries() {
   };
   return {described("cuBLASLt", all.blas, all.why_no_blas),
           described("cuDNN", all.dnn, all.why_no_dnn)};
+}
+
+std::vector<std::string> take_cuda_refusals() {
+  return cuda::take_refusals();
 }
 
 void set_cuda_stream(void* stream) {

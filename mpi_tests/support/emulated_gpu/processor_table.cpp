@@ -46,6 +46,10 @@ CudaLibraries cuda_libraries() {
   return {"none: the processor's kernels", "none: the processor's kernels"};
 }
 
+std::vector<std::string> take_cuda_refusals() {
+  return {};
+}
+
 int load_cuda_kernels() {
   return 0;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -12,6 +13,7 @@
 #include "dstune/kernels/cuda.hpp"
 #include "fake_dnn.hpp"
 #include "fake_gpu.hpp"
+#include "libraries/refusals.hpp"
 
 namespace dstune::kernels::test {
 namespace {
@@ -20,6 +22,8 @@ using cuda::Choice;
 using cuda::LibraryAttention;
 using testing::Each;
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 int own_forwards = 0;
 int own_backwards = 0;
@@ -199,6 +203,31 @@ TEST_F(LibraryAttentionTest, WithoutTheLibraryAWorkspaceIsTheSame) {
   run(without, small);
   EXPECT_EQ(own_forwards, 1);
   EXPECT_EQ(own_backwards, 1);
+}
+
+// Or nobody knew that the times are those of kernels without tensor cores.
+TEST_F(LibraryAttentionTest, WhatOurKernelsServeInItsPlaceIsToldOnce) {
+  cuda::take_refusals();
+  LibraryAttention attention = made();
+  dnn_.failing = {0};
+  AttentionShape shape = small;
+  shape.sequence = 24;
+  run(attention, shape);
+  run(attention, shape);
+  const std::vector<std::string> told = cuda::take_refusals();
+  EXPECT_THAT(told, ElementsAre(HasSubstr("forward of 2 x 24 tokens with 4 heads of 8 elements"),
+                                HasSubstr("backward of 2 x 24 tokens")));
+  EXPECT_THAT(told.front(), HasSubstr("status 3000"));
+  // fp32 is not what the library is for.
+  shape.type = DType::f32;
+  run(attention, shape);
+  dnn_.failing = {};
+  run(attention, small);
+  EXPECT_THAT(cuda::take_refusals(), IsEmpty());
+  dnn_.fails_to_execute = true;
+  run(attention, small);
+  EXPECT_THAT(cuda::take_refusals(),
+              ElementsAre(HasSubstr("status 5000"), HasSubstr("status 5000")));
 }
 
 TEST_F(LibraryAttentionTest, TheFirstPlanThatCanBeMadeIsTaken) {

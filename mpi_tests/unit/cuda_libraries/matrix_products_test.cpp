@@ -6,12 +6,15 @@
 
 #include <gmock/gmock.h>
 
+#include "libraries/refusals.hpp"
 #include "matrix_products_fixture.hpp"
 
 namespace dstune::kernels::test {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 class MatrixProductsTest : public MatrixProductsFixture {
  protected:
@@ -126,6 +129,23 @@ TEST_F(MatrixProductsTest, OurOwnKernelServesWhereThereIsNone) {
   MatrixProducts without(nullptr, gpu_, own_kernels, Choice::fastest);
   EXPECT_EQ(run(without), -7.0F);
   EXPECT_EQ(blas_.searches, 1);
+}
+
+// Or nobody knew that the times are those of kernels without tensor cores.
+TEST_F(MatrixProductsTest, WhatOurOwnKernelServesInItsPlaceIsToldOnce) {
+  cuda::take_refusals();
+  MatrixProducts products = made();
+  blas_.algorithms = 0;
+  run(products, {.k = 5});
+  run(products, {.k = 5});
+  EXPECT_THAT(cuda::take_refusals(),
+              ElementsAre("cuBLASLt does not multiply 2 x 5 by 5 x 2 in fp32 (its status 15)"));
+  blas_.algorithms = 1;
+  run(products, {.k = 4});
+  EXPECT_THAT(cuda::take_refusals(), IsEmpty());
+  blas_.failing = {0};
+  run(products, {.k = 4});
+  EXPECT_THAT(cuda::take_refusals(), ElementsAre(HasSubstr("2 x 4 by 4 x 2")));
 }
 
 TEST_F(MatrixProductsTest, ABiasIsAddedWhereNoAlgorithmDoes) {
