@@ -35,6 +35,7 @@ cudaError_t said(cudaError_t error) {
 
 cudaError_t context_error() {
   if (machine().gpus == 0) return cudaErrorNoDevice;
+  Engine::instance().come_back_unless_hung();
   if (Engine::instance().fault() != 0) return static_cast<cudaError_t>(Engine::instance().fault());
   if (contexts().contains(device_of_thread)) return cudaSuccess;
   if (!take_bytes(device_of_thread, context_bytes)) return cudaErrorMemoryAllocation;
@@ -80,17 +81,20 @@ void end_of_thread(const Capture& capture) {
 }
 
 cudaError_t ask_stream(cudaStream_t stream, Task task) {
-  const auto lock = Engine::instance().locked();
-  if (const cudaError_t error = context_error()) return error;
-  CUstream_st* const found = find(stream);
-  return found == nullptr ? cudaErrorInvalidResourceHandle : ask(*found, std::move(task));
-}
-
-cudaError_t ask_stream_in_order(cudaStream_t stream, CUevent_st& order, Task task) {
-  const auto lock = Engine::instance().locked();
+  auto lock = Engine::instance().locked();
   if (const cudaError_t error = context_error()) return error;
   CUstream_st* const found = find(stream);
   if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  Engine::instance().wait_for_room(lock, *found);
+  return ask(*found, std::move(task));
+}
+
+cudaError_t ask_stream_in_order(cudaStream_t stream, CUevent_st& order, Task task) {
+  auto lock = Engine::instance().locked();
+  if (const cudaError_t error = context_error()) return error;
+  CUstream_st* const found = find(stream);
+  if (found == nullptr) return cudaErrorInvalidResourceHandle;
+  Engine::instance().wait_for_room(lock, *found);
   const bool is_captured = found->capture != nullptr;
   if (!is_captured) {
     Engine::instance().ask(*found, waiting_for(order));

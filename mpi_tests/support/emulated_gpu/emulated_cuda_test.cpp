@@ -1,11 +1,13 @@
 // The stand-in for CUDA's runtime does what it says, and finds what it is there to find.
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "calls.hpp"
 #include "machine.hpp"
@@ -68,6 +70,57 @@ TEST_F(EmulatedCudaTest, StreamsWorkBesideTheHostAndWaitForEvents) {
   EXPECT_EQ(number(), 1);
   EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady) << "it is kept until it is asked for";
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(EmulatedCudaTest, ALaunchWaitsBehindAThousandOthers) {
+  std::memset(host_, 0, bytes);
+  hold_up(first_);
+  constexpr int all = 2000;
+  std::atomic<int> asked = 0;
+  std::thread host([&] {
+    while (asked < all) {
+      add_one(first_);
+      ++asked;
+    }
+  });
+  while (asked < 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LT(asked, 1100);
+  EXPECT_EQ(cudaEventRecord(event_, second_), cudaSuccess) << "the other stream has room";
+  go_on();
+  host.join();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(number(), all);
+}
+
+/// In a process of its own, whose GPU hangs with the second thing that it does.
+[[noreturn]] void use_a_gpu_that_hangs() {
+  std::atomic<int> done = 0;
+  cudaEvent_t event = nullptr;
+  void* memory = nullptr;
+  bool is_right = cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess &&
+                  cudaMalloc(&memory, 1) == cudaSuccess;
+  for (int i = 0; i < 3; ++i)
+    is_right = is_right && ask_stream_to(nullptr, [&] { ++done; }) == cudaSuccess;
+  is_right = is_right && cudaEventRecord(event, nullptr) == cudaSuccess;
+  while (done < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::atomic<bool> is_back = false;
+  std::thread([&] {
+    cudaFree(memory);
+    is_back = true;
+  }).detach();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::size_t free_bytes = 0, all_bytes = 0;
+  is_right = is_right && done == 2 && !is_back && cudaEventQuery(event) == cudaErrorNotReady &&
+             cudaMemGetInfo(&free_bytes, &all_bytes) == cudaSuccess;
+  _exit(is_right ? 0 : 1);
+}
+
+TEST(EmulatedHangDeathTest, WhatWaitsForItNeverComesBack) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  setenv("DSTUNE_EMULATED_HANG", "0:2", 1);
+  EXPECT_EXIT(use_a_gpu_that_hangs(), testing::ExitedWithCode(0), "");
+  unsetenv("DSTUNE_EMULATED_HANG");
 }
 
 TEST_F(EmulatedCudaTest, CopiesReachItsMemory) {

@@ -15,6 +15,12 @@ namespace {
 
 /// Of those that wait for another process.
 constexpr std::chrono::microseconds pause{50};
+/// "About a thousand", people say; nobody promises it.
+constexpr std::size_t most_waiting = 1024;
+
+[[noreturn]] void hang() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
 
 std::uint64_t seed() {
   const char* const order = std::getenv("DSTUNE_EMULATED_ORDER");
@@ -82,6 +88,8 @@ Engine& Engine::instance() {
 Engine::Engine() : random_(seed()), thread_([this] { run(); }) {}
 
 Engine::~Engine() {
+  // Whether CUDA would wait here nobody says: it may.
+  if (hung_gpu_ >= 0) hang();
   {
     const auto lock = locked();
     ends_ = true;
@@ -113,6 +121,14 @@ void Engine::ask(CUstream_st& stream, Task task) {
   asked_.notify_all();
 }
 
+void Engine::wait_for_room(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) {
+  wait_until(lock, [&] { return stream.tasks.size() < most_waiting; });
+}
+
+void Engine::come_back_unless_hung() const {
+  if (hung_gpu_ >= 0 && machine().calls_hang) hang();
+}
+
 void Engine::wait_until(std::unique_lock<std::mutex>& lock, const std::function<bool()>& holds) {
   moved_.wait(lock, [&] { return fault_ != 0 || holds(); });
 }
@@ -130,7 +146,7 @@ void Engine::run() {
     std::vector<CUstream_st*> busy;
     for (CUstream_st* const stream : std::vector(streams_.begin(), streams_.end())) {
       if (!stream->tasks.empty() && fault_ == 0) {
-        busy.push_back(stream);
+        if (stream->device != hung_gpu_) busy.push_back(stream);
       } else if (stream->is_leaving && (stream->tasks.empty() || fault_ != 0)) {
         streams_.erase(stream);
         delete stream;
@@ -154,6 +170,7 @@ void Engine::run() {
 }
 
 bool Engine::go_on(CUstream_st& stream, std::unique_lock<std::mutex>& lock) {
+  if (stream.device == hung_gpu_) return false;
   // Nobody else takes what is in front.
   const Task& task = stream.tasks.front();
   lock.unlock();
@@ -168,8 +185,11 @@ bool Engine::go_on(CUstream_st& stream, std::unique_lock<std::mutex>& lock) {
   }
   if (is_done) stream.turn = nullptr;
   lock.lock();
-  if (is_done && stream.device == machine().lost_gpu && ++done_on_lost_gpu_ == machine().lost_with)
-    has_fault = true;
+  if (is_done && machine().hang.comes_to(stream.device, done_on_hanging_gpu_)) {
+    hung_gpu_ = stream.device;
+    return false;
+  }
+  if (is_done && machine().loss.comes_to(stream.device, done_on_losing_gpu_)) has_fault = true;
   if (has_fault) fault_ = cudaErrorIllegalAddress;
   if (is_done) stream.tasks.pop_front();
   return is_done || has_fault;

@@ -38,6 +38,8 @@ class Engine {
   CUstream_st* default_stream(int device);
   /// What the stream does after what it was asked for before.
   void ask(CUstream_st& stream, Task task);
+  /// Before ask(): as CUDA does, waits where about a thousand things have not begun yet.
+  void wait_for_room(std::unique_lock<std::mutex>& lock, const CUstream_st& stream);
   /// Waits, and lets others go on meanwhile.
   void wait_until(std::unique_lock<std::mutex>& lock, const std::function<bool()>& holds);
   [[nodiscard]] bool is_idle(int device) const;
@@ -47,6 +49,8 @@ class Engine {
   }
   /// 0, or what was found wrong in what a GPU did: from then on its context is lost.
   [[nodiscard]] int fault() const { return fault_; }
+  /// Never comes back where calls do not any more.
+  void come_back_unless_hung() const;
   /// A number below `count`, another one each time.
   std::size_t draw(std::size_t count) { return random_() % count; }
 
@@ -60,7 +64,8 @@ class Engine {
   std::vector<CUstream_st*> defaults_;  ///< by device
   std::mt19937_64 random_;
   int fault_ = 0;
-  int done_on_lost_gpu_ = 0;
+  int done_on_losing_gpu_ = 0, done_on_hanging_gpu_ = 0;
+  int hung_gpu_ = -1;
   bool ends_ = false;
   std::thread thread_;
 };

@@ -25,6 +25,12 @@ std::string word(const char* name, const char* otherwise) {
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
+/// "1:500", and whatever follows.
+Trouble trouble(const std::string& text) {
+  if (text.empty()) return {};
+  return {std::stoi(text), std::stoi(text.substr(text.find(':') + 1))};
+}
+
 /// What this process holds, by GPU.
 std::map<int, std::size_t>& held() {
   static std::map<int, std::size_t> all;
@@ -90,14 +96,13 @@ void hold(int gpu, std::size_t bytes) {
 
 const Machine& machine() {
   static const Machine found = [] {
-    Machine machine{.gpus = std::stoi(word("DSTUNE_EMULATED_GPUS", "1")),
-                    .bytes = std::stoull(word("DSTUNE_EMULATED_GPU_BYTES", "17179869184")),
-                    .folder = word("DSTUNE_EMULATED_FOLDER", "")};
-    const std::string lost = word("DSTUNE_EMULATED_LOSE", "");
-    if (lost.empty()) return machine;
-    machine.lost_gpu = std::stoi(lost);
-    machine.lost_with = std::stoi(lost.substr(lost.find(':') + 1));
-    return machine;
+    const std::string hang = word("DSTUNE_EMULATED_HANG", "");
+    return Machine{.gpus = std::stoi(word("DSTUNE_EMULATED_GPUS", "1")),
+                   .bytes = std::stoull(word("DSTUNE_EMULATED_GPU_BYTES", "17179869184")),
+                   .folder = word("DSTUNE_EMULATED_FOLDER", ""),
+                   .loss = trouble(word("DSTUNE_EMULATED_LOSE", "")),
+                   .hang = trouble(hang),
+                   .calls_hang = hang.ends_with(":calls")};
   }();
   return found;
 }

@@ -3,7 +3,10 @@
 /// says: DSTUNE_EMULATED_GPUS, how many (default 1); DSTUNE_EMULATED_GPU_BYTES, the memory of each
 /// (default 16 GiB, of which only what is touched is real); DSTUNE_EMULATED_FOLDER, where processes
 /// that see the same GPUs meet (default: none, and this process is alone); DSTUNE_EMULATED_LOSE,
-/// "1:500": a process's context on GPU 1 is lost with the 500th thing that it does there.
+/// "1:500": a process's context on GPU 1 is lost with the 500th thing that it does there;
+/// DSTUNE_EMULATED_HANG, "1:500": that never ends, and nothing that a process asks GPU 1 for
+/// afterwards does, so calls that wait for it do not come back; neither does the end of the process
+/// where it destroys what is static. "1:500:calls": from then on no call at all comes back.
 
 #include <cstddef>
 #include <filesystem>
@@ -11,12 +14,23 @@
 
 namespace dstune::emulated {
 
+/// What befalls a GPU, with which of the things that a process does there.
+struct Trouble {
+  int gpu = -1;  ///< -1: none
+  int with = 0;
+
+  /// Counts the things that are done.
+  [[nodiscard]] bool comes_to(int device, int& done) const {
+    return device == gpu && ++done == with;
+  }
+};
+
 struct Machine {
   int gpus = 1;
   std::size_t bytes = std::size_t{16} << 30;
   std::filesystem::path folder;
-  int lost_gpu = -1;
-  int lost_with = 0;
+  Trouble loss, hang;
+  bool calls_hang = false;
 };
 const Machine& machine();
 

@@ -147,10 +147,11 @@ cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t executable, cud
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
-  const auto lock = Engine::instance().locked();
+  auto lock = Engine::instance().locked();
   if (const cudaError_t error = context_error()) return said(error);
   CUstream_st* const found = find(stream);
   if (found == nullptr) return said(cudaErrorInvalidResourceHandle);
+  Engine::instance().wait_for_room(lock, *found);
   if (const cudaError_t error = take_graph(*executable)) return said(error);
   return said(ask(*found, launching(*executable)));
 }

@@ -178,10 +178,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
-  const auto lock = Engine::instance().locked();
+  auto lock = Engine::instance().locked();
   if (const cudaError_t error = context_error()) return said(error);
   CUstream_st* const found = find(stream);
   if (found == nullptr) return said(cudaErrorInvalidResourceHandle);
+  Engine::instance().wait_for_room(lock, *found);
   if (event->capture != nullptr) {
     if (event->capture->is_over) return said(cudaErrorInvalidValue);
     if (event->capture->is_invalid) return said(cudaErrorStreamCaptureInvalidated);
@@ -225,11 +226,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  const auto lock = Engine::instance().locked();
+  auto lock = Engine::instance().locked();
   if (const cudaError_t error = context_error()) return said(error);
   CUstream_st* const found = find(stream);
   if (found == nullptr || event->device != found->device)
     return said(cudaErrorInvalidResourceHandle);
+  Engine::instance().wait_for_room(lock, *found);
   if (found->capture == nullptr) {
     if (flags == cudaEventRecordExternal) return said(cudaErrorIllegalState);
     event->capture = nullptr;
