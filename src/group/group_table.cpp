@@ -120,8 +120,13 @@ std::unique_ptr<ProcessGroup> GroupTable::join(std::span<const int> world_ranks,
   const auto group_rank = static_cast<int>(own - world_ranks.begin());
   std::vector<int> ranks(world_ranks.begin(), world_ranks.end());
   auto host = state_->join_hosts(std::move(ranks), group_rank, attempt, waiter);
-  if (state_->devices) return state_->devices->over(std::move(host), attempt, waiter, is_risky);
-  return host;
+  if (!state_->devices) return host;
+  try {
+    return state_->devices->over(std::move(host), attempt, waiter, is_risky);
+  } catch (...) {
+    abandon(world_ranks);  // so that who is there already hears of it
+    throw;
+  }
 }
 
 void GroupTable::abandon(std::span<const int> world_ranks) {

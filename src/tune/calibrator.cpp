@@ -61,7 +61,8 @@ void Calibrator::await(double patience_s) {
       aborted = true;
       ended_ = true;
       leave_at = Clock::now() + to_duration(options_.abort_grace_s);
-      abort();
+      log::warning("measuring the machine was cut short");
+      for (const auto& [attempt, members] : awaited_) abort(attempt);
     }
     idle.pause();
   }
@@ -82,22 +83,25 @@ void Calibrator::receive() {
         if (calibrated->gpu_outside_bytes > 0)
           gpu_outside_bytes_[received->source] = calibrated->gpu_outside_bytes;
       }
-    } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
-      attempt = gone->attempt;
-      log::warning("measuring the machine: " + gone->reason);
     }
+    const auto* const gone = std::get_if<message::Gone>(&message);
+    if (gone != nullptr) attempt = gone->attempt;
     const auto found = awaited_.find(attempt);
     if (found == awaited_.end()) continue;
     found->second.erase(received->source);
+    if (gone != nullptr) {
+      const bool is_first = left_.insert(attempt).second;
+      if (is_first || gone->is_cause) log::warning("measuring the machine: " + gone->reason);
+      // The others may be in a collective with it.
+      if (is_first) abort(attempt);
+    }
     if (found->second.empty()) awaited_.erase(found);
   }
 }
 
-void Calibrator::abort() {
-  log::warning("measuring the machine was cut short");
-  for (const auto& [attempt, members] : awaited_) {
-    for (const int member : members) mailbox_.send(member, encode(message::Abort{attempt}));
-  }
+void Calibrator::abort(std::uint64_t attempt) {
+  for (const int member : awaited_.at(attempt))
+    mailbox_.send(member, encode(message::Abort{attempt}));
 }
 
 bool Calibrator::is_lost() const {

@@ -50,7 +50,7 @@ class Calibrator {
   void start(const CalibrationTask& task);
   void await(double patience_s);
   void receive();
-  void abort();
+  void abort(std::uint64_t attempt);
   [[nodiscard]] bool is_lost() const;
 
   Mailbox& mailbox_;
@@ -58,6 +58,7 @@ class Calibrator {
   Options options_;
   std::uint64_t next_attempt_ = 1;
   std::map<std::uint64_t, std::set<int>> awaited_;  ///< members, by attempt
+  std::set<std::uint64_t> left_;                    ///< attempts that a member left
   std::vector<DeviceProfile> measured_;
   std::map<int, std::int64_t> outside_bytes_, gpu_outside_bytes_;
   bool ended_ = false;

@@ -204,12 +204,13 @@ TEST(DeviceGroupsTest, AnErrorOfOneRankLeavesNobodyWithACommunicator) {
   const bool fails = world_rank() == world_size() - 1;
   if (fails) device.nccl().fail_behind("init", nccl::Result::unhandled_cuda_error);
   try {
-    device.join(everyone, 10);
+    device.join(everyone);
     ADD_FAILURE() << "a communicator without one of its ranks";
   } catch (const DeviceError&) {
     EXPECT_TRUE(fails);
-  } catch (const CollectiveError&) {
+  } catch (const CollectiveError& error) {
     EXPECT_FALSE(fails);
+    EXPECT_EQ(error.why(), CollectiveError::Why::aborted) << "it is told at once";
   }
   device.job().table().abandon(everyone);
   device.job().world().barrier();

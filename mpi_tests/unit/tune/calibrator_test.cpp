@@ -120,6 +120,15 @@ TEST(CalibratorTest, AbortsWhoeverIsLate) {
   EXPECT_TRUE(calibrator.is_everybody_back()) << "it answered the abort";
 }
 
+// It may be in a collective, which nobody else takes part in any more.
+TEST(CalibratorTest, WhereAMemberFailsTheOthersHearOfItAtOnce) {
+  FakeMembers members({1}, {0});
+  Calibrator calibrator(members, {{0, 1}}, {});
+  calibrator.run(tasks_of({{2, 1}}));
+  EXPECT_EQ(members.aborted(), (std::set<int>{1}));
+  EXPECT_TRUE(calibrator.is_everybody_back());
+}
+
 TEST(CalibratorTest, LeavesWhoeverNeverAnswers) {
   FakeMembers members({3});
   Calibrator calibrator(members, {{2, 3}}, impatient());
