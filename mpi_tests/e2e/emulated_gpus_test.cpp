@@ -1,4 +1,8 @@
 // Jobs on emulated GPUs that fail as only GPUs do.
+#include <algorithm>
+#include <fstream>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "results.hpp"
@@ -12,13 +16,28 @@ class EmulatedGpusTest : public testing::Test {
   EmulatedGpusTest() { job_.write("config.json", tiny_gpt2_config()); }
 
   /// On so many ranks with a GPU each.
-  Ended run(int ranks, const Json& space, std::map<std::string, std::string> environment = {}) {
+  Ended run(int ranks, const Json& space, std::map<std::string, std::string> environment = {},
+            std::vector<std::string> more_args = {}) {
     job_.write("space.json", space);
-    environment["DSTUNE_EMULATED_GPUS"] = std::to_string(ranks);
-    return job_.run({.ranks = ranks,
-                     .args = {"--backend", "cuda", "space.json"},
-                     .environment = environment,
-                     .limit_s = 120});
+    environment.try_emplace("DSTUNE_EMULATED_GPUS", std::to_string(ranks));
+    std::vector<std::string> args{"--backend", "cuda", "space.json"};
+    args.insert(args.end(), more_args.begin(), more_args.end());
+    return job_.run({.ranks = ranks, .args = args, .environment = environment, .limit_s = 120});
+  }
+  /// The same where the machine was measured before, so that a GPU's first steps are those of its
+  /// first experiment, and where an experiment is given up after 20 s.
+  Ended run_measured(int ranks, const Json& space, const std::string& hang) {
+    expect_exit(job_, run(ranks, space), 0);
+    const std::string path = (job_.folder() / (results + "journal.jsonl")).string();
+    std::ifstream whole(path);
+    std::string kept;
+    for (std::string line; std::getline(whole, line);)
+      if (line.find("\"kind\":\"profile\"") != std::string::npos) kept += line + "\n";
+    EXPECT_EQ(std::count(kept.begin(), kept.end(), '\n'), 1);
+    std::filesystem::remove_all(job_.folder() / results);
+    std::filesystem::create_directory(job_.folder() / results);
+    std::ofstream(path) << kept;
+    return run(ranks, space, {{"DSTUNE_EMULATED_HANG", hang}}, {"--trial-timeout", "20s"});
   }
   void expect_all_ok(const Ended& ended, std::size_t count) {
     expect_exit(job_, ended, 0);
@@ -61,6 +80,48 @@ TEST_F(EmulatedGpusTest, ALostContextCostsOneAttemptAndTheRank) {
   const Ended ended = run(2, space, {{"DSTUNE_EMULATED_LOSE", "1:1000"}});
   expect_all_ok(ended, 8);
   EXPECT_NE(ended.err.find("device lost by rank 1, not used again"), std::string::npos) << ended;
+}
+
+// The context is as it was, and so is the process: it only must not wait for the GPU. Its peer is
+// inside a collective.
+TEST_F(EmulatedGpusTest, AGpuThatHangsCostsOneAttemptAndTheRank) {
+  const Ended ended = run_measured(4, transformer_space({2}), "3:500");
+  expect_all_ok(ended, 4);
+  EXPECT_EQ(
+      count_of(ended.err,
+               "took longer than --trial-timeout 20.0 s; no answer from the device of rank 3, "
+               "not used again; what is held of a device is left to the end of its process"),
+      1)
+      << ended;
+  int second_attempts = 0;
+  for (const auto& [name, measured] : all_metrics(job_))
+    second_attempts += measured["attempt"] == 2 ? 1 : 0;
+  EXPECT_EQ(second_attempts, 1);
+  EXPECT_LT(ended.wall_s, 100) << ended;
+}
+
+// Of all ranks: none can go on, and all end.
+TEST_F(EmulatedGpusTest, WhereAllGpusHangTheJobEndsWithWhatIsKnown) {
+  Json space = transformer_space({1});
+  space["train_micro_batch_size_per_gpu"] = {1, 2, 3, 4};
+  // More than the first experiment takes, less than all.
+  const Ended ended = run_measured(1, space, "0:1500");
+  expect_exit(job_, ended, 75);
+  EXPECT_NE(ended.err.find("no answer from the device of rank 0"), std::string::npos) << ended;
+  EXPECT_EQ(results_table(job_)[short_name(0, 1)]["status"], "ok");
+  EXPECT_TRUE(job_.exists(results + "ds_config_optimal.json"));
+}
+
+// The thread that works is stuck in CUDA then, and says nothing any more.
+TEST_F(EmulatedGpusTest, ARankWhoseCallsHangIsLostAndLeavesWithTheJob) {
+  const Ended ended = run_measured(4, transformer_space({2}), "3:500:calls");
+  EXPECT_FALSE(ended.is_late) << ended;
+  EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], 0) << ended;
+  EXPECT_NE(ended.err.find("lost rank 3, not used again"), std::string::npos) << ended;
+  for (const auto& [name, measured] : all_metrics(job_))
+    EXPECT_EQ(measured["status"], "ok") << name << ": " << measured["reason"];
+  EXPECT_EQ(all_metrics(job_).size(), 4U);
+  EXPECT_TRUE(job_.exists(results + "ds_config_optimal.json"));
 }
 
 }  // namespace

@@ -84,6 +84,11 @@ void FakeNccl::break_latest(Result error) {
   comms_.back()->error = error;
 }
 
+void FakeNccl::forget_alive() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& comm : comms_) comm->state = State::gone;
+}
+
 void FakeNccl::let_aborts_hang(bool hang) {
   const std::lock_guard lock(mutex_);
   aborts_hang_ = hang;

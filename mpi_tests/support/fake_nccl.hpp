@@ -77,6 +77,8 @@ class FakeNccl : public nccl::Library {
   void wait_until_aborted();
   /// What NCCL says of errors beside their numbers.
   void set_words(const std::string& words) { words_ = words; }
+  /// Those that the end of the process would end.
+  void forget_alive();
   /// The latest communicator gets an error beside the calls.
   void break_latest(nccl::Result error);
   void let_aborts_hang(bool hang);

@@ -88,6 +88,8 @@ void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
     if (!stop.stop_requested()) MpiEnvironment::leave_without_finalize(exit_code);
   });
   environment.finalize();
+  // What CUDA destroys at the end of a process may wait for the GPU.
+  if (has_given_up_cuda()) MpiEnvironment::leave_without_finalize(exit_code);
 }
 
 int run(int argc, char** argv, const CommandLine& line) {

@@ -141,6 +141,10 @@ void DeviceGroups::abandon(std::span<const int> world_ranks) {
   if (state_->communicators) state_->communicators->abandon(world_ranks);
 }
 
+void DeviceGroups::give_up() {
+  if (state_->communicators) state_->communicators->give_up();
+}
+
 void DeviceGroups::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
   if (state_->communicators) state_->communicators->interrupt(attempt, why);
 }

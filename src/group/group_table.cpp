@@ -137,6 +137,10 @@ void GroupTable::abandon(std::span<const int> world_ranks) {
   if (state_->devices) state_->devices->abandon(world_ranks);
 }
 
+void GroupTable::give_up_device() {
+  if (state_->devices) state_->devices->give_up();
+}
+
 void GroupTable::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
   if (state_->devices) state_->devices->interrupt(attempt, why);
 }

@@ -44,7 +44,7 @@ void Calibrator::start(const CalibrationTask& task) {
     awaited_[attempt].insert(group.begin(), group.end());
     for (const int member : group) {
       mailbox_.send(member, encode(message::Calibrate{attempt, is_first ? task : without_disk,
-                                                      group, timeout_s}));
+                                                      group, timeout_s, options_.rest_s}));
     }
   }
 }
@@ -60,7 +60,7 @@ void Calibrator::await(double patience_s) {
     if (!aborted && (is_to_be_ended || Clock::now() >= give_up_at || is_lost())) {
       aborted = true;
       ended_ = true;
-      leave_at = Clock::now() + to_duration(options_.abort_grace_s);
+      leave_at = Clock::now() + to_duration(options_.rest_s + options_.abort_grace_s);
       log::warning("measuring the machine was cut short");
       for (const auto& [attempt, members] : awaited_) abort(attempt);
     }

@@ -23,7 +23,8 @@ class Calibrator {
     /// A task that takes this many times its budget, and the least, is aborted.
     double patience_of_budgets = 20;
     double least_patience_s = 120;
-    double abort_grace_s = 10;               ///< for members to answer ABORT
+    double rest_s = 0;                       ///< as message::Calibrate's
+    double abort_grace_s = 10;               ///< for members to answer ABORT, beside that
     std::function<bool(int)> is_dead{};      ///< may be empty
     std::function<bool()> is_to_be_ended{};  ///< a signal, the time limit; may be empty
   };

@@ -131,11 +131,18 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   control_options.stop_grace_s = std::max(1.0, reserve_s / 3);
   control_options.abort_grace_s = std::max(1.0, reserve_s / 6);
   MeasuredMachine machine;
-  control_options.patience_s = [&](const PlannedExperiment& planned) {
-    const auto step_s =
-        machine.predictor ? machine.predictor->step_s(planned.experiment) : std::nullopt;
-    return patience_s(ready.job, options.trial_timeout_s, planned, step_s);
+  const auto predicted_step_s = [&](const PlannedExperiment& planned) {
+    return machine.predictor ? machine.predictor->step_s(planned.experiment) : std::nullopt;
   };
+  control_options.patience_s = [&](const PlannedExperiment& planned) {
+    return patience_s(ready.job, options.trial_timeout_s, planned, predicted_step_s(planned));
+  };
+  const bool is_on_gpus = devices.back().backend == "cuda";
+  if (is_on_gpus) {
+    control_options.rest_s = [&](const PlannedExperiment& planned) {
+      return rest_s(predicted_step_s(planned));
+    };
+  }
   control_options.training_command = ready.job.training_command;
   control_options.arg_mappings = ready.job.tuning.arg_mappings;
   control_options.own_runs = ready.own_runs;
@@ -170,7 +177,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
           [end_at] {
             return stop_signals() > 0 || (end_at && ControllerOptions::Clock::now() >= *end_at);
           },
-          options.profile_path);
+          options.profile_path, is_on_gpus ? least_rest_s : 0);
       control_options.first_attempt = machine.next_attempt;
       outside_memory.start_again(machine.outside_bytes);
       outside_gpu_memory.start_again(machine.gpu_outside_bytes);

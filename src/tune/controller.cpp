@@ -149,7 +149,8 @@ void Controller::handle(int source, const Message& message) {
     outcome(number, attempt, result->measurement);
   } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
     attempt.left.insert(source);
-    if (gone->has_lost_device) attempt.without_device.insert(source);
+    if (gone->has_lost_device)
+      (gone->is_device_silent ? attempt.silent_devices : attempt.without_device).insert(source);
     if (attempt.state != Attempt::State::aborting) {
       abort(number, attempt, gone->status, gone->reason);
       attempt.has_cause = gone->is_cause;

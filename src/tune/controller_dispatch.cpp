@@ -112,6 +112,7 @@ void Controller::start(Scheduler::Dispatch next) {
   attempt.reservation = std::move(next.reservation);
   attempt.last_sign = Clock::now();
   const double patience_s = options_.patience_s(space_.members[index].planned);
+  if (options_.rest_s) attempt.rest_s = options_.rest_s(space_.members[index].planned);
   if (options_.trial_timeout_s) {
     attempt.timeout_s = *options_.trial_timeout_s;
   } else if (options_.default_timeout_s) {
@@ -137,9 +138,9 @@ void Controller::start(Scheduler::Dispatch next) {
   // What was only raced out beside a neighbour is no risk.
   const bool is_risky = attempt.try_number > 1 && !reruns_.contains(index);
   for (const int member : attempt.reservation.world_ranks()) {
-    send(member,
-         message::Assign{number, experiment.name, experiment.config,
-                         attempt.reservation.world_ranks(), member_timeout_s, ds_config, is_risky});
+    send(member, message::Assign{number, experiment.name, experiment.config,
+                                 attempt.reservation.world_ranks(), member_timeout_s, ds_config,
+                                 is_risky, attempt.rest_s});
   }
   send_bar(number, attempt);
   attempt.is_alone = running_.empty();

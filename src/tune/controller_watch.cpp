@@ -15,12 +15,10 @@ constexpr int tries_after_loss = 2;
 constexpr std::chrono::milliseconds dead_interval{200};
 
 /// "rank 1", "ranks 1, 3"
-std::string text_of(const std::vector<int>& ranks) {
-  std::string text = ranks.size() > 1 ? "ranks " : "rank ";
-  for (const int rank : ranks) {
-    if (rank != ranks.front()) text += ", ";
-    text += std::to_string(rank);
-  }
+std::string text_of(const std::set<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks)
+    text += (!text.empty() ? ", " : ranks.size() > 1 ? "ranks " : "rank ") + std::to_string(rank);
   return text;
 }
 
@@ -38,6 +36,9 @@ void Controller::stop(const std::string& reason) {
     } else if (attempt.state == Attempt::State::running) {
       attempt.state = Attempt::State::stopping;
       send(attempt.reservation.world_ranks().front(), message::Stop{number});
+    } else if (attempt.state == Attempt::State::aborting) {
+      attempt.give_up_at =
+          std::min(attempt.give_up_at, *stopping_since_ + to_duration(options_.abort_grace_s));
     }
   }
   // mpirun may kill everything a second after the signal: what is known is written first.
@@ -104,7 +105,8 @@ void Controller::abort(std::uint64_t number, Attempt& attempt, Status status,
   attempt.state = Attempt::State::aborting;
   attempt.status = status;
   attempt.reason = reason;
-  attempt.give_up_at = Clock::now() + to_duration(options_.abort_grace_s);
+  attempt.give_up_at =
+      Clock::now() + to_duration(options_.abort_grace_s + (stopping_since_ ? 0 : attempt.rest_s));
   for (const int member : attempt.reservation.world_ranks()) {
     if (!attempt.left.contains(member)) send(member, message::Abort{number});
   }
@@ -123,14 +125,15 @@ void Controller::conclude_aborted(std::uint64_t number) {
   });
   if (!all_answered && Clock::now() < attempt.give_up_at) return;
 
-  std::vector<int> silent_ranks, retired_ranks;
+  std::set<int> silent_ranks;
+  for (const int member : members)
+    if (!attempt.left.contains(member)) silent_ranks.insert(member);
+  lost_.insert(silent_ranks.begin(), silent_ranks.end());
+  std::vector<int> retired_ranks;
   for (const int member : members) {
-    const bool is_silent = !attempt.left.contains(member);
-    if (is_silent) {
-      lost_.insert(member);
-      silent_ranks.push_back(member);
-    }
-    if (!is_silent && !attempt.without_device.contains(member)) continue;
+    if (!silent_ranks.contains(member) && !attempt.without_device.contains(member) &&
+        !attempt.silent_devices.contains(member))
+      continue;
     attempt.reservation.retire(member);
     retired_ranks.push_back(member);
   }
@@ -138,11 +141,15 @@ void Controller::conclude_aborted(std::uint64_t number) {
   const Experiment& experiment = space_.members[index].planned.experiment;
   std::string reason = attempt.reason;
   if (!silent_ranks.empty()) reason += "; lost " + text_of(silent_ranks);
-  if (!attempt.without_device.empty()) {
-    const std::vector<int> ranks(attempt.without_device.begin(), attempt.without_device.end());
-    reason += "; device lost by " + text_of(ranks);
+  if (!attempt.without_device.empty())
+    reason += "; device lost by " + text_of(attempt.without_device);
+  if (!attempt.silent_devices.empty())
+    reason += "; no answer from the device of " + text_of(attempt.silent_devices);
+  if (!retired_ranks.empty()) {
+    const bool is_left = attempt.without_device.size() + attempt.silent_devices.size() > 0;
+    log::warning(experiment.name + ": " + reason + ", not used again" +
+                 (is_left ? "; what is held of a device is left to the end of its process" : ""));
   }
-  if (!retired_ranks.empty()) log::warning(experiment.name + ": " + reason + ", not used again");
   if (attempt.repeat) {
     Repeat failed{
         *attempt.repeat, attempt.round, {}, attempt.started_at, std::chrono::system_clock::now(),

@@ -18,6 +18,9 @@ constexpr double plugin_patience_s = 600;
 constexpr double patience_of_steps = 50;
 constexpr double patience_of_experiments = 20;
 constexpr double least_trial_timeout_s = 300;
+/// Where nothing is predicted, as of an experiment that is silent.
+constexpr double usual_rest_s = least_patience_s;
+constexpr double rest_of_steps = 5;
 
 }  // namespace
 
@@ -38,6 +41,10 @@ double patience_s(const JobSpec& job, const std::optional<double>& trial_timeout
                                           job.sequence_length);
   return patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
                           (least_flops_per_rank * experiment.shape.size());
+}
+
+double rest_s(const std::optional<double>& predicted_step_s) {
+  return predicted_step_s ? least_rest_s + rest_of_steps * *predicted_step_s : usual_rest_s;
 }
 
 double default_trial_timeout_s(double predicted_s) {

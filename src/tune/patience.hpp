@@ -14,6 +14,13 @@ namespace dstune {
 double patience_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
                   const PlannedExperiment& planned, const std::optional<double>& predicted_step_s);
 
+/// How long a GPU may take, after a failure, to do what it was asked for before it counts as one
+/// that hangs. The host is two micro-steps ahead of it at most, and never a step; predictions of
+/// that may be off by as much as above. Local.
+double rest_s(const std::optional<double>& predicted_step_s);
+/// … while the machine is measured, in steps of a few layers.
+constexpr double least_rest_s = 10;
+
 /// How long an experiment may take that is predicted to take so long; likewise generous.
 double default_trial_timeout_s(double predicted_s);
 

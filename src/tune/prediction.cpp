@@ -132,7 +132,7 @@ void JobPredictor::observe(const Experiment& experiment, const Measurement& meas
 MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
                                 const std::function<bool(int)>& is_dead,
                                 const std::function<bool()>& is_to_be_ended,
-                                const std::optional<std::string>& profile_path) {
+                                const std::optional<std::string>& profile_path, double rest_s) {
   if (is_all_known(ready) && !profile_path) return {};
   const CpuWorkspaces workspaces(*ready.kernels);
   const auto members = planned_members(ready);
@@ -146,7 +146,7 @@ MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
   } else {
     const SteadyClock::time_point began = SteadyClock::now();
     Calibrator calibrator(mailbox, ready.training_ranks,
-                          {.is_dead = is_dead, .is_to_be_ended = is_to_be_ended});
+                          {.rest_s = rest_s, .is_dead = is_dead, .is_to_be_ended = is_to_be_ended});
     profile = calibrator.run(tasks);
     result.outside_bytes = calibrator.outside_bytes();
     result.gpu_outside_bytes = calibrator.gpu_outside_bytes();

@@ -53,7 +53,7 @@ struct MeasuredMachine {
 MeasuredMachine measure_machine(const Preparation& ready, Mailbox& mailbox,
                                 const std::function<bool(int)>& is_dead,
                                 const std::function<bool()>& is_to_be_ended,
-                                const std::optional<std::string>& profile_path);
+                                const std::optional<std::string>& profile_path, double rest_s);
 
 /// For a dry run: what this process alone can tell within a second, collectives estimated by the
 /// memory's speed. Null where it can tell nothing.

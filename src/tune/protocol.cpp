@@ -112,9 +112,13 @@ RaceBar decode_bar(const Value& value) {
 }
 
 Value body(const message::Assign& m) {
-  return {{"experiment", m.experiment}, {"config", encode_config(m.config)},
-          {"ranks", m.world_ranks},     {"timeout", m.timeout_s},
-          {"ds_config", m.ds_config},   {"risky", m.is_risky}};
+  return {{"experiment", m.experiment},
+          {"config", encode_config(m.config)},
+          {"ranks", m.world_ranks},
+          {"timeout", m.timeout_s},
+          {"ds_config", m.ds_config},
+          {"risky", m.is_risky},
+          {"rest", m.rest_s}};
 }
 Value body(const message::Bar& m) {
   return {{"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
@@ -132,10 +136,14 @@ Value body(const message::Gone& m) {
   return {{"status", static_cast<int>(m.status)},
           {"reason", m.reason},
           {"cause", m.is_cause},
-          {"device_lost", m.has_lost_device}};
+          {"device_lost", m.has_lost_device},
+          {"device_silent", m.is_device_silent}};
 }
 Value body(const message::Calibrate& m) {
-  return {{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
+  Value value{{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
+  // An order is part of the key by which journals know what was measured, of earlier releases, too.
+  if (m.rest_s > 0) value["rest"] = m.rest_s;
+  return value;
 }
 Value body(const message::Calibrated& m) {
   return {{"profile", to_json(m.profile)},
@@ -156,7 +164,8 @@ Message decode_body(int kind, const Value& value) {
                              value.at("ranks").get<std::vector<int>>(),
                              value.at("timeout"),
                              value.at("ds_config"),
-                             value.at("risky")};
+                             value.at("risky"),
+                             value.at("rest")};
     case kind_of<message::Bar>():
       return message::Bar{0, decode_bar(value.at("bar"))};
     case kind_of<message::Go>():
@@ -174,11 +183,16 @@ Message decode_body(int kind, const Value& value) {
     case kind_of<message::Outcome>():
       return message::Outcome{0, decode_measurement(value.at("measurement"))};
     case kind_of<message::Gone>():
-      return message::Gone{0, static_cast<Status>(value.at("status").get<int>()),
-                           value.at("reason"), value.at("cause"), value.at("device_lost")};
+      return message::Gone{0,
+                           static_cast<Status>(value.at("status").get<int>()),
+                           value.at("reason"),
+                           value.at("cause"),
+                           value.at("device_lost"),
+                           value.at("device_silent")};
     case kind_of<message::Calibrate>():
       return message::Calibrate{0, decode_task(value.at("task")),
-                                value.at("ranks").get<std::vector<int>>(), value.at("timeout")};
+                                value.at("ranks").get<std::vector<int>>(), value.at("timeout"),
+                                value.value("rest", 0.0)};
     case kind_of<message::Calibrated>():
       return message::Calibrated{0, decode_profile(value.at("profile")), value.at("outside"),
                                  value.at("gpu_outside")};

@@ -123,8 +123,9 @@ void Worker::leave_if_given_up() {
   }
 }
 
-void Worker::begin_attempt(std::uint64_t attempt) {
+void Worker::begin_attempt(std::uint64_t attempt, double rest_s) {
   attempt_ = attempt;
+  rest_s_ = rest_s;
   go_ = false;
   stop_ = false;
   bar_ = {};
@@ -145,8 +146,22 @@ Waiter Worker::waiter(double timeout_s) {
 }
 
 void Worker::leave(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
+  say_gone(world_ranks, {attempt_, status, reason});
+}
+
+void Worker::say_gone(const std::vector<int>& world_ranks, message::Gone gone) {
   context_.groups->abandon(world_ranks);
-  send(message::Gone{attempt_, status, reason, false, has_lost_device()});
+  device_state_ = context_.device->come_to_rest(std::chrono::duration<double>(rest_s_));
+  const bool is_given_up = device_state_ != DeviceState::at_rest;
+  if (is_given_up) context_.groups->give_up_device();
+  gone.has_lost_device = pretends_lost_device_ || is_given_up;
+  gone.is_device_silent = device_state_ == DeviceState::silent;
+  send(gone);
+}
+
+/// Nobody takes a rank out of the job that lost its device in a calibration.
+void Worker::require_device() const {
+  if (device_state_ != DeviceState::at_rest) throw DeviceError("has no device any more");
 }
 
 bool Worker::has_lost_device() const {
@@ -154,10 +169,11 @@ bool Worker::has_lost_device() const {
 }
 
 void Worker::run_calibration(const message::Calibrate& order) {
-  begin_attempt(order.attempt);
+  begin_attempt(order.attempt, order.rest_s);
   const Waiter waiter = this->waiter(order.timeout_s);
   auto listener = this->listener(waiter);
   try {
+    require_device();
     const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
     DeviceProfile profile =
         calibrate(order.task, *context_.model, *context_.device, *group, context_.seed, waiter,
@@ -186,7 +202,7 @@ bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
 
 void Worker::run_assignment(const message::Assign& assign) {
   using Clock = std::chrono::steady_clock;
-  begin_attempt(assign.attempt);
+  begin_attempt(assign.attempt, assign.rest_s);
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = this->waiter(assign.timeout_s);
   const Fault fault = injected_fault(world_rank, assign.experiment);
@@ -194,6 +210,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   pretends_lost_device_ = pretends_lost_device_ || fault == Fault::loses_device;
   auto listener = this->listener(waiter);
   try {
+    require_device();
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
     const MemoryFault memory(*context_.device, fault);
@@ -267,10 +284,8 @@ void Worker::run_assignment(const message::Assign& assign) {
 
 /// Peers may be inside a collective: the controller's ABORT gets them out.
 void Worker::fail(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
-  context_.groups->abandon(world_ranks);
   const std::string world_rank = std::to_string(context_.topology->world_rank);
-  send(message::Gone{attempt_, status, "rank " + world_rank + ": " + reason, true,
-                     has_lost_device()});
+  say_gone(world_ranks, {attempt_, status, "rank " + world_rank + ": " + reason, true});
 }
 
 }  // namespace dstune

@@ -37,6 +37,10 @@ struct CudaGpu {
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
                                          int threads, CudaGpu* gpu = nullptr);
 
+/// Whether this process has given its GPU up (Device::come_to_rest), or did at its first use: it
+/// ends by _exit then.
+bool has_given_up_cuda();
+
 /// Of the memory of the calling thread's GPU, now; 0 where CUDA does not say.
 std::int64_t free_cuda_bytes();
 

@@ -1,6 +1,7 @@
 #pragma once
 /// What an experiment runs on: memory, kernels, queues and threads of one rank.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,13 @@
 #include "dstune/kernels/kernels.hpp"
 
 namespace dstune {
+
+/// How a device is after a failure.
+enum class DeviceState {
+  at_rest,  ///< it has done all that it was asked for
+  lost,     ///< this process can not use it any more: a GPU whose context is lost
+  silent    ///< it does not come to rest, or its driver does not answer
+};
 
 /// A device beside its host. Where a device has memory of its own, only kernels(), copies of
 /// queues() and collectives of a group made for it touch that memory; the host's code touches the
@@ -35,9 +43,18 @@ class Device {
   /// Makes it the calling thread's, for threads beside the one that it was made by: what they ask
   /// of CUDA would else be of the first GPU, and make a context there.
   virtual void begin_thread() {}
-  /// Whether this process can not use it any more, whatever it does: a GPU whose context is lost.
-  /// Asks the device.
+  /// Whether this process can not use it any more, whatever it does: a GPU whose context is lost,
+  /// or that was given up. Asks the device, and does not wait for what that has under way.
   [[nodiscard]] virtual bool is_lost() { return false; }
+  /// After a failure, when nothing that it was asked for waits for peers any more (collectives are
+  /// aborted): waits until all of that is done, at most so long. A device that is lost or silent
+  /// is given up, for good: nothing that it was asked for is given back from then on, neither by
+  /// this nor by anything that was made of it, since that might wait for ever and the device may
+  /// still write there. That is left to the end of the process, which has to be one that destroys
+  /// nothing (_exit).
+  [[nodiscard]] virtual DeviceState come_to_rest(std::chrono::duration<double> /*limit*/) {
+    return DeviceState::at_rest;
+  }
 
   [[nodiscard]] MemoryBudget& budget() { return budget_; }
   [[nodiscard]] Arena& arena() { return arena_; }

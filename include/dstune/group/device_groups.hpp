@@ -66,6 +66,9 @@ class DeviceGroups {
                                      const Waiter& waiter, bool is_risky = false);
   /// After a failure inside the group: its communicator is aborted and never used again. Local.
   void abandon(std::span<const int> world_ranks);
+  /// The device was given up (Device::come_to_rest): communicators are left as they are, also when
+  /// this ends. No group is made any more. Local.
+  void give_up();
   /// Ends what this rank's group of the attempt has under way by NCCL, where its thread may be
   /// stuck in CUDA behind it and so hears of nothing: that thread goes on, and its next call throws
   /// CollectiveError. By any thread. Local.

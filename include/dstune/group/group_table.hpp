@@ -60,6 +60,8 @@ class GroupTable {
   /// here, and members that still wait for this rank in shared memory fail at once. NCCL's is
   /// aborted. Local.
   void abandon(std::span<const int> world_ranks);
+  /// DeviceGroups::give_up(), where groups work on devices. Local.
+  void give_up_device();
   /// DeviceGroups::interrupt(), where groups work on devices. By any thread. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Why why);
   /// True once a communicator or its creation was abandoned here: MPI_Finalize might block. A

@@ -44,13 +44,18 @@ struct ControllerOptions {
   std::optional<Clock::time_point> end_at;  ///< nothing is started after it; then exit 75
   /// Without a sign of life for so long an attempt is aborted; per experiment, by its index.
   std::function<double(const PlannedExperiment&)> patience_s;
+  /// How long the device of a member may take to come to rest after a failure; empty: it always
+  /// is.
+  std::function<double(const PlannedExperiment&)> rest_s;
   /// Where there is no trial_timeout_s; may be empty.
   std::function<double(const Experiment&)> default_timeout_s;
   /// Predicts what is to be measured and learns from what was; may be null.
   JobPredictor* predictor = nullptr;
   std::uint64_t first_attempt = 1;  ///< numbers below it were used
-  double abort_grace_s = 10;        ///< for members to answer ABORT before they count as lost
-  double stop_grace_s = 20;         ///< for experiments to end after STOP
+  /// For members to answer ABORT before they count as lost, beside what devices may take to come to
+  /// rest; that is not waited for where the job ends.
+  double abort_grace_s = 10;
+  double stop_grace_s = 20;  ///< for experiments to end after STOP
   std::optional<std::string> training_command;
   std::vector<std::pair<std::string, std::string>> arg_mappings;
   std::vector<OwnRun> own_runs;          ///< what times and memory are calibrated with
@@ -103,8 +108,10 @@ class Controller {
     std::set<int> ready;
     std::set<int> left;            ///< members that said GONE (or OUTCOME)
     std::set<int> without_device;  ///< of these, those that lost theirs
+    std::set<int> silent_devices;  ///< … because it does not answer
     Clock::time_point last_sign, give_up_at;
     double timeout_s = 0;  ///< after which it is given up; 0: never
+    double rest_s = 0;     ///< that devices may take to come to rest
     double slowest_step_s = 0;
     std::chrono::system_clock::time_point started_at;
     Status status = Status::failed;  ///< of the failure, while aborting

@@ -29,6 +29,7 @@ struct Assign {
   double timeout_s = 0;          ///< after which a member gives up by itself
   std::string ds_config{};       ///< for plug-ins alone: as JSON
   bool is_risky = false;         ///< an earlier attempt lost a rank, its device, or the job
+  double rest_s = 0;             ///< that its device may take to come to rest after a failure
 };
 struct Bar {
   std::uint64_t attempt = 0;
@@ -66,7 +67,8 @@ struct Gone {
   Status status = Status::failed;
   std::string reason;
   bool is_cause = false;  ///< it failed by itself; else because others did, or was told to leave
-  bool has_lost_device = false;  ///< it can not be given any other
+  bool has_lost_device = false;   ///< it can not be given any other
+  bool is_device_silent = false;  ///< … because its device does not answer
 };
 
 struct Calibrate {
@@ -74,6 +76,7 @@ struct Calibrate {
   CalibrationTask task;
   std::vector<int> world_ranks;  ///< ascending
   double timeout_s = 0;          ///< after which a member gives up by itself
+  double rest_s = 0;             ///< as of Assign
 };
 /// What this member measured.
 struct Calibrated {

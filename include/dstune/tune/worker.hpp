@@ -56,14 +56,18 @@ class Worker {
   void run_assignment(const message::Assign& assign);
   void run_calibration(const message::Calibrate& order);
   [[nodiscard]] bool is_first_of_node(const std::vector<int>& world_ranks) const;
-  /// From here on the messages of this attempt count.
-  void begin_attempt(std::uint64_t attempt);
+  /// From here on the messages of this attempt count. `rest_s`: as message::Assign's.
+  void begin_attempt(std::uint64_t attempt, double rest_s);
   [[nodiscard]] Waiter waiter(double timeout_s);
   /// Leaves the group for good and says so.
   void leave(const std::vector<int>& world_ranks, Status status, const std::string& reason);
+  /// … in these words.
+  void say_gone(const std::vector<int>& world_ranks, message::Gone gone);
   /// Leaves an attempt that this rank itself could not go on with.
   void fail(const std::vector<int>& world_ranks, Status status, const std::string& reason);
-  /// Asked after a failure.
+  /// Throws DeviceError where it was given up.
+  void require_device() const;
+  /// Asked right after a failure, when peers may still hold the device up.
   [[nodiscard]] bool has_lost_device() const;
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
@@ -76,7 +80,9 @@ class Worker {
   WorkerContext context_;
   std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
   std::uint64_t attempt_ = 0;    ///< the current one, 0: none
-  RaceBar bar_;                  ///< what it is raced against
+  double rest_s_ = 0;            ///< that the device may take to come to rest
+  DeviceState device_state_ = DeviceState::at_rest;  ///< after the last failure
+  RaceBar bar_;                                      ///< what it is raced against
   bool pretends_lost_device_ = false;
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;

@@ -7,7 +7,9 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -108,6 +110,85 @@ TEST(WorkerTest, OneThreadAtATimeUsesTheMailbox) {
   EXPECT_EQ(mailbox.outcome()->status, Status::ok);
   EXPECT_TRUE(mailbox.was_listened_to());
   EXPECT_FALSE(mailbox.was_shared());
+}
+
+/// One that hangs as soon as something fails.
+class SilentDevice : public CpuDevice {
+ public:
+  SilentDevice() : CpuDevice(1 << 20, 1) {}
+  DeviceState come_to_rest(std::chrono::duration<double> limit) override {
+    limits_s.push_back(limit.count());
+    return DeviceState::silent;
+  }
+  std::vector<double> limits_s;
+};
+
+/// Two experiments, the second once the first is left.
+class TwoOrders : public Mailbox {
+ public:
+  explicit TwoOrders(message::Assign assign) : assign_(std::move(assign)) { order(); }
+
+  void send(int /*world_rank*/, Bytes data) override {
+    const dstune::Message message = decode(data);
+    const auto* const left = std::get_if<message::Gone>(&message);
+    ASSERT_NE(left, nullptr);
+    gone.push_back(*left);
+    if (gone.size() == 1) return order();
+    messages_.push_back(encode(message::Quit{}));
+  }
+  std::optional<Mailbox::Message> try_receive() override {
+    if (messages_.empty()) return std::nullopt;
+    Mailbox::Message message{0, std::move(messages_.front())};
+    messages_.pop_front();
+    return message;
+  }
+  bool flush(double) override { return true; }
+
+  std::vector<message::Gone> gone;
+
+ private:
+  void order() {
+    ++assign_.attempt;
+    messages_.push_back(encode(assign_));
+  }
+
+  message::Assign assign_;
+  std::deque<Bytes> messages_;
+};
+
+// It waits for its device as long as it was told to, says so, and asks for nothing on it again.
+TEST(WorkerTest, ARankWhoseDeviceIsSilentTakesNoExperimentAnyMore) {
+  const Communicator world = Communicator::world().duplicate();
+  const Communicator node = world.split_shared();
+  const Topology topology = find_topology(world, node);
+  GroupTable groups(world, node, topology, {}, {});
+  SilentDevice device;
+  const ModelSpec model = preset("gpt2");
+  WorkloadSpec workload;
+  workload.kind = WorkloadKind::plugin;  // of no library: can not be made
+  message::Assign assign;
+  assign.config.sequence_length = 16;
+  assign.world_ranks = {world.rank()};
+  assign.timeout_s = 50;
+  assign.rest_s = 12.5;
+  TwoOrders mailbox(assign);
+  Worker worker({.model = &model,
+                 .workload = &workload,
+                 .measure = {1, 1, 0.0},
+                 .topology = &topology,
+                 .groups = &groups,
+                 .device = &device,
+                 .mailbox = &mailbox});
+  worker.run();
+  ASSERT_EQ(mailbox.gone.size(), 2U);
+  for (const message::Gone& gone : mailbox.gone) {
+    EXPECT_TRUE(gone.is_cause);
+    EXPECT_TRUE(gone.has_lost_device);
+    EXPECT_TRUE(gone.is_device_silent);
+  }
+  EXPECT_EQ(mailbox.gone[0].reason.find("has no device any more"), std::string::npos);
+  EXPECT_NE(mailbox.gone[1].reason.find("has no device any more"), std::string::npos);
+  EXPECT_EQ(device.limits_s.front(), 12.5);
 }
 
 }  // namespace

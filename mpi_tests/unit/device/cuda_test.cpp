@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <new>
 #include <optional>
+#include <set>
 #include <stdexcept>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,6 +24,7 @@
 namespace dstune {
 namespace {
 
+using namespace std::chrono_literals;
 using test::FakeRuntime;
 using testing::Contains;
 using testing::ElementsAre;
@@ -175,9 +178,24 @@ TEST_F(CudaQueuesTest, RecordAGraphOfAllStreams) {
   queues_.stamp(1);
   EXPECT_THAT(runtime_.calls, ElementsAre("record 6 on 1"));
 
+  queues_.finish_all();
   runtime_.calls.clear();
   recording.reset();
   EXPECT_THAT(runtime_.calls, ElementsAre("destroy executable 11", "destroy graph 10"));
+}
+
+// Nobody says that CUDA would not wait for it.
+TEST_F(CudaQueuesTest, AGraphThatMayBeUnderWayIsKeptUntilTheNextUse) {
+  prepare();
+  Recorder& recorder = *queues_.recorder();
+  recorder.begin(0);
+  auto recording = recorder.end();
+  recorder.replay(*recording, 0);
+  runtime_.calls.clear();
+  recording.reset();
+  EXPECT_THAT(runtime_.calls, ElementsAre("destroy graph 9"));
+  queues_.prepare({.queues = 2, .events = 2, .stamps = 2}, Waiter());
+  EXPECT_THAT(runtime_.calls, Contains("destroy executable 10").Times(1));
 }
 
 // As NCCL does, so that other graphs and streams wait for a graph's collectives.
@@ -324,17 +342,23 @@ class HostRuntime : public FakeRuntime {
  public:
   cuda::Code allocate(void*& memory, std::size_t bytes) override {
     memory = ::operator new(bytes, alignment);
-    ++held;
+    pieces_.insert(memory);
+    held = static_cast<int>(pieces_.size());
     return 0;
   }
   cuda::Code free(void* memory) override {
+    pieces_.erase(memory);
     ::operator delete(memory, alignment);
-    --held;
+    held = static_cast<int>(pieces_.size());
     return 0;
+  }
+  void free_all() {
+    while (!pieces_.empty()) free(*pieces_.begin());
   }
   int held = 0;
 
  private:
+  std::set<void*> pieces_;
   static constexpr std::align_val_t alignment{4096};
 };
 
@@ -359,16 +383,27 @@ TEST(FirstUseTest, MultipliesAndAttendsAndLeavesNothing) {
   EXPECT_EQ(runtime.held, 0);
   EXPECT_THAT(runtime.calls, Contains(HasSubstr("query")).Times(4));
 
-  runtime.events_are_reached = false;
-  const Waiter waiter(Waiter::Clock::now(), nullptr, true);
-  EXPECT_THROW(cuda::use_libraries(runtime, table, waiter), CollectiveError);
-  EXPECT_EQ(runtime.held, 0);
-
   table.matmul = [](const kernels::MatmulShape&, const void*, const void*, const void*, void*,
                     void*) { throw std::runtime_error("a launch is refused"); };
   EXPECT_EQ(thrown<std::runtime_error>([&] { cuda::use_libraries(runtime, table, Waiter()); }),
             "a launch is refused");
   EXPECT_EQ(runtime.held, 0);
+
+  table.zero = [](void*, std::size_t) { throw std::runtime_error("another one is refused"); };
+  EXPECT_THROW(cuda::use_libraries(runtime, table, Waiter()), std::runtime_error);
+  EXPECT_EQ(runtime.held, 0);
+}
+
+// To give memory back would be to wait for ever.
+TEST(FirstUseTest, LeavesEverythingWhereTheGpuHangs) {
+  HostRuntime runtime;
+  runtime.events_are_reached = false;
+  const Waiter waiter(Waiter::Clock::now(), nullptr, true);
+  EXPECT_THROW(cuda::use_libraries(runtime, kernels::cpu_table(), waiter), CollectiveError);
+  EXPECT_TRUE(runtime.is_given_up());
+  EXPECT_EQ(runtime.held, 4);
+  EXPECT_THAT(runtime.calls, Not(Contains(HasSubstr("destroy"))));
+  runtime.free_all();
 }
 
 TEST_F(CudaDeviceTest, IsLostWithItsContext) {
@@ -376,6 +411,59 @@ TEST_F(CudaDeviceTest, IsLostWithItsContext) {
   EXPECT_FALSE(device->is_lost());
   runtime_.failures["get_memory"] = FakeRuntime::illegal_address;
   EXPECT_TRUE(device->is_lost());
+}
+
+TEST_F(CudaDeviceTest, ComesToRestAfterAFailure) {
+  runtime_.devices = 2;
+  const auto device = make(1);
+  runtime_.calls.clear();
+  EXPECT_EQ(device->come_to_rest(20s), DeviceState::at_rest);
+  // By a thread of its own, which has to choose the GPU.
+  EXPECT_THAT(runtime_.calls, ElementsAre("set_device 1", "synchronize"));
+  device->arena().prepare(600);
+  device->queues().prepare({.queues = 1, .events = 0, .stamps = 0}, Waiter());
+  Recorder& recorder = *device->queues().recorder();
+  recorder.begin(0);
+  auto recording = recorder.end();
+  recorder.replay(*recording, 0);
+  recording.reset();
+  EXPECT_EQ(device->come_to_rest(20s), DeviceState::at_rest);
+  EXPECT_THAT(runtime_.calls, Contains(HasSubstr("destroy executable"))) << "what was kept of it";
+  runtime_.calls.clear();
+  device->arena().free();
+  EXPECT_THAT(runtime_.calls, ElementsAre("free"));
+}
+
+// Of all that was made of it.
+TEST_F(CudaDeviceTest, NothingIsGivenBackOfOneThatIsGivenUp) {
+  request_.host_limit_bytes = 5000;
+  for (const std::string hangs_in : {"synchronize", "get_memory", "set_device", ""}) {
+    SCOPED_TRACE(hangs_in);
+    FakeRuntime runtime;
+    {
+      cuda::CudaDevice device(runtime, kernels::cpu_table(), request_, nullptr);
+      device.arena().prepare(600);
+      device.host_arena().prepare(700);
+      device.queues().prepare({.queues = 2, .events = 1, .stamps = 1}, Waiter());
+      Recorder& recorder = *device.queues().recorder();
+      recorder.begin(0);
+      auto under_way = recorder.end();
+      recorder.replay(*under_way, 0);
+      under_way.reset();
+      recorder.begin(0);
+      const auto recording = recorder.end();
+      runtime.hangs_in = hangs_in;
+      if (hangs_in.empty()) runtime.failures["get_memory"] = FakeRuntime::illegal_address;
+      const auto state = hangs_in.empty() ? DeviceState::lost : DeviceState::silent;
+      EXPECT_EQ(device.come_to_rest(hangs_in.empty() ? 20s : 50ms), state);
+      // It may be late.
+      while (!hangs_in.empty() && !runtime.is_stuck) std::this_thread::sleep_for(1ms);
+      runtime.calls.clear();
+      EXPECT_EQ(device.come_to_rest(20s), state) << "it is not asked again";
+      EXPECT_TRUE(device.is_lost());
+    }
+    EXPECT_THAT(runtime.calls, testing::IsEmpty());
+  }
 }
 
 TEST_F(CudaDeviceTest, RecordsGraphsUnlessTheEnvironmentForbidsIt) {

@@ -1,8 +1,11 @@
 #pragma once
 /// CUDA's runtime without CUDA: writes down what it is asked for and fails where it is told to.
 
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -20,6 +23,9 @@ class FakeRuntime : public cuda::Runtime {
   std::map<std::string, cuda::Code> failures;
   /// How often it does so, where it is not for ever.
   std::map<std::string, int> num_failures;
+  /// The function that never comes back.
+  std::string hangs_in;
+  std::atomic<bool> is_stuck = false;  ///< a thread is in it
   int devices = 1;
   bool events_are_reached = true;
   /// Of a library's own, in every graph.
@@ -48,6 +54,7 @@ class FakeRuntime : public cuda::Runtime {
     total_bytes = 2000;
     return called("get_memory", {});
   }
+  cuda::Code synchronize() override { return called("synchronize"); }
   cuda::Code allocate(void*& memory, std::size_t bytes) override {
     memory = place();
     return called("allocate", fmt::format("allocate {}", bytes));
@@ -152,6 +159,11 @@ class FakeRuntime : public cuda::Runtime {
   cuda::Code called(const std::string& function) { return called(function, function); }
   /// Without words it is not written down.
   cuda::Code called(const std::string& function, const std::string& words) {
+    // Whoever is stuck here touches nothing of this any more, so it may go.
+    if (function == hangs_in) {
+      is_stuck = true;
+      for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+    }
     if (!words.empty()) calls.push_back(words);
     const auto failure = failures.find(function);
     if (failure == failures.end()) return 0;

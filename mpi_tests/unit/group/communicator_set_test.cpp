@@ -211,6 +211,17 @@ TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupOnceAndNothin
   fake_->let_aborts_hang(false);
 }
 
+TEST_F(NcclCommunicatorSetTest, NothingIsCalledOnADeviceThatWasGivenUp) {
+  join(ranks(2));
+  set().give_up();
+  const Calls before = fake_->calls();
+  set().abandon(ranks(2));
+  set_.reset();
+  EXPECT_EQ(fake_->calls(), before);
+  EXPECT_EQ(fake_->num_alive(), 1) << "as it was";
+  fake_->forget_alive();
+}
+
 // One that shares nothing may be stuck behind another, which only that one's own abort ends.
 TEST_F(NcclCommunicatorSetTest, ThreadsThatAbortBeginOnTheDevice) {
   std::atomic<int> threads = 0;

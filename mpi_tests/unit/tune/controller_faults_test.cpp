@@ -88,6 +88,22 @@ TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
+TEST_F(ControllerTest, NeitherIsOneWhoseDeviceDoesNotAnswer) {
+  const PlannedSpace members = space(4, {1});
+  FakeWorkers workers({{"z0_gas1_tmbspg2_ng1", Behaviour::silent_device}});
+
+  const Run result = run(members, workers, 3);
+
+  EXPECT_TRUE(result.lost.empty()) << "their processes do";
+  const Record& failed = *result.report.rows[1].record;
+  EXPECT_EQ(failed.attempt, 2);
+  EXPECT_NE(failed.measurement.reason.find("late; no answer from the device of rank"),
+            std::string::npos)
+      << failed.measurement.reason;
+  EXPECT_EQ(result.report.rows[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.code, ExitCode::ok);
+}
+
 TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
   const PlannedSpace members = space(5, {1});
   FakeWorkers workers({{"z0_gas1_tmbspg4_ng1", Behaviour::loses_device}});

@@ -55,11 +55,14 @@ void FakeWorkers::assigned(int world_rank, const message::Assign& assign) {
     const std::string seen = "a member has left the group";
     answer(world_rank, message::Gone{assign.attempt, Status::failed,
                                      is_leader ? seen : "rank 1: a bug", !is_leader});
-  } else if (behaviour == Behaviour::loses_device && assign.world_ranks.back() == world_rank) {
+  } else if ((behaviour == Behaviour::loses_device || behaviour == Behaviour::silent_device) &&
+             assign.world_ranks.back() == world_rank) {
     busy_.erase(world_rank);
     without_device_.insert(world_rank);
+    const bool is_silent = behaviour == Behaviour::silent_device;
     answer(world_rank,
-           message::Gone{assign.attempt, Status::failed, "an illegal address", true, true});
+           message::Gone{assign.attempt, Status::failed, is_silent ? "late" : "an illegal address",
+                         true, true, is_silent});
   } else if (behaviour == Behaviour::silent_member && !is_leader) {
     dead_.insert(world_rank);
   } else {

@@ -25,7 +25,8 @@ enum class Behaviour {
   throws,
   member_throws,
   silent_member,
-  loses_device  ///< that of its highest rank, each time
+  loses_device,  ///< that of its highest rank, each time
+  silent_device  ///< likewise, since it does not answer
 };
 
 /// Workers in memory: they answer as real ones would, at once.

@@ -20,5 +20,12 @@ TEST(PatienceTest, HasTimeForStepsAndForPinningWhatIsOffloaded) {
             patience_s(job, std::nullopt, PlannedExperiment{}, std::nullopt) + 200);
 }
 
+// Members have to answer before they count as lost themselves.
+TEST(PatienceTest, AGpuComesToRestAfterAStepAtMost) {
+  EXPECT_GT(rest_s(30.0), 2 * 30.0);
+  EXPECT_EQ(rest_s(0.0), least_rest_s);
+  EXPECT_GT(rest_s(std::nullopt), least_rest_s);
+}
+
 }  // namespace
 }  // namespace dstune

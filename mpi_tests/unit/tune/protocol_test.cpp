@@ -32,7 +32,7 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   config.optimizer = {OptimizerKind::adam, 1.0 / 3, 0.8, 0.95, 1e-7, 0.1};
 
   const auto result = round_trip(
-      message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}", true});
+      message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}", true, 7.5});
 
   EXPECT_EQ(result.attempt, 9U);
   EXPECT_EQ(result.experiment, "z3_gas5_tmbspg7");
@@ -41,6 +41,7 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   EXPECT_EQ(result.timeout_s, 12.5);
   EXPECT_EQ(result.ds_config, "{\"a\": 1}");
   EXPECT_TRUE(result.is_risky);
+  EXPECT_EQ(result.rest_s, 7.5);
 }
 
 TEST(ProtocolTest, BarKeepsItsFourNumbers) {
@@ -129,11 +130,12 @@ TEST(JobInputTest, KeepsThePlugin) {
 }
 
 TEST(ProtocolTest, GoneAndQuitKeepTheirWords) {
-  const auto gone = round_trip(message::Gone{4, Status::timed_out, "why", true, true});
+  const auto gone = round_trip(message::Gone{4, Status::timed_out, "why", true, true, true});
   EXPECT_EQ(gone.status, Status::timed_out);
   EXPECT_EQ(gone.reason, "why");
   EXPECT_TRUE(gone.is_cause);
   EXPECT_TRUE(gone.has_lost_device);
+  EXPECT_TRUE(gone.is_device_silent);
 
   const auto quit = round_trip(message::Quit{75, false});
   EXPECT_EQ(quit.exit_code, 75);

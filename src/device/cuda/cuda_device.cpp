@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "dstune/base/error.hpp"
@@ -45,6 +47,14 @@ void use_libraries_of(const DeviceRequest& request, const Properties& gpu) {
   } catch (const std::exception& error) {
     throw DeviceError(error.what() + (", on " + text_of(gpu)));
   }
+}
+
+/// Whether the context is lost, once the GPU has done everything.
+bool is_lost_at_rest(Runtime& runtime, int device) {
+  // A lost context's error: this thread has asked for nothing yet.
+  if (runtime.set_device(device) != 0) return true;
+  if (runtime.synchronize() != 0) runtime.forget_error();
+  return has_lost_context(runtime);
 }
 
 bool graphs_are_wanted() {
@@ -107,6 +117,7 @@ CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, const Devi
 CudaDevice::CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu)
     : Device(std::move(found.parts)),
       runtime_(runtime),
+      streams_(&dynamic_cast<StreamQueues&>(queues())),
       number_(found.number),
       free_bytes_(std::move(found.free_bytes)),
       free_bytes_before_(found.free_bytes_before) {
@@ -118,6 +129,25 @@ std::optional<std::int64_t> CudaDevice::taken_bytes() {
   const std::optional<std::int64_t> now = free_bytes_();
   if (!now) return std::nullopt;
   return free_bytes_before_ - *now;
+}
+
+DeviceState CudaDevice::come_to_rest(std::chrono::duration<double> limit) {
+  if (runtime_.is_given_up()) return given_up_as_;
+  // On a thread of its own, since any call may be the one that does not come back.
+  std::promise<bool> is_lost;
+  std::future<bool> told = is_lost.get_future();
+  std::thread([&runtime = runtime_, device = number_, is_lost = std::move(is_lost)]() mutable {
+    is_lost.set_value(is_lost_at_rest(runtime, device));
+  }).detach();
+  const bool is_silent = told.wait_for(limit) != std::future_status::ready;
+  if (!is_silent && !told.get()) {
+    // NCCL does not end communicators before the graphs with their collectives are gone.
+    streams_->come_to_rest();
+    return DeviceState::at_rest;
+  }
+  given_up_as_ = is_silent ? DeviceState::silent : DeviceState::lost;
+  runtime_.give_up();
+  return given_up_as_;
 }
 
 void CudaDevice::begin_thread() {
@@ -175,6 +205,11 @@ std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_lim
                 cuda::use_libraries(runtime, table, Waiter().with_deadline(deadline));
               }},
       gpu);
+}
+
+bool has_given_up_cuda() {
+  const cuda::Runtime* const runtime = cuda::native_runtime();
+  return runtime != nullptr && runtime->is_given_up();
 }
 
 std::int64_t free_cuda_bytes() {

@@ -21,13 +21,18 @@ struct DeviceRequest {
   std::function<void()> use_libraries{};
 };
 
+class StreamQueues;
+
 class CudaDevice : public Device {
  public:
   /// As make_cuda_device, of any runtime and table.
   CudaDevice(Runtime& runtime, const kernels::Table& table, const DeviceRequest& request,
              CudaGpu* gpu);
 
-  [[nodiscard]] bool is_lost() override { return has_lost_context(runtime_); }
+  [[nodiscard]] bool is_lost() override {
+    return runtime_.is_given_up() || has_lost_context(runtime_);
+  }
+  [[nodiscard]] DeviceState come_to_rest(std::chrono::duration<double> limit) override;
   [[nodiscard]] std::optional<std::int64_t> taken_bytes() override;
   void begin_thread() override;
 
@@ -44,9 +49,11 @@ class CudaDevice : public Device {
   CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu);
 
   Runtime& runtime_;
+  StreamQueues* streams_;  ///< its queues
   int number_;
   std::function<std::optional<std::int64_t>()> free_bytes_;
   std::int64_t free_bytes_before_;
+  DeviceState given_up_as_ = DeviceState::lost;
 };
 
 /// The functions that a table lacks, "matmul, quantize"; empty where it is whole.

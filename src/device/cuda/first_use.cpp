@@ -18,8 +18,8 @@ using kernels::DType;
 class Zeros {
  public:
   Zeros(Runtime& runtime, const kernels::Table& table, std::size_t bytes)
-      : memory_(runtime), bytes_(static_cast<std::int64_t>(std::max<std::size_t>(bytes, 1))) {
-    begin_ = memory_.take(bytes_);
+      : Zeros(runtime, static_cast<std::int64_t>(std::max<std::size_t>(bytes, 1))) {
+    // From here on it is destroyed whatever happens.
     table.zero(begin_, static_cast<std::size_t>(bytes_));
   }
   ~Zeros() { memory_.give_back(begin_, bytes_); }
@@ -28,25 +28,32 @@ class Zeros {
   [[nodiscard]] void* get() const { return begin_; }
 
  private:
+  Zeros(Runtime& runtime, std::int64_t bytes)
+      : memory_(runtime), bytes_(bytes), begin_(memory_.take(bytes)) {}
+
   DeviceMemory memory_;
   std::int64_t bytes_;
-  std::byte* begin_ = nullptr;
+  std::byte* begin_;
 };
 
-/// Memory is given back only when nothing uses it any more.
+/// Memory is given back only when nothing uses it any more; where that never comes, not at all.
 void finish(Runtime& runtime, const Waiter& waiter) {
   Event made = nullptr;
   check(runtime, runtime.create_event(made, false), "making an event");
   const UniqueHandle<EventTraits> event(Owned{&runtime, made});
   check(runtime, runtime.record(made, nullptr), "recording an event");
-  waiter.until(
-      [&] {
-        const Code code = runtime.query(made);
-        if (code == runtime.not_ready()) return false;
-        check(runtime, code, "using the libraries");
-        return true;
-      },
-      "the first use of the libraries");
+  const auto is_done = [&] {
+    const Code code = runtime.query(made);
+    if (code == runtime.not_ready()) return false;
+    check(runtime, code, "using the libraries");
+    return true;
+  };
+  try {
+    waiter.until(is_done, "the first use of the libraries");
+  } catch (const CollectiveError&) {
+    runtime.give_up();
+    throw;
+  }
 }
 
 void multiply_and_attend(Runtime& runtime, const kernels::Table& table, const Waiter& waiter) {

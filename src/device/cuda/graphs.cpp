@@ -6,6 +6,19 @@
 
 namespace dstune::cuda {
 
+GraphRecording::~GraphRecording() {
+  queues_.drop(std::move(executable_));
+}
+
+void StreamQueues::drop(UniqueHandle<ExecutableTraits> executable) noexcept {
+  if (may_be_at_graph_) dropped_.push_back(std::move(executable));
+}
+
+void StreamQueues::come_to_rest() noexcept {
+  may_be_at_graph_ = false;
+  dropped_.clear();
+}
+
 void StreamQueues::fork() {
   record_end(0);
   for (std::size_t queue = 1; queue < ends_.size(); ++queue)
@@ -51,7 +64,7 @@ std::unique_ptr<Recording> StreamQueues::end() {
   UniqueHandle<ExecutableTraits> executable(Owned{&runtime_, made});
   // So that memory lacks here and not at a launch, of which peers are told nothing.
   check(runtime_, runtime_.upload(made, stream(0)), "loading a graph to the GPU");
-  return std::make_unique<GraphRecording>(std::move(graph), std::move(executable),
+  return std::make_unique<GraphRecording>(*this, std::move(graph), std::move(executable),
                                           std::move(stamps));
 }
 
@@ -72,6 +85,7 @@ void StreamQueues::replay(Recording& recording, int first_stamp) {
   }
   join();
   use(0);
+  may_be_at_graph_ = true;
   check(runtime_, runtime_.launch(graph.executable(), stream(0)), "launching a graph");
   fork();
 }

@@ -36,6 +36,7 @@ std::byte* CudaMemory::take(std::int64_t bytes) {
 }
 
 void CudaMemory::give_back(std::byte* begin, std::int64_t /*bytes*/) noexcept {
+  if (runtime_.is_given_up()) return;
   const auto found = misplaced_.find(begin);
   if (found == misplaced_.end()) return free(begin);
   free(found->second);

@@ -7,6 +7,7 @@ namespace dstune::cuda {
 void StreamQueues::prepare(const Numbers& numbers, const Waiter& waiter) {
   waiter_ = waiter;
   finish_all();
+  come_to_rest();
   const auto queues = static_cast<std::size_t>(numbers.queues);
   while (streams_.size() < queues) {
     Stream made = nullptr;
@@ -77,6 +78,7 @@ void StreamQueues::finish_all() {
   // Where making the last ones failed there are more streams.
   for (std::size_t queue = 0; queue < ends_.size(); ++queue) record_end(queue);
   for (const UniqueEvent& end : ends_) await(end.value().object);
+  may_be_at_graph_ = false;
 }
 
 void StreamQueues::stamp(int stamp) {

@@ -17,26 +17,20 @@ struct Owned {
   void* object;
   bool operator==(const Owned&) const = default;
 };
-struct StreamTraits {
+template <Code (Runtime::*Destroy)(void*)>
+struct OwnedTraits {
   using Handle = Owned;
   static Handle null() { return {}; }
-  static void close(Handle handle) noexcept { handle.runtime->destroy_stream(handle.object); }
+  static void close(Handle handle) noexcept {
+    if (!handle.runtime->is_given_up()) (handle.runtime->*Destroy)(handle.object);
+  }
 };
-struct EventTraits {
-  using Handle = Owned;
-  static Handle null() { return {}; }
-  static void close(Handle handle) noexcept { handle.runtime->destroy_event(handle.object); }
-};
-struct GraphTraits {
-  using Handle = Owned;
-  static Handle null() { return {}; }
-  static void close(Handle handle) noexcept { handle.runtime->destroy_graph(handle.object); }
-};
-struct ExecutableTraits {
-  using Handle = Owned;
-  static Handle null() { return {}; }
-  static void close(Handle handle) noexcept { handle.runtime->destroy_executable(handle.object); }
-};
+using StreamTraits = OwnedTraits<&Runtime::destroy_stream>;
+using EventTraits = OwnedTraits<&Runtime::destroy_event>;
+using GraphTraits = OwnedTraits<&Runtime::destroy_graph>;
+using ExecutableTraits = OwnedTraits<&Runtime::destroy_executable>;
+
+class StreamQueues;
 
 /// As a graph. Launches differ in the events that stand for its stamps.
 class GraphRecording : public Recording {
@@ -45,14 +39,20 @@ class GraphRecording : public Recording {
     Node node;
     int number;  ///< from the recording's first on
   };
-  GraphRecording(UniqueHandle<GraphTraits> graph, UniqueHandle<ExecutableTraits> executable,
-                 std::vector<Stamp> stamps)
-      : graph_(std::move(graph)), executable_(std::move(executable)), stamps_(std::move(stamps)) {}
+  /// The queues outlive it.
+  GraphRecording(StreamQueues& queues, UniqueHandle<GraphTraits> graph,
+                 UniqueHandle<ExecutableTraits> executable, std::vector<Stamp> stamps)
+      : queues_(queues),
+        graph_(std::move(graph)),
+        executable_(std::move(executable)),
+        stamps_(std::move(stamps)) {}
+  ~GraphRecording() override;
 
   [[nodiscard]] ExecutableGraph executable() const { return executable_.value().object; }
   [[nodiscard]] const std::vector<Stamp>& stamps() const { return stamps_; }
 
  private:
+  StreamQueues& queues_;
   UniqueHandle<GraphTraits> graph_;  ///< of which the nodes are
   UniqueHandle<ExecutableTraits> executable_;
   std::vector<Stamp> stamps_;
@@ -78,6 +78,11 @@ class StreamQueues : public Queues, private Recorder {
   double seconds_between(int first, int second) override;
   [[nodiscard]] void* native() const override { return stream(used_); }
   [[nodiscard]] Recorder* recorder() override { return records_ ? this : nullptr; }
+  /// Of a recording that goes: where it may be under way, whoever destroyed it might wait for it.
+  /// Then it is kept until the next prepare(), or until this is said: everything that was asked for
+  /// is done.
+  void drop(UniqueHandle<ExecutableTraits> executable) noexcept;
+  void come_to_rest() noexcept;
 
  private:
   using UniqueStream = UniqueHandle<StreamTraits>;
@@ -110,7 +115,9 @@ class StreamQueues : public Queues, private Recorder {
   std::vector<UniqueEvent> ends_;  ///< one a stream, for waits for all that it was asked for
   std::size_t used_ = 0;
   bool is_recording_ = false;
-  int first_stamp_ = 0;  ///< of what is recorded
+  int first_stamp_ = 0;           ///< of what is recorded
+  bool may_be_at_graph_ = false;  ///< one was launched since finish_all()
+  std::vector<UniqueHandle<ExecutableTraits>> dropped_;
 };
 
 }  // namespace dstune::cuda

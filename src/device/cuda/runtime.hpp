@@ -2,6 +2,7 @@
 /// What is used of CUDA's runtime, so that order and failures can be tested without a GPU. All
 /// functions but those that say otherwise return a cudaError_t, 0 where nothing failed.
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -38,6 +39,9 @@ class Runtime {
   virtual Code set_device(int device) = 0;
   virtual Code get_properties(int device, Properties& properties) = 0;
   virtual Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) = 0;
+  /// Waits, for ever where it must, until the GPU of the calling thread has done all that this
+  /// process asked it for.
+  virtual Code synchronize() = 0;
 
   virtual Code allocate(void*& memory, std::size_t bytes) = 0;
   virtual Code free(void* memory) = 0;
@@ -80,6 +84,15 @@ class Runtime {
   [[nodiscard]] virtual std::string text(Code code) const = 0;
   [[nodiscard]] virtual Code not_ready() const = 0;
   [[nodiscard]] virtual Code out_of_memory() const = 0;
+
+  /// From here on nothing is given back: that might wait for a GPU that does not answer, and what
+  /// it still writes to must be nobody else's. The end of the process does it. For good; by any
+  /// thread.
+  void give_up() { is_given_up_ = true; }
+  [[nodiscard]] bool is_given_up() const { return is_given_up_; }
+
+ private:
+  std::atomic<bool> is_given_up_ = false;
 };
 
 /// Whether the context is lost: what corrupts it is what every later call reports.

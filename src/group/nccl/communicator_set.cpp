@@ -21,6 +21,7 @@ Waiter limited(const Waiter& waiter, double limit_s) {
 }  // namespace
 
 NcclCommunicatorSet::~NcclCommunicatorSet() {
+  if (is_given_up_) return;
   // Before 2.27 what this thread began last, and another one aborts, is where NCCL keeps what it
   // begins next.
   wait_for(ends_);
@@ -64,6 +65,9 @@ std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Key& own) const {
 void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids, std::span<const int> present) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  // Where a member is gone each takes all that it is given: together no more than the limit, and a
+  // little for those that come later.
+  const Waiter all = limited(Waiter(), options_.close_limit_s);
   for (const std::uint64_t id : ids) {
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const auto& entry) {
       return entry.second.communicator->id() == id;
@@ -71,7 +75,8 @@ void NcclCommunicatorSet::close(std::vector<std::uint64_t> ids, std::span<const 
     if (found == entries_.end()) continue;
     const auto& [key, entry] = *found;
     if (std::ranges::includes(present, key.ranks)) {
-      entry.communicator->close(limited(Waiter(), options_.close_limit_s));
+      const Waiter one = limited(Waiter(), options_.close_limit_s / 10);
+      entry.communicator->close(all.with_deadline(std::max(all.deadline(), one.deadline())));
     } else {
       entry.communicator->leave_to(left_);
       // Its memory is free again and nothing runs beside the next group, where the others are not
@@ -145,6 +150,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
 }
 
 void NcclCommunicatorSet::abandon(std::span<const int> world_ranks) {
+  if (is_given_up_) return;
   auto found = entries_.end();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (!std::ranges::equal(entry->first.ranks, world_ranks)) continue;
@@ -154,6 +160,10 @@ void NcclCommunicatorSet::abandon(std::span<const int> world_ranks) {
   if (found == entries_.end()) return;
   found->second.communicator->abandon();
   entries_.erase(found);
+}
+
+void NcclCommunicatorSet::give_up() noexcept {
+  is_given_up_ = true;
 }
 
 void NcclCommunicatorSet::set_current(std::uint64_t attempt,

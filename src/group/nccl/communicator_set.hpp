@@ -25,7 +25,7 @@ class NcclCommunicatorSet {
     std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
     int max_communicators = 8;     ///< sets of ranks, risky ones beside others
     double connect_limit_s = 120;  ///< or the waiter's deadline
-    double close_limit_s = 5;      ///< an idle one is closed in milliseconds
+    double close_limit_s = 5;      ///< those that go at once; an idle one takes milliseconds
     double abort_limit_s = 30;     ///< a group waits for what earlier ones left behind, once
     /// What a thread does before it aborts; may be empty.
     std::function<void()> begin_thread = nullptr;
@@ -46,6 +46,9 @@ class NcclCommunicatorSet {
                                            const Waiter& waiter, bool is_risky = false);
   /// Aborts that which these ranks used last, where there is one. Local.
   void abandon(std::span<const int> world_ranks);
+  /// The device does not answer: nothing is called on any of them again, also when this ends.
+  /// Local.
+  void give_up() noexcept;
   /// NcclCommunicator::interrupt() of the attempt's communicator, where there is one. By any
   /// thread. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Why why);
@@ -87,6 +90,7 @@ class NcclCommunicatorSet {
   nccl::Ends ends_;
   nccl::Ends left_;  ///< of what is closed without all of its ranks
   Entries entries_;
+  bool is_given_up_ = false;
   std::mutex current_mutex_;
   Current current_;
 };

@@ -46,6 +46,7 @@ class NativeRuntime : public Runtime {
   Code get_memory(std::size_t& free_bytes, std::size_t& total_bytes) override {
     return cudaMemGetInfo(&free_bytes, &total_bytes);
   }
+  Code synchronize() override { return cudaDeviceSynchronize(); }
 
   Code allocate(void*& memory, std::size_t bytes) override { return cudaMalloc(&memory, bytes); }
   Code free(void* memory) override { return cudaFree(memory); }
