@@ -72,6 +72,17 @@ TEST_F(EmulatedGpusTest, PartsOfAGroupTrainInGraphs) {
     EXPECT_GT(measured["peak_memory_bytes"].value("graphs", 0), 0) << name;
 }
 
+// It makes no context, so the GPU that it would have shared is its rank's alone.
+TEST_F(EmulatedGpusTest, ARankThatOnlyCoordinatesTakesNothingOfAGpu) {
+  const Ended ended = run(3, transformer_space({2}), {{"DSTUNE_EMULATED_GPUS", "2"}},
+                          {"--coordinator", "dedicated"});
+  expect_all_ok(ended, 4);
+  const Json ranks = job_.read_json(results + "environment.json")["ranks"];
+  ASSERT_EQ(ranks.size(), 3U);
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(ranks[rank].contains("context_bytes"), rank > 0) << ranks;
+}
+
 // For good.
 TEST_F(EmulatedGpusTest, ALostContextCostsOneAttemptAndTheRank) {
   Json space = transformer_space({1});

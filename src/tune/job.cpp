@@ -106,7 +106,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   FoundDevice found;
   try {
     const bool rank_0_trains = thread_multiple && !options.dedicated_coordinator;
-    found = find_device(world, topology, options.backend, rank_0_trains);
+    found = find_device(world, topology, options, rank_0_trains);
   } catch (const DeviceError& error) {
     log::error(error.what());
     return ExitCode::no_device;

@@ -43,12 +43,16 @@ int training_rank_of_node(const Topology& topology, bool rank_0_trains) {
 }
 
 /// Empty, or why this rank has no GPU.
-std::string find_gpu(const Topology& topology, bool rank_0_trains, FoundDevice& found) {
+std::string find_gpu(const Topology& topology, const JobOptions& options, bool rank_0_trains,
+                     FoundDevice& found) {
+  const bool trains = rank_0_trains || topology.world_rank != 0;
+  // Of a plan alone rank 0 predicts times, from what its GPU takes.
+  const auto make = trains || options.dry_run ? make_cuda_device : make_device_like_cuda;
   try {
-    found.device = make_cuda_device(training_rank_of_node(topology, rank_0_trains),
-                                    host_memory_bytes(), topology.threads_of_rank, &found.gpu);
+    found.device = make(training_rank_of_node(topology, rank_0_trains), host_memory_bytes(),
+                        topology.threads_of_rank, &found.gpu);
     // A rank that does not train shares nothing.
-    if (!rank_0_trains && topology.world_rank == 0) found.gpu.uuid.clear();
+    if (!trains) found.gpu.uuid.clear();
     return {};
   } catch (const Error& error) {
     return error.what();
@@ -57,12 +61,12 @@ std::string find_gpu(const Topology& topology, bool rank_0_trains, FoundDevice& 
 
 }  // namespace
 
-FoundDevice find_device(const Communicator& world, const Topology& topology, Backend backend,
-                        bool rank_0_trains) {
+FoundDevice find_device(const Communicator& world, const Topology& topology,
+                        const JobOptions& options, bool rank_0_trains) {
   FoundDevice found;
-  if (backend != Backend::cpu) {
+  if (options.backend != Backend::cpu) {
     const std::vector<std::string> reasons =
-        gather_texts(world, find_gpu(topology, rank_0_trains, found));
+        gather_texts(world, find_gpu(topology, options, rank_0_trains, found));
     const auto first = std::find_if(reasons.begin(), reasons.end(),
                                     [](const std::string& reason) { return !reason.empty(); });
     if (first == reasons.end()) {
@@ -74,7 +78,8 @@ FoundDevice find_device(const Communicator& world, const Topology& topology, Bac
     const auto rank = static_cast<std::size_t>(first - reasons.begin());
     const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
     const std::string reason = *first + " (rank " + std::to_string(rank) + ", " + host + ")";
-    if (backend == Backend::cuda) throw DeviceError("--backend cuda: " + reason + "; use cpu");
+    if (options.backend == Backend::cuda)
+      throw DeviceError("--backend cuda: " + reason + "; use cpu");
     if (kernels::num_cuda_devices() > 0) log::warning("GPUs are not used: " + reason);
     found = {};
   }

@@ -20,10 +20,10 @@ struct FoundDevice {
   CudaGpu gpu;
 };
 /// This rank's, of the backend or of the one that all ranks can have. Rank 0 takes no GPU from the
-/// others where it only coordinates. Collective over the world. Throws DeviceError, on every rank,
-/// with the reason of the first that has none.
-FoundDevice find_device(const Communicator& world, const Topology& topology, Backend backend,
-                        bool rank_0_trains);
+/// others, and makes no context on one, where it only coordinates. Collective over the world.
+/// Throws DeviceError, on every rank, with the reason of the first that has none.
+FoundDevice find_device(const Communicator& world, const Topology& topology,
+                        const JobOptions& options, bool rank_0_trains);
 
 /// The caller's. Local.
 RankDevice describe(const Topology& topology, const FoundDevice& found);

@@ -37,6 +37,12 @@ struct CudaGpu {
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
                                          int threads, CudaGpu* gpu = nullptr);
 
+/// For a rank that only plans: with the kernels' workspaces and the words of the GPU that
+/// make_cuda_device would take, memory of the host, and no context on any GPU. Nothing may be
+/// computed on it. `gpu` has its name alone. Throws likewise.
+std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t host_limit_bytes,
+                                              int threads, CudaGpu* gpu = nullptr);
+
 /// Whether this process has given its GPU up (Device::come_to_rest), or did at its first use: it
 /// ends by _exit then.
 bool has_given_up_cuda();

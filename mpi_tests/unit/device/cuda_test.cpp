@@ -466,6 +466,21 @@ TEST_F(CudaDeviceTest, NothingIsGivenBackOfOneThatIsGivenUp) {
   }
 }
 
+TEST_F(CudaDeviceTest, ARankThatOnlyPlansTakesNothingOfAGpu) {
+  runtime_.devices = 2;
+  request_.rank_of_node = 1;
+  request_.host_limit_bytes = 5000;
+  const auto device = cuda::make_device_like(runtime_, kernels::cpu_table(), request_, &gpu_);
+  device->staging_arena().prepare(100);
+  EXPECT_EQ(device->come_to_rest(20s), DeviceState::at_rest);
+  EXPECT_THAT(runtime_.calls, ElementsAre("count_devices", "get_properties"));
+  EXPECT_FALSE(runtime_.has_context);
+  EXPECT_EQ(device->description(), make(1)->description());
+  EXPECT_EQ(gpu_.name, "a GPU");
+  EXPECT_TRUE(device->is_asynchronous()) << "its plans are those of the others";
+  EXPECT_EQ(device->host_budget().limit_bytes(), 5000);
+}
+
 TEST_F(CudaDeviceTest, RecordsGraphsUnlessTheEnvironmentForbidsIt) {
   EXPECT_NE(make(0)->queues().recorder(), nullptr);
   setenv("DSTUNE_CUDA_GRAPHS", "0", 1);

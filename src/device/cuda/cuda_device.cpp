@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "cpu_queues.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/device/nvml.hpp"
 #include "dstune/kernels/cuda.hpp"
@@ -57,6 +58,38 @@ bool is_lost_at_rest(Runtime& runtime, int device) {
   return has_lost_context(runtime);
 }
 
+/// The rank's GPU, by its number, and what it is. Makes no context.
+std::pair<int, Properties> choose(Runtime& runtime, int rank_of_node) {
+  int visible = 0;
+  check(runtime, runtime.count_devices(visible), "counting GPUs");
+  if (visible == 0) throw DeviceError("no GPU answers");
+  const int device = choose_cuda_device(visible, rank_of_node);
+  Properties properties;
+  check(runtime, runtime.get_properties(device, properties), "asking what the GPU is");
+  if (properties.capability < least_capability)
+    throw DeviceError(text_of(properties) + ": the kernels need 8.0 or newer");
+  return {device, properties};
+}
+
+std::string description_of(const Properties& properties) {
+  return "cuda (" + properties.name + ")";
+}
+
+class DeviceLikeCuda : public Device {
+ public:
+  DeviceLikeCuda(const kernels::Table& table, const DeviceRequest& request,
+                 const Properties& properties)
+      : Device({.kernels = &table,
+                .memory = std::make_unique<SystemMemory>(),
+                .host_memory = std::make_unique<SystemMemory>(),
+                .queues = std::make_unique<CpuQueues>(kernels::cpu_table()),
+                .limit_bytes = 0,
+                .host_limit_bytes = request.host_limit_bytes,
+                .threads = request.threads,
+                .description = description_of(properties),
+                .is_asynchronous = true}) {}
+};
+
 bool graphs_are_wanted() {
   const char* const wanted = std::getenv("DSTUNE_CUDA_GRAPHS");
   if (wanted == nullptr || std::string_view(wanted) == "1") return true;
@@ -68,15 +101,7 @@ bool graphs_are_wanted() {
 
 CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table,
                                    const DeviceRequest& request) {
-  int visible = 0;
-  check(runtime, runtime.count_devices(visible), "counting GPUs");
-  if (visible == 0) throw DeviceError("no GPU answers");
-  const int device = choose_cuda_device(visible, request.rank_of_node);
-  // This makes no context.
-  Properties properties;
-  check(runtime, runtime.get_properties(device, properties), "asking what the GPU is");
-  if (properties.capability < least_capability)
-    throw DeviceError(text_of(properties) + ": the kernels need 8.0 or newer");
+  const auto [device, properties] = choose(runtime, request.rank_of_node);
   CudaGpu gpu{properties.name, properties.uuid};
   const auto told = request.free_bytes ? request.free_bytes(gpu.uuid) : std::nullopt;
   check(runtime, runtime.set_device(device), "choosing a GPU");
@@ -102,7 +127,7 @@ CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table
                     .limit_bytes = static_cast<std::int64_t>(limit),
                     .host_limit_bytes = request.host_limit_bytes,
                     .threads = request.threads,
-                    .description = "cuda (" + properties.name + ")",
+                    .description = description_of(properties),
                     .is_asynchronous = true},
           .gpu = gpu,
           .number = device,
@@ -154,6 +179,13 @@ void CudaDevice::begin_thread() {
   check(runtime_, runtime_.set_device(number_), "choosing a GPU");
 }
 
+std::unique_ptr<Device> make_device_like(Runtime& runtime, const kernels::Table& table,
+                                         const DeviceRequest& request, CudaGpu* gpu) {
+  const Properties properties = choose(runtime, request.rank_of_node).second;
+  if (gpu != nullptr) *gpu = {.name = properties.name, .uuid = {}};
+  return std::make_unique<DeviceLikeCuda>(table, request, properties);
+}
+
 std::string missing_kernels(const kernels::Table& table) {
   std::string missing;
   const auto look = [&](const char* name, auto* function) {
@@ -181,6 +213,16 @@ std::string cuda_objection() {
   const std::string missing = cuda::missing_kernels(*table);
   if (!missing.empty()) return "these kernels are not built yet: " + missing;
   return {};
+}
+
+std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t host_limit_bytes,
+                                              int threads, CudaGpu* gpu) {
+  if (const std::string objection = cuda_objection(); !objection.empty())
+    throw DeviceError(objection);
+  return cuda::make_device_like(
+      *cuda::native_runtime(), *kernels::cuda_table(),
+      {.rank_of_node = rank_of_node, .host_limit_bytes = host_limit_bytes, .threads = threads},
+      gpu);
 }
 
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,

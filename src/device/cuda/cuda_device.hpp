@@ -56,6 +56,10 @@ class CudaDevice : public Device {
   DeviceState given_up_as_ = DeviceState::lost;
 };
 
+/// As make_device_like_cuda, of any runtime and table.
+std::unique_ptr<Device> make_device_like(Runtime& runtime, const kernels::Table& table,
+                                         const DeviceRequest& request, CudaGpu* gpu);
+
 /// The functions that a table lacks, "matmul, quantize"; empty where it is whole.
 std::string missing_kernels(const kernels::Table& table);
 
