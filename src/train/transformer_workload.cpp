@@ -72,9 +72,8 @@ PeakMemory TransformerWorkload::peak_memory() const {
   peak.process_bytes =
       process_resident_bytes() - left_over(context_.device->host_arena(), plan_.host_memory);
   // Memory that a device has of its own is none of the process's.
-  peak.process_bytes += context_.device->is_asynchronous()
-                            ? plan_.memory.arena_bytes
-                            : -left_over(context_.device->arena(), plan_.memory);
+  if (!context_.device->is_asynchronous())
+    peak.process_bytes -= left_over(context_.device->arena(), plan_.memory);
   if (const auto taken_bytes = context_.device->taken_bytes())
     peak.gpu_bytes = *taken_bytes - left_over(context_.device->arena(), plan_.memory);
   peak.graph_bytes = executor_->recording_bytes();

@@ -161,6 +161,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   };
   OutsideMemory outside_memory(bytes.resident);
   control_options.outside_memory = &outside_memory;
+  control_options.devices_have_own_memory = devices.front().backend == "cuda";
   OutsideMemory outside_gpu_memory(bytes.gpu, true);
   if (is_known(bytes.gpu, ready.training_ranks))
     control_options.outside_gpu_memory = &outside_gpu_memory;

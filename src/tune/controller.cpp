@@ -215,8 +215,11 @@ void Controller::predict_memory(Record& record) {
     if (measured_bytes > 0) outside->observe(ranks, measured_bytes - arena_bytes);
     return bytes;
   };
-  predicted.process_memory_bytes = predict(options_.outside_memory, predicted.peak_memory_bytes,
-                                           measured.process_bytes, measured.total_bytes);
+  const bool is_on_host = !options_.devices_have_own_memory;
+  predicted.process_memory_bytes =
+      predict(options_.outside_memory,
+              is_on_host ? predicted.peak_memory_bytes : predicted.host_memory_bytes,
+              measured.process_bytes, is_on_host ? measured.total_bytes : measured.host_bytes);
   predicted.gpu_memory_bytes = predict(
       options_.outside_gpu_memory, predicted.peak_memory_bytes - predicted.host_memory_bytes,
       measured.gpu_bytes, measured.total_bytes - measured.host_bytes);

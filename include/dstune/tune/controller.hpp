@@ -67,6 +67,7 @@ struct ControllerOptions {
   std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline;
   OutsideMemory* outside_memory = nullptr;      ///< null: processes' memory is not predicted
   OutsideMemory* outside_gpu_memory = nullptr;  ///< likewise of GPUs
+  bool devices_have_own_memory = false;         ///< of which none is their processes'
   /// Whether a rank's process is known to be gone; where nobody can tell, patience decides.
   std::function<bool(int world_rank)> is_dead;
   /// How many signals to stop have arrived so far.

@@ -72,6 +72,27 @@ TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
   EXPECT_EQ(predicted[1].size(), 2U);
 }
 
+TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
+  PlannedSpace members = space(2, {1});
+  for (PlannedMember& member : members.members) {
+    member.planned.predicted.peak_memory_bytes = 1000;
+    member.planned.predicted.host_memory_bytes = 300;
+  }
+  FakeWorkers workers({});
+  workers.outside_bytes = 60;
+  OutsideMemory outside({50}, true);
+  ControllerOptions options;
+  options.outside_memory = &outside;
+  options.devices_have_own_memory = true;
+
+  const Run result = run(members, workers, 1, options);
+
+  std::vector<std::int64_t> predicted;
+  for (const Row& row : result.report.rows)
+    predicted.push_back(row.record->predicted.process_memory_bytes);
+  EXPECT_EQ(predicted, (std::vector<std::int64_t>{350, 360}));
+}
+
 TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   const PlannedSpace members = space(6, {1});
   FakeWorkers workers({});

@@ -101,6 +101,7 @@ void FakeWorkers::ended(int world_rank, std::uint64_t attempt) {
   measurement.peak_memory.total_bytes = 1000;
   measurement.peak_memory.host_bytes = 300;
   if (gpu_outside_bytes > 0) measurement.peak_memory.gpu_bytes = 700 + gpu_outside_bytes;
+  if (outside_bytes > 0) measurement.peak_memory.process_bytes = 300 + outside_bytes;
   answer(world_rank, message::Outcome{attempt, measurement});
 }
 

@@ -41,6 +41,8 @@ class FakeWorkers : public Mailbox {
 
   /// What a GPU holds beside its arena of 700 bytes; 0: there is none.
   std::int64_t gpu_outside_bytes = 0;
+  /// What a process holds beside the 300 bytes of its host's arena; 0: nobody looks.
+  std::int64_t outside_bytes = 0;
 
   [[nodiscard]] bool was_slot_taken_twice() const { return was_slot_taken_twice_; }
   [[nodiscard]] const std::vector<std::string>& ran() const { return ran_; }
