@@ -80,32 +80,45 @@ class SlowMailbox : public Mailbox {
   std::optional<Measurement> outcome_;
 };
 
-TEST(WorkerTest, OneThreadAtATimeUsesTheMailbox) {
-  const Communicator world = Communicator::world().duplicate();
-  const Communicator node = world.split_shared();
-  const Topology topology = find_topology(world, node);
-  GroupTable groups(world, node, topology, {}, {});
+class WorkerTest : public testing::Test {
+ protected:
+  WorkerTest() {
+    assign_.config.sequence_length = 16;
+    assign_.world_ranks = {world_.rank()};
+    assign_.timeout_s = 50;
+  }
+  /// Until it is told to end.
+  void run(const WorkloadSpec& workload, Device& device, Mailbox& mailbox) {
+    Worker worker({.model = &model_,
+                   .workload = &workload,
+                   .measure = {1, 1, 0.0},
+                   .topology = &topology_,
+                   .groups = &groups_,
+                   .device = &device,
+                   .mailbox = &mailbox,
+                   .leaves_when_stuck = true});
+    worker.run();
+  }
+
+  message::Assign assign_;  ///< this rank alone
+
+ private:
+  Communicator world_ = Communicator::world().duplicate();
+  Communicator node_ = world_.split_shared();
+  Topology topology_ = find_topology(world_, node_);
+  GroupTable groups_{world_, node_, topology_, {}, {}};
+  ModelSpec model_ = preset("gpt2");
+};
+
+TEST_F(WorkerTest, OneThreadAtATimeUsesTheMailbox) {
   CpuDevice device(1 << 20, 1);
-  const ModelSpec model = preset("gpt2");
   // Each of its steps is long enough for news of the progress.
   WorkloadSpec workload;
   workload.kind = WorkloadKind::synthetic;
   workload.step_time_s = 0.15;
-  message::Assign assign;
-  assign.attempt = 1;
-  assign.config.sequence_length = 16;
-  assign.world_ranks = {world.rank()};
-  assign.timeout_s = 50;
-  SlowMailbox mailbox(assign);
-  Worker worker({.model = &model,
-                 .workload = &workload,
-                 .measure = {1, 1, 0.0},
-                 .topology = &topology,
-                 .groups = &groups,
-                 .device = &device,
-                 .mailbox = &mailbox,
-                 .leaves_when_stuck = true});
-  worker.run();
+  assign_.attempt = 1;
+  SlowMailbox mailbox(assign_);
+  run(workload, device, mailbox);
   ASSERT_TRUE(mailbox.outcome().has_value());
   EXPECT_EQ(mailbox.outcome()->status, Status::ok);
   EXPECT_TRUE(mailbox.was_listened_to());
@@ -157,29 +170,13 @@ class TwoOrders : public Mailbox {
 };
 
 // It waits for its device as long as it was told to, says so, and asks for nothing on it again.
-TEST(WorkerTest, ARankWhoseDeviceIsSilentTakesNoExperimentAnyMore) {
-  const Communicator world = Communicator::world().duplicate();
-  const Communicator node = world.split_shared();
-  const Topology topology = find_topology(world, node);
-  GroupTable groups(world, node, topology, {}, {});
+TEST_F(WorkerTest, ARankWhoseDeviceIsSilentTakesNoExperimentAnyMore) {
   SilentDevice device;
-  const ModelSpec model = preset("gpt2");
   WorkloadSpec workload;
   workload.kind = WorkloadKind::plugin;  // of no library: can not be made
-  message::Assign assign;
-  assign.config.sequence_length = 16;
-  assign.world_ranks = {world.rank()};
-  assign.timeout_s = 50;
-  assign.rest_s = 12.5;
-  TwoOrders mailbox(assign);
-  Worker worker({.model = &model,
-                 .workload = &workload,
-                 .measure = {1, 1, 0.0},
-                 .topology = &topology,
-                 .groups = &groups,
-                 .device = &device,
-                 .mailbox = &mailbox});
-  worker.run();
+  assign_.rest_s = 12.5;
+  TwoOrders mailbox(assign_);
+  run(workload, device, mailbox);
   ASSERT_EQ(mailbox.gone.size(), 2U);
   for (const message::Gone& gone : mailbox.gone) {
     EXPECT_TRUE(gone.is_cause);

@@ -14,6 +14,17 @@
 
 namespace dstune::test {
 
+/// The words of the exception of a kind; empty where none is thrown.
+template <class Kind, class Work>
+std::string thrown(Work&& work) {
+  try {
+    work();
+  } catch (const Kind& error) {
+    return error.what();
+  }
+  return {};
+}
+
 class FakeRuntime : public cuda::Runtime {
  public:
   static constexpr cuda::Code no_memory = 2, pending = 600, illegal_address = 700;
