@@ -52,6 +52,8 @@ void* add(int device, std::size_t bytes, std::size_t offset, std::size_t counted
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   piece.mapped = static_cast<std::byte*>(mapped);
+  // It is closed and opened again and again, which takes as long as it has pages.
+  if (device >= 0) madvise(mapped, piece.mapped_bytes, MADV_HUGEPAGE);
   const std::lock_guard lock(pieces().mutex);
   if (device < 0 || pieces().opened > 0) piece.protect(PROT_READ | PROT_WRITE);
   pieces().all[piece.mapped + offset] = piece;

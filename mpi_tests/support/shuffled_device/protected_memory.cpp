@@ -13,6 +13,8 @@ std::byte* ProtectedMemory::take(std::int64_t bytes) {
       mmap(nullptr, static_cast<std::size_t>(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)
     throw OutOfMemory(static_cast<std::size_t>(bytes), 0, "the system refuses memory");
+  // It is closed and opened again and again, which takes as long as it has pages.
+  madvise(mapped, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   auto* const begin = static_cast<std::byte*>(mapped);
   taken_[begin] = bytes;
   return begin;
