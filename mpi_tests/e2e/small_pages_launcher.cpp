@@ -1,5 +1,5 @@
-// small_pages_launcher PROGRAM ARGUMENTS...: becomes the program, in whose memory the system puts no
-// huge page of its own accord or on advice: a page counts when it is touched, not with its 511
+// small_pages_launcher PROGRAM ARGUMENTS...: becomes the program, in whose memory the system puts
+// no huge page of its own accord or on advice: a page counts when it is touched, not with its 511
 // neighbours whenever the system comes to look.
 #include <cstdio>
 

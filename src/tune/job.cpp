@@ -1,5 +1,6 @@
 #include "dstune/tune/job.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "control.hpp"
+#include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/mailbox.hpp"
@@ -92,6 +94,25 @@ std::string ways_of(const DeviceGroups& devices, const std::vector<std::vector<i
   return text;
 }
 
+/// left_out_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
+std::vector<int> agree_on_left_out_ranks(const Communicator& world, const JobOptions& options,
+                                         const Topology& topology) {
+  std::vector<int> ranks;
+  if (world.rank() == 0) {
+    try {
+      ranks = left_out_ranks(options, topology);
+    } catch (const Error&) {
+      // The preparation will say so, with what else is wrong.
+    }
+  }
+  const auto* const begin = reinterpret_cast<const std::byte*>(ranks.data());
+  Bytes bytes(begin, begin + ranks.size() * sizeof(int));
+  world.broadcast(bytes, 0);
+  ranks.resize(bytes.size() / sizeof(int));
+  std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<std::byte*>(ranks.data()));
+  return ranks;
+}
+
 }  // namespace
 
 ExitCode run_job(const JobOptions& options, bool thread_multiple) {
@@ -105,8 +126,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
 
   FoundDevice found;
   try {
-    const bool rank_0_trains = thread_multiple && !options.dedicated_coordinator;
-    found = find_device(world, topology, options, rank_0_trains);
+    const bool has_coordinator = !thread_multiple || options.dedicated_coordinator;
+    found = find_device(world, topology, options,
+                        {has_coordinator, agree_on_left_out_ranks(world, options, topology)});
   } catch (const DeviceError& error) {
     log::error(error.what());
     return ExitCode::no_device;

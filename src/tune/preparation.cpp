@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -130,6 +131,18 @@ std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
 }
 
 }  // namespace
+
+std::vector<int> left_out_ranks(const JobOptions& options, const Topology& topology) {
+  if (options.dry_run || !(options.hostfile || options.host_filter)) return {};
+  std::optional<Hostfile> file;
+  if (options.hostfile) file = read_hostfile(*options.hostfile);
+  std::vector<int> ranks(static_cast<std::size_t>(topology.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  for (const auto& allowed :
+       select_ranks({topology.hosts, topology.ranks_of_node}, file, options.host_filter))
+    for (const int rank : allowed) std::erase(ranks, rank);
+  return ranks;
+}
 
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                          const std::vector<RankDevice>& devices, const kernels::Table& kernels) {

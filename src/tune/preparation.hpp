@@ -51,6 +51,10 @@ struct Preparation {
   std::int64_t host_memory_bytes = 0;
 };
 
+/// Ranks that train nothing, by hostfile and filter; none in a dry run, which may plan for other
+/// hosts. Throws InputError, UsageError.
+std::vector<int> left_out_ranks(const JobOptions& options, const Topology& topology);
+
 /// Reads and plans; touches no file of the results folder. Throws InputError, UsageError.
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                          const std::vector<RankDevice>& devices, const kernels::Table& kernels);

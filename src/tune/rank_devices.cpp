@@ -33,40 +33,49 @@ std::vector<std::string> gather_texts(const Communicator& world, const std::stri
   return texts;
 }
 
-/// The rank's place among those of its node that train; a rank that does not has the first's.
-int training_rank_of_node(const Topology& topology, bool rank_0_trains) {
+/// The rank's place on its node, among those that have GPUs to themselves.
+int place_on_node(const Topology& topology, const IdleRanks& idle) {
   const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
   const std::vector<int>& ranks = topology.ranks_of_node[static_cast<std::size_t>(node)];
   return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [&](int rank) {
-    return rank < topology.world_rank && (rank_0_trains || rank != 0);
+    return rank < topology.world_rank && !(idle.has_coordinator && rank == 0);
   }));
 }
 
 /// Empty, or why this rank has no GPU.
-std::string find_gpu(const Topology& topology, const JobOptions& options, bool rank_0_trains,
+std::string find_gpu(const Topology& topology, const JobOptions& options, const IdleRanks& idle,
                      FoundDevice& found) {
-  const bool trains = rank_0_trains || topology.world_rank != 0;
+  const bool trains = !idle.contain(topology.world_rank);
   // Of a plan alone rank 0 predicts times, from what its GPU takes.
   const auto make = trains || options.dry_run ? make_cuda_device : make_device_like_cuda;
   try {
-    found.device = make(training_rank_of_node(topology, rank_0_trains), host_memory_bytes(),
+    found.device = make(place_on_node(topology, idle), host_memory_bytes(),
                         topology.threads_of_rank, &found.gpu);
     // A rank that does not train shares nothing.
     if (!trains) found.gpu.uuid.clear();
     return {};
   } catch (const Error& error) {
-    return error.what();
+    if (trains || topology.world_rank == 0) return error.what();
   }
+  // Its GPU may be the reason why it is left out.
+  found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
+  found.gpu.name = "none";
+  return {};
 }
 
 }  // namespace
 
+bool IdleRanks::contain(int world_rank) const {
+  if (world_rank == 0 && has_coordinator) return true;
+  return std::ranges::find(left_out, world_rank) != left_out.end();
+}
+
 FoundDevice find_device(const Communicator& world, const Topology& topology,
-                        const JobOptions& options, bool rank_0_trains) {
+                        const JobOptions& options, const IdleRanks& idle) {
   FoundDevice found;
   if (options.backend != Backend::cpu) {
     const std::vector<std::string> reasons =
-        gather_texts(world, find_gpu(topology, options, rank_0_trains, found));
+        gather_texts(world, find_gpu(topology, options, idle, found));
     const auto first = std::find_if(reasons.begin(), reasons.end(),
                                     [](const std::string& reason) { return !reason.empty(); });
     if (first == reasons.end()) {

@@ -19,11 +19,19 @@ struct FoundDevice {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
 };
-/// This rank's, of the backend or of the one that all ranks can have. Rank 0 takes no GPU from the
-/// others, and makes no context on one, where it only coordinates. Collective over the world.
+/// Who takes no GPU.
+struct IdleRanks {
+  bool has_coordinator = false;  ///< rank 0, which takes none from the others of its node
+  std::vector<int> left_out{};   ///< by hostfile and filter, which name GPUs by ranks' places
+
+  [[nodiscard]] bool contain(int world_rank) const;
+};
+
+/// This rank's, of the backend or of the one that all ranks can have. A rank that trains nothing
+/// makes no context on a GPU, and needs none. Collective over the world.
 /// Throws DeviceError, on every rank, with the reason of the first that has none.
 FoundDevice find_device(const Communicator& world, const Topology& topology,
-                        const JobOptions& options, bool rank_0_trains);
+                        const JobOptions& options, const IdleRanks& idle);
 
 /// The caller's. Local.
 RankDevice describe(const Topology& topology, const FoundDevice& found);
