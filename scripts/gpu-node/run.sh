@@ -147,6 +147,15 @@ with_gpu() {
   "$@"
 }
 
+# if_there PROGRAM ARGUMENT...
+if_there() {
+  if ! command -v "$1" >/dev/null; then
+    echo "result: no ${1##*/}"
+    return 77
+  fi
+  "$@"
+}
+
 describe_node() {
   nvidia-smi || true
   for command in "nvcc --version" "g++ --version" "cmake --version" "mpirun --version"; do
@@ -273,7 +282,7 @@ sanitize() {
   sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
   part "building the kernels' tests" 590 build_targets test_device_kernels || true
   for tool in memcheck racecheck initcheck; do
-    part "$tool on the operations" 590 with_gpu "$sanitizer" --tool "$tool" --error-exitcode 86 \
+    part "$tool on the operations" 590 with_gpu if_there "$sanitizer" --tool "$tool" --error-exitcode 86 \
       "$build/tests/test_device_kernels" "--gtest_filter=${SANITIZE_TESTS:-Tables/*}" || true
   done
 }
