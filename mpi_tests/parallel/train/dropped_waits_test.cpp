@@ -16,7 +16,7 @@ using test::Golden;
 class DroppedWaitsTest : public test::ShuffledTraining {
  protected:
   static constexpr int few_steps = 3;  // what is wrong in a steady one shows in the next
-  static constexpr std::uint64_t most_orders = 8;
+  static constexpr std::uint64_t most_orders = 24;
   static constexpr double least_share = 0.6;
 
   void SetUp() override {
