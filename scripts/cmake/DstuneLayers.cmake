@@ -1,14 +1,20 @@
-# dstune_layer(NAME USES layer... LIBRARIES target...)
-# One static library a folder: all of src/NAME/*.cpp (kernels: kernels/cpu/*.cpp), headers in
-# include/dstune/NAME. A layer of headers alone is an interface library. USES names the layers it may
-# include; the test `layers` checks the #include lines.
+# dstune_layer(NAME USES layer... LIBRARIES target... [APART folder...])
+# One static library a folder: all .cpp below src/NAME (kernels: kernels/cpu/*.cpp), headers in
+# include/dstune/NAME. Private headers are included by their path from src/NAME. A layer of headers
+# alone is an interface library. USES names the layers it may include; the test `layers` checks the
+# #include lines. APART names subfolders whose sources the caller adds by rules of its own.
 function(dstune_layer name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "USES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "USES;LIBRARIES;APART")
+  set(glob GLOB)
   if(NOT arg_FOLDER)
     set(arg_FOLDER "${PROJECT_SOURCE_DIR}/src/${name}")
+    set(glob GLOB_RECURSE)
   endif()
   list(TRANSFORM arg_USES PREPEND dstune_)
-  file(GLOB sources CONFIGURE_DEPENDS "${arg_FOLDER}/*.cpp")
+  file(${glob} sources CONFIGURE_DEPENDS "${arg_FOLDER}/*.cpp")
+  foreach(folder IN LISTS arg_APART)
+    list(FILTER sources EXCLUDE REGEX "^${arg_FOLDER}/${folder}/")
+  endforeach()
   if(NOT sources)
     add_library(dstune_${name} INTERFACE)
     target_link_libraries(dstune_${name} INTERFACE dstune_flags ${arg_USES} ${arg_LIBRARIES})

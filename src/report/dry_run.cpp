@@ -8,7 +8,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/memory_picture.hpp"
-#include "record_json.hpp"
+#include "journal/record_json.hpp"
 
 namespace dstune {
 

@@ -2,7 +2,7 @@
 #include "dstune/report/flags.hpp"
 #include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
-#include "record_json.hpp"
+#include "journal/record_json.hpp"
 #include "row.hpp"
 
 namespace dstune {

@@ -17,7 +17,7 @@
 #include "dstune/report/validation.hpp"
 #include "dstune/report/verify_script.hpp"
 #include "file_names.hpp"
-#include "record_json.hpp"
+#include "journal/record_json.hpp"
 #include "results_csv.hpp"
 #include "row.hpp"
 

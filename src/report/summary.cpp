@@ -12,8 +12,8 @@
 #include "dstune/report/results.hpp"
 #include "dstune/report/validation.hpp"
 #include "front_text.hpp"
+#include "journal/record_json.hpp"
 #include "prediction_text.hpp"
-#include "record_json.hpp"
 #include "row.hpp"
 #include "table.hpp"
 

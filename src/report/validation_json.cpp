@@ -1,6 +1,6 @@
 #include "dstune/base/units.hpp"
 #include "dstune/report/validation.hpp"
-#include "record_json.hpp"
+#include "journal/record_json.hpp"
 #include "row.hpp"
 
 namespace dstune {

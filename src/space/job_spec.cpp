@@ -7,8 +7,8 @@
 
 #include "dstune/model/module_names.hpp"
 #include "dstune/space/search_space.hpp"
-#include "section.hpp"
-#include "sections.hpp"
+#include "sections/section.hpp"
+#include "sections/sections.hpp"
 #include "variables.hpp"
 
 namespace dstune {

@@ -2,7 +2,7 @@
 
 #include "dstune/base/error.hpp"
 #include "given_workloads.hpp"
-#include "plugin_workload.hpp"
+#include "plugin/plugin_workload.hpp"
 #include "transformer_workload.hpp"
 
 namespace dstune {

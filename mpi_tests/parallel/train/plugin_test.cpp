@@ -14,7 +14,7 @@
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
-#include "plugin_group.hpp"
+#include "plugin/plugin_group.hpp"
 
 namespace dstune {
 namespace {

@@ -1,4 +1,4 @@
-#include "arena_simulation.hpp"
+#include "program/arena_simulation.hpp"
 
 #include <algorithm>
 #include <array>

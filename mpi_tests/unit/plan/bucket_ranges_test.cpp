@@ -1,4 +1,4 @@
-#include "bucket_ranges.hpp"
+#include "zero/bucket_ranges.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 /// What DeepSpeed itself gathered and released (scripts/deepspeed_gathers.py), against the
 /// schedule.
 
-#include "gather_schedule.hpp"
+#include "zero/gather_schedule.hpp"
 
 #include <set>
 #include <sstream>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/json.hpp"
-#include "gathering.hpp"
+#include "zero/gathering.hpp"
 
 namespace dstune::plan {
 namespace {

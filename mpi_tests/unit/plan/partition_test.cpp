@@ -1,4 +1,4 @@
-#include "partition.hpp"
+#include "zero/partition.hpp"
 
 #include <gtest/gtest.h>
 

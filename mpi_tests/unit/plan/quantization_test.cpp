@@ -1,4 +1,4 @@
-#include "quantization.hpp"
+#include "zero/quantization.hpp"
 
 #include <gtest/gtest.h>
 

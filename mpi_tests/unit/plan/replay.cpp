@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "swapped_gradients.hpp"
+#include "zero/swapped_gradients.hpp"
 
 namespace dstune::test {
 

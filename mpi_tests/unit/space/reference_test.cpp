@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/core/knobs.hpp"
-#include "section_table.hpp"
+#include "sections/section_table.hpp"
 
 namespace dstune {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "section_table.hpp"
+#include "sections/section_table.hpp"
 #include "space_fixture.hpp"
 
 namespace dstune {

@@ -1,0 +1,162 @@
+#include "deepspeed/arguments.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace dstune {
+
+namespace {
+
+struct Scheduler {
+  std::string_view type;
+  std::vector<std::string_view> needed, optional;
+};
+
+const std::vector<Scheduler>& schedulers() {
+  static const std::vector<Scheduler> all = {
+      {"LRRangeTest",
+       {},
+       {"lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate",
+        "lr_range_test_staircase"}},
+      {"OneCycle",
+       {"cycle_min_lr", "cycle_max_lr"},
+       {"decay_lr_rate", "cycle_first_step_size", "cycle_second_step_size",
+        "cycle_first_stair_count", "cycle_second_stair_count", "decay_step_size", "cycle_momentum",
+        "cycle_min_mom", "cycle_max_mom", "decay_mom_rate"}},
+      {"WarmupLR", {}, {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+      {"WarmupDecayLR",
+       {"total_num_steps"},
+       {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+      {"WarmupCosineLR",
+       {"total_num_steps"},
+       {"warmup_min_ratio", "warmup_num_steps", "cos_min_ratio", "warmup_type"}},
+  };
+  return all;
+}
+
+const Scheduler* find_scheduler(std::string_view type) {
+  const auto found = std::find_if(schedulers().begin(), schedulers().end(),
+                                  [type](const auto& each) { return each.type == type; });
+  return found == schedulers().end() ? nullptr : &*found;
+}
+
+bool holds(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+void check_scheduler(const Settings& settings, std::vector<Objection>& objections) {
+  const std::string params = "/scheduler/params";
+  const auto* const type = std::get_if<std::string>(&settings.value("/scheduler/type"));
+  if (type == nullptr) return;
+  if (!settings.is_given(params)) {
+    objections.push_back({"/scheduler/type", *type + " needs the section /scheduler/params: add "
+                                                     "it, with {} where nothing is set"});
+    return;
+  }
+  const Scheduler* const scheduler = find_scheduler(*type);
+  if (scheduler == nullptr) return;
+  for (const std::string_view key : scheduler->needed)
+    // "auto" is filled in by the user's training.
+    if (!settings.is_there(fmt::format("{}/{}", params, key)))
+      objections.push_back(
+          {"/scheduler/type", fmt::format("{} needs {} in {}: add it", *type, key, params)});
+  for (const Knob& knob : knobs()) {
+    if (!knob.pointer.starts_with(params + "/") || !settings.is_written(knob.pointer)) continue;
+    const std::string_view key = knob.pointer.substr(params.size() + 1);
+    if (!holds(scheduler->needed, key) && !holds(scheduler->optional, key))
+      objections.push_back(
+          {std::string(knob.pointer), fmt::format("{} does not take it: remove it", *type)});
+  }
+}
+
+/// An implementation of an optimizer and what it takes in /optimizer/params, or is taken out of it
+/// by DeepSpeed before.
+struct Optimizer {
+  std::string_view name;
+  std::vector<std::string_view> arguments;
+};
+
+const Optimizer& optimizer_of(const Settings& settings) {
+  static const Optimizer fused_adam = {
+      "DeepSpeed's FusedAdam",
+      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "set_grad_none",
+       "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer cpu_adam = {
+      "DeepSpeed's CPU Adam",
+      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "adam_w_mode",
+       "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer torch_adam = {
+      "PyTorch's Adam",
+      {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
+       "differentiable", "fused", "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer fused_lion = {"DeepSpeed's FusedLion",
+                                       {"lr", "betas", "weight_decay", "set_grad_none"}};
+  static const Optimizer cpu_lion = {"DeepSpeed's CPU Lion",
+                                     {"lr", "betas", "weight_decay", "fp32_optimizer_states"}};
+  static const Optimizer torch_sgd = {"PyTorch's SGD",
+                                      {"lr", "momentum", "dampening", "weight_decay", "nesterov",
+                                       "maximize", "foreach", "differentiable", "fused"}};
+  static const Optimizer torch_adagrad = {
+      "PyTorch's Adagrad",
+      {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize", "foreach",
+       "differentiable", "fused"}};
+  static const Optimizer cpu_adagrad = {
+      "DeepSpeed's CPU Adagrad", {"lr", "eps", "weight_decay", "amsgrad", "fp32_optimizer_states"}};
+  const bool on_host = offloads_optimizer(settings);
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "lion") return on_host ? cpu_lion : fused_lion;
+  if (type == "adagrad") return on_host ? cpu_adagrad : torch_adagrad;
+  if (type == "sgd") return torch_sgd;
+  if (settings.is_on("/optimizer/params/torch_adam")) return torch_adam;
+  return on_host ? cpu_adam : fused_adam;
+}
+
+void check_optimizer(const Settings& settings, std::vector<Objection>& objections) {
+  constexpr std::string_view section = "/optimizer/params/";
+  const Optimizer& optimizer = optimizer_of(settings);
+  for (const Knob& knob : knobs()) {
+    if (!knob.pointer.starts_with(section) || !settings.is_written(knob.pointer)) continue;
+    const std::string_view key = knob.pointer.substr(section.size());
+    // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
+    if (key.find('/') != key.npos || key == "max_grad_norm") continue;
+    if (!holds(optimizer.arguments, key))
+      objections.push_back({std::string(knob.pointer),
+                            fmt::format("{} does not take it: remove it", optimizer.name)});
+  }
+}
+
+}  // namespace
+
+bool offloads_optimizer(const Settings& settings) {
+  return settings.is_on("/zero_optimization/cpu_offload") ||
+         settings.word("/zero_optimization/offload_optimizer/device") != "none";
+}
+
+std::string precision_of(const Settings& settings) {
+  if (settings.is_on("/fp16/enabled")) return "fp16";
+  return is_bf16_on(settings, "enabled") ? "bf16" : "fp32";
+}
+
+std::string element_type(const Settings& settings, std::string_view pointer) {
+  std::string word = settings.word(pointer);
+  if (word.starts_with("torch.")) word = word.substr(6);
+  if (word == "half" || word == "float16") return "fp16";
+  if (word == "bfloat16") return "bf16";
+  if (word == "float" || word == "float32") return "fp32";
+  return word;
+}
+bool is_bf16_on(const Settings& settings, const std::string& key) {
+  return settings.is_on("/bf16/" + key) || settings.is_on("/bfloat16/" + key);
+}
+
+bool is_deepspeed_scheduler(std::string_view type) {
+  return find_scheduler(type) != nullptr;
+}
+
+void add_argument_objections(const Settings& settings, std::vector<Objection>& objections) {
+  check_scheduler(settings, objections);
+  check_optimizer(settings, objections);
+}
+
+}  // namespace dstune

@@ -1,0 +1,224 @@
+#include "program/emitter.hpp"
+
+#include <algorithm>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::plan {
+namespace {
+
+/// More than a layer of a micro-step takes, recompute, gathering and buckets included.
+constexpr std::size_t steps_a_layer = 192;
+constexpr std::size_t tensors_a_layer = 64;
+
+bool same_shape(const op::Matmul& left, const op::Matmul& right) {
+  return left.m == right.m && left.n == right.n && left.k == right.k &&
+         left.transpose_a == right.transpose_a && left.transpose_b == right.transpose_b &&
+         left.accumulate == right.accumulate && left.stride_a == right.stride_a &&
+         left.stride_c == right.stride_c &&
+         static_cast<bool>(left.bias) == static_cast<bool>(right.bias);
+}
+
+}  // namespace
+
+Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
+    : plan_(plan),
+      workspaces_(workspaces),
+      type_(element_type(plan.config.precision)),
+      attention_bytes_(workspaces.attention(plan.config.micro_batch, plan.config.sequence_length,
+                                            plan.model, type_)) {
+  for (std::vector<Segment>* segments : {&plan.tracing, &plan.cycle}) {
+    for (Segment& segment : *segments) {
+      segment.steps.clear();
+      spare_.push_back(std::move(segment.steps));
+    }
+    segments->clear();
+  }
+  plan.tensors.clear();
+  plan.reshard_pieces.clear();
+  plan.initialize.clear();
+  plan.memory = plan.host_memory = plan.disk = {};
+  plan.num_events = 0;
+  if (!uses_disk(plan.config)) return;
+  for (const Memory memory : {Memory::host, Memory::disk})
+    book_of(memory).alignment = disk_alignment_bytes;
+}
+
+MemoryPlan& Emitter::figures_of(Memory memory) {
+  switch (memory) {
+    case Memory::device:
+      return plan_.memory;
+    case Memory::host:
+      return plan_.host_memory;
+    case Memory::disk:
+      return plan_.disk;
+  }
+  throw LogicError("unknown memory");
+}
+
+void Emitter::book(const PlannedTensor& tensor) {
+  Book& book = book_of(tensor.memory);
+  MemoryPlan& memory = figures_of(tensor.memory);
+  book.live[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
+  book.live_bytes += tensor.booked_bytes;
+  if (book.live_bytes > memory.peak_live_bytes) {
+    memory.peak_live_bytes = book.live_bytes;
+    book.is_at_peak = true;
+  }
+}
+
+void Emitter::write_peak(Memory memory) {
+  Book& book = book_of(memory);
+  if (book.is_at_peak) figures_of(memory).categories_at_peak = book.live;
+  book.is_at_peak = false;
+}
+
+TensorId Emitter::place(const char* name, int layer, Category category, DType type,
+                        std::int64_t elements, Memory memory) {
+  require(elements > 0, "a tensor holds something");
+  const std::int64_t bytes = elements * size_bytes(type);
+  const std::int64_t booked = book_of(memory).booked(bytes);
+  return add(name, layer, category, type, elements, memory, booked,
+             book_of(memory).arena.acquire(booked));
+}
+
+TensorId Emitter::add(const char* name, int layer, Category category, DType type,
+                      std::int64_t elements, Memory memory, std::int64_t booked_bytes,
+                      ArenaSimulation::Taken taken) {
+  plan_.tensors.push_back(
+      {name, layer, category, type, elements, booked_bytes, taken.offset, false, memory});
+  blocks_.push_back(taken.block);
+  book(plan_.tensors.back());
+  return static_cast<TensorId>(plan_.tensors.size()) - 1;
+}
+
+TensorId Emitter::persistent(const char* name, Category category, DType type, std::int64_t elements,
+                             Memory memory) {
+  const TensorId tensor = place(name, -1, category, type, elements, memory);
+  plan_.tensors.back().persistent = true;
+  book_of(memory).persistent_bytes = book_of(memory).arena.top_bytes();
+  return tensor;
+}
+
+void Emitter::write_initialize() {
+  steps_ = &plan_.initialize;
+}
+
+void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind,
+                               std::int64_t repeat) {
+  segments.push_back({kind, repeat, {}});
+  steps_ = &segments.back().steps;
+  if (!spare_.empty()) {
+    *steps_ = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  if (kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
+    // Growing by copies would take most of the time of building a plan.
+    const auto layers = static_cast<std::size_t>(plan_.model.num_layers);
+    steps_->reserve(layers * steps_a_layer);
+    plan_.tensors.reserve(plan_.tensors.size() + layers * tensors_a_layer);
+  }
+  events_ = 0;
+}
+
+void Emitter::end_segment() {
+  for (const Book& book : books_)
+    require(book.arena.top_bytes() == book.persistent_bytes, "a segment releases what it acquires");
+  plan_.num_events = std::max(plan_.num_events, events_);
+}
+
+void Emitter::finish() {
+  for (const Memory memory : {Memory::device, Memory::host, Memory::disk}) write_peak(memory);
+  plan_.memory.arena_bytes = book_of(Memory::device).arena.highest_bytes();
+  plan_.host_memory.arena_bytes = book_of(Memory::host).arena.highest_bytes();
+  plan_.disk.arena_bytes = book_of(Memory::disk).arena.highest_bytes();
+}
+
+TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,
+                          std::int64_t elements, Memory memory) {
+  const TensorId tensor = place(name, layer, category, type, elements, memory);
+  emit(op::Acquire{tensor});
+  return tensor;
+}
+
+void Emitter::release(TensorId id) {
+  if (id == no_tensor) return;
+  const auto index = static_cast<std::size_t>(id);
+  const PlannedTensor& tensor = plan_.tensors[index];
+  book_of(tensor.memory).arena.release(blocks_[index]);
+  unbook(tensor);
+  emit(op::Release{id});
+}
+
+void Emitter::unbook(const PlannedTensor& tensor) {
+  write_peak(tensor.memory);
+  Book& book = book_of(tensor.memory);
+  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
+  book.live_bytes -= tensor.booked_bytes;
+}
+
+TensorId Emitter::borrow_workspace(std::int64_t bytes) {
+  if (bytes == 0) return no_tensor;
+  const std::int64_t elements = (bytes + 3) / 4;
+  const std::int64_t booked = book_of(Memory::device).booked(elements * size_bytes(DType::f32));
+  // Half of a plan's tensors are scratch: they leave the arena as it is.
+  const std::int64_t offset = book_of(Memory::device).arena.borrow(booked);
+  const TensorId scratch = add("workspace", -1, Category::workspace, DType::f32, elements,
+                               Memory::device, booked, {offset, -1});
+  emit(op::Acquire{scratch});
+  return scratch;
+}
+
+void Emitter::return_workspace(TensorId scratch) {
+  if (scratch == no_tensor) return;
+  unbook(plan_.tensors[static_cast<std::size_t>(scratch)]);
+  emit(op::Release{scratch});
+}
+
+std::int64_t Emitter::matmul_bytes(const op::Matmul& operation) {
+  for (const auto& [shape, bytes] : matmuls_) {
+    if (same_shape(shape, operation)) return bytes;
+  }
+  return matmuls_.emplace_back(operation, workspaces_.matmul(operation, type_, type_)).second;
+}
+
+std::int64_t Emitter::norm_bytes(std::int64_t width) {
+  for (const auto& [known, bytes] : norms_) {
+    if (known == width) return bytes;
+  }
+  return norms_.emplace_back(width, workspaces_.norm(width)).second;
+}
+
+void Emitter::matmul(op::Matmul operation) {
+  std::int64_t bytes = matmul_bytes(operation);
+  if (operation.d_bias) bytes = std::max(bytes, norm_bytes(operation.m));
+  emit_with_workspace(operation, bytes);
+}
+
+void Emitter::norm_backward(op::NormBackward operation) {
+  emit_with_workspace(operation, norm_bytes(plan_.model.hidden_size));
+}
+
+void Emitter::bias_backward(op::BiasBackward operation) {
+  emit_with_workspace(operation, norm_bytes(operation.width));
+}
+
+void Emitter::head_norm_backward(op::HeadNormBackward operation) {
+  emit_with_workspace(operation, norm_bytes(plan_.model.head_size));
+}
+
+void Emitter::attention_forward(op::AttentionForward operation) {
+  emit_with_workspace(operation, attention_bytes_);
+}
+
+void Emitter::attention_backward(op::AttentionBackward operation) {
+  emit_with_workspace(operation, attention_bytes_);
+}
+
+int Emitter::record(Stream stream) {
+  const int event = events_++;
+  emit(op::Record{event}, stream);
+  return event;
+}
+
+}  // namespace dstune::plan

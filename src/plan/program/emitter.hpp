@@ -1,0 +1,137 @@
+#pragma once
+/// Writes a plan down: steps, tensors with their places, the memory figures, workspaces, events.
+
+#include <utility>
+#include <vector>
+
+#include "dstune/plan/step_plan.hpp"
+#include "program/arena_simulation.hpp"
+
+namespace dstune::plan {
+
+/// The element at `offset` of a tensor; no view of no tensor.
+[[nodiscard]] inline View at(TensorId tensor, std::int64_t offset = 0) {
+  return {tensor, offset};
+}
+[[nodiscard]] inline View moved(View view, std::int64_t elements) {
+  return {view.tensor, view.offset_elements + elements};
+}
+
+[[nodiscard]] constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+class Emitter {
+ public:
+  /// The plan has its model and configuration; what else it holds is dropped, its memory used
+  /// again.
+  Emitter(StepPlan& plan, const WorkspaceSizes& workspaces);
+
+  /// Before the first segment only.
+  TensorId persistent(const char* name, Category category, DType type, std::int64_t elements,
+                      Memory memory = Memory::device);
+  void write_initialize();
+  void begin_segment(Segment::Kind kind, std::int64_t repeat) {
+    begin_segment_of(plan_.cycle, kind, repeat);
+  }
+  void begin_tracing_segment(Segment::Kind kind) { begin_segment_of(plan_.tracing, kind, 1); }
+  void end_segment();
+  /// Writes the figures of the arenas.
+  void finish();
+
+  TensorId acquire(const char* name, int layer, Category category, DType type,
+                   std::int64_t elements, Memory memory = Memory::device);
+  /// Nothing where there is no tensor.
+  void release(TensorId tensor);
+
+  template <class Op>
+  void emit(Op operation, Stream stream = Stream::compute) {
+    steps_->emplace_back(stream, operation);
+  }
+  /// `add` appends the operation's pieces to the plan's.
+  template <class Add>
+  void reshard(op::Reshard operation, Add&& add, Stream stream = Stream::compute) {
+    std::vector<op::Reshard::Piece>& pieces = plan_.reshard_pieces;
+    operation.first_piece = static_cast<int>(pieces.size());
+    add(pieces);
+    operation.num_pieces = static_cast<int>(pieces.size()) - operation.first_piece;
+    emit(operation, stream);
+  }
+  /// With the workspace that it needs, taken around it. (All on the compute stream.)
+  void matmul(op::Matmul operation);
+  void norm_backward(op::NormBackward operation);
+  void bias_backward(op::BiasBackward operation);
+  void head_norm_backward(op::HeadNormBackward operation);
+  void attention_forward(op::AttentionForward operation);
+  void attention_backward(op::AttentionBackward operation);
+
+  /// A new event, reached when what the stream was given so far is done.
+  int record(Stream stream);
+  void wait(Stream stream, int event) { emit(op::Wait{event}, stream); }
+  /// Where work goes that may run beside compute: on `stream`, after what compute was given so
+  /// far, or on compute itself.
+  Stream begin_beside(bool overlap, Stream stream) {
+    if (!overlap) return Stream::compute;
+    wait(stream, record(Stream::compute));
+    return stream;
+  }
+
+  [[nodiscard]] DType type() const { return type_; }
+  [[nodiscard]] std::int64_t row_alignment_bytes() const {
+    return workspaces_.row_alignment_bytes();
+  }
+  [[nodiscard]] std::int64_t elements(TensorId tensor) const {
+    return plan_.tensors[static_cast<std::size_t>(tensor)].elements;
+  }
+
+ private:
+  struct Book {
+    ArenaSimulation arena{0};
+    std::int64_t persistent_bytes = 0;
+    std::array<std::int64_t, num_categories> live{};
+    std::int64_t live_bytes = 0;
+    std::int64_t alignment = tensor_alignment_bytes;  // a power of two
+    bool is_at_peak = false;                          // the categories there are not written yet
+    [[nodiscard]] std::int64_t booked(std::int64_t bytes) const {
+      return (bytes + alignment - 1) & -alignment;
+    }
+  };
+
+  void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
+  TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
+                 Memory memory);
+  TensorId add(const char* name, int layer, Category category, DType type, std::int64_t elements,
+               Memory memory, std::int64_t booked_bytes, ArenaSimulation::Taken taken);
+  void unbook(const PlannedTensor& tensor);
+  /// `operation` with scratch of so many bytes, if any, taken around it.
+  template <class Op>
+  void emit_with_workspace(Op& operation, std::int64_t bytes) {
+    const TensorId scratch = borrow_workspace(bytes);
+    operation.workspace = at(scratch);
+    emit(operation);
+    return_workspace(scratch);
+  }
+  TensorId borrow_workspace(std::int64_t bytes);
+  void return_workspace(TensorId scratch);
+  [[nodiscard]] MemoryPlan& figures_of(Memory memory);
+  void write_peak(Memory memory);
+  [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
+  std::int64_t matmul_bytes(const op::Matmul& operation);
+  std::int64_t norm_bytes(std::int64_t width);
+  void book(const PlannedTensor& tensor);
+
+  StepPlan& plan_;
+  const WorkspaceSizes& workspaces_;
+  DType type_;
+  std::int64_t attention_bytes_;
+  std::vector<std::pair<op::Matmul, std::int64_t>> matmuls_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> norms_;
+
+  std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
+  std::vector<Step>* steps_ = nullptr;
+  std::array<Book, num_memories> books_;
+  std::vector<int> blocks_;  // by tensor: in its arena
+  int events_ = 0;
+};
+
+}  // namespace dstune::plan

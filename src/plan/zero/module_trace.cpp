@@ -1,0 +1,414 @@
+#include "zero/module_trace.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune::plan {
+namespace {
+
+using enum ParameterRole;
+
+/// DeepSpeed gathers no module larger than this as a whole.
+constexpr std::int64_t largest_leaf_elements = 1'000'000'000;
+constexpr int none = -1;
+
+class ModuleTree {
+ public:
+  ModuleTree(const ModelSpec& model, const ParameterTable& table, const std::vector<Piece>& pieces,
+             std::vector<Module>& modules)
+      : model_(model),
+        table_(table),
+        modules_(modules),
+        layers_(static_cast<int>(model.num_layers)) {
+    piece_begin_.assign(table.all().size() + 1, static_cast<int>(pieces.size()));
+    for (std::size_t piece = pieces.size(); piece-- > 0;)
+      piece_begin_[static_cast<std::size_t>(pieces[piece].parameter)] = static_cast<int>(piece);
+    modules_.reserve(static_cast<std::size_t>(layers_) * 16 + 8);
+    build();
+  }
+
+ private:
+  [[nodiscard]] PieceRange parameters(int first, int last) const {
+    return {piece_begin_[static_cast<std::size_t>(first)],
+            piece_begin_[static_cast<std::size_t>(last)]};
+  }
+  /// The weight and, where there is one, the bias behind it.
+  [[nodiscard]] PieceRange of(int unit, ParameterRole weight, ParameterRole bias) const {
+    const int first = table_.find(unit, weight);
+    require(first >= 0, "the model has a parameter of this role");
+    const int last = table_.find(unit, bias);
+    return parameters(first, std::max(first, last) + 1);
+  }
+  [[nodiscard]] PieceRange of_units(int first, int last) const {
+    return parameters(table_.unit_range(first).first, table_.unit_range(last).second);
+  }
+  [[nodiscard]] static PieceRange part(PieceRange range, int index) {
+    return {range.first + index, range.first + index + 1};
+  }
+
+  int open(ModuleKind kind, PieceRange all) {
+    Module module;
+    module.kind = kind;
+    module.layer = layer_;
+    module.all = all;
+    module.own = {all.first, all.first};
+    modules_.push_back(module);
+    return static_cast<int>(modules_.size()) - 1;
+  }
+  void close(int module) {
+    modules_[static_cast<std::size_t>(module)].end = static_cast<int>(modules_.size());
+  }
+  Module& leaf(ModuleKind kind, PieceRange own) {
+    Module module;
+    module.kind = kind;
+    module.layer = layer_;
+    module.own = module.all = own;
+    module.end = static_cast<int>(modules_.size()) + 1;
+    modules_.push_back(module);
+    return modules_.back();
+  }
+  Module& bare() { return leaf(ModuleKind::other, {}); }
+  /// GPT-2's blocks have Conv1D instead, whose forward keeps no weight.
+  void linear(ModuleKind kind, PieceRange own) {
+    leaf(kind, own).is_linear = model_.family != ModelFamily::gpt2 || kind == ModuleKind::head;
+  }
+
+  void build() {
+    const int root = open(ModuleKind::root, of_units(0, layers_ + 1));
+    const bool has_norm = table_.find(layers_ + 1, final_norm_weight) >= 0;
+    const PieceRange blocks = of_units(1, layers_);
+    const PieceRange norm = has_norm ? of(layers_ + 1, final_norm_weight, final_norm_bias)
+                                     : PieceRange{blocks.last, blocks.last};
+    const int base = open(ModuleKind::base, {0, norm.last});
+    embeddings();
+    const int list = open(ModuleKind::blocks, blocks);
+    modules_[static_cast<std::size_t>(list)].is_called = false;
+    for (int unit = 1; unit <= layers_; ++unit) block(unit);
+    close(list);
+    if (has_norm) leaf(ModuleKind::final_norm, norm);
+    close(base);
+    head(layers_ + 1);
+    close(root);
+    modules_[static_cast<std::size_t>(root)].is_first = true;
+    modules_[static_cast<std::size_t>(base)].is_first = true;
+  }
+
+  void embeddings() {
+    constexpr std::pair<ParameterRole, ModuleKind> tables[] = {
+        {token_embedding, ModuleKind::token_embedding},
+        {token_type_embedding, ModuleKind::token_type_embedding},
+        {position_embedding, ModuleKind::position_embedding}};
+    for (const auto& [role, kind] : tables)
+      if (table_.find(0, role) >= 0) leaf(kind, of(0, role, role)).is_first = true;
+    if (table_.find(0, embedding_norm_weight) >= 0)
+      leaf(ModuleKind::embedding_norm, of(0, embedding_norm_weight, embedding_norm_bias));
+    if (model_.architecture.positions == PositionKind::rotary) {
+      bare().has_gradient = false;
+    } else {
+      bare();  // dropout
+    }
+  }
+
+  void head(int unit) {
+    if (table_.find(unit, transform_weight) >= 0) {
+      linear(ModuleKind::transform, of(unit, transform_weight, transform_bias));
+      bare();
+      leaf(ModuleKind::transform_norm, of(unit, transform_norm_weight, transform_norm_bias));
+    }
+    if (!model_.tie_embeddings) {
+      linear(ModuleKind::head, of(unit, head_weight, head_bias));
+      return;
+    }
+    linear(ModuleKind::head, of(0, token_embedding, token_embedding));
+    if (table_.find(unit, head_bias) >= 0) leaf(ModuleKind::other, of(unit, head_bias, head_bias));
+  }
+
+  void block(int unit) {
+    layer_ = unit - 1;
+    const int block = open(ModuleKind::block, of_units(unit, unit));
+    modules_[static_cast<std::size_t>(block)].is_block = true;
+    const bool norm_first = model_.architecture.block != BlockKind::post_norm;
+    const auto norm1 = [&] { leaf(ModuleKind::norm1, of(unit, norm1_weight, norm1_bias)); };
+    const auto norm2 = [&] { leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias)); };
+    if (norm_first) norm1();
+    attention(unit);
+    if (!norm_first) norm1();
+    if (norm_first) norm2();
+    mlp(unit);
+    if (!norm_first) norm2();
+    close(block);
+    layer_ = -1;
+  }
+
+  void dropout() {
+    using enum ModelFamily;
+    const ModelFamily family = model_.family;
+    if (family == gpt2 || family == gpt_neox || family == bert) bare().saves = model_.dropout > 0;
+  }
+
+  void attention(int unit) {
+    const PieceRange weights = of(unit, qkv_weight, qkv_weight);
+    const PieceRange projection = of(unit, projection_weight, projection_bias);
+    const int module = open(ModuleKind::attention, {weights.first, projection.last});
+    if (weights.size() == 1) {
+      linear(ModuleKind::query_key_value, of(unit, qkv_weight, qkv_bias));
+    } else {
+      const bool normed = model_.architecture.query_key_norm;
+      linear(ModuleKind::query, part(weights, 0));
+      if (normed) leaf(ModuleKind::query_norm, of(unit, query_norm_weight, query_norm_weight));
+      linear(ModuleKind::key, part(weights, 1));
+      if (normed) leaf(ModuleKind::key_norm, of(unit, key_norm_weight, key_norm_weight));
+      linear(ModuleKind::value, part(weights, 2));
+      // Each belongs to its matrix there. As a rule they stay whole.
+      if (table_.find(unit, qkv_bias) >= 0) leaf(ModuleKind::other, of(unit, qkv_bias, qkv_bias));
+    }
+    linear(ModuleKind::projection, projection);
+    dropout();
+    close(module);
+  }
+
+  void mlp(int unit) {
+    const PieceRange weights = of(unit, fc_weight, fc_weight);
+    const PieceRange projection = of(unit, fc_projection_weight, fc_projection_bias);
+    const int module = open(ModuleKind::mlp, {weights.first, projection.last});
+    if (weights.size() == 1) {
+      linear(ModuleKind::fc, of(unit, fc_weight, fc_bias));
+      bare();
+    } else {
+      linear(ModuleKind::gate, part(weights, 0));
+      bare();
+      linear(ModuleKind::up, part(weights, 1));
+    }
+    linear(ModuleKind::fc_projection, projection);
+    dropout();
+    close(module);
+  }
+
+  const ModelSpec& model_;
+  const ParameterTable& table_;
+  std::vector<Module>& modules_;
+  int layers_;
+  int layer_ = -1;  // of the modules that are made
+  std::vector<int> piece_begin_;
+};
+
+/// Makes leaves of the modules whose layers are small: stage3_module_granularity_threshold.
+class Granularity {
+ public:
+  Granularity(std::vector<Module>& modules, const std::vector<Piece>& pieces,
+              std::int64_t threshold)
+      : modules_(modules), pieces_(pieces), threshold_(threshold) {
+    mark(0);
+  }
+
+ private:
+  struct Size {
+    std::int64_t layers = 0, elements = 0;
+  };
+
+  [[nodiscard]] Size size_of(int index) const {
+    const Module& module = modules_[static_cast<std::size_t>(index)];
+    Size size;
+    for (int piece = module.own.first; piece < module.own.last; ++piece)
+      size.elements += pieces_[static_cast<std::size_t>(piece)].elements;
+    for (int child = index + 1; child < module.end;
+         child = modules_[static_cast<std::size_t>(child)].end) {
+      const Size below = size_of(child);
+      size.layers += below.layers;
+      size.elements += below.elements;
+    }
+    if (module.is_called && size.elements > 0) ++size.layers;
+    return size;
+  }
+
+  void mark(int index) {
+    Module& module = modules_[static_cast<std::size_t>(index)];
+    const Size size = size_of(index);
+    if (size.elements == 0 || module.end == index + 1) return;
+    if (module.is_called && size.elements <= largest_leaf_elements &&
+        size.elements / size.layers <= threshold_) {
+      module.is_leaf = true;
+      return;
+    }
+    for (int child = index + 1; child < module.end;
+         child = modules_[static_cast<std::size_t>(child)].end)
+      mark(child);
+  }
+
+  std::vector<Module>& modules_;
+  const std::vector<Piece>& pieces_;
+  std::int64_t threshold_;
+};
+
+void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<Module>& modules) {
+  for (const NamedModule& named : selected_modules(model, leaves)) {
+    const auto same = [&](const Module& module) {
+      return module.kind == named.kind && module.layer == named.layer;
+    };
+    const auto found = std::find_if(modules.begin(), modules.end(), same);
+    if (found != modules.end() && named.kind != ModuleKind::other) found->is_leaf = true;
+  }
+}
+
+/// A unit's parameters lie in the flat order as forward needs them; norms of LLaMA's blocks are
+/// registered last, biases with their matrices.
+std::vector<int> register_pieces(const ModelSpec& model, const ParameterTable& table,
+                                 const std::vector<Piece>& pieces,
+                                 const std::vector<Module>& modules) {
+  const std::vector<ModuleKind> kinds = modules_of_block(model.family);
+  const auto place_of = [&](ModuleKind kind) {
+    return static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+  };
+  std::vector<int> places(pieces.size(), 0);  // in the unit
+  constexpr ModuleKind with_bias[] = {ModuleKind::query, ModuleKind::key, ModuleKind::value};
+  for (const Module& module : modules) {
+    if (module.layer < 0) continue;
+    for (int piece = module.own.first; piece < module.own.last; ++piece) {
+      const bool is_bias = module.kind == ModuleKind::other;
+      places[static_cast<std::size_t>(piece)] =
+          place_of(is_bias ? with_bias[piece - module.own.first] : module.kind);
+    }
+  }
+  const auto key = [&](int piece) {
+    const auto index = static_cast<std::size_t>(piece);
+    const auto parameter = static_cast<std::size_t>(pieces[index].parameter);
+    return std::pair(table.all()[parameter].unit, places[index]);
+  };
+  std::vector<int> registered(pieces.size());
+  std::iota(registered.begin(), registered.end(), 0);
+  std::stable_sort(registered.begin(), registered.end(),
+                   [&](int a, int b) { return key(a) < key(b); });
+  return registered;
+}
+
+class Tracer {
+ public:
+  Tracer(ModuleTrace& trace, bool recompute) : trace_(trace), recompute_(recompute) {
+    trace.visits.reserve(trace.modules.size() * 3);
+    trace.events.reserve(trace.modules.size() * 6);
+    find_children();
+    forward(0);
+    backward(0);
+    for (const int visit : left_over_) trace.events.push_back({TraceEvent::Kind::left_over, visit});
+  }
+
+ private:
+  [[nodiscard]] const Module& at(int index) const {
+    return trace_.modules[static_cast<std::size_t>(index)];
+  }
+  /// The children of a module from the first to the last, and back; a leaf has none.
+  struct Children {
+    int first = none, last = none;
+  };
+  void find_children() {
+    children_.resize(trace_.modules.size());
+    next_.assign(trace_.modules.size(), none);
+    previous_.assign(trace_.modules.size(), none);
+    for (int parent = 0; parent < static_cast<int>(children_.size()); ++parent) {
+      if (at(parent).is_leaf) continue;
+      Children& children = children_[static_cast<std::size_t>(parent)];
+      for (int child = parent + 1; child < at(parent).end; child = at(child).end) {
+        if (children.first == none) children.first = child;
+        previous_[static_cast<std::size_t>(child)] = children.last;
+        if (children.last != none) next_[static_cast<std::size_t>(children.last)] = child;
+        children.last = child;
+      }
+    }
+  }
+  [[nodiscard]] int first_child(int index) const {
+    return children_[static_cast<std::size_t>(index)].first;
+  }
+  [[nodiscard]] int last_child(int index) const {
+    return children_[static_cast<std::size_t>(index)].last;
+  }
+  [[nodiscard]] int next(int index) const { return next_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] int previous(int index) const { return previous_[static_cast<std::size_t>(index)]; }
+
+  int fetch(int module, bool is_forward) {
+    const PieceRange pieces = at(module).is_leaf ? at(module).all : at(module).own;
+    const int visit = static_cast<int>(trace_.visits.size());
+    trace_.visits.push_back({module, is_forward, true, pieces});
+    trace_.events.push_back({TraceEvent::Kind::fetch, visit});
+    return visit;
+  }
+  void release(int visit) { trace_.events.push_back({TraceEvent::Kind::release, visit}); }
+
+  void forward(int index) {
+    const bool hooked = at(index).is_called;
+    const int visit = hooked ? fetch(index, true) : 0;
+    for (int child = first_child(index); child != none; child = next(child)) forward(child);
+    if (hooked) release(visit);
+  }
+
+  /// What runs again before `last` has what its backward needs: no hook follows its forward.
+  void forward_again(int index, int last) {
+    if (index == last) {
+      trace_.visits[static_cast<std::size_t>(fetch(index, true))].holds = false;
+      return;
+    }
+    const int visit = fetch(index, true);
+    for (int child = first_child(index); child != none && child <= last; child = next(child))
+      forward_again(child, last);
+    if (at(index).end <= last) release(visit);
+  }
+
+  /// The module whose backward first asks for what forward did not keep.
+  [[nodiscard]] int last_that_saves(int index) const {
+    for (int child = last_child(index); child != none; child = previous(child)) {
+      const int found = last_that_saves(child);
+      if (found != none) return found;
+    }
+    return last_child(index) == none && at(index).saves ? index : none;
+  }
+
+  void backward(int index) {
+    const Module& module = at(index);
+    if (!module.has_gradient) return;
+    int visit = none;
+    if (module.is_called) visit = fetch(index, false);
+    if (module.is_block && recompute_ && !module.is_leaf) {
+      block_ = index;
+      trigger_ = last_that_saves(index);
+    }
+    if (index == trigger_) {
+      for (int child = first_child(block_); child != none && child <= trigger_; child = next(child))
+        forward_again(child, trigger_);
+      trigger_ = none;
+    }
+    for (int child = last_child(index); child != none; child = previous(child)) backward(child);
+    if (visit == none) return;
+    if (module.is_first) {
+      left_over_.push_back(visit);
+    } else {
+      release(visit);
+    }
+  }
+
+  ModuleTrace& trace_;
+  bool recompute_;
+  std::vector<Children> children_;    // by module
+  std::vector<int> next_, previous_;  // siblings
+  int block_ = none, trigger_ = none;
+  std::vector<int> left_over_;
+};
+
+}  // namespace
+
+ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
+                          const std::vector<Piece>& pieces, const TrainingConfig& config) {
+  ModuleTrace trace;
+  const ModuleTree tree(model, table, pieces, trace.modules);
+  mark_leaves(model, config.leaf_modules, trace.modules);
+  if (config.stage3_module_granularity_threshold > 0)
+    const Granularity granularity(trace.modules, pieces,
+                                  config.stage3_module_granularity_threshold);
+  trace.registered = register_pieces(model, table, pieces, trace.modules);
+  const Tracer tracer(trace, config.recompute != Recompute::none);
+  return trace;
+}
+
+}  // namespace dstune::plan

@@ -1,0 +1,245 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "dstune/base/units.hpp"
+#include "dstune/report/memory_picture.hpp"
+#include "page/timeline_columns.hpp"
+
+namespace dstune {
+
+namespace {
+
+// Of the whole picture, in the units of its view box.
+constexpr double picture_width = 960;
+constexpr double left = 84;
+constexpr double right = 24;
+constexpr double plot_width = picture_width - left - right;
+constexpr double plot_height = 300;
+constexpr double above_plot = 66;  ///< a memory's heading and the names of its parts
+constexpr double below_plot = 30;
+constexpr double heading_height = 54;
+constexpr double legend_row = 22;
+constexpr std::size_t legend_columns = 4;
+constexpr std::size_t most_columns = 432;  ///< two units wide: finer is not to be seen
+
+/// One a category, in their order; apart from each other in both schemes and for the colour-blind
+/// by their order and the lines between them.
+constexpr std::array<std::string_view, 8> colours = {"#4477aa", "#ee8866", "#44bb99", "#eedd88",
+                                                     "#aa6699", "#99ddff", "#bbbbbb", "#ffaabb"};
+
+constexpr std::string_view style = R"(
+  .page { fill: #ffffff; } text { font-family: system-ui, sans-serif; font-size: 13px; fill: #1f2328; }
+  .title { font-size: 17px; font-weight: 600; } .faint { fill: #59636e; }
+  .grid { stroke: #d1d9e0; stroke-width: 1; } .mark { stroke: #59636e; stroke-width: 1; stroke-dasharray: 3 3; }
+  .area { stroke: #ffffff; stroke-width: 0.6; } .peak { stroke: #1f2328; stroke-width: 1.2; }
+  @media (prefers-color-scheme: dark) {
+    .page { fill: #0d1117; } text { fill: #e6edf3; } .faint { fill: #9198a1; }
+    .grid { stroke: #30363d; } .mark { stroke: #9198a1; } .area { stroke: #0d1117; } .peak { stroke: #e6edf3; }
+  })";
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&') {
+      result += "&amp;";
+    } else if (c == '<') {
+      result += "&lt;";
+    } else if (c == '>') {
+      result += "&gt;";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}{}>{}</text>\n", x, y,
+                     attributes.empty() ? "" : " ", attributes, escaped(text));
+}
+
+/// A power of two, so that four to seven lines of the grid show.
+std::int64_t grid_step(std::int64_t most) {
+  std::int64_t step = 1;
+  while (most / step > 6) step *= 2;
+  return step;
+}
+
+class Drawing {
+ public:
+  Drawing(const MemoryTimeline& timeline, const std::string& name)
+      : timeline_(timeline), name_(name) {}
+
+  std::string draw() {
+    find_used();
+    const double legend_height =
+        legend_row * std::ceil(static_cast<double>(used_.size()) / legend_columns);
+    const double memory_height = above_plot + plot_height + below_plot;
+    const double height = heading_height + legend_height +
+                          memory_height * static_cast<double>(timeline_.memories.size()) + 12;
+    open(height);
+    double y = heading_height;
+    add_legend(y);
+    y += legend_height;
+    for (const MemoryTimeline::Memory& memory : timeline_.memories) {
+      add_memory(memory, y);
+      y += memory_height;
+    }
+    return svg_ + "</svg>\n";
+  }
+
+ private:
+  void find_used() {
+    for (std::size_t category = 0; category < timeline_.categories.size(); ++category) {
+      const bool is_used = std::any_of(
+          timeline_.memories.begin(), timeline_.memories.end(), [&](const auto& memory) {
+            return std::any_of(memory.instants.begin(), memory.instants.end(),
+                               [&](const auto& instant) { return instant[category] > 0; });
+          });
+      if (is_used) used_.push_back(category);
+    }
+  }
+
+  void open(double height) {
+    std::string description;
+    for (const MemoryTimeline::Memory& memory : timeline_.memories) {
+      const auto& peak = fullest_instant(memory, 0, memory.instants.size());
+      description += fmt::format("{} memory: at most {} at once", memory.name,
+                                 format_bytes(total_bytes(peak)));
+      for (const std::size_t category : used_) {
+        if (peak[category] == 0) continue;
+        description +=
+            fmt::format(", {} {}", timeline_.categories[category], format_bytes(peak[category]));
+      }
+      description += ". ";
+    }
+    svg_ = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
+        "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" aria-labelledby=\"title description\">\n"
+        "<title id=\"title\">Planned memory of a rank: {2}</title>\n"
+        "<desc id=\"description\">{3}</desc>\n<style>{4}\n</style>\n"
+        "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+        picture_width, height, escaped(name_), escaped(description), style);
+    svg_ += text_at(left, 26, "class=\"title\"", name_);
+    svg_ += text_at(left, 45, "class=\"faint\"",
+                    "planned memory of a rank over the operations of a step, in program order");
+  }
+
+  void add_legend(double y) {
+    for (std::size_t number = 0; number < used_.size(); ++number) {
+      const double x =
+          left + plot_width / legend_columns * static_cast<double>(number % legend_columns);
+      const double row = y + legend_row * static_cast<double>(number / legend_columns);
+      svg_ += fmt::format(
+          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"13\" height=\"13\" rx=\"2\" fill=\"{}\"/>\n", x,
+          row + 3, colours[used_[number] % colours.size()]);
+      svg_ += text_at(x + 19, row + 14, "", timeline_.categories[used_[number]]);
+    }
+  }
+
+  void add_memory(const MemoryTimeline::Memory& memory, double y) {
+    const std::size_t num_instants = memory.instants.size();
+    const auto& peak = fullest_instant(memory, 0, num_instants);
+    const std::int64_t most = std::max<std::int64_t>(1, total_bytes(peak));
+    const std::int64_t step = grid_step(most);
+    const double top = y + above_plot;
+    const double bottom = top + plot_height;
+    const double scale_bytes = static_cast<double>((most + step - 1) / step * step);
+    const auto height_of = [&](std::int64_t bytes) {
+      return bottom - plot_height * static_cast<double>(bytes) / scale_bytes;
+    };
+    const auto place_of = [&](std::size_t instant) {
+      return left + plot_width * static_cast<double>(instant) / static_cast<double>(num_instants);
+    };
+
+    svg_ += text_at(left, y + 24, "font-weight=\"600\"",
+                    fmt::format("{}: at most {} at once", memory.name, format_bytes(most)));
+    for (std::int64_t bytes = 0; static_cast<double>(bytes) <= scale_bytes; bytes += step) {
+      svg_ += fmt::format(
+          "<line class=\"grid\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>\n", left,
+          left + plot_width, height_of(bytes), height_of(bytes));
+      svg_ += text_at(left - 8, height_of(bytes) + 4, "class=\"faint\" text-anchor=\"end\"",
+                      bytes == 0 ? "0" : format_bytes(bytes));
+    }
+    add_areas(memory, place_of, height_of);
+    add_parts(top, bottom, place_of);
+    svg_ += fmt::format(
+        "<line class=\"peak\" x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>\n", left,
+        left + plot_width, height_of(most), height_of(most));
+  }
+
+  template <class PlaceOf, class HeightOf>
+  void add_areas(const MemoryTimeline::Memory& memory, const PlaceOf& place_of,
+                 const HeightOf& height_of) {
+    const auto begins = stretches(0, memory.instants.size(), most_columns);
+    std::vector<std::int64_t> below(begins.size() - 1, 0);
+    for (const std::size_t category : used_) {
+      std::string upper, lower;
+      bool holds_any = false;
+      for (std::size_t column = 0; column + 1 < begins.size(); ++column) {
+        const auto& instant = fullest_instant(memory, begins[column], begins[column + 1]);
+        const double from = place_of(begins[column]);
+        const double to = place_of(begins[column + 1]);
+        const double low = height_of(below[column]);
+        below[column] += instant[category];
+        holds_any = holds_any || instant[category] > 0;
+        const double high = height_of(below[column]);
+        upper +=
+            column == 0 ? fmt::format("M{:.1f} {:.1f}", from, high) : fmt::format("V{:.1f}", high);
+        upper += fmt::format("H{:.1f}", to);
+        lower = fmt::format("V{:.1f}H{:.1f}", low, from) + lower;
+      }
+      if (!holds_any) continue;
+      svg_ += fmt::format("<path class=\"area\" fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n",
+                          colours[category % colours.size()], upper, lower,
+                          escaped(timeline_.categories[category]));
+    }
+  }
+
+  /// Names above the plot; what is too narrow for its name goes without.
+  template <class PlaceOf>
+  void add_parts(double top, double bottom, const PlaceOf& place_of) {
+    constexpr double letter_width = 6.8;
+    for (std::size_t part = 0; part < timeline_.parts.size(); ++part) {
+      const MemoryTimeline::Part& each = timeline_.parts[part];
+      const double x = place_of(each.first_instant);
+      const double room = place_of(end_of_part(timeline_, part)) - x;
+      const bool begins_group = part == 0 || timeline_.parts[part - 1].name != each.name;
+      svg_ += fmt::format(
+          "<line class=\"mark\" x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.1f}\" y2=\"{2:.1f}\"/>\n", x,
+          begins_group ? top - 34 : top - 16, bottom);
+      const auto fits = [&](const std::string& text, double width) {
+        return letter_width * static_cast<double>(text.size()) < width;
+      };
+      if (!each.phase.empty() && fits(each.phase, room))
+        svg_ += text_at(x + 4, top - 6, "class=\"faint\"", each.phase);
+      if (!begins_group) continue;
+      double group = room;
+      for (std::size_t next = part + 1;
+           next < timeline_.parts.size() && timeline_.parts[next].name == each.name; ++next)
+        group = place_of(end_of_part(timeline_, next)) - x;
+      if (fits(each.name, group)) {
+        svg_ += text_at(x + 4, top - 22, "", each.name);
+      } else if (part + 1 == timeline_.parts.size()) {  // the update, which is short
+        svg_ += text_at(left + plot_width, top - 22, "text-anchor=\"end\"", each.name);
+      }
+    }
+  }
+
+  const MemoryTimeline& timeline_;
+  const std::string& name_;
+  std::vector<std::size_t> used_;  ///< categories that hold anything
+  std::string svg_;
+};
+
+}  // namespace
+
+std::string memory_svg(const MemoryTimeline& timeline, const std::string& name) {
+  return Drawing(timeline, name).draw();
+}
+
+}  // namespace dstune

@@ -1,0 +1,244 @@
+#include "dstune/space/hostfile.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "dstune/base/file.hpp"
+#include "dstune/base/json.hpp"
+#include "hosts/host_words.hpp"
+
+namespace dstune {
+namespace {
+
+/// A file that is something else entirely has a problem a line: nobody reads more than these.
+constexpr std::size_t most_problems = 50;
+
+constexpr std::array<std::string_view, 3> slot_keys{"slots", "count", "cpu"};
+constexpr std::array<std::string_view, 4> most_slot_keys{"max_slots", "max-slots", "slots_max",
+                                                         "slots-max"};
+// For who starts the ranks; they were started.
+constexpr std::array<std::string_view, 4> user_keys{"user", "username", "user_name", "user-name"};
+
+template <std::size_t count>
+bool is_one_of(std::string_view word, const std::array<std::string_view, count>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// What a line says of its host.
+struct Line {
+  std::string name;
+  std::optional<int> slots;
+  std::optional<int> most_slots;
+};
+
+/// Some write a comma between the fields.
+bool is_separator(char letter) {
+  return is_blank(letter) || letter == ',';
+}
+
+/// Reads a line's words; the first thing that is wrong ends it.
+class LineReader {
+ public:
+  explicit LineReader(std::string_view text) : rest_(text) {}
+
+  /// Nothing where `problem()` says why.
+  std::optional<Line> read() {
+    Line line;
+    if (!read_host(line)) return std::nullopt;
+    while (skip_separators(), !rest_.empty()) {
+      if (!read_field(line)) return std::nullopt;
+    }
+    if (line.slots && line.most_slots && *line.most_slots < *line.slots) {
+      return fail(fmt::format("max_slots={} is less than slots={}: raise it or leave it out",
+                              *line.most_slots, *line.slots));
+    }
+    return line;
+  }
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  std::nullopt_t fail(std::string problem) {
+    problem_ = std::move(problem);
+    return std::nullopt;
+  }
+  void skip_blanks() {
+    while (!rest_.empty() && is_blank(rest_.front())) rest_.remove_prefix(1);
+  }
+  void skip_separators() {
+    while (!rest_.empty() && is_separator(rest_.front())) rest_.remove_prefix(1);
+  }
+  std::string_view word(bool ends_at_equals) {
+    std::size_t length = 0;
+    while (length < rest_.size() && !is_separator(rest_[length]) &&
+           !(ends_at_equals && rest_[length] == '=')) {
+      ++length;
+    }
+    const std::string_view found = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return found;
+  }
+
+  bool read_host(Line& line) {
+    std::string_view host = word(false);
+    const std::size_t at = host.rfind('@');
+    if (at != std::string_view::npos) host.remove_prefix(at + 1);
+    // One colon is Hydra's number of processes, more are an IPv6 address.
+    const std::size_t colon = host.find(':');
+    if (colon != std::string_view::npos && colon == host.rfind(':')) {
+      if (!read_slots(host.substr(colon + 1), "the number after the colon", line.slots)) {
+        return false;
+      }
+      host = host.substr(0, colon);
+    }
+    if (host.find('[', 1) != std::string_view::npos) {
+      fail(quoted(host) +
+           " is a range of hosts: write one host a line (scontrol show hostnames expands it)");
+    } else if (!is_host_name(host)) {
+      fail(quoted(host) + " is no host name: a line is NAME, NAME slots=N or NAME:N");
+    } else {
+      line.name = host;
+    }
+    return problem_.empty();
+  }
+
+  bool read_field(Line& line) {
+    const std::string_view key = word(true);
+    skip_blanks();
+    const bool has_value = !rest_.empty() && rest_.front() == '=';
+    if (has_value) rest_.remove_prefix(1);
+    skip_blanks();
+    const std::string_view value = has_value ? word(false) : std::string_view{};
+    const auto shown_key = std::string(key);
+    if (is_one_of(key, slot_keys)) return read_slots(value, shown_key, line.slots);
+    if (is_one_of(key, most_slot_keys)) return read_slots(value, shown_key, line.most_slots);
+    if (has_value && is_one_of(key, user_keys)) return true;
+    fail(quoted(key) + " is not known here: after the host come slots=N and max_slots=N");
+    return false;
+  }
+
+  bool read_slots(std::string_view value, const std::string& what, std::optional<int>& field) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool is_number = error == std::errc{} && end == value.data() + value.size();
+    if (field) {
+      fail(what + " gives the slots of the host a second time: keep one of them");
+    } else if (is_number && number >= 1 && number <= most_slots) {
+      field = number;
+    } else if (error == std::errc::result_out_of_range || (is_number && number > most_slots)) {
+      fail(fmt::format("{} is {}: a host has at most {} slots", what, quoted(value), most_slots));
+    } else if (is_number) {
+      fail(
+          fmt::format("{} is {}: a host has at least one slot; leave out the line of one that is "
+                      "not to be used",
+                      what, number));
+    } else {
+      fail(fmt::format("{} is {}: give a whole number of slots", what, quoted(value)));
+    }
+    return problem_.empty();
+  }
+
+  std::string_view rest_;
+  std::string problem_;
+};
+
+std::string_view without_comment(std::string_view line) {
+  line = line.substr(0, std::min(line.find('#'), line.find("//")));
+  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
+  return line;
+}
+
+/// Lines become hosts: bare lines of one host add up, as in Open MPI and PBS.
+class Collector {
+ public:
+  explicit Collector(const std::string& path) { file_.path = path; }
+
+  void add(std::string_view text, int line_number) {
+    LineReader reader(text);
+    const auto line = reader.read();
+    if (!line) {
+      problem(line_number, reader.problem());
+      return;
+    }
+    const bool is_bare = !line->slots && !line->most_slots;
+    const int slots = line->slots.value_or(line->most_slots.value_or(1));
+    const auto [place, is_new] = index_.try_emplace(line->name, file_.hosts.size());
+    total_ += slots;
+    if (is_new) {
+      file_.hosts.push_back({line->name, slots, line_number});
+      is_bare_.push_back(is_bare);
+      return;
+    }
+    HostEntry& entry = file_.hosts[place->second];
+    if (is_bare && is_bare_[place->second]) {
+      ++entry.num_slots;
+      return;
+    }
+    problem(line_number,
+            fmt::format("{} is named on line {} already: give it one line with slots=N, or a bare "
+                        "line for each slot",
+                        line->name, entry.line));
+  }
+
+  Hostfile finish() {
+    if (total_ > most_slots) {
+      problem(0, fmt::format("the file has {} slots, more than the {} that are possible: name "
+                             "fewer",
+                             total_, most_slots));
+    }
+    if (file_.hosts.empty() && problems_.empty()) {
+      problem(0, "the file names no host: write a line NAME slots=N for each");
+    }
+    if (num_left_out_ > 0) {
+      problems_.add({file_.path, "", 0, fmt::format("and {} lines more", num_left_out_)});
+    }
+    problems_.check();
+    return std::move(file_);
+  }
+
+ private:
+  void problem(int line, const std::string& message) {
+    if (problems_.all().size() >= most_problems) {
+      ++num_left_out_;
+    } else {
+      problems_.add({file_.path, "", line, message});
+    }
+  }
+
+  Hostfile file_;
+  std::vector<bool> is_bare_;  // of each host
+  std::map<std::string, std::size_t> index_;
+  std::int64_t total_ = 0;
+  json::Problems problems_;
+  int num_left_out_ = 0;
+};
+
+}  // namespace
+
+Hostfile parse_hostfile(std::string_view text, const std::string& path) {
+  Collector collector(path);
+  for (int line_number = 1; !text.empty(); ++line_number) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = without_comment(text.substr(0, end));
+    if (!line.empty()) collector.add(line, line_number);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return collector.finish();
+}
+
+Hostfile read_hostfile(const std::string& path) {
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const IoError& error) {
+    throw InputError({{path, "", 0, error.what()}});
+  }
+  return parse_hostfile(text, path);
+}
+
+}  // namespace dstune
