@@ -10,7 +10,7 @@
 #include <set>
 
 #include "dstune/predict/overheads.hpp"
-#include "dstune/search/calibration.hpp"
+#include "dstune/ranking/calibration.hpp"
 #include "dstune/search/planner.hpp"
 #include "fixed_workspaces.hpp"
 #include "prediction_text.hpp"

@@ -1,5 +1,3 @@
-#include "results_csv.hpp"
-
 #include <cmath>
 #include <iterator>
 #include <vector>
@@ -8,10 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/units.hpp"
-#include "dstune/report/flags.hpp"
-#include "dstune/report/numerics.hpp"
-#include "prediction_text.hpp"
-#include "row.hpp"
+#include "dstune/report/results.hpp"
 
 namespace dstune {
 
@@ -22,15 +17,14 @@ std::string number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "";
 }
 
-std::string in_metric(const Row& row, Metric metric, double MetricValue::*part) {
+std::string in_metric(const Row& row, Metric metric) {
   if (!row.record) return "";
-  const auto result = value_in(*row.record, metric);
-  return result ? number((*result).*part) : "";
+  const auto value = metric_value(row.record->measurement, metric, row.record->experiment);
+  return value ? number(value->value) : "";
 }
 
-std::string reported(const Report& report, const Row& row, double MetricValue::*part) {
-  const auto result = reported_value(report, row);
-  return result ? number((*result).*part) : "";
+std::string reported(const Standing& standing, double MetricValue::*part) {
+  return standing.reported ? number((*standing.reported).*part) : "";
 }
 
 /// A field of what was measured, empty where nothing was.
@@ -42,7 +36,7 @@ std::string measured(const Row& row, Get&& get) {
 /// A column: its name, unit in it, and what a row says there.
 struct Field {
   const char* name;
-  std::string (*text)(const Report&, const Row&);
+  std::string (*text)(const Answer&, const Standing&);
 };
 
 const Prediction* prediction(const Row& row) {
@@ -51,189 +45,184 @@ const Prediction* prediction(const Row& row) {
 }
 
 const Field identity_fields[] = {
-    {"name", [](const Report&, const Row& row) { return row.planned.experiment.name; }},
-    {"status", [](const Report&, const Row& row) { return status_text(row); }},
-    {"reason", [](const Report&, const Row& row) { return reason_text(row); }},
+    {"name", [](const Answer&, const Standing& one) { return one.row->planned.experiment.name; }},
+    {"status", [](const Answer&, const Standing& one) { return status_text(*one.row); }},
+    {"reason", [](const Answer&, const Standing& one) { return reason_text(*one.row); }},
     {"num_gpus",
-     [](const Report&, const Row& row) {
-       return std::to_string(row.planned.experiment.shape.size());
+     [](const Answer&, const Standing& one) {
+       return std::to_string(one.row->planned.experiment.shape.size());
      }},
     {"num_nodes",
-     [](const Report&, const Row& row) {
-       return std::to_string(row.planned.experiment.shape.num_nodes);
+     [](const Answer&, const Standing& one) {
+       return std::to_string(one.row->planned.experiment.shape.num_nodes);
      }},
     {"zero_stage",
-     [](const Report&, const Row& row) {
-       return std::to_string(row.planned.experiment.config.zero_stage);
+     [](const Answer&, const Standing& one) {
+       return std::to_string(one.row->planned.experiment.config.zero_stage);
      }},
     {"micro_batch",
-     [](const Report&, const Row& row) {
-       return std::to_string(row.planned.experiment.config.micro_batch);
+     [](const Answer&, const Standing& one) {
+       return std::to_string(one.row->planned.experiment.config.micro_batch);
      }},
     {"accumulation_steps",
-     [](const Report&, const Row& row) {
-       return std::to_string(row.planned.experiment.config.accumulation_steps);
+     [](const Answer&, const Standing& one) {
+       return std::to_string(one.row->planned.experiment.config.accumulation_steps);
      }},
     {"train_batch_size",
-     [](const Report&, const Row& row) {
-       const Experiment& experiment = row.planned.experiment;
+     [](const Answer&, const Standing& one) {
+       const Experiment& experiment = one.row->planned.experiment;
        return std::to_string(global_batch(experiment.config, experiment.shape.size()));
      }},
     {"recompute",
-     [](const Report&, const Row& row) {
-       return std::string(to_text(row.planned.experiment.config.recompute));
+     [](const Answer&, const Standing& one) {
+       return std::string(to_text(one.row->planned.experiment.config.recompute));
      }},
 };
 
 const Field result_fields[] = {
     {"metric",
-     [](const Report& report, const Row&) { return std::string(to_text(report.metric)); }},
-    {"value", [](const Report& report,
-                 const Row& row) { return reported(report, row, &MetricValue::value); }},
-    {"ci_low", [](const Report& report,
-                  const Row& row) { return reported(report, row, &MetricValue::ci_low); }},
-    {"ci_high", [](const Report& report,
-                   const Row& row) { return reported(report, row, &MetricValue::ci_high); }},
+     [](const Answer& answer, const Standing&) { return std::string(to_text(answer.metric)); }},
+    {"value",
+     [](const Answer&, const Standing& one) { return reported(one, &MetricValue::value); }},
+    {"ci_low",
+     [](const Answer&, const Standing& one) { return reported(one, &MetricValue::ci_low); }},
+    {"ci_high",
+     [](const Answer&, const Standing& one) { return reported(one, &MetricValue::ci_high); }},
     {"throughput",
-     [](const Report&, const Row& row) {
-       return in_metric(row, Metric::throughput, &MetricValue::value);
-     }},
+     [](const Answer&, const Standing& one) { return in_metric(*one.row, Metric::throughput); }},
     {"latency_us",
-     [](const Report&, const Row& row) {
-       return in_metric(row, Metric::latency, &MetricValue::value);
-     }},
+     [](const Answer&, const Standing& one) { return in_metric(*one.row, Metric::latency); }},
     {"flops_per_gpu",
-     [](const Report&, const Row& row) {
-       return in_metric(row, Metric::flops, &MetricValue::value);
-     }},
+     [](const Answer&, const Standing& one) { return in_metric(*one.row, Metric::flops); }},
 };
 
 const Field measured_fields[] = {
     {"steps",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          return std::to_string(record.measurement.step_times_s.size());
        });
      }},
     {"warmup_steps",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          return std::to_string(record.measurement.warmup_steps);
        });
      }},
     {"peak_memory_bytes",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          return std::to_string(record.measurement.peak_memory.total_bytes);
        });
      }},
     {"process_memory_bytes",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          return std::to_string(record.measurement.peak_memory.process_bytes);
        });
      }},
     {"joules_per_sample",
-     [](const Report&, const Row& row) {
-       const auto joules = joules_per_sample(row);
-       return joules ? number(*joules) : std::string();
+     [](const Answer&, const Standing& one) {
+       return one.joules_per_sample ? number(*one.joules_per_sample) : std::string();
      }},
     {"overhead_s",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          double sum_s = 0;
          for (const auto& [phase, seconds] : record.measurement.overhead_s) sum_s += seconds;
          return number(sum_s);
        });
      }},
     {"attempt",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) { return std::to_string(record.attempt); });
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row,
+                       [](const Record& record) { return std::to_string(record.attempt); });
      }},
     {"world_ranks",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          return fmt::format("{}", fmt::join(record.measurement.world_ranks, " "));
        });
      }},
     {"started_at",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) { return format_time(record.started_at); });
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row,
+                       [](const Record& record) { return format_time(record.started_at); });
      }},
     {"finished_at",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) { return format_time(record.finished_at); });
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row,
+                       [](const Record& record) { return format_time(record.finished_at); });
      }},
 };
 
 const Field predicted_fields[] = {
     {"predicted_throughput",
-     [](const Report&, const Row& row) {
-       const Prediction* predicted = prediction(row);
+     [](const Answer&, const Standing& one) {
+       const Prediction* predicted = prediction(*one.row);
        return predicted != nullptr && predicted->throughput ? number(*predicted->throughput) : "";
      }},
     {"prediction_error",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          const auto error = prediction_error(record);
          return error ? number(*error) : std::string();
        });
      }},
     {"predicted_peak_memory_bytes",
-     [](const Report&, const Row& row) {
-       const Prediction* predicted = prediction(row);
+     [](const Answer&, const Standing& one) {
+       const Prediction* predicted = prediction(*one.row);
        return predicted != nullptr ? std::to_string(predicted->peak_memory_bytes) : "";
      }},
     {"predicted_target_memory_bytes",
-     [](const Report&, const Row& row) {
-       const Prediction* predicted = prediction(row);
+     [](const Answer&, const Standing& one) {
+       const Prediction* predicted = prediction(*one.row);
        return predicted != nullptr ? std::to_string(predicted->target_memory_bytes) : "";
      }},
 };
 
 const Field verified_fields[] = {
     {"verified_status",
-     [](const Report&, const Row& row) {
-       return row.verified ? std::string(to_text(row.verified->status)) : "";
+     [](const Answer&, const Standing& one) {
+       return one.row->verified ? std::string(to_text(one.row->verified->status)) : "";
      }},
     {"verified_value",
-     [](const Report& report, const Row& row) {
-       const auto value = verified_value(row, report.metric);
-       return value ? number(value->value) : "";
+     [](const Answer&, const Standing& one) {
+       return one.verified ? number(one.verified->value) : "";
      }},
     {"verified_peak_memory_bytes",
-     [](const Report&, const Row& row) {
-       return row.verified && row.verified->peak_memory.total_bytes > 0
-                  ? std::to_string(row.verified->peak_memory.total_bytes)
+     [](const Answer&, const Standing& one) {
+       return one.row->verified && one.row->verified->peak_memory.total_bytes > 0
+                  ? std::to_string(one.row->verified->peak_memory.total_bytes)
                   : "";
      }},
 };
 
 const Field numerics_fields[] = {
     {"changed_numerics",
-     [](const Report&, const Row& row) {
-       return fmt::format("{}", fmt::join(changed_numerics(row.planned.experiment), " "));
+     [](const Answer&, const Standing& one) {
+       return fmt::format("{}", fmt::join(changed_numerics(one.row->planned.experiment), " "));
      }},
 };
 
 const Field gpu_fields[] = {
     {"gpu_memory_bytes",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          const std::int64_t bytes = record.measurement.peak_memory.gpu_bytes;
          return bytes > 0 ? std::to_string(bytes) : std::string();
        });
      }},
     {"predicted_gpu_memory_bytes",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          const std::int64_t bytes = record.predicted.gpu_memory_bytes;
          return bytes > 0 ? std::to_string(bytes) : std::string();
        });
      }},
     {"flags",
-     [](const Report&, const Row& row) {
-       return measured(row, [](const Record& record) {
+     [](const Answer&, const Standing& one) {
+       return measured(*one.row, [](const Record& record) {
          return fmt::format("{}", fmt::join(flags_of(record.measurement), "; "));
        });
      }},
@@ -262,15 +251,15 @@ std::vector<Field> all_fields() {
 
 }  // namespace
 
-std::string results_csv(const Report& report) {
+std::string results_csv(const Answer& answer) {
   const std::vector<Field> fields = all_fields();
   std::vector<std::string> cells;
   cells.reserve(fields.size());
   for (const Field& field : fields) cells.emplace_back(field.name);
   std::string out = fmt::format("{}\r\n", fmt::join(cells, ","));
-  for (const Row& row : report.rows) {
+  for (const Standing& one : answer.standings) {
     cells.clear();
-    for (const Field& field : fields) cells.push_back(quoted(field.text(report, row)));
+    for (const Field& field : fields) cells.push_back(quoted(field.text(answer, one)));
     out += fmt::format("{}\r\n", fmt::join(cells, ","));
   }
   return out;

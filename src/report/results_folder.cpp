@@ -12,14 +12,9 @@
 #include "dstune/base/units.hpp"
 #include "dstune/report/launch_line.hpp"
 #include "dstune/report/memory_picture.hpp"
-#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
-#include "dstune/report/validation.hpp"
 #include "dstune/report/verify_script.hpp"
 #include "file_names.hpp"
-#include "journal/record_json.hpp"
-#include "results_csv.hpp"
-#include "row.hpp"
 
 namespace dstune {
 
@@ -55,68 +50,6 @@ json::Value without_tuning(json::Value ds_config) {
 
 std::string absolute_path(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
-}
-
-json::Value verified_json(const Row& row, Metric metric) {
-  const auto value = verified_value(row, metric);
-  if (!value) return nullptr;
-  return {{"value", finite_or_null(value->value)},
-          {"ci_low", finite_or_null(value->ci_low)},
-          {"ci_high", finite_or_null(value->ci_high)},
-          {"peak_memory_bytes", row.verified->peak_memory.total_bytes}};
-}
-
-json::Value calibration_json(const Report& report) {
-  if (!report.calibration) return nullptr;
-  const TimeCalibration& fit = *report.calibration;
-  json::Value runs = json::Value::array();
-  for (const OwnRun& run : report.own_runs) {
-    const Row& row = report.rows[run.row];
-    const auto latency_us = row.record ? value_in(*row.record, Metric::latency) : std::nullopt;
-    if (!latency_us) continue;
-    const double measured_s = latency_us->value * 1e-6;
-    runs.push_back({{"name", row.planned.experiment.name},
-                    {"path", run.path},
-                    {"step_s", run.step_s},
-                    {"measured_s", measured_s},
-                    {"fitted_s", fit.target_s(measured_s, row.overheads)}});
-  }
-  json::Value costs_s = json::Value::object();
-  for (std::size_t each = 0; each < fit.costs_s.size(); ++each)
-    costs_s[std::string(to_text(static_cast<Overhead>(each)))] = fit.costs_s[each];
-  return {{"scale", fit.scale},
-          {"costs_s", std::move(costs_s)},
-          {"memory_offset_bytes", report.memory_offset_bytes},
-          {"runs", std::move(runs)}};
-}
-
-json::Value optimal_json(const Row& answer, const Report& report, const std::string& command) {
-  const Record& best = *answer.record;
-  const auto value = reported_value(report, answer);
-  require(value.has_value(), "the best experiment has a value");
-  const GroupShape& shape = best.experiment.shape;
-  json::Value out = {
-      {"name", best.experiment.name},
-      {"metric", to_text(report.metric)},
-      {"value", finite_or_null(value->value)},
-      {"ci_low", finite_or_null(value->ci_low)},
-      {"ci_high", finite_or_null(value->ci_high)},
-      {"num_gpus", shape.size()},
-      {"num_gpus_per_node", shape.num_gpus},
-      {"num_nodes", shape.num_nodes},
-      {"sequence_length", best.experiment.config.sequence_length},
-      {"recompute", to_text(best.experiment.config.recompute)},
-      {"label", label_of(report, answer)},
-      {"changed_numerics", changed_numerics(best.experiment)},
-      {"probability_best", chance_of_best(report, answer)},
-      {"chance_of_better",
-       report.chance_of_better ? json::Value(*report.chance_of_better) : json::Value()},
-      {"verified", verified_json(answer, report.metric)},
-      {"calibration", calibration_json(report)},
-      {"command", command}};
-  if (const std::string& why = best.measurement.not_comparable; !why.empty())
-    out["not_comparable"] = why;
-  return out;
 }
 
 }  // namespace
@@ -181,10 +114,9 @@ void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& 
 }
 
 void ResultsFolder::write_optimal(
-    const Row& answer, const Report& report, const std::optional<std::string>& training_command,
+    const Recommendation& recommendation, const std::optional<std::string>& training_command,
     const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
-  require(answer.record.has_value(), "the answer was measured");
-  const Experiment& experiment = answer.record->experiment;
+  const Experiment& experiment = recommendation.standing.row->record->experiment;
   const json::Value ds_config = without_tuning(experiment.ds_config);
   const std::string config_path = file(file_name::optimal_config);
   const std::string shown_path = absolute_path(config_path);
@@ -194,26 +126,19 @@ void ResultsFolder::write_optimal(
           : placeholder_launch_line(shown_path, experiment.shape);
   write_file_atomically(config_path, indented(ds_config));
   write_file_atomically(file(file_name::optimal_command), command + "\n");
-  write_file_atomically(file(file_name::optimal), indented(optimal_json(answer, report, command)));
+  write_file_atomically(file(file_name::optimal), indented(optimal_json(recommendation, command)));
 }
 
 void ResultsFolder::write_verification(
-    const Report& report, const std::optional<std::string>& training_command,
+    const Recommendation& recommendation, const std::optional<std::string>& training_command,
     const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
-  constexpr std::size_t num_finalists = 3;
   VerificationJob job;
-  bool has_own = false;
-  for (const std::size_t index : best_rows(report, num_finalists)) {
-    const bool is_own = index == report.own_row;
-    has_own = has_own || is_own;
-    job.runs.push_back({&report.rows[index].planned.experiment,
-                        fmt::format("Number {} of what was measured{}.", job.runs.size() + 1,
-                                    is_own ? ", and your own configuration" : "")});
-  }
-  if (job.runs.empty()) return;
-  if (report.own_row && !has_own)
-    job.runs.push_back({&report.rows[*report.own_row].planned.experiment,
-                        "Your own configuration: the first candidate of every list."});
+  for (const ToVerify& run : recommendation.to_verify)
+    job.runs.push_back(
+        {run.experiment, run.place > 0
+                             ? fmt::format("Number {} of what was measured{}.", run.place,
+                                           run.is_own ? ", and your own configuration" : "")
+                             : "Your own configuration: the first candidate of every list."});
   job.folder = absolute_path(file(file_name::verification));
   job.training_command = training_command;
   job.arg_mappings = arg_mappings;
@@ -225,10 +150,10 @@ void ResultsFolder::write_verification(
   write(file_name::verify_pbs, BatchSystem::pbs);
 }
 
-void ResultsFolder::write_summary(const Report& report) {
-  write_file_atomically(file(file_name::table), results_csv(report));
-  write_file_atomically(file(file_name::page), report_html(report, environment_));
-  write_file_atomically(file(file_name::summary), summary_text(report));
+void ResultsFolder::write_summary(const Answer& answer) {
+  write_file_atomically(file(file_name::table), results_csv(answer));
+  write_file_atomically(file(file_name::page), report_html(answer, environment_));
+  write_file_atomically(file(file_name::summary), summary_text(answer));
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {
@@ -236,8 +161,8 @@ void ResultsFolder::write_environment(const json::Value& environment) {
   environment_ = environment;
 }
 
-void ResultsFolder::write_validation(const Report& report) {
-  write_file_atomically(file(file_name::validation), one_line(validation_json(report)));
+void ResultsFolder::write_validation(const Answer& answer) {
+  write_file_atomically(file(file_name::validation), one_line(validation_json(answer)));
 }
 
 void ResultsFolder::forget_exit_status() {

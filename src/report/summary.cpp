@@ -1,70 +1,38 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "answer_text.hpp"
 #include "dstune/base/units.hpp"
-#include "dstune/report/flags.hpp"
-#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
-#include "dstune/report/validation.hpp"
-#include "front_text.hpp"
-#include "journal/record_json.hpp"
-#include "prediction_text.hpp"
-#include "row.hpp"
 #include "table.hpp"
 
 namespace dstune {
 
 namespace {
 
-/// A tuning space: the experiments of one ZeRO stage that were dispatched.
-struct Space {
-  std::string name;
-  std::vector<const Row*> rows;
-};
-
-/// In the order of their first experiment; `global`, which has all of them, last.
-std::vector<Space> recorded_spaces(const Report& report) {
-  std::vector<Space> spaces;
-  Space global{"global", {}};
-  for (const Row& row : report.rows) {
-    if (!row.record) continue;
-    const std::string name = fmt::format("z{}", row.record->experiment.config.zero_stage);
-    auto space = std::find_if(spaces.begin(), spaces.end(),
-                              [&](const Space& one) { return one.name == name; });
-    if (space == spaces.end()) space = spaces.insert(spaces.end(), {name, {}});
-    space->rows.push_back(&row);
-    global.rows.push_back(&row);
-  }
-  if (!global.rows.empty()) spaces.push_back(std::move(global));
-  return spaces;
-}
-
-std::string spaces_table(const Report& report) {
-  const std::vector<Space> spaces = recorded_spaces(report);
-  if (spaces.empty()) return "No experiment was run.\n";
+std::string spaces_table(const Answer& answer) {
+  if (answer.spaces.empty()) return "No experiment was run.\n";
   std::vector<Column> columns = {{"tuning_space", ColumnType::text, {}},
                                  {"num_experiments", ColumnType::number, {}},
                                  {"best_metric_val", ColumnType::number, {}},
                                  {"best_exp_name", ColumnType::text, {}}};
-  for (const Space& space : spaces) {
+  for (const TuningSpace& space : answer.spaces) {
     // Like DeepSpeed, a space without a result shows 0 and its first experiment.
-    const auto best = best_of(report, space.rows);
-    const Row& shown = *space.rows[best.value_or(0)];
+    const Standing& shown = answer.standings[space.best.value_or(space.first)];
     columns[0].cells.push_back(space.name);
-    columns[1].cells.push_back(std::to_string(space.rows.size()));
-    columns[2].cells.push_back(format_number(best ? ranked_value(report, shown)->value : 0));
-    columns[3].cells.push_back(shown.planned.experiment.name);
+    columns[1].cells.push_back(std::to_string(space.num_experiments));
+    columns[2].cells.push_back(format_number(space.best ? shown.ranked->value : 0));
+    columns[3].cells.push_back(shown.row->planned.experiment.name);
   }
   return pipe_table(columns);
 }
 
-std::string verified_text(const Row& row, Metric metric) {
-  const auto value = verified_value(row, metric);
+std::string verified_text(const Standing& standing, Metric metric) {
+  const auto& value = standing.verified;
   if (!value) return "";
   // One sample bounds nothing.
   const std::string interval =
@@ -72,70 +40,53 @@ std::string verified_text(const Row& row, Metric metric) {
           ? fmt::format(" (95 % interval {} to {})", format_number(value->ci_low),
                         format_number(value->ci_high))
           : "";
-  const std::int64_t peak_bytes = row.verified->peak_memory.total_bytes;
+  const std::int64_t peak_bytes = standing.row->verified->peak_memory.total_bytes;
   return fmt::format(
       "  in DeepSpeed itself: {} {}{}{}\n", format_number(value->value), unit_text(metric),
       interval, peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
 }
 
-std::string confidence_text(const Report& report, const Row& answer) {
-  std::string text;
-  for (const auto& [what, words] : confidence_lines(report, answer))
-    text += fmt::format("  {}: {}\n", what, words);
-  return text;
+std::string line_of(const std::string& what, const std::string& words) {
+  return words.empty() ? "" : fmt::format("  {}: {}\n", what, words);
 }
 
-std::string energy_text(const Row& row) {
-  const auto joules = joules_per_sample(row);
-  return joules ? fmt::format("  energy: {} J a sample\n", format_number(*joules)) : "";
-}
-
-std::string comparable_text(const Measurement& measurement) {
-  const std::string& why = measurement.not_comparable;
-  return why.empty() ? "" : fmt::format("  {}: {}\n", not_comparable_words, why);
-}
-
-std::string winner_text(const Report& report) {
-  const auto best = best_row(report);
-  if (!best) return "There is no winner: no experiment gave a result.\n";
-  const std::size_t answer = answer_row(report, *best);
-  const Row& row = report.rows[answer];
-  const Record& record = *row.record;
-  const MetricValue value = *reported_value(report, row);
-  const std::string choice = choice_text(report, answer);
-  const std::string numerics = changed_numerics_text(record.experiment);
+std::string winner_text(const Answer& answer) {
+  if (!answer.recommendation) return "There is no winner: no experiment gave a result.\n";
+  const Recommendation& recommendation = *answer.recommendation;
+  const Record& record = *recommendation.standing.row->record;
+  const MetricValue& value = *recommendation.standing.reported;
+  const std::string choice = choice_text(recommendation);
   const GroupShape& shape = record.experiment.shape;
-  return fmt::format(
-             "Best: {}\n"
-             "  {}: {} {} (95 % interval {} to {})\n"
-             "{}{}"
-             "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
-             "  label: {}\n"
-             "{}",
-             record.experiment.name, to_text(report.metric), format_number(value.value),
-             unit_text(report.metric), format_number(value.ci_low), format_number(value.ci_high),
-             verified_text(row, report.metric),
-             choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
-             shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
-             to_text(record.experiment.config.recompute), label_of(report, row),
-             numerics.empty() ? "" : fmt::format("  changed numerics: {}\n", numerics)) +
-         (report.calibration ? fmt::format("  calibrated: {}\n", calibration_text(report)) : "") +
-         confidence_text(report, row) + energy_text(row) + comparable_text(record.measurement);
+  std::string text = fmt::format(
+      "Best: {}\n"
+      "  {}: {} {} (95 % interval {} to {})\n"
+      "{}{}"
+      "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
+      "  label: {}\n",
+      record.experiment.name, to_text(answer.metric), format_number(value.value),
+      unit_text(answer.metric), format_number(value.ci_low), format_number(value.ci_high),
+      verified_text(recommendation.standing, answer.metric),
+      choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
+      shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
+      to_text(record.experiment.config.recompute), recommendation.label);
+  text += line_of("changed numerics", changed_numerics_text(record.experiment));
+  for (const auto& [what, words] : confidence_lines(answer)) text += line_of(what, words);
+  return text + line_of(not_comparable_words, record.measurement.not_comparable);
 }
 
 /// What was measured here beside what DeepSpeed itself said, for all that it ran.
-std::string verification_text(const Report& report) {
+std::string verification_text(const Answer& answer) {
   std::vector<Column> columns = {{"in DeepSpeed itself", ColumnType::text, {}},
                                  {"status", ColumnType::text, {}},
                                  {"here", ColumnType::number, {}},
                                  {"there", ColumnType::number, {}},
                                  {"there/here", ColumnType::number, {}}};
-  for (const Row& row : report.rows) {
-    if (!row.verified) continue;
-    const auto there = verified_value(row, report.metric);
-    const auto here = ranked_value(report, row);
-    columns[0].cells.push_back(row.planned.experiment.name);
-    columns[1].cells.emplace_back(to_text(row.verified->status));
+  for (const Standing& standing : answer.standings) {
+    if (!standing.row->verified) continue;
+    const auto& there = standing.verified;
+    const auto& here = standing.ranked;
+    columns[0].cells.push_back(standing.row->planned.experiment.name);
+    columns[1].cells.emplace_back(to_text(standing.row->verified->status));
     columns[2].cells.push_back(here ? format_number(here->value) : "");
     columns[3].cells.push_back(there ? format_number(there->value) : "");
     columns[4].cells.push_back(here && there ? fmt::format("{:.3f}", there->value / here->value)
@@ -144,22 +95,22 @@ std::string verification_text(const Report& report) {
   return columns[0].cells.empty() ? "" : pipe_table(columns) + "\n";
 }
 
-std::string warnings_text(const Report& report) {
+std::string warnings_text(const Answer& answer) {
   std::string text;
-  for (const std::string& line : warning_lines(report)) text += fmt::format("Note: {}.\n", line);
+  for (const std::string& line : warning_lines(answer)) text += fmt::format("Note: {}.\n", line);
   return text;
 }
 
-std::string counts_text(const Report& report) {
+std::string counts_text(const Answer& answer) {
   std::vector<std::string> parts;
-  for (const StatusCount& one : count_statuses(report))
+  for (const StatusCount& one : answer.counts)
     if (one.count > 0) parts.push_back(fmt::format("{} {}", one.count, one.status));
-  return fmt::format("Members of the space: {}{}{}.\n", report.rows.size(),
+  return fmt::format("Members of the space: {}{}{}.\n", answer.standings.size(),
                      parts.empty() ? "" : ": ", fmt::join(parts, ", "));
 }
 
-std::string reasons_text(const Report& report) {
-  const std::vector<ReasonGroup> groups = reason_groups(report);
+std::string reasons_text(const Answer& answer) {
+  const std::vector<ReasonGroup>& groups = answer.reasons;
   if (groups.empty()) return "";
   constexpr std::size_t most_groups = 30;
   std::string out = "\nWhat failed or did not run:\n";
@@ -175,6 +126,67 @@ std::string reasons_text(const Report& report) {
   return out;
 }
 
+/// The front, with throughput a GPU beside it; empty where one row has it all.
+std::string front_text(const Answer& answer) {
+  constexpr std::size_t most_listed = 30;
+  std::vector<const Offer*> front;
+  for (const Offer& offer : answer.offers)
+    if (offer.is_on_front) front.push_back(&offer);
+  if (front.size() < 2) return "";
+  const std::string metric =
+      fmt::format("{} ({})", to_text(answer.metric), unit_text(answer.metric));
+  std::vector<Column> columns = {{"GPUs", ColumnType::number, {}},
+                                 {metric, ColumnType::number, {}},
+                                 {"samples/s a GPU", ColumnType::number, {}},
+                                 {"memory of a rank", ColumnType::text, {}},
+                                 {"experiment", ColumnType::text, {}}};
+  for (std::size_t place = 0; place < std::min(front.size(), most_listed); ++place) {
+    const Offer& offer = *front[place];
+    columns[0].cells.push_back(std::to_string(offer.num_gpus));
+    columns[1].cells.push_back(format_number(offer.value));
+    columns[2].cells.push_back(offer.throughput_per_gpu ? format_number(*offer.throughput_per_gpu)
+                                                        : "");
+    columns[3].cells.push_back(format_bytes(offer.memory_bytes));
+    columns[4].cells.push_back(answer.standings[offer.row].row->record->experiment.name);
+  }
+  return "\nNothing that was measured is better in one of these without being worse in another:\n" +
+         pipe_table(columns) +
+         (front.size() > most_listed
+              ? fmt::format("and {} more, in results.csv\n", front.size() - most_listed)
+              : "");
+}
+
+/// Experiments in the order in which they ended, each with its error and the mean of the errors up
+/// to it; then the mean error and the rank correlation over all. Empty where nothing was predicted.
+std::string prediction_text(const Answer& answer) {
+  /// The last ones are listed: what was learned on the way shows in them.
+  constexpr std::size_t most_listed = 50;
+  const std::vector<PredictedSpeed>& all = answer.predictions;
+  if (all.empty()) return "";
+  std::vector<Column> columns = {{"experiment", ColumnType::text, {}},
+                                 {"predicted samples/s", ColumnType::number, {}},
+                                 {"measured", ColumnType::number, {}},
+                                 {"error, %", ColumnType::number, {}},
+                                 {"mean error so far, %", ColumnType::number, {}}};
+  const std::size_t first_listed = all.size() - std::min(all.size(), most_listed);
+  for (std::size_t index = first_listed; index < all.size(); ++index) {
+    const PredictedSpeed& one = all[index];
+    columns[0].cells.push_back(one.record->experiment.name);
+    columns[1].cells.push_back(fmt::format("{:.4g}", *one.record->predicted.throughput));
+    columns[2].cells.push_back(fmt::format("{:.4g}", one.measured));
+    columns[3].cells.push_back(fmt::format("{:+.1f}", 100 * one.error));
+    columns[4].cells.push_back(fmt::format("{:.1f}", 100 * one.mean_error_so_far));
+  }
+  std::string text = "\nPredicted before each ran, in the order in which they ended";
+  if (first_listed > 0) text += fmt::format(" (the last {} of {})", most_listed, all.size());
+  text += ":\n" + pipe_table(columns);
+  text += fmt::format("Predicted throughput: mean error {:.1f} % over {} experiment{}",
+                      100 * all.back().mean_error_so_far, all.size(), all.size() == 1 ? "" : "s");
+  if (answer.rank_correlation)
+    text += fmt::format(", rank correlation {:.3f}", *answer.rank_correlation);
+  return text + ".\n";
+}
+
 /// As Python prints a timedelta, hours going on after 23.
 std::string elapsed_text(double seconds) {
   const auto us = static_cast<std::int64_t>(std::llround(seconds * 1e6));
@@ -185,33 +197,15 @@ std::string elapsed_text(double seconds) {
 
 }  // namespace
 
-std::string summary_text(const Report& report) {
-  const auto num_experiments = std::count_if(report.rows.begin(), report.rows.end(),
-                                             [](const Row& row) { return row.record.has_value(); });
-  return spaces_table(report) + "\n" + verification_text(report) + winner_text(report) +
-         counts_text(report) + warnings_text(report) + reasons_text(report) + front_text(report) +
-         prediction_text(report) +
+std::string summary_text(const Answer& answer) {
+  const auto num_experiments =
+      std::count_if(answer.standings.begin(), answer.standings.end(),
+                    [](const Standing& one) { return one.row->record.has_value(); });
+  return spaces_table(answer) + "\n" + verification_text(answer) + winner_text(answer) +
+         counts_text(answer) + warnings_text(answer) + reasons_text(answer) + front_text(answer) +
+         prediction_text(answer) +
          fmt::format("\nTuning completed in {}. Total number of experiments: {}.\n",
-                     elapsed_text(report.elapsed_s), num_experiments);
-}
-
-json::Value summary_json(const Report& report, int exit_code) {
-  json::Value best;
-  if (const auto index = best_row(report)) {
-    const Row& answer = report.rows[answer_row(report, *index)];
-    const Record& record = *answer.record;
-    const MetricValue value = *reported_value(report, answer);
-    best = {
-        {"name", record.experiment.name},           {"metric", to_text(report.metric)},
-        {"value", finite_or_null(value.value)},     {"ci_low", finite_or_null(value.ci_low)},
-        {"ci_high", finite_or_null(value.ci_high)}, {"num_gpus", record.experiment.shape.size()},
-        {"label", label_of(report, answer)}};
-    if (const std::string& why = record.measurement.not_comparable; !why.empty())
-      best["not_comparable"] = why;
-  }
-  json::Value counts = json::Value::object();
-  for (const StatusCount& one : count_statuses(report)) counts[one.status] = one.count;
-  return {{"best", std::move(best)}, {"counts", std::move(counts)}, {"exit_code", exit_code}};
+                     elapsed_text(answer.elapsed_s), num_experiments);
 }
 
 }  // namespace dstune

@@ -199,9 +199,9 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
     reason = controller.reason();
     can_finalize = controller.can_finalize() && machine.is_everybody_back;
     if (options.json_output) {
-      std::cout << summary_json(controller.report(), static_cast<int>(code)).dump() << std::endl;
+      std::cout << summary_json(controller.answer(), static_cast<int>(code)).dump() << std::endl;
     } else {
-      std::cout << summary_text(controller.report()) << std::flush;
+      std::cout << summary_text(controller.answer()) << std::flush;
     }
     return code;
   });

@@ -3,13 +3,41 @@
 #include <algorithm>
 
 #include "dstune/base/error.hpp"
-#include "dstune/search/calibration.hpp"
 #include "dstune/tune/idle.hpp"
 #include "dstune/tune/injection.hpp"
 #include "prediction.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
+
+namespace {
+
+ScoreboardSetup setup_of(const PlannedSpace& space, const ControllerOptions& options) {
+  return {options.metric, options.own_runs, options.memory_offset_bytes, space.own};
+}
+
+std::vector<Row> rows_of(const PlannedSpace& space, const std::vector<std::string>& keys,
+                         const History& history) {
+  std::vector<Row> rows;
+  for (const PlannedMember& member : space.members) rows.push_back({member.planned});
+  for (std::size_t index = 0; index < keys.size(); ++index)
+    if (const auto known = history.repeats.find(keys[index]); known != history.repeats.end())
+      rows[index].repeats = known->second;
+  return rows;
+}
+
+RunAgainPolicy::Options again_options(const PlannedSpace& space,
+                                      const std::vector<std::string>& keys, const History& history,
+                                      const ControllerOptions& options) {
+  RunAgainPolicy::Options again{options.races, options.repeats_best, space.planned <= 1};
+  for (std::size_t index = 0; index < keys.size(); ++index)
+    if (const auto died = history.repeat_deaths.find(keys[index]);
+        died != history.repeat_deaths.end())
+      again.deaths[index] = died->second;
+  return again;
+}
+
+}  // namespace
 
 Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
                        const History& history, Tuner& tuner, SlotPool& slots, Mailbox& mailbox,
@@ -25,31 +53,15 @@ Controller::Controller(const PlannedSpace& space, std::vector<std::string> keys,
       results_(results),
       progress_(progress),
       options_(std::move(options)),
+      board_(setup_of(space_, options_), rows_of(space_, keys_, history_)),
+      again_(board_, again_options(space_, keys_, history_, options_)),
       next_attempt_(options_.first_attempt),
       began_(Clock::now()) {
-  report_.metric = options_.metric;
-  report_.own_row = space_.own;
-  report_.own_runs = options_.own_runs;
-  report_.memory_offset_bytes = options_.memory_offset_bytes;
-  for (const PlannedMember& member : space_.members) {
-    report_.rows.push_back({member.planned, std::nullopt, std::nullopt});
+  for (const PlannedMember& member : space_.members)
     if (member.planned.status == PlanStatus::planned) ++num_left_[member.planned.experiment.shape];
-  }
-  for (std::size_t index = 0; index < keys_.size(); ++index) {
-    if (const auto known = history_.repeats.find(keys_[index]); known != history_.repeats.end()) {
-      report_.rows[index].repeats = known->second;
-      for (const Repeat& repeat : known->second)
-        spread_runs_[index] += repeat.kind == RepeatKind::spread ? 1 : 0;
-    }
-    const auto known = history_.verified.find(keys_[index]);
-    if (known == history_.verified.end()) continue;
-    Row& row = report_.rows[index];
-    row.verified = known->second;
-    if (row.verified->status == Status::out_of_memory) {
-      row.planned.status = PlanStatus::infeasible;
-      row.planned.reason = row.verified->reason;
-    }
-  }
+  for (std::size_t index = 0; index < keys_.size(); ++index)
+    if (const auto known = history_.verified.find(keys_[index]); known != history_.verified.end())
+      board_.verify(index, known->second);
 }
 
 ExitCode Controller::run() {
@@ -93,7 +105,7 @@ ExitCode Controller::run() {
     reason_ = "too many ranks were lost for some group sizes";
     return ExitCode::stopped_early;
   }
-  if (!best_) {
+  if (!board_.best()) {
     reason_ = "no experiment succeeded; the summary has the reason of each";
     return ExitCode::nothing_feasible;
   }
@@ -187,7 +199,7 @@ void Controller::outcome(std::uint64_t number, Attempt& attempt, Measurement mea
   }
   Record done;
   done.experiment = space_.members[index].planned.experiment;
-  done.predicted = report_.rows[index].planned.predicted;
+  done.predicted = board_.row(index).planned.predicted;
   done.attempt = attempt.try_number;
   done.measurement = std::move(measurement);
   done.is_alone = attempt.is_alone;
@@ -227,58 +239,22 @@ void Controller::predict_memory(Record& record) {
 
 void Controller::record(std::size_t index, Record record, bool is_known) {
   const Experiment& experiment = record.experiment;
-  const auto value = value_so_far(record.measurement, options_.metric,
-                                  global_batch(experiment.config, experiment.shape.size()),
-                                  experiment.shape.size());
+  const auto value = value_so_far(record.measurement, options_.metric, experiment);
   if (is_known) {
     dispatched_.push_back(index);  // its files may have been lost with the job that measured it
   } else {
     journal_.add(event::finished(keys_[index], record));
   }
   ended_.push_back(index);
-  num_results_ += record.measurement.status == Status::ok ? 1 : 0;
   if (options_.predictor != nullptr) options_.predictor->observe(experiment, record.measurement);
   tuner_.observe(index, {record.measurement.status, value});
-  if (options_.overheads && !report_.own_runs.empty())
-    report_.rows[index].overheads = options_.overheads(experiment);
-  report_.rows[index].record = std::move(record);
-  note_value(report_.rows[index], report_.metric);
-  const Row none;
-  const Row& row = report_.rows[index];
-  const Row& other = best_ ? report_.rows[*best_] : none;
-  // As best_row() does over all: of equal ones the earlier in the space.
-  const bool is_best = is_better(report_, row, other) ||
-                       (best_ && index < *best_ && row.record->measurement.status == Status::ok &&
-                        !is_better(report_, other, row));
-  if (is_best) {
-    best_ = index;
+  const Overheads overheads = options_.overheads && !options_.own_runs.empty()
+                                  ? options_.overheads(experiment)
+                                  : Overheads{};
+  const bool is_best = board_.record(index, std::move(record), overheads);
+  if (is_best)
     for (const auto& [number, attempt] : running_) send_bar(number, attempt);
-  }
-  if (std::any_of(report_.own_runs.begin(), report_.own_runs.end(),
-                  [&](const OwnRun& run) { return run.row == index; })) {
-    calibrate();
-  }
-  if (best_ && (is_best || row.verified)) answer_ = answer_row(report_, *best_);
-  progress_.ended(*report_.rows[index].record, options_.metric, is_known, is_best);
-}
-
-/// Another of the user's own configurations was measured here: all are ranked anew.
-void Controller::calibrate() {
-  std::vector<CalibrationPoint> points;
-  for (const OwnRun& run : report_.own_runs) {
-    const std::optional<Record>& known = report_.rows[run.row].record;
-    if (!known) continue;
-    const Experiment& experiment = known->experiment;
-    const auto latency_us =
-        metric_value(known->measurement, Metric::latency, 1, experiment.shape.size());
-    if (!latency_us || !(latency_us->value > 0)) continue;
-    points.push_back({latency_us->value * 1e-6, run.step_s, report_.rows[run.row].overheads});
-  }
-  if (points.empty()) return;
-  report_.calibration = fit_time(points);
-  best_ = best_row(report_);
-  if (best_) answer_ = answer_row(report_, *best_);
-  written_answer_.reset();  // its value is another one now
+  progress_.ended(*board_.row(index).record, options_.metric, is_known, is_best);
 }
 
 void Controller::send(int world_rank, const Message& message) {

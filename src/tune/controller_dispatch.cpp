@@ -3,7 +3,6 @@
 
 #include "dstune/tune/controller.hpp"
 #include "prediction.hpp"
-#include "race_bar.hpp"
 #include "steady_time.hpp"
 
 namespace dstune {
@@ -27,16 +26,16 @@ void Controller::feed() {
     scheduler_.submit(*index, needs_of(planned.experiment, planned.predicted));
   }
   for (const std::size_t id : scheduler_.take_impossible()) {
-    const auto [index, repeat, round] = ticket_of(id);
-    if (repeat) {
-      report_.validation.reason = "too many ranks were lost for its group size";
+    const RunAgain run = run_of(id);
+    if (run.kind) {
+      board_.give_up_finals("too many ranks were lost for its group size");
       continue;
     }
     short_of_ranks_ = true;
-    report_.rows[index].planned.reason =
-        "too many ranks were lost, or bytes of hosts and disks "
-        "with them, for what it needs";
-    tuner_.observe(index, {Status::failed, std::nullopt});
+    board_.leave_out(run.row,
+                     "too many ranks were lost, or bytes of hosts and disks with them, for what it "
+                     "needs");
+    tuner_.observe(run.row, {Status::failed, std::nullopt});
   }
 }
 
@@ -53,12 +52,12 @@ std::size_t Controller::most_waiting() const {
 
 /// The tuner will not ask for it again.
 void Controller::note_taken(std::size_t index) {
-  const auto left = num_left_.find(report_.rows[index].planned.experiment.shape);
+  const auto left = num_left_.find(board_.row(index).planned.experiment.shape);
   if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 
 bool Controller::adopt(std::size_t index) {
-  if (report_.rows[index].planned.status != PlanStatus::planned) {
+  if (board_.row(index).planned.status != PlanStatus::planned) {
     tuner_.observe(index, {Status::out_of_memory, std::nullopt});
     return true;
   }
@@ -73,7 +72,7 @@ bool Controller::adopt(std::size_t index) {
       died != history_.deaths.end() && died->second >= deaths_until_failed) {
     Record failed;
     failed.experiment = space_.members[index].planned.experiment;
-    failed.predicted = report_.rows[index].planned.predicted;
+    failed.predicted = board_.row(index).planned.predicted;
     failed.attempt = died->second;
     failed.measurement.status = Status::failed;
     failed.measurement.reason =
@@ -97,15 +96,15 @@ bool Controller::dispatch() {
 }
 
 void Controller::start(Scheduler::Dispatch next) {
-  const Ticket ticket = ticket_of(next.experiment);
-  const std::size_t index = ticket.index;
+  const RunAgain run = run_of(next.experiment);
+  const std::size_t index = run.row;
   const Experiment& experiment = space_.members[index].planned.experiment;
   const std::uint64_t number = next_attempt_++;
   Attempt attempt;
   attempt.index = index;
-  attempt.repeat = ticket.repeat;
-  attempt.round = ticket.round;
-  if (!ticket.repeat) attempt.try_number = ++tries_[index];
+  attempt.repeat = run.kind;
+  attempt.round = run.round;
+  if (!run.kind) attempt.try_number = ++tries_[index];
   if (const auto died = history_.deaths.find(keys_[index]); died != history_.deaths.end()) {
     attempt.try_number += died->second;
   }
@@ -120,8 +119,8 @@ void Controller::start(Scheduler::Dispatch next) {
   }
   attempt.give_up_at = attempt.timeout_s > 0 ? attempt.last_sign + to_duration(attempt.timeout_s)
                                              : Clock::time_point::max();
-  if (ticket.repeat) {
-    journal_.add(event::repeat_started(keys_[index], experiment.name, *ticket.repeat, ticket.round,
+  if (run.kind) {
+    journal_.add(event::repeat_started(keys_[index], experiment.name, *run.kind, run.round,
                                        attempt.reservation.world_ranks()));
   } else {
     predict(index);
@@ -136,7 +135,7 @@ void Controller::start(Scheduler::Dispatch next) {
   const std::string ds_config =
       options_.sends_ds_config ? experiment.ds_config.dump() : std::string();
   // What was only raced out beside a neighbour is no risk.
-  const bool is_risky = attempt.try_number > 1 && !reruns_.contains(index);
+  const bool is_risky = attempt.try_number > 1 && !again_.is_rerun(index);
   for (const int member : attempt.reservation.world_ranks()) {
     send(member, message::Assign{number, experiment.name, experiment.config,
                                  attempt.reservation.world_ranks(), member_timeout_s, ds_config,
@@ -154,19 +153,19 @@ void Controller::start(Scheduler::Dispatch next) {
 }
 
 void Controller::predict(std::size_t index) {
-  PlannedExperiment& planned = report_.rows[index].planned;
+  const PlannedExperiment& planned = board_.row(index).planned;
   if (options_.predictor == nullptr || planned.status != PlanStatus::planned) return;
-  planned.predicted.throughput = options_.predictor->throughput(planned.experiment);
+  board_.predict(index, options_.predictor->throughput(planned.experiment));
 }
 
 /// What the best so far means for this challenger. What is measured again is measured fully.
 void Controller::send_bar(std::uint64_t number, const Attempt& attempt) {
   // Calibrated times are another order than those that are raced.
-  if (!options_.races || !best_ || !options_.own_runs.empty()) return;
-  if (attempt.repeat || reruns_.contains(attempt.index)) return;
+  if (!options_.races || !board_.best() || !options_.own_runs.empty()) return;
+  if (attempt.repeat || again_.is_rerun(attempt.index)) return;
   const Experiment& challenger = space_.members[attempt.index].planned.experiment;
   send(attempt.reservation.world_ranks().front(),
-       message::Bar{number, race_bar(report_, report_.rows[*best_], challenger)});
+       message::Bar{number, race_bar(board_, challenger)});
 }
 
 }  // namespace dstune

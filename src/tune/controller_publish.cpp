@@ -1,5 +1,4 @@
 // What the controller writes down, and when others hear of it.
-#include "dstune/report/validation.hpp"
 #include "dstune/tune/controller.hpp"
 #include "steady_time.hpp"
 
@@ -24,7 +23,7 @@ bool Controller::publish() {
   }
   dispatched_.clear();
   for (const std::size_t index : ended_) {
-    const Record& record = *report_.rows[index].record;
+    const Record& record = *board_.row(index).record;
     if (record.measurement.status == Status::raced_out && !record.is_alone) {
       held_.insert(index);
     } else {
@@ -32,59 +31,56 @@ bool Controller::publish() {
     }
   }
   ended_.clear();
-  if (answer_ != written_answer_ && Clock::now() - best_written_at_ > best_interval) write_best();
+  if (board_.answer_revision() != written_revision_ &&
+      Clock::now() - best_written_at_ > best_interval)
+    write_recommendation(recommendation_of(board_));
   return said;
 }
 
 /// Once for each experiment, whose record is never touched again.
 void Controller::write_metrics(std::size_t index) {
   held_.erase(index);
-  const Record& record = *report_.rows[index].record;
+  const Record& record = *board_.row(index).record;
   writer_.add([this, &record] { results_.write_metrics(record, options_.metric); });
 }
 
-void Controller::write_best() {
-  if (answer_ == written_answer_) return;
-  results_.write_optimal(report_.rows[*answer_], report_, options_.training_command,
-                         options_.arg_mappings);
-  results_.write_verification(report_, options_.training_command, options_.arg_mappings);
-  written_answer_ = answer_;
+void Controller::write_recommendation(const std::optional<Recommendation>& recommendation) {
+  written_revision_ = board_.answer_revision();
+  if (!recommendation) return;
+  results_.write_optimal(*recommendation, options_.training_command, options_.arg_mappings);
+  results_.write_verification(*recommendation, options_.training_command, options_.arg_mappings);
   best_written_at_ = Clock::now();
 }
 
 void Controller::finish() {
   if (!stopping_since_ || is_search_over()) {
-    for (const auto& [index, reason] : tuner_.skipped()) {
-      report_.rows[index].planned.status = PlanStatus::pruned;
-      report_.rows[index].planned.reason = reason;
-    }
+    for (const auto& [index, reason] : tuner_.skipped())
+      board_.leave_out(index, reason, PlanStatus::pruned);
   }
   if (stopping_since_) {
-    for (Row& row : report_.rows)
+    for (std::size_t index = 0; index < board_.rows().size(); ++index) {
+      const Row& row = board_.row(index);
       if (row.planned.status == PlanStatus::planned && !row.record)
-        row.planned.reason = "the job was stopped before it had run";
+        board_.leave_out(index, "the job was stopped before it had run");
+    }
+    if (!board_.finals().is_done) board_.give_up_finals("stopped early");
   }
-  report_.half_width_of_run = half_width_of_run(report_);  // an earlier job may have had runs, too
-  report_.elapsed_s = seconds(Clock::now() - began_);
-  report_.chance_of_better = tuner_.chance_of_better();
-  if (stopping_since_ && !report_.validation.is_done) report_.validation.reason = "stopped early";
+  board_.conclude(seconds(Clock::now() - began_), tuner_.chance_of_better());
   std::set<std::size_t> settled = held_;
   for (const auto& [number, attempt] : running_) settled.erase(attempt.index);
   for (const std::size_t index : settled) write_metrics(index);
-  written_answer_.reset();  // how sure it is is known only now
-  write_best();
-  if (best_) results_.write_validation(report_);
-  // Again: the others of the best few may have come after the best.
-  results_.write_verification(report_, options_.training_command, options_.arg_mappings);
-  if (best_ && options_.memory_timeline) {
-    const Experiment& best = report_.rows[*best_].record->experiment;
+  answer_ = answer_of(board_);
+  write_recommendation(answer_.recommendation);
+  if (answer_.best) results_.write_validation(answer_);
+  if (answer_.best && options_.memory_timeline) {
+    const Experiment& best = board_.row(*answer_.best).record->experiment;
     // Behind the experiment's other files, whose folder it needs.
     writer_.add([this, &best] {
       if (const auto timeline = options_.memory_timeline(best))
         results_.write_memory(best.name, *timeline);
     });
   }
-  results_.write_summary(report_);
+  results_.write_summary(answer_);
   progress_.end();
 }
 

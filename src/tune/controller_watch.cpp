@@ -166,7 +166,7 @@ void Controller::conclude_aborted(std::uint64_t number) {
   }
   Record failed;
   failed.experiment = experiment;
-  failed.predicted = report_.rows[index].planned.predicted;
+  failed.predicted = board_.row(index).planned.predicted;
   failed.attempt = attempt.try_number;
   failed.measurement.status = attempt.status;
   failed.measurement.reason = reason;

@@ -14,6 +14,9 @@
 
 #include "dstune/comm/mailbox.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "dstune/ranking/run_again.hpp"
+#include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
@@ -84,7 +87,9 @@ class Controller {
   /// The whole search. Workers are idle afterwards or lost, but not yet told to quit.
   ExitCode run();
 
-  [[nodiscard]] const Report& report() const { return report_; }
+  [[nodiscard]] const Scoreboard& board() const { return board_; }
+  /// What the search has come to; after run().
+  [[nodiscard]] const Answer& answer() const { return answer_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
   [[nodiscard]] const std::set<int>& lost_ranks() const { return lost_; }
   /// Whether MPI can be ended in the ordinary way: nobody is lost, and no communicator between
@@ -93,12 +98,6 @@ class Controller {
 
  private:
   using Clock = ControllerOptions::Clock;
-  /// A run of a member; one that was measured may be run once more.
-  struct Ticket {
-    std::size_t index = 0;
-    std::optional<RepeatKind> repeat;
-    int round = 0;  ///< of the repeat
-  };
   struct Attempt {
     std::size_t index = 0;
     std::optional<RepeatKind> repeat;
@@ -127,7 +126,6 @@ class Controller {
   void outcome(std::uint64_t number, Attempt& attempt, Measurement measurement);
   void record(std::size_t index, Record record, bool is_known);
   void predict_memory(Record& record);
-  void calibrate();
   [[nodiscard]] bool is_search_over() const;
   void send(int world_rank, const Message& message);
   // What runs next (controller_dispatch.cpp).
@@ -148,20 +146,16 @@ class Controller {
   [[nodiscard]] std::optional<int> dead_member(const Attempt& attempt) const;
   // What is written down (controller_publish.cpp).
   bool publish();
-  void write_best();
+  void write_recommendation(const std::optional<Recommendation>& recommendation);
   void write_metrics(std::size_t index);
   void finish();
   // Measuring again (controller_repeats.cpp).
   void repeat_best();
   bool measure_again();
-  bool rerun_one();
-  bool run_final_round();
-  void submit_repeat(std::size_t index, RepeatKind kind, int round, const std::vector<int>& avoid);
+  void submit_again(const RunAgain& again);
   void record_repeat(std::size_t index, Repeat repeat);
-  [[nodiscard]] std::string why_not_again() const;
-  [[nodiscard]] double duration_s(std::size_t index) const;
   [[nodiscard]] double time_left_s() const;
-  [[nodiscard]] Ticket ticket_of(std::size_t id) const;
+  [[nodiscard]] RunAgain run_of(std::size_t id) const;
 
   const PlannedSpace& space_;
   std::vector<std::string> keys_;
@@ -174,24 +168,21 @@ class Controller {
   Progress& progress_;
   ControllerOptions options_;
 
-  Report report_;
+  Scoreboard board_;
+  RunAgainPolicy again_;
+  Answer answer_;  ///< of the board as it was when it was written down
   std::map<std::uint64_t, Attempt> running_;
   std::map<std::size_t, int> tries_;            ///< attempts begun, by experiment
   std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
   std::uint64_t next_attempt_;
   std::set<int> lost_;
-  std::optional<std::size_t> best_;         ///< of what was measured here
-  std::optional<std::size_t> answer_;       ///< what is recommended
-  std::vector<Ticket> tickets_;             ///< of repeats; their ids go on behind the members'
-  std::map<std::size_t, int> spread_runs_;  ///< repeats of each best one, those that wait too
-  std::size_t num_results_ = 0;             ///< experiments that ended ok
-  std::set<std::size_t> reruns_;            ///< were raced out beside a neighbour
-  std::set<std::size_t> held_;              ///< their metrics.json waits: they may run again
+  std::vector<RunAgain> repeats_;  ///< that were submitted; their ids go on behind the members'
+  std::set<std::size_t> held_;     ///< their metrics.json waits: they may run again
   // What waits for the journal to be durable.
   std::vector<std::pair<int, Message>> outbox_;
   std::vector<std::size_t> dispatched_;
   std::vector<std::size_t> ended_;
-  std::optional<std::size_t> written_answer_;
+  std::uint64_t written_revision_ = 0;  ///< of the answer
   Clock::time_point best_written_at_{};
   Clock::time_point began_;
   Clock::time_point looked_for_dead_at_{};

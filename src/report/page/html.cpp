@@ -5,15 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "answer_text.hpp"
 #include "dstune/base/units.hpp"
-#include "dstune/report/flags.hpp"
-#include "dstune/report/numerics.hpp"
 #include "dstune/report/results.hpp"
-#include "dstune/report/validation.hpp"
-#include "page/html_front.hpp"
 #include "page/html_head.hpp"
-#include "page/html_plots.hpp"
-#include "row.hpp"
+#include "page/html_parts.hpp"
 
 namespace dstune {
 
@@ -40,34 +36,29 @@ std::string interval_text(const MetricValue& value) {
                      format_number(value.ci_high));
 }
 
-std::string answer_section(const Report& report) {
-  const auto best = best_row(report);
-  if (!best)
+std::string answer_section(const Answer& answer) {
+  if (!answer.recommendation)
     return "<div class=\"answer\"><p class=\"name\">There is no answer: no experiment gave a "
            "result.</p></div>\n";
-  const std::size_t index = answer_row(report, *best);
-  const Row& row = report.rows[index];
-  const MetricValue value = *reported_value(report, row);
-  const Experiment& experiment = row.planned.experiment;
-  const std::string label = label_of(report, row);
+  const Recommendation& recommendation = *answer.recommendation;
+  const Standing& standing = recommendation.standing;
+  const Experiment& experiment = standing.row->planned.experiment;
+  const std::string unit(unit_text(answer.metric));
   std::string out = fmt::format(
       "<div class=\"answer\">\n<div class=\"name\">{}</div>\n<div class=\"value\">{} {}</div>\n"
       "<div>{}, {}</div>\n<p><span class=\"label\">{}</span> {}</p>\n<dl>\n",
-      html_escaped(experiment.name), format_number(value.value), unit_text(report.metric),
-      to_text(report.metric), interval_text(value), label, label_words(label));
-  if (const auto verified = verified_value(row, report.metric))
-    out += described("in DeepSpeed itself", fmt::format("{} {}", format_number(verified->value),
-                                                        unit_text(report.metric)));
-  if (const std::string choice = choice_text(report, index); !choice.empty())
+      html_escaped(experiment.name), format_number(standing.reported->value), unit,
+      to_text(answer.metric), interval_text(*standing.reported), recommendation.label,
+      label_words(recommendation.label));
+  if (standing.verified)
+    out += described("in DeepSpeed itself",
+                     fmt::format("{} {}", format_number(standing.verified->value), unit));
+  if (const std::string choice = choice_text(recommendation); !choice.empty())
     out += described("chosen because", choice);
-  if (report.calibration) out += described("calibrated", calibration_text(report));
-  for (const auto& [what, words] : confidence_lines(report, row))
-    out += described(what.c_str(), words);
-  if (const auto joules = joules_per_sample(row))
-    out += described("energy", fmt::format("{} J a sample", format_number(*joules)));
+  for (const auto& [what, words] : confidence_lines(answer)) out += described(what.c_str(), words);
   if (const std::string numerics = changed_numerics_text(experiment); !numerics.empty())
     out += described("changed numerics", numerics);
-  if (const std::string& why = row.record->measurement.not_comparable; !why.empty())
+  if (const std::string& why = standing.row->record->measurement.not_comparable; !why.empty())
     out += described(not_comparable_words, why);
   const GroupShape& shape = experiment.shape;
   out += described("group",
@@ -86,9 +77,10 @@ std::string figure(const char* title, const std::string& note, const std::string
       title, note, svg);
 }
 
-std::vector<PredictedPoint> memory_points(const Report& report) {
+std::vector<PredictedPoint> memory_points(const Answer& answer) {
   std::vector<PredictedPoint> points;
-  for (const Row& row : report.rows) {
+  for (const Standing& standing : answer.standings) {
+    const Row& row = *standing.row;
     if (!row.record || points.size() == most_rows) continue;
     const std::int64_t measured = row.record->measurement.peak_memory.total_bytes;
     const std::int64_t predicted = row.record->predicted.peak_memory_bytes;
@@ -100,11 +92,13 @@ std::vector<PredictedPoint> memory_points(const Report& report) {
   return points;
 }
 
-std::vector<PredictedPoint> speed_points(const Report& report) {
+std::vector<PredictedPoint> speed_points(const Answer& answer) {
   std::vector<PredictedPoint> points;
-  for (const Row& row : report.rows) {
+  for (const Standing& standing : answer.standings) {
+    const Row& row = *standing.row;
     if (!row.record || points.size() == most_rows) continue;
-    const auto measured = value_in(*row.record, Metric::throughput);
+    const auto measured =
+        metric_value(row.record->measurement, Metric::throughput, row.record->experiment);
     const auto& predicted = row.record->predicted.throughput;
     if (!measured || !predicted || !std::isfinite(measured->value) || !std::isfinite(*predicted))
       continue;
@@ -127,10 +121,11 @@ std::string value_cell(const std::optional<MetricValue>& value) {
   return number_cell(format_number(value->value), fmt::format("{}", value->value));
 }
 
-std::string table_row(const Report& report, const Row& row, bool is_answer, bool has_energy) {
+std::string table_row(const Standing& standing, bool is_answer, bool has_energy) {
+  const Row& row = *standing.row;
   const Experiment& experiment = row.planned.experiment;
   const TrainingConfig& config = experiment.config;
-  const auto value = reported_value(report, row);
+  const auto& value = standing.reported;
   const Prediction& predicted = row.record ? row.record->predicted : row.planned.predicted;
   const std::string status = status_text(row);
   const auto integer = [](std::int64_t number) {
@@ -150,47 +145,53 @@ std::string table_row(const Report& report, const Row& row, bool is_answer, bool
       value && std::isfinite(value->ci_high)
           ? fmt::format("{} to {}", format_number(value->ci_low), format_number(value->ci_high))
           : "");
-  out += value_cell(verified_value(row, report.metric));
+  out += value_cell(standing.verified);
   out += integer(config.zero_stage) + integer(config.micro_batch) +
          integer(config.accumulation_steps) + integer(experiment.shape.size());
   out += fmt::format("<td>{}</td>", to_text(config.recompute));
   out += bytes_cell(row.record ? row.record->measurement.peak_memory.total_bytes : 0);
   out += bytes_cell(predicted.peak_memory_bytes) + bytes_cell(predicted.target_memory_bytes);
   if (has_energy) {
-    const auto joules = joules_per_sample(row);
+    const auto& joules = standing.joules_per_sample;
     out += joules ? number_cell(format_number(*joules), fmt::format("{}", *joules))
                   : number_cell("", "");
   }
   return out + "</tr>\n";
 }
 
+bool is_recommended(const Answer& answer, std::size_t row) {
+  return answer.recommendation && answer.recommendation->row == row;
+}
+
 /// The answer, what gave a result, what ran, and the others in the space's order.
-std::vector<std::size_t> best_first(const Report& report, std::size_t answer) {
-  std::vector<std::size_t> order(report.rows.size());
+std::vector<std::size_t> best_first(const Answer& answer) {
+  std::vector<std::size_t> order(answer.standings.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const double sign = is_minimised(report.metric) ? 1 : -1;
+  const double sign = is_minimised(answer.metric) ? 1 : -1;
   std::vector<std::tuple<int, double>> keys;
-  for (std::size_t index = 0; index < report.rows.size(); ++index) {
-    const Row& row = report.rows[index];
-    const auto value = reported_value(report, row);
-    const int group = index == answer ? 0 : value ? 1 : row.record ? 2 : 3;
-    keys.emplace_back(group, value ? sign * value->value : 0);
+  for (std::size_t index = 0; index < answer.standings.size(); ++index) {
+    const Standing& one = answer.standings[index];
+    const int group = is_recommended(answer, index) ? 0
+                      : one.reported                ? 1
+                      : one.row->record             ? 2
+                                                    : 3;
+    keys.emplace_back(group, one.reported ? sign * one.reported->value : 0);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t one, std::size_t other) { return keys[one] < keys[other]; });
   return order;
 }
 
-std::string experiments_section(const Report& report) {
+std::string experiments_section(const Answer& answer) {
   std::string out = fmt::format(
       "<section>\n<h2>Experiments</h2>\n<p class=\"note\">{} members of the space. Values are {} "
       "in "
       "{}.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"experiments\">"
       "<table class=\"sortable\">\n<thead><tr>",
-      report.rows.size(), to_text(report.metric), unit_text(report.metric));
-  const bool has_energy = std::any_of(report.rows.begin(), report.rows.end(), [](const Row& row) {
-    return joules_per_sample(row).has_value();
-  });
+      answer.standings.size(), to_text(answer.metric), unit_text(answer.metric));
+  const bool has_energy =
+      std::any_of(answer.standings.begin(), answer.standings.end(),
+                  [](const Standing& one) { return one.joules_per_sample.has_value(); });
   std::vector<std::pair<const char*, bool>> columns = {
       {"name", false},           {"status", false},          {"value", true},
       {"95 % interval", true},   {"in DeepSpeed", true},     {"ZeRO", true},
@@ -201,24 +202,23 @@ std::string experiments_section(const Report& report) {
   for (const auto& [name, is_number] : columns)
     out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
   out += "</tr></thead>\n<tbody>\n";
-  const auto best = best_row(report);
-  const std::size_t answer = best ? answer_row(report, *best) : report.rows.size();
-  const bool is_large = report.rows.size() > most_rows;
+  const bool is_large = answer.standings.size() > most_rows;
   std::size_t shown = 0;
-  for (const std::size_t index : best_first(report, answer)) {
-    if (shown == most_rows || (is_large && !report.rows[index].record)) break;
-    out += table_row(report, report.rows[index], index == answer, has_energy);
+  for (const std::size_t index : best_first(answer)) {
+    const Standing& one = answer.standings[index];
+    if (shown == most_rows || (is_large && !one.row->record)) break;
+    out += table_row(one, is_recommended(answer, index), has_energy);
     ++shown;
   }
   out += "</tbody></table></div>\n";
-  if (shown < report.rows.size())
+  if (shown < answer.standings.size())
     out += fmt::format("<p class=\"note\">{} more are in results.csv.</p>\n",
-                       report.rows.size() - shown);
+                       answer.standings.size() - shown);
   return out + "</section>\n";
 }
 
-std::string reasons_section(const Report& report) {
-  const std::vector<ReasonGroup> groups = reason_groups(report);
+std::string reasons_section(const Answer& answer) {
+  const std::vector<ReasonGroup>& groups = answer.reasons;
   if (groups.empty()) return "";
   std::string out =
       "<section>\n<h2>What failed or did not run, and why</h2>\n<div class=\"scroll\" "
@@ -246,31 +246,31 @@ std::string environment_section(const json::Value& environment) {
 
 }  // namespace
 
-std::string report_html(const Report& report, const json::Value& environment) {
+std::string report_html(const Answer& answer, const json::Value& environment) {
   std::string out = html_head;
-  out += "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(report);
+  out += "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(answer);
   out += figure("Speed by micro-batch size and ZeRO stage",
                 fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
                             "point for its name.",
-                            to_text(report.metric), unit_text(report.metric)),
-                value_plot(report));
-  out += front_section(report);
-  for (const std::string& line : warning_lines(report))
+                            to_text(answer.metric), unit_text(answer.metric)),
+                value_plot(answer));
+  out += front_section(answer);
+  for (const std::string& line : warning_lines(answer))
     out += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(line));
-  out += experiments_section(report);
+  out += experiments_section(answer);
   out += figure(
       "Memory: predicted and measured",
       "Arenas of the fullest rank, in MiB, measured upwards. On the dashed line both are equal.",
-      prediction_plot(memory_points(report), "MiB"));
+      prediction_plot(memory_points(answer), "MiB"));
   out += figure("Speed: predicted and measured",
                 "In samples/s, measured upwards. On the dashed line both are equal.",
-                prediction_plot(speed_points(report), "samples/s"));
+                prediction_plot(speed_points(answer), "samples/s"));
   out += figure("What ran where",
                 fmt::format("A bar a run on each of its ranks, red without a result; of more "
                             "than {}, the last.",
                             timeline_limit),
-                timeline_plot(report));
-  out += reasons_section(report) + environment_section(environment);
+                timeline_plot(answer));
+  out += reasons_section(answer) + environment_section(environment);
   return out + "</main>\n" + html_script + "</body>\n</html>\n";
 }
 

@@ -1,5 +1,3 @@
-#include "page/html_front.hpp"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,10 +6,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/units.hpp"
-#include "front_text.hpp"
-#include "page/html_plots.hpp"
-#include "page/plot_parts.hpp"
-#include "row.hpp"
+#include "page/html_parts.hpp"
 
 namespace dstune {
 
@@ -27,10 +22,10 @@ std::string gpus_text(int count) {
   return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
 }
 
-std::string front_plot(const Report& report, const std::vector<Offer>& offers) {
+std::string front_plot(const Answer& answer) {
   double most_value = 0;
   double most_bytes = 0;
-  for (const Offer& offer : offers) {
+  for (const Offer& offer : answer.offers) {
     most_value = std::max(most_value, offer.value);
     most_bytes = std::max(most_bytes, static_cast<double>(offer.memory_bytes));
   }
@@ -45,7 +40,7 @@ std::string front_plot(const Report& report, const std::vector<Offer>& offers) {
     return x.at(static_cast<double>(offer.memory_bytes) / unit_bytes);
   };
   std::string out =
-      open_svg(height, fmt::format("{} against memory, by number of GPUs", to_text(report.metric)));
+      open_svg(height, fmt::format("{} against memory, by number of GPUs", to_text(answer.metric)));
   out += value_axis(y, y_ticks);
   for (const double tick : x_ticks)
     out += text_at(x.at(tick), height - 28, "middle", format_number(tick));
@@ -55,7 +50,7 @@ std::string front_plot(const Report& report, const std::vector<Offer>& offers) {
   std::set<int> stages;
   std::map<int, std::vector<const Offer*>> front;
   std::size_t beaten = 0;
-  for (const Offer& offer : offers) {
+  for (const Offer& offer : answer.offers) {
     if (offer.is_on_front) front[offer.num_gpus].push_back(&offer);
     if (offer.is_on_front || beaten++ >= most_beaten_shown) continue;
     out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" class=\"beaten\"/>",
@@ -68,13 +63,13 @@ std::string front_plot(const Report& report, const std::vector<Offer>& offers) {
     std::string points;
     std::string markers;
     for (const Offer* offer : of_size) {
-      const Row& row = report.rows[offer->row];
+      const Row& row = *answer.standings[offer->row].row;
       const int stage = row.planned.experiment.config.zero_stage;
       stages.insert(stage);
       points += fmt::format("{:.1f},{:.1f} ", x_of(*offer), y.at(offer->value));
       markers += marker(stage, x_of(*offer), y.at(offer->value),
                         fmt::format("{}: {} {}, {} a rank, {}", row.planned.experiment.name,
-                                    format_number(offer->value), unit_text(report.metric),
+                                    format_number(offer->value), unit_text(answer.metric),
                                     format_bytes(offer->memory_bytes), gpus_text(num_gpus)));
     }
     out += fmt::format("<polyline points=\"{}\" class=\"front\"/>", points) + markers;
@@ -86,25 +81,24 @@ std::string front_plot(const Report& report, const std::vector<Offer>& offers) {
   return out + legend(stages, 14) + "</svg>";
 }
 
-std::string front_table(const Report& report, const std::vector<Offer>& offers) {
+std::string front_table(const Answer& answer) {
   std::string out = fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"the front\"><table>\n"
       "<thead><tr><th scope=\"col\" class=\"number\">GPUs</th><th scope=\"col\" "
       "class=\"number\">{} ({})</th><th scope=\"col\" class=\"number\">samples/s a GPU</th><th "
       "scope=\"col\" class=\"number\">memory of a rank</th><th scope=\"col\">experiment</th>"
       "</tr></thead>\n<tbody>\n",
-      to_text(report.metric), unit_text(report.metric));
+      to_text(answer.metric), unit_text(answer.metric));
   std::size_t listed = 0;
-  for (const Offer& offer : offers) {
+  for (const Offer& offer : answer.offers) {
     if (!offer.is_on_front || listed++ >= most_listed) continue;
-    const Row& row = report.rows[offer.row];
-    const auto efficiency = measured_value(report, row, Metric::throughput_per_gpu);
+    const Row& row = *answer.standings[offer.row].row;
+    const auto& efficiency = offer.throughput_per_gpu;
     out += fmt::format(
         "<tr><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td>"
         "<td class=\"number\">{}</td><td>{}</td></tr>\n",
-        offer.num_gpus, format_number(offer.value),
-        efficiency ? format_number(efficiency->value) : "", format_bytes(offer.memory_bytes),
-        html_escaped(row.planned.experiment.name));
+        offer.num_gpus, format_number(offer.value), efficiency ? format_number(*efficiency) : "",
+        format_bytes(offer.memory_bytes), html_escaped(row.planned.experiment.name));
   }
   out += "</tbody></table></div>\n";
   if (listed > most_listed)
@@ -114,8 +108,8 @@ std::string front_table(const Report& report, const std::vector<Offer>& offers) 
 
 }  // namespace
 
-std::string front_section(const Report& report) {
-  const std::vector<Offer> offers = offers_of(report);
+std::string front_section(const Answer& answer) {
+  const std::vector<Offer>& offers = answer.offers;
   if (offers.empty()) return "";
   const auto on_front = std::count_if(offers.begin(), offers.end(),
                                       [](const Offer& offer) { return offer.is_on_front; });
@@ -129,7 +123,7 @@ std::string front_section(const Report& report) {
       "nothing beats: nothing that was measured is better in {}, GPUs or memory without being "
       "worse in another. Grey is the rest. Memory is your own training's, where it was "
       "planned.</p>\n<figure>{}</figure>\n{}</section>\n",
-      to_text(report.metric), front_plot(report, offers), front_table(report, offers));
+      to_text(answer.metric), front_plot(answer), front_table(answer));
 }
 
 }  // namespace dstune

@@ -1,5 +1,3 @@
-#include "page/html_plots.hpp"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -9,10 +7,84 @@
 #include <fmt/format.h>
 
 #include "dstune/base/units.hpp"
-#include "page/plot_parts.hpp"
-#include "row.hpp"
+#include "page/html_parts.hpp"
 
 namespace dstune {
+
+namespace plot {
+
+std::vector<double> ticks_up_to(double most) {
+  if (most <= 0 || !std::isfinite(most)) most = 1;
+  const double rough = most / 5;
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = power * 10;
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power < rough) continue;
+    step = factor * power;
+    break;
+  }
+  std::vector<double> ticks = {0};
+  while (ticks.back() < most) ticks.push_back(ticks.back() + step);
+  return ticks;
+}
+
+std::string text_at(double x, double y, const char* anchor, const std::string& text) {
+  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>", x, y, anchor,
+                     html_escaped(text));
+}
+
+std::string line(double x1, double y1, double x2, double y2, const char* style) {
+  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" class=\"{}\"/>",
+                     x1, y1, x2, y2, style);
+}
+
+std::string open_svg(double height, const std::string& title) {
+  return fmt::format("<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\">", width,
+                     height, html_escaped(title));
+}
+
+std::string value_axis(const Scale& scale, const std::vector<double>& ticks) {
+  std::string out;
+  for (const double tick : ticks) {
+    const double y = scale.at(tick);
+    out += line(left, y, width - right, y, "grid");
+    out += text_at(left - 6, y + 4, "end", format_number(tick));
+  }
+  return out;
+}
+
+std::string marker(int stage, double x, double y, const std::string& title) {
+  const std::string head =
+      fmt::format("class=\"s{}\"><title>{}</title>", stage, html_escaped(title));
+  switch (stage) {
+    case 0:
+      return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" {}</circle>", x, y, head);
+    case 1:
+      return fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"9\" height=\"9\" {}</rect>",
+                         x - 4.5, y - 4.5, head);
+    case 2:
+      return fmt::format("<path d=\"M{0:.1f} {2:.1f}L{1:.1f} {3:.1f}H{4:.1f}Z\" {5}</path>", x,
+                         x + 6, y - 6, y + 5, x - 6, head);
+    default:
+      return fmt::format(
+          "<path d=\"M{0:.1f} {2:.1f}L{1:.1f} {3:.1f}L{0:.1f} {4:.1f}L{5:.1f} "
+          "{3:.1f}Z\" {6}</path>",
+          x, x + 6, y - 6, y, y + 6, x - 6, head);
+  }
+}
+
+std::string legend(const std::set<int>& stages, double y) {
+  std::string out;
+  double x = left + 10;
+  for (const int stage : stages) {
+    const std::string name = fmt::format("ZeRO {}", stage);
+    out += marker(stage, x, y, name) + text_at(x + 12, y + 4, "start", name);
+    x += 90;
+  }
+  return out;
+}
+
+}  // namespace plot
 
 using namespace plot;
 
@@ -25,9 +97,10 @@ struct TimedRun {
   std::chrono::system_clock::time_point started_at, finished_at;
 };
 
-std::vector<TimedRun> runs_of(const Report& report) {
+std::vector<TimedRun> runs_of(const Answer& answer) {
   std::vector<TimedRun> runs;
-  for (const Row& row : report.rows) {
+  for (const Standing& standing : answer.standings) {
+    const Row& row = *standing.row;
     if (!row.record) continue;
     const auto add = [&](const auto& run) {
       if (!run.measurement.world_ranks.empty())
@@ -73,20 +146,18 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-std::string value_plot(const Report& report) {
-  std::map<int, std::map<std::int64_t, const Row*>> best;
+std::string value_plot(const Answer& answer) {
+  if (answer.best_of_sizes.empty()) return "";
+  std::map<int, std::vector<const BestOfSize*>> best;
   std::set<std::int64_t> sizes;
-  double most = 0;
-  for (const Row& row : report.rows) {
-    const auto value = ranked_value(report, row);
-    if (!value || !std::isfinite(value->value)) continue;
-    const TrainingConfig& config = row.planned.experiment.config;
-    const Row*& known = best[config.zero_stage][config.micro_batch];
-    if (known == nullptr || is_better(report, row, *known)) known = &row;
-    sizes.insert(config.micro_batch);
-    most = std::max(most, value->value);
+  for (const BestOfSize& one : answer.best_of_sizes) {
+    best[one.stage].push_back(&one);
+    sizes.insert(one.micro_batch);
   }
-  if (best.empty()) return "";
+  double most = 0;
+  for (const Standing& standing : answer.standings)
+    if (standing.ranked && std::isfinite(standing.ranked->value))
+      most = std::max(most, standing.ranked->value);
   constexpr double height = 300;
   const std::vector<double> ticks = ticks_up_to(most);
   const Scale y{ticks.back(), height - 48, 30};
@@ -96,7 +167,7 @@ std::string value_plot(const Report& report) {
   for (const std::int64_t size : sizes)
     x_of.emplace(size, left + step * (static_cast<double>(x_of.size()) + 0.5));
   std::string out = open_svg(
-      height, fmt::format("{} by micro-batch size and ZeRO stage", to_text(report.metric)));
+      height, fmt::format("{} by micro-batch size and ZeRO stage", to_text(answer.metric)));
   out += value_axis(y, ticks);
   // Not more labels than have room.
   const std::size_t every = sizes.size() / 16 + 1;
@@ -105,16 +176,18 @@ std::string value_plot(const Report& report) {
     if (place++ % every == 0) out += text_at(x, height - 28, "middle", std::to_string(size));
   out += text_at((left + width) / 2, height - 8, "middle", "micro-batch size of a rank");
   std::set<int> stages;
-  for (const auto& [stage, rows] : best) {
+  for (const auto& [stage, of_stage] : best) {
     stages.insert(stage);
     std::string points;
     std::string markers;
-    for (const auto& [size, row] : rows) {
-      const double value = ranked_value(report, *row)->value;
-      points += fmt::format("{:.1f},{:.1f} ", x_of[size], y.at(value));
-      markers += marker(stage, x_of[size], y.at(value),
-                        fmt::format("{}: {} {}", row->planned.experiment.name, format_number(value),
-                                    unit_text(report.metric)));
+    for (const BestOfSize* const one : of_stage) {
+      const Standing& standing = answer.standings[one->row];
+      const double x = x_of[one->micro_batch];
+      const double value = standing.ranked->value;
+      points += fmt::format("{:.1f},{:.1f} ", x, y.at(value));
+      markers += marker(stage, x, y.at(value),
+                        fmt::format("{}: {} {}", standing.row->planned.experiment.name,
+                                    format_number(value), unit_text(answer.metric)));
     }
     out += fmt::format("<polyline points=\"{}\" class=\"l{}\"/>", points, stage) + markers;
   }
@@ -146,8 +219,8 @@ std::string prediction_plot(const std::vector<PredictedPoint>& points, const std
   return out + legend(stages, 14) + "</svg>";
 }
 
-std::string timeline_plot(const Report& report) {
-  std::vector<TimedRun> runs = runs_of(report);
+std::string timeline_plot(const Answer& answer) {
+  std::vector<TimedRun> runs = runs_of(answer);
   if (runs.empty()) return "";
   std::sort(runs.begin(), runs.end(), [](const TimedRun& one, const TimedRun& other) {
     return one.started_at < other.started_at;

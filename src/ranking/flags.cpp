@@ -1,4 +1,4 @@
-#include "dstune/report/flags.hpp"
+#include "dstune/ranking/flags.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -89,22 +89,6 @@ std::vector<std::string> unsteady_flags(const Measurement& measurement) {
   return flags;
 }
 
-/// How many experiments have a flag of a kind, in a sentence about them; nothing where none has.
-void add_count(std::vector<std::string>& lines, const Report& report,
-               std::string (*flag_of)(const Measurement&), const char* one, const char* several) {
-  std::size_t flagged = 0;
-  std::string first;
-  for (const Row& row : report.rows) {
-    if (!row.record) continue;
-    const std::string flag = flag_of(row.record->measurement);
-    if (flag.empty()) continue;
-    if (++flagged == 1) first = row.planned.experiment.name + ": " + flag;
-  }
-  if (flagged > 0)
-    lines.push_back(fmt::format("{} experiment{}, for instance {}", flagged,
-                                flagged == 1 ? one : several, first));
-}
-
 std::string first_unsteady_flag(const Measurement& measurement) {
   const std::vector<std::string> flags = unsteady_flags(measurement);
   return flags.empty() ? "" : flags.front();
@@ -119,9 +103,9 @@ std::vector<std::string> flags_of(const Measurement& measurement) {
   return flags;
 }
 
-std::vector<SlowHost> slow_hosts(const Report& report) {
+std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows) {
   std::map<std::string, std::vector<double>> slower_by;
-  for (const Row& row : report.rows) {
+  for (const Row& row : rows) {
     if (!row.record || row.record->experiment.config.zero_stage >= 3) continue;
     const Measurement& measurement = row.record->measurement;
     if (measurement.rank_forward_s.empty() ||
@@ -147,19 +131,34 @@ std::vector<SlowHost> slow_hosts(const Report& report) {
   return slow;
 }
 
-std::vector<std::string> warning_lines(const Report& report) {
-  std::vector<std::string> lines;
-  for (const SlowHost& slow : slow_hosts(report))
-    lines.push_back(
-        fmt::format("host {} is slow: forward takes {:.0f} % longer there than on the "
-                    "other hosts, in all of its {} groups",
-                    slow.host, 100 * slow.slower_by, slow.groups));
-  add_count(lines, report, first_unsteady_flag, " was not steady", "s were not steady");
-  add_count(lines, report, throttled_flag, " had a GPU that was throttled",
-            "s had GPUs that were throttled");
-  add_count(lines, report, not_comparable_flag, " shared a GPU or went through the host",
-            "s shared GPUs or went through the host");
-  return lines;
+std::vector<FlagCount> count_flags(const std::vector<Row>& rows) {
+  using FlagOf = std::string (*)(const Measurement&);
+  constexpr std::pair<FlagKind, FlagOf> kinds[] = {{FlagKind::unsteady, first_unsteady_flag},
+                                                   {FlagKind::throttled, throttled_flag},
+                                                   {FlagKind::not_comparable, not_comparable_flag}};
+  std::vector<FlagCount> counts;
+  for (const auto& [kind, flag_of] : kinds) {
+    FlagCount flagged{kind};
+    for (const Row& row : rows) {
+      if (!row.record) continue;
+      const std::string flag = flag_of(row.record->measurement);
+      if (flag.empty() || ++flagged.count > 1) continue;
+      flagged.first_name = row.planned.experiment.name;
+      flagged.first_flag = flag;
+    }
+    if (flagged.count > 0) counts.push_back(std::move(flagged));
+  }
+  return counts;
+}
+
+std::vector<std::string> changed_numerics(const Experiment& experiment) {
+  std::vector<std::string> keys;
+  // A group of one gathers nothing, and inside a node gradients are reduced as they are.
+  if (quantizes_weights(experiment.config) && experiment.shape.size() > 1)
+    keys.emplace_back("zero_quantized_weights");
+  if (quantizes_gradients(experiment.config) && experiment.shape.num_nodes > 1)
+    keys.emplace_back("zero_quantized_gradients");
+  return keys;
 }
 
 }  // namespace dstune

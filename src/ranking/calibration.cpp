@@ -1,4 +1,4 @@
-#include "dstune/search/calibration.hpp"
+#include "dstune/ranking/calibration.hpp"
 
 #include <algorithm>
 

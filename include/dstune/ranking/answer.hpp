@@ -1,0 +1,162 @@
+#pragma once
+/// What a search has come to: one value that every report renders, be it text, JSON or a page.
+/// Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/ranking/flags.hpp"
+#include "dstune/ranking/scoreboard.hpp"
+
+namespace dstune {
+
+/// A member of the space. It points into the scoreboard.
+struct Standing {
+  const Row* row = nullptr;
+  std::optional<MetricValue> ranked{};        ///< what it is ranked by
+  std::optional<MetricValue> reported{};      ///< the same with the interval for people
+  std::optional<MetricValue> verified{};      ///< what DeepSpeed itself made of it
+  std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known
+};
+
+/// What became of a member: its record's status, `infeasible`, `pruned`, or `not_run`.
+[[nodiscard]] std::string status_text(const Row& row);
+/// Why it has no result; empty where it has one or nobody said.
+[[nodiscard]] const std::string& reason_text(const Row& row);
+
+/// What the calibration does, and how far each of its runs is from it.
+struct CalibrationSummary {
+  struct Run {
+    std::string name;
+    std::string path;
+    double step_s = 0;      ///< an optimizer step in the user's training
+    double measured_s = 0;  ///< here
+    double fitted_s = 0;    ///< what the calibration makes of that
+  };
+  TimeCalibration fit;
+  std::int64_t memory_offset_bytes = 0;
+  std::vector<Run> runs{};
+};
+
+/// A configuration that the verification jobs run.
+struct ToVerify {
+  const Experiment* experiment = nullptr;
+  int place = 0;        ///< among what was measured, from 1; 0: none of the best
+  bool is_own = false;  ///< the user's own configuration
+};
+
+/// What is recommended.
+struct Recommendation {
+  Metric metric = Metric::throughput;
+  std::size_t row = 0;
+  Standing standing{};
+  std::string label;  ///< how far it can be trusted: "verified", "calibrated" or "proxy"
+  double probability_best = 0;
+  std::optional<double> chance_of_better{};  ///< as Scoreboard::conclude()'s
+  /// The best that was measured here, where DeepSpeed itself ran both and this one faster.
+  std::optional<Standing> ahead_here{};
+  int final_rounds = 0;  ///< that its value is made of; 0: it is that of its first run
+  std::optional<CalibrationSummary> calibration{};
+  std::vector<ToVerify> to_verify{};
+};
+
+/// The best of those that were dispatched, by ZeRO stage or (`global`, last) of all.
+struct TuningSpace {
+  std::string name;
+  std::size_t num_experiments = 0;
+  std::size_t first = 0;              ///< row
+  std::optional<std::size_t> best{};  ///< row; nothing where none gave a result
+};
+/// The best of a stage at a micro-batch size.
+struct BestOfSize {
+  int stage = 0;
+  std::int64_t micro_batch = 0;
+  std::size_t row = 0;
+};
+
+/// What a row gives, and what it takes.
+struct Offer {
+  std::size_t row = 0;
+  double value = 0;  ///< of the metric
+  int num_gpus = 0;
+  std::int64_t memory_bytes = 0;  ///< of the fullest rank, the target's where that was planned
+  /// No other beats it: none has at least as good a value on at most as many GPUs with at most as
+  /// much memory, and is better in one of the three, or equal and earlier.
+  bool is_on_front = false;
+  std::optional<double> throughput_per_gpu{};  ///< of those on the front
+};
+
+/// What became of a finalist.
+struct Finalist {
+  std::size_t row = 0;
+  std::optional<MetricValue> first_run{};
+  std::optional<double> probability_best{};  ///< nothing where it has no value
+};
+
+/// How many rows have which status.
+struct StatusCount {
+  std::string status;
+  std::size_t count = 0;
+};
+
+/// Members of one status that have no result for the same reason, figures in it aside.
+struct ReasonGroup {
+  std::string status;
+  std::string first_reason;
+  std::size_t count = 0;
+  std::vector<std::string> first_names{};  ///< at most three
+};
+
+/// Predicted beside measured throughput, samples/s.
+struct PredictedSpeed {
+  const Record* record = nullptr;
+  double measured = 0;
+  double error = 0;              ///< predicted over measured, less 1
+  double mean_error_so_far = 0;  ///< of the errors' absolute values, up to this one
+};
+/// Predicted over measured throughput, less 1; nothing where the one or the other is missing.
+[[nodiscard]] std::optional<double> prediction_error(const Record& record);
+
+struct Answer {
+  Metric metric = Metric::throughput;
+  std::vector<Standing> standings{};               ///< of all members, in the order of the space
+  std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
+  std::optional<std::size_t> best{};               ///< the row, of what was measured here
+  bool finals_are_done = false;
+  std::string why_no_finals;
+  std::vector<Finalist> finalists{};  ///< best first by their first runs
+  Spread spread_of_finals{};
+  Spread spread_in_search{};
+  /// The best of the rows without final rounds, where it looks better than the recommended one.
+  std::optional<std::size_t> faster_in_a_single_run{};
+  std::vector<TuningSpace> spaces{};        ///< in the order of their first experiment
+  std::vector<BestOfSize> best_of_sizes{};  ///< by stage, then by size
+  std::vector<Offer> offers{};              ///< by rising number of GPUs, then the best first
+  std::vector<StatusCount> counts{};        ///< all statuses, in the order of the reports
+  std::vector<ReasonGroup> reasons{};       ///< in the order of the statuses
+  std::vector<SlowHost> slow_hosts{};
+  std::vector<FlagCount> flags{};
+  std::vector<PredictedSpeed> predictions{};  ///< in the order in which they ended
+  std::optional<double> rank_correlation{};   ///< Spearman's, of predicted and measured
+  double elapsed_s = 0;
+};
+
+/// The scoreboard outlives what is made of it, and does not change meanwhile.
+[[nodiscard]] Answer answer_of(const Scoreboard& board);
+/// Its main part alone, which costs less; nothing where nothing gave a result.
+[[nodiscard]] std::optional<Recommendation> recommendation_of(const Scoreboard& board);
+
+/// The chance that this row, which has a value, is the best of all that were measured.
+/// Deterministic.
+[[nodiscard]] double chance_of_best(const Scoreboard& board, std::size_t row);
+/// Of every row with a value, in Answer's order.
+[[nodiscard]] std::vector<Offer> offers_of(const Scoreboard& board);
+/// Spearman's: Pearson's correlation of the ranks, equal values sharing their mean rank. Lists of
+/// equal length; nothing of fewer than two values, or where all of a list are equal.
+[[nodiscard]] std::optional<double> rank_correlation(const std::vector<double>& one,
+                                                     const std::vector<double>& other);
+
+}  // namespace dstune

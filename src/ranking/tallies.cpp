@@ -1,0 +1,255 @@
+#include "tallies.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace dstune {
+
+namespace {
+
+/// The reason with every number replaced: members that fail for the same cause with other figures
+/// belong together.
+std::string without_numbers(const std::string& reason) {
+  std::string out;
+  for (const char letter : reason) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!is_digit)
+      out += letter;
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  }
+  return out;
+}
+
+/// Groups of one status, in the order of their first member.
+std::vector<ReasonGroup> group_reasons(const std::vector<Row>& rows, const std::string& status) {
+  std::vector<ReasonGroup> groups;
+  std::map<std::string, std::size_t> index_of;
+  constexpr std::size_t most_names = 3;
+  for (const Row& row : rows) {
+    if (status_text(row) != status) continue;
+    const auto [found, is_new] = index_of.emplace(without_numbers(reason_text(row)), groups.size());
+    if (is_new) groups.push_back({status, reason_text(row)});
+    ReasonGroup& group = groups[found->second];
+    ++group.count;
+    if (group.first_names.size() < most_names)
+      group.first_names.push_back(row.planned.experiment.name);
+  }
+  return groups;
+}
+
+}  // namespace
+
+std::string status_text(const Row& row) {
+  if (row.record) return std::string(to_text(row.record->measurement.status));
+  if (row.planned.status != PlanStatus::planned) return std::string(to_text(row.planned.status));
+  return "not_run";
+}
+
+const std::string& reason_text(const Row& row) {
+  return row.record ? row.record->measurement.reason : row.planned.reason;
+}
+
+std::vector<StatusCount> count_statuses(const std::vector<Row>& rows) {
+  std::vector<StatusCount> counts;
+  for (const Status status :
+       {Status::ok, Status::raced_out, Status::out_of_memory, Status::timed_out, Status::failed})
+    counts.push_back({std::string(to_text(status))});
+  for (const PlanStatus status : {PlanStatus::infeasible, PlanStatus::pruned})
+    counts.push_back({std::string(to_text(status))});
+  counts.push_back({"not_run"});
+  for (const Row& row : rows) {
+    const std::string status = status_text(row);
+    const auto found = std::find_if(counts.begin(), counts.end(),
+                                    [&](const StatusCount& one) { return one.status == status; });
+    ++found->count;
+  }
+  return counts;
+}
+
+std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows) {
+  std::vector<ReasonGroup> groups;
+  for (const StatusCount& one : count_statuses(rows)) {
+    if (one.status == to_text(Status::ok) || one.count == 0) continue;
+    for (ReasonGroup& group : group_reasons(rows, one.status)) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+std::vector<TuningSpace> spaces_of(const Scoreboard& board) {
+  std::vector<TuningSpace> spaces;
+  TuningSpace global{"global"};
+  const auto add = [&](TuningSpace& space, std::size_t row) {
+    if (space.num_experiments++ == 0) space.first = row;
+    const auto value = board.ranked_value(row);
+    if (!value || !std::isfinite(value->value)) return;
+    if (!space.best || board.is_better(row, *space.best)) space.best = row;
+  };
+  for (std::size_t row = 0; row < board.rows().size(); ++row) {
+    const auto& record = board.row(row).record;
+    if (!record) continue;
+    const std::string name = "z" + std::to_string(record->experiment.config.zero_stage);
+    auto space = std::find_if(spaces.begin(), spaces.end(),
+                              [&](const TuningSpace& one) { return one.name == name; });
+    if (space == spaces.end()) space = spaces.insert(spaces.end(), {name});
+    add(*space, row);
+    add(global, row);
+  }
+  if (global.num_experiments > 0) spaces.push_back(std::move(global));
+  return spaces;
+}
+
+std::vector<BestOfSize> best_of_sizes(const Scoreboard& board) {
+  std::map<std::pair<int, std::int64_t>, std::size_t> best;
+  for (std::size_t row = 0; row < board.rows().size(); ++row) {
+    const auto value = board.ranked_value(row);
+    if (!value || !std::isfinite(value->value)) continue;
+    const TrainingConfig& config = board.row(row).planned.experiment.config;
+    const auto [known, is_new] =
+        best.emplace(std::pair(config.zero_stage, config.micro_batch), row);
+    if (!is_new && board.is_better(row, known->second)) known->second = row;
+  }
+  std::vector<BestOfSize> sizes;
+  for (const auto& [size, row] : best) sizes.push_back({size.first, size.second, row});
+  return sizes;
+}
+
+namespace {
+
+std::int64_t memory_bytes(const Record& record) {
+  return record.predicted.target_memory_bytes > 0 ? record.predicted.target_memory_bytes
+                                                  : record.measurement.peak_memory.total_bytes;
+}
+
+/// The best goodness that was to be had with at most so much memory.
+class Staircase {
+ public:
+  [[nodiscard]] bool has_as_good(double goodness, std::int64_t bytes) const {
+    const auto above = steps_.upper_bound(bytes);
+    return above != steps_.begin() && std::prev(above)->second >= goodness;
+  }
+  /// Something that is better than all with at most as much memory.
+  void add(double goodness, std::int64_t bytes) {
+    const auto step = steps_.insert_or_assign(bytes, goodness).first;
+    auto next = std::next(step);
+    while (next != steps_.end() && next->second <= goodness) next = steps_.erase(next);
+  }
+
+ private:
+  std::map<std::int64_t, double> steps_;  ///< memory → goodness; both rise
+};
+
+}  // namespace
+
+std::vector<Offer> offers_of(const Scoreboard& board) {
+  const double sign = is_minimised(board.metric()) ? -1 : 1;
+  std::vector<Offer> offers;
+  for (std::size_t row = 0; row < board.rows().size(); ++row) {
+    const auto value = board.ranked_value(row);
+    if (!value || !std::isfinite(value->value)) continue;
+    const Record& record = *board.row(row).record;
+    offers.push_back({row, value->value, record.experiment.shape.size(), memory_bytes(record)});
+  }
+  std::stable_sort(offers.begin(), offers.end(), [&](const Offer& one, const Offer& other) {
+    if (one.num_gpus != other.num_gpus) return one.num_gpus < other.num_gpus;
+    return sign * one.value > sign * other.value;
+  });
+  // Whatever beats another stands before it where equals are put in the order of their memory.
+  std::vector<Offer*> order;
+  for (Offer& offer : offers) order.push_back(&offer);
+  std::stable_sort(order.begin(), order.end(), [](const Offer* one, const Offer* other) {
+    if (one->num_gpus != other->num_gpus || one->value != other->value) return one < other;
+    return one->memory_bytes < other->memory_bytes;
+  });
+  Staircase so_far;
+  for (Offer* const offer : order) {
+    const double goodness = sign * offer->value;
+    offer->is_on_front = !so_far.has_as_good(goodness, offer->memory_bytes);
+    if (!offer->is_on_front) continue;
+    so_far.add(goodness, offer->memory_bytes);
+    if (const auto value = board.measured_value(offer->row, Metric::throughput_per_gpu))
+      offer->throughput_per_gpu = value->value;
+  }
+  return offers;
+}
+
+namespace {
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t one, std::size_t other) { return values[one] < values[other]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t first = 0; first < order.size();) {
+    std::size_t end = first;
+    while (end < order.size() && values[order[end]] == values[order[first]]) ++end;
+    const double shared = static_cast<double>(first + end - 1) / 2;
+    for (; first < end; ++first) ranks[order[first]] = shared;
+  }
+  return ranks;
+}
+
+std::optional<double> measured_throughput(const Record& record) {
+  const auto value = metric_value(record.measurement, Metric::throughput, record.experiment);
+  return value ? std::optional(value->value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> prediction_error(const Record& record) {
+  if (!record.predicted.throughput) return std::nullopt;
+  const auto measured = measured_throughput(record);
+  return measured ? std::optional(*record.predicted.throughput / *measured - 1) : std::nullopt;
+}
+
+std::vector<PredictedSpeed> predictions_of(const std::vector<Row>& rows) {
+  std::vector<PredictedSpeed> all;
+  for (const Row& row : rows) {
+    if (!row.record) continue;
+    if (const auto error = prediction_error(*row.record))
+      all.push_back({&*row.record, *measured_throughput(*row.record), *error});
+  }
+  std::stable_sort(all.begin(), all.end(), [](const auto& one, const auto& other) {
+    return one.record->finished_at < other.record->finished_at;
+  });
+  double sum_of_errors = 0;
+  double count = 0;
+  for (PredictedSpeed& one : all) {
+    sum_of_errors += std::abs(one.error);
+    one.mean_error_so_far = sum_of_errors / ++count;
+  }
+  return all;
+}
+
+std::optional<double> rank_correlation_of(const std::vector<PredictedSpeed>& predictions) {
+  std::vector<double> predicted, measured;
+  for (const PredictedSpeed& one : predictions) {
+    predicted.push_back(*one.record->predicted.throughput);
+    measured.push_back(one.measured);
+  }
+  return rank_correlation(predicted, measured);
+}
+
+std::optional<double> rank_correlation(const std::vector<double>& one,
+                                       const std::vector<double>& other) {
+  if (one.size() < 2) return std::nullopt;
+  const std::vector<double> x = ranks_of(one);
+  const std::vector<double> y = ranks_of(other);
+  const double mean = static_cast<double>(one.size() - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  if (xx == 0 || yy == 0) return std::nullopt;
+  return xy / std::sqrt(xx * yy);
+}
+
+}  // namespace dstune

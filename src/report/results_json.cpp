@@ -1,0 +1,237 @@
+// The results as JSON: of an experiment, of the answer, of its validation, of the whole run.
+#include "dstune/base/units.hpp"
+#include "dstune/report/results.hpp"
+#include "journal/record_json.hpp"
+
+namespace dstune {
+
+namespace {
+
+constexpr double us_per_s = 1e6;
+
+/// The value and its interval; null what is no number.
+void add_value(json::Value& out, const std::optional<MetricValue>& value) {
+  out["value"] = value ? finite_or_null(value->value) : json::Value();
+  out["ci_low"] = value ? finite_or_null(value->ci_low) : json::Value();
+  out["ci_high"] = value ? finite_or_null(value->ci_high) : json::Value();
+}
+
+void add_not_comparable(json::Value& out, const Measurement& measurement) {
+  if (!measurement.not_comparable.empty()) out["not_comparable"] = measurement.not_comparable;
+}
+
+json::Value all_finite_or_null(const std::vector<double>& numbers) {
+  json::Value list = json::Value::array();
+  for (const double number : numbers) list.push_back(finite_or_null(number));
+  return list;
+}
+
+json::Value peak_memory_json(const PeakMemory& peak) {
+  json::Value value = {{"total", peak.total_bytes},
+                       {"device", peak.total_bytes - peak.host_bytes},
+                       {"host", peak.host_bytes}};
+  for (const auto& [category, bytes] : peak.category_bytes) value[category] = bytes;
+  value["process"] = peak.process_bytes;
+  if (peak.gpu_bytes > 0) value["gpu"] = peak.gpu_bytes;
+  if (peak.communicator_bytes > 0) value["communicators"] = peak.communicator_bytes;
+  if (peak.graph_bytes > 0) value["graphs"] = peak.graph_bytes;
+  return value;
+}
+
+/// DeepSpeed's keys; null where nothing was timed.
+void add_deepspeed_metrics(json::Value& value, const Record& record) {
+  const Measurement& measurement = record.measurement;
+  // Of one that was raced out, too.
+  const auto so_far = [&](Metric metric) {
+    return value_so_far(measurement, metric, record.experiment);
+  };
+  const auto latency_us = so_far(Metric::latency);
+  const auto flops = so_far(Metric::flops);
+  const auto throughput = so_far(Metric::throughput);
+  const auto us = [&](double seconds) {
+    return latency_us ? finite_or_null(seconds * us_per_s) : json::Value();
+  };
+  value["fwd"] = us(measurement.forward_s);
+  value["bwd"] = us(measurement.backward_s);
+  value["step"] = us(measurement.update_s);
+  value["latency"] = latency_us ? finite_or_null(latency_us->value) : json::Value();
+  value["FLOPS_per_gpu"] = flops ? finite_or_null(flops->value) : json::Value();
+  value["throughput"] = throughput ? finite_or_null(throughput->value) : json::Value();
+  value["rank"] = 0;
+}
+
+json::Value run_json(const Experiment& experiment, const Repeat& repeat, Metric metric) {
+  const Measurement& measurement = repeat.measurement;
+  json::Value out = {
+      {"round", repeat.round},
+      {"status", to_text(measurement.status)},
+      {"reason", measurement.reason},
+      {"alone", repeat.is_alone},
+      {"started_at", format_time(repeat.started_at)},
+      {"finished_at", format_time(repeat.finished_at)},
+      {"warmup_steps", measurement.warmup_steps},
+      {"skipped_steps", measurement.skipped_steps},
+      {"step_times_s", measurement.step_times_s},
+      {"group", {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}}}};
+  add_value(out, metric_value(measurement, metric, experiment));
+  return out;
+}
+
+json::Value runs_json(const Row& row, RepeatKind kind, Metric metric) {
+  json::Value runs = json::Value::array();
+  for (const Repeat& repeat : row.repeats)
+    if (repeat.kind == kind) runs.push_back(run_json(row.planned.experiment, repeat, metric));
+  return runs;
+}
+
+json::Value spread_json(const Spread& spread) {
+  return {{"deviation", spread.deviation}, {"degrees_of_freedom", spread.degrees_of_freedom}};
+}
+
+json::Value number_or_null(const std::optional<double>& number) {
+  return number ? json::Value(*number) : json::Value();
+}
+
+json::Value finalist_json(const Answer& answer, const Finalist& finalist) {
+  const Standing& standing = answer.standings[finalist.row];
+  const Row& row = *standing.row;
+  json::Value out = {{"name", row.planned.experiment.name},
+                     {"num_gpus", row.planned.experiment.shape.size()}};
+  add_value(out, standing.ranked);
+  json::Value& first = out["first_run"] = {{"alone", row.record->is_alone}};
+  add_value(first, finalist.first_run);
+  out["probability_best"] = number_or_null(finalist.probability_best);
+  out["peak_memory_bytes"] = row.record->measurement.peak_memory.total_bytes;
+  out["runs"] = runs_json(row, RepeatKind::final_round, answer.metric);
+  return out;
+}
+
+json::Value verified_json(const Standing& standing) {
+  if (!standing.verified) return nullptr;
+  json::Value out = json::Value::object();
+  add_value(out, standing.verified);
+  out["peak_memory_bytes"] = standing.row->verified->peak_memory.total_bytes;
+  return out;
+}
+
+json::Value calibration_json(const std::optional<CalibrationSummary>& calibration) {
+  if (!calibration) return nullptr;
+  const TimeCalibration& fit = calibration->fit;
+  json::Value runs = json::Value::array();
+  for (const CalibrationSummary::Run& run : calibration->runs)
+    runs.push_back({{"name", run.name},
+                    {"path", run.path},
+                    {"step_s", run.step_s},
+                    {"measured_s", run.measured_s},
+                    {"fitted_s", run.fitted_s}});
+  json::Value costs_s = json::Value::object();
+  for (std::size_t each = 0; each < fit.costs_s.size(); ++each)
+    costs_s[std::string(to_text(static_cast<Overhead>(each)))] = fit.costs_s[each];
+  return {{"scale", fit.scale},
+          {"costs_s", std::move(costs_s)},
+          {"memory_offset_bytes", calibration->memory_offset_bytes},
+          {"runs", std::move(runs)}};
+}
+
+/// What is said of the answer first, wherever it is.
+json::Value recommended_json(const Recommendation& recommendation) {
+  const Experiment& experiment = recommendation.standing.row->record->experiment;
+  json::Value out = {{"name", experiment.name}, {"metric", to_text(recommendation.metric)}};
+  add_value(out, recommendation.standing.reported);
+  out["num_gpus"] = experiment.shape.size();
+  return out;
+}
+
+}  // namespace
+
+json::Value metrics_json(const Record& record, Metric metric) {
+  const Measurement& measurement = record.measurement;
+  json::Value value = json::Value::object();
+  add_deepspeed_metrics(value, record);
+  value["status"] = to_text(measurement.status);
+  value["reason"] = measurement.reason;
+  value["attempt"] = record.attempt;
+  value["step_times_s"] = all_finite_or_null(measurement.step_times_s);
+  value["warmup_steps"] = measurement.warmup_steps;
+  value["skipped_steps"] = measurement.skipped_steps;
+  const auto result = value_so_far(measurement, metric, record.experiment);
+  value["metric"] = to_text(metric);
+  value["ci_low"] = result ? finite_or_null(result->ci_low) : json::Value();
+  value["ci_high"] = result ? finite_or_null(result->ci_high) : json::Value();
+  value["losses"] = all_finite_or_null(measurement.losses);
+  value["peak_memory_bytes"] = peak_memory_json(measurement.peak_memory);
+  value["predicted"] = to_json(record.predicted);
+  value["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
+  value["rank_forward_s"] = all_finite_or_null(measurement.rank_forward_s);
+  const auto joules = joules_per_sample(
+      measurement, global_batch(record.experiment.config, record.experiment.shape.size()));
+  value["energy_j"] = measurement.energy_j ? finite_or_null(*measurement.energy_j) : json::Value();
+  value["joules_per_sample"] = joules ? finite_or_null(*joules) : json::Value();
+  value["alone"] = record.is_alone;
+  value["flags"] = flags_of(measurement);
+  if (measurement.gpu) value["gpu"] = to_json(*measurement.gpu);
+  add_not_comparable(value, measurement);
+  value["changed_numerics"] = changed_numerics(record.experiment);
+  value["started_at"] = format_time(record.started_at);
+  value["finished_at"] = format_time(record.finished_at);
+  json::Value& overhead = value["overhead_s"] = json::Value::object();
+  for (const auto& [phase, seconds] : measurement.overhead_s)
+    overhead[phase] = finite_or_null(seconds);
+  return value;
+}
+
+json::Value optimal_json(const Recommendation& recommendation, const std::string& command) {
+  const Record& best = *recommendation.standing.row->record;
+  const GroupShape& shape = best.experiment.shape;
+  json::Value out = recommended_json(recommendation);
+  out["num_gpus_per_node"] = shape.num_gpus;
+  out["num_nodes"] = shape.num_nodes;
+  out["sequence_length"] = best.experiment.config.sequence_length;
+  out["recompute"] = to_text(best.experiment.config.recompute);
+  out["label"] = recommendation.label;
+  out["changed_numerics"] = changed_numerics(best.experiment);
+  out["probability_best"] = recommendation.probability_best;
+  out["chance_of_better"] = number_or_null(recommendation.chance_of_better);
+  out["verified"] = verified_json(recommendation.standing);
+  out["calibration"] = calibration_json(recommendation.calibration);
+  out["command"] = command;
+  add_not_comparable(out, best.measurement);
+  return out;
+}
+
+json::Value summary_json(const Answer& answer, int exit_code) {
+  json::Value best;
+  if (answer.recommendation) {
+    best = recommended_json(*answer.recommendation);
+    best["label"] = answer.recommendation->label;
+    add_not_comparable(best, answer.recommendation->standing.row->record->measurement);
+  }
+  json::Value counts = json::Value::object();
+  for (const StatusCount& one : answer.counts) counts[one.status] = one.count;
+  return {{"best", std::move(best)}, {"counts", std::move(counts)}, {"exit_code", exit_code}};
+}
+
+json::Value validation_json(const Answer& answer) {
+  json::Value finalists = json::Value::array();
+  for (const Finalist& finalist : answer.finalists)
+    finalists.push_back(finalist_json(answer, finalist));
+  json::Value repeats = json::Value::array();
+  for (const Standing& standing : answer.standings) {
+    json::Value runs = runs_json(*standing.row, RepeatKind::spread, answer.metric);
+    if (!runs.empty())
+      repeats.push_back(
+          {{"name", standing.row->planned.experiment.name}, {"runs", std::move(runs)}});
+  }
+  json::Value winner;
+  if (answer.best) winner = answer.standings[*answer.best].row->planned.experiment.name;
+  return {{"metric", to_text(answer.metric)},
+          {"done", answer.finals_are_done},
+          {"reason", answer.why_no_finals},
+          {"winner", std::move(winner)},
+          {"spread", spread_json(answer.spread_of_finals)},
+          {"spread_in_search", spread_json(answer.spread_in_search)},
+          {"finalists", std::move(finalists)},
+          {"repeats_in_search", std::move(repeats)}};
+}
+
+}  // namespace dstune
