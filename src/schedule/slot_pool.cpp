@@ -80,15 +80,11 @@ std::vector<int> SlotPool::best_future_placement(const Needs& needs) const {
   return placement ? std::move(placement->world_ranks) : std::vector<int>{};
 }
 
-bool SlotPool::share_a_node(const Reservation& one, const Reservation& other) const {
-  const auto is_on = [](const Reservation& reservation, const Node& node) {
-    const std::vector<int>& here = node.world_ranks;
-    return std::any_of(
-        reservation.world_ranks().begin(), reservation.world_ranks().end(),
-        [&](int rank) { return std::find(here.begin(), here.end(), rank) != here.end(); });
-  };
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const Node& node) { return is_on(one, node) && is_on(other, node); });
+bool SlotPool::share_a_node(const std::vector<int>& one, const std::vector<int>& other) const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& node) {
+    return std::ranges::find_first_of(node.world_ranks, one) != node.world_ranks.end() &&
+           std::ranges::find_first_of(node.world_ranks, other) != node.world_ranks.end();
+  });
 }
 
 bool SlotPool::is_possible(const Needs& needs) const {

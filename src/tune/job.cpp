@@ -8,7 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "control.hpp"
+#include "control/control.hpp"
+#include "control/job_end.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
@@ -19,16 +20,13 @@
 #include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
-#include "dstune/tune/injection.hpp"
-#include "dstune/tune/outside_memory.hpp"
-#include "dstune/tune/stop_signals.hpp"
 #include "dstune/tune/worker.hpp"
-#include "guarded.hpp"
-#include "plugin_start.hpp"
-#include "prediction.hpp"
-#include "preparation.hpp"
-#include "rank_devices.hpp"
-#include "show_plan.hpp"
+#include "profile/outside_memory.hpp"
+#include "profile/prediction.hpp"
+#include "start/preparation.hpp"
+#include "start/rank_devices.hpp"
+#include "start/user_files.hpp"
+#include "worker/injection.hpp"
 
 namespace dstune {
 namespace {

@@ -34,9 +34,6 @@ class Scheduler {
   /// Whether something with these needs would start now, were it at the front.
   [[nodiscard]] bool has_room(const Needs& needs) const { return pool_->has_room(needs); }
   [[nodiscard]] std::size_t num_waiting() const { return queue_.size(); }
-  [[nodiscard]] bool share_a_node(const Reservation& one, const Reservation& other) const {
-    return pool_->share_a_node(one, other);
-  }
   /// Nothing more is dispatched: the queue is emptied and returned.
   std::vector<std::size_t> drain();
 

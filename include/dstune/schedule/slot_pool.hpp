@@ -61,7 +61,7 @@ class SlotPool {
   /// neighbouring nodes where that costs none of them. Ascending; empty where it is impossible.
   [[nodiscard]] std::vector<int> best_future_placement(const Needs& needs) const;
   /// Whether ranks of the one are on nodes of the other.
-  [[nodiscard]] bool share_a_node(const Reservation& one, const Reservation& other) const;
+  [[nodiscard]] bool share_a_node(const std::vector<int>& one, const std::vector<int>& other) const;
   /// Whether it could be placed if everything running ended.
   [[nodiscard]] bool is_possible(const Needs& needs) const;
   /// Idle or taken, it is never reserved again.

@@ -54,7 +54,7 @@ class Worker {
 
  private:
   void run_assignment(const message::Assign& assign);
-  void run_calibration(const message::Calibrate& order);
+  void run_profiling(const message::Calibrate& order);
   [[nodiscard]] bool is_first_of_node(const std::vector<int>& world_ranks) const;
   /// From here on the messages of this attempt count. `rest_s`: as message::Assign's.
   void begin_attempt(std::uint64_t attempt, double rest_s);

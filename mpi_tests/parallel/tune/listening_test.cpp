@@ -1,6 +1,4 @@
 // A rank whose thread CUDA holds up, on groups of devices with stand-ins for queues and NCCL.
-#include "listening.hpp"
-
 #include <atomic>
 
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include "deferred_queues.hpp"
 #include "dstune/comm/topology.hpp"
 #include "fake_nccl.hpp"
+#include "waiting.hpp"
 
 namespace dstune {
 namespace {

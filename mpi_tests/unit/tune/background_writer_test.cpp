@@ -1,9 +1,8 @@
-#include "dstune/tune/background_writer.hpp"
-
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "control/publisher.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune {

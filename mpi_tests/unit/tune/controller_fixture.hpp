@@ -11,9 +11,11 @@
 
 #include <gtest/gtest.h>
 
+#include "control/control.hpp"
+#include "control/controller.hpp"
 #include "dstune/search/tuner.hpp"
-#include "dstune/tune/controller.hpp"
 #include "fake_workers.hpp"
+#include "profile/outside_memory.hpp"
 
 namespace dstune {
 
@@ -37,8 +39,28 @@ class CautiousTuner : public Tuner {
   std::size_t count_, num_running_, asked_ = 0, observed_ = 0;
 };
 
+/// What a test may ask for.
+struct SearchSettings {
+  bool races = false;
+  bool repeats_best = false;
+  std::optional<SteadyClock::time_point> end_at{};
+  std::function<int()> signals{};
+  MemoryPredictor* memory = nullptr;
+};
+struct SearchRun {
+  ExitCode code;
+  std::vector<Row> rows;
+  Finals finals;
+  Answer answer;  ///< but for what points into the scoreboard
+  double half_width_of_run = 0;
+  std::set<int> lost;
+};
+
 class ControllerTest : public testing::Test {
  protected:
+  using Settings = SearchSettings;
+  using Run = SearchRun;
+
   void SetUp() override {
     std::string pattern = testing::TempDir() + "dstune_controller_XXXXXX";
     folder_ = mkdtemp(pattern.data());
@@ -63,14 +85,8 @@ class ControllerTest : public testing::Test {
     return space;
   }
 
-  struct Run {
-    ExitCode code;
-    Report report;
-    std::set<int> lost;
-  };
-
-  Run run(const PlannedSpace& space, FakeWorkers& workers, int ranks,
-          ControllerOptions options = {}, Tuner* given = nullptr) {
+  Run run(const PlannedSpace& space, FakeWorkers& workers, int ranks, const Settings& settings = {},
+          Tuner* given = nullptr) {
     std::vector<std::string> keys;
     for (const PlannedMember& member : space.members) {
       keys.push_back("key-" + member.planned.experiment.name);
@@ -83,17 +99,34 @@ class ControllerTest : public testing::Test {
     std::vector<int> slots_of_node(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) slots_of_node[static_cast<std::size_t>(rank)] = rank;
     SlotPool slots({slots_of_node});
-    TuningOptions tuning;
-    tuning.metric = options.metric;
-    const auto made = make_tuner(options.races ? "race" : "gridsearch", space, tuning);
+    const auto made = make_tuner(settings.races ? "race" : "gridsearch", space, {});
     Tuner& tuner = given != nullptr ? *given : *made;
     Progress progress(Progress::Style::silent);
-    options.patience_s = [](const PlannedExperiment&) { return 0.2; };
-    options.abort_grace_s = 0.1;
-    Controller controller(space, keys, history, tuner, slots, workers, journal, results, progress,
-                          options);
+    Scoreboard board = known_scoreboard(space, keys, history, {});
+    RunAgainPolicy run_again(board, {.races = settings.races,
+                                     .repeats_best = settings.repeats_best,
+                                     .is_alone_in_space = space.planned <= 1,
+                                     .deaths = deaths_in_repeats(keys, history)});
+    Publisher publisher(results, board, {});
+    AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }});
+    JobPolicy policy;
+    policy.limits = [](const PlannedExperiment&) {
+      return Attempts::Limits{.silence_s = 0.2, .abort_grace_s = 0.1};
+    };
+    policy.end = JobEnd(settings.end_at, settings.signals);
+    Controller controller({space, keys, history, board, run_again, tuner, slots, settings.races},
+                          policy, driver,
+                          {.journal = journal,
+                           .publisher = publisher,
+                           .progress = progress,
+                           .memory = settings.memory});
     const ExitCode code = controller.run();
-    return {code, controller.report(), controller.lost_ranks()};
+    return {code,
+            board.rows(),
+            board.finals(),
+            publisher.answer(),
+            board.half_width_of_run(),
+            driver.attempts().lost_ranks()};
   }
 
   std::string folder_;

@@ -12,9 +12,9 @@ TEST_F(ControllerTest, RunsEveryMemberOnceAndNamesTheBest) {
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_EQ(std::set<std::string>(workers.ran().begin(), workers.ran().end()).size(), 8U);
   EXPECT_FALSE(workers.was_slot_taken_twice());
-  const auto best = best_row(result.report);
+  const auto best = result.answer.best;
   ASSERT_TRUE(best);
-  EXPECT_EQ(result.report.rows[*best].planned.experiment.name, "z0_gas1_tmbspg8_ng2");
+  EXPECT_EQ(result.rows[*best].planned.experiment.name, "z0_gas1_tmbspg8_ng2");
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/z0_gas1_tmbspg1_ng1/metrics.json"));
 }
@@ -43,7 +43,7 @@ TEST_F(ControllerTest, SecondRunRunsNothing) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(second.ran().empty());
-  EXPECT_TRUE(best_row(result.report));
+  EXPECT_TRUE(result.answer.best);
 }
 
 TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
@@ -54,18 +54,17 @@ TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
   }
   FakeWorkers workers({});
   workers.gpu_outside_bytes = 520;
-  OutsideMemory outside({500, 510}, true);
-  ControllerOptions options;
-  options.outside_gpu_memory = &outside;
+  MemoryPredictor memory(OutsideMemory({0, 0}), OutsideMemory({500, 510}, true), true);
+  Settings settings;
+  settings.memory = &memory;
 
-  const Run result = run(members, workers, 2, options);
+  const Run result = run(members, workers, 2, settings);
 
   std::map<std::size_t, std::vector<std::int64_t>> predicted;
-  for (const Row& row : result.report.rows) {
+  for (const Row& row : result.rows) {
     EXPECT_EQ(row.record->measurement.peak_memory.gpu_bytes, 1220);
     predicted[row.record->measurement.world_ranks.size()].push_back(
         row.record->predicted.gpu_memory_bytes);
-    EXPECT_EQ(row.record->predicted.process_memory_bytes, 0) << "nobody knows";
   }
   // What the first of a size was measured to hold is what the next is predicted to.
   EXPECT_EQ(predicted[2], (std::vector<std::int64_t>{1210, 1220}));
@@ -80,15 +79,14 @@ TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
   }
   FakeWorkers workers({});
   workers.outside_bytes = 60;
-  OutsideMemory outside({50}, true);
-  ControllerOptions options;
-  options.outside_memory = &outside;
-  options.devices_have_own_memory = true;
+  MemoryPredictor memory(OutsideMemory({50}, true), std::nullopt, true);
+  Settings settings;
+  settings.memory = &memory;
 
-  const Run result = run(members, workers, 1, options);
+  const Run result = run(members, workers, 1, settings);
 
   std::vector<std::int64_t> predicted;
-  for (const Row& row : result.report.rows)
+  for (const Row& row : result.rows)
     predicted.push_back(row.record->predicted.process_memory_bytes);
   EXPECT_EQ(predicted, (std::vector<std::int64_t>{350, 360}));
 }
@@ -96,12 +94,12 @@ TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
 TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   const PlannedSpace members = space(6, {1});
   FakeWorkers workers({});
-  ControllerOptions options;
-  options.signals = [&] { return workers.ran().size() >= 2 ? 1 : 0; };
-  const Run stopped = run(members, workers, 1, options);
+  Settings settings;
+  settings.signals = [&] { return workers.ran().size() >= 2 ? 1 : 0; };
+  const Run stopped = run(members, workers, 1, settings);
   EXPECT_EQ(stopped.code, ExitCode::stopped_early);
   EXPECT_LT(workers.ran().size(), 6U);
-  const PlannedExperiment& last = stopped.report.rows.back().planned;
+  const PlannedExperiment& last = stopped.rows.back().planned;
   EXPECT_EQ(last.status, PlanStatus::planned) << "nobody decided against it";
   EXPECT_EQ(last.reason, "the job was stopped before it had run");
   FakeWorkers again({});
@@ -109,7 +107,7 @@ TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   const Run result = run(members, again, 1);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  for (const Row& row : result.report.rows) EXPECT_TRUE(row.record);
+  for (const Row& row : result.rows) EXPECT_TRUE(row.record);
   EXPECT_LT(again.ran().size(), 6U);
 }
 

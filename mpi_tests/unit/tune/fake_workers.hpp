@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "dstune/tune/controller.hpp"
+#include "control/controller.hpp"
 
 namespace dstune {
 

@@ -1,7 +1,7 @@
-#include "gpu_room.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "profile/outside_memory.hpp"
 
 namespace dstune {
 namespace {

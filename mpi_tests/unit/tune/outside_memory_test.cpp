@@ -1,4 +1,4 @@
-#include "dstune/tune/outside_memory.hpp"
+#include "profile/outside_memory.hpp"
 
 #include <gtest/gtest.h>
 

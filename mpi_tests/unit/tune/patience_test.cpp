@@ -1,8 +1,7 @@
-#include "patience.hpp"
-
 #include <gtest/gtest.h>
 
 #include "dstune/model/model_spec.hpp"
+#include "profile/prediction.hpp"
 
 namespace dstune {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/tune/injection.hpp"
 #include "dstune/tune/job_input.hpp"
+#include "worker/injection.hpp"
 
 namespace dstune {
 namespace {

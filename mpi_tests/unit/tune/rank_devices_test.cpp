@@ -1,4 +1,4 @@
-#include "rank_devices.hpp"
+#include "start/rank_devices.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,155 @@
+#include "control/agenda.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace dstune {
+namespace {
+
+/// Jobs in a row that died while an experiment was running, after which it is not tried again.
+constexpr int deaths_until_failed = 2;
+/// Of an experiment whose group lost a rank or a device.
+constexpr int tries_after_loss = 2;
+
+}  // namespace
+
+Agenda::Agenda(Search search, Take take)
+    : search_(search), take_(std::move(take)), scheduler_(search.slots) {
+  for (std::size_t row = 0; row < search_.keys.size(); ++row) {
+    const PlannedExperiment& planned = search_.space.members[row].planned;
+    if (planned.status != PlanStatus::planned) continue;
+    ++num_left_[planned.experiment.shape];
+    if (search_.history.finished.contains(search_.keys[row])) known_.push_back(row);
+  }
+}
+
+void Agenda::take_known() {
+  for (const std::size_t row : known_) {
+    note_asked_for(row);
+    take_without_run(row);
+  }
+}
+
+/// The tuner will not ask for it again.
+void Agenda::note_asked_for(std::size_t row) {
+  const auto left = num_left_.find(search_.space.members[row].planned.experiment.shape);
+  if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
+}
+
+/// Answers the tuner at once where there is an answer.
+bool Agenda::take_without_run(std::size_t row) {
+  const PlannedExperiment& planned = search_.board.row(row).planned;
+  if (planned.status != PlanStatus::planned) {
+    search_.tuner.observe(row, {Status::out_of_memory, std::nullopt});
+    return true;
+  }
+  const std::string& key = search_.keys[row];
+  const History& history = search_.history;
+  if (const auto known = history.finished.find(key); known != history.finished.end()) {
+    Record record = known->second;
+    record.experiment = planned.experiment;
+    take_(row, std::move(record), true);
+    return true;
+  }
+  const auto died = history.deaths.find(key);
+  if (died == history.deaths.end() || died->second < deaths_until_failed) return false;
+  Record failed;
+  failed.experiment = planned.experiment;
+  failed.predicted = planned.predicted;
+  failed.attempt = died->second;
+  failed.measurement.status = Status::failed;
+  failed.measurement.reason =
+      "was running when the job died, the last " + std::to_string(died->second) + " times";
+  take_(row, std::move(failed), false);
+  return true;
+}
+
+void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
+  // A grid is asked for at once, and then measured.
+  if (!is_search_over() || (!search_.races && is_measuring)) {
+    if (const auto again = search_.run_again.during_search(time_left_s)) submit(*again);
+  }
+  while (!search_.is_complete && scheduler_.num_waiting() < most_waiting(is_idle)) {
+    const std::optional<std::size_t> row = search_.tuner.next();
+    if (!row) break;
+    note_asked_for(*row);
+    if (!take_without_run(*row)) scheduler_.submit(*row, needs(*row));
+  }
+  give_up_impossible();
+}
+
+/// One that learns is asked when there is room for what it may answer.
+std::size_t Agenda::most_waiting(bool is_idle) const {
+  if (search_.tuner.most_waiting() > 0) return search_.tuner.most_waiting();
+  // Where nothing runs no rank will become idle by itself: what can not be placed is to be told.
+  const bool is_asked = is_idle || std::ranges::any_of(num_left_, [&](const auto& left) {
+                          return scheduler_.has_room(Needs{left.first});
+                        });
+  return is_asked ? 1 : 0;
+}
+
+bool Agenda::fill_again(double time_left_s) {
+  const auto again = search_.run_again.after_search(time_left_s);
+  if (again) submit(*again);
+  return again.has_value();
+}
+
+void Agenda::submit(const RunAgain& again) {
+  if (!again.kind) {
+    tries_[again.row] = search_.board.row(again.row).record->attempt;
+    scheduler_.submit(again.row, needs(again.row));
+    return;
+  }
+  repeats_.push_back(again);
+  scheduler_.submit(search_.space.members.size() + repeats_.size() - 1, needs(again.row),
+                    again.avoided_ranks);
+}
+
+Needs Agenda::needs(std::size_t row) const {
+  const PlannedExperiment& planned = search_.space.members[row].planned;
+  return needs_of(planned.experiment, planned.predicted);
+}
+
+/// Members' places in the space are their first runs; repeats go on behind them.
+Run Agenda::run_of(std::size_t id) const {
+  const std::size_t members = search_.space.members.size();
+  if (id < members) return {id};
+  const RunAgain& again = repeats_[id - members];
+  return {again.row, again.kind, again.round};
+}
+
+std::optional<Agenda::Next> Agenda::next() {
+  auto dispatch = scheduler_.next();
+  if (!dispatch) return std::nullopt;
+  Run run = run_of(dispatch->experiment);
+  if (!run.repeat) run.try_number = ++tries_[run.row];
+  const auto died = search_.history.deaths.find(search_.keys[run.row]);
+  if (died != search_.history.deaths.end()) run.try_number += died->second;
+  // What was only raced out beside a neighbour is no risk.
+  run.is_risky = run.try_number > 1 && !search_.run_again.is_rerun(run.row);
+  return Next{run, std::move(dispatch->reservation)};
+}
+
+bool Agenda::try_again(const Run& run) {
+  if (tries_[run.row] >= tries_after_loss) return false;
+  scheduler_.resubmit(run.row, needs(run.row));
+  return true;
+}
+
+void Agenda::give_up_impossible() {
+  for (const std::size_t id : scheduler_.take_impossible()) {
+    const Run run = run_of(id);
+    if (run.repeat) {
+      search_.board.give_up_finals("too many ranks were lost for its group size");
+      continue;
+    }
+    is_short_of_ranks_ = true;
+    search_.board.leave_out(run.row,
+                            "too many ranks were lost, or bytes of hosts and disks with them, for "
+                            "what it needs");
+    search_.tuner.observe(run.row, {Status::failed, std::nullopt});
+  }
+}
+
+}  // namespace dstune

@@ -1,0 +1,100 @@
+#pragma once
+/// What runs next: what the tuner asks for, unless the journal knows it; what lost a rank, once
+/// more; what the policy wants to be run again. Knows no clock. Local.
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/ranking/run_again.hpp"
+#include "dstune/ranking/scoreboard.hpp"
+#include "dstune/report/history.hpp"
+#include "dstune/schedule/scheduler.hpp"
+#include "dstune/search/planner.hpp"
+#include "dstune/search/tuner.hpp"
+
+namespace dstune {
+
+/// What a search works on. All of it outlives the search.
+struct Search {
+  const PlannedSpace& space;
+  const std::vector<std::string>& keys;  ///< the record key of each member of the space
+  const History& history;
+  Scoreboard& board;  ///< with what the history knows beside first runs
+  RunAgainPolicy& run_again;
+  Tuner& tuner;
+  SlotPool& slots;
+  bool races = false;  ///< challengers are stopped where they have lost to the best so far
+  /// An earlier job has ended this search: nothing new is measured. What a tuner believes depends
+  /// on the order in which it heard, so that it might go on for a little.
+  bool is_complete = false;
+};
+
+/// A run of a member of the space.
+struct Run {
+  std::size_t row = 0;
+  std::optional<RepeatKind> repeat{};  ///< nothing: its first one, or the one in place of that
+  int round = 0;                       ///< of the repeat
+  int try_number = 1;                  ///< of a first run
+  bool is_risky = false;               ///< an earlier try lost a rank, its device, or the job
+};
+
+class Agenda {
+ public:
+  /// Takes in a result that needs no run; `is_known`: the journal has it already, and when it was
+  /// measured.
+  using Take = std::function<void(std::size_t row, Record record, bool is_known)>;
+
+  Agenda(Search search, Take take);
+
+  /// Members whose results an earlier job has left.
+  [[nodiscard]] std::size_t num_known() const { return known_.size(); }
+  /// All of these count from the beginning: a tuner that learns might not ask for them again.
+  void take_known();
+  /// Asks the tuner, and in a search that goes on the policy. `is_idle`: nothing runs;
+  /// `is_measuring`: some first run does.
+  void fill(double time_left_s, bool is_idle, bool is_measuring);
+  /// All that was asked for has ended. Adds what is to be run once more, one run at a time, so that
+  /// it is alone; false where nothing is left.
+  bool fill_again(double time_left_s);
+  /// The next run for which there is room now.
+  struct Next {
+    Run run;
+    Reservation reservation;
+  };
+  std::optional<Next> next();
+  /// A first run lost ranks. Whether it is tried once more, before all others.
+  bool try_again(const Run& run);
+  /// Nothing more is started.
+  void clear() { scheduler_.drain(); }
+
+  [[nodiscard]] bool is_empty() const { return scheduler_.num_waiting() == 0; }
+  [[nodiscard]] bool is_search_over() const {
+    return search_.is_complete || search_.tuner.is_done();
+  }
+  /// Whether something could not be run for want of ranks.
+  [[nodiscard]] bool is_short_of_ranks() const { return is_short_of_ranks_; }
+
+ private:
+  bool take_without_run(std::size_t row);
+  void note_asked_for(std::size_t row);
+  [[nodiscard]] std::size_t most_waiting(bool is_idle) const;
+  void submit(const RunAgain& again);
+  void give_up_impossible();
+  [[nodiscard]] Needs needs(std::size_t row) const;
+  [[nodiscard]] Run run_of(std::size_t id) const;
+
+  Search search_;
+  Take take_;
+  Scheduler scheduler_;
+  std::vector<std::size_t> known_;
+  std::vector<RunAgain> repeats_;     ///< that were submitted; their ids go on behind the members'
+  std::map<std::size_t, int> tries_;  ///< begun, by row
+  std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for
+  bool is_short_of_ranks_ = false;
+};
+
+}  // namespace dstune

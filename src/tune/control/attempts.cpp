@@ -1,0 +1,277 @@
+#include "control/attempts.hpp"
+
+#include <algorithm>
+
+#include "dstune/base/units.hpp"
+
+namespace dstune {
+namespace {
+
+/// A measuring group gives a sign of life at least this often.
+constexpr double steps_of_silence = 20;
+/// Of members where the attempt itself has no limit.
+constexpr double longest_timeout_s = 24 * 3600.0;
+
+/// "rank 1", "ranks 1, 3"
+std::string text_of(const std::set<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks)
+    text += (!text.empty() ? ", " : ranks.size() > 1 ? "ranks " : "rank ") + std::to_string(rank);
+  return text;
+}
+
+/// 0: the message belongs to none.
+Attempts::Number attempt_of(const Message& message) {
+  return std::visit(
+      [](const auto& m) -> Attempts::Number {
+        if constexpr (requires { m.attempt; }) {
+          return m.attempt;
+        } else {
+          return 0;
+        }
+      },
+      message);
+}
+
+}  // namespace
+
+Attempts::Number Attempts::begin(message::Assign order, const Limits& limits, Moment now) {
+  return begin_order(std::move(order), limits, now);
+}
+
+Attempts::Number Attempts::begin(message::Calibrate order, const Limits& limits, Moment now) {
+  return begin_order(std::move(order), limits, now);
+}
+
+template <class Order>
+Attempts::Number Attempts::begin_order(Order order, const Limits& limits, Moment now) {
+  const Number number = next_++;
+  order.attempt = number;
+  order.rest_s = limits.rest_s;
+  // Members give up by themselves long after ABORT should have reached them.
+  order.timeout_s = (limits.timeout_s > 0 ? limits.timeout_s : longest_timeout_s) +
+                    limits.silence_s + 2 * limits.abort_grace_s;
+  Attempt attempt;
+  attempt.members = order.world_ranks;
+  attempt.limits = limits;
+  attempt.began = attempt.last_sign = now.steady;
+  note_neighbours(attempt);
+  for (const int member : attempt.members) send(member, order);
+  under_way_.emplace(number, std::move(attempt));
+  return number;
+}
+
+void Attempts::note_neighbours(Attempt& attempt) {
+  attempt.is_alone = under_way_.empty();
+  for (auto& [number, neighbour] : under_way_) {
+    neighbour.is_alone = false;
+    if ((attempt.has_nodes || neighbour.has_nodes) && options_.share_a_node &&
+        options_.share_a_node(attempt.members, neighbour.members))
+      attempt.has_nodes = neighbour.has_nodes = false;
+  }
+}
+
+void Attempts::send(int world_rank, Message message) {
+  outgoing_.push_back({world_rank, std::move(message)});
+}
+
+void Attempts::race(Number number, const RaceBar& bar) {
+  const auto found = under_way_.find(number);
+  if (found != under_way_.end()) send(found->second.members.front(), message::Bar{number, bar});
+}
+
+void Attempts::on(int source, Message message, Moment now) {
+  const Number number = attempt_of(message);
+  const auto found = under_way_.find(number);
+  if (found == under_way_.end()) return;
+  Attempt& attempt = found->second;
+  attempt.last_sign = now.steady;
+  if (std::holds_alternative<message::Ready>(message)) {
+    on_ready(number, attempt, source, now);
+  } else if (const auto* progress = std::get_if<message::Progress>(&message)) {
+    attempt.slowest_step_s = progress->slowest_step_s;
+    events_.emplace_back(Stepped{number, progress->steps});
+  } else if (auto* outcome = std::get_if<message::Outcome>(&message)) {
+    on_outcome(number, attempt, std::move(outcome->measurement), now);
+  } else if (auto* profiled = std::get_if<message::Calibrated>(&message)) {
+    on_profiled(number, attempt, source, std::move(*profiled), now);
+  } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
+    on_gone(number, attempt, source, *gone, now);
+  }
+}
+
+void Attempts::on_ready(Number number, Attempt& attempt, int source, Moment now) {
+  attempt.ready.insert(source);
+  if (attempt.state != Attempt::State::building || attempt.ready.size() < attempt.members.size())
+    return;
+  attempt.state = Attempt::State::running;
+  attempt.started_at = now.wall;
+  for (const int member : attempt.members) send(member, message::Go{number});
+}
+
+void Attempts::on_outcome(Number number, Attempt& attempt, Measurement measurement, Moment now) {
+  if (attempt.state == Attempt::State::aborting) return;
+  // Whose energy it was can not be told.
+  if (!attempt.has_nodes) measurement.energy_j.reset();
+  const bool is_cut_short =
+      attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
+  end(number, {.measurement = std::move(measurement), .is_cut_short = is_cut_short}, now);
+}
+
+void Attempts::on_profiled(Number number, Attempt& attempt, int source, message::Calibrated answer,
+                           Moment now) {
+  attempt.left.insert(source);
+  events_.emplace_back(Profiled{number, source, std::move(answer)});
+  if (attempt.state == Attempt::State::aborting) {
+    conclude(number, now);
+  } else if (attempt.left.size() == attempt.members.size()) {
+    Measurement measurement;
+    measurement.status = Status::ok;
+    end(number, {.measurement = std::move(measurement)}, now);
+  }
+}
+
+void Attempts::on_gone(Number number, Attempt& attempt, int source, const message::Gone& gone,
+                       Moment now) {
+  attempt.left.insert(source);
+  if (gone.has_lost_device)
+    (gone.is_device_silent ? attempt.silent_devices : attempt.without_device).insert(source);
+  if (!attempt.has_gone_members || gone.is_cause) events_.emplace_back(Failed{number, gone.reason});
+  attempt.has_gone_members = true;
+  if (attempt.state != Attempt::State::aborting) {
+    // The others may be in a collective with it.
+    begin_abort(number, attempt, {gone.status, gone.reason}, now.steady);
+    attempt.has_cause = gone.is_cause;
+  } else if (gone.is_cause && !attempt.has_cause) {
+    // Peers that saw it leave may have been heard first.
+    attempt.status = gone.status;
+    attempt.reason = gone.reason;
+    attempt.has_cause = true;
+  }
+  conclude(number, now);
+}
+
+void Attempts::tick(Moment now) {
+  std::vector<Number> aborting;
+  for (auto& [number, attempt] : under_way_) {
+    if (attempt.state == Attempt::State::aborting) {
+      aborting.push_back(number);
+    } else if (const auto failure = failure_of(attempt, now.steady)) {
+      begin_abort(number, attempt, *failure, now.steady);
+    }
+  }
+  for (const Number number : aborting) conclude(number, now);
+}
+
+/// Nothing where all is well.
+std::optional<Attempts::Failure> Attempts::failure_of(const Attempt& attempt, Time now) const {
+  for (const int member : attempt.members) {
+    if (dead_.contains(member) && !attempt.left.contains(member))
+      return Failure{Status::failed, "rank " + std::to_string(member) + " died"};
+  }
+  if (stopping_since_ && now - *stopping_since_ > to_duration(options_.stop_grace_s))
+    return Failure{Status::timed_out, "stopped"};
+  const Limits& limits = attempt.limits;
+  if (limits.timeout_s > 0 && now > attempt.began + to_duration(limits.timeout_s))
+    return Failure{Status::timed_out, limits.overdue};
+  const double silence_s = std::max(limits.silence_s, steps_of_silence * attempt.slowest_step_s);
+  if (limits.silence_s > 0 && seconds(now - attempt.last_sign) > silence_s)
+    return Failure{Status::timed_out, "no sign of life for " + format_duration(silence_s)};
+  return std::nullopt;
+}
+
+void Attempts::stop(Moment now) {
+  if (stopping_since_) return;
+  stopping_since_ = now.steady;
+  for (auto& [number, attempt] : under_way_) {
+    switch (attempt.state) {
+      case Attempt::State::building:
+        begin_abort(number, attempt, {Status::timed_out, "stopped"}, now.steady);
+        break;
+      case Attempt::State::running:
+        attempt.state = Attempt::State::stopping;
+        send(attempt.members.front(), message::Stop{number});
+        break;
+      case Attempt::State::stopping:
+        break;
+      case Attempt::State::aborting:
+        attempt.give_up_at =
+            std::min(attempt.give_up_at, now.steady + to_duration(attempt.limits.abort_grace_s));
+    }
+  }
+}
+
+void Attempts::abort(Moment now) {
+  for (auto& [number, attempt] : under_way_) {
+    if (attempt.state != Attempt::State::aborting)
+      begin_abort(number, attempt, {Status::timed_out, "stopped"}, now.steady);
+  }
+}
+
+void Attempts::begin_abort(Number number, Attempt& attempt, const Failure& failure, Time now) {
+  attempt.state = Attempt::State::aborting;
+  attempt.status = failure.status;
+  attempt.reason = failure.reason;
+  const Limits& limits = attempt.limits;
+  attempt.give_up_at =
+      now + to_duration(limits.abort_grace_s + (stopping_since_ ? 0 : limits.rest_s));
+  for (const int member : attempt.members)
+    if (!attempt.left.contains(member)) send(member, message::Abort{number});
+}
+
+/// Nobody waits for an answer of the dead.
+bool Attempts::is_answered(const Attempt& attempt) const {
+  return std::ranges::all_of(attempt.members, [&](int member) {
+    return attempt.left.contains(member) || dead_.contains(member);
+  });
+}
+
+/// Ends an aborted attempt once every member has answered or the grace is over: who did not is
+/// lost, and of no further use like one that lost its device.
+void Attempts::conclude(Number number, Moment now) {
+  const Attempt& attempt = under_way_.at(number);
+  if (!is_answered(attempt) && now.steady < attempt.give_up_at) return;
+  Ended ended;
+  ended.measurement.status = attempt.status;
+  ended.measurement.reason = attempt.reason;
+  ended.measurement.world_ranks = attempt.members;
+  for (const int member : attempt.members) {
+    const bool is_lost = !attempt.left.contains(member);
+    if (is_lost) ended.lost.push_back(member);
+    if (is_lost || attempt.without_device.contains(member) ||
+        attempt.silent_devices.contains(member))
+      ended.unusable.push_back(member);
+  }
+  lost_.insert(ended.lost.begin(), ended.lost.end());
+  std::string& reason = ended.measurement.reason;
+  if (!ended.lost.empty()) reason += "; lost " + text_of({ended.lost.begin(), ended.lost.end()});
+  if (!attempt.without_device.empty())
+    reason += "; device lost by " + text_of(attempt.without_device);
+  if (!attempt.silent_devices.empty())
+    reason += "; no answer from the device of " + text_of(attempt.silent_devices);
+  ended.is_aborted = true;
+  ended.is_cut_short = stopping_since_.has_value();
+  end(number, std::move(ended), now);
+}
+
+void Attempts::end(Number number, Ended ended, Moment now) {
+  const Attempt& attempt = under_way_.at(number);
+  ended.attempt = number;
+  ended.finished_at = now.wall;
+  // A configuration that does not fit ends before GO.
+  ended.started_at = attempt.started_at.value_or(now.wall);
+  ended.is_alone = attempt.is_alone;
+  under_way_.erase(number);
+  events_.emplace_back(std::move(ended));
+}
+
+std::set<int> Attempts::awaited_ranks() const {
+  std::set<int> ranks;
+  for (const auto& [number, attempt] : under_way_) {
+    for (const int member : attempt.members)
+      if (!attempt.left.contains(member)) ranks.insert(member);
+  }
+  return ranks;
+}
+
+}  // namespace dstune

@@ -1,0 +1,157 @@
+#pragma once
+/// The attempts under way, as a state machine without input or output: messages of workers and the
+/// time come in; messages to workers and events for the driver come out. It knows no mailbox, no
+/// clock and no journal. Whoever drives it (AttemptDriver) tells it all of these.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "dstune/tune/protocol.hpp"
+#include "moment.hpp"
+
+namespace dstune {
+
+class Attempts {
+ public:
+  using Number = std::uint64_t;
+  using WallTime = std::chrono::system_clock::time_point;
+
+  /// What an attempt may take before it is aborted, and how long that may take. 0: any time.
+  struct Limits {
+    double silence_s = 0;   ///< without a sign of life; twenty of its steps, where these are longer
+    double timeout_s = 0;   ///< in all
+    std::string overdue{};  ///< the reason that is given after that
+    double abort_grace_s = 10;  ///< for members to answer ABORT before they count as lost
+    double rest_s = 0;  ///< more of it, for their devices to come to rest; not where the job ends
+  };
+  struct Options {
+    double stop_grace_s = 20;  ///< for attempts to end after STOP
+    /// Whether ranks of the one group are on nodes of the other; empty: never.
+    std::function<bool(const std::vector<int>&, const std::vector<int>&)> share_a_node{};
+  };
+
+  /// The leader's PROGRESS.
+  struct Stepped {
+    Number attempt = 0;
+    int steps = 0;
+  };
+  /// What a member measured of the machine. The attempt ends once all have.
+  struct Profiled {
+    Number attempt = 0;
+    int world_rank = 0;
+    message::Calibrated answer;
+  };
+  /// A member's words: of the first that left, and of each that failed by itself.
+  struct Failed {
+    Number attempt = 0;
+    std::string reason;
+  };
+  /// The last that is heard of an attempt.
+  struct Ended {
+    Number attempt = 0;
+    Measurement measurement{};  ///< the leader's, or a failure with its reason and ranks
+    /// When GO was sent and the end was heard of; the same where GO never was.
+    WallTime started_at{}, finished_at{};
+    bool is_alone = true;         ///< no other ran meanwhile
+    bool is_aborted = false;      ///< members were told to leave
+    bool is_cut_short = false;    ///< by stop(), so that it says nothing of the experiment
+    std::vector<int> lost{};      ///< members that did not answer
+    std::vector<int> unusable{};  ///< these and those without a device, ascending
+  };
+  using Event = std::variant<Stepped, Profiled, Failed, Ended>;
+  struct Outgoing {
+    int world_rank = 0;
+    Message message;
+  };
+
+  explicit Attempts(Options options) : options_(std::move(options)) {}
+
+  /// Orders the members to take part; the attempt's number and the time after which members give up
+  /// by themselves are filled in. Returns the number.
+  Number begin(message::Assign order, const Limits& limits, Moment now);
+  Number begin(message::Calibrate order, const Limits& limits, Moment now);
+  /// Tells the leader what it is raced against.
+  void race(Number attempt, const RaceBar& bar);
+  /// Of attempts that have ended nothing is taken in.
+  void on(int source, Message message, Moment now);
+  /// The rank's process is known to be gone: nobody waits for its answer.
+  void died(int world_rank) { dead_.insert(world_rank); }
+  /// Looks at every limit; to be called often.
+  void tick(Moment now);
+  /// The job ends: what is measured ends after its step, the rest is aborted.
+  void stop(Moment now);
+  /// Aborts all that is under way.
+  void abort(Moment now);
+
+  /// What is to be sent, and what has happened, since it was taken last.
+  std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
+  std::vector<Event> take_events() { return std::exchange(events_, {}); }
+
+  [[nodiscard]] bool is_empty() const { return under_way_.empty(); }
+  /// Ranks that an answer may come from.
+  [[nodiscard]] std::set<int> awaited_ranks() const;
+  /// Members that never answered an ABORT, the dead among them.
+  [[nodiscard]] const std::set<int>& lost_ranks() const { return lost_; }
+
+ private:
+  using Time = SteadyClock::time_point;
+  struct Attempt {
+    std::vector<int> members;  ///< ascending; the first is the leader
+    Limits limits;
+    enum class State { building, running, stopping, aborting } state = State::building;
+    Time began, last_sign;
+    std::optional<WallTime> started_at;
+    double slowest_step_s = 0;
+    std::set<int> ready;
+    std::set<int> left;            ///< have answered for the last time
+    std::set<int> without_device;  ///< of these, those that lost theirs
+    std::set<int> silent_devices;  ///< … because it does not answer
+    bool has_gone_members = false;
+    bool is_alone = true;
+    bool has_nodes = true;  ///< … on its nodes
+    // While it is aborted:
+    Time give_up_at;
+    Status status = Status::failed;
+    std::string reason;
+    bool has_cause = true;  ///< false: the reason is what a member saw of another's failure
+  };
+  struct Failure {
+    Status status = Status::failed;
+    std::string reason;
+  };
+
+  template <class Order>
+  Number begin_order(Order order, const Limits& limits, Moment now);
+  void note_neighbours(Attempt& attempt);
+  void send(int world_rank, Message message);
+
+  void on_ready(Number number, Attempt& attempt, int source, Moment now);
+  void on_outcome(Number number, Attempt& attempt, Measurement measurement, Moment now);
+  void on_profiled(Number number, Attempt& attempt, int source, message::Calibrated answer,
+                   Moment now);
+  void on_gone(Number number, Attempt& attempt, int source, const message::Gone& gone, Moment now);
+
+  [[nodiscard]] std::optional<Failure> failure_of(const Attempt& attempt, Time now) const;
+  void begin_abort(Number number, Attempt& attempt, const Failure& failure, Time now);
+  void conclude(Number number, Moment now);
+  [[nodiscard]] bool is_answered(const Attempt& attempt) const;
+  /// Takes it out, and fills in what is known of every end.
+  void end(Number number, Ended ended, Moment now);
+
+  Options options_;
+  std::map<Number, Attempt> under_way_;
+  Number next_ = 1;
+  std::set<int> dead_, lost_;
+  std::optional<Time> stopping_since_;
+  std::vector<Outgoing> outgoing_;
+  std::vector<Event> events_;
+};
+
+}  // namespace dstune

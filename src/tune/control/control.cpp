@@ -1,0 +1,284 @@
+#include "control/control.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "control/attempt_driver.hpp"
+#include "control/controller.hpp"
+#include "control/job_end.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/base/units.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/device/disk.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/predict/overheads.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "dstune/train/executor.hpp"
+#include "moment.hpp"
+#include "profile/outside_memory.hpp"
+#include "profile/prediction.hpp"
+#include "start/rank_devices.hpp"
+
+namespace dstune {
+namespace {
+
+constexpr double default_reserve_s = 60;
+
+Progress::Style progress_style(const JobOptions& options) {
+  if (options.quiet || options.no_progress) return Progress::Style::silent;
+  return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
+}
+
+/// When the search ends, and what is kept of the job's time for a clean end.
+struct TimeBudget {
+  std::optional<SteadyClock::time_point> end_at;
+  double reserve_s = default_reserve_s;
+
+  /// For experiments to end after STOP, and for members to answer ABORT.
+  [[nodiscard]] double stop_grace_s() const { return std::max(1.0, reserve_s / 3); }
+  [[nodiscard]] double abort_grace_s() const { return std::max(1.0, reserve_s / 6); }
+};
+
+TimeBudget time_budget(const JobOptions& options) {
+  const auto limit = find_time_limit(
+      options.time_limit_s,
+      [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
+      std::chrono::system_clock::now());
+  if (!limit) {
+    log::info("no time limit is known (--time-limit sets one)");
+    return {std::nullopt, options.reserve_s.value_or(default_reserve_s)};
+  }
+  const double reserve_s =
+      options.reserve_s.value_or(std::min(default_reserve_s, limit->left_s / 10));
+  log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
+            format_duration(reserve_s) + " of it for a clean end");
+  return {SteadyClock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s)), reserve_s};
+}
+
+/// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
+void predict_members(PlannedSpace& space, JobPredictor& predictor) {
+  constexpr std::uint64_t most_predicted = 20'000;
+  if (space.planned > most_predicted) return;
+  for (auto& [planned, chain] : space.members)
+    if (planned.status == PlanStatus::planned)
+      planned.predicted.throughput = predictor.throughput(planned.experiment);
+}
+
+/// What the ranks of each node may have of its host, and of its disk: there, too, what is free
+/// where rank 0 is, on the fullest of the disks that members name. Not less than one of them takes:
+/// a disk that has filled up since is that member's result.
+std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
+  if (ready.job.workload.kind != WorkloadKind::transformer) return {};
+  NodeBytes node;
+  std::set<std::string> folders;
+  std::int64_t most_taken = 0;
+  for (const PlannedMember& member : ready.space.members) {
+    const auto& [experiment, status, reason, predicted] = member.planned;
+    if (status != PlanStatus::planned || predicted.disk_bytes == 0) continue;
+    folders.insert(experiment.config.disk.folder);
+    most_taken = std::max(most_taken, predicted.disk_bytes * experiment.shape.num_gpus);
+  }
+  for (const std::string& folder : folders)
+    node.disk = std::min(node.disk, std::max(most_taken, free_disk_bytes(folder)));
+  std::vector<NodeBytes> nodes;
+  for (const std::vector<int>& ranks : ready.training_ranks) {
+    node.host = ready.host_memory_bytes * static_cast<std::int64_t>(ranks.size());
+    nodes.push_back(node);
+  }
+  return nodes;
+}
+
+/// Whether there is a figure of every rank that trains.
+bool is_known(const std::vector<std::int64_t>& bytes, const std::vector<std::vector<int>>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return bytes[static_cast<std::size_t>(rank)] > 0; });
+  });
+}
+
+/// Now that the communicators of all groups are there.
+void leave_out_what_lacks_room(Preparation& ready, const std::optional<std::int64_t>& room_bytes) {
+  if (!room_bytes) return;
+  const auto has_run = [&](std::size_t index) {
+    return ready.history.finished.contains(ready.keys[index]);
+  };
+  const std::vector<std::size_t> dropped = drop_what_lacks_room(ready.space, *room_bytes, has_run);
+  if (dropped.empty()) return;
+  log::warning(fmt::format("{} of the GPU are left for tensors: {} members do not fit",
+                           format_bytes(*room_bytes), dropped.size()));
+  for (const std::size_t index : dropped)
+    ready.journal->add(event::planned(ready.space.members[index].planned));
+}
+
+/// Challengers are stopped where they have lost to the best so far. What a plug-in counts as
+/// operations need not grow with the samples.
+bool races(const JobSpec& job) {
+  return job.tuning.tuner_type == "race" &&
+         !(job.workload.kind == WorkloadKind::plugin && job.tuning.metric == Metric::flops);
+}
+
+/// Times that are given do not differ between runs.
+bool repeats_best(const JobSpec& job) {
+  return races(job) || job.workload.kind == WorkloadKind::transformer ||
+         job.workload.kind == WorkloadKind::plugin;
+}
+
+MemoryPredictor memory_predictor(const Preparation& ready, const std::vector<RankDevice>& devices,
+                                 const BytesBefore& bytes) {
+  std::optional<OutsideMemory> gpus;
+  if (is_known(bytes.gpu, ready.training_ranks)) gpus.emplace(bytes.gpu, true);
+  return {OutsideMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
+}
+
+void print_summary(const Answer& answer, ExitCode code, bool is_json) {
+  if (is_json) {
+    std::cout << summary_json(answer, static_cast<int>(code)).dump() << std::endl;
+  } else {
+    std::cout << summary_text(answer) << std::flush;
+  }
+}
+
+/// How a search ended.
+struct SearchEnd {
+  ExitCode code = ExitCode::internal;
+  std::string reason;
+  bool can_finalize = true;
+};
+
+/// Measures the machine and runs the controller.
+SearchEnd run_search(const JobOptions& options, Preparation& ready,
+                     const std::vector<RankDevice>& devices, const BytesBefore& bytes,
+                     const TimeBudget& time, SlotPool& slots, AttemptDriver& driver) {
+  const JobEnd end(time.end_at, stop_signals);
+  const bool is_on_gpus = devices.back().backend == "cuda";
+  TrialLimits limits(ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s());
+  MemoryPredictor memory = memory_predictor(ready, devices, bytes);
+  MeasuredMachine machine;
+  if (is_predictable(ready)) {
+    machine = measure_machine(
+        ready, driver, [&] { return !end.reason(driver.now()).empty(); }, options.profile_path,
+        is_on_gpus ? least_rest_s : 0);
+    memory.start_again(machine.outside_bytes, machine.gpu_outside_bytes);
+    leave_out_what_lacks_room(ready, room_on_gpus(devices, bytes.gpu, machine.gpu_outside_bytes));
+  }
+  if (machine.predictor) {
+    limits.follow(*machine.predictor);
+    predict_members(ready.space, *machine.predictor);
+  }
+  const CpuWorkspaces workspaces(*ready.kernels);
+  std::optional<OverheadCounter> overheads;
+  Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
+                                      {.metric = ready.job.tuning.metric,
+                                       .own_runs = ready.own_runs,
+                                       .memory_offset_bytes = ready.memory_offset_bytes,
+                                       .own_row = ready.space.own});
+  RunAgainPolicy run_again(board, {.races = races(ready.job),
+                                   .repeats_best = repeats_best(ready.job),
+                                   .is_alone_in_space = ready.space.planned <= 1,
+                                   .deaths = deaths_in_repeats(ready.keys, ready.history)});
+  const auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
+  Publisher publisher(*ready.results, board,
+                      {.training_command = ready.job.training_command,
+                       .arg_mappings = ready.job.tuning.arg_mappings,
+                       .memory_timeline = [&](const Experiment& experiment) {
+                         return memory_timeline_of(ready, experiment);
+                       }});
+  Progress progress(progress_style(options));
+  JobPolicy policy{.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin};
+  policy.limits = [&](const PlannedExperiment& planned) { return limits.of(planned); };
+  policy.end = end;
+  Listeners listeners{.journal = *ready.journal,
+                      .publisher = publisher,
+                      .progress = progress,
+                      .times = machine.predictor.get(),
+                      .memory = &memory};
+  if (ready.job.workload.kind == WorkloadKind::transformer) {
+    overheads.emplace(ready.job.model, workspaces);
+    listeners.overheads = [&](const Experiment& experiment) {
+      return overheads->count(experiment.config, experiment.shape.size());
+    };
+  }
+  const Search search{.space = ready.space,
+                      .keys = ready.keys,
+                      .history = ready.history,
+                      .board = board,
+                      .run_again = run_again,
+                      .tuner = *tuner,
+                      .slots = slots,
+                      .races = races(ready.job),
+                      .is_complete = ready.is_search_complete};
+  Controller controller(search, std::move(policy), driver, std::move(listeners));
+  const ExitCode code = controller.run();
+  print_summary(publisher.answer(), code, options.json_output);
+  return {code, controller.reason(), controller.can_finalize()};
+}
+
+}  // namespace
+
+Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
+                            const History& history, ScoreboardSetup setup) {
+  std::vector<Row> rows;
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    rows.push_back({space.members[index].planned});
+    const auto repeats = history.repeats.find(keys[index]);
+    if (repeats != history.repeats.end()) rows.back().repeats = repeats->second;
+  }
+  Scoreboard board(std::move(setup), std::move(rows));
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    const auto verified = history.verified.find(keys[index]);
+    if (verified != history.verified.end()) board.verify(index, verified->second);
+  }
+  return board;
+}
+
+std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& keys,
+                                             const History& history) {
+  std::map<std::size_t, int> deaths;
+  for (std::size_t index = 0; index < keys.size(); ++index) {
+    const auto died = history.repeat_deaths.find(keys[index]);
+    if (died != history.repeat_deaths.end()) deaths[index] = died->second;
+  }
+  return deaths;
+}
+
+void control(const JobOptions& options, Preparation& ready, const Topology& topology,
+             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox) {
+  const TimeBudget time = time_budget(options);
+  SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
+  AttemptDriver driver(mailbox,
+                       {.stop_grace_s = time.stop_grace_s(),
+                        .share_a_node =
+                            [&](const std::vector<int>& one, const std::vector<int>& other) {
+                              return slots.share_a_node(one, other);
+                            }},
+                       death_watch(topology, devices));
+  SearchEnd end;
+  end.code = guarded([&] {
+    end = run_search(options, ready, devices, bytes, time, slots, driver);
+    return end.code;
+  });
+  if (end.code == ExitCode::not_writable) {
+    // Members may still be in an experiment: only the process's end gets them out.
+    end.can_finalize = false;
+    end.reason = "results can not be written";
+  }
+  end.code = guarded([&] {
+    ready.journal->add(event::job_finished(static_cast<int>(end.code), end.reason));
+    ready.journal->commit();
+    ready.results->write_exit_status(end.code, end.reason);
+    return end.code;
+  });
+  const message::Quit quit{static_cast<int>(end.code), end.can_finalize};
+  for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
+  mailbox.flush(5);
+  // Whoever is lost may be this very process's worker, deep inside a step: nothing else ends it.
+  if (!end.can_finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
+}
+
+}  // namespace dstune

@@ -1,0 +1,253 @@
+#include "control/controller.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "dstune/base/log.hpp"
+#include "profile/outside_memory.hpp"
+#include "profile/prediction.hpp"
+#include "waiting.hpp"
+#include "worker/injection.hpp"
+
+namespace dstune {
+Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& driver,
+                       Listeners listeners)
+    : search_(search),
+      policy_(std::move(policy)),
+      driver_(driver),
+      listeners_(std::move(listeners)),
+      agenda_(search,
+              [this](std::size_t row, Record result, bool is_known) {
+                if (!is_known) result.started_at = result.finished_at = driver_.now().wall;
+                record(row, std::move(result), is_known);
+              }),
+      began_(driver.now().steady) {}
+
+ExitCode Controller::run() {
+  listeners_.progress.begin(search_.space.planned, agenda_.num_known());
+  agenda_.take_known();
+  Idle idle;
+  for (;;) {
+    const bool has_heard = listen();
+    watch();
+    // One after the other where a tuner answers for as many ranks as are idle.
+    do {
+      if (!is_stopping_) agenda_.fill(time_left_s(), running_.empty(), is_measuring());
+    } while (start_next());
+    const bool has_said = publish();
+    if (running_.empty() && agenda_.is_empty() &&
+        (is_stopping_ || (agenda_.is_search_over() && !agenda_.fill_again(time_left_s()))))
+      return conclude();
+    if (has_heard || has_said) {
+      idle.reset();
+    } else {
+      idle.pause();
+    }
+  }
+}
+
+/// Whether first runs go on.
+bool Controller::is_measuring() const {
+  return std::ranges::any_of(running_, [](const auto& one) { return !one.second.run.repeat; });
+}
+
+/// Starts what there is room for; whether there was anything.
+bool Controller::start_next() {
+  if (is_stopping_) return false;
+  bool has_started = false;
+  while (auto next = agenda_.next()) {
+    start(std::move(*next));
+    has_started = true;
+  }
+  return has_started;
+}
+
+void Controller::start(Agenda::Next next) {
+  const Run& run = next.run;
+  const Experiment& experiment = planned(run.row).experiment;
+  const std::string& key = search_.keys[run.row];
+  const std::vector<int>& world_ranks = next.reservation.world_ranks();
+  if (run.repeat) {
+    listeners_.journal.add(
+        event::repeat_started(key, experiment.name, *run.repeat, run.round, world_ranks));
+  } else {
+    if (listeners_.times != nullptr)
+      search_.board.predict(run.row, listeners_.times->throughput(experiment));
+    listeners_.journal.add(event::started(key, experiment.name, run.try_number, world_ranks));
+    listeners_.publisher.started(run.row);
+  }
+  listeners_.progress.started(experiment);
+  message::Assign order;
+  order.experiment = experiment.name;
+  order.config = experiment.config;
+  order.world_ranks = world_ranks;
+  order.is_risky = run.is_risky;
+  if (policy_.sends_ds_config) order.ds_config = experiment.ds_config.dump();
+  const Attempts::Number number =
+      driver_.attempts().begin(std::move(order), policy_.limits(planned(run.row)), driver_.now());
+  race(number, run);
+  running_.emplace(number, std::move(next));
+}
+
+/// What the best so far means for this challenger. What is measured again is measured fully.
+void Controller::race(Attempts::Number number, const Run& run) {
+  const Scoreboard& board = search_.board;
+  // Calibrated times are another order than those that are raced.
+  if (!search_.races || !board.best() || !board.setup().own_runs.empty()) return;
+  if (run.repeat || search_.run_again.is_rerun(run.row)) return;
+  driver_.attempts().race(number, race_bar(board, planned(run.row).experiment));
+}
+
+void Controller::race_all() {
+  for (const auto& [number, running] : running_) race(number, running.run);
+}
+
+/// Whether anything was heard that more may follow soon.
+bool Controller::listen() {
+  const bool has_heard = driver_.listen();
+  for (Attempts::Event& event : driver_.attempts().take_events()) {
+    if (const auto* stepped = std::get_if<Attempts::Stepped>(&event)) {
+      const Run& run = running_.at(stepped->attempt).run;
+      listeners_.progress.stepped(planned(run.row).experiment.name, stepped->steps);
+    } else if (auto* ended = std::get_if<Attempts::Ended>(&event)) {
+      take(std::move(*ended));
+    }
+  }
+  return has_heard;
+}
+
+void Controller::take(Attempts::Ended ended) {
+  Agenda::Next running = std::move(running_.extract(ended.attempt).mapped());
+  const Run& run = running.run;
+  const std::size_t row = run.row;
+  const Experiment& experiment = planned(row).experiment;
+  if (!ended.is_aborted && injected_fault(0, experiment.name) == Fault::throws_in_controller)
+    throw Error("injected failure of the controller");
+  has_abandoned_communicator_ |= ended.is_aborted && experiment.shape.num_nodes > 1;
+  retire(running, ended);
+  running.reservation.give_back();
+  if (ended.is_cut_short) return;  // the same command runs it again
+  if (run.repeat) {
+    record_repeat(row, {*run.repeat, run.round, std::move(ended.measurement), ended.started_at,
+                        ended.finished_at, ended.is_alone});
+    return;
+  }
+  if (!ended.unusable.empty() && agenda_.try_again(run)) {
+    listeners_.journal.add(event::lost(search_.keys[row], experiment.name, ended.unusable));
+    return;
+  }
+  Record done;
+  done.experiment = experiment;
+  done.predicted = search_.board.row(row).planned.predicted;
+  done.attempt = run.try_number;
+  done.measurement = std::move(ended.measurement);
+  done.is_alone = ended.is_alone;
+  done.started_at = ended.started_at;
+  done.finished_at = ended.finished_at;
+  if (!ended.is_aborted && listeners_.memory != nullptr) listeners_.memory->predict(done);
+  record(row, std::move(done), false);
+}
+
+/// Takes ranks out of the job that are lost or have no device any more.
+void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
+  for (const int rank : ended.unusable) running.reservation.retire(rank);
+  if (ended.unusable.empty()) return;
+  const bool is_one_left = ended.unusable.size() > ended.lost.size();
+  log::warning(planned(running.run.row).experiment.name + ": " + ended.measurement.reason +
+               ", not used again" +
+               (is_one_left ? "; what is held of a device is left to the end of its process" : ""));
+}
+
+void Controller::record(std::size_t row, Record record, bool is_known) {
+  const Experiment& experiment = planned(row).experiment;
+  if (is_known) {
+    listeners_.publisher.started(row);  // its files may have been lost with the job that ran it
+  } else {
+    listeners_.journal.add(event::finished(search_.keys[row], record));
+  }
+  if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
+  Scoreboard& board = search_.board;
+  search_.tuner.observe(row, {record.measurement.status,
+                              value_so_far(record.measurement, board.metric(), experiment)});
+  const bool has_overheads = listeners_.overheads && !board.setup().own_runs.empty();
+  const bool is_best = board.record(row, std::move(record),
+                                    has_overheads ? listeners_.overheads(experiment) : Overheads{});
+  if (is_best) race_all();
+  listeners_.publisher.ended(row);
+  listeners_.progress.ended(*board.row(row).record, board.metric(), is_known, is_best);
+}
+
+void Controller::record_repeat(std::size_t row, Repeat repeat) {
+  const Experiment& experiment = planned(row).experiment;
+  listeners_.journal.add(event::repeated(search_.keys[row], experiment.name, repeat));
+  listeners_.progress.repeated(experiment, repeat, search_.board.metric());
+  search_.board.repeat(row, std::move(repeat));
+  if (row == search_.board.best()) race_all();
+}
+
+/// Whether the job is to end before it is done.
+void Controller::watch() {
+  const Moment now = driver_.now();
+  const std::string reason = policy_.end.reason(now);
+  if (!is_stopping_ && !reason.empty()) stop(reason);
+  if (is_stopping_ && policy_.end.is_urgent()) driver_.attempts().abort(now);
+}
+
+/// No new experiments; running ones end after their step.
+void Controller::stop(const std::string& reason) {
+  is_stopping_ = true;
+  reason_ = reason + "; the same command resumes";
+  log::warning("stopping early: " + reason_);
+  agenda_.clear();
+  driver_.attempts().stop(driver_.now());
+  // mpirun may kill everything a second after the signal: what is known is written first.
+  publish();
+  finish();
+  listeners_.publisher.write_exit_status(ExitCode::stopped_early, reason_);
+}
+
+/// One commit makes everything of this round durable; only then does anybody hear of it.
+bool Controller::publish() {
+  listeners_.journal.commit();
+  const bool has_said = driver_.speak();
+  listeners_.publisher.publish(driver_.now().steady);
+  return has_said;
+}
+
+/// Says what became of the members that were not run, and writes all that is known.
+void Controller::finish() {
+  Scoreboard& board = search_.board;
+  if (!is_stopping_ || agenda_.is_search_over()) {
+    for (const auto& [row, reason] : search_.tuner.skipped())
+      board.leave_out(row, reason, PlanStatus::pruned);
+  }
+  if (is_stopping_) {
+    for (std::size_t row = 0; row < board.rows().size(); ++row)
+      if (board.row(row).planned.status == PlanStatus::planned && !board.row(row).record)
+        board.leave_out(row, "the job was stopped before it had run");
+    if (!board.finals().is_done) board.give_up_finals("stopped early");
+  }
+  board.conclude(seconds(driver_.now().steady - began_), search_.tuner.chance_of_better());
+  std::set<std::size_t> running;
+  for (const auto& [number, one] : running_) running.insert(one.run.row);
+  listeners_.publisher.finish(running, driver_.now().steady);
+  listeners_.progress.end();
+}
+
+ExitCode Controller::conclude() {
+  finish();
+  listeners_.publisher.drain();
+  if (is_stopping_) return ExitCode::stopped_early;
+  if (agenda_.is_short_of_ranks()) {
+    reason_ = "too many ranks were lost for some group sizes";
+    return ExitCode::stopped_early;
+  }
+  if (!search_.board.best()) {
+    reason_ = "no experiment succeeded; the summary has the reason of each";
+    return ExitCode::nothing_feasible;
+  }
+  reason_ = "done";
+  return ExitCode::ok;
+}
+
+}  // namespace dstune

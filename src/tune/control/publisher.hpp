@@ -1,0 +1,99 @@
+#pragma once
+/// What a job writes beside its journal, and when. Local.
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "dstune/core/memory_timeline.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "dstune/ranking/scoreboard.hpp"
+#include "dstune/report/results.hpp"
+#include "moment.hpp"
+
+namespace dstune {
+
+/// Writes files on a thread of its own, in order: creating a file may take a disk a third of a
+/// millisecond, and the controller has better things to do meanwhile. For files that the journal
+/// can restore.
+class BackgroundWriter {
+ public:
+  BackgroundWriter();
+  /// Finishes what was added, unless something failed.
+  ~BackgroundWriter();
+  BackgroundWriter(const BackgroundWriter&) = delete;
+  BackgroundWriter& operator=(const BackgroundWriter&) = delete;
+
+  /// Throws what an earlier work threw; nothing is done after that.
+  void add(std::function<void()> work);
+  /// Waits until everything is written. Throws likewise.
+  void drain();
+
+ private:
+  void run();
+  void check_failure();  ///< with the mutex held
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  std::exception_ptr failure_;
+  bool is_busy_ = false;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+/// Writes what the scoreboard says into the results folder: the answer as it improves, each
+/// experiment's files once its journal entry is durable, the reports at the end.
+class Publisher {
+ public:
+  struct Options {
+    std::optional<std::string> training_command{};
+    std::vector<std::pair<std::string, std::string>> arg_mappings{};
+    /// For the picture of the winner; none where nothing is planned.
+    std::function<std::optional<MemoryTimeline>(const Experiment&)> memory_timeline{};
+  };
+  /// The references outlive it.
+  Publisher(ResultsFolder& results, const Scoreboard& board, Options options)
+      : results_(results), board_(board), options_(std::move(options)) {}
+
+  // Rows whose files are to be written with the next publish().
+  void started(std::size_t row) { started_.push_back(row); }
+  void ended(std::size_t row) { ended_.push_back(row); }
+  /// After the journal is durable. Throws IoError, also of what was written in the background.
+  void publish(SteadyClock::time_point now);
+  /// Everything that is known at the end. `running`: rows whose record may still change.
+  void finish(const std::set<std::size_t>& running, SteadyClock::time_point now);
+  void write_exit_status(ExitCode code, const std::string& reason) {
+    results_.write_exit_status(code, reason);
+  }
+  /// What the reports say; after finish().
+  [[nodiscard]] const Answer& answer() const { return answer_; }
+  /// Waits until everything is written.
+  void drain() { writer_.drain(); }
+
+ private:
+  void write_metrics(std::size_t row);
+  void write(const std::optional<Recommendation>& recommendation, SteadyClock::time_point now);
+
+  ResultsFolder& results_;
+  const Scoreboard& board_;
+  Options options_;
+  std::vector<std::size_t> started_, ended_;
+  std::set<std::size_t> held_;          ///< their metrics.json waits: they may run again
+  std::uint64_t written_revision_ = 0;  ///< of the answer
+  SteadyClock::time_point written_at_{};
+  Answer answer_;
+  BackgroundWriter writer_;  ///< last: what it writes is above
+};
+
+}  // namespace dstune

@@ -1,0 +1,299 @@
+#include "start/preparation.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/units.hpp"
+#include "dstune/device/disk.hpp"
+#include "dstune/group/group_table.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/plan/memory_timeline.hpp"
+#include "dstune/space/search_space.hpp"
+#include "dstune/train/executor.hpp"
+#include "start/user_files.hpp"
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+using RanksOfNode = std::vector<std::vector<int>>;
+
+std::size_t num_ranks(const RanksOfNode& nodes) {
+  std::size_t total = 0;
+  for (const auto& ranks : nodes) total += ranks.size();
+  return total;
+}
+
+/// Ranks of each node that train: rank 0 does not where it only coordinates.
+RanksOfNode training_ranks(const RanksOfNode& allowed, bool dedicated) {
+  RanksOfNode nodes = allowed;
+  if (dedicated) {
+    for (auto& ranks : nodes) std::erase(ranks, 0);
+    std::erase_if(nodes, [](const auto& ranks) { return ranks.empty(); });
+  }
+  return nodes;
+}
+
+Machine machine_of(const RanksOfNode& nodes, bool is_restricted) {
+  Machine machine{{}, is_restricted};
+  for (const auto& ranks : nodes) machine.ranks_of_node.push_back(static_cast<int>(ranks.size()));
+  return machine;
+}
+
+/// Decides which ranks train, and returns the machine that groups must fit. A dry run with a
+/// hostfile plans for the cluster of the file, which need not be this job's; one without takes
+/// groups of any size.
+std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& options,
+                                    const Topology& topology) {
+  std::optional<Hostfile> file;
+  if (options.hostfile) file = read_hostfile(*options.hostfile);
+  const bool is_restricted = file || options.host_filter;
+  const bool is_other_cluster = options.dry_run && file;
+  const JobHosts hosts =
+      is_other_cluster ? job_of(*file) : JobHosts{topology.hosts, topology.ranks_of_node};
+  const RanksOfNode allowed = select_ranks(hosts, file, options.host_filter);
+  const RanksOfNode training = training_ranks(allowed, options.dedicated_coordinator);
+  if (is_restricted && training.empty()) {
+    throw UsageError(
+        "--coordinator dedicated leaves no rank to train: name more than rank 0 in --hostfile or "
+        "--include, or less in --exclude");
+  }
+  const bool is_planned_elsewhere = is_other_cluster || training.empty();
+  ready.allowed_ranks = is_planned_elsewhere ? topology.ranks_of_node : allowed;
+  ready.training_ranks = is_planned_elsewhere ? topology.ranks_of_node : training;
+  if (options.dry_run && !file) return std::nullopt;
+  if (is_restricted && !options.dry_run) {
+    const std::size_t trained = num_ranks(training);
+    log::info(fmt::format("{} of {} ranks train, on {} of {} host(s); {} stay idle", trained,
+                          topology.world_size, training.size(), topology.num_nodes(),
+                          static_cast<std::size_t>(topology.world_size) - trained));
+  }
+  return machine_of(training, is_restricted);
+}
+
+/// The least memory of a device that trains, and of its host's part.
+std::int64_t least_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nodes,
+                         const std::vector<RankDevice>& devices) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const auto& ranks : nodes) {
+    for (const int rank : ranks) {
+      least = std::min(least, devices[static_cast<std::size_t>(rank)].*bytes);
+    }
+  }
+  return least;
+}
+
+/// On a CPU the device's memory is the host's, too: what it leaves. A GPU has its own.
+std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfNode& nodes,
+                                const std::vector<RankDevice>& devices) {
+  const std::int64_t of_host = least_bytes(&RankDevice::host_bytes, nodes, devices);
+  if (devices.front().backend != "cpu") return of_host;
+  return std::max<std::int64_t>(0, of_host - device_memory_bytes);
+}
+
+Value identity(const JobSpec& job, const Experiment& experiment, const Value& fingerprint) {
+  Value workload = {{"kind", static_cast<int>(job.workload.kind)},
+                    {"step_time_s", job.workload.step_time_s},
+                    {"time_scale", job.workload.time_scale},
+                    {"table", job.workload.table}};
+  if (job.workload.kind == WorkloadKind::plugin) {
+    workload["options"] = job.workload.options;
+    workload["library_hash"] = job.workload.library_hash;
+  }
+  Value config = experiment.ds_config;
+  config.erase("autotuning");
+  Value target = {static_cast<int>(job.target.framework), static_cast<int>(job.target.attention)};
+  // Journals from before there was a choice go on counting.
+  if (job.target.checkpointing == TargetCheckpointing::deepspeed) target.push_back("deepspeed");
+  return {{"config", config},
+          {"num_gpus", experiment.shape.num_gpus},
+          {"num_nodes", experiment.shape.num_nodes},
+          {"recompute", to_text(experiment.config.recompute)},
+          {"model", to_json(job.model)},
+          {"sequence_length", job.sequence_length},
+          {"target", target},
+          {"workload", workload},
+          {"machine", fingerprint},
+          {"measuring_version", measuring_version}};
+}
+
+/// The most experiments that a job of a large space runs.
+std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
+  const auto& trials = job.tuning.num_trials;
+  return trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
+}
+
+}  // namespace
+
+std::vector<int> left_out_ranks(const JobOptions& options, const Topology& topology) {
+  if (options.dry_run || !(options.hostfile || options.host_filter)) return {};
+  std::optional<Hostfile> file;
+  if (options.hostfile) file = read_hostfile(*options.hostfile);
+  std::vector<int> ranks(static_cast<std::size_t>(topology.world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  for (const auto& allowed :
+       select_ranks({topology.hosts, topology.ranks_of_node}, file, options.host_filter))
+    for (const int rank : allowed) std::erase(ranks, rank);
+  return ranks;
+}
+
+Preparation prepare_plan(const JobOptions& options, const Topology& topology,
+                         const std::vector<RankDevice>& devices, const kernels::Table& kernels) {
+  Preparation ready;
+  ready.kernels = &kernels;
+  const std::optional<Machine> machine = decide_ranks(ready, options, topology);
+  std::size_t most_ranks_a_node = 1;
+  for (const auto& ranks : ready.training_ranks) {
+    most_ranks_a_node = std::max(most_ranks_a_node, ranks.size());
+  }
+  ready.job =
+      read_job(options.space_path, options.overrides, machine, static_cast<int>(most_ranks_a_node));
+  for (const std::string& warning : ready.job.warnings) log::warning(warning);
+  if (ready.job.workload.kind == WorkloadKind::plugin) {
+    ready.job.workload.library_hash = plugin_hash(ready.job.workload);
+  }
+
+  ready.device_memory_bytes =
+      ready.job.device_memory_bytes
+          ? *ready.job.device_memory_bytes
+          : least_bytes(&RankDevice::memory_bytes, ready.training_ranks, devices);
+
+  ready.host_memory_bytes = ready.job.host_memory_bytes.value_or(
+      host_memory_beside(ready.device_memory_bytes, ready.training_ranks, devices));
+
+  const CpuWorkspaces workspaces(kernels);
+  const std::vector<DeepSpeedRun> own_runs = read_own_runs(options.calibration_files, ready.job);
+  ready.memory_offset_bytes = memory_offset(own_runs, ready.job);
+  PlannerOptions planner;
+  planner.target_offset_bytes = ready.memory_offset_bytes;
+  planner.device_memory_bytes = ready.device_memory_bytes;
+  planner.host_memory_bytes = ready.host_memory_bytes;
+  planner.free_disk_bytes = free_disk_bytes;
+  if (!options.dry_run) {
+    planner.listed = most_listed_members;
+    planner.lists_pruned = false;
+  }
+  if (ready.job.experiment_files.empty()) {
+    const SearchSpace space(ready.job);
+    if (!options.dry_run && space.size() > planner.most_members) {
+      log::warning(fmt::format(
+          "the space has {} members: all are checked before the first runs, and at most {} of them "
+          "are tried; --dry-run counts them",
+          space.size(), job_cap(ready.job, planner)));
+    }
+    ready.space = plan_space(ready.job, space, workspaces, planner);
+  } else {
+    ready.space = plan_experiments(ready.job, workspaces, planner);
+  }
+  for (const std::string& warning : ready.space.warnings) log::warning(warning);
+  ready.own_runs = match_own_runs(own_runs, ready.space);
+  if (options.import_dir) ready.imports = read_imports(*options.import_dir, ready.job, ready.space);
+  return ready;
+}
+
+void open_results(Preparation& ready, const JobOptions& options, const Topology& topology,
+                  const std::vector<RankDevice>& devices) {
+  ready.results =
+      std::make_unique<ResultsFolder>(ready.job.tuning.results_dir, ready.job.tuning.exps_dir);
+  if (ready.job.tuning.overwrite) ready.results->delete_previous();
+  const JournalContent content = read_journal(ready.results->journal_path());
+  ready.history = understand(content, ready.results->journal_path());
+  ready.results->forget_exit_status();
+  ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes);
+
+  const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
+  Value decided = Value::array();
+  for (const PlannedMember& member : ready.space.members) {
+    ready.keys.push_back(record_key(identity(ready.job, member.planned.experiment, fingerprint)));
+    decided.push_back({ready.keys.back(), to_text(member.planned.status)});
+  }
+
+  // What was planned is written once, not again by every job that resumes it.
+  const std::string plan_key = record_key(decided);
+  bool is_known_plan = false;
+  for (const JournalContent::Event& event : content.events) {
+    is_known_plan = is_known_plan || event.value.value("plan_key", "") == plan_key;
+  }
+  const TuningOptions& tuning = ready.job.tuning;
+  const std::string search_key =
+      record_key({plan_key, tuning.tuner_type, to_text(tuning.metric), tuning.seed,
+                  tuning.num_trials.value_or(-1), tuning.early_stopping.value_or(-1)});
+  // The others decide the same again from the same results.
+  ready.is_search_complete = tuning.tuner_type == "race" &&
+                             ready.history.complete_searches.contains(search_key) &&
+                             ready.own_runs.empty();
+  Value environment = environment_info(topology, devices, options.version, options.command_line);
+  environment["machine_fingerprint"] = fingerprint;
+  environment["training_ranks"] = ready.training_ranks;
+  environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
+  environment["device_memory_bytes"] = ready.device_memory_bytes;
+  environment["host_memory_bytes"] = ready.host_memory_bytes;
+  environment["energy"] = ready.energy;
+  environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
+                                 {"model", record_key(to_json(ready.job.model))}};
+  ready.journal->add(event::job_started({{"version", options.version},
+                                         {"time", format_time(std::chrono::system_clock::now())},
+                                         {"command", options.command_line},
+                                         {"measuring_version", measuring_version},
+                                         {"machine", fingerprint},
+                                         {"plan_key", plan_key},
+                                         {"search_key", search_key}}));
+  if (!is_known_plan) {
+    for (const PlannedMember& member : ready.space.members) {
+      if (member.planned.status != PlanStatus::planned) {
+        ready.journal->add(event::planned(member.planned));
+      }
+    }
+  }
+  for (const Import& import : ready.imports) {
+    const std::string& key = ready.keys[import.index];
+    ready.journal->add(event::verified(key,
+                                       ready.space.members[import.index].planned.experiment.name,
+                                       import.path, import.measurement));
+    ready.history.verified[key] = import.measurement;
+  }
+  ready.journal->commit();
+  ready.results->write_environment(environment);
+}
+
+std::optional<MemoryTimeline> memory_timeline_of(const Preparation& ready,
+                                                 const Experiment& experiment) {
+  const JobSpec& job = ready.job;
+  const int group_size = experiment.shape.size();
+  if (job.workload.kind != WorkloadKind::transformer ||
+      !partition_objection(experiment.config, group_size).empty() ||
+      !model_objection(job.model, experiment.config, group_size).empty())
+    return std::nullopt;
+  return memory_timeline(
+      build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));
+}
+
+JobInput job_input(const Preparation& ready) {
+  JobInput input;
+  input.run = true;
+  input.model = ready.job.model;
+  input.workload = ready.job.workload;
+  input.measure = ready.job.tuning.measure;
+  input.device_memory_bytes = ready.device_memory_bytes;
+  input.host_memory_bytes = ready.host_memory_bytes;
+  std::set<GroupShape> shapes;
+  for (const PlannedMember& member : ready.space.members) {
+    if (member.planned.status == PlanStatus::planned) {
+      shapes.insert(member.planned.experiment.shape);
+    }
+  }
+  for (const GroupShape& shape : shapes) {
+    for (auto& group : aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes)) {
+      input.groups.push_back(std::move(group));
+    }
+  }
+  return input;
+}
+
+}  // namespace dstune

@@ -1,0 +1,79 @@
+#pragma once
+/// Rank 0's work before the first experiment: the input read, the space planned, the past
+/// understood.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dstune/core/memory_timeline.hpp"
+#include "dstune/device/device.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/report/history.hpp"
+#include "dstune/report/journal.hpp"
+#include "dstune/report/results.hpp"
+#include "dstune/search/planner.hpp"
+#include "dstune/space/job_spec.hpp"
+#include "dstune/tune/job.hpp"
+#include "dstune/tune/job_input.hpp"
+#include "start/environment_info.hpp"
+
+namespace dstune {
+
+/// The seed of initial weights and tokens (docs/reference-step.md). Not --seed, which is the
+/// tuner's: losses must not depend on how the space is searched.
+inline constexpr std::int64_t reference_seed = 0;
+
+/// What DeepSpeed itself made of a member of the space.
+struct Import {
+  std::size_t index = 0;
+  std::string path;
+  Measurement measurement;
+};
+
+struct Preparation {
+  JobSpec job;
+  const kernels::Table* kernels = nullptr;       ///< whose workspaces are planned
+  std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
+  std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
+  PlannedSpace space;
+  std::vector<std::string> keys;  ///< of each member
+  History history;
+  bool is_search_complete = false;  ///< an earlier job has ended the very same one
+  json::Value fingerprint;          ///< of the machine; once the results are open
+  std::vector<Import> imports;
+  std::vector<OwnRun> own_runs;
+  std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
+  std::unique_ptr<ResultsFolder> results;
+  std::unique_ptr<Journal> journal;
+  std::string energy;  ///< what is counted where rank 0 is, or why nothing is
+  std::int64_t device_memory_bytes = 0;
+  std::int64_t host_memory_bytes = 0;
+};
+
+/// Ranks that train nothing, by hostfile and filter; none in a dry run, which may plan for other
+/// hosts. Throws InputError, UsageError.
+std::vector<int> left_out_ranks(const JobOptions& options, const Topology& topology);
+
+/// Reads and plans; touches no file of the results folder. Throws InputError, UsageError.
+Preparation prepare_plan(const JobOptions& options, const Topology& topology,
+                         const std::vector<RankDevice>& devices, const kernels::Table& kernels);
+
+/// Opens the results folder and the journal, and writes what is known before the first experiment.
+/// Throws InputError (damaged journal), IoError.
+void open_results(Preparation& preparation, const JobOptions& options, const Topology& topology,
+                  const std::vector<RankDevice>& devices);
+
+/// What a rank of an experiment holds over a step; none where nothing is planned.
+std::optional<MemoryTimeline> memory_timeline_of(const Preparation& preparation,
+                                                 const Experiment& experiment);
+
+/// --dry-run: prints what would run to stdout, with times where the device can tell them.
+/// nothing_feasible where nothing is planned.
+ExitCode show_plan(const Preparation& preparation, const JobOptions& options, Device& device);
+
+/// What every rank needs of it.
+JobInput job_input(const Preparation& preparation);
+
+}  // namespace dstune

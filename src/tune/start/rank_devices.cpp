@@ -1,0 +1,187 @@
+#include "start/rank_devices.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <map>
+
+#include <unistd.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/kernels/cuda.hpp"
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+/// Of a host's memory, what its ranks share unless the document says otherwise (design 3).
+constexpr double share_of_host_memory = 0.8;
+/// … and with what they offload; the rest is for processes and libraries.
+constexpr double share_with_offload = 0.95;
+
+bool is_process(int process_id) {
+  return kill(process_id, 0) == 0 || errno != ESRCH;
+}
+
+std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
+  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
+  std::vector<std::string> texts;
+  for (const Bytes& bytes : world.all_gather({begin, mine.size()}))
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return texts;
+}
+
+/// The rank's place on its node, among those that have GPUs to themselves.
+int place_on_node(const Topology& topology, const IdleRanks& idle) {
+  const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  const std::vector<int>& ranks = topology.ranks_of_node[static_cast<std::size_t>(node)];
+  return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [&](int rank) {
+    return rank < topology.world_rank && !(idle.has_coordinator && rank == 0);
+  }));
+}
+
+/// Empty, or why this rank has no GPU.
+std::string find_gpu(const Topology& topology, const JobOptions& options, const IdleRanks& idle,
+                     FoundDevice& found) {
+  const bool trains = !idle.contain(topology.world_rank);
+  // Of a plan alone rank 0 predicts times, from what its GPU takes.
+  const auto make = trains || options.dry_run ? make_cuda_device : make_device_like_cuda;
+  try {
+    found.device = make(place_on_node(topology, idle), host_memory_bytes(),
+                        topology.threads_of_rank, &found.gpu);
+    // A rank that does not train shares nothing.
+    if (!trains) found.gpu.uuid.clear();
+    return {};
+  } catch (const Error& error) {
+    if (trains || topology.world_rank == 0) return error.what();
+  }
+  // Its GPU may be the reason why it is left out.
+  found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
+  found.gpu.name = "none";
+  return {};
+}
+
+}  // namespace
+
+bool IdleRanks::contain(int world_rank) const {
+  if (world_rank == 0 && has_coordinator) return true;
+  return std::ranges::find(left_out, world_rank) != left_out.end();
+}
+
+FoundDevice find_device(const Communicator& world, const Topology& topology,
+                        const JobOptions& options, const IdleRanks& idle) {
+  FoundDevice found;
+  if (options.backend != Backend::cpu) {
+    const std::vector<std::string> reasons =
+        gather_texts(world, find_gpu(topology, options, idle, found));
+    const auto first = std::find_if(reasons.begin(), reasons.end(),
+                                    [](const std::string& reason) { return !reason.empty(); });
+    if (first == reasons.end()) {
+      log::warning(
+          "the CUDA backend of this release was tested without a GPU, never on one "
+          "(docs/gpu.md); --backend cpu does without it");
+      return found;
+    }
+    const auto rank = static_cast<std::size_t>(first - reasons.begin());
+    const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
+    const std::string reason = *first + " (rank " + std::to_string(rank) + ", " + host + ")";
+    if (options.backend == Backend::cuda)
+      throw DeviceError("--backend cuda: " + reason + "; use cpu");
+    if (kernels::num_cuda_devices() > 0) log::warning("GPUs are not used: " + reason);
+    found = {};
+  }
+  found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
+  return found;
+}
+
+RankDevice describe(const Topology& topology, const FoundDevice& found) {
+  Device& device = *found.device;
+  const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
+      topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
+  const double host_bytes =
+      static_cast<double>(host_memory_bytes()) / static_cast<double>(neighbours.size());
+  // Many ranks on a small host: their processes alone may need more than is set apart for them.
+  const double left_bytes =
+      std::max(0.0, host_bytes - static_cast<double>(process_resident_bytes()));
+  RankDevice result{
+      .description = device.description(),
+      .threads = topology.threads_of_rank,
+      .process_id = getpid(),
+      .memory_bytes =
+          static_cast<std::int64_t>(std::min(share_of_host_memory * host_bytes, left_bytes)),
+      .host_bytes =
+          static_cast<std::int64_t>(std::min(share_with_offload * host_bytes, left_bytes))};
+  if (found.gpu.name.empty()) return result;
+  result.memory_bytes = device.budget().limit_bytes();
+  result.backend = "cuda";
+  result.gpu = found.gpu.uuid;
+  result.context_bytes = found.gpu.context_bytes.value_or(0);
+  result.library_bytes = found.gpu.library_bytes.value_or(0);
+  result.free_bytes = found.gpu.free_bytes;
+  return result;
+}
+
+void share_gpus(std::vector<RankDevice>& devices) {
+  std::map<std::string, int> ranks;
+  for (const RankDevice& device : devices) ++ranks[device.gpu];
+  for (RankDevice& device : devices) {
+    const int sharing = ranks[device.gpu];
+    if (device.gpu.empty() || sharing == 1) continue;
+    device.description += ", shared by " + std::to_string(sharing) + " ranks";
+    device.memory_bytes /= sharing;
+  }
+}
+
+std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine) {
+  const std::string text = Value{
+      {"description", mine.description},
+      {"threads", mine.threads},
+      {"process_id", mine.process_id},
+      {"memory_bytes", mine.memory_bytes},
+      {"host_bytes", mine.host_bytes},
+      {"backend", mine.backend},
+      {"gpu", mine.gpu},
+      {"context_bytes", mine.context_bytes},
+      {"library_bytes", mine.library_bytes},
+      {"free_bytes",
+       mine.free_bytes}}.dump();
+  std::vector<RankDevice> devices;
+  for (const std::string& told : gather_texts(world, text)) {
+    const Value value = Value::parse(told);
+    devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
+                       value.at("memory_bytes"), value.at("host_bytes"), value.at("backend"),
+                       value.at("gpu"), value.at("context_bytes"), value.at("library_bytes"),
+                       value.at("free_bytes")});
+  }
+  share_gpus(devices);
+  return devices;
+}
+
+std::vector<std::string> gpus_of_node(const Topology& topology,
+                                      const std::vector<RankDevice>& devices) {
+  std::vector<std::string> gpus;
+  const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {
+    const std::string& gpu = devices[static_cast<std::size_t>(rank)].gpu;
+    if (!gpu.empty()) gpus.push_back(gpu);
+  }
+  return gpus;
+}
+
+std::function<bool(int)> death_watch(const Topology& topology,
+                                     const std::vector<RankDevice>& devices) {
+  std::map<int, int> watched;
+  const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {
+    const int process_id = devices[static_cast<std::size_t>(rank)].process_id;
+    if (is_process(process_id)) watched[rank] = process_id;
+  }
+  return [watched](int rank) {
+    const auto found = watched.find(rank);
+    return found != watched.end() && !is_process(found->second);
+  };
+}
+
+}  // namespace dstune

@@ -1,0 +1,153 @@
+#include "start/user_files.hpp"
+
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/core/interval.hpp"
+#include "dstune/core/plugin_library.hpp"
+#include "dstune/plan/target_memory.hpp"
+#include "dstune/report/hash128.hpp"
+#include "dstune/train/plugin_functions.hpp"
+
+namespace dstune {
+namespace {
+
+/// The members that a run may belong to. A twin that was pruned leaves its run to the one that
+/// stands for it.
+class Candidates {
+ public:
+  explicit Candidates(const PlannedSpace& space) {
+    for (std::size_t index = 0; index < space.members.size(); ++index) {
+      const PlannedExperiment& planned = space.members[index].planned;
+      if (planned.status == PlanStatus::pruned) continue;
+      experiments_.push_back(&planned.experiment);
+      indices_.push_back(index);
+    }
+  }
+  /// Its place in the space.
+  [[nodiscard]] std::optional<std::size_t> find(const DeepSpeedRun& run) const {
+    const auto place = find_experiment(run, experiments_);
+    return place ? std::optional(indices_[*place]) : std::nullopt;
+  }
+
+ private:
+  std::vector<const Experiment*> experiments_;
+  std::vector<std::size_t> indices_;
+};
+
+/// What the work throws on the lowest rank on which it throws. Collective over the world.
+std::string first_objection(const Communicator& world, const std::function<void()>& work) {
+  std::string mine;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    mine = error.what();
+  }
+  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
+  const std::vector<Bytes> all = world.all_gather({begin, mine.size()});
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    const std::string text(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
+    return rank == 0 ? text : "rank " + std::to_string(rank) + ": " + text;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
+                                 const PlannedSpace& space) {
+  const DeepSpeedRuns found = read_deepspeed_runs(dir, job);
+  for (const std::string& skipped : found.skipped) log::warning("--import: " + skipped);
+  const Candidates candidates(space);
+  std::vector<Import> imports;
+  for (const DeepSpeedRun& run : found.runs) {
+    if (const auto index = candidates.find(run)) {
+      imports.push_back({*index, run.path, run.measurement});
+    } else {
+      log::warning(
+          fmt::format("--import: {} ran a configuration that is not in the space", run.path));
+    }
+  }
+  if (imports.empty()) {
+    throw InputError({{dir, "", 0,
+                       "none of its results is of a configuration in the space: give the results "
+                       "that belong to it"}});
+  }
+  return imports;
+}
+
+std::vector<DeepSpeedRun> read_own_runs(const std::vector<std::string>& paths, const JobSpec& job) {
+  json::Problems problems;
+  std::vector<DeepSpeedRun> runs;
+  for (const std::string& path : paths) {
+    try {
+      runs.push_back(read_deepspeed_run(path, job));
+    } catch (const InputError& error) {
+      for (const Problem& problem : error.problems()) problems.add(problem);
+    }
+  }
+  problems.check();
+  return runs;
+}
+
+std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec& job) {
+  const bool is_planned = job.workload.kind == WorkloadKind::transformer;
+  if (!is_planned || job.target.framework == TargetFramework::self) return 0;
+  std::int64_t sum_bytes = 0;
+  std::int64_t count = 0;
+  for (const DeepSpeedRun& run : runs) {
+    const std::int64_t measured_bytes = run.measurement.peak_memory.total_bytes;
+    if (measured_bytes == 0) continue;
+    const TargetMemory planned = target_memory(job.model, run.config, run.group_size, job.target);
+    sum_bytes += measured_bytes - (planned.total_bytes - planned.parts.at("framework"));
+    ++count;
+  }
+  return count > 0 ? sum_bytes / count : 0;
+}
+
+std::vector<OwnRun> match_own_runs(const std::vector<DeepSpeedRun>& runs,
+                                   const PlannedSpace& space) {
+  const Candidates candidates(space);
+  json::Problems problems;
+  std::vector<OwnRun> found;
+  for (const DeepSpeedRun& run : runs) {
+    const auto index = candidates.find(run);
+    if (!index) {
+      problems.add({run.path, "", 0,
+                    "its configuration is not in the space, so that there is nothing to compare it "
+                    "with: add its values to the lists"});
+      continue;
+    }
+    const std::vector<double>& times_s = run.measurement.step_times_s;
+    found.push_back(
+        {*index, run.path, mean_interval(times_s).mean, run.measurement.peak_memory.total_bytes});
+  }
+  problems.check();
+  return found;
+}
+
+std::string plugin_hash(const WorkloadSpec& workload) {
+  return hash128(check_plugin_library(workload.library_path));
+}
+
+std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload) {
+  if (workload.kind != WorkloadKind::plugin) return "";
+  std::string objection = first_objection(world, [&] {
+    if (plugin_hash(workload) != workload.library_hash) {
+      throw Error(workload.library_path +
+                  " is another file than on rank 0: put the same one on every host");
+    }
+  });
+  if (!objection.empty()) return objection;
+  return first_objection(world, [&] { load_plugin(workload.library_path); });
+}
+
+Problem plugin_problem(const json::Document& document, const std::string& objection) {
+  const std::string pointer = "/dstune/workload/library";
+  return {document.file(), pointer, document.line(pointer), objection};
+}
+
+}  // namespace dstune

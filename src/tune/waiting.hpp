@@ -1,0 +1,74 @@
+#pragma once
+/// How the threads of a rank wait: idle between messages, and beside another thread that may be
+/// stuck.
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <sched.h>
+
+#include "dstune/group/group_table.hpp"
+
+namespace dstune {
+
+/// How controller and idle workers wait for messages: attentive just after one, then asleep most of
+/// the time, so that they take nothing from ranks that measure (a poll every 20 µs costs a
+/// neighbour 2–3 %). Local.
+class Idle {
+ public:
+  void reset() { rounds_ = 0; }
+  void pause() {
+    ++rounds_;
+    if (rounds_ <= yields) {
+      sched_yield();
+    } else if (rounds_ <= yields + short_sleeps) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    } else if (rounds_ <= yields + short_sleeps + sleeps) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+ private:
+  static constexpr int yields = 20;
+  static constexpr int short_sleeps = 200;  // 10 ms and more
+  static constexpr int sleeps = 50;         // 0.1 s and more
+  int rounds_ = 0;
+};
+
+/// Does something again and again on a thread of its own, until it is destroyed: what a second
+/// thread of a rank does while the first may be stuck inside CUDA, behind a collective whose peer
+/// is gone, or in a workload that never returns.
+class Regularly {
+ public:
+  Regularly(std::chrono::milliseconds interval, std::function<void()> work)
+      : thread_([this, interval, work = std::move(work)](const std::stop_token& stop) {
+          std::unique_lock lock(mutex_);
+          while (!changed_.wait_for(lock, stop, interval, [] { return false; }) &&
+                 !stop.stop_requested()) {
+            work();
+          }
+        }) {}
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;
+};
+
+/// Ends the collectives of an attempt on devices once it is aborted or past its deadline. Of a rank
+/// that polls this is the second end. Local.
+inline void interrupt_where_over(GroupTable& groups, std::uint64_t attempt, bool is_aborted,
+                                 Waiter::Clock::time_point deadline) {
+  if (is_aborted) {
+    groups.interrupt(attempt, CollectiveError::Why::aborted);
+  } else if (Waiter::Clock::now() > deadline) {
+    groups.interrupt(attempt, CollectiveError::Why::deadline);
+  }
+}
+
+}  // namespace dstune

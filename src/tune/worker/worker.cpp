@@ -1,0 +1,289 @@
+#include "dstune/tune/worker.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <sys/prctl.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/train/measuring.hpp"
+#include "dstune/train/workload.hpp"
+#include "moment.hpp"
+#include "profile/outside_memory.hpp"
+#include "profile/profiler.hpp"
+#include "waiting.hpp"
+#include "worker/injection.hpp"
+
+namespace dstune {
+namespace {
+
+/// PROGRESS is for people and for patience: no more often than this.
+constexpr std::chrono::milliseconds progress_interval{100};
+
+/// For a rank that is stuck; what it takes from one that measures can not be measured.
+constexpr std::chrono::milliseconds listening_interval{200};
+
+void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement) {
+  measurement.not_comparable = devices.why_not_comparable(measurement.world_ranks);
+  measurement.peak_memory.communicator_bytes = devices.communicator_bytes();
+  // What a GPU has less is not one process's then.
+  if (!measurement.not_comparable.empty())
+    measurement.peak_memory.gpu_bytes = measurement.peak_memory.graph_bytes = 0;
+}
+
+}  // namespace
+
+void Worker::send(const Message& message) {
+  const std::lock_guard lock(mailbox_mutex_);
+  context_.mailbox->send(context_.controller_rank, encode(message));
+}
+
+message::Quit Worker::run() {
+  // The default slack of 50 µs would double every short sleep.
+  prctl(PR_SET_TIMERSLACK, 1000UL);
+  Idle idle;
+  for (;;) {
+    Message message;
+    if (!pending_.empty()) {
+      message = std::move(pending_.front());
+      pending_.pop_front();
+    } else if (auto received = context_.mailbox->try_receive()) {
+      message = decode(received->data);
+    } else {
+      idle.pause();
+      continue;
+    }
+    idle.reset();
+    if (const auto* quit = std::get_if<message::Quit>(&message)) return *quit;
+    if (const auto* assign = std::get_if<message::Assign>(&message)) {
+      run_assignment(*assign);
+    } else if (const auto* order = std::get_if<message::Calibrate>(&message)) {
+      run_profiling(*order);
+    } else if (const auto* late = std::get_if<message::Abort>(&message)) {
+      // The attempt was over here before the ABORT came: the controller waits for this answer.
+      send(message::Gone{late->attempt, Status::failed, "had ended"});
+    }
+    // BAR, GO and STOP of an attempt that is over need no answer.
+  }
+}
+
+bool Worker::poll_for_abort() {
+  const std::lock_guard lock(mailbox_mutex_);
+  while (auto received = context_.mailbox->try_receive()) {
+    Message message = decode(received->data);
+    if (const auto* go = std::get_if<message::Go>(&message)) {
+      go_ = go_ || go->attempt == attempt_;
+    } else if (const auto* stop = std::get_if<message::Stop>(&message)) {
+      stop_ = stop_ || stop->attempt == attempt_;
+    } else if (const auto* bar = std::get_if<message::Bar>(&message);
+               bar != nullptr && bar->attempt == attempt_) {
+      bar_ = bar->bar;
+    } else if (const auto* abort = std::get_if<message::Abort>(&message);
+               abort != nullptr && abort->attempt == attempt_) {
+      aborted_ = true;
+    } else {
+      pending_.push_back(std::move(message));
+    }
+  }
+  return aborted_;
+}
+
+/// Null where this thread always comes to look itself: on a processor, in workloads of ours.
+std::unique_ptr<Regularly> Worker::listener(const Waiter& waiter) {
+  if (!context_.leaves_when_stuck && context_.groups->devices() == nullptr) return nullptr;
+  return std::make_unique<Regularly>(
+      listening_interval, [this, attempt = attempt_, deadline = waiter.deadline()] {
+        try {
+          if (context_.leaves_when_stuck) leave_if_given_up();
+          interrupt_where_over(*context_.groups, attempt, aborted_, deadline);
+        } catch (const std::exception& error) {
+          // It can not leave this thread, and the other one may be stuck.
+          log::set_level(log::Level::error);
+          log::error(std::string("internal error while listening: ") + error.what());
+          MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
+        }
+      });
+}
+
+void Worker::leave_if_given_up() {
+  poll_for_abort();
+  const std::lock_guard lock(mailbox_mutex_);
+  for (const Message& message : pending_) {
+    const auto* quit = std::get_if<message::Quit>(&message);
+    // Where everybody finalizes this rank has ended its experiment in time, and is about to hear.
+    if (quit != nullptr && !quit->finalize) MpiEnvironment::leave_without_finalize(quit->exit_code);
+  }
+}
+
+void Worker::begin_attempt(std::uint64_t attempt, double rest_s) {
+  attempt_ = attempt;
+  rest_s_ = rest_s;
+  go_ = false;
+  stop_ = false;
+  bar_ = {};
+  aborted_ = false;
+  // They may have come together with the order, while the attempt before was running.
+  for (const Message& message : pending_) {
+    if (const auto* abort = std::get_if<message::Abort>(&message))
+      aborted_ = aborted_ || abort->attempt == attempt_;
+    if (const auto* bar = std::get_if<message::Bar>(&message))
+      if (bar->attempt == attempt_) bar_ = bar->bar;
+  }
+}
+
+Waiter Worker::waiter(double timeout_s) {
+  return Waiter(
+      std::chrono::steady_clock::now() + to_duration(timeout_s),
+      [this] { return poll_for_abort(); }, context_.topology->share_core);
+}
+
+void Worker::leave(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
+  say_gone(world_ranks, {attempt_, status, reason});
+}
+
+void Worker::say_gone(const std::vector<int>& world_ranks, message::Gone gone) {
+  context_.groups->abandon(world_ranks);
+  device_state_ = context_.device->come_to_rest(std::chrono::duration<double>(rest_s_));
+  const bool is_given_up = device_state_ != DeviceState::at_rest;
+  if (is_given_up) context_.groups->give_up_device();
+  gone.has_lost_device = pretends_lost_device_ || is_given_up;
+  gone.is_device_silent = device_state_ == DeviceState::silent;
+  send(gone);
+}
+
+/// Nobody takes a rank out of the job that lost its device in a profiling.
+void Worker::require_device() const {
+  if (device_state_ != DeviceState::at_rest) throw DeviceError("has no device any more");
+}
+
+bool Worker::has_lost_device() const {
+  return pretends_lost_device_ || context_.device->is_lost();
+}
+
+void Worker::run_profiling(const message::Calibrate& order) {
+  begin_attempt(order.attempt, order.rest_s);
+  const Waiter waiter = this->waiter(order.timeout_s);
+  auto listener = this->listener(waiter);
+  try {
+    require_device();
+    const auto group = context_.groups->join(order.world_ranks, order.attempt, waiter);
+    DeviceProfile profile =
+        profile_device(order.task, *context_.model, *context_.device, *group, context_.seed, waiter,
+                       context_.topology->share_core ? TraceClock::own : TraceClock::elapsed);
+    send(message::Calibrated{attempt_, std::move(profile),
+                             process_resident_bytes() - context_.device->arena().capacity_bytes() -
+                                 context_.device->host_arena().capacity_bytes(),
+                             gpu_bytes_beside_arena(*context_.device)});
+  } catch (const std::exception& error) {
+    fail(order.world_ranks, Status::failed, error.what());
+  }
+  listener.reset();
+  attempt_ = 0;
+}
+
+/// Whether no other rank of the group before this one is on its node.
+bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
+  const auto node_of = [this](int rank) {
+    return context_.topology->node_of_rank[static_cast<std::size_t>(rank)];
+  };
+  const int own_rank = context_.topology->world_rank;
+  return std::none_of(world_ranks.begin(), world_ranks.end(), [&](int rank) {
+    return rank < own_rank && node_of(rank) == node_of(own_rank);
+  });
+}
+
+void Worker::run_assignment(const message::Assign& assign) {
+  using Clock = std::chrono::steady_clock;
+  begin_attempt(assign.attempt, assign.rest_s);
+  const int world_rank = context_.topology->world_rank;
+  const Waiter waiter = this->waiter(assign.timeout_s);
+  const Fault fault = injected_fault(world_rank, assign.experiment);
+  if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
+  pretends_lost_device_ = pretends_lost_device_ || fault == Fault::loses_device;
+  auto listener = this->listener(waiter);
+  try {
+    require_device();
+    const auto group =
+        context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
+    const MemoryFault memory(*context_.device, fault);
+    auto workload = make_workload({.spec = context_.workload,
+                                   .model = context_.model,
+                                   .config = &assign.config,
+                                   .experiment_name = &assign.experiment,
+                                   .measure = &context_.measure,
+                                   .seed = context_.seed,
+                                   .device = context_.device,
+                                   .group = group.get(),
+                                   .waiter = &waiter,
+                                   .ds_config = &assign.ds_config});
+    workload = with_fault(std::move(workload), fault);
+    Clock::time_point last_progress = Clock::now();
+    int steps = 0;
+    double slowest_step_s = 0;
+    MeasureHooks hooks;
+    hooks.ready = [&] {
+      commit_fault(fault, waiter);
+      send(message::Ready{attempt_});
+      waiter.until([this] { return go_ || (poll_for_abort(), go_); }, "GO from the controller");
+    };
+    hooks.stepped = [&](double step_s) {
+      ++steps;
+      slowest_step_s = std::max(slowest_step_s, step_s);
+      if (Clock::now() - last_progress >= progress_interval) {
+        last_progress = Clock::now();
+        send(message::Progress{attempt_, steps, slowest_step_s});
+        // A group of one never waits, so this is where it hears of an ABORT.
+        if (poll_for_abort()) throw CollectiveError(CollectiveError::Why::aborted, "aborted");
+      }
+      return stop_.load();
+    };
+    hooks.look_at_gpu = context_.look_at_gpu;
+    hooks.has_lost_device = [this] { return has_lost_device(); };
+    if (is_first_of_node(assign.world_ranks))
+      hooks.joules = [this]() -> std::optional<double> {
+        return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
+      };
+    hooks.bar = [&] {
+      poll_for_abort();
+      const std::lock_guard lock(mailbox_mutex_);
+      return bar_;
+    };
+    Measurement measurement = measure(*workload, *group, context_.measure, hooks);
+    if (group->group_rank() == 0) {
+      for (const int member : assign.world_ranks) {
+        measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(
+            context_.topology->node_of_rank[static_cast<std::size_t>(member)])]);
+      }
+      measurement.world_ranks = assign.world_ranks;
+      if (const DeviceGroups* const devices = context_.groups->devices())
+        add_what_devices_say(*devices, measurement);
+      send(message::Outcome{attempt_, std::move(measurement)});
+    }
+  } catch (const StepFailure& error) {
+    fail(assign.world_ranks, error.status(), error.what());
+  } catch (const CollectiveError& error) {
+    const bool at_deadline = error.why() == CollectiveError::Why::deadline;
+    leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what());
+  } catch (const OutOfMemory& error) {
+    // Of making the group: a step's comes as a StepFailure.
+    fail(assign.world_ranks, Status::out_of_memory, error.what());
+  } catch (const std::exception& error) {
+    fail(assign.world_ranks, Status::failed, error.what());
+  }
+  listener.reset();
+  attempt_ = 0;
+}
+
+/// Peers may be inside a collective: the controller's ABORT gets them out.
+void Worker::fail(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
+  const std::string world_rank = std::to_string(context_.topology->world_rank);
+  say_gone(world_ranks, {attempt_, status, "rank " + world_rank + ": " + reason, true});
+}
+
+}  // namespace dstune
