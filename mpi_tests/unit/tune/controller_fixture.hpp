@@ -65,7 +65,7 @@ class ControllerTest : public testing::Test {
 
   struct Run {
     ExitCode code;
-    Report report;
+    Scoreboard board;
     std::set<int> lost;
   };
 
@@ -93,7 +93,7 @@ class ControllerTest : public testing::Test {
     Controller controller(space, keys, history, tuner, slots, workers, journal, results, progress,
                           options);
     const ExitCode code = controller.run();
-    return {code, controller.report(), controller.lost_ranks()};
+    return {code, controller.board(), controller.lost_ranks()};
   }
 
   std::string folder_;
