@@ -23,6 +23,18 @@ double half_width(const MetricValue& value) {
 
 }  // namespace
 
+std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
+                                        const Experiment& experiment) {
+  const int group_size = experiment.shape.size();
+  return metric_value(measurement, metric, global_batch(experiment.config, group_size), group_size);
+}
+
+std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
+                                        const Experiment& experiment) {
+  const int group_size = experiment.shape.size();
+  return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size);
+}
+
 double mean_step_s(const Measurement& measurement) {
   const std::vector<double> timed_s = timed_steps_s(measurement);
   if (measurement.status != Status::ok || timed_s.empty()) return 0;
