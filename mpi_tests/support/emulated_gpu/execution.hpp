@@ -6,7 +6,6 @@
 
 #include "calls.hpp"
 #include "native/bytes.hpp"
-#include "native/known_kernels.hpp"
 #include "native/stream.hpp"
 #include "parts/block.hpp"
 
