@@ -20,7 +20,7 @@
 #include <fmt/format.h>
 
 #include "dstune/core/interval.hpp"
-#include "dstune/report/validation.hpp"
+#include "dstune/ranking/run_again.hpp"
 #include "dstune/search/tuner.hpp"
 #include "search_table.hpp"
 
@@ -169,10 +169,9 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
     return static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
   };
   double best_seen = 0;
-  Report report;
-  report.metric = tuning.metric;
-  for (const PlannedMember& member : table.space.members)
-    report.rows.push_back({member.planned, std::nullopt, std::nullopt});
+  std::vector<Row> rows;
+  for (const PlannedMember& member : table.space.members) rows.push_back({member.planned});
+  Scoreboard board({.metric = tuning.metric}, std::move(rows));
   const auto tuner = make_tuner(type, space, tuning);
   for (;;) {
     while (running.size() < options.num_slots) {
@@ -204,23 +203,25 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
       incumbent = ended.trial;
       incumbent_batch = batch_of(row);
     }
-    Record& record = report.rows[row].record.emplace();
-    record.experiment = report.rows[row].planned.experiment;
+    Record record;
+    record.experiment = board.row(row).planned.experiment;
     record.measurement = ended.trial;
+    board.record(row, std::move(record));
   }
   if (options.has_finals) {
-    report.validation.finalists = finalists(report);
-    while (const auto next = next_final_run(report)) {
-      Repeat& repeat = report.rows[next->index].repeats.emplace_back();
+    board.begin_finals(finalists(board));
+    while (const auto next = next_final_run(board)) {
+      Repeat repeat;
       repeat.kind = RepeatKind::final_round;
       repeat.round = next->round;
-      repeat.measurement = drawn(table, next->index, random);
+      repeat.measurement = drawn(table, next->row, random);
       result.steps += static_cast<double>(repeat.measurement.step_times_s.size());
       now_s += sum(repeat.measurement.step_times_s);
+      board.repeat(next->row, std::move(repeat));
     }
-    report.validation.is_done = true;
+    board.end_finals();
   }
-  const std::size_t answer = best_row(report).value();
+  const std::size_t answer = board.best().value();
   const double best_true = value_of(table, answer, table.measurements[answer])->value;
   result.time = now_s / grid.seconds;
   result.experiments /= grid.experiments;

@@ -10,9 +10,9 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
 #include "dstune/predict/step_predictor.hpp"
+#include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
-#include "dstune/report/validation.hpp"
 #include "dstune/train/executor.hpp"
 
 namespace dstune::bench {

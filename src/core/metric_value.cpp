@@ -42,18 +42,6 @@ std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric m
   return MetricValue{work / step.mean, work / step.high, fastest};
 }
 
-std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                        const Experiment& experiment) {
-  if (measurement.status != Status::ok) return std::nullopt;
-  return value_so_far(measurement, metric, experiment);
-}
-
-std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                        const Experiment& experiment) {
-  const int group_size = experiment.shape.size();
-  return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size);
-}
-
 std::optional<double> joules_per_sample(const Measurement& measurement, std::int64_t global_batch) {
   const auto steps =
       static_cast<std::int64_t>(measurement.step_times_s.size()) - measurement.warmup_steps;

@@ -6,7 +6,7 @@
 #include <random>
 #include <utility>
 
-#include "tallies.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -158,10 +158,7 @@ Competitor competitor(const Scoreboard& board, std::size_t row, const Spread& in
   const MetricValue value = *board.ranked_value(row);
   Competitor result;
   result.mean = std::log(value.value) * (is_minimised(board.metric()) ? -1 : 1);
-  const bool is_bounded = value.ci_low > 0 && std::isfinite(value.ci_high);
-  const double half = is_bounded
-                          ? std::min(no_precision, std::log(value.ci_high / value.ci_low) / 2)
-                          : no_precision;
+  const double half = std::min(no_precision, half_width(value));
   if (board.is_final(row)) {
     result.degrees_of_freedom = std::max(1.0, of_finals.degrees_of_freedom);
     result.standard_error = half / student_t(0.95, result.degrees_of_freedom);

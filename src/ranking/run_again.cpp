@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/units.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -26,13 +26,6 @@ constexpr double close_to_best = 0.05;
 constexpr int deaths_until_left_out = 2;
 /// More than this is worth another run (design 7).
 constexpr double worth_finding = 0.01;
-
-/// Half of an interval's width, of the logarithm.
-double half_width(const MetricValue& value) {
-  const bool is_bounded = value.ci_low > 0 && std::isfinite(value.ci_high);
-  return is_bounded ? std::log(value.ci_high / value.ci_low) / 2
-                    : std::numeric_limits<double>::infinity();
-}
 
 int num_final_tries(const Row& row) {
   return static_cast<int>(

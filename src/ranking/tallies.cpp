@@ -1,5 +1,3 @@
-#include "tallies.hpp"
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -7,6 +5,8 @@
 #include <map>
 #include <numeric>
 #include <utility>
+
+#include "parts.hpp"
 
 namespace dstune {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <numeric>
 
-#include "dstune/ranking/scoreboard.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -14,14 +14,25 @@ bool is_final_round(const Repeat& repeat) {
   return repeat.kind == RepeatKind::final_round && mean_step_s(repeat.measurement) > 0;
 }
 
-/// Half of an interval's width, of the logarithm.
+}  // namespace
+
 double half_width(const MetricValue& value) {
   const bool is_bounded = value.ci_low > 0 && std::isfinite(value.ci_high);
   return is_bounded ? std::log(value.ci_high / value.ci_low) / 2
                     : std::numeric_limits<double>::infinity();
 }
 
-}  // namespace
+std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
+                                        const Experiment& experiment) {
+  const int group_size = experiment.shape.size();
+  return metric_value(measurement, metric, global_batch(experiment.config, group_size), group_size);
+}
+
+std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
+                                        const Experiment& experiment) {
+  const int group_size = experiment.shape.size();
+  return value_so_far(measurement, metric, global_batch(experiment.config, group_size), group_size);
+}
 
 double mean_step_s(const Measurement& measurement) {
   const std::vector<double> timed_s = timed_steps_s(measurement);

@@ -1,5 +1,6 @@
 #include <cmath>
-#include <iterator>
+#include <concepts>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -12,221 +13,98 @@ namespace dstune {
 
 namespace {
 
+std::string text_of(std::integral auto number) {
+  return std::to_string(number);
+}
+std::string text_of(const std::string& text) {
+  return text;
+}
 /// Enough digits to read the same number again; nothing where it is none.
-std::string number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "";
+std::string text_of(double number) {
+  return std::isfinite(number) ? fmt::format("{}", number) : "";
+}
+std::string text_of(const std::optional<double>& number) {
+  return number ? text_of(*number) : "";
+}
+/// Bytes that nobody counted are 0.
+std::string if_counted(std::int64_t bytes) {
+  return bytes > 0 ? text_of(bytes) : "";
 }
 
-std::string in_metric(const Row& row, Metric metric) {
-  if (!row.record) return "";
-  const auto value = metric_value(row.record->measurement, metric, row.record->experiment);
-  return value ? number(value->value) : "";
+std::optional<double> part_of(const std::optional<MetricValue>& value, double MetricValue::*part) {
+  return value ? std::optional((*value).*part) : std::nullopt;
 }
 
-std::string reported(const Standing& standing, double MetricValue::*part) {
-  return standing.reported ? number((*standing.reported).*part) : "";
+double sum_of(const std::map<std::string, double>& phases_s) {
+  double sum_s = 0;
+  for (const auto& [phase, seconds] : phases_s) sum_s += seconds;
+  return sum_s;
 }
 
-/// A field of what was measured, empty where nothing was.
-template <class Get>
-std::string measured(const Row& row, Get&& get) {
-  return row.record ? get(*row.record) : std::string();
+/// A column's name, unit in it, and what a member says there.
+using Cell = std::pair<const char*, std::string>;
+
+std::vector<Cell> cells_of(Metric metric, const Standing& standing) {
+  static const Record nothing;
+  const Row& row = *standing.row;
+  const Experiment& experiment = row.planned.experiment;
+  const TrainingConfig& config = experiment.config;
+  const bool has_run = row.record.has_value();
+  const Record& record = has_run ? *row.record : nothing;
+  const Measurement& measured = record.measurement;
+  const PeakMemory& peak = measured.peak_memory;
+  const Prediction& predicted = has_run ? record.predicted : row.planned.predicted;
+  const bool is_predicted = has_run || row.planned.status != PlanStatus::pruned;
+  const auto if_run = [&](const auto& value) { return has_run ? text_of(value) : std::string(); };
+  const auto if_predicted = [&](const auto& value) {
+    return is_predicted ? text_of(value) : std::string();
+  };
+  const auto first_run = [&](Metric in_metric) {
+    return text_of(
+        part_of(metric_value(measured, in_metric, record.experiment), &MetricValue::value));
+  };
+  return {
+      {"name", experiment.name},
+      {"status", status_text(row)},
+      {"reason", reason_text(row)},
+      {"num_gpus", text_of(experiment.shape.size())},
+      {"num_nodes", text_of(experiment.shape.num_nodes)},
+      {"zero_stage", text_of(config.zero_stage)},
+      {"micro_batch", text_of(config.micro_batch)},
+      {"accumulation_steps", text_of(config.accumulation_steps)},
+      {"train_batch_size", text_of(global_batch(config, experiment.shape.size()))},
+      {"recompute", std::string(to_text(config.recompute))},
+      {"metric", std::string(to_text(metric))},
+      {"value", text_of(part_of(standing.reported, &MetricValue::value))},
+      {"ci_low", text_of(part_of(standing.reported, &MetricValue::ci_low))},
+      {"ci_high", text_of(part_of(standing.reported, &MetricValue::ci_high))},
+      {"throughput", first_run(Metric::throughput)},
+      {"latency_us", first_run(Metric::latency)},
+      {"flops_per_gpu", first_run(Metric::flops)},
+      {"steps", if_run(std::ssize(measured.step_times_s))},
+      {"warmup_steps", if_run(measured.warmup_steps)},
+      {"peak_memory_bytes", if_run(peak.total_bytes)},
+      {"process_memory_bytes", if_run(peak.process_bytes)},
+      {"joules_per_sample", text_of(standing.joules_per_sample)},
+      {"overhead_s", if_run(sum_of(measured.overhead_s))},
+      {"attempt", if_run(record.attempt)},
+      {"world_ranks", fmt::format("{}", fmt::join(measured.world_ranks, " "))},
+      {"started_at", if_run(format_time(record.started_at))},
+      {"finished_at", if_run(format_time(record.finished_at))},
+      {"predicted_throughput", if_predicted(predicted.throughput)},
+      {"prediction_error", text_of(prediction_error(record))},
+      {"predicted_peak_memory_bytes", if_predicted(predicted.peak_memory_bytes)},
+      {"predicted_target_memory_bytes", if_predicted(predicted.target_memory_bytes)},
+      {"verified_status", row.verified ? std::string(to_text(row.verified->status)) : ""},
+      {"verified_value", text_of(part_of(standing.verified, &MetricValue::value))},
+      {"verified_peak_memory_bytes",
+       row.verified ? if_counted(row.verified->peak_memory.total_bytes) : ""},
+      {"changed_numerics", fmt::format("{}", fmt::join(changed_numerics(experiment), " "))},
+      {"gpu_memory_bytes", if_counted(peak.gpu_bytes)},
+      {"predicted_gpu_memory_bytes", if_counted(record.predicted.gpu_memory_bytes)},
+      {"flags", fmt::format("{}", fmt::join(flags_of(measured), "; "))},
+  };
 }
-
-/// A column: its name, unit in it, and what a row says there.
-struct Field {
-  const char* name;
-  std::string (*text)(const Answer&, const Standing&);
-};
-
-const Prediction* prediction(const Row& row) {
-  if (row.record) return &row.record->predicted;
-  return row.planned.status == PlanStatus::pruned ? nullptr : &row.planned.predicted;
-}
-
-const Field identity_fields[] = {
-    {"name", [](const Answer&, const Standing& one) { return one.row->planned.experiment.name; }},
-    {"status", [](const Answer&, const Standing& one) { return status_text(*one.row); }},
-    {"reason", [](const Answer&, const Standing& one) { return reason_text(*one.row); }},
-    {"num_gpus",
-     [](const Answer&, const Standing& one) {
-       return std::to_string(one.row->planned.experiment.shape.size());
-     }},
-    {"num_nodes",
-     [](const Answer&, const Standing& one) {
-       return std::to_string(one.row->planned.experiment.shape.num_nodes);
-     }},
-    {"zero_stage",
-     [](const Answer&, const Standing& one) {
-       return std::to_string(one.row->planned.experiment.config.zero_stage);
-     }},
-    {"micro_batch",
-     [](const Answer&, const Standing& one) {
-       return std::to_string(one.row->planned.experiment.config.micro_batch);
-     }},
-    {"accumulation_steps",
-     [](const Answer&, const Standing& one) {
-       return std::to_string(one.row->planned.experiment.config.accumulation_steps);
-     }},
-    {"train_batch_size",
-     [](const Answer&, const Standing& one) {
-       const Experiment& experiment = one.row->planned.experiment;
-       return std::to_string(global_batch(experiment.config, experiment.shape.size()));
-     }},
-    {"recompute",
-     [](const Answer&, const Standing& one) {
-       return std::string(to_text(one.row->planned.experiment.config.recompute));
-     }},
-};
-
-const Field result_fields[] = {
-    {"metric",
-     [](const Answer& answer, const Standing&) { return std::string(to_text(answer.metric)); }},
-    {"value",
-     [](const Answer&, const Standing& one) { return reported(one, &MetricValue::value); }},
-    {"ci_low",
-     [](const Answer&, const Standing& one) { return reported(one, &MetricValue::ci_low); }},
-    {"ci_high",
-     [](const Answer&, const Standing& one) { return reported(one, &MetricValue::ci_high); }},
-    {"throughput",
-     [](const Answer&, const Standing& one) { return in_metric(*one.row, Metric::throughput); }},
-    {"latency_us",
-     [](const Answer&, const Standing& one) { return in_metric(*one.row, Metric::latency); }},
-    {"flops_per_gpu",
-     [](const Answer&, const Standing& one) { return in_metric(*one.row, Metric::flops); }},
-};
-
-const Field measured_fields[] = {
-    {"steps",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         return std::to_string(record.measurement.step_times_s.size());
-       });
-     }},
-    {"warmup_steps",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         return std::to_string(record.measurement.warmup_steps);
-       });
-     }},
-    {"peak_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         return std::to_string(record.measurement.peak_memory.total_bytes);
-       });
-     }},
-    {"process_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         return std::to_string(record.measurement.peak_memory.process_bytes);
-       });
-     }},
-    {"joules_per_sample",
-     [](const Answer&, const Standing& one) {
-       return one.joules_per_sample ? number(*one.joules_per_sample) : std::string();
-     }},
-    {"overhead_s",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         double sum_s = 0;
-         for (const auto& [phase, seconds] : record.measurement.overhead_s) sum_s += seconds;
-         return number(sum_s);
-       });
-     }},
-    {"attempt",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row,
-                       [](const Record& record) { return std::to_string(record.attempt); });
-     }},
-    {"world_ranks",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         return fmt::format("{}", fmt::join(record.measurement.world_ranks, " "));
-       });
-     }},
-    {"started_at",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row,
-                       [](const Record& record) { return format_time(record.started_at); });
-     }},
-    {"finished_at",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row,
-                       [](const Record& record) { return format_time(record.finished_at); });
-     }},
-};
-
-const Field predicted_fields[] = {
-    {"predicted_throughput",
-     [](const Answer&, const Standing& one) {
-       const Prediction* predicted = prediction(*one.row);
-       return predicted != nullptr && predicted->throughput ? number(*predicted->throughput) : "";
-     }},
-    {"prediction_error",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         const auto error = prediction_error(record);
-         return error ? number(*error) : std::string();
-       });
-     }},
-    {"predicted_peak_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       const Prediction* predicted = prediction(*one.row);
-       return predicted != nullptr ? std::to_string(predicted->peak_memory_bytes) : "";
-     }},
-    {"predicted_target_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       const Prediction* predicted = prediction(*one.row);
-       return predicted != nullptr ? std::to_string(predicted->target_memory_bytes) : "";
-     }},
-};
-
-const Field verified_fields[] = {
-    {"verified_status",
-     [](const Answer&, const Standing& one) {
-       return one.row->verified ? std::string(to_text(one.row->verified->status)) : "";
-     }},
-    {"verified_value",
-     [](const Answer&, const Standing& one) {
-       return one.verified ? number(one.verified->value) : "";
-     }},
-    {"verified_peak_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       return one.row->verified && one.row->verified->peak_memory.total_bytes > 0
-                  ? std::to_string(one.row->verified->peak_memory.total_bytes)
-                  : "";
-     }},
-};
-
-const Field numerics_fields[] = {
-    {"changed_numerics",
-     [](const Answer&, const Standing& one) {
-       return fmt::format("{}", fmt::join(changed_numerics(one.row->planned.experiment), " "));
-     }},
-};
-
-const Field gpu_fields[] = {
-    {"gpu_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         const std::int64_t bytes = record.measurement.peak_memory.gpu_bytes;
-         return bytes > 0 ? std::to_string(bytes) : std::string();
-       });
-     }},
-    {"predicted_gpu_memory_bytes",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         const std::int64_t bytes = record.predicted.gpu_memory_bytes;
-         return bytes > 0 ? std::to_string(bytes) : std::string();
-       });
-     }},
-    {"flags",
-     [](const Answer&, const Standing& one) {
-       return measured(*one.row, [](const Record& record) {
-         return fmt::format("{}", fmt::join(flags_of(record.measurement), "; "));
-       });
-     }},
-};
 
 std::string quoted(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -238,29 +116,17 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-std::vector<Field> all_fields() {
-  std::vector<Field> fields(std::begin(identity_fields), std::end(identity_fields));
-  fields.insert(fields.end(), std::begin(result_fields), std::end(result_fields));
-  fields.insert(fields.end(), std::begin(measured_fields), std::end(measured_fields));
-  fields.insert(fields.end(), std::begin(predicted_fields), std::end(predicted_fields));
-  fields.insert(fields.end(), std::begin(verified_fields), std::end(verified_fields));
-  fields.insert(fields.end(), std::begin(numerics_fields), std::end(numerics_fields));
-  fields.insert(fields.end(), std::begin(gpu_fields), std::end(gpu_fields));
-  return fields;
-}
-
 }  // namespace
 
 std::string results_csv(const Answer& answer) {
-  const std::vector<Field> fields = all_fields();
-  std::vector<std::string> cells;
-  cells.reserve(fields.size());
-  for (const Field& field : fields) cells.emplace_back(field.name);
-  std::string out = fmt::format("{}\r\n", fmt::join(cells, ","));
-  for (const Standing& one : answer.standings) {
-    cells.clear();
-    for (const Field& field : fields) cells.push_back(quoted(field.text(answer, one)));
-    out += fmt::format("{}\r\n", fmt::join(cells, ","));
+  std::vector<std::string> line;
+  const Row none;
+  for (const Cell& cell : cells_of(answer.metric, {&none})) line.emplace_back(cell.first);
+  std::string out = fmt::format("{}\r\n", fmt::join(line, ","));
+  for (const Standing& standing : answer.standings) {
+    line.clear();
+    for (const Cell& cell : cells_of(answer.metric, standing)) line.push_back(quoted(cell.second));
+    out += fmt::format("{}\r\n", fmt::join(line, ","));
   }
   return out;
 }

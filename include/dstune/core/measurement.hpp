@@ -92,11 +92,6 @@ struct MetricValue {
 /// The same of one that was raced out, too: what it had been measured to be by then.
 [[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
                                                       std::int64_t global_batch, int group_size);
-/// Both of a run of this experiment.
-[[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
-                                                      const Experiment& experiment);
-[[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
-                                                      const Experiment& experiment);
 
 /// The energy by the samples of the steps after warm-up, those without an update among them.
 [[nodiscard]] std::optional<double> joules_per_sample(const Measurement& measurement,

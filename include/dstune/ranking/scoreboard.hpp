@@ -40,6 +40,11 @@ struct Finals {
   std::vector<std::size_t> finalists;  ///< rows, best first by their first runs
 };
 
+/// What a run of this experiment says in a metric, as in core/measurement.hpp.
+[[nodiscard]] std::optional<MetricValue> metric_value(const Measurement& measurement, Metric metric,
+                                                      const Experiment& experiment);
+[[nodiscard]] std::optional<MetricValue> value_so_far(const Measurement& measurement, Metric metric,
+                                                      const Experiment& experiment);
 /// The mean step time of a run that ended ok, or 0.
 [[nodiscard]] double mean_step_s(const Measurement& measurement);
 /// Final rounds of a row that ended ok.

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -18,6 +19,13 @@ namespace dstune {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The answer where this is all that was measured.
+test::Concluded optimum_of(const Record& record) {
+  test::Draft draft;
+  draft.rows = {test::row_of(record)};
+  return test::Concluded(draft);
+}
 
 class ResultsFolderTest : public testing::Test {
  protected:
@@ -108,13 +116,12 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   best.experiment.ds_config["autotuning"] = {{"enabled", true}};
   best.experiment.ds_config["dstune"] = json::Value::object();
   best.experiment.ds_config["optimizer"] = {{"params", {{"lr", "auto"}}}};
-  Report report;
+  test::Draft report;
   report.rows = {test::row_of(best)};
   report.own_runs = {{0, "/own/metrics.json", 1.0, 0}};
   report.calibration = TimeCalibration{2, {0, 0.5}};
   report.memory_offset_bytes = 5;
-  report.half_width_of_run = std::log(2);
-  folder_.write_optimal(test::row_of(best), report, "t.py --bs 1 --ds $CONFIG",
+  folder_.write_optimal(test::Concluded(report).recommendation(), "t.py --bs 1 --ds $CONFIG",
                         {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
   const json::Value config = results_json("ds_config_optimal.json");
   EXPECT_FALSE(config.contains("autotuning"));
@@ -129,8 +136,9 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   EXPECT_EQ(optimal["name"], "z1_gas2_tmbspg4");
   EXPECT_EQ(optimal["metric"], "throughput");
   EXPECT_DOUBLE_EQ(optimal["value"], 16.0);
-  EXPECT_DOUBLE_EQ(optimal["ci_low"], 8.0);
-  EXPECT_DOUBLE_EQ(optimal["ci_high"], 32.0);
+  const double factor = std::exp(Scoreboard().half_width_of_run());
+  EXPECT_DOUBLE_EQ(optimal["ci_low"], 16 / factor);
+  EXPECT_DOUBLE_EQ(optimal["ci_high"], 16 * factor);
   EXPECT_EQ(optimal["calibration"], (json::Value{{"scale", 2.0},
                                                  {"costs_s",
                                                   {{"optimizer_step", 0.0},
@@ -155,7 +163,7 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
 }
 
 TEST_F(ResultsFolderTest, NamesAPlaceholderWithoutTrainingCommand) {
-  folder_.write_optimal(test::row_of(test::sample_record("a")), {}, std::nullopt,
+  folder_.write_optimal(optimum_of(test::sample_record("a")).recommendation(), std::nullopt,
                         {{"stage", "--z"}});
   EXPECT_EQ(read_file(results("cmd_optimal.txt")),
             "deepspeed --num_nodes 1 --num_gpus 2 your_training_script.py --deepspeed_config " +
@@ -163,14 +171,14 @@ TEST_F(ResultsFolderTest, NamesAPlaceholderWithoutTrainingCommand) {
 }
 
 TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
-  Report report;
+  test::Draft report;
   for (const char* name : {"own", "fourth", "third", "best", "second"})
     report.rows.push_back(test::row_of(test::sample_record(name)));
   const double step_s[] = {9, 4, 3, 1, 2};
   for (std::size_t i = 0; i < report.rows.size(); ++i)
     report.rows[i].record = test::sample_record(report.rows[i].planned.experiment.name, step_s[i]);
   report.own_row = 0;
-  folder_.write_verification(report, "train.py $CONFIG", {});
+  folder_.write_verification(test::Concluded(report).recommendation(), "train.py $CONFIG", {});
   for (const char* name : {"verify.sbatch", "verify.pbs"}) {
     const std::string script = read_file(results(name));
     std::size_t at = 0;
@@ -182,29 +190,30 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
     EXPECT_NE(script.find("VERIFY_DIR=" + results("verify\n")), std::string::npos);
   }
   report.own_row = 3;
-  folder_.write_verification(report, "train.py $CONFIG", {});
+  folder_.write_verification(test::Concluded(report).recommendation(), "train.py $CONFIG", {});
   const std::string script = read_file(results("verify.sbatch"));
   EXPECT_NE(script.find("Number 1 of what was measured, and your own"), std::string::npos);
   EXPECT_EQ(script.find("\nrun own"), std::string::npos);
 }
 
-TEST_F(ResultsFolderTest, WritesNoScriptWhereThereIsNothingToRun) {
-  Report report;
+TEST_F(ResultsFolderTest, NothingIsRecommendedWhereNothingGaveAResult) {
+  test::Draft report;
   report.rows = {test::row_of(test::failed_record("a", Status::failed, "no"))};
   report.own_row = 0;
-  folder_.write_verification(report, "train.py $CONFIG", {});
-  EXPECT_EQ(everything(), (std::set<std::string>{"results", "exps"}));
+  EXPECT_FALSE(test::Concluded(report).answer.recommendation) << "so that no script is written";
 }
 
 TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
-  Report report;
+  test::Draft report;
   report.rows = {test::row_of(test::sample_record("a")),
                  test::row_of(test::failed_record("b", Status::failed, "said \"no\", twice")),
                  test::planned_row("c", PlanStatus::infeasible, "too\nlarge"),
                  test::planned_row("d", PlanStatus::pruned, "twin")};
-  report.half_width_of_run = std::log(2);
-  folder_.write_summary(report);
-  EXPECT_EQ(read_file(results("summary.txt")), summary_text(report));
+  const test::Concluded concluded(report);
+  folder_.write_summary(concluded);
+  EXPECT_EQ(read_file(results("summary.txt")), summary_text(concluded));
+  const double factor = std::exp(concluded.board.half_width_of_run());
+  const std::string interval = fmt::format("{},{}", 32 / factor, 32 * factor);
   EXPECT_EQ(
       read_file(results("results.csv")),
       "name,status,reason,num_gpus,num_nodes,zero_stage,micro_batch,accumulation_steps,"
@@ -214,14 +223,18 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
       "started_at,finished_at,predicted_throughput,prediction_error,predicted_peak_memory_bytes,"
       "predicted_target_memory_bytes,verified_status,verified_value,verified_peak_memory_bytes,"
       "changed_numerics,gpu_memory_bytes,predicted_gpu_memory_bytes,flags\r\n"
-      "a,ok,,2,1,1,4,2,16,block,throughput,32,16,64,32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
-      "2 "
-      "3,"
-      "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"
-      "b,failed,\"said \"\"no\"\", twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,,0.25,"
-      "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"
-      "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,,,,,\r\n"
-      "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,,,,\r\n");
+      "a,ok,,2,1,1,4,2,16,block,throughput,32," +
+          interval +
+          ",32,500000,1000000000000,5,2,1000,5000,,0.25,1,"
+          "2 "
+          "3,"
+          "2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"
+          "b,failed,\"said \"\"no\"\", "
+          "twice\",2,1,1,4,2,16,block,throughput,,,,,,,5,2,1000,5000,,0.25,"
+          "1,2 3,2026-01-02T03:04:05.678901Z,2026-01-02T03:04:15.000002Z,,,1000,2000,,,,,,,\r\n"
+          "c,infeasible,\"too\nlarge\",2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,0,0,,,,,,,"
+          "\r\n"
+          "d,pruned,twin,2,1,1,4,2,16,block,throughput,,,,,,,,,,,,,,,,,,,,,,,,,,,\r\n");
 }
 
 TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
@@ -237,10 +250,10 @@ TEST_F(ResultsFolderTest, SaysWhatChangesNumericsInEachResult) {
   EXPECT_EQ(keys_with({2, 2}),
             json::Value::array({"zero_quantized_weights", "zero_quantized_gradients"}));
 
-  Report report;
+  test::Draft report;
   report.rows = {test::row_of(record)};
-  folder_.write_optimal(report.rows[0], report, std::nullopt, {});
-  folder_.write_summary(report);
+  folder_.write_optimal(test::Concluded(report).recommendation(), std::nullopt, {});
+  folder_.write_summary(test::Concluded(report));
   EXPECT_EQ(results_json("optimal.json")["changed_numerics"].size(), 2U);
   EXPECT_NE(
       read_file(results("results.csv")).find(",zero_quantized_weights zero_quantized_gradients,"),
@@ -282,10 +295,9 @@ void write_all(ResultsFolder& folder) {
   folder.write_environment({});
   folder.write_experiment(record.experiment);
   folder.write_metrics(record);
-  folder.write_optimal(test::row_of(record), {}, std::nullopt, {});
-  Report report;
-  report.rows = {test::row_of(record)};
-  folder.write_verification(report, std::nullopt, {});
+  const test::Concluded optimum = optimum_of(record);
+  folder.write_optimal(optimum.recommendation(), std::nullopt, {});
+  folder.write_verification(optimum.recommendation(), std::nullopt, {});
   folder.write_summary({});
   folder.write_exit_status(ExitCode::ok, "");
 }
@@ -348,7 +360,8 @@ TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
   const rlimit tiny{16, limit.rlim_max};
   ::setrlimit(RLIMIT_FSIZE, &tiny);
   const Record slower = test::sample_record("a", 1.5, 2);
-  EXPECT_THROW(folder_.write_optimal(test::row_of(slower), {}, std::nullopt, {}), IoError);
+  EXPECT_THROW(folder_.write_optimal(optimum_of(slower).recommendation(), std::nullopt, {}),
+               IoError);
   EXPECT_THROW(folder_.write_metrics(slower), IoError);
   EXPECT_THROW(folder_.write_experiment(slower.experiment), IoError);
   EXPECT_THROW(folder_.write_summary({}), IoError);

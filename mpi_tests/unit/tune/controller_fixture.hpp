@@ -49,10 +49,7 @@ struct SearchSettings {
 };
 struct SearchRun {
   ExitCode code;
-  std::vector<Row> rows;
-  Finals finals;
-  Answer answer;  ///< but for what points into the scoreboard
-  double half_width_of_run = 0;
+  Scoreboard board;
   std::set<int> lost;
 };
 
@@ -121,12 +118,7 @@ class ControllerTest : public testing::Test {
                            .progress = progress,
                            .memory = settings.memory});
     const ExitCode code = controller.run();
-    return {code,
-            board.rows(),
-            board.finals(),
-            publisher.answer(),
-            board.half_width_of_run(),
-            driver.attempts().lost_ranks()};
+    return {code, board, driver.attempts().lost_ranks()};
   }
 
   std::string folder_;

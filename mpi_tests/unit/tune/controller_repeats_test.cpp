@@ -29,13 +29,13 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   const Run result = run(members, workers, 4);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  EXPECT_TRUE(result.finals.is_done);
+  EXPECT_TRUE(result.board.finals().is_done);
   ASSERT_EQ(workers.ran().size(), 10U);
   const std::vector<std::string> finals(workers.ran().begin() + 3, workers.ran().end());
   // The last one tells that neither is likely to be more than 1 % better.
   EXPECT_EQ(finals,
             (std::vector<std::string>{"one", "other", "one", "other", "one", "other", "one"}));
-  for (const Row& row : result.rows)
+  for (const Row& row : result.board.rows())
     for (const Repeat& repeat : row.repeats) EXPECT_TRUE(repeat.is_alone);
   const auto validation = json::Value::parse(read_file(folder_ + "/results/validation.json"));
   EXPECT_EQ(validation["done"], true);
@@ -49,7 +49,7 @@ TEST_F(ControllerTest, FinalistsAreMeasuredAgainAloneAndInTurns) {
   FakeWorkers second({});
   const Run again = run(members, second, 4);
   EXPECT_TRUE(second.ran().empty()) << "finished rounds are not run again";
-  EXPECT_TRUE(again.finals.is_done);
+  EXPECT_TRUE(again.board.finals().is_done);
 }
 
 TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
@@ -59,7 +59,7 @@ TEST_F(ControllerTest, EnergyBesideANeighbourIsNobodys) {
   const Run result = run(members, workers, 4);
 
   // The first two run at the same time; what is measured again is alone.
-  const std::vector<Row>& rows = result.rows;
+  const std::vector<Row>& rows = result.board.rows();
   EXPECT_FALSE(rows[0].record->measurement.energy_j);
   EXPECT_FALSE(rows[1].record->measurement.energy_j);
   EXPECT_TRUE(rows[2].record->measurement.energy_j);
@@ -101,7 +101,7 @@ TEST_F(ControllerTest, WithoutTimeFinalistsAreNotMeasuredAgainAndItSaysSo) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(workers.ran().empty());
-  EXPECT_FALSE(result.finals.is_done);
+  EXPECT_FALSE(result.board.finals().is_done);
   EXPECT_NE(read_file(folder_ + "/results/summary.txt").find("not measured again: the time limit"),
             std::string::npos);
 }
@@ -113,13 +113,13 @@ TEST_F(ControllerTest, AWinnerThatWasAloneAndIsClearIsNotMeasuredAgain) {
   const Run result = run(members, workers, 2);
 
   EXPECT_EQ(workers.ran().size(), 3U);
-  EXPECT_FALSE(result.finals.is_done);
-  EXPECT_NE(result.finals.reason, "");
+  EXPECT_FALSE(result.board.finals().is_done);
+  EXPECT_NE(result.board.finals().reason, "");
 }
 
-int num_spread_runs(const std::vector<Row>& rows) {
+int num_spread_runs(const Scoreboard& board) {
   int runs = 0;
-  for (const Row& row : rows)
+  for (const Row& row : board.rows())
     runs += static_cast<int>(
         std::count_if(row.repeats.begin(), row.repeats.end(),
                       [](const Repeat& repeat) { return repeat.kind == RepeatKind::spread; }));
@@ -134,9 +134,9 @@ TEST_F(ControllerTest, AGridRepeatsTheBestForItsIntervals) {
     settings.repeats_best = repeats;
     const Run result = run(members, workers, 1, settings);
     EXPECT_EQ(result.code, ExitCode::ok);
-    EXPECT_EQ(num_spread_runs(result.rows), repeats ? 2 : 0);
+    EXPECT_EQ(num_spread_runs(result.board), repeats ? 2 : 0);
     // The fakes' runs do not differ.
-    EXPECT_EQ(result.half_width_of_run < half_width_of_run(believed_spread({})), repeats);
+    EXPECT_EQ(result.board.half_width_of_run() < Scoreboard().half_width_of_run(), repeats);
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directory(folder_);
   }
@@ -164,11 +164,10 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
   EXPECT_NEAR(workers.bars(second).front().step_s,
               (0.1 + 0.01 * micro_batch(first)) * micro_batch(second) / micro_batch(first), 1e-9);
   EXPECT_GT(workers.bars(second).front().standard_error, 0);
-  const auto best = result.answer.best;
-  ASSERT_TRUE(best);
-  EXPECT_GE(num_spread_runs(result.rows), 1);
-  EXPECT_EQ(result.finals.is_done, true) << "race always measures again";
-  EXPECT_EQ(result.answer.recommendation->chance_of_better, 0.25);
+  ASSERT_TRUE(result.board.best());
+  EXPECT_GE(num_spread_runs(result.board), 1);
+  EXPECT_EQ(result.board.finals().is_done, true) << "race always measures again";
+  EXPECT_EQ(result.board.chance_of_better(), 0.25);
 }
 
 TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
@@ -183,7 +182,7 @@ TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
   const Run result = run(members, workers, 4, settings);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  const auto& slow = result.rows[1].record;
+  const auto& slow = result.board.rows()[1].record;
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->measurement.status, Status::raced_out) << slow->measurement.reason;
   EXPECT_NEAR(workers.bars("slow").at(0).step_s, 0.14 / 4, 1e-9);
@@ -201,7 +200,7 @@ TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
   const Run result = run(members, workers, 4, settings);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  const auto& other = result.rows[1].record;
+  const auto& other = result.board.rows()[1].record;
   ASSERT_TRUE(other);
   EXPECT_EQ(other->measurement.status, Status::ok);
   EXPECT_EQ(other->attempt, 2);

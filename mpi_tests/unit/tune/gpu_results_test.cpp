@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/group/self_group.hpp"
+#include "dstune/group/process_group.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/train/measuring.hpp"
 #include "fake_nvml.hpp"
@@ -35,13 +35,13 @@ TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {
     record.measurement = measure(workload, group, {}, hooks);
     ASSERT_TRUE(record.measurement.gpu);
     EXPECT_EQ(record.measurement.gpu->temperature_c, 91);
-    Report report;
-    Row& row = report.rows.emplace_back();
+    Row row;
     row.planned.experiment = record.experiment;
     row.record = record;
+    const Scoreboard board({}, {row});
+    const std::string text = summary_text(answer_of(board));
     const std::string flag = "hot: throttled: heat, 1200 of 1980 MHz, 91 °C";
-    EXPECT_EQ(summary_text(report).find(flag) != std::string::npos, is_throttled)
-        << summary_text(report);
+    EXPECT_EQ(text.find(flag) != std::string::npos, is_throttled) << text;
   }
 }
 

@@ -1,13 +1,15 @@
 #pragma once
-/// Records, rows and folders that the tests of the reports share.
+/// Records, rows, scoreboards and folders that the tests of ranking and the reports share.
 
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "dstune/base/units.hpp"
-#include "dstune/report/results.hpp"
+#include "dstune/ranking/answer.hpp"
 
 namespace dstune::test {
 
@@ -101,6 +103,76 @@ inline Row planned_row(const std::string& name, PlanStatus status, const std::st
   row.planned.status = status;
   row.planned.reason = reason;
   return row;
+}
+
+/// What a scoreboard is made of, to be changed freely before it is made.
+struct Draft {
+  Metric metric = Metric::throughput;
+  std::vector<Row> rows{};
+  std::vector<OwnRun> own_runs{};
+  std::int64_t memory_offset_bytes = 0;
+  std::optional<std::size_t> own_row{};
+  std::optional<TimeCalibration> calibration{};
+  Finals finals{};
+  double elapsed_s = 0;
+  std::optional<double> chance_of_better{};
+
+  [[nodiscard]] Scoreboard board() const {
+    Scoreboard board({metric, own_runs, memory_offset_bytes, own_row}, rows);
+    if (calibration) board.calibrate(*calibration);
+    if (!finals.finalists.empty()) board.begin_finals(finals.finalists);
+    if (finals.is_done) board.end_finals();
+    if (!finals.reason.empty()) board.give_up_finals(finals.reason);
+    board.conclude(elapsed_s, chance_of_better);
+    return board;
+  }
+};
+
+/// The answer of such a scoreboard, with the scoreboard that it points into.
+struct Concluded {
+  explicit Concluded(const Draft& draft) : board(draft.board()), answer(answer_of(board)) {}
+  Concluded(const Concluded&) = delete;
+  Concluded& operator=(const Concluded&) = delete;
+  // NOLINTNEXTLINE(google-explicit-constructor): reports are made of an Answer.
+  operator const Answer&() const { return answer; }
+  [[nodiscard]] const Recommendation& recommendation() const {
+    return answer.recommendation.value();
+  }
+
+  Scoreboard board;
+  Answer answer;
+};
+
+inline Repeat repeat_of(RepeatKind kind, int round, double step_s) {
+  Repeat repeat;
+  repeat.kind = kind;
+  repeat.round = round;
+  repeat.measurement = sample_record("any", step_s).measurement;
+  repeat.is_alone = kind == RepeatKind::final_round;
+  return repeat;
+}
+
+/// Rows of these step times; their intervals have no width.
+inline Draft draft_of(const std::vector<double>& steps_s) {
+  Draft draft;
+  for (const double step_s : steps_s)
+    draft.rows.push_back(row_of(sample_record("m" + std::to_string(draft.rows.size()), step_s)));
+  return draft;
+}
+
+/// Rows whose steps take so long here, and there; 0: DeepSpeed did not run it.
+inline Draft verified_draft(const std::vector<std::pair<double, double>>& step_times_s) {
+  Draft draft;
+  for (const auto& [here_s, there_s] : step_times_s) {
+    Row row = row_of(sample_record("m" + std::to_string(draft.rows.size()), here_s));
+    if (there_s > 0) {
+      row.verified.emplace();
+      row.verified->status = Status::ok;
+      row.verified->step_times_s = {there_s};
+    }
+    draft.rows.push_back(row);
+  }
+  return draft;
 }
 
 }  // namespace dstune::test

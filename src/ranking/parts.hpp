@@ -1,5 +1,6 @@
 #pragma once
-/// The parts of an Answer that are counted over all rows. Local.
+/// What the files of this layer share: the parts of an Answer that are counted over all rows, and
+/// an interval's width. Local.
 
 #include <optional>
 #include <vector>
@@ -7,6 +8,9 @@
 #include "dstune/ranking/answer.hpp"
 
 namespace dstune {
+
+/// Half of an interval's width, of the logarithm; infinite where it has no end.
+[[nodiscard]] double half_width(const MetricValue& value);
 
 [[nodiscard]] std::vector<TuningSpace> spaces_of(const Scoreboard& board);
 [[nodiscard]] std::vector<BestOfSize> best_of_sizes(const Scoreboard& board);
