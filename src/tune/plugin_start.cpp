@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dstune/core/plugin_library.hpp"
-#include "dstune/report/hash128.hpp"
+#include "dstune/report/history.hpp"
 #include "dstune/train/plugin_functions.hpp"
 
 namespace dstune {

@@ -16,7 +16,7 @@
 #include "dstune/space/job_spec.hpp"
 #include "dstune/tune/environment_info.hpp"
 #include "dstune/tune/job.hpp"
-#include "dstune/tune/job_input.hpp"
+#include "dstune/tune/protocol.hpp"
 
 namespace dstune {
 

@@ -7,14 +7,13 @@
 
 #include <unistd.h>
 
+#include "dstune/base/archive.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/kernels/cuda.hpp"
 
 namespace dstune {
 namespace {
-
-using json::Value;
 
 /// Of a host's memory, what its ranks share unless the document says otherwise (design 3).
 constexpr double share_of_host_memory = 0.8;
@@ -64,6 +63,22 @@ std::string find_gpu(const Topology& topology, const JobOptions& options, const 
 }
 
 }  // namespace
+
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, RankDevice>& device) {
+  archive("description", device.description);
+  archive("threads", device.threads);
+  archive("process_id", device.process_id);
+  archive("memory_bytes", device.memory_bytes);
+  archive("host_bytes", device.host_bytes);
+  archive("backend", device.backend);
+  archive("gpu", device.gpu);
+  archive("context_bytes", device.context_bytes);
+  archive("library_bytes", device.library_bytes);
+  archive("free_bytes", device.free_bytes);
+}
+template void members(json::Writer&, const RankDevice&);
+template void members(json::Reader&, RankDevice&);
 
 bool IdleRanks::contain(int world_rank) const {
   if (world_rank == 0 && has_coordinator) return true;
@@ -135,26 +150,9 @@ void share_gpus(std::vector<RankDevice>& devices) {
 }
 
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine) {
-  const std::string text = Value{
-      {"description", mine.description},
-      {"threads", mine.threads},
-      {"process_id", mine.process_id},
-      {"memory_bytes", mine.memory_bytes},
-      {"host_bytes", mine.host_bytes},
-      {"backend", mine.backend},
-      {"gpu", mine.gpu},
-      {"context_bytes", mine.context_bytes},
-      {"library_bytes", mine.library_bytes},
-      {"free_bytes",
-       mine.free_bytes}}.dump();
   std::vector<RankDevice> devices;
-  for (const std::string& told : gather_texts(world, text)) {
-    const Value value = Value::parse(told);
-    devices.push_back({value.at("description"), value.at("threads"), value.at("process_id"),
-                       value.at("memory_bytes"), value.at("host_bytes"), value.at("backend"),
-                       value.at("gpu"), value.at("context_bytes"), value.at("library_bytes"),
-                       value.at("free_bytes")});
-  }
+  for (const Bytes& bytes : world.all_gather(json::pack(mine)))
+    devices.push_back(json::unpack<RankDevice>(bytes, "device of a rank"));
   share_gpus(devices);
   return devices;
 }

@@ -23,6 +23,10 @@ struct RankDevice {
   std::int64_t free_bytes = 0;     ///< … and were free then
 };
 
+/// The list of members (base/archive.hpp): a rank tells every other.
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, RankDevice>& device);
+
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.
 /// `ranks_of_node`: the world ranks of each node that may be used.
 json::Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,

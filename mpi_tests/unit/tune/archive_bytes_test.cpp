@@ -18,9 +18,7 @@ std::string text(const Value& value) {
 
 /// As calibration_key() sees an order.
 Value order(const CalibrationTask& task, double rest_s = 0) {
-  const Bytes bytes = encode(message::Calibrate{0, task, {}, 0, rest_s});
-  const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  return Value::from_cbor(begin, begin + bytes.size());
+  return written(message::Calibrate{0, task, {}, 0, rest_s});
 }
 
 /// name → the text that is written for a value.
@@ -56,13 +54,7 @@ std::map<std::string, std::string> written() {
   };
   for (const std::string_view name : preset_names())
     lines["model " + std::string(name)] = text(to_json(preset(name)));
-  ModelSpec model = preset("llama-3-8b");
-  model.full_layers = {1, 4};
-  model.attention_window = 128;
-  model.architecture.norm = NormKind::layer;
-  model.architecture.token_types = 2;
-  model.rope = {.kind = RopeKind::longrope, .factor = 4, .short_factor = {1, 1.5}};
-  lines["model of all"] = text(to_json(model));
+  lines["model of all"] = text(to_json(test::full_model()));
   return lines;
 }
 
@@ -82,6 +74,47 @@ TEST(ArchiveBytesTest, AreThoseOfEarlierReleases) {
   const auto now = written();
   ASSERT_EQ(before.size(), now.size());
   for (const auto& [name, line] : now) EXPECT_EQ(line, before.at(name)) << name;
+}
+
+/// The event as it is written again after it was understood; nothing where it leaves no trace.
+std::optional<Value> written_again(const Value& before, const History& history) {
+  const std::string kind = before.at("kind");
+  const std::string key = before.value("key", "");
+  if (kind == "profile") {
+    const json::Document document = json::Document::of(history.profile, "");
+    return event::profile(key, to_json(device_profile_from_json(document.node())));
+  }
+  if (kind == "finished") return event::finished(key, history.finished.at(key));
+  if (kind == "repeated")
+    return event::repeated(key, before.at("name"), history.repeats.at(key).at(0));
+  return std::nullopt;
+}
+
+TEST(ArchiveBytesTest, AJournalOfAnEarlierReleaseIsWrittenAgainAsItWas) {
+  const std::string path = DSTUNE_TUNE_DATA "/journal.jsonl";
+  const JournalContent content = read_journal(path);
+  ASSERT_EQ(content.events.size(), 7U);
+  const History history = understand(content, path);
+  EXPECT_EQ(history.num_jobs, 1);
+  EXPECT_EQ(history.complete_searches.size(), 1U);
+  EXPECT_EQ(history.profile_key, content.events.at(1).value.at("key"));
+  int again = 0;
+  for (const JournalContent::Event& event : content.events) {
+    std::optional<Value> now = written_again(event.value, history);
+    if (!now) continue;
+    ++again;
+    if (now->contains("measurement")) {
+      // Microseconds that became seconds and microseconds again may differ in the last bit.
+      for (const char* time : {"fwd", "bwd", "step"}) {
+        Value& value = now->at("measurement").at(time);
+        const Value& before = event.value.at("measurement").at(time);
+        EXPECT_DOUBLE_EQ(value.get<double>(), before.get<double>());
+        value = before;
+      }
+    }
+    EXPECT_EQ(now->dump(), event.value.dump());
+  }
+  EXPECT_EQ(again, 3);
 }
 
 }  // namespace

@@ -2,40 +2,13 @@
 /// Values whose every member differs from its default, for tests of how values are written and
 /// read.
 
-#include <chrono>
-#include <concepts>
-#include <map>
-#include <optional>
-#include <string>
-#include <type_traits>
-#include <vector>
-
 #include "dstune/base/units.hpp"
 #include "dstune/report/history.hpp"
+#include "dstune/tune/environment_info.hpp"
 #include "dstune/tune/protocol.hpp"
+#include "value_fields.hpp"
 
 namespace dstune::test {
-
-/// Another value than the one given that a reader takes in its place.
-template <class Enum>
-requires std::is_enum_v<Enum>
-void change(Enum& member) {
-  member = static_cast<Enum>(member == static_cast<Enum>(0) ? 1 : 0);
-}
-inline void change(bool& member) {
-  member = !member;
-}
-template <std::integral Number>
-void change(Number& member) {
-  // Where 64 bits are full, in the other direction.
-  member = member == std::numeric_limits<Number>::max() ? 7 : static_cast<Number>(member + 1);
-}
-inline void change(double& member) {
-  member = member + 0.3;
-}
-inline void change(std::string& member) {
-  member += "~/\"µ\n";
-}
 
 inline TrainingConfig full_config() {
   TrainingConfig config;
@@ -55,8 +28,8 @@ inline Measurement full_measurement() {
   measurement.backward_s = 1.0 / 7;
   measurement.update_s = 0.004;
   measurement.flops_per_step = 1.5e18;
-  measurement.peak_memory = {(std::int64_t{1} << 53) + 1, {{"parameters", 70}, {"gradients", 30}},
-                             5, 40, 900, 70, 6};
+  measurement.peak_memory = {
+      (std::int64_t{1} << 53) + 1, {{"parameters", 70}, {"gradients", 30}}, 5, 40, 900, 70, 6};
   measurement.world_ranks = {2, 3};
   measurement.hosts = {"node1", "node2"};
   measurement.rank_forward_s = {0.025, 0.0251};
@@ -148,6 +121,47 @@ inline CalibrationTask full_task() {
   task.disk.bytes = {1, 2};
   task.budget_s = 0.75;
   return task;
+}
+
+inline ModelSpec full_model() {
+  ModelSpec model = preset("llama-3-8b");
+  model.full_layers = {1, 4};
+  model.attention_window = 128;
+  model.architecture.norm = NormKind::layer;
+  model.architecture.token_types = 2;
+  model.rope = {.kind = RopeKind::longrope, .factor = 4, .short_factor = {1, 1.5}};
+  return model;
+}
+
+inline JobInput full_input() {
+  return {.exit_code = 3,
+          .run = true,
+          .model = full_model(),
+          .workload = {.kind = WorkloadKind::plugin,
+                       .step_time_s = 0.5,
+                       .table_path = "table.json",
+                       .table = {{"z1", {{"step_time_s", 1}}}},
+                       .time_scale = 0.25,
+                       .options = {{"type", "plugin"}, {"layers", {1, 2.5}}, {"note", nullptr}},
+                       .library_path = "/there/libmine.so",
+                       .library_hash = "0123"},
+          .measure = {4, 9, 0.75},
+          .device_memory_bytes = 1'000'001,
+          .host_memory_bytes = 2'000'002,
+          .groups = {{0, 1}, {2}}};
+}
+
+inline RankDevice full_device() {
+  return {.description = "H200",
+          .threads = 4,
+          .process_id = 4711,
+          .memory_bytes = 100,
+          .host_bytes = 200,
+          .backend = "cuda",
+          .gpu = "GPU-0123",
+          .context_bytes = 3,
+          .library_bytes = 4,
+          .free_bytes = 90};
 }
 
 }  // namespace dstune::test

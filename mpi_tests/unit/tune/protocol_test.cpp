@@ -4,7 +4,6 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/tune/injection.hpp"
-#include "dstune/tune/job_input.hpp"
 
 namespace dstune {
 namespace {
