@@ -4,16 +4,69 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
-
-#include "text_cursor.hpp"
 
 namespace dstune {
 
 namespace {
+
+/// Reads a short text from its start, piece by piece.
+class TextCursor {
+ public:
+  explicit TextCursor(std::string_view text) : rest_(text) {}
+
+  [[nodiscard]] bool at_end() const { return rest_.empty(); }
+  [[nodiscard]] std::string_view rest() const { return rest_; }
+
+  bool skip(char expected) {
+    if (rest_.empty() || rest_.front() != expected) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  /// Exactly `count` digits, or with 0 one to fifteen of them.
+  std::optional<std::int64_t> digits(std::size_t count = 0) {
+    const std::string_view run = take(&is_digit);
+    if (run.empty() || run.size() > 15 || (count != 0 && run.size() != count)) return std::nullopt;
+    std::int64_t value = 0;
+    for (char digit : run) value = value * 10 + (digit - '0');
+    return value;
+  }
+
+  /// "12" or "1.5": digits on both sides of the point, no sign, no exponent.
+  std::optional<std::string_view> decimal() {
+    const std::string_view whole = rest_;
+    const std::string_view before = take(&is_digit);
+    if (before.empty()) return std::nullopt;
+    if (!skip('.')) return before;
+    const std::string_view after = take(&is_digit);
+    if (after.empty()) return std::nullopt;
+    return whole.substr(0, before.size() + 1 + after.size());
+  }
+
+  /// A run of lower-case letters, perhaps empty.
+  std::string_view word() { return take(&is_letter); }
+
+ private:
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
+
+  std::string_view take(bool (*belongs)(char)) {
+    std::size_t length = 0;
+    while (length < rest_.size() && belongs(rest_[length])) ++length;
+    const std::string_view run = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return run;
+  }
+
+  std::string_view rest_;
+};
 
 constexpr std::array<std::string_view, 7> binary_units = {"B",   "KiB", "MiB", "GiB",
                                                           "TiB", "PiB", "EiB"};
@@ -139,6 +192,57 @@ std::string format_duration(double seconds) {
 
 std::string format_number(double value) {
   return fmt::format("{:.6g}", value);
+}
+
+namespace {
+
+using Clock = std::chrono::system_clock;
+
+/// Digits after the point as microseconds: "5" is 500000. One to six of them.
+std::optional<std::int64_t> fraction_us(TextCursor& cursor) {
+  const std::size_t before = cursor.rest().size();
+  std::optional<std::int64_t> value = cursor.digits();
+  const std::size_t count = before - cursor.rest().size();
+  if (!value || count > 6) return std::nullopt;
+  for (std::size_t i = count; i < 6; ++i) *value *= 10;
+  return value;
+}
+
+}  // namespace
+
+std::string format_time(Clock::time_point time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::microseconds>(time - day));
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     clock.hours().count(), clock.minutes().count(), clock.seconds().count(),
+                     clock.subseconds().count());
+}
+
+std::optional<Clock::time_point> parse_time(std::string_view text) {
+  TextCursor cursor(text);
+  constexpr std::string_view separators = "--T::";
+  std::int64_t fields[6] = {};
+  for (std::size_t i = 0; i < 6; ++i) {
+    if (i > 0 && !cursor.skip(separators[i - 1])) return std::nullopt;
+    const std::optional<std::int64_t> field = cursor.digits(i == 0 ? 4 : 2);
+    if (!field) return std::nullopt;
+    fields[i] = *field;
+  }
+  std::optional<std::int64_t> microseconds = 0;
+  if (cursor.skip('.')) microseconds = fraction_us(cursor);
+  if (!microseconds || !cursor.skip('Z') || !cursor.at_end()) return std::nullopt;
+
+  const std::chrono::year_month_day date(std::chrono::year(static_cast<int>(fields[0])),
+                                         std::chrono::month(static_cast<unsigned>(fields[1])),
+                                         std::chrono::day(static_cast<unsigned>(fields[2])));
+  if (!date.ok() || fields[3] > 23 || fields[4] > 59 || fields[5] > 59) return std::nullopt;
+  // Nanoseconds since 1970 in 64 bits reach from 1677 to 2262.
+  if (fields[0] < 1678 || fields[0] > 2261) return std::nullopt;
+  return std::chrono::sys_days(date) + std::chrono::hours(fields[3]) +
+         std::chrono::minutes(fields[4]) + std::chrono::seconds(fields[5]) +
+         std::chrono::microseconds(*microseconds);
 }
 
 }  // namespace dstune

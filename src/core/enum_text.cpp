@@ -1,108 +1,99 @@
-#include <array>
-#include <utility>
-
 #include "dstune/base/error.hpp"
 #include "dstune/core/calibration.hpp"
+#include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
 
 namespace dstune {
 
 namespace {
 
-template <class Enum, std::size_t size>
-using Names = std::array<std::pair<Enum, std::string_view>, size>;
+using Row = EnumText;
 
-constexpr Names<Precision, 3> precisions = {
-    {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}}};
-constexpr Names<Recompute, 3> recomputes = {
-    {{Recompute::none, "none"}, {Recompute::selective, "selective"}, {Recompute::block, "block"}}};
-constexpr Names<OptimizerKind, 5> optimizer_kinds = {{{OptimizerKind::adam, "adam"},
-                                                      {OptimizerKind::adamw, "adamw"},
-                                                      {OptimizerKind::lion, "lion"},
-                                                      {OptimizerKind::sgd, "sgd"},
-                                                      {OptimizerKind::adagrad, "adagrad"}}};
-constexpr Names<OffloadDevice, 3> offload_devices = {
-    {{OffloadDevice::none, "none"}, {OffloadDevice::cpu, "cpu"}, {OffloadDevice::nvme, "nvme"}}};
-constexpr Names<CommunicationType, 4> communication_types = {
-    {{CommunicationType::as_gradients, "as_gradients"},
-     {CommunicationType::fp32, "fp32"},
-     {CommunicationType::fp16, "fp16"},
-     {CommunicationType::bf16, "bf16"}}};
-constexpr Names<Overhead, num_overheads> overheads = {
-    {{Overhead::optimizer_step, "optimizer_step"},
-     {Overhead::module_call, "module_call"},
-     {Overhead::gradient_hook, "gradient_hook"},
-     {Overhead::gathering_hook, "gathering_hook"},
-     {Overhead::communicated_byte, "communicated_byte"}}};
-constexpr Names<PlanStatus, 3> plan_statuses = {{{PlanStatus::planned, "planned"},
-                                                 {PlanStatus::infeasible, "infeasible"},
-                                                 {PlanStatus::pruned, "pruned"}}};
-constexpr Names<Status, 5> statuses = {{{Status::ok, "ok"},
-                                        {Status::raced_out, "raced_out"},
-                                        {Status::out_of_memory, "out_of_memory"},
-                                        {Status::timed_out, "timed_out"},
-                                        {Status::failed, "failed"}}};
-constexpr Names<Metric, 4> metrics = {{{Metric::throughput, "throughput"},
-                                       {Metric::throughput_per_gpu, "throughput_per_gpu"},
-                                       {Metric::latency, "latency"},
-                                       {Metric::flops, "flops"}}};
-constexpr Names<RepeatKind, 2> repeat_kinds = {
-    {{RepeatKind::spread, "spread"}, {RepeatKind::final_round, "final"}}};
-
-template <class Enum, std::size_t size>
-std::string_view text_of(const Names<Enum, size>& names, Enum value) {
-  for (const auto& [each, text] : names)
-    if (each == value) return text;
-  throw LogicError("an enumerator without a name");
-}
-
-template <class Enum, std::size_t size>
-std::optional<Enum> value_of(const Names<Enum, size>& names, std::string_view text) {
-  for (const auto& [value, each] : names)
-    if (each == text) return value;
-  return std::nullopt;
-}
+constexpr Row precisions[] = {enum_text(Precision::fp32, "fp32"),
+                              enum_text(Precision::bf16, "bf16"),
+                              enum_text(Precision::fp16, "fp16")};
+constexpr Row recomputes[] = {enum_text(Recompute::none, "none"),
+                              enum_text(Recompute::selective, "selective"),
+                              enum_text(Recompute::block, "block")};
+constexpr Row optimizer_kinds[] = {
+    enum_text(OptimizerKind::adam, "adam"), enum_text(OptimizerKind::adamw, "adamw"),
+    enum_text(OptimizerKind::lion, "lion"), enum_text(OptimizerKind::sgd, "sgd"),
+    enum_text(OptimizerKind::adagrad, "adagrad")};
+constexpr Row offload_devices[] = {enum_text(OffloadDevice::none, "none"),
+                                   enum_text(OffloadDevice::cpu, "cpu"),
+                                   enum_text(OffloadDevice::nvme, "nvme")};
+constexpr Row communication_types[] = {enum_text(CommunicationType::as_gradients, "as_gradients"),
+                                       enum_text(CommunicationType::fp32, "fp32"),
+                                       enum_text(CommunicationType::fp16, "fp16"),
+                                       enum_text(CommunicationType::bf16, "bf16")};
+constexpr Row overheads[] = {enum_text(Overhead::optimizer_step, "optimizer_step"),
+                             enum_text(Overhead::module_call, "module_call"),
+                             enum_text(Overhead::gradient_hook, "gradient_hook"),
+                             enum_text(Overhead::gathering_hook, "gathering_hook"),
+                             enum_text(Overhead::communicated_byte, "communicated_byte")};
+constexpr Row plan_statuses[] = {enum_text(PlanStatus::planned, "planned"),
+                                 enum_text(PlanStatus::infeasible, "infeasible"),
+                                 enum_text(PlanStatus::pruned, "pruned")};
+constexpr Row statuses[] = {enum_text(Status::ok, "ok"), enum_text(Status::raced_out, "raced_out"),
+                            enum_text(Status::out_of_memory, "out_of_memory"),
+                            enum_text(Status::timed_out, "timed_out"),
+                            enum_text(Status::failed, "failed")};
+constexpr Row metrics[] = {enum_text(Metric::throughput, "throughput"),
+                           enum_text(Metric::throughput_per_gpu, "throughput_per_gpu"),
+                           enum_text(Metric::latency, "latency"),
+                           enum_text(Metric::flops, "flops")};
+constexpr Row repeat_kinds[] = {enum_text(RepeatKind::spread, "spread"),
+                                enum_text(RepeatKind::final_round, "final")};
+constexpr Row workload_kinds[] = {enum_text(WorkloadKind::transformer, "transformer"),
+                                  enum_text(WorkloadKind::synthetic, "synthetic"),
+                                  enum_text(WorkloadKind::replay, "replay"),
+                                  enum_text(WorkloadKind::plugin, "plugin")};
 
 }  // namespace
 
-std::string_view to_text(Precision precision) {
-  return text_of(precisions, precision);
+const EnumTexts& texts_of(Precision) {
+  static constexpr EnumTexts texts{precisions};
+  return texts;
 }
-std::string_view to_text(Recompute recompute) {
-  return text_of(recomputes, recompute);
+const EnumTexts& texts_of(Recompute) {
+  static constexpr EnumTexts texts{recomputes};
+  return texts;
 }
-std::string_view to_text(OptimizerKind kind) {
-  return text_of(optimizer_kinds, kind);
+const EnumTexts& texts_of(OptimizerKind) {
+  static constexpr EnumTexts texts{optimizer_kinds};
+  return texts;
 }
-std::string_view to_text(OffloadDevice device) {
-  return text_of(offload_devices, device);
+const EnumTexts& texts_of(OffloadDevice) {
+  static constexpr EnumTexts texts{offload_devices};
+  return texts;
 }
-std::string_view to_text(CommunicationType type) {
-  return text_of(communication_types, type);
+const EnumTexts& texts_of(CommunicationType) {
+  static constexpr EnumTexts texts{communication_types};
+  return texts;
 }
-std::string_view to_text(Overhead overhead) {
-  return text_of(overheads, overhead);
+const EnumTexts& texts_of(Overhead) {
+  static constexpr EnumTexts texts{overheads};
+  return texts;
 }
-std::string_view to_text(PlanStatus status) {
-  return text_of(plan_statuses, status);
+const EnumTexts& texts_of(PlanStatus) {
+  static constexpr EnumTexts texts{plan_statuses};
+  return texts;
 }
-std::string_view to_text(Status status) {
-  return text_of(statuses, status);
+const EnumTexts& texts_of(Status) {
+  static constexpr EnumTexts texts{statuses, "\"{}\" is no status of an experiment"};
+  return texts;
 }
-std::string_view to_text(Metric metric) {
-  return text_of(metrics, metric);
+const EnumTexts& texts_of(Metric) {
+  static constexpr EnumTexts texts{metrics};
+  return texts;
 }
-std::string_view to_text(RepeatKind kind) {
-  return text_of(repeat_kinds, kind);
+const EnumTexts& texts_of(RepeatKind) {
+  static constexpr EnumTexts texts{repeat_kinds};
+  return texts;
 }
-std::optional<RepeatKind> parse_repeat_kind(std::string_view text) {
-  return value_of(repeat_kinds, text);
-}
-std::optional<Status> parse_status(std::string_view text) {
-  return value_of(statuses, text);
-}
-std::optional<Metric> parse_metric(std::string_view text) {
-  return value_of(metrics, text);
+const EnumTexts& texts_of(WorkloadKind) {
+  static constexpr EnumTexts texts{workload_kinds};
+  return texts;
 }
 
 std::string_view unit_text(Metric metric) {

@@ -1,7 +1,5 @@
 /// The families: their names, and the architecture that each implies.
 
-#include <array>
-
 #include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
@@ -10,16 +8,12 @@
 namespace dstune {
 namespace {
 
-struct FamilyName {
-  ModelFamily family;
-  std::string_view text;
-};
-constexpr std::array family_names{
-    FamilyName{ModelFamily::gpt2, "gpt2"},         FamilyName{ModelFamily::llama, "llama"},
-    FamilyName{ModelFamily::mistral, "mistral"},   FamilyName{ModelFamily::qwen2, "qwen2"},
-    FamilyName{ModelFamily::phi3, "phi3"},         FamilyName{ModelFamily::opt, "opt"},
-    FamilyName{ModelFamily::gpt_neox, "gpt_neox"}, FamilyName{ModelFamily::qwen3, "qwen3"},
-    FamilyName{ModelFamily::bert, "bert"},
+constexpr EnumText families[] = {
+    enum_text(ModelFamily::gpt2, "gpt2"),         enum_text(ModelFamily::llama, "llama"),
+    enum_text(ModelFamily::mistral, "mistral"),   enum_text(ModelFamily::qwen2, "qwen2"),
+    enum_text(ModelFamily::phi3, "phi3"),         enum_text(ModelFamily::opt, "opt"),
+    enum_text(ModelFamily::gpt_neox, "gpt_neox"), enum_text(ModelFamily::qwen3, "qwen3"),
+    enum_text(ModelFamily::bert, "bert"),
 };
 
 Architecture llama_architecture() {
@@ -64,21 +58,14 @@ Architecture bert_architecture() {
 
 }  // namespace
 
-std::string_view to_text(ModelFamily family) {
-  for (const FamilyName& each : family_names)
-    if (each.family == family) return each.text;
-  throw LogicError("a model is of a known family");
-}
-
-std::optional<ModelFamily> model_family(std::string_view text) {
-  for (const FamilyName& each : family_names)
-    if (each.text == text) return each.family;
-  return std::nullopt;
+const EnumTexts& texts_of(ModelFamily) {
+  static constexpr EnumTexts texts{families};
+  return texts;
 }
 
 std::string model_family_names() {
   std::string names;
-  for (const FamilyName& each : family_names)
+  for (const EnumText& each : families)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", each.text);
   return names;
 }

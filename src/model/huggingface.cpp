@@ -57,7 +57,7 @@ ModelSpec import_huggingface(const json::Document& document) {
   }
   const auto type = type_node->string(problems);
   problems.check();
-  const auto family = model_family(*type);
+  const auto family = from_text<ModelFamily>(*type);
   if (!family) config.refuse(*type_node, refusal(*type));
   problems.check();
   config.refuse_other_models();

@@ -1,163 +1,122 @@
 #include "dstune/model/model_spec.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
+#include "dstune/base/archive.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "model_check.hpp"
 
 namespace dstune {
 namespace {
 
-/// An enumerator's text is the one at its number.
-constexpr std::array norm_names{"layer", "rms"};
-constexpr std::array block_names{"sequential", "parallel", "post_norm"};
-constexpr std::array position_names{"learned", "rotary"};
-constexpr std::array objective_names{"next_token", "masked_token"};
-constexpr std::array activation_names{"gelu_tanh", "gelu", "relu", "silu"};
+using json::Of;
 
-constexpr std::array rope_names{"default", "linear", "yarn", "longrope", "llama3"};
-
-/// visit(key, member, names) for enumerators, visit(key, member) for the rest.
-template <class Architecture, class Visit>
-void for_each_member(Architecture& architecture, Visit visit) {
-  visit("norm", architecture.norm, norm_names);
-  visit("block", architecture.block, block_names);
-  visit("positions", architecture.positions, position_names);
-  visit("objective", architecture.objective, objective_names);
-  visit("activation", architecture.activation, activation_names);
-  visit("gated", architecture.gated);
-  visit("qkv_bias", architecture.qkv_bias);
-  visit("projection_bias", architecture.projection_bias);
-  visit("mlp_bias", architecture.mlp_bias);
-  visit("query_key_norm", architecture.query_key_norm);
-  visit("scaled_projections", architecture.scaled_projections);
-  visit("position_offset", architecture.position_offset);
-  visit("token_types", architecture.token_types);
-  visit("rotary_fraction", architecture.rotary_fraction);
-}
-
-/// Keys are transformers'. As for_each_member.
-template <class Rope, class Visit>
-void for_each_rope_member(Rope& rope, Visit visit) {
-  visit("rope_type", rope.kind, rope_names);
-  visit("factor", rope.factor);
-  visit("original_max_position_embeddings", rope.original_positions);
-  visit("low_freq_factor", rope.low_freq_factor);
-  visit("high_freq_factor", rope.high_freq_factor);
-  visit("beta_fast", rope.beta_fast);
-  visit("beta_slow", rope.beta_slow);
-  visit("truncate", rope.truncate);
-  visit("attention_factor", rope.attention_factor);
-  visit("short_factor", rope.short_factor);
-  visit("long_factor", rope.long_factor);
-}
-
-struct Writer {
-  json::Value& to;
-  template <class Member>
-  void operator()(const char* key, const Member& member) {
-    to[key] = member;
-  }
-  template <class Member, class Names>
-  void operator()(const char* key, const Member& member, const Names& names) {
-    to[key] = names.at(static_cast<std::size_t>(member));
-  }
-};
-
-/// Leaves alone what is not there.
-struct Reader {
-  const json::Value& from;
-  template <class Member>
-  void operator()(const char* key, Member& member) {
-    if (from.contains(key)) from.at(key).get_to(member);
-  }
-  template <class Member, class Names>
-  void operator()(const char* key, Member& member, const Names& names) {
-    if (!from.contains(key)) return;
-    const auto found = std::find(names.begin(), names.end(), from.at(key).get<std::string>());
-    require(found != names.end(), "an architecture is made of known parts");
-    member = static_cast<Member>(found - names.begin());
-  }
-};
-
-json::Value all_members(const Architecture& architecture) {
-  json::Value result = json::Value::object();
-  for_each_member(architecture, Writer{result});
-  return result;
-}
-json::Value all_members(const RopeScaling& rope) {
-  json::Value result = json::Value::object();
-  for_each_rope_member(rope, Writer{result});
-  return result;
-}
-
-/// The members of `own` that are not `usual`'s.
-json::Value differences(const json::Value& own, const json::Value& usual) {
-  json::Value result = json::Value::object();
-  for (const auto& [key, value] : own.items())
-    if (value != usual.at(key)) result[key] = value;
-  return result;
-}
+constexpr auto norm_texts = numbered({"layer", "rms"});
+constexpr auto block_texts = numbered({"sequential", "parallel", "post_norm"});
+constexpr auto position_texts = numbered({"learned", "rotary"});
+constexpr auto objective_texts = numbered({"next_token", "masked_token"});
+constexpr auto activation_texts = numbered({"gelu_tanh", "gelu", "relu", "silu"});
+constexpr auto rope_texts = numbered({"default", "linear", "yarn", "longrope", "llama3"});
 
 }  // namespace
 
+// The archive alone needs these.
+static const EnumTexts& texts_of(NormKind) {
+  static constexpr EnumTexts texts{norm_texts};
+  return texts;
+}
+static const EnumTexts& texts_of(BlockKind) {
+  static constexpr EnumTexts texts{block_texts};
+  return texts;
+}
+static const EnumTexts& texts_of(PositionKind) {
+  static constexpr EnumTexts texts{position_texts};
+  return texts;
+}
+static const EnumTexts& texts_of(Objective) {
+  static constexpr EnumTexts texts{objective_texts};
+  return texts;
+}
+static const EnumTexts& texts_of(Activation) {
+  static constexpr EnumTexts texts{activation_texts};
+  return texts;
+}
+static const EnumTexts& texts_of(RopeKind) {
+  static constexpr EnumTexts texts{rope_texts};
+  return texts;
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Architecture>& architecture) {
+  archive("norm", architecture.norm);
+  archive("block", architecture.block);
+  archive("positions", architecture.positions);
+  archive("objective", architecture.objective);
+  archive("activation", architecture.activation);
+  archive("gated", architecture.gated);
+  archive("qkv_bias", architecture.qkv_bias);
+  archive("projection_bias", architecture.projection_bias);
+  archive("mlp_bias", architecture.mlp_bias);
+  archive("query_key_norm", architecture.query_key_norm);
+  archive("scaled_projections", architecture.scaled_projections);
+  archive("position_offset", architecture.position_offset);
+  archive("token_types", architecture.token_types);
+  archive("rotary_fraction", architecture.rotary_fraction);
+}
+
+/// Keys are transformers'.
+template <class Archive>
+void members(Archive& archive, Of<Archive, RopeScaling>& rope) {
+  archive("rope_type", rope.kind);
+  archive("factor", rope.factor);
+  archive("original_max_position_embeddings", rope.original_positions);
+  archive("low_freq_factor", rope.low_freq_factor);
+  archive("high_freq_factor", rope.high_freq_factor);
+  archive("beta_fast", rope.beta_fast);
+  archive("beta_slow", rope.beta_slow);
+  archive("truncate", rope.truncate);
+  archive("attention_factor", rope.attention_factor);
+  archive("short_factor", rope.short_factor);
+  archive("long_factor", rope.long_factor);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, ModelSpec>& model) {
+  constexpr json::Form omitted{.nothing = json::Nothing::omitted};
+  archive("name", model.name);
+  archive("family", model.family);
+  archive("hidden_size", model.hidden_size);
+  archive("num_layers", model.num_layers);
+  archive("num_heads", model.num_heads);
+  archive("num_kv_heads", model.num_kv_heads);
+  archive("head_size", model.head_size);
+  archive("intermediate_size", model.intermediate_size);
+  archive("vocab_size", model.vocab_size);
+  archive("max_positions", model.max_positions);
+  archive("tie_embeddings", model.tie_embeddings);
+  archive("norm_epsilon", model.norm_epsilon);
+  archive("rope_theta", model.rope_theta);
+  archive("initializer_range", model.initializer_range);
+  archive("dropout", model.dropout);
+  archive("attention_window", model.attention_window, omitted);
+  archive("full_layers", model.full_layers, omitted);
+  archive.differences("rope", model.rope, RopeScaling());
+  archive.differences("architecture", model.architecture, architecture_of(model.family));
+}
+
+template void members(json::Writer&, const ModelSpec&);
+template void members(json::Reader&, ModelSpec&);
+
 json::Value to_json(const ModelSpec& model) {
-  json::Value result{{"name", model.name},
-                     {"family", std::string(to_text(model.family))},
-                     {"hidden_size", model.hidden_size},
-                     {"num_layers", model.num_layers},
-                     {"num_heads", model.num_heads},
-                     {"num_kv_heads", model.num_kv_heads},
-                     {"head_size", model.head_size},
-                     {"intermediate_size", model.intermediate_size},
-                     {"vocab_size", model.vocab_size},
-                     {"max_positions", model.max_positions},
-                     {"tie_embeddings", model.tie_embeddings},
-                     {"norm_epsilon", model.norm_epsilon},
-                     {"rope_theta", model.rope_theta},
-                     {"initializer_range", model.initializer_range},
-                     {"dropout", model.dropout}};
-  if (model.attention_window > 0) result["attention_window"] = model.attention_window;
-  if (!model.full_layers.empty()) result["full_layers"] = model.full_layers;
-  const json::Value rope = differences(all_members(model.rope), all_members(RopeScaling()));
-  if (!rope.empty()) result["rope"] = rope;
-  const json::Value own =
-      differences(all_members(model.architecture), all_members(architecture_of(model.family)));
-  if (!own.empty()) result["architecture"] = own;
-  return result;
+  return json::write(model);
 }
 
 ModelSpec model_from_json(const json::Value& value) {
   try {
-    ModelSpec model;
-    value.at("name").get_to(model.name);
-    const auto family = model_family(value.at("family").get<std::string>());
-    require(family.has_value(), "a model is of a known family");
-    model.family = *family;
-    value.at("hidden_size").get_to(model.hidden_size);
-    value.at("num_layers").get_to(model.num_layers);
-    value.at("num_heads").get_to(model.num_heads);
-    value.at("num_kv_heads").get_to(model.num_kv_heads);
-    value.at("head_size").get_to(model.head_size);
-    value.at("intermediate_size").get_to(model.intermediate_size);
-    value.at("vocab_size").get_to(model.vocab_size);
-    value.at("max_positions").get_to(model.max_positions);
-    value.at("tie_embeddings").get_to(model.tie_embeddings);
-    value.at("norm_epsilon").get_to(model.norm_epsilon);
-    value.at("rope_theta").get_to(model.rope_theta);
-    value.at("initializer_range").get_to(model.initializer_range);
-    value.at("dropout").get_to(model.dropout);
-    model.attention_window = value.value("attention_window", std::int64_t{0});
-    if (value.contains("full_layers")) value.at("full_layers").get_to(model.full_layers);
-    if (value.contains("rope")) for_each_rope_member(model.rope, Reader{value.at("rope")});
-    model.architecture = architecture_of(model.family);
-    if (value.contains("architecture"))
-      for_each_member(model.architecture, Reader{value.at("architecture")});
-    return model;
-  } catch (const json::Value::exception& error) {
+    return json::read<ModelSpec>(json::Document::of(value, "").node());
+  } catch (const InputError& error) {
     throw LogicError(fmt::format("not a model: {}", error.what()));
   }
 }

@@ -39,7 +39,7 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems) {
     problems.add(
         node.problem(fmt::format("family is missing; give one of {}", model_family_names())));
   } else if (const auto word = family->string(problems)) {
-    if (const auto known = model_family(*word)) {
+    if (const auto known = from_text<ModelFamily>(*word)) {
       spec.family = *known;
     } else {
       problems.add(family->problem(

@@ -1,215 +1,123 @@
 #include <algorithm>
-#include <array>
 #include <string_view>
 
-#include "dstune/base/error.hpp"
+#include "dstune/base/archive.hpp"
 #include "dstune/predict/device_profile.hpp"
 
 namespace dstune {
 namespace {
 
-using json::Node;
-using json::Value;
+using json::Of;
 
 constexpr std::string_view format_name = "dstune-mpi device profile";
-constexpr std::array<std::string_view, 5> type_names{"f32", "bf16", "f16", "i32", "i8"};
-constexpr std::int64_t most = std::int64_t{1} << 53;
+constexpr double most = 0x1p53;
+constexpr json::Form from_0{.low = 0, .high = most};
+constexpr json::Form from_1{.low = 1, .high = most};
 
-std::string text(DType type) {
-  return std::string(type_names.at(static_cast<std::size_t>(type)));
+/// The flags that are set, as a list.
+template <class Archive>
+void flags(Archive& archive, Of<Archive, Work>& work) {
+  std::vector<WorkFlag> set;
+  for (int flag = 0; flag < num_work_flags; ++flag)
+    if (work.has(static_cast<WorkFlag>(flag))) set.push_back(static_cast<WorkFlag>(flag));
+  archive("flags", set);
+  if constexpr (Archive::is_reading)
+    for (const WorkFlag flag : set) work.set(flag);
 }
 
-Value write(const TimeCurve& curve) {
-  const Work& work = curve.work;
-  Value flags = Value::array();
-  for (int flag = 0; flag < num_work_flags; ++flag) {
-    if (work.has(static_cast<WorkFlag>(flag)))
-      flags.push_back(to_text(static_cast<WorkFlag>(flag)));
+/// The type of what is read and that of what is written, as a list.
+template <class Archive>
+void types(Archive& archive, Of<Archive, Work>& work) {
+  std::vector<DType> both{work.type, work.out_type};
+  archive("types", both);
+  if constexpr (Archive::is_reading) {
+    if (both.size() != 2)
+      return archive.refuse("\"types\" are those of what is read and of what is written");
+    work.type = both[0];
+    work.out_type = both[1];
   }
-  Value points = Value::array();
-  for (const TimePoint& point : curve.points)
-    points.push_back(Value::array({point.size, point.seconds}));
-  return {
-      {"kind", to_text(work.kind)}, {"types", Value::array({text(work.type), text(work.out_type)})},
-      {"flags", std::move(flags)},  {"width", work.width},
-      {"depth", work.depth},        {"points", std::move(points)}};
 }
 
-Value write(const std::vector<TimeCurve>& curves) {
-  Value list = Value::array();
-  for (const TimeCurve& curve : curves) list.push_back(write(curve));
-  return list;
+/// What types and bounds do not say of a curve.
+void check(json::Reader& archive, const std::vector<TimePoint>& points) {
+  for (std::size_t i = 1; i < points.size(); ++i)
+    if (points[i].size <= points[i - 1].size)
+      archive.refuse("sizes rise from point to point", "/points/" + std::to_string(i));
+  if (points.empty()) archive.refuse("a curve has a point at least");
 }
 
-/// Reads members that must be there; what is wrong with them becomes a problem.
-class Reader {
- public:
-  explicit Reader(json::Problems& problems) : problems_(problems) {}
-
-  DeviceProfile profile(const Node& node) {
-    DeviceProfile profile;
-    if (!node.expect_object(problems_)) return profile;
-    node.refuse_unknown_keys(problems_,
-                             {"format", "version", "machine", "model", "concurrent_streams",
-                              "overlap_slowdown", "step_constant_s", "kernels", "groups"});
-    if (const auto format = member(node, "format"); format && format->value() != format_name)
-      problems_.add(format->problem("is not \"" + std::string(format_name) + "\""));
-    if (const auto version = member(node, "version");
-        version && version->value() != DeviceProfile::current_version) {
-      problems_.add(version->problem("this release reads version " +
-                                     std::to_string(DeviceProfile::current_version) +
-                                     " alone: measure again"));
-    }
-    problems_.check();  // What follows is another format's.
-    if (const auto machine = member(node, "machine")) profile.machine = machine->value();
-    if (const auto model = member(node, "model"))
-      profile.model = model->string(problems_).value_or("");
-    if (const auto streams = member(node, "concurrent_streams"))
-      profile.concurrent_streams = streams->boolean(problems_).value_or(false);
-    profile.overlap_slowdown = number(node, "overlap_slowdown", 0);
-    profile.step_constant_s = number(node, "step_constant_s", 0);
-    profile.kernels = curves(node, "kernels", false);
-    for (const Node& group : list(node, "groups")) profile.groups.push_back(read_group(group));
-    return profile;
-  }
-
- private:
-  std::optional<Node> member(const Node& node, const char* key) {
-    auto found = node.find(key);
-    if (!found) problems_.add(node.problem('"' + std::string(key) + "\" is missing"));
-    return found;
-  }
-  double number(const Node& node, const char* key, double low) {
-    const auto found = member(node, key);
-    return found ? found->number(problems_, low).value_or(low) : low;
-  }
-  std::int64_t integer(const Node& node, const char* key, std::int64_t low) {
-    const auto found = member(node, key);
-    return found ? found->integer(problems_, low, most).value_or(low) : low;
-  }
-  std::vector<Node> elements(const Node& node) {
-    if (node.is_array()) return node.elements();
-    problems_.add(node.problem("is " + json::type_words(node.value()) + ", not a list"));
-    return {};
-  }
-  std::vector<Node> list(const Node& node, const char* key) {
-    const auto found = member(node, key);
-    return found ? elements(*found) : std::vector<Node>{};
-  }
-
-  GroupProfile read_group(const Node& node) {
-    GroupProfile group;
-    if (!node.expect_object(problems_)) return group;
-    node.refuse_unknown_keys(problems_, {"num_gpus", "num_nodes", "slowdown", "collectives"});
-    constexpr std::int64_t most_ranks = 1 << 20;
-    const auto count = [&](const char* key) {
-      return static_cast<int>(std::min(most_ranks, integer(node, key, 1)));
-    };
-    group.shape = {count("num_gpus"), count("num_nodes")};
-    group.slowdown = number(node, "slowdown", 0);
-    group.collectives = curves(node, "collectives", true);
-    return group;
-  }
-
-  std::vector<TimeCurve> curves(const Node& node, const char* key, bool of_group) {
-    std::vector<TimeCurve> curves;
-    for (const Node& element : list(node, key)) {
-      if (!element.expect_object(problems_)) continue;
-      curves.push_back(curve(element));
-      if (is_collective(curves.back().work.kind) != of_group) {
-        problems_.add(element.problem(of_group ? "is no collective"
-                                               : "is a collective: they belong to a group"));
-      }
-    }
-    return curves;
-  }
-
-  TimeCurve curve(const Node& node) {
-    TimeCurve curve;
-    node.refuse_unknown_keys(problems_, {"kind", "types", "flags", "width", "depth", "points"});
-    if (const auto kind = member(node, "kind")) {
-      const auto known = work_kind(kind->string(problems_).value_or(""));
-      if (!known) problems_.add(kind->problem("is no kind of work"));
-      curve.work.kind = known.value_or(WorkKind::add);
-    }
-    const auto types = list(node, "types");
-    if (types.size() == 2) {
-      curve.work.type = type(types[0]);
-      curve.work.out_type = type(types[1]);
-    } else {
-      problems_.add(node.problem("\"types\" are those of what is read and of what is written"));
-    }
-    for (const Node& element : list(node, "flags")) flag(element, curve.work);
-    curve.work.width = integer(node, "width", 0);
-    curve.work.depth = integer(node, "depth", 0);
-    curve.points = points(node);
-    return curve;
-  }
-
-  DType type(const Node& node) {
-    const auto found = std::find(type_names.begin(), type_names.end(),
-                                 std::string_view(node.string(problems_).value_or("")));
-    if (found != type_names.end()) return static_cast<DType>(found - type_names.begin());
-    problems_.add(node.problem("is no type: f32, bf16, f16, i32"));
-    return DType::f32;
-  }
-
-  void flag(const Node& node, Work& work) {
-    const auto name = node.string(problems_).value_or("");
-    for (int flag = 0; flag < num_work_flags; ++flag) {
-      if (to_text(static_cast<WorkFlag>(flag)) == name)
-        return work.set(static_cast<WorkFlag>(flag));
-    }
-    problems_.add(node.problem("is no flag of work"));
-  }
-
-  std::vector<TimePoint> points(const Node& node) {
-    std::vector<TimePoint> points;
-    for (const Node& element : list(node, "points")) {
-      const auto pair = elements(element);
-      if (pair.size() != 2) {
-        problems_.add(element.problem("is not [size, seconds]"));
-        continue;
-      }
-      const TimePoint point{pair[0].integer(problems_, 1, most).value_or(1),
-                            pair[1].number(problems_, 0).value_or(0)};
-      if (!points.empty() && point.size <= points.back().size)
-        problems_.add(element.problem("sizes rise from point to point"));
-      points.push_back(point);
-    }
-    if (points.empty()) problems_.add(node.problem("a curve has a point at least"));
-    return points;
-  }
-
-  json::Problems& problems_;
-};
+/// Collectives belong to a group, and nothing else does.
+void check(json::Reader& archive, std::string_view key, const std::vector<TimeCurve>& curves,
+           bool of_group) {
+  for (std::size_t i = 0; i < curves.size(); ++i)
+    if (is_collective(curves[i].work.kind) != of_group)
+      archive.refuse(of_group ? "is no collective" : "is a collective: they belong to a group",
+                     '/' + std::string(key) + '/' + std::to_string(i));
+}
 
 }  // namespace
 
-Value to_json(const DeviceProfile& profile) {
-  Value groups = Value::array();
-  for (const GroupProfile& group : profile.groups) {
-    groups.push_back({{"num_gpus", group.shape.num_gpus},
-                      {"num_nodes", group.shape.num_nodes},
-                      {"slowdown", group.slowdown},
-                      {"collectives", write(group.collectives)}});
-  }
-  return {{"format", format_name},
-          {"version", DeviceProfile::current_version},
-          {"machine", profile.machine},
-          {"model", profile.model},
-          {"concurrent_streams", profile.concurrent_streams},
-          {"overlap_slowdown", profile.overlap_slowdown},
-          {"step_constant_s", profile.step_constant_s},
-          {"kernels", write(profile.kernels)},
-          {"groups", std::move(groups)}};
+template <class Archive>
+void elements(Archive& archive, Of<Archive, TimePoint>& point) {
+  archive.item(point.size, from_1);
+  archive.item(point.seconds, json::amount);
+  archive.refuse_other_sizes("is not [size, seconds]");
 }
 
-DeviceProfile device_profile_from_json(const Node& node) {
-  json::Problems problems;
-  DeviceProfile profile = Reader(problems).profile(node);
-  problems.check();
-  return profile;
+template <class Archive>
+void members(Archive& archive, Of<Archive, TimeCurve>& curve) {
+  archive("kind", curve.work.kind);
+  types(archive, curve.work);
+  flags(archive, curve.work);
+  archive("width", curve.work.width, from_0);
+  archive("depth", curve.work.depth, from_0);
+  archive("points", curve.points);
+  if constexpr (Archive::is_reading) check(archive, curve.points);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, GroupProfile>& group) {
+  // No group is larger; what a file says beyond it is this many.
+  constexpr std::int64_t most_ranks = 1 << 20;
+  std::int64_t num_gpus = group.shape.num_gpus;
+  std::int64_t num_nodes = group.shape.num_nodes;
+  archive("num_gpus", num_gpus, from_1);
+  archive("num_nodes", num_nodes, from_1);
+  if constexpr (Archive::is_reading)
+    group.shape = {static_cast<int>(std::min(most_ranks, num_gpus)),
+                   static_cast<int>(std::min(most_ranks, num_nodes))};
+  archive("slowdown", group.slowdown, json::amount);
+  archive("collectives", group.collectives);
+  if constexpr (Archive::is_reading) check(archive, "collectives", group.collectives, true);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
+  archive.rules({.missing = "\"{}\" is missing", .no_list = "is {}, not a list"});
+  archive.constant("format", format_name, "is not \"dstune-mpi device profile\"");
+  archive.constant("version", DeviceProfile::current_version,
+                   "this release reads version " + std::to_string(DeviceProfile::current_version) +
+                       " alone: measure again");
+  archive.stop_where_wrong();  // What follows is another format's.
+  archive("machine", profile.machine);
+  archive("model", profile.model);
+  archive("concurrent_streams", profile.concurrent_streams);
+  archive("overlap_slowdown", profile.overlap_slowdown, json::amount);
+  archive("step_constant_s", profile.step_constant_s, json::amount);
+  archive("kernels", profile.kernels);
+  if constexpr (Archive::is_reading) check(archive, "kernels", profile.kernels, false);
+  archive("groups", profile.groups);
+}
+
+template void members(json::Writer&, const DeviceProfile&);
+template void members(json::Reader&, DeviceProfile&);
+
+json::Value to_json(const DeviceProfile& profile) {
+  return json::write(profile);
+}
+
+DeviceProfile device_profile_from_json(const json::Node& node) {
+  return json::read<DeviceProfile>(node);
 }
 
 }  // namespace dstune

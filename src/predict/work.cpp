@@ -8,7 +8,7 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::string_view, num_work_kinds> kind_names{
+constexpr auto kind_texts = numbered({
     "tokens",
     "fill",
     "fill_normal",
@@ -46,19 +46,31 @@ constexpr std::array<std::string_view, num_work_kinds> kind_names{
     "all_gather",
     "all_to_all",
     "exchange",
-};
+});
 
-constexpr std::array<std::string_view, num_work_flags> flag_names{
-    "transpose_a", "transpose_b",
-    "accumulate",  "accumulate_weights",
-    "bias",        "rms",
-    "residual",    "gated",
-    "causal",      "separate_model",
-    "to_shards",   "to_host",
-    "to_device",   "gelu_tanh",
-    "gelu",        "relu",
+constexpr auto flag_texts = numbered({
+    "transpose_a",
+    "transpose_b",
+    "accumulate",
+    "accumulate_weights",
+    "bias",
+    "rms",
+    "residual",
+    "gated",
+    "causal",
+    "separate_model",
+    "to_shards",
+    "to_host",
+    "to_device",
+    "gelu_tanh",
+    "gelu",
+    "relu",
     "silu",
-};
+});
+
+constexpr auto type_texts = numbered({"f32", "bf16", "f16", "i32", "i8"});
+
+static_assert(kind_texts.size() == num_work_kinds && flag_texts.size() == num_work_flags);
 
 WorkFlag activation_flag(Activation activation) {
   switch (activation) {
@@ -302,18 +314,19 @@ class WorkReader {
 
 }  // namespace
 
-std::string_view to_text(WorkKind kind) {
-  return kind_names.at(static_cast<std::size_t>(kind));
+const EnumTexts& texts_of(WorkKind) {
+  static constexpr EnumTexts texts{kind_texts, "is no kind of work"};
+  return texts;
 }
 
-std::optional<WorkKind> work_kind(std::string_view text) {
-  const auto found = std::find(kind_names.begin(), kind_names.end(), text);
-  if (found == kind_names.end()) return std::nullopt;
-  return static_cast<WorkKind>(found - kind_names.begin());
+const EnumTexts& texts_of(WorkFlag) {
+  static constexpr EnumTexts texts{flag_texts, "is no flag of work"};
+  return texts;
 }
 
-std::string_view to_text(WorkFlag flag) {
-  return flag_names.at(static_cast<std::size_t>(flag));
+const EnumTexts& texts_of(DType) {
+  static constexpr EnumTexts texts{type_texts, "is no type: f32, bf16, f16, i32"};
+  return texts;
 }
 
 bool is_same_curve(const Work& one, const Work& other) {

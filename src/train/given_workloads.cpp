@@ -83,7 +83,7 @@ void ReplayWorkload::build() {
   }
   Status status = Status::ok;
   if (const auto word = node.find("status")) {
-    const auto known = parse_status(word->string(problems).value_or(""));
+    const auto known = from_text<Status>(word->string(problems).value_or(""));
     if (!known) problems.add(word->problem("is not a status of an experiment"));
     status = known.value_or(Status::failed);
   }

@@ -1,235 +1,223 @@
 #include "dstune/tune/protocol.hpp"
 
-#include <type_traits>
+#include <array>
+#include <utility>
 
+#include "dstune/base/archive.hpp"
 #include "dstune/base/error.hpp"
-#include "dstune/base/json.hpp"
 
 namespace dstune {
+
+using json::Of;
+
+template <class Archive>
+void elements(Archive& archive, Of<Archive, Work>& work) {
+  archive.item(work.kind);
+  archive.item(work.type);
+  archive.item(work.out_type);
+  archive.item(work.flags);
+  archive.item(work.width);
+  archive.item(work.depth);
+  archive.item(work.size);
+}
+
+template <class Archive>
+void elements(Archive& archive, Of<Archive, RaceBar>& bar) {
+  archive.item(bar.step_s);
+  archive.item(bar.standard_error);
+  archive.item(bar.spread);
+  archive.item(bar.degrees_of_freedom);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, CalibrationRun>& run) {
+  archive("layers", run.num_layers);
+  archive("config", run.config);
+  archive("cost", run.cost);
+}
+
+// An order is part of the key by which journals know what was measured, of earlier releases, too:
+// what is written for a CalibrationTask stays as it is.
+template <class Archive>
+void members(Archive& archive, Of<Archive, CalibrationTask>& task) {
+  archive("num_gpus", task.shape.num_gpus);
+  archive("num_nodes", task.shape.num_nodes);
+  archive("runs", task.runs);
+  archive("collectives", task.collectives);
+  archive.row("disk", [&use = task.disk.use](auto& row) {
+    row.item(use.folder);
+    row.item(use.block_bytes);
+    row.item(use.queue_depth);
+    row.item(use.threads);
+  });
+  archive("transfers", task.disk.bytes);
+  archive("budget", task.budget_s);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, WorkloadSpec>& workload) {
+  archive("kind", workload.kind);
+  archive("step_time_s", workload.step_time_s);
+  archive("table_path", workload.table_path);
+  archive("table", workload.table);
+  archive("time_scale", workload.time_scale);
+  archive("options", workload.options);
+  archive("library_path", workload.library_path);
+  archive("library_hash", workload.library_hash);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, MeasureOptions>& measure) {
+  archive("start_profile_step", measure.start_profile_step);
+  archive("end_profile_step", measure.end_profile_step);
+  archive("trial_budget_s", measure.trial_budget_s);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, JobInput>& input) {
+  archive("exit_code", input.exit_code);
+  archive("run", input.run);
+  if (!input.run) return;
+  archive("model", input.model);
+  archive("workload", input.workload);
+  archive("measure", input.measure);
+  archive("device_memory_bytes", input.device_memory_bytes);
+  archive("host_memory_bytes", input.host_memory_bytes);
+  archive("groups", input.groups);
+}
+
+namespace message {
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Assign>& m) {
+  archive("experiment", m.experiment);
+  archive("config", m.config);
+  archive("ranks", m.world_ranks);
+  archive("timeout", m.timeout_s);
+  archive("ds_config", m.ds_config);
+  archive("risky", m.is_risky);
+  archive("rest", m.rest_s);
+}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Bar>& m) {
+  archive("bar", m.bar);
+}
+template <class Archive>
+void members(Archive&, Of<Archive, Go>&) {}
+template <class Archive>
+void members(Archive&, Of<Archive, Stop>&) {}
+template <class Archive>
+void members(Archive&, Of<Archive, Abort>&) {}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Quit>& m) {
+  archive("exit_code", m.exit_code);
+  archive("finalize", m.finalize);
+}
+template <class Archive>
+void members(Archive&, Of<Archive, Ready>&) {}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Progress>& m) {
+  archive("steps", m.steps);
+  archive("slowest", m.slowest_step_s);
+}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Outcome>& m) {
+  archive("measurement", m.measurement);
+}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Gone>& m) {
+  archive("status", m.status);
+  archive("reason", m.reason);
+  archive("cause", m.is_cause);
+  archive("device_lost", m.has_lost_device);
+  archive("device_silent", m.is_device_silent);
+}
+// As of a CalibrationTask.
+template <class Archive>
+void members(Archive& archive, Of<Archive, Calibrate>& m) {
+  archive("task", m.task);
+  archive("ranks", m.world_ranks);
+  archive("timeout", m.timeout_s);
+  archive("rest", m.rest_s, {.nothing = json::Nothing::omitted});
+}
+template <class Archive>
+void members(Archive& archive, Of<Archive, Calibrated>& m) {
+  archive("profile", m.profile);
+  archive("outside", m.outside_bytes);
+  archive("gpu_outside", m.gpu_outside_bytes);
+}
+
+}  // namespace message
+
 namespace {
 
-using json::Value;
+/// A message with its kind, the alternative's index in Message, and its attempt where it has one.
+template <class Body>
+struct Letter {
+  std::size_t kind = 0;
+  Body body;
+};
 
-/// The kinds as they travel: the alternative's index in Message.
-template <class T, std::size_t I = 0>
-constexpr int kind_of() {
-  if constexpr (std::is_same_v<std::variant_alternative_t<I, Message>, T>) {
-    return static_cast<int>(I);
-  } else {
-    return kind_of<T, I + 1>();
-  }
+template <class Archive, class AnyLetter>
+void members_of_letter(Archive& archive, AnyLetter& letter) {
+  members(archive, letter.body);
+  archive("kind", letter.kind);
+  if constexpr (requires { letter.body.attempt; }) archive("attempt", letter.body.attempt);
 }
-
-Value encode_config(const TrainingConfig& config) {
-  Value value;
-  for_each_member(config, [&](const char* name, const auto& field) {
-    if constexpr (std::is_enum_v<std::decay_t<decltype(field)>>) {
-      value[name] = static_cast<int>(field);
-    } else {
-      value[name] = field;
-    }
-  });
-  return value;
+template <class Body>
+void members(json::Writer& archive, const Letter<Body>& letter) {
+  members_of_letter(archive, letter);
+}
+template <class Body>
+void members(json::Reader& archive, Letter<Body>& letter) {
+  members_of_letter(archive, letter);
 }
 
-TrainingConfig decode_config(const Value& value) {
-  TrainingConfig config;
-  for_each_member(config, [&](const char* name, auto& field) {
-    using Field = std::decay_t<decltype(field)>;
-    if constexpr (std::is_enum_v<Field>) {
-      field = static_cast<Field>(value.at(name).template get<int>());
-    } else {
-      field = value.at(name).template get<Field>();
-    }
-  });
-  return config;
+template <std::size_t kind>
+Message open_as(const json::Node& node) {
+  using Body = std::variant_alternative_t<kind, Message>;
+  return json::read<Letter<Body>>(node, json::EnumForm::number).body;
 }
 
-Measurement decode_measurement(const Value& value) {
-  // Our own text of a moment ago, but strict reading is the only reading there is.
-  const json::Document document = json::Document::parse(value.dump(), "outcome");
-  return measurement_from_json(document.node());
-}
-
-Value encode_work(const Work& work) {
-  return Value::array({static_cast<int>(work.kind), static_cast<int>(work.type),
-                       static_cast<int>(work.out_type), work.flags, work.width, work.depth,
-                       work.size});
-}
-
-Work decode_work(const Value& value) {
-  return {static_cast<WorkKind>(value.at(0).get<int>()),
-          static_cast<DType>(value.at(1).get<int>()),
-          static_cast<DType>(value.at(2).get<int>()),
-          value.at(3).get<std::uint32_t>(),
-          value.at(4).get<std::int64_t>(),
-          value.at(5).get<std::int64_t>(),
-          value.at(6).get<std::int64_t>()};
-}
-
-Value encode_task(const CalibrationTask& task) {
-  Value runs = Value::array();
-  for (const CalibrationRun& run : task.runs) {
-    runs.push_back(
-        {{"layers", run.num_layers}, {"config", encode_config(run.config)}, {"cost", run.cost}});
-  }
-  Value collectives = Value::array();
-  for (const Work& work : task.collectives) collectives.push_back(encode_work(work));
-  return {{"num_gpus", task.shape.num_gpus},
-          {"num_nodes", task.shape.num_nodes},
-          {"runs", std::move(runs)},
-          {"collectives", std::move(collectives)},
-          {"disk",
-           {task.disk.use.folder, task.disk.use.block_bytes, task.disk.use.queue_depth,
-            task.disk.use.threads}},
-          {"transfers", task.disk.bytes},
-          {"budget", task.budget_s}};
-}
-
-CalibrationTask decode_task(const Value& value) {
-  CalibrationTask task;
-  task.shape = {value.at("num_gpus"), value.at("num_nodes")};
-  for (const Value& run : value.at("runs"))
-    task.runs.push_back({run.at("layers"), decode_config(run.at("config")), run.at("cost")});
-  for (const Value& work : value.at("collectives")) task.collectives.push_back(decode_work(work));
-  DiskUse& disk = task.disk.use;
-  disk.folder = value.at("disk").at(0);
-  disk.block_bytes = value.at("disk").at(1);
-  disk.queue_depth = value.at("disk").at(2);
-  disk.threads = value.at("disk").at(3);
-  task.disk.bytes = value.at("transfers").get<std::vector<std::int64_t>>();
-  task.budget_s = value.at("budget");
-  return task;
-}
-
-DeviceProfile decode_profile(const Value& value) {
-  const json::Document document = json::Document::parse(value.dump(), "calibrated");
-  return device_profile_from_json(document.node());
-}
-
-RaceBar decode_bar(const Value& value) {
-  return {value.at(0), value.at(1), value.at(2), value.at(3)};
-}
-
-Value body(const message::Assign& m) {
-  return {{"experiment", m.experiment},
-          {"config", encode_config(m.config)},
-          {"ranks", m.world_ranks},
-          {"timeout", m.timeout_s},
-          {"ds_config", m.ds_config},
-          {"risky", m.is_risky},
-          {"rest", m.rest_s}};
-}
-Value body(const message::Bar& m) {
-  return {{"bar", {m.bar.step_s, m.bar.standard_error, m.bar.spread, m.bar.degrees_of_freedom}}};
-}
-Value body(const message::Quit& m) {
-  return {{"exit_code", m.exit_code}, {"finalize", m.finalize}};
-}
-Value body(const message::Progress& m) {
-  return {{"steps", m.steps}, {"slowest", m.slowest_step_s}};
-}
-Value body(const message::Outcome& m) {
-  return {{"measurement", to_json(m.measurement)}};
-}
-Value body(const message::Gone& m) {
-  return {{"status", static_cast<int>(m.status)},
-          {"reason", m.reason},
-          {"cause", m.is_cause},
-          {"device_lost", m.has_lost_device},
-          {"device_silent", m.is_device_silent}};
-}
-Value body(const message::Calibrate& m) {
-  Value value{{"task", encode_task(m.task)}, {"ranks", m.world_ranks}, {"timeout", m.timeout_s}};
-  // An order is part of the key by which journals know what was measured, of earlier releases, too.
-  if (m.rest_s > 0) value["rest"] = m.rest_s;
-  return value;
-}
-Value body(const message::Calibrated& m) {
-  return {{"profile", to_json(m.profile)},
-          {"outside", m.outside_bytes},
-          {"gpu_outside", m.gpu_outside_bytes}};
-}
-template <class T>
-Value body(const T&) {
-  return Value::object();
-}
-
-Message decode_body(int kind, const Value& value) {
-  switch (kind) {
-    case kind_of<message::Assign>():
-      return message::Assign{0,
-                             value.at("experiment"),
-                             decode_config(value.at("config")),
-                             value.at("ranks").get<std::vector<int>>(),
-                             value.at("timeout"),
-                             value.at("ds_config"),
-                             value.at("risky"),
-                             value.at("rest")};
-    case kind_of<message::Bar>():
-      return message::Bar{0, decode_bar(value.at("bar"))};
-    case kind_of<message::Go>():
-      return message::Go{};
-    case kind_of<message::Stop>():
-      return message::Stop{};
-    case kind_of<message::Abort>():
-      return message::Abort{};
-    case kind_of<message::Quit>():
-      return message::Quit{value.at("exit_code"), value.at("finalize")};
-    case kind_of<message::Ready>():
-      return message::Ready{};
-    case kind_of<message::Progress>():
-      return message::Progress{0, value.at("steps"), value.at("slowest")};
-    case kind_of<message::Outcome>():
-      return message::Outcome{0, decode_measurement(value.at("measurement"))};
-    case kind_of<message::Gone>():
-      return message::Gone{0,
-                           static_cast<Status>(value.at("status").get<int>()),
-                           value.at("reason"),
-                           value.at("cause"),
-                           value.at("device_lost"),
-                           value.at("device_silent")};
-    case kind_of<message::Calibrate>():
-      return message::Calibrate{0, decode_task(value.at("task")),
-                                value.at("ranks").get<std::vector<int>>(), value.at("timeout"),
-                                value.value("rest", 0.0)};
-    case kind_of<message::Calibrated>():
-      return message::Calibrated{0, decode_profile(value.at("profile")), value.at("outside"),
-                                 value.at("gpu_outside")};
-    default:
-      throw InputError({{"message", "/kind", 0, "unknown kind of message"}});
-  }
+template <std::size_t... kinds>
+Message open(const json::Node& node, std::size_t kind, std::index_sequence<kinds...>) {
+  constexpr std::array openers{&open_as<kinds>...};
+  return openers.at(kind)(node);
 }
 
 }  // namespace
 
-Bytes encode(const Message& message) {
+json::Value written(const Message& message) {
   return std::visit(
-      [&](const auto& m) {
-        Value value = body(m);
-        value["kind"] = message.index();
-        if constexpr (requires { m.attempt; }) value["attempt"] = m.attempt;
-        const std::vector<std::uint8_t> cbor = Value::to_cbor(value);
-        const auto* begin = reinterpret_cast<const std::byte*>(cbor.data());
-        return Bytes(begin, begin + cbor.size());
+      [&](const auto& body) {
+        return json::write(Letter<std::decay_t<decltype(body)>>{message.index(), body},
+                           json::EnumForm::number);
       },
       message);
 }
 
+Bytes encode(const Message& message) {
+  return json::to_cbor(written(message));
+}
+
 Message decode(const Bytes& bytes) {
-  try {
-    const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    const Value value = Value::from_cbor(begin, begin + bytes.size());
-    Message message = decode_body(value.at("kind").get<int>(), value);
-    std::visit(
-        [&](auto& m) {
-          if constexpr (requires { m.attempt; }) m.attempt = value.at("attempt");
-        },
-        message);
-    return message;
-  } catch (const Value::exception& error) {
-    throw InputError({{"message", "", 0, error.what()}});
-  }
+  const json::Document document = json::Document::parse_cbor(bytes, "message");
+  const json::Node node = document.node();
+  constexpr std::size_t num_kinds = std::variant_size_v<Message>;
+  json::Problems problems;
+  std::optional<std::int64_t> kind;
+  if (const auto found = node.find("kind"))
+    kind = found->integer(problems, 0, static_cast<std::int64_t>(num_kinds) - 1);
+  if (!kind) throw InputError({node.problem("this is no message of a known kind")});
+  return open(node, static_cast<std::size_t>(*kind), std::make_index_sequence<num_kinds>());
+}
+
+Bytes encode(const JobInput& input) {
+  return json::pack(input);
+}
+
+JobInput decode_job_input(const Bytes& bytes) {
+  return json::unpack<JobInput>(bytes, "job input");
 }
 
 }  // namespace dstune

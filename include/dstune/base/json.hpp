@@ -3,12 +3,15 @@
 /// Nothing outside this header reads a value out of parsed input by other means: nlohmann alone
 /// would accept duplicate keys, turn 4.7 into 4 and −1 into 18446744073709551615.
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -21,6 +24,12 @@ namespace dstune::json {
 using Value = nlohmann::ordered_json;
 
 class Node;
+
+// A value's list of members is a function of both (archive.hpp). A writer takes the value const.
+class Writer;
+class Reader;
+template <class Archive, class T>
+using Of = std::conditional_t<Archive::is_reading, T, const T>;
 
 /// The line of a value and of those inside it, in the order of the document.
 struct LineTree {
@@ -37,13 +46,19 @@ class Document {
   /// Hjson (hjson.github.io/syntax.html), of which such JSON is a part; throws likewise. A document
   /// that is empty, or nothing but one text without quotes, is refused.
   static Document parse_hjson(std::string_view text, std::string file);
+  /// CBOR (RFC 8949), as ranks exchange it: values without lines. Throws InputError for bytes that
+  /// are none.
+  static Document parse_cbor(std::span<const std::byte> bytes, std::string file);
+  /// Values that were made here: without lines.
+  static Document of(Value root, std::string file);
   /// Hjson where the path ends in .hjson. Throws InputError where the file is missing or
   /// unreadable, too.
   static Document read(const std::string& path);
 
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const Value& root() const { return root_; }
-  /// The line of the value at a JSON pointer; of its nearest ancestor where it has none.
+  /// The line of the value at a JSON pointer; of its nearest ancestor where it has none. 0 where
+  /// values have no lines.
   [[nodiscard]] int line(const std::string& pointer) const;
   [[nodiscard]] Node node() const;
 

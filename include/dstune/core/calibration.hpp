@@ -3,7 +3,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
+
+#include "dstune/base/enum_text.hpp"
 
 namespace dstune {
 
@@ -17,7 +18,7 @@ enum class Overhead : std::uint8_t {
   communicated_byte,  ///< that a rank sends
 };
 inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byte) + 1;
-[[nodiscard]] std::string_view to_text(Overhead overhead);
+[[nodiscard]] const EnumTexts& texts_of(Overhead);
 
 /// One number for each.
 using Overheads = std::array<double, num_overheads>;

@@ -72,7 +72,7 @@ struct Needs {
 }
 
 enum class PlanStatus { planned, infeasible, pruned };
-[[nodiscard]] std::string_view to_text(PlanStatus status);
+[[nodiscard]] const EnumTexts& texts_of(PlanStatus);
 
 /// A member of the space with what was decided about it.
 struct PlannedExperiment {
@@ -81,5 +81,11 @@ struct PlannedExperiment {
   std::string reason;  ///< why it is infeasible or pruned
   Prediction predicted;
 };
+
+/// The lists of members (base/archive.hpp). Of a prediction without categories and ranks.
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, TrainingConfig>& config);
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, Prediction>& predicted);
 
 }  // namespace dstune

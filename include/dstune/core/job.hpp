@@ -14,6 +14,7 @@
 namespace dstune {
 
 enum class WorkloadKind { transformer, synthetic, replay, plugin };
+[[nodiscard]] const EnumTexts& texts_of(WorkloadKind);
 
 struct WorkloadSpec {
   WorkloadKind kind = WorkloadKind::transformer;

@@ -14,12 +14,10 @@
 namespace dstune {
 
 enum class Status { ok, raced_out, out_of_memory, timed_out, failed };
-[[nodiscard]] std::string_view to_text(Status status);
-[[nodiscard]] std::optional<Status> parse_status(std::string_view text);
+[[nodiscard]] const EnumTexts& texts_of(Status);
 
 enum class Metric { throughput, throughput_per_gpu, latency, flops };
-[[nodiscard]] std::string_view to_text(Metric metric);
-[[nodiscard]] std::optional<Metric> parse_metric(std::string_view text);
+[[nodiscard]] const EnumTexts& texts_of(Metric);
 /// "samples/s", … : what a value of it counts.
 [[nodiscard]] std::string_view unit_text(Metric metric);
 /// Is a smaller value the better one? (latency)
@@ -111,8 +109,7 @@ struct Record {
 /// Why a configuration that was measured is run once more. `spread`: the best one so far, to see
 /// how much runs differ. `final_round`: a finalist, alone.
 enum class RepeatKind { spread, final_round };
-[[nodiscard]] std::string_view to_text(RepeatKind kind);  ///< "spread", "final"
-[[nodiscard]] std::optional<RepeatKind> parse_repeat_kind(std::string_view text);
+[[nodiscard]] const EnumTexts& texts_of(RepeatKind);  ///< "spread", "final"
 
 /// Such a run. Of one kind and configuration rounds count from 1.
 struct Repeat {
@@ -124,9 +121,21 @@ struct Repeat {
   bool is_alone = false;                              ///< as in Record
 };
 
-json::Value to_json(const GpuCondition& gpu);
-json::Value to_json(const Measurement& measurement);
+/// The lists of members (base/archive.hpp). A measurement is read strictly. A record and a repeat
+/// are read from journals of any release; their amounts are written so that they can be read: what
+/// is negative or no number is 0.
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, GpuCondition>& gpu);
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, Measurement>& measurement);
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, Record>& record);
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, Repeat>& repeat);
+
+[[nodiscard]] json::Value to_json(const GpuCondition& gpu);
+[[nodiscard]] json::Value to_json(const Measurement& measurement);
 /// Throws InputError where the value is not a measurement.
-Measurement measurement_from_json(const json::Node& node);
+[[nodiscard]] Measurement measurement_from_json(const json::Node& node);
 
 }  // namespace dstune

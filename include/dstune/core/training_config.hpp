@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "dstune/base/enum_text.hpp"
+
 namespace dstune {
 
 /// Element type of parameters, activations and gradients. bf16 and fp16 keep fp32 master weights
@@ -269,10 +271,11 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("torch_adam", config.optimizer.torch_adam);
 }
 
-[[nodiscard]] std::string_view to_text(Precision precision);
-[[nodiscard]] std::string_view to_text(CommunicationType type);
-[[nodiscard]] std::string_view to_text(OptimizerKind kind);    ///< "adam", "adamw", "lion", …
-[[nodiscard]] std::string_view to_text(OffloadDevice device);  ///< "none", "cpu", "nvme"
-[[nodiscard]] std::string_view to_text(Recompute recompute);   ///< "none", "selective", "block"
+// Their names here are their texts.
+[[nodiscard]] const EnumTexts& texts_of(Precision);
+[[nodiscard]] const EnumTexts& texts_of(CommunicationType);
+[[nodiscard]] const EnumTexts& texts_of(OptimizerKind);
+[[nodiscard]] const EnumTexts& texts_of(OffloadDevice);
+[[nodiscard]] const EnumTexts& texts_of(Recompute);
 
 }  // namespace dstune

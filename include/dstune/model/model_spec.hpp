@@ -2,11 +2,11 @@
 /// The shape of a model: what of a Hugging Face `config.json` the training step depends on.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "dstune/base/enum_text.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/model/rotary.hpp"
 
@@ -84,8 +84,7 @@ struct ModelSpec {
   }
 };
 
-[[nodiscard]] std::string_view to_text(ModelFamily family);
-[[nodiscard]] std::optional<ModelFamily> model_family(std::string_view text);
+[[nodiscard]] const EnumTexts& texts_of(ModelFamily);
 /// "gpt2, llama, …"
 [[nodiscard]] std::string model_family_names();
 
@@ -105,8 +104,11 @@ ModelSpec read_model(const json::Node& node, json::Problems& problems);
 /// Throws InputError for an unknown name, naming those there are.
 ModelSpec preset(std::string_view name);
 
-/// Of the architecture, what differs from the family's.
-json::Value to_json(const ModelSpec& model);
-ModelSpec model_from_json(const json::Value& value);
+/// The list of members (base/archive.hpp): of the architecture, what differs from the family's.
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, ModelSpec>& model);
+[[nodiscard]] json::Value to_json(const ModelSpec& model);
+/// Throws LogicError where the value is no model.
+[[nodiscard]] ModelSpec model_from_json(const json::Value& value);
 
 }  // namespace dstune

@@ -60,6 +60,9 @@ struct DeviceProfile {
   [[nodiscard]] bool empty() const { return kernels.empty(); }
 };
 
+/// The list of members (base/archive.hpp).
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, DeviceProfile>& profile);
 /// As --profile-out writes it.
 json::Value to_json(const DeviceProfile& profile);
 /// Throws InputError: another format or version, unknown keys, times that are none, sizes that do

@@ -6,11 +6,11 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "dstune/base/dtype.hpp"
+#include "dstune/base/enum_text.hpp"
 #include "dstune/plan/step_plan.hpp"
 
 namespace dstune {
@@ -58,8 +58,7 @@ enum class WorkKind : std::uint8_t {
   exchange,        ///< a few numbers [–, –, 1]
 };
 inline constexpr int num_work_kinds = static_cast<int>(WorkKind::exchange) + 1;
-[[nodiscard]] std::string_view to_text(WorkKind kind);
-[[nodiscard]] std::optional<WorkKind> work_kind(std::string_view text);
+[[nodiscard]] const EnumTexts& texts_of(WorkKind);
 [[nodiscard]] constexpr bool is_product(WorkKind kind) {
   return kind == WorkKind::matmul || kind == WorkKind::matmul_activation_forward ||
          kind == WorkKind::matmul_activation_backward || kind == WorkKind::matmul_bias_backward;
@@ -89,7 +88,9 @@ enum class WorkFlag : std::uint8_t {
   silu,
 };
 inline constexpr int num_work_flags = static_cast<int>(WorkFlag::silu) + 1;
-[[nodiscard]] std::string_view to_text(WorkFlag flag);
+[[nodiscard]] const EnumTexts& texts_of(WorkFlag);
+
+[[nodiscard]] const EnumTexts& texts_of(DType);  ///< "f32", "bf16", …
 
 struct Work {
   WorkKind kind = WorkKind::add;

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dstune/core/measurement.hpp"
@@ -17,7 +18,10 @@ namespace dstune {
 /// Changes whenever a measured number would mean something else.
 inline constexpr int measuring_version = 1;
 
-/// A 128-bit hash (hash128.hpp) in hex of whatever identifies a result; equal values give equal
+/// MurmurHash3_x64_128 (Austin Appleby, public domain) of the bytes with seed 0: 32 hex digits, h1
+/// before h2. For naming things by their content; not for keeping secrets.
+std::string hash128(std::string_view bytes);
+/// A hash128() of whatever identifies a result; equal values give equal
 /// keys: the keys of objects in any order, 5e8 and 500000000, -0.0 and 0.
 std::string record_key(const json::Value& identity);
 

@@ -1,6 +1,9 @@
 #pragma once
-/// What controller and workers say to each other, as CBOR. Every message of an experiment carries
-/// its attempt's number; receivers drop those of other attempts. Local.
+/// What ranks say to each other, as CBOR. Local.
+///
+/// First rank 0 tells all of them what the job is (JobInput). Then controller and workers exchange
+/// messages. Every message of an experiment carries its attempt's number; receivers drop those of
+/// other attempts.
 ///
 /// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); BAR to the leader
 /// says what it is raced against, from its start and again where the best improves; STOP to the
@@ -15,7 +18,9 @@
 
 #include "dstune/comm/communicator.hpp"
 #include "dstune/core/interval.hpp"
+#include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/model/model_spec.hpp"
 #include "dstune/predict/calibration_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
 
@@ -95,8 +100,29 @@ using Message =
                  message::Quit, message::Ready, message::Progress, message::Outcome, message::Gone,
                  message::Calibrate, message::Calibrated>;
 
-Bytes encode(const Message& message);
+[[nodiscard]] Bytes encode(const Message& message);
+/// What is encoded. That of an order to calibrate is part of the key by which journals know what
+/// was measured.
+[[nodiscard]] json::Value written(const Message& message);
 /// Throws InputError for bytes that are no message.
-Message decode(const Bytes& bytes);
+[[nodiscard]] Message decode(const Bytes& bytes);
+
+/// What every rank is told before the first experiment.
+struct JobInput {
+  /// Not ok: nothing runs, everyone leaves with this code (rank 0 has said why).
+  int exit_code = 0;
+  bool run = false;
+  // Only where something runs:
+  ModelSpec model;
+  WorkloadSpec workload;
+  MeasureOptions measure;
+  std::int64_t device_memory_bytes = 0;
+  std::int64_t host_memory_bytes = 0;
+  std::vector<std::vector<int>> groups;  ///< those to be made at start-up
+};
+
+[[nodiscard]] Bytes encode(const JobInput& input);
+/// Throws InputError for bytes that are none.
+[[nodiscard]] JobInput decode_job_input(const Bytes& bytes);
 
 }  // namespace dstune

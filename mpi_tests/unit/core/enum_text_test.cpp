@@ -9,19 +9,19 @@ namespace {
 TEST(StatusTest, IsReadAsWritten) {
   for (Status status :
        {Status::ok, Status::raced_out, Status::out_of_memory, Status::timed_out, Status::failed})
-    EXPECT_EQ(parse_status(to_text(status)), status);
+    EXPECT_EQ(from_text<Status>(to_text(status)), status);
   EXPECT_EQ(to_text(Status::out_of_memory), "out_of_memory");
-  EXPECT_EQ(parse_status("OK"), std::nullopt);
+  EXPECT_EQ(from_text<Status>("OK"), std::nullopt);
 }
 
 TEST(MetricTest, IsReadAsWritten) {
   for (Metric metric :
        {Metric::throughput, Metric::throughput_per_gpu, Metric::latency, Metric::flops}) {
-    EXPECT_EQ(parse_metric(to_text(metric)), metric);
+    EXPECT_EQ(from_text<Metric>(to_text(metric)), metric);
     EXPECT_EQ(is_minimised(metric), metric == Metric::latency);
   }
   EXPECT_EQ(to_text(Metric::throughput_per_gpu), "throughput_per_gpu");
-  EXPECT_EQ(parse_metric(""), std::nullopt);
+  EXPECT_EQ(from_text<Metric>(""), std::nullopt);
 }
 
 TEST(EnumTextTest, NamesAreThoseOfTheFiles) {

@@ -17,7 +17,7 @@ TEST(ModuleNamesTest, AreThoseOfTransformers) {
   ASSERT_EQ(document.root().size(), 9U);
   for (const auto& [family, modules] : document.root().items()) {
     ModelSpec model;
-    model.family = model_family(family).value();
+    model.family = from_text<ModelFamily>(family).value();
     model.num_layers = 2;
     Names theirs, ours;
     for (const auto& module : modules) theirs.emplace_back(module.at(0), module.at(1));

@@ -27,7 +27,7 @@ json::Value measured(const char* part) {
 
 ModelSpec model_of(const json::Value& measured) {
   ModelSpec model;
-  model.family = model_family(measured.at("family").get<std::string>()).value();
+  model.family = from_text<ModelFamily>(measured.at("family").get<std::string>()).value();
   model.hidden_size = measured.at("hidden_size");
   model.num_layers = measured.at("num_layers");
   model.num_heads = measured.at("num_heads");

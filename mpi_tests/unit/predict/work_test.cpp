@@ -201,13 +201,13 @@ TEST(WorkTest, NamesAreReadAsTheyAreWritten) {
   std::set<std::string_view> names;
   for (int kind = 0; kind < num_work_kinds; ++kind) {
     const auto text = to_text(static_cast<WorkKind>(kind));
-    EXPECT_EQ(work_kind(text), static_cast<WorkKind>(kind));
+    EXPECT_EQ(from_text<WorkKind>(text), static_cast<WorkKind>(kind));
     names.insert(text);
   }
   for (int flag = 0; flag < num_work_flags; ++flag)
     names.insert(to_text(static_cast<WorkFlag>(flag)));
   EXPECT_EQ(names.size(), static_cast<std::size_t>(num_work_kinds + num_work_flags));
-  EXPECT_FALSE(work_kind("gemm"));
+  EXPECT_FALSE(from_text<WorkKind>("gemm"));
 }
 
 }  // namespace

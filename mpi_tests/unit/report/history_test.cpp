@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "dstune/report/hash128.hpp"
 #include "samples.hpp"
 
 namespace dstune {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/tune/job_input.hpp"
 #include "worker/injection.hpp"
 
 namespace dstune {

@@ -5,89 +5,231 @@
 
 #include <fmt/format.h>
 
-#include "dstune/base/units.hpp"
-#include "journal/record_json.hpp"
+#include "dstune/base/archive.hpp"
 
 namespace dstune {
 
+namespace {
+
+using json::Of;
+using Time = std::chrono::system_clock::time_point;
+
+// The events: their kinds, and their members after the kind.
+
+struct JobStarted {
+  static constexpr std::string_view kind = "job_started";
+  Time time;
+  std::string search_key{};  ///< one of those that the job brings
+};
+struct Planned {
+  static constexpr std::string_view kind = "planned";
+  PlannedExperiment member;
+};
+struct Started {
+  static constexpr std::string_view kind = "started";
+  Time time;
+  std::string key, name;
+  int attempt = 1;
+  std::vector<int> world_ranks;
+};
+struct Finished {
+  static constexpr std::string_view kind = "finished";
+  std::string key;
+  Record record;
+};
+struct Verified {
+  static constexpr std::string_view kind = "verified";
+  Time time;
+  std::string key, name, path;
+  Measurement measurement;
+};
+struct Lost {
+  static constexpr std::string_view kind = "lost";
+  Time time;
+  std::string key, name;
+  std::vector<int> lost_ranks;
+};
+struct RepeatStarted {
+  static constexpr std::string_view kind = "repeat_started";
+  Time time;
+  std::string key, name;
+  RepeatKind purpose = RepeatKind::final_round;
+  int round = 1;
+  std::vector<int> world_ranks;
+};
+struct Repeated {
+  static constexpr std::string_view kind = "repeated";
+  std::string key, name;
+  Repeat repeat;
+};
+struct Profile {
+  static constexpr std::string_view kind = "profile";
+  std::string key;
+  json::Value profile;
+};
+struct JobFinished {
+  static constexpr std::string_view kind = "job_finished";
+  Time time;
+  int exit_code = -1;
+  std::string reason;
+};
+
+constexpr json::Form needed_key{.missing = "the event has no \"key\""};
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, JobStarted>& event) {
+  archive("time", event.time);
+  archive("search_key", event.search_key, {.nothing = json::Nothing::omitted});
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Planned>& event) {
+  auto& experiment = event.member.experiment;
+  archive("name", experiment.name);
+  archive("status", event.member.status);
+  archive("reason", event.member.reason);
+  archive("num_gpus", experiment.shape.num_gpus);
+  archive("num_nodes", experiment.shape.num_nodes);
+  archive("recompute", experiment.config.recompute);
+  archive("predicted", event.member.predicted);
+  archive("ds_config", experiment.ds_config);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Started>& event) {
+  archive("time", event.time);
+  archive("key", event.key, needed_key);
+  archive("name", event.name);
+  archive("attempt", event.attempt);
+  archive("world_ranks", event.world_ranks);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Finished>& event) {
+  archive("key", event.key, needed_key);
+  members(archive, event.record);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Verified>& event) {
+  archive("time", event.time);
+  archive("key", event.key, needed_key);
+  archive("name", event.name);
+  archive("path", event.path);
+  archive("measurement", event.measurement, {.missing = "\"measurement\" is missing"});
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Lost>& event) {
+  archive("time", event.time);
+  archive("key", event.key, needed_key);
+  archive("name", event.name);
+  archive("lost_ranks", event.lost_ranks);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, RepeatStarted>& event) {
+  archive("time", event.time);
+  archive("key", event.key, needed_key);
+  archive("name", event.name);
+  archive("purpose", event.purpose);
+  archive("round", event.round);
+  archive("world_ranks", event.world_ranks);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Repeated>& event) {
+  archive("key", event.key, needed_key);
+  archive("name", event.name);
+  members(archive, event.repeat);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Profile>& event) {
+  archive("key", event.key, needed_key);
+  archive("profile", event.profile, {.missing = "the event has no \"profile\""});
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, JobFinished>& event) {
+  archive("time", event.time);
+  archive("exit_code", event.exit_code);
+  archive("reason", event.reason);
+}
+
+/// An event as a line has it.
+template <class Body>
+struct Event {
+  Body body;
+};
+
+template <class Body>
+void members(json::Writer& archive, const Event<Body>& event) {
+  archive.constant("kind", Body::kind, "");
+  members(archive, event.body);
+}
+
+template <class Body>
+void members(json::Reader& archive, Event<Body>& event) {
+  archive.rules(json::lenient);
+  archive.constant("kind", Body::kind, "");
+  members(archive, event.body);
+}
+
+template <class Body>
+json::Value write(Body body) {
+  return json::write(Event<Body>{std::move(body)});
+}
+
+}  // namespace
+
 namespace event {
 
-json::Value job_started(const json::Value& job, std::chrono::system_clock::time_point time) {
+json::Value job_started(const json::Value& job, Time time) {
   require(job.is_object(), "what a job started with is an object");
-  json::Value value = {{"kind", "job_started"}, {"time", format_time(time)}};
+  json::Value value = write(JobStarted{.time = time});
   value.update(job);
   return value;
 }
 
 json::Value planned(const PlannedExperiment& planned) {
-  const Experiment& experiment = planned.experiment;
-  return {{"kind", "planned"},
-          {"name", experiment.name},
-          {"status", to_text(planned.status)},
-          {"reason", planned.reason},
-          {"num_gpus", experiment.shape.num_gpus},
-          {"num_nodes", experiment.shape.num_nodes},
-          {"recompute", to_text(experiment.config.recompute)},
-          {"predicted", to_json(planned.predicted)},
-          {"ds_config", experiment.ds_config}};
+  return write(Planned{planned});
 }
 
 json::Value started(const std::string& key, const std::string& name, int attempt,
-                    const std::vector<int>& world_ranks,
-                    std::chrono::system_clock::time_point time) {
-  return {{"kind", "started"}, {"time", format_time(time)}, {"key", key},
-          {"name", name},      {"attempt", attempt},        {"world_ranks", world_ranks}};
+                    const std::vector<int>& world_ranks, Time time) {
+  return write(Started{time, key, name, attempt, world_ranks});
 }
 
 json::Value finished(const std::string& key, const Record& record) {
-  json::Value value = {{"kind", "finished"}, {"key", key}};
-  value.update(to_json(record));
-  return value;
+  return write(Finished{key, record});
 }
 
 json::Value verified(const std::string& key, const std::string& name, const std::string& path,
-                     const Measurement& measurement, std::chrono::system_clock::time_point time) {
-  return {{"kind", "verified"}, {"time", format_time(time)},          {"key", key}, {"name", name},
-          {"path", path},       {"measurement", to_json(measurement)}};
+                     const Measurement& measurement, Time time) {
+  return write(Verified{time, key, name, path, measurement});
 }
 
 json::Value lost(const std::string& key, const std::string& name,
-                 const std::vector<int>& lost_ranks, std::chrono::system_clock::time_point time) {
-  return {{"kind", "lost"},
-          {"time", format_time(time)},
-          {"key", key},
-          {"name", name},
-          {"lost_ranks", lost_ranks}};
+                 const std::vector<int>& lost_ranks, Time time) {
+  return write(Lost{time, key, name, lost_ranks});
 }
 
 json::Value repeat_started(const std::string& key, const std::string& name, RepeatKind kind,
-                           int round, const std::vector<int>& world_ranks,
-                           std::chrono::system_clock::time_point time) {
-  return {{"kind", "repeat_started"},
-          {"time", format_time(time)},
-          {"key", key},
-          {"name", name},
-          {"purpose", to_text(kind)},
-          {"round", round},
-          {"world_ranks", world_ranks}};
+                           int round, const std::vector<int>& world_ranks, Time time) {
+  return write(RepeatStarted{time, key, name, kind, round, world_ranks});
 }
 
 json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat) {
-  json::Value value = {{"kind", "repeated"}, {"key", key}, {"name", name}};
-  value.update(to_json(repeat));
-  return value;
+  return write(Repeated{key, name, repeat});
 }
 
 json::Value profile(const std::string& key, const json::Value& profile) {
-  return {{"kind", "profile"}, {"key", key}, {"profile", profile}};
+  return write(Profile{key, profile});
 }
 
-json::Value job_finished(int exit_code, const std::string& reason,
-                         std::chrono::system_clock::time_point time) {
-  return {{"kind", "job_finished"},
-          {"time", format_time(time)},
-          {"exit_code", exit_code},
-          {"reason", reason}};
+json::Value job_finished(int exit_code, const std::string& reason, Time time) {
+  return write(JobFinished{time, exit_code, reason});
 }
 
 }  // namespace event
@@ -104,30 +246,19 @@ class Reading {
       return;
     }
     const auto kind = kind_node->string(problems);
-    if (!kind) return;
-    if (*kind == "job_started")
-      start_job(node, problems);
-    else if (*kind == "started")
-      start(node, problems);
-    else if (*kind == "finished")
-      finish(node, problems);
-    else if (*kind == "lost")
-      lose(node, problems);
-    else if (*kind == "profile")
-      remember_profile(node, problems);
-    else if (*kind == "verified")
-      verify(node, problems);
-    else if (*kind == "repeat_started")
-      start_repeat(node, problems);
-    else if (*kind == "repeated")
-      repeat(node, problems);
-    else if (*kind == "job_finished")
-      finish_job(node, problems);
-    else if (*kind != "planned")
+    if (!kind || *kind == Planned::kind) return;
+    const bool is_known =
+        is<JobStarted>(*kind, node, problems) || is<Started>(*kind, node, problems) ||
+        is<Finished>(*kind, node, problems) || is<Lost>(*kind, node, problems) ||
+        is<Profile>(*kind, node, problems) || is<Verified>(*kind, node, problems) ||
+        is<RepeatStarted>(*kind, node, problems) || is<Repeated>(*kind, node, problems) ||
+        is<JobFinished>(*kind, node, problems);
+    if (!is_known) {
       problems.add(kind_node->problem(
           fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
                       "it, or start over with --overwrite or another --results-dir",
                       *kind)));
+    }
   }
 
   History take_history() {
@@ -136,74 +267,53 @@ class Reading {
   }
 
  private:
-  void start_job(const json::Node& node, json::Problems& problems) {
-    search_key_.clear();
-    if (const auto key = node.find("search_key")) search_key_ = key->string(problems).value_or("");
+  /// Takes the event where it is of this kind.
+  template <class Body>
+  bool is(std::string_view kind, const json::Node& node, json::Problems& problems) {
+    if (kind != Body::kind) return false;
+    Event<Body> event;
+    json::read(node, event, problems);
+    if (problems.empty()) take(std::move(event.body));
+    return true;
+  }
+
+  void take(JobStarted event) {
     bury();
+    search_key_ = std::move(event.search_key);
     lost_in_job_.clear();
     ++history_.num_jobs;
   }
-
   /// What is running was stopped on purpose, which is no death.
-  void finish_job(const json::Node& node, json::Problems& problems) {
+  void take(const JobFinished& event) {
     forget_running();
-    const auto code = node.find("exit_code");
-    if (code && code->integer(problems) == 0 && !search_key_.empty())
+    if (event.exit_code == 0 && !search_key_.empty())
       history_.complete_searches.insert(search_key_);
   }
-
-  void start(const json::Node& node, json::Problems& problems) {
-    if (const auto key = read_key(node, problems)) running_.insert(*key);
+  void take(const Started& event) { running_.insert(event.key); }
+  void take(Finished event) {
+    running_.erase(event.key);
+    history_.deaths.erase(event.key);
+    lost_in_job_.erase(event.key);
+    history_.finished[event.key] = std::move(event.record);
   }
-
-  void finish(const json::Node& node, json::Problems& problems) {
-    const auto key = read_key(node, problems);
-    Record record = record_from_json(node, problems);
-    if (!key) return;
-    running_.erase(*key);
-    history_.deaths.erase(*key);
-    lost_in_job_.erase(*key);
-    history_.finished[*key] = std::move(record);
+  void take(const Lost& event) {
+    running_.erase(event.key);
+    count_death(event.key);
   }
-
-  void lose(const json::Node& node, json::Problems& problems) {
-    const auto key = read_key(node, problems);
-    if (!key) return;
-    running_.erase(*key);
-    count_death(*key);
+  void take(const RepeatStarted& event) { repeating_.insert(event.key); }
+  void take(Repeated event) {
+    repeating_.erase(event.key);
+    history_.repeats[event.key].push_back(std::move(event.repeat));
   }
-
-  void start_repeat(const json::Node& node, json::Problems& problems) {
-    if (const auto key = read_key(node, problems)) repeating_.insert(*key);
+  void take(Profile event) {
+    history_.profile_key = std::move(event.key);
+    history_.profile = std::move(event.profile);
   }
-
-  void repeat(const json::Node& node, json::Problems& problems) {
-    const auto key = read_key(node, problems);
-    Repeat repeat = repeat_from_json(node, problems);
-    if (!key) return;
-    repeating_.erase(*key);
-    history_.repeats[*key].push_back(std::move(repeat));
-  }
+  void take(Verified event) { history_.verified[event.key] = std::move(event.measurement); }
 
   void forget_running() {
     running_.clear();
     repeating_.clear();
-  }
-
-  void remember_profile(const json::Node& node, json::Problems& problems) {
-    const auto key = read_key(node, problems);
-    const auto profile = node.find("profile");
-    if (!profile) problems.add(node.problem("the event has no \"profile\""));
-    if (!key || !profile) return;
-    history_.profile_key = *key;
-    history_.profile = profile->value();
-  }
-
-  void verify(const json::Node& node, json::Problems& problems) {
-    const auto key = read_key(node, problems);
-    const auto measurement = node.find("measurement");
-    if (!measurement) return problems.add(node.problem("\"measurement\" is missing"));
-    if (key) history_.verified[*key] = measurement_from_json(*measurement);
   }
 
   void bury() {
@@ -218,12 +328,6 @@ class Reading {
     if (lost_in_job_.insert(key).second) ++history_.deaths[key];
   }
 
-  static std::optional<std::string> read_key(const json::Node& node, json::Problems& problems) {
-    if (const auto key = node.find("key")) return key->string(problems);
-    problems.add(node.problem("the event has no \"key\""));
-    return std::nullopt;
-  }
-
   History history_;
   std::string search_key_;  ///< of the job
   std::set<std::string> running_;
@@ -235,7 +339,7 @@ class Reading {
 
 History understand(const JournalContent& content, const std::string& path) {
   // Gives the nodes below their file's name; the events are elsewhere.
-  const json::Document document = json::Document::parse("null", path);
+  const json::Document document = json::Document::of({}, path);
   Reading reading;
   for (const JournalContent::Event& event : content.events) {
     json::Problems found;

@@ -273,7 +273,7 @@ class RunFolder {
     const auto word = node ? node->string(found) : std::nullopt;
     if (!word) return complain(found);
     // What is no status at all ends a run as little as this one does.
-    const Status status = parse_status(*word).value_or(Status::raced_out);
+    const Status status = from_text<Status>(*word).value_or(Status::raced_out);
     if (status == Status::ok)
       found.add(node->problem("it is said to be ok, and metrics.json is missing"));
     else if (status == Status::raced_out)

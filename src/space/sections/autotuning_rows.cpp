@@ -45,8 +45,9 @@ void set_folder(SectionTarget& target, const Readings& readings) {
 /// DeepSpeed's files say FLOPS_per_gpu where its documentation says FLOPS.
 void set_metric(SectionTarget& target, const Readings& readings) {
   const auto& word = std::get<std::string>(readings.front().value);
-  target.job->tuning.metric =
-      word == "FLOPS_per_gpu" ? Metric::flops : parse_metric(word).value_or(Metric::throughput);
+  target.job->tuning.metric = word == "FLOPS_per_gpu"
+                                  ? Metric::flops
+                                  : from_text<Metric>(word).value_or(Metric::throughput);
 }
 
 void set_tuner(SectionTarget& target, const Readings& readings) {

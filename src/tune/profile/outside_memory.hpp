@@ -14,7 +14,7 @@
 #include "dstune/core/measurement.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/search/planner.hpp"
-#include "start/environment_info.hpp"
+#include "start/rank_devices.hpp"
 
 namespace dstune {
 

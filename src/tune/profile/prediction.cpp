@@ -84,9 +84,7 @@ std::string key_of_profile(const Preparation& ready, const std::vector<Calibrati
   Value orders = Value::array();
   for (CalibrationTask task : tasks) {
     task.budget_s = 0;
-    const Bytes bytes = encode(message::Calibrate{0, std::move(task), {}, 0});
-    const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    orders.push_back(Value::from_cbor(begin, begin + bytes.size()));
+    orders.push_back(written(message::Calibrate{0, std::move(task), {}, 0}));
   }
   return record_key({{"model", to_json(ready.job.model)},
                      {"machine", ready.fingerprint},
@@ -96,7 +94,7 @@ std::string key_of_profile(const Preparation& ready, const std::vector<Calibrati
 }
 
 DeviceProfile remembered(const Preparation& ready) {
-  const json::Document document = json::Document::parse(ready.history.profile.dump(), "journal");
+  const json::Document document = json::Document::of(ready.history.profile, "journal");
   return device_profile_from_json(document.node());
 }
 

@@ -16,8 +16,8 @@
 #include "dstune/search/planner.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "dstune/tune/job.hpp"
-#include "dstune/tune/job_input.hpp"
-#include "start/environment_info.hpp"
+#include "dstune/tune/protocol.hpp"
+#include "start/rank_devices.hpp"
 
 namespace dstune {
 

@@ -1,18 +1,37 @@
 #pragma once
-/// What each rank computes on, and whether it is still there.
+/// What each rank computes on, whether it is still there, and what is told of it in
+/// environment.json and in the fingerprint of records.
 
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "dstune/base/json.hpp"
 #include "dstune/comm/communicator.hpp"
 #include "dstune/comm/topology.hpp"
 #include "dstune/device/cuda.hpp"
 #include "dstune/tune/job.hpp"
-#include "start/environment_info.hpp"
 
 namespace dstune {
+
+/// One rank's device, in words, as it told rank 0.
+struct RankDevice {
+  std::string description;
+  int threads = 1;
+  int process_id = 0;
+  std::int64_t memory_bytes = 0;   ///< what it may use unless the document says otherwise
+  std::int64_t host_bytes = 0;     ///< its part of the host: device and offloaded states together
+  std::string backend = "cpu";     ///< or "cuda"
+  std::string gpu{};               ///< its UUID: ranks with the same one share it
+  std::int64_t context_bytes = 0;  ///< of its memory, that CUDA's context took; 0: not known
+  std::int64_t library_bytes = 0;  ///< … and libraries at their first use
+  std::int64_t free_bytes = 0;     ///< … and were free then
+};
+
+/// The list of members (base/archive.hpp): a rank tells every other.
+template <class Archive>
+void members(Archive& archive, json::Of<Archive, RankDevice>& device);
 
 /// A rank's device, and the GPU that it is; no words where it is none.
 struct FoundDevice {
@@ -50,5 +69,14 @@ std::vector<std::string> gpus_of_node(const Topology& topology,
 /// start (containers may hide them) and is not any more. Others are given their patience. Local.
 std::function<bool(int world_rank)> death_watch(const Topology& topology,
                                                 const std::vector<RankDevice>& devices);
+
+/// What must be equal for an old measurement to count: backend, device kinds, devices a node.
+/// `ranks_of_node`: the world ranks of each node that may be used.
+json::Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
+                                const std::vector<RankDevice>& devices);
+
+/// Versions, hosts, rank → host → device, clocks, chosen environment variables.
+json::Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,
+                             const std::string& version, const std::string& command_line);
 
 }  // namespace dstune

@@ -8,7 +8,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/plugin_library.hpp"
 #include "dstune/plan/target_memory.hpp"
-#include "dstune/report/hash128.hpp"
+#include "dstune/report/history.hpp"
 #include "dstune/train/plugin_functions.hpp"
 
 namespace dstune {

@@ -1,4 +1,4 @@
-#include "hjson_scanner.hpp"
+#include "json/hjson_scanner.hpp"
 
 #include <algorithm>
 

@@ -6,8 +6,7 @@
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
-#include "hjson_reader.hpp"
-#include "json_tree.hpp"
+#include "json/builder.hpp"
 
 namespace dstune::json {
 
@@ -176,6 +175,20 @@ Document Document::parse_hjson(std::string_view text, std::string file) {
   return document;
 }
 
+Document Document::parse_cbor(std::span<const std::byte> bytes, std::string file) {
+  const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  Value root = Value::from_cbor(begin, begin + bytes.size(), true, false);
+  if (root.is_discarded()) throw InputError({{std::move(file), "", 0, "the bytes are no CBOR"}});
+  return of(std::move(root), std::move(file));
+}
+
+Document Document::of(Value root, std::string file) {
+  Document document;
+  document.file_ = std::move(file);
+  document.root_ = std::move(root);
+  return document;
+}
+
 Document Document::read(const std::string& path) {
   std::string text;
   try {
@@ -195,7 +208,7 @@ int Document::line(const std::string& pointer) const {
     const std::string_view token = rest.substr(0, rest.find('/'));
     rest.remove_prefix(token.size());
     const std::optional<Found> found = find(*value, token);
-    if (!found) break;
+    if (!found || found->index >= lines->inside.size()) break;
     value = found->value;
     lines = &lines->inside[found->index];
   }

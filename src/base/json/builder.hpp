@@ -1,17 +1,46 @@
 #pragma once
-/// Builds a document's values from a reader's events, whatever the notation: with the line of each,
-/// every repeated key, and a limit on nesting. Time and memory are linear in the text.
+/// What the readers of JSON and Hjson share: places in a text, what is wrong with it in plain
+/// words, and the values that are built from it.
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "dstune/base/json.hpp"
-#include "json_text.hpp"
 
 namespace dstune::json {
 
+/// Lines and columns of byte offsets; both count from 1, columns in characters.
+class TextPlaces {
+ public:
+  explicit TextPlaces(std::string_view text);
+  [[nodiscard]] int line(std::size_t offset) const;
+  [[nodiscard]] int column(std::size_t offset) const;
+  /// The offset at which the line of an offset begins.
+  [[nodiscard]] std::size_t line_start(std::size_t offset) const;
+
+ private:
+  std::string_view text_;
+  std::vector<std::size_t> line_starts_;
+};
+
+/// Whether a byte of UTF-8 is one after the first of its character.
+bool is_continuation(char);
+
+/// The word that touches `offset`, or the character there, as a message shows it.
+std::string found_at(std::string_view text, std::size_t offset);
+
+/// The offset of the first byte that is not part of a UTF-8 text, or is 0.
+std::optional<std::size_t> find_bad_byte(std::string_view text);
+
+/// What is wrong with the syntax at `offset`, where the library's reader stopped with `complaint`.
+std::string explain_syntax(std::string_view text, std::size_t offset, std::string_view complaint);
+
+/// Builds a document's values from a reader's events, whatever the notation: with the line of each,
+/// every repeated key, and a limit on nesting. Time and memory are linear in the text.
 class TreeBuilder {
  public:
   /// `text` outlives the builder.
@@ -65,5 +94,14 @@ class TreeBuilder {
   std::vector<Container> open_;
   Problems problems_;
 };
+
+/// Reads Hjson (hjson.github.io/syntax.html) as the Python package that DeepSpeed reads its configs
+/// with does, so that what works there means the same here. Stricter than it, because the other
+/// reading is a mistake of the writer: repeated keys, numbers too large for a double, halves of
+/// surrogate pairs, control characters, an empty document and one that is a single text without
+/// quotes are refused.
+/// `text` is UTF-8 and begins with no byte order mark. What is wrong becomes a problem of the
+/// tree's.
+void read_hjson(std::string_view text, TreeBuilder& tree);
 
 }  // namespace dstune::json

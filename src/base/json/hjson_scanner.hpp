@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "dstune/base/json.hpp"
-#include "json_text.hpp"
+#include "json/builder.hpp"
 
 namespace dstune::json {
 

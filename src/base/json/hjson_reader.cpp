@@ -1,10 +1,9 @@
-#include "hjson_reader.hpp"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "hjson_scanner.hpp"
+#include "json/builder.hpp"
+#include "json/hjson_scanner.hpp"
 
 namespace dstune::json {
 

@@ -1,0 +1,166 @@
+// The members of values that journals keep and ranks exchange.
+#include <algorithm>
+#include <cmath>
+
+#include "dstune/base/archive.hpp"
+#include "dstune/core/measurement.hpp"
+
+namespace dstune {
+
+namespace {
+
+using json::amount;
+using json::Nothing;
+using json::Of;
+
+constexpr double us_per_s = 1e6;
+constexpr json::Form where_positive{.low = 0, .nothing = Nothing::omitted};
+constexpr json::Form not_earlier{.low = 0, .may_be_missing = true};
+
+/// Whatever a clock said or a failure left half done, the journal must be readable: an amount that
+/// is negative or no number is 0.
+Measurement readable(Measurement measurement) {
+  const auto mend = [](double& number) {
+    if (!std::isfinite(number) || number < 0) number = 0;
+  };
+  for (double& seconds : measurement.step_times_s) mend(seconds);
+  for (auto& [phase, seconds] : measurement.overhead_s) mend(seconds);
+  mend(measurement.forward_s);
+  mend(measurement.backward_s);
+  mend(measurement.update_s);
+  mend(measurement.flops_per_step);
+  measurement.warmup_steps =
+      std::clamp(measurement.warmup_steps, 0, static_cast<int>(measurement.step_times_s.size()));
+  return measurement;
+}
+
+/// What records and repeats have in common.
+template <class Archive, class Run>
+void members_of_run(Archive& archive, Run& run) {
+  if constexpr (Archive::is_reading)
+    archive("measurement", run.measurement, {.missing = "\"measurement\" is missing"});
+  else
+    archive("measurement", readable(run.measurement));
+  archive("started_at", run.started_at);
+  archive("finished_at", run.finished_at);
+  archive("alone", run.is_alone);
+}
+
+}  // namespace
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, TrainingConfig>& config) {
+  for_each_member(config, archive);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, GpuCondition>& gpu) {
+  archive("sm_clock_mhz", gpu.sm_clock_mhz, amount);
+  archive("max_sm_clock_mhz", gpu.max_sm_clock_mhz, amount);
+  archive("temperature_c", gpu.temperature_c, amount);
+  archive("power_w", gpu.power_w, amount);
+  archive("throttled_by", gpu.throttled_by);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, PeakMemory>& peak) {
+  archive("total", peak.total_bytes, amount);
+  archive("categories", peak.category_bytes, amount);
+  archive("process", peak.process_bytes, amount);
+  archive("host", peak.host_bytes, not_earlier);
+  // Only GPUs have these.
+  archive("gpu", peak.gpu_bytes, where_positive);
+  archive("communicators", peak.communicator_bytes, where_positive);
+  archive("graphs", peak.graph_bytes, where_positive);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Measurement>& measurement) {
+  archive.rules(json::strict);
+  constexpr json::Form micro_seconds{.low = 0, .scale = us_per_s};
+  archive("status", measurement.status);
+  archive("reason", measurement.reason);
+  archive("fwd", measurement.forward_s, micro_seconds);
+  archive("bwd", measurement.backward_s, micro_seconds);
+  archive("step", measurement.update_s, micro_seconds);
+  archive("flops_per_step", measurement.flops_per_step, amount);
+  archive("step_times_s", measurement.step_times_s, amount);
+  archive("warmup_steps", measurement.warmup_steps,
+          {.low = 0, .high = static_cast<double>(measurement.step_times_s.size())});
+  archive("skipped_steps", measurement.skipped_steps, not_earlier);
+  // JSON has no NaN: a loss that is no number is null.
+  archive("losses", measurement.losses, {.nothing = Nothing::null});
+  archive("peak_memory_bytes", measurement.peak_memory);
+  archive.section("group", [&](auto& group) {
+    group("world_ranks", measurement.world_ranks, amount);
+    group("hosts", measurement.hosts);
+  });
+  archive("rank_forward_s", measurement.rank_forward_s, where_positive);
+  archive("energy_j", measurement.energy_j, amount);
+  archive("overhead_s", measurement.overhead_s, amount);
+  archive("gpu", measurement.gpu);
+  archive("not_comparable", measurement.not_comparable, {.nothing = Nothing::omitted});
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Prediction>& predicted) {
+  archive("throughput", predicted.throughput, {.nothing = Nothing::null});
+  archive("peak_memory_bytes", predicted.peak_memory_bytes);
+  archive("host_memory_bytes", predicted.host_memory_bytes);
+  archive("disk_bytes", predicted.disk_bytes);
+  archive("target_memory_bytes", predicted.target_memory_bytes);
+  archive("process_memory_bytes", predicted.process_memory_bytes, {.nothing = Nothing::null});
+  archive("gpu_memory_bytes", predicted.gpu_memory_bytes, {.nothing = Nothing::omitted});
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Record>& record) {
+  archive.rules(json::lenient);
+  archive("name", record.experiment.name);
+  archive("attempt", record.attempt);
+  archive("num_gpus", record.experiment.shape.num_gpus);
+  archive("num_nodes", record.experiment.shape.num_nodes);
+  archive("ds_config", record.experiment.ds_config);
+  archive("config", record.experiment.config);
+  archive.section("predicted", [&](auto& predicted) {
+    members(predicted, record.predicted);
+    predicted("categories", record.predicted.categories);
+    predicted("host_categories", record.predicted.host_categories);
+  });
+  members_of_run(archive, record);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, Repeat>& repeat) {
+  archive.rules(json::lenient);
+  archive("purpose", repeat.kind);
+  archive("round", repeat.round);
+  members_of_run(archive, repeat);
+}
+
+template void members(json::Writer&, const TrainingConfig&);
+template void members(json::Reader&, TrainingConfig&);
+template void members(json::Writer&, const GpuCondition&);
+template void members(json::Reader&, GpuCondition&);
+template void members(json::Writer&, const Measurement&);
+template void members(json::Reader&, Measurement&);
+template void members(json::Writer&, const Prediction&);
+template void members(json::Reader&, Prediction&);
+template void members(json::Writer&, const Record&);
+template void members(json::Reader&, Record&);
+template void members(json::Writer&, const Repeat&);
+template void members(json::Reader&, Repeat&);
+
+json::Value to_json(const GpuCondition& gpu) {
+  return json::write(gpu);
+}
+
+json::Value to_json(const Measurement& measurement) {
+  return json::write(measurement);
+}
+
+Measurement measurement_from_json(const json::Node& node) {
+  return json::read<Measurement>(node);
+}
+
+}  // namespace dstune
