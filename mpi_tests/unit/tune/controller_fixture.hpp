@@ -45,7 +45,7 @@ struct SearchSettings {
   bool repeats_best = false;
   std::optional<SteadyClock::time_point> end_at{};
   std::function<int()> signals{};
-  MemoryPredictor* memory = nullptr;
+  ProcessMemoryPredictor* memory = nullptr;
 };
 struct SearchRun {
   ExitCode code;

@@ -54,7 +54,7 @@ TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
   }
   FakeWorkers workers({});
   workers.gpu_outside_bytes = 520;
-  MemoryPredictor memory(OutsideMemory({0, 0}), OutsideMemory({500, 510}, true), true);
+  ProcessMemoryPredictor memory(OutsideMemory({0, 0}), OutsideMemory({500, 510}, true), true);
   Settings settings;
   settings.memory = &memory;
 
@@ -79,7 +79,7 @@ TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
   }
   FakeWorkers workers({});
   workers.outside_bytes = 60;
-  MemoryPredictor memory(OutsideMemory({50}, true), std::nullopt, true);
+  ProcessMemoryPredictor memory(OutsideMemory({50}, true), std::nullopt, true);
   Settings settings;
   settings.memory = &memory;
 

@@ -129,8 +129,9 @@ bool repeats_best(const JobSpec& job) {
          job.workload.kind == WorkloadKind::plugin;
 }
 
-MemoryPredictor memory_predictor(const Preparation& ready, const std::vector<RankDevice>& devices,
-                                 const BytesBefore& bytes) {
+ProcessMemoryPredictor memory_predictor(const Preparation& ready,
+                                        const std::vector<RankDevice>& devices,
+                                        const BytesBefore& bytes) {
   std::optional<OutsideMemory> gpus;
   if (is_known(bytes.gpu, ready.training_ranks)) gpus.emplace(bytes.gpu, true);
   return {OutsideMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
@@ -158,7 +159,7 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   const JobEnd end(time.end_at, stop_signals);
   const bool is_on_gpus = devices.back().backend == "cuda";
   TrialLimits limits(ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s());
-  MemoryPredictor memory = memory_predictor(ready, devices, bytes);
+  ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
   MeasuredMachine machine;
   if (is_predictable(ready)) {
     machine = measure_machine(

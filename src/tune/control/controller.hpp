@@ -21,7 +21,7 @@
 namespace dstune {
 
 class JobPredictor;
-class MemoryPredictor;
+class ProcessMemoryPredictor;
 
 /// What is decided for the whole job.
 struct JobPolicy {
@@ -35,8 +35,8 @@ struct Listeners {
   Journal& journal;
   Publisher& publisher;
   Progress& progress;
-  JobPredictor* times = nullptr;      ///< null: times are not predicted
-  MemoryPredictor* memory = nullptr;  ///< null: nor is what processes hold
+  JobPredictor* times = nullptr;             ///< null: times are not predicted
+  ProcessMemoryPredictor* memory = nullptr;  ///< null: nor is what processes hold
   /// Of a step in the user's training; empty where no transformer is trained.
   std::function<Overheads(const Experiment&)> overheads{};
 };

@@ -80,13 +80,13 @@ void OutsideMemory::observe(const std::vector<int>& world_ranks, std::int64_t by
   growth_bytes_[world_ranks.size()] = bytes - bytes_at_start(world_ranks);
 }
 
-void MemoryPredictor::start_again(const std::map<int, std::int64_t>& outside_bytes,
-                                  const std::map<int, std::int64_t>& gpu_outside_bytes) {
+void ProcessMemoryPredictor::start_again(const std::map<int, std::int64_t>& outside_bytes,
+                                         const std::map<int, std::int64_t>& gpu_outside_bytes) {
   processes_.start_again(outside_bytes);
   if (gpus_) gpus_->start_again(gpu_outside_bytes);
 }
 
-void MemoryPredictor::predict(Record& record) {
+void ProcessMemoryPredictor::predict(Record& record) {
   Prediction& predicted = record.predicted;
   const PeakMemory& measured = record.measurement.peak_memory;
   const std::vector<int>& ranks = record.measurement.world_ranks;

@@ -53,11 +53,11 @@ class OutsideMemory {
 
 /// Predicts what processes and GPUs hold in an experiment: its arenas, as they are planned, and
 /// what is beside them. Local.
-class MemoryPredictor {
+class ProcessMemoryPredictor {
  public:
   /// `gpus`: nothing where GPUs are not used, or nobody knows what they hold.
-  MemoryPredictor(OutsideMemory processes, std::optional<OutsideMemory> gpus,
-                  bool devices_have_own_memory)
+  ProcessMemoryPredictor(OutsideMemory processes, std::optional<OutsideMemory> gpus,
+                         bool devices_have_own_memory)
       : processes_(std::move(processes)),
         gpus_(std::move(gpus)),
         devices_have_own_memory_(devices_have_own_memory) {}
