@@ -125,7 +125,7 @@ Value row_of(const std::vector<Measurement>& measurements, int warmup_steps) {
 
 Measurement measurement_of(const Value& row, int warmup_steps) {
   Measurement measurement;
-  measurement.status = parse_status(row.value("status", "ok")).value();
+  measurement.status = from_text<Status>(row.value("status", "ok")).value();
   measurement.step_times_s = row.value("step_times_s", std::vector<double>{});
   measurement.warmup_steps = warmup_steps;
   measurement.peak_memory.total_bytes = row.value("peak_memory_bytes", std::int64_t{0});

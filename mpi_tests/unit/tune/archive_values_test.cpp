@@ -248,10 +248,10 @@ TEST(ArchiveValuesTest, ReadingIsStrict) {
   expect_strict(test::full_device(), {});
   expect_strict(test::full_profile(), {.free = {"/machine"}});
   std::set<std::string> all;
-  for (const auto& [key, value] : json::write(test::full_model()).at("rope").items())
-    all.insert("/rope/" + key);
-  for (const auto& [key, value] : json::write(test::full_model()).at("architecture").items())
-    all.insert("/architecture/" + key);
+  const Value model = json::write(test::full_model());
+  for (const char* section : {"rope", "architecture"})
+    for (const auto& [key, value] : model.at(section).items())
+      all.insert(std::string("/") + section + "/" + key);
   all.merge(std::set<std::string>{"/attention_window", "/full_layers", "/rope", "/architecture"});
   expect_strict(test::full_model(), {.optional = all});
 }

@@ -40,7 +40,10 @@ void change(Number& member) {
   member = member == std::numeric_limits<Number>::max() ? 7 : static_cast<Number>(member + 1);
 }
 inline void change(double& member) {
-  member = std::isnan(member) ? 0.5 : member + 0.3;
+  if (std::isnan(member))
+    member = 0.5;
+  else
+    member += std::abs(member) < 1e9 ? 0.3 : member / 2;
 }
 inline void change(std::string& member) {
   member += "~/\"µ\n";
@@ -90,6 +93,8 @@ class LeafChange {
   }
   template <class T>
   void visit_plain(std::vector<T>& values) {
+    // Nobody knows what an element must hold.
+    if (HasFields<T> && values.empty()) return;
     if (is_next()) {
       values.push_back(values.empty() ? T{} : values.back());
       LeafChange(0).visit(values.back());
