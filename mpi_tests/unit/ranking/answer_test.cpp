@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 
 TEST(ChanceOfBestTest, FollowsTheDistance) {
-  EXPECT_EQ(chance_of_best(test::draft_of({1}), test::draft_of({1}).rows[0]), 1);
+  EXPECT_EQ(chance_of_best(test::draft_of({1}).board(), 0), 1);
   const test::Draft near = test::draft_of({1, 1.001});
   EXPECT_NEAR(chance_of_best(near.board(), 0), 0.52, 0.05);
   const test::Draft far = test::draft_of({1, 1.2});

@@ -14,7 +14,7 @@ using testing::IsEmpty;
 using testing::Lt;
 
 TEST(FinalistsTest, AreTheBestAndAtMostTwoThatComeNear) {
-  EXPECT_THAT(finalists(test::Draft{}), IsEmpty());
+  EXPECT_THAT(finalists(test::Draft{}.board()), IsEmpty());
   // sqrt(2) * 1 % * t(4) is 3.9 %.
   EXPECT_THAT(finalists(test::draft_of({1.03, 1, 1.05, 2}).board()), ElementsAre(1, 0));
   EXPECT_THAT(finalists(test::draft_of({1.03, 1, 1.01, 1.02, 1.005}).board()),

@@ -285,6 +285,16 @@ TEST(SummaryTextTest, SaysHowItIsCalibrated) {
                         "module call; m1: 4 s, fitted 4.4 s (+10.0 %)\n"));
 }
 
+TEST(FlagsTest, ASlowHostIsNamed) {
+  test::Draft report = test::draft_of({1, 1, 1});
+  for (Row& row : report.rows) {
+    row.record->measurement.hosts = {"a", "b"};
+    row.record->measurement.rank_forward_s = {1, 1.2};
+  }
+  EXPECT_THAT(summary_text(test::Concluded(report)),
+              HasSubstr("host b is slow: forward takes 20 % longer"));
+}
+
 TEST(MetricsJsonTest, KeepsDeepSpeedsKeysAndUnits) {
   const json::Value value = metrics_json(test::sample_record("a"), Metric::throughput);
   EXPECT_DOUBLE_EQ(value["fwd"], 62500.0);

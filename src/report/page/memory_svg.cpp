@@ -7,7 +7,6 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/memory_picture.hpp"
-#include "page/html_parts.hpp"
 #include "page/timeline_columns.hpp"
 
 namespace dstune {
@@ -42,9 +41,25 @@ constexpr std::string_view style = R"(
     .grid { stroke: #30363d; } .mark { stroke: #9198a1; } .area { stroke: #0d1117; } .peak { stroke: #e6edf3; }
   })";
 
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&') {
+      result += "&amp;";
+    } else if (c == '<') {
+      result += "&lt;";
+    } else if (c == '>') {
+      result += "&gt;";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
 std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}{}>{}</text>\n", x, y,
-                     attributes.empty() ? "" : " ", attributes, html_escaped(text));
+                     attributes.empty() ? "" : " ", attributes, escaped(text));
 }
 
 /// A power of two, so that four to seven lines of the grid show.
@@ -108,7 +123,7 @@ class Drawing {
         "<title id=\"title\">Planned memory of a rank: {2}</title>\n"
         "<desc id=\"description\">{3}</desc>\n<style>{4}\n</style>\n"
         "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
-        picture_width, height, html_escaped(name_), html_escaped(description), style);
+        picture_width, height, escaped(name_), escaped(description), style);
     svg_ += text_at(left, 26, "class=\"title\"", name_);
     svg_ += text_at(left, 45, "class=\"faint\"",
                     "planned memory of a rank over the operations of a step, in program order");
@@ -181,7 +196,7 @@ class Drawing {
       if (!holds_any) continue;
       svg_ += fmt::format("<path class=\"area\" fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n",
                           colours[category % colours.size()], upper, lower,
-                          html_escaped(timeline_.categories[category]));
+                          escaped(timeline_.categories[category]));
     }
   }
 
