@@ -54,7 +54,7 @@ struct Column {
   }
 };
 
-std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
+std::string aligned(const std::string& text, std::size_t width, bool to_the_right) {
   const std::string blanks(width - std::min(width, text.size()), ' ');
   return to_the_right ? blanks + text : text + blanks;
 }
@@ -163,10 +163,10 @@ class Table {
   [[nodiscard]] std::string header() const {
     std::string line;
     for (std::size_t index = 0; index < columns_.size(); ++index)
-      line += padded(columns_[index].header, widths_[index], columns_[index].is_number) +
+      line += aligned(columns_[index].header, widths_[index], columns_[index].is_number) +
               std::string(gap);
     if (style_->width > 0 || !has_remarks_) return line + "name\n";
-    return line + padded("name", name_width_, false) + std::string(gap) + "reason\n";
+    return line + aligned("name", name_width_, false) + std::string(gap) + "reason\n";
   }
 
   [[nodiscard]] std::string picture(const PlannedExperiment& planned) const {
@@ -180,7 +180,7 @@ class Table {
     const PlannedExperiment& planned = plan_->experiments[row];
     std::string line;
     for (std::size_t index = 0; index < columns_.size(); ++index)
-      line += padded(columns_[index].cells[row], widths_[index], columns_[index].is_number) +
+      line += aligned(columns_[index].cells[row], widths_[index], columns_[index].is_number) +
               std::string(gap);
     const auto remarks = remarks_on(planned, style_->verbose);
     if (remarks.empty()) return line + planned.experiment.name + "\n";

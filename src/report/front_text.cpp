@@ -14,7 +14,7 @@ namespace dstune {
 
 namespace {
 
-constexpr std::size_t most_listed = 30;
+constexpr std::size_t most_offers_listed = 30;
 
 std::int64_t memory_bytes(const Record& record) {
   return record.predicted.target_memory_bytes > 0 ? record.predicted.target_memory_bytes
@@ -68,7 +68,7 @@ std::string front_text(const Report& report) {
                                  {"samples/s a GPU", ColumnType::number, {}},
                                  {"memory of a rank", ColumnType::text, {}},
                                  {"experiment", ColumnType::text, {}}};
-  for (std::size_t place = 0; place < std::min(front.size(), most_listed); ++place) {
+  for (std::size_t place = 0; place < std::min(front.size(), most_offers_listed); ++place) {
     const Offer& offer = front[place];
     const Row& row = report.rows[offer.row];
     const auto efficiency = measured_value(report, row, Metric::throughput_per_gpu);
@@ -80,8 +80,8 @@ std::string front_text(const Report& report) {
   }
   return "\nNothing that was measured is better in one of these without being worse in another:\n" +
          pipe_table(columns) +
-         (front.size() > most_listed
-              ? fmt::format("and {} more, in results.csv\n", front.size() - most_listed)
+         (front.size() > most_offers_listed
+              ? fmt::format("and {} more, in results.csv\n", front.size() - most_offers_listed)
               : "");
 }
 

@@ -16,7 +16,7 @@ namespace dstune {
 namespace {
 
 /// The last ones are listed: what was learned on the way shows in them.
-constexpr std::size_t most_listed = 50;
+constexpr std::size_t most_records_listed = 50;
 
 double measured_throughput(const Record& record) {
   return value_in(record, Metric::throughput)->value;
@@ -77,7 +77,7 @@ std::string prediction_text(const Report& report) {
                                  {"mean error so far, %", ColumnType::number, {}}};
   std::vector<double> predicted, measured;
   double sum_of_errors = 0;
-  const std::size_t first_listed = records.size() - std::min(records.size(), most_listed);
+  const std::size_t first_listed = records.size() - std::min(records.size(), most_records_listed);
   for (const Record* record : records) {
     const double error = *prediction_error(*record);
     sum_of_errors += std::abs(error);
@@ -92,7 +92,8 @@ std::string prediction_text(const Report& report) {
         fmt::format("{:.1f}", 100 * sum_of_errors / static_cast<double>(predicted.size())));
   }
   std::string text = "\nPredicted before each ran, in the order in which they ended";
-  if (first_listed > 0) text += fmt::format(" (the last {} of {})", most_listed, records.size());
+  if (first_listed > 0)
+    text += fmt::format(" (the last {} of {})", most_records_listed, records.size());
   text += ":\n" + pipe_table(columns);
   const double mean_error = 100 * sum_of_errors / static_cast<double>(records.size());
   text += fmt::format("Predicted throughput: mean error {:.1f} % over {} experiment{}", mean_error,

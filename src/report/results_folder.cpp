@@ -26,7 +26,7 @@ namespace dstune {
 namespace {
 
 /// One line, as DeepSpeed writes its files. Text that is not UTF-8 is repaired, never a crash.
-std::string one_line(const json::Value& value) {
+std::string json_line(const json::Value& value) {
   return value.dump(-1, ' ', false, json::Value::error_handler_t::replace) + "\n";
 }
 
@@ -151,16 +151,16 @@ void ResultsFolder::write_experiment(const Experiment& experiment) {
                              {"num_nodes", experiment.shape.num_nodes},
                              {"hostfile", nullptr}};
   write_file_atomically(fmt::format("{}/{}.json", exps_dir_, experiment.name),
-                        one_line(description), Durability::rename_only);
+                        json_line(description), Durability::rename_only);
 
   const std::string config_path = fmt::format("{}/{}", folder, file_name::config);
-  write_file_atomically(config_path, one_line(experiment.ds_config), Durability::rename_only);
+  write_file_atomically(config_path, json_line(experiment.ds_config), Durability::rename_only);
   description["result_dir"] = folder;
   description["ds_config_path"] = config_path;
   description["sequence_length"] = experiment.config.sequence_length;
   description["recompute"] = to_text(experiment.config.recompute);
   description["written_by"] = file_name::writer;
-  write_file_atomically(fmt::format("{}/{}", folder, file_name::experiment), one_line(description),
+  write_file_atomically(fmt::format("{}/{}", folder, file_name::experiment), json_line(description),
                         Durability::rename_only);
 }
 
@@ -168,7 +168,7 @@ void ResultsFolder::write_metrics(const Record& record, Metric metric) {
   const std::string& name = record.experiment.name;
   require(file_name::is_experiment_name(name), "the name is safe as a folder's");
   write_file_atomically(fmt::format("{}/{}/{}", results_dir_, name, file_name::metrics),
-                        one_line(metrics_json(record, metric)), Durability::rename_only);
+                        json_line(metrics_json(record, metric)), Durability::rename_only);
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
@@ -237,7 +237,7 @@ void ResultsFolder::write_environment(const json::Value& environment) {
 }
 
 void ResultsFolder::write_validation(const Report& report) {
-  write_file_atomically(file(file_name::validation), one_line(validation_json(report)));
+  write_file_atomically(file(file_name::validation), json_line(validation_json(report)));
 }
 
 void ResultsFolder::forget_exit_status() {

@@ -26,7 +26,7 @@ double amount_of(Value value) {
   return std::log1p(std::min(most, std::max(0.0, static_cast<double>(value))));
 }
 
-std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
+std::vector<Column> feature_columns(std::span<const Experiment* const> experiments) {
   std::vector<Column> columns;
   std::map<std::string, double> texts;  // in order of appearance
   for (const Experiment* experiment : experiments) {
@@ -70,7 +70,7 @@ Features features_of(std::span<const Experiment* const> experiments) {
     auto& values = of_feature.emplace_back();
     for (const double value : column.values) values.push_back(feature_of(value));
   };
-  for (const Column& column : columns_of(experiments)) {
+  for (const Column& column : feature_columns(experiments)) {
     const std::set<double> levels(column.values.begin(), column.values.end());
     if (levels.size() < 2) continue;
     const double low = *levels.begin();
