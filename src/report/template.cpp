@@ -2,15 +2,20 @@
 
 #include <algorithm>
 
-#include "dstune/base/error.hpp"
-
 namespace dstune {
+
+namespace {
+
+/// Whether the text begins with @NAME@.
+bool begins_with(std::string_view text, std::string_view name) {
+  return text.substr(0, 1) == "@" && text.substr(1, name.size()) == name &&
+         text.substr(1 + name.size(), 1) == "@";
+}
+
+}  // namespace
 
 std::string filled(std::string_view pattern,
                    std::initializer_list<std::pair<std::string_view, std::string>> texts) {
-  for (const auto& [name, text] : texts)
-    require(pattern.find("@" + std::string(name) + "@") != std::string_view::npos,
-            "the template has the name");
   std::string out;
   while (!pattern.empty()) {
     const std::size_t begin = pattern.find('@');
@@ -18,8 +23,7 @@ std::string filled(std::string_view pattern,
     if (begin == std::string_view::npos) break;
     pattern.remove_prefix(begin);
     const auto found = std::find_if(texts.begin(), texts.end(), [&](const auto& each) {
-      const std::string_view name = each.first;
-      return pattern.substr(1, name.size()) == name && pattern.substr(1 + name.size(), 1) == "@";
+      return begins_with(pattern, each.first);
     });
     if (found == texts.end()) {
       out += '@';

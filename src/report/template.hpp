@@ -8,8 +8,7 @@
 
 namespace dstune {
 
-/// The template with each @NAME@ replaced by its text, in which no name is looked for. Every name
-/// that is given must occur.
+/// The template with each @NAME@ replaced by its text, in which no name is looked for.
 std::string filled(std::string_view pattern,
                    std::initializer_list<std::pair<std::string_view, std::string>> texts);
 
