@@ -1,11 +1,15 @@
 # What makes a clean build short: files that are compiled together, and headers that are compiled
-# once. A Debug build does without: it says which #include is missing, and suits compiler caches.
-set(default ON)
+# once. A Debug build does without: it says which #include is missing, and suits compiler caches. So do
+# other compilers than g++, which want each macro as it was in a precompiled header.
+set(joined ON)
+set(precompiled OFF)
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
-  set(default OFF)
+  set(joined OFF)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(precompiled ON)
 endif()
-option(DSTUNE_JOINED_UNITS "Compile several files of a library in one go" ${default})
-option(DSTUNE_PRECOMPILED_HEADERS "Compile the headers of others once" ${default})
+option(DSTUNE_JOINED_UNITS "Compile several files of a library in one go" ${joined})
+option(DSTUNE_PRECOMPILED_HEADERS "Compile the headers of others once" ${precompiled})
 # So much source text makes a unit. Twice as much saves little more, and one edited file takes longer.
 set(DSTUNE_UNIT_BYTES 32000 CACHE STRING "Source text that is compiled in one go")
 mark_as_advanced(DSTUNE_UNIT_BYTES)
