@@ -101,7 +101,7 @@ ensure_needs() {
   fi
 }
 
-# build_release TARGET: configures the release preset and builds the target.
+# build_release TARGET...: configures the release preset and builds the targets.
 build_release() {
   local folder=$checkout/build/release fresh=()
   if ! mkdir -p "$folder" 2>/dev/null || [[ ! -w $folder ]]; then
@@ -116,7 +116,7 @@ build_release() {
     cd "$checkout"
     # What an earlier attempt found wrongly, or did not find, stays in the cache: once without it.
     cmake --preset release "${fresh[@]}" --log-level=WARNING || cmake --preset release --fresh --log-level=WARNING
-    cmake --build --preset release --parallel "$(build_jobs)" --target "$1"
+    cmake --build --preset release --parallel "$(build_jobs)" --target "$@"
   ) >&2
 }
 

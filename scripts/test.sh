@@ -1,10 +1,21 @@
 #!/usr/bin/env bash
-# Installs what is missing (setup.sh), builds everything and runs all tests. Further arguments go to
+# Installs what is missing (setup.sh), builds everything and runs the tests of what users rely on.
+#   scripts/test.sh [--long|--all] [ctest's arguments]
+# --long runs the tests that take long (label `long`) instead, --all both. Further arguments go to
 # ctest, for instance  scripts/test.sh -R parallel.group  or  -L unit. The exit code is ctest's.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/setup.sh"
 
-build_release all
+preset=release
+targets=(all)
+case ${1:-} in
+  --long | --all)
+    preset=${1#--}
+    targets+=(long_tests)
+    shift
+    ;;
+esac
+build_release "${targets[@]}"
 cd "$checkout"
-exec ctest --preset release --parallel "$(nproc)" "$@"
+exec ctest --preset "$preset" --parallel "$(nproc)" "$@"

@@ -3,11 +3,15 @@
 # dstune_device_test(name ...)
 #   Likewise `device.<name>`: needs a GPU, and is skipped where none answers. ARGUMENTS go to the
 #   program.
-# dstune_mpi_test(name SOURCES ... LIBRARIES ... [RANKS 1 2 3 4] [TIMEOUT 120] [LABELS parallel])
+# dstune_mpi_test(name SOURCES ... LIBRARIES ... [RANKS 1 2 3 4] [LONG_RANKS 1 4] [TIMEOUT 120] [LABELS parallel])
 #   GoogleTest under mpirun once for each rank count, oversubscribed where cores are fewer; CTest names
 #   `parallel.<name>.np3`. Uses support/mpi_main.cpp: a failure on one rank fails all, a watchdog names
 #   a hung test, and exit 77 (every test skipped) shows as skipped.
 
+# What takes long has the label `long`: LONG_RANKS names such rank counts, LONG makes the whole
+# program so. The target long_tests builds the programs of which no other test is left, which `all`
+# leaves out. `scripts/test.sh --long` builds and runs them.
+#
 # The target device_tests builds what has the label `device`.
 
 # Sanitized programs are several times slower.
@@ -18,6 +22,29 @@ else()
 endif()
 
 add_custom_target(device_tests)
+add_custom_target(long_tests)
+
+# dstune_long_programs(target...): built for long tests only.
+function(dstune_long_programs)
+  set_target_properties(${ARGN} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  add_dependencies(long_tests ${ARGN})
+endfunction()
+
+# dstune_long_tests(test...)
+function(dstune_long_tests)
+  set_property(TEST ${ARGN} APPEND PROPERTY LABELS long)
+endfunction()
+
+# dstune_test_program(target): what tests compute themselves is little, so that compiling them counts.
+# FAST: what they compute counts.
+function(dstune_test_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FAST" "" "")
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if(NOT arg_FAST)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+    dstune_use_precompiled(${target} tests)
+  endif()
+endfunction()
 
 function(dstune_unit_test name)
   dstune_process_test(unit ${name} ${ARGN})
@@ -28,20 +55,28 @@ function(dstune_device_test name)
 endfunction()
 
 function(dstune_process_test kind name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "SOURCES;LIBRARIES;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "LONG;FAST" "TIMEOUT" "SOURCES;LIBRARIES;ARGUMENTS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
   math(EXPR timeout_s "${arg_TIMEOUT} * ${DSTUNE_TEST_SLOWDOWN}")
   set(target test_${kind}_${name})
+  set(fast "")
+  if(arg_FAST)
+    set(fast FAST)
+  endif()
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_unit_main)
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  dstune_test_program(${target} ${fast})
   add_test(NAME ${kind}.${name} COMMAND ${target} ${arg_ARGUMENTS})
   if(kind STREQUAL "device")
     add_dependencies(device_tests ${target})
   endif()
   set_tests_properties(${kind}.${name} PROPERTIES LABELS ${kind} TIMEOUT ${timeout_s} SKIP_RETURN_CODE 77)
+  if(arg_LONG)
+    dstune_long_programs(${target})
+    dstune_long_tests(${kind}.${name})
+  endif()
   # Leaks are looked for here only: MPI leaves some behind, in libraries it has unloaded, which no
   # suppression can name.
   if(DSTUNE_SANITIZE MATCHES "address")
@@ -64,7 +99,7 @@ set(DSTUNE_MPI_ENVIRONMENT
     GTEST_COLOR=no)
 
 function(dstune_mpi_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LONG" "TIMEOUT" "SOURCES;LIBRARIES;RANKS;LONG_RANKS;LABELS")
   if(NOT arg_RANKS)
     set(arg_RANKS 1 2 3 4)
   endif()
@@ -75,15 +110,23 @@ function(dstune_mpi_test name)
   set(target test_parallel_${name})
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE dstune_flags ${arg_LIBRARIES} GTest::gtest GTest::gmock dstune_mpi_main)
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  dstune_test_program(${target})
+  if(arg_LONG)
+    dstune_long_programs(${target})
+    set(arg_LONG_RANKS ${arg_RANKS})
+  endif()
   if("device" IN_LIST arg_LABELS)
     add_dependencies(device_tests ${target})
   endif()
   foreach(ranks ${arg_RANKS})
     dstune_mpi_command(mpi ${ranks})
     add_test(NAME parallel.${name}.np${ranks} COMMAND ${mpi} $<TARGET_FILE:${target}>)
+    set(long "")
+    if(ranks IN_LIST arg_LONG_RANKS)
+      set(long ";long")
+    endif()
     set_tests_properties(parallel.${name}.np${ranks} PROPERTIES
-      LABELS "parallel;np${ranks};${arg_LABELS}" PROCESSORS ${ranks} TIMEOUT ${timeout_s}
+      LABELS "parallel;np${ranks};${arg_LABELS}${long}" PROCESSORS ${ranks} TIMEOUT ${timeout_s}
       SKIP_RETURN_CODE 77 ENVIRONMENT "${DSTUNE_MPI_ENVIRONMENT}")
   endforeach()
 endfunction()

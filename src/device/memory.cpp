@@ -88,11 +88,12 @@ void MemoryBudget::give_back(std::int64_t bytes) noexcept {
 
 namespace {
 
-constexpr std::int64_t page_bytes = 4096;
+constexpr std::int64_t small_page_bytes = 4096;
 constexpr std::int64_t huge_page_bytes = std::int64_t{2} << 20;
 
 std::size_t whole_pages(std::int64_t bytes) {
-  return static_cast<std::size_t>((bytes + page_bytes - 1) / page_bytes * page_bytes);
+  return static_cast<std::size_t>((bytes + small_page_bytes - 1) / small_page_bytes *
+                                  small_page_bytes);
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ std::size_t whole_pages(std::int64_t bytes) {
 std::byte* SystemMemory::take(std::int64_t bytes) {
   // Starts at a huge page, so that as many as possible are used.
   const std::size_t size = whole_pages(bytes);
-  const std::size_t slack = huge_page_bytes - page_bytes;
+  const std::size_t slack = huge_page_bytes - small_page_bytes;
   void* const mapped =
       mmap(nullptr, size + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED)

@@ -13,7 +13,7 @@ constexpr int collect_tag = 1;
 constexpr int trade_tag = 2;
 constexpr std::size_t max_numbers = 32;
 
-std::size_t as_bytes(std::int64_t count, DType type) {
+std::size_t message_bytes(std::int64_t count, DType type) {
   return static_cast<std::size_t>(count * size_bytes(type));
 }
 
@@ -104,7 +104,7 @@ void MpiGroup::gather(std::size_t bytes_per_rank, const RankRange& ranks, const 
 
 void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks,
                             int divisor) {
-  const std::size_t part_bytes = as_bytes(count_per_rank, type);
+  const std::size_t part_bytes = message_bytes(count_per_rank, type);
   const std::byte* const received = context_->received->data();
   trade_parts(part_bytes, ranks, "waiting for data to reduce");
   const auto parts = std::span(parts_).first(static_cast<std::size_t>(ranks.count));
@@ -151,12 +151,13 @@ void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, const Rank
     for (std::int64_t first = 0; first < count; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count - first);
       const std::int64_t part = (now + ranks.count - 1) / ranks.count;
-      auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
-      std::memcpy(sent, place, as_bytes(now, type));
-      std::memset(sent + as_bytes(now, type), 0, as_bytes(part * ranks.count - now, type));
+      auto* const place = static_cast<std::byte*>(data) + message_bytes(first, type);
+      std::memcpy(sent, place, message_bytes(now, type));
+      std::memset(sent + message_bytes(now, type), 0,
+                  message_bytes(part * ranks.count - now, type));
       reduce_parts(part, type, ranks, divisor);
-      gather(as_bytes(part, type), ranks, "waiting for reduced slices");
-      std::memcpy(place, received, as_bytes(now, type));
+      gather(message_bytes(part, type), ranks, "waiting for reduced slices");
+      std::memcpy(place, received, message_bytes(now, type));
     }
   });
 }
@@ -168,12 +169,12 @@ void MpiGroup::reduce_average(void* data, std::int64_t count, DType type, int ro
     for (std::int64_t first = 0; first < count; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count - first);
       const std::int64_t part = (now + size() - 1) / size();
-      auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
-      std::memcpy(sent, place, as_bytes(now, type));
-      std::memset(sent + as_bytes(now, type), 0, as_bytes(part * size() - now, type));
+      auto* const place = static_cast<std::byte*>(data) + message_bytes(first, type);
+      std::memcpy(sent, place, message_bytes(now, type));
+      std::memset(sent + message_bytes(now, type), 0, message_bytes(part * size() - now, type));
       reduce_parts(part, type, everyone, size());
-      collect_parts(as_bytes(part, type), root);
-      if (group_rank() == root) std::memcpy(place, received, as_bytes(now, type));
+      collect_parts(message_bytes(part, type), root);
+      if (group_rank() == root) std::memcpy(place, received, message_bytes(now, type));
     }
   });
 }
@@ -187,12 +188,13 @@ void MpiGroup::reduce_scatter_average(void* out, const void* in, std::int64_t co
       const std::int64_t now = std::min(chunk_count, count_per_rank - first);
       for (int index = 0; index < ranks.count; ++index) {
         std::memcpy(
-            sent + as_bytes(index * now, type),
-            static_cast<const std::byte*>(in) + as_bytes(index * count_per_rank + first, type),
-            as_bytes(now, type));
+            sent + message_bytes(index * now, type),
+            static_cast<const std::byte*>(in) + message_bytes(index * count_per_rank + first, type),
+            message_bytes(now, type));
       }
       reduce_parts(now, type, ranks, ranks.count);
-      std::memcpy(static_cast<std::byte*>(out) + as_bytes(first, type), sent, as_bytes(now, type));
+      std::memcpy(static_cast<std::byte*>(out) + message_bytes(first, type), sent,
+                  message_bytes(now, type));
     }
   });
 }
@@ -204,12 +206,13 @@ void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank
     const std::int64_t chunk_count = elements_per_rank(type, ranks);
     for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count_per_rank - first);
-      const std::size_t bytes = as_bytes(now, type);
-      std::memcpy(sent, static_cast<const std::byte*>(in) + as_bytes(first, type), bytes);
+      const std::size_t bytes = message_bytes(now, type);
+      std::memcpy(sent, static_cast<const std::byte*>(in) + message_bytes(first, type), bytes);
       gather(bytes, ranks, "waiting for data to gather");
       for (int index = 0; index < ranks.count; ++index) {
-        std::memcpy(static_cast<std::byte*>(out) + as_bytes(index * count_per_rank + first, type),
-                    received + static_cast<std::size_t>(index) * bytes, bytes);
+        std::memcpy(
+            static_cast<std::byte*>(out) + message_bytes(index * count_per_rank + first, type),
+            received + static_cast<std::size_t>(index) * bytes, bytes);
       }
     }
   });
@@ -222,8 +225,10 @@ void MpiGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank
     const std::int64_t chunk_count = elements_per_rank(type, ranks);
     for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
       const std::int64_t now = std::min(chunk_count, count_per_rank - first);
-      const std::size_t bytes = as_bytes(now, type);
-      const auto place = [&](int index) { return as_bytes(index * count_per_rank + first, type); };
+      const std::size_t bytes = message_bytes(now, type);
+      const auto place = [&](int index) {
+        return message_bytes(index * count_per_rank + first, type);
+      };
       const auto staged = [&](int index) { return static_cast<std::size_t>(index) * bytes; };
       for (int index = 0; index < ranks.count; ++index)
         std::memcpy(sent + staged(index), static_cast<const std::byte*>(in) + place(index), bytes);

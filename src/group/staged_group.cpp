@@ -9,10 +9,10 @@
 namespace dstune {
 namespace {
 
-constexpr std::size_t line_bytes = 64;
+constexpr std::size_t staged_line_bytes = 64;
 constexpr std::size_t num_slots = 2;
 
-std::int64_t as_bytes(std::int64_t count, DType type) {
+std::int64_t staged_bytes(std::int64_t count, DType type) {
   return count * size_bytes(type);
 }
 
@@ -20,7 +20,7 @@ std::int64_t as_bytes(std::int64_t count, DType type) {
 
 std::size_t StagedGroup::least_staging_bytes(int group_size) {
   // all_to_all has two parts a rank in a slot.
-  return num_slots * 2 * static_cast<std::size_t>(group_size) * line_bytes;
+  return num_slots * 2 * static_cast<std::size_t>(group_size) * staged_line_bytes;
 }
 
 StagedGroup::StagedGroup(std::unique_ptr<ProcessGroup> host, Queues& queues,
@@ -29,10 +29,10 @@ StagedGroup::StagedGroup(std::unique_ptr<ProcessGroup> host, Queues& queues,
       host_(std::move(host)),
       queues_(queues),
       staging_(staging),
-      slot_bytes_(staging.size() / num_slots / line_bytes * line_bytes) {
+      slot_bytes_(staging.size() / num_slots / staged_line_bytes * staged_line_bytes) {
   require(staging.size() >= least_staging_bytes(size()),
           "too little staging memory for so large a group");
-  require(reinterpret_cast<std::uintptr_t>(staging.data()) % line_bytes == 0,
+  require(reinterpret_cast<std::uintptr_t>(staging.data()) % staged_line_bytes == 0,
           "staging memory begins at a line");
 }
 
@@ -44,8 +44,8 @@ RankRange StagedGroup::own_range(const RankRange& among) const {
 
 // Whole lines, as what is copied and summed likes best.
 std::int64_t StagedGroup::piece_elements(DType type, int parts) const {
-  const std::size_t lines = slot_bytes_ / static_cast<std::size_t>(parts) / line_bytes;
-  return static_cast<std::int64_t>(lines * line_bytes) / size_bytes(type);
+  const std::size_t lines = slot_bytes_ / static_cast<std::size_t>(parts) / staged_line_bytes;
+  return static_cast<std::int64_t>(lines * staged_line_bytes) / size_bytes(type);
 }
 
 template <class Body>
@@ -91,16 +91,16 @@ template <class Collective>
 void StagedGroup::in_place(void* data, std::int64_t count, DType type, bool copies_back,
                            Collective&& collective) {
   const auto place = [&](const Piece& piece) {
-    return static_cast<std::byte*>(data) + as_bytes(piece.first, type);
+    return static_cast<std::byte*>(data) + staged_bytes(piece.first, type);
   };
   for_pieces(
       count, piece_elements(type, 1),
       [&](const Piece& piece) {
-        queues_.copy(piece.slot, place(piece), as_bytes(piece.count, type));
+        queues_.copy(piece.slot, place(piece), staged_bytes(piece.count, type));
       },
       collective,
       [&](const Piece& piece) {
-        if (copies_back) queues_.copy(place(piece), piece.slot, as_bytes(piece.count, type));
+        if (copies_back) queues_.copy(place(piece), piece.slot, staged_bytes(piece.count, type));
       });
 }
 
@@ -126,7 +126,7 @@ void StagedGroup::reduce_scatter_average(void* out, const void* in, std::int64_t
   const RankRange ranks = own_range(among);
   const int own = ranks.index_of(group_rank());
   const auto staged = [&](const Piece& piece, int index) {
-    return piece.slot + as_bytes(index * piece.count, type);
+    return piece.slot + staged_bytes(index * piece.count, type);
   };
   for_pieces(
       count_per_rank, piece_elements(type, ranks.count),
@@ -134,16 +134,16 @@ void StagedGroup::reduce_scatter_average(void* out, const void* in, std::int64_t
         for (int index = 0; index < ranks.count; ++index) {
           queues_.copy(staged(piece, index),
                        static_cast<const std::byte*>(in) +
-                           as_bytes(index * count_per_rank + piece.first, type),
-                       as_bytes(piece.count, type));
+                           staged_bytes(index * count_per_rank + piece.first, type),
+                       staged_bytes(piece.count, type));
         }
       },
       [&](const Piece& piece) {
         host_->reduce_scatter_average(staged(piece, own), piece.slot, piece.count, type, among);
       },
       [&](const Piece& piece) {
-        queues_.copy(static_cast<std::byte*>(out) + as_bytes(piece.first, type), staged(piece, own),
-                     as_bytes(piece.count, type));
+        queues_.copy(static_cast<std::byte*>(out) + staged_bytes(piece.first, type),
+                     staged(piece, own), staged_bytes(piece.count, type));
       });
 }
 
@@ -152,23 +152,23 @@ void StagedGroup::all_gather(void* out, const void* in, std::int64_t count_per_r
   const RankRange ranks = own_range(among);
   const int own = ranks.index_of(group_rank());
   const auto staged = [&](const Piece& piece, int index) {
-    return piece.slot + as_bytes(index * piece.count, type);
+    return piece.slot + staged_bytes(index * piece.count, type);
   };
   for_pieces(
       count_per_rank, piece_elements(type, ranks.count),
       [&](const Piece& piece) {
         queues_.copy(staged(piece, own),
-                     static_cast<const std::byte*>(in) + as_bytes(piece.first, type),
-                     as_bytes(piece.count, type));
+                     static_cast<const std::byte*>(in) + staged_bytes(piece.first, type),
+                     staged_bytes(piece.count, type));
       },
       [&](const Piece& piece) {
         host_->all_gather(piece.slot, staged(piece, own), piece.count, type, among);
       },
       [&](const Piece& piece) {
         for (int index = 0; index < ranks.count; ++index) {
-          queues_.copy(
-              static_cast<std::byte*>(out) + as_bytes(index * count_per_rank + piece.first, type),
-              staged(piece, index), as_bytes(piece.count, type));
+          queues_.copy(static_cast<std::byte*>(out) +
+                           staged_bytes(index * count_per_rank + piece.first, type),
+                       staged(piece, index), staged_bytes(piece.count, type));
         }
       });
 }
@@ -177,20 +177,20 @@ void StagedGroup::all_to_all(void* out, const void* in, std::int64_t count_per_r
                              const RankRange& among) {
   const RankRange ranks = own_range(among);
   const auto sent = [&](const Piece& piece, int index) {
-    return piece.slot + as_bytes(index * piece.count, type);
+    return piece.slot + staged_bytes(index * piece.count, type);
   };
   const auto received = [&](const Piece& piece, int index) {
     return sent(piece, ranks.count + index);
   };
   const auto place = [&](const Piece& piece, int index) {
-    return as_bytes(index * count_per_rank + piece.first, type);
+    return staged_bytes(index * count_per_rank + piece.first, type);
   };
   for_pieces(
       count_per_rank, piece_elements(type, 2 * ranks.count),
       [&](const Piece& piece) {
         for (int index = 0; index < ranks.count; ++index) {
           queues_.copy(sent(piece, index), static_cast<const std::byte*>(in) + place(piece, index),
-                       as_bytes(piece.count, type));
+                       staged_bytes(piece.count, type));
         }
       },
       [&](const Piece& piece) {
@@ -199,7 +199,7 @@ void StagedGroup::all_to_all(void* out, const void* in, std::int64_t count_per_r
       [&](const Piece& piece) {
         for (int index = 0; index < ranks.count; ++index) {
           queues_.copy(static_cast<std::byte*>(out) + place(piece, index), received(piece, index),
-                       as_bytes(piece.count, type));
+                       staged_bytes(piece.count, type));
         }
       });
 }

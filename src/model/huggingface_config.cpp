@@ -14,7 +14,7 @@ struct ActivationName {
   Activation activation;
 };
 /// Of transformers' names, those whose formula is built.
-constexpr std::array activation_names{
+constexpr std::array huggingface_activations{
     ActivationName{"gelu", Activation::gelu},
     ActivationName{"gelu_python", Activation::gelu},
     ActivationName{"gelu_new", Activation::gelu_tanh},
@@ -79,7 +79,7 @@ Activation Config::activation(const char* name, Activation fallback) const {
   const auto word = found->string(problems_);
   if (!word) return fallback;
   std::string known;
-  for (const ActivationName& each : activation_names) {
+  for (const ActivationName& each : huggingface_activations) {
     if (each.text == *word) return each.activation;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", each.text);
   }

@@ -18,7 +18,7 @@ struct RopeName {
   RopeKind kind;
 };
 /// "su" is what longrope was called at first.
-constexpr std::array rope_names{
+constexpr std::array huggingface_ropes{
     RopeName{"default", RopeKind::plain},     RopeName{"dynamic", RopeKind::plain},
     RopeName{"linear", RopeKind::linear},     RopeName{"yarn", RopeKind::yarn},
     RopeName{"longrope", RopeKind::longrope}, RopeName{"su", RopeKind::longrope},
@@ -123,7 +123,7 @@ std::optional<RopeKind> kind_of(const Config& section, const char* name, ModelFa
   // transformers reads Phi-3's early files so.
   if (family == ModelFamily::phi3 && *word == "yarn") return RopeKind::longrope;
   std::string known;
-  for (const RopeName& each : rope_names) {
+  for (const RopeName& each : huggingface_ropes) {
     if (each.text == *word) return each.kind;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", each.text);
   }

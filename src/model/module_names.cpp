@@ -32,46 +32,46 @@ constexpr auto embedding = "torch.nn.modules.sparse.Embedding";
 constexpr auto layer_norm = "torch.nn.modules.normalization.LayerNorm";
 constexpr auto module_list = "torch.nn.modules.container.ModuleList";
 
-const Family gpt2{"transformers.models.gpt2.modeling_gpt2",
-                  "GPT2",
-                  {{root, "", "LMHeadModel"},
-                   {base, "transformer", "Model"},
-                   {token_embedding, "transformer.wte", embedding},
-                   {position_embedding, "transformer.wpe", embedding},
-                   {blocks, "transformer.h", module_list},
-                   {final_norm, "transformer.ln_f", layer_norm},
-                   {head, "lm_head", linear}},
-                  "transformer.h.",
-                  "Block",
-                  {{norm1, ".ln_1", layer_norm},
-                   {attention, ".attn", "Attention"},
-                   {query_key_value, ".attn.c_attn", conv1d},
-                   {projection, ".attn.c_proj", conv1d},
-                   {norm2, ".ln_2", layer_norm},
-                   {mlp, ".mlp", "MLP"},
-                   {fc, ".mlp.c_fc", conv1d},
-                   {fc_projection, ".mlp.c_proj", conv1d}}};
+const Family gpt2_modules{"transformers.models.gpt2.modeling_gpt2",
+                          "GPT2",
+                          {{root, "", "LMHeadModel"},
+                           {base, "transformer", "Model"},
+                           {token_embedding, "transformer.wte", embedding},
+                           {position_embedding, "transformer.wpe", embedding},
+                           {blocks, "transformer.h", module_list},
+                           {final_norm, "transformer.ln_f", layer_norm},
+                           {head, "lm_head", linear}},
+                          "transformer.h.",
+                          "Block",
+                          {{norm1, ".ln_1", layer_norm},
+                           {attention, ".attn", "Attention"},
+                           {query_key_value, ".attn.c_attn", conv1d},
+                           {projection, ".attn.c_proj", conv1d},
+                           {norm2, ".ln_2", layer_norm},
+                           {mlp, ".mlp", "MLP"},
+                           {fc, ".mlp.c_fc", conv1d},
+                           {fc_projection, ".mlp.c_proj", conv1d}}};
 
-const Family gpt_neox{"transformers.models.gpt_neox.modeling_gpt_neox",
-                      "GPTNeoX",
-                      {{root, "", "ForCausalLM"},
-                       {base, "gpt_neox", "Model"},
-                       {token_embedding, "gpt_neox.embed_in", embedding},
-                       {blocks, "gpt_neox.layers", module_list},
-                       {final_norm, "gpt_neox.final_layer_norm", layer_norm},
-                       {head, "lm_head", linear}},
-                      "gpt_neox.layers.",
-                      "Layer",
-                      {{norm1, ".input_layernorm", layer_norm},
-                       {norm2, ".post_attention_layernorm", layer_norm},
-                       {attention, ".attention", "Attention"},
-                       {query_key_value, ".attention.query_key_value", linear},
-                       {projection, ".attention.dense", linear},
-                       {mlp, ".mlp", "MLP"},
-                       {fc, ".mlp.dense_h_to_4h", linear},
-                       {fc_projection, ".mlp.dense_4h_to_h", linear}}};
+const Family gpt_neox_modules{"transformers.models.gpt_neox.modeling_gpt_neox",
+                              "GPTNeoX",
+                              {{root, "", "ForCausalLM"},
+                               {base, "gpt_neox", "Model"},
+                               {token_embedding, "gpt_neox.embed_in", embedding},
+                               {blocks, "gpt_neox.layers", module_list},
+                               {final_norm, "gpt_neox.final_layer_norm", layer_norm},
+                               {head, "lm_head", linear}},
+                              "gpt_neox.layers.",
+                              "Layer",
+                              {{norm1, ".input_layernorm", layer_norm},
+                               {norm2, ".post_attention_layernorm", layer_norm},
+                               {attention, ".attention", "Attention"},
+                               {query_key_value, ".attention.query_key_value", linear},
+                               {projection, ".attention.dense", linear},
+                               {mlp, ".mlp", "MLP"},
+                               {fc, ".mlp.dense_h_to_4h", linear},
+                               {fc_projection, ".mlp.dense_4h_to_h", linear}}};
 
-const Family opt{
+const Family opt_modules{
     "transformers.models.opt.modeling_opt",
     "OPT",
     {{root, "", "ForCausalLM"},
@@ -94,41 +94,43 @@ const Family opt{
      {fc_projection, ".fc2", linear},
      {norm2, ".final_layer_norm", layer_norm}}};
 
-const Family bert{"transformers.models.bert.modeling_bert",
-                  "Bert",
-                  {{root, "", "ForMaskedLM"},
-                   {base, "bert", "Model"},
-                   {other, "bert.embeddings", "Embeddings"},
-                   {token_embedding, "bert.embeddings.word_embeddings", embedding},
-                   {position_embedding, "bert.embeddings.position_embeddings", embedding},
-                   {token_type_embedding, "bert.embeddings.token_type_embeddings", embedding},
-                   {embedding_norm, "bert.embeddings.LayerNorm", layer_norm},
-                   {other, "bert.encoder", "Encoder"},
-                   {blocks, "bert.encoder.layer", module_list},
-                   {other, "cls", "OnlyMLMHead"},
-                   {other, "cls.predictions", "LMPredictionHead"},
-                   {other, "cls.predictions.transform", "PredictionHeadTransform"},
-                   {transform, "cls.predictions.transform.dense", linear},
-                   {transform_norm, "cls.predictions.transform.LayerNorm", layer_norm},
-                   {head, "cls.predictions.decoder", linear}},
-                  "bert.encoder.layer.",
-                  "Layer",
-                  {{other, ".attention", "Attention"},
-                   {other, ".attention.self", "SelfAttention"},
-                   {query, ".attention.self.query", linear},
-                   {key, ".attention.self.key", linear},
-                   {value, ".attention.self.value", linear},
-                   {other, ".attention.output", "SelfOutput"},
-                   {projection, ".attention.output.dense", linear},
-                   {norm1, ".attention.output.LayerNorm", layer_norm},
-                   {other, ".intermediate", "Intermediate"},
-                   {fc, ".intermediate.dense", linear},
-                   {other, ".output", "Output"},
-                   {fc_projection, ".output.dense", linear},
-                   {norm2, ".output.LayerNorm", layer_norm}}};
+const Family bert_modules{
+    "transformers.models.bert.modeling_bert",
+    "Bert",
+    {{root, "", "ForMaskedLM"},
+     {base, "bert", "Model"},
+     {other, "bert.embeddings", "Embeddings"},
+     {token_embedding, "bert.embeddings.word_embeddings", embedding},
+     {position_embedding, "bert.embeddings.position_embeddings", embedding},
+     {token_type_embedding, "bert.embeddings.token_type_embeddings", embedding},
+     {embedding_norm, "bert.embeddings.LayerNorm", layer_norm},
+     {other, "bert.encoder", "Encoder"},
+     {blocks, "bert.encoder.layer", module_list},
+     {other, "cls", "OnlyMLMHead"},
+     {other, "cls.predictions", "LMPredictionHead"},
+     {other, "cls.predictions.transform", "PredictionHeadTransform"},
+     {transform, "cls.predictions.transform.dense", linear},
+     {transform_norm, "cls.predictions.transform.LayerNorm", layer_norm},
+     {head, "cls.predictions.decoder", linear}},
+    "bert.encoder.layer.",
+    "Layer",
+    {{other, ".attention", "Attention"},
+     {other, ".attention.self", "SelfAttention"},
+     {query, ".attention.self.query", linear},
+     {key, ".attention.self.key", linear},
+     {value, ".attention.self.value", linear},
+     {other, ".attention.output", "SelfOutput"},
+     {projection, ".attention.output.dense", linear},
+     {norm1, ".attention.output.LayerNorm", layer_norm},
+     {other, ".intermediate", "Intermediate"},
+     {fc, ".intermediate.dense", linear},
+     {other, ".output", "Output"},
+     {fc_projection, ".output.dense", linear},
+     {norm2, ".output.LayerNorm", layer_norm}}};
 
 /// LLaMA's, and those that are built like it.
-Family llama(const char* python_module, const char* prefix, bool merged, bool normed_heads) {
+Family llama_modules(const char* python_module, const char* prefix, bool merged,
+                     bool normed_heads) {
   Family family{python_module,
                 prefix,
                 {{root, "", "ForCausalLM"},
@@ -169,17 +171,18 @@ Family llama(const char* python_module, const char* prefix, bool merged, bool no
 
 const Family& family_of(ModelFamily family) {
   static const Family plain =
-      llama("transformers.models.llama.modeling_llama", "Llama", false, false);
+      llama_modules("transformers.models.llama.modeling_llama", "Llama", false, false);
   static const Family mistral =
-      llama("transformers.models.mistral.modeling_mistral", "Mistral", false, false);
+      llama_modules("transformers.models.mistral.modeling_mistral", "Mistral", false, false);
   static const Family qwen2 =
-      llama("transformers.models.qwen2.modeling_qwen2", "Qwen2", false, false);
+      llama_modules("transformers.models.qwen2.modeling_qwen2", "Qwen2", false, false);
   static const Family qwen3 =
-      llama("transformers.models.qwen3.modeling_qwen3", "Qwen3", false, true);
-  static const Family phi3 = llama("transformers.models.phi3.modeling_phi3", "Phi3", true, false);
+      llama_modules("transformers.models.qwen3.modeling_qwen3", "Qwen3", false, true);
+  static const Family phi3 =
+      llama_modules("transformers.models.phi3.modeling_phi3", "Phi3", true, false);
   switch (family) {
     case ModelFamily::gpt2:
-      return gpt2;
+      return gpt2_modules;
     case ModelFamily::llama:
       return plain;
     case ModelFamily::mistral:
@@ -191,11 +194,11 @@ const Family& family_of(ModelFamily family) {
     case ModelFamily::phi3:
       return phi3;
     case ModelFamily::opt:
-      return opt;
+      return opt_modules;
     case ModelFamily::gpt_neox:
-      return gpt_neox;
+      return gpt_neox_modules;
     case ModelFamily::bert:
-      return bert;
+      return bert_modules;
   }
   throw LogicError("a model is of a known family");
 }

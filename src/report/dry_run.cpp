@@ -43,7 +43,7 @@ json::Value predicted_json(const PlannedExperiment& planned) {
 }
 
 /// A column before the name.
-struct Column {
+struct PlanColumn {
   std::string header;
   bool is_number;
   std::vector<std::string> cells;
@@ -54,7 +54,7 @@ struct Column {
   }
 };
 
-std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
+std::string aligned(const std::string& text, std::size_t width, bool to_the_right) {
   const std::string blanks(width - std::min(width, text.size()), ' ');
   return to_the_right ? blanks + text : text + blanks;
 }
@@ -114,12 +114,12 @@ std::vector<std::string> wrapped(std::string text, std::size_t width) {
 class Table {
  public:
   Table(const DryRun& plan, const DryRunStyle& style) : plan_(&plan), style_(&style) {
-    Column number{"#", true, {}};
-    Column status{"status", false, {}};
-    Column group{"ranks", true, {}};
-    Column memory{"memory", true, {}};
-    Column target{"target", true, {}};
-    Column throughput{"samples/s", true, {}};
+    PlanColumn number{"#", true, {}};
+    PlanColumn status{"status", false, {}};
+    PlanColumn group{"ranks", true, {}};
+    PlanColumn memory{"memory", true, {}};
+    PlanColumn target{"target", true, {}};
+    PlanColumn throughput{"samples/s", true, {}};
     bool has_target = false, has_throughput = false;
     int next = 0;
     for (const PlannedExperiment& planned : plan.experiments) {
@@ -145,7 +145,7 @@ class Table {
     columns_ = {std::move(number), std::move(status), std::move(group), std::move(memory)};
     if (has_target) columns_.push_back(std::move(target));
     if (has_throughput) columns_.push_back(std::move(throughput));
-    for (const Column& column : columns_) {
+    for (const PlanColumn& column : columns_) {
       widths_.push_back(column.width());
       name_at_ += widths_.back() + gap.size();
     }
@@ -163,10 +163,10 @@ class Table {
   [[nodiscard]] std::string header() const {
     std::string line;
     for (std::size_t index = 0; index < columns_.size(); ++index)
-      line += padded(columns_[index].header, widths_[index], columns_[index].is_number) +
+      line += aligned(columns_[index].header, widths_[index], columns_[index].is_number) +
               std::string(gap);
     if (style_->width > 0 || !has_remarks_) return line + "name\n";
-    return line + padded("name", name_width_, false) + std::string(gap) + "reason\n";
+    return line + aligned("name", name_width_, false) + std::string(gap) + "reason\n";
   }
 
   [[nodiscard]] std::string picture(const PlannedExperiment& planned) const {
@@ -180,7 +180,7 @@ class Table {
     const PlannedExperiment& planned = plan_->experiments[row];
     std::string line;
     for (std::size_t index = 0; index < columns_.size(); ++index)
-      line += padded(columns_[index].cells[row], widths_[index], columns_[index].is_number) +
+      line += aligned(columns_[index].cells[row], widths_[index], columns_[index].is_number) +
               std::string(gap);
     const auto remarks = remarks_on(planned, style_->verbose);
     if (remarks.empty()) return line + planned.experiment.name + "\n";
@@ -206,7 +206,7 @@ class Table {
 
   const DryRun* plan_;
   const DryRunStyle* style_;
-  std::vector<Column> columns_;
+  std::vector<PlanColumn> columns_;
   std::vector<std::size_t> widths_;
   std::size_t name_at_ = 0;
   std::size_t name_width_ = 4;

@@ -8,7 +8,7 @@ namespace {
 
 using Objections = std::vector<Objection>;
 
-constexpr const char* stage_pointer = "/zero_optimization/stage";
+constexpr const char* zero_stage_pointer = "/zero_optimization/stage";
 
 bool is_below(const std::string& pointer, const std::string& ancestor) {
   return pointer == ancestor || pointer.starts_with(ancestor + "/");
@@ -23,7 +23,7 @@ class Trials {
  public:
   explicit Trials(const Product& product) : product_(&product) {
     for (const auto& dimension : product.dimensions)
-      if (dimension.pointer == stage_pointer) stages_ = &dimension;
+      if (dimension.pointer == zero_stage_pointer) stages_ = &dimension;
     base_.apply(product.settings);
     last_ = base_;
     for (const auto& dimension : product.dimensions) {

@@ -12,7 +12,7 @@ namespace dstune {
 
 namespace {
 
-constexpr std::string_view micro_batch_key = "train_micro_batch_size_per_gpu";
+constexpr std::string_view micro_batch_name = "train_micro_batch_size_per_gpu";
 constexpr std::string_view accumulation_key = "gradient_accumulation_steps";
 
 /// First letters of the parts between underscores.
@@ -74,7 +74,7 @@ std::string canonical_part(const std::string& key, const json::Value& value,
       parts += canonical_part(inner, member, keys, omit_values);
     return parts;
   }
-  const bool is_named = key == micro_batch_key || key == accumulation_key ||
+  const bool is_named = key == micro_batch_name || key == accumulation_key ||
                         std::find(keys.begin(), keys.end(), key) != keys.end();
   return is_named ? acronym(key) + (omit_values ? "" : value_text(value)) + "_" : "";
 }

@@ -12,7 +12,7 @@ namespace dstune::train {
 namespace {
 
 /// The clock's resolution. A step of no time at all would have no throughput.
-constexpr double shortest_step_s = 1e-9;
+constexpr double shortest_given_step_s = 1e-9;
 constexpr double longest_nap_s = 0.02;
 
 double model_flops_per_step(const WorkloadContext& context) {
@@ -34,7 +34,7 @@ StepSample GivenTimes::step(std::int64_t step) {
   // The time said is the time reported: what the clock adds is not the experiment's.
   wait(step_s * time_scale_);
   return {.loss = std::numeric_limits<double>::quiet_NaN(),
-          .step_s = std::max(step_s, shortest_step_s)};
+          .step_s = std::max(step_s, shortest_given_step_s)};
 }
 
 void GivenTimes::wait(double wait_s) const {

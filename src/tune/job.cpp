@@ -55,16 +55,16 @@ ExitCode rank_0_says(const Communicator& world, Work&& work) {
 }
 
 /// Of pinned memory, for collectives that are staged through the host.
-constexpr std::int64_t staging_bytes = std::int64_t{16} << 20;
+constexpr std::int64_t job_staging_bytes = std::int64_t{16} << 20;
 
 /// What the groups need of a GPU; nothing where they work on the host's memory.
 std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
   if (found.gpu.name.empty()) return std::nullopt;
   Device& device = *found.device;
-  device.staging_arena().prepare(staging_bytes);
+  device.staging_arena().prepare(job_staging_bytes);
   return DeviceGroupOptions{
       .queues = &device.queues(),
-      .staging = {device.staging_arena().base(), static_cast<std::size_t>(staging_bytes)},
+      .staging = {device.staging_arena().base(), static_cast<std::size_t>(job_staging_bytes)},
       .device_id = found.gpu.uuid,
       .nccl = nccl::find_library(),
       .free_bytes = free_cuda_bytes,

@@ -9,7 +9,7 @@ namespace dstune::plan {
 namespace {
 
 constexpr int never = -1;
-constexpr int none = -1;
+constexpr int no_buffer = -1;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ GatherSchedule::GatherSchedule(const ModuleTrace& trace, const std::vector<Piece
       status_(pieces.size(), Status::partitioned),
       fetched_for_(pieces.size(), never),
       buffers_(std::move(buffers)),
-      buffer_(buffers_.on_disk.size(), none) {
+      buffer_(buffers_.on_disk.size(), no_buffer) {
   for (int buffer = 0; buffer < buffers_.count; ++buffer) free_.push_back(buffer);
   const bool any_leaf = std::any_of(trace.modules.begin(), trace.modules.end(),
                                     [](const Module& module) { return module.is_leaf; });
@@ -117,7 +117,7 @@ MicroStepGathers GatherSchedule::micro_step(const GatherLimits& limits) {
     require(status_[piece] != Status::in_flight, "what is gathered ahead is used");
     if (status_[piece] == Status::available && !kept_[piece])
       release_piece(static_cast<int>(piece), last_visit, result);
-    require(!failure_.empty() || buffer_.empty() || buffer_[piece] == none,
+    require(!failure_.empty() || buffer_.empty() || buffer_[piece] == no_buffer,
             "what is read ahead is used");
   }
   sort(result);
@@ -203,7 +203,7 @@ void GatherSchedule::release_piece(int piece, int visit, MicroStepGathers& gathe
 
 bool GatherSchedule::is_absent(int piece) const {
   const auto index = static_cast<std::size_t>(piece);
-  return !buffers_.on_disk.empty() && buffers_.on_disk[index] && buffer_[index] == none;
+  return !buffers_.on_disk.empty() && buffers_.on_disk[index] && buffer_[index] == no_buffer;
 }
 
 void GatherSchedule::take_buffer(int piece, int visit, VisitLists<ShardRead>& reads) {
@@ -219,9 +219,9 @@ void GatherSchedule::take_buffer(int piece, int visit, VisitLists<ShardRead>& re
 }
 
 void GatherSchedule::free_buffer(int piece) {
-  if (buffer_.empty() || buffer_[static_cast<std::size_t>(piece)] == none) return;
+  if (buffer_.empty() || buffer_[static_cast<std::size_t>(piece)] == no_buffer) return;
   free_.push_back(buffer_[static_cast<std::size_t>(piece)]);
-  buffer_[static_cast<std::size_t>(piece)] = none;
+  buffer_[static_cast<std::size_t>(piece)] = no_buffer;
 }
 
 void GatherSchedule::read_ahead(int visit, MicroStepGathers& gathers) {

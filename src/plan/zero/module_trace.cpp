@@ -14,7 +14,7 @@ using enum ParameterRole;
 
 /// DeepSpeed gathers no module larger than this as a whole.
 constexpr std::int64_t largest_leaf_elements = 1'000'000'000;
-constexpr int none = -1;
+constexpr int no_module = -1;
 
 class ModuleTree {
  public:
@@ -302,19 +302,19 @@ class Tracer {
   }
   /// The children of a module from the first to the last, and back; a leaf has none.
   struct Children {
-    int first = none, last = none;
+    int first = no_module, last = no_module;
   };
   void find_children() {
     children_.resize(trace_.modules.size());
-    next_.assign(trace_.modules.size(), none);
-    previous_.assign(trace_.modules.size(), none);
+    next_.assign(trace_.modules.size(), no_module);
+    previous_.assign(trace_.modules.size(), no_module);
     for (int parent = 0; parent < static_cast<int>(children_.size()); ++parent) {
       if (at(parent).is_leaf) continue;
       Children& children = children_[static_cast<std::size_t>(parent)];
       for (int child = parent + 1; child < at(parent).end; child = at(child).end) {
-        if (children.first == none) children.first = child;
+        if (children.first == no_module) children.first = child;
         previous_[static_cast<std::size_t>(child)] = children.last;
-        if (children.last != none) next_[static_cast<std::size_t>(children.last)] = child;
+        if (children.last != no_module) next_[static_cast<std::size_t>(children.last)] = child;
         children.last = child;
       }
     }
@@ -340,7 +340,7 @@ class Tracer {
   void forward(int index) {
     const bool hooked = at(index).is_called;
     const int visit = hooked ? fetch(index, true) : 0;
-    for (int child = first_child(index); child != none; child = next(child)) forward(child);
+    for (int child = first_child(index); child != no_module; child = next(child)) forward(child);
     if (hooked) release(visit);
   }
 
@@ -351,36 +351,38 @@ class Tracer {
       return;
     }
     const int visit = fetch(index, true);
-    for (int child = first_child(index); child != none && child <= last; child = next(child))
+    for (int child = first_child(index); child != no_module && child <= last; child = next(child))
       forward_again(child, last);
     if (at(index).end <= last) release(visit);
   }
 
   /// The module whose backward first asks for what forward did not keep.
   [[nodiscard]] int last_that_saves(int index) const {
-    for (int child = last_child(index); child != none; child = previous(child)) {
+    for (int child = last_child(index); child != no_module; child = previous(child)) {
       const int found = last_that_saves(child);
-      if (found != none) return found;
+      if (found != no_module) return found;
     }
-    return last_child(index) == none && at(index).saves ? index : none;
+    return last_child(index) == no_module && at(index).saves ? index : no_module;
   }
 
   void backward(int index) {
     const Module& module = at(index);
     if (!module.has_gradient) return;
-    int visit = none;
+    int visit = no_module;
     if (module.is_called) visit = fetch(index, false);
     if (module.is_block && recompute_ && !module.is_leaf) {
       block_ = index;
       trigger_ = last_that_saves(index);
     }
     if (index == trigger_) {
-      for (int child = first_child(block_); child != none && child <= trigger_; child = next(child))
+      for (int child = first_child(block_); child != no_module && child <= trigger_;
+           child = next(child))
         forward_again(child, trigger_);
-      trigger_ = none;
+      trigger_ = no_module;
     }
-    for (int child = last_child(index); child != none; child = previous(child)) backward(child);
-    if (visit == none) return;
+    for (int child = last_child(index); child != no_module; child = previous(child))
+      backward(child);
+    if (visit == no_module) return;
     if (module.is_first) {
       left_over_.push_back(visit);
     } else {
@@ -392,7 +394,7 @@ class Tracer {
   bool recompute_;
   std::vector<Children> children_;    // by module
   std::vector<int> next_, previous_;  // siblings
-  int block_ = none, trigger_ = none;
+  int block_ = no_module, trigger_ = no_module;
   std::vector<int> left_over_;
 };
 

@@ -8,8 +8,9 @@
 #include "answer_text.hpp"
 #include "dstune/base/units.hpp"
 #include "dstune/report/results.hpp"
-#include "page/html_head.hpp"
+#include "embedded/page.hpp"
 #include "page/html_parts.hpp"
+#include "template.hpp"
 
 namespace dstune {
 
@@ -247,8 +248,7 @@ std::string environment_section(const json::Value& environment) {
 }  // namespace
 
 std::string report_html(const Answer& answer, const json::Value& environment) {
-  std::string out = html_head;
-  out += "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(answer);
+  std::string out = "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(answer);
   out += figure("Speed by micro-batch size and ZeRO stage",
                 fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
                             "point for its name.",
@@ -271,7 +271,9 @@ std::string report_html(const Answer& answer, const json::Value& environment) {
                             timeline_limit),
                 timeline_plot(answer));
   out += reasons_section(answer) + environment_section(environment);
-  return out + "</main>\n" + html_script + "</body>\n</html>\n";
+  return filled(embedded::page, {{"STYLE", std::string(embedded::page_style)},
+                                 {"BODY", out},
+                                 {"SCRIPT", std::string(embedded::page_script)}});
 }
 
 }  // namespace dstune

@@ -7,6 +7,7 @@
 
 #include "dstune/base/units.hpp"
 #include "dstune/report/memory_picture.hpp"
+#include "embedded/page.hpp"
 #include "page/timeline_columns.hpp"
 
 namespace dstune {
@@ -31,17 +32,7 @@ constexpr std::size_t most_columns = 432;  ///< two units wide: finer is not to 
 constexpr std::array<std::string_view, 8> colours = {"#4477aa", "#ee8866", "#44bb99", "#eedd88",
                                                      "#aa6699", "#99ddff", "#bbbbbb", "#ffaabb"};
 
-constexpr std::string_view style = R"(
-  .page { fill: #ffffff; } text { font-family: system-ui, sans-serif; font-size: 13px; fill: #1f2328; }
-  .title { font-size: 17px; font-weight: 600; } .faint { fill: #59636e; }
-  .grid { stroke: #d1d9e0; stroke-width: 1; } .mark { stroke: #59636e; stroke-width: 1; stroke-dasharray: 3 3; }
-  .area { stroke: #ffffff; stroke-width: 0.6; } .peak { stroke: #1f2328; stroke-width: 1.2; }
-  @media (prefers-color-scheme: dark) {
-    .page { fill: #0d1117; } text { fill: #e6edf3; } .faint { fill: #9198a1; }
-    .grid { stroke: #30363d; } .mark { stroke: #9198a1; } .area { stroke: #0d1117; } .peak { stroke: #e6edf3; }
-  })";
-
-std::string escaped(std::string_view text) {
+std::string svg_escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '&') {
@@ -59,7 +50,7 @@ std::string escaped(std::string_view text) {
 
 std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\"{}{}>{}</text>\n", x, y,
-                     attributes.empty() ? "" : " ", attributes, escaped(text));
+                     attributes.empty() ? "" : " ", attributes, svg_escaped(text));
 }
 
 /// A power of two, so that four to seven lines of the grid show.
@@ -121,9 +112,10 @@ class Drawing {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
         "width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" aria-labelledby=\"title description\">\n"
         "<title id=\"title\">Planned memory of a rank: {2}</title>\n"
-        "<desc id=\"description\">{3}</desc>\n<style>{4}\n</style>\n"
+        "<desc id=\"description\">{3}</desc>\n<style>\n{4}</style>\n"
         "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
-        picture_width, height, escaped(name_), escaped(description), style);
+        picture_width, height, svg_escaped(name_), svg_escaped(description),
+        embedded::memory_style);
     svg_ += text_at(left, 26, "class=\"title\"", name_);
     svg_ += text_at(left, 45, "class=\"faint\"",
                     "planned memory of a rank over the operations of a step, in program order");
@@ -196,7 +188,7 @@ class Drawing {
       if (!holds_any) continue;
       svg_ += fmt::format("<path class=\"area\" fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n",
                           colours[category % colours.size()], upper, lower,
-                          escaped(timeline_.categories[category]));
+                          svg_escaped(timeline_.categories[category]));
     }
   }
 

@@ -16,7 +16,7 @@ using schema::list_of;
 using schema::reference;
 
 /// "zero_optimization.offload_param"
-std::string dotted(std::string_view pointer) {
+std::string dotted_name(std::string_view pointer) {
   std::string name(pointer.substr(1));
   for (char& c : name)
     if (c == '/') c = '.';
@@ -31,7 +31,7 @@ std::string stages_text(unsigned stages) {
   return fmt::format(" Acts at ZeRO stage {}.", text);
 }
 
-std::string_view effect_text(KnobEffect effect) {
+std::string_view effect_sentence(KnobEffect effect) {
   switch (effect) {
     case KnobEffect::measured:
       return " Measured.";
@@ -81,7 +81,7 @@ class ConfigSchema {
     forms.push_back(std::move(list));
     Value made = any_of(std::move(forms));
     const std::string stages = stages_text(knob.stages);
-    schema::annotate(made, fmt::format("{}.{}{}", knob.help, stages, effect_text(knob.effect)),
+    schema::annotate(made, fmt::format("{}.{}{}", knob.help, stages, effect_sentence(knob.effect)),
                      knob.fallback);
     return made;
   }
@@ -94,7 +94,7 @@ class ConfigSchema {
   }
 
   Value section(const Knob& knob) {
-    const std::string name = dotted(knob.pointer);
+    const std::string name = dotted_name(knob.pointer);
     if (!definitions_->contains(name)) {
       (*definitions_)[name] = nullptr;
       Value made = {{"type", "object"}, {"properties", Value::object()}};

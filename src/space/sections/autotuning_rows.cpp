@@ -88,7 +88,7 @@ constexpr SectionRow mp_size_row() {
   return row;
 }
 
-constexpr std::array rows = {
+constexpr std::array autotuning_keys = {
     object_row("/autotuning", "DeepSpeed's section of its autotuner, with its documented defaults"),
     flag_row("/autotuning/enabled", "false", "DeepSpeed's switch; this program tunes either way"),
     applied(set<&TuningOptions::fast>,
@@ -173,7 +173,7 @@ void add_order_problem(const json::Node& section, const char* upper, const char*
 }  // namespace
 
 std::span<const SectionRow> autotuning_rows() {
-  return rows;
+  return autotuning_keys;
 }
 
 void read_autotuning(const json::Node& section, SectionTarget& target) {

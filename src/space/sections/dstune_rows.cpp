@@ -107,7 +107,7 @@ void set_table(SectionTarget& target, const Readings& readings) {
                     *target.problems);
 }
 
-bool is_file(const std::string& path) {
+bool is_regular_file(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
 }
@@ -116,7 +116,7 @@ void find_templates(SectionTarget& target, const Readings& readings) {
   const std::string folder = path_from(target.job->folder, text_of(readings));
   for (int stage = 0; stage < 4; ++stage) {
     const std::string path = path_from(folder, fmt::format("template_zero{}.json", stage));
-    if (is_file(path)) target.job->templates[stage] = path;
+    if (is_regular_file(path)) target.job->templates[stage] = path;
   }
   if (target.job->templates.empty())
     target.problems->add(readings.front().node.problem(fmt::format(
@@ -128,7 +128,7 @@ void set_template(SectionTarget& target, const Readings& readings) {
   const json::Node& node = readings.front().node;
   const std::string path = path_from(target.job->folder, text_of(readings));
   const int stage = node.pointer().back() - '0';
-  if (is_file(path)) {
+  if (is_regular_file(path)) {
     target.job->templates[stage] = path;
   } else {
     target.problems->add(
@@ -149,7 +149,7 @@ constexpr SectionRow model_size(std::string_view pointer, std::string_view fallb
   return integer_row(pointer, fallback, 1, largest_model_size, help);
 }
 
-constexpr std::array rows = {
+constexpr std::array dstune_keys = {
     object_row("/dstune", "what DeepSpeed has no key for"),
 
     applied(keep_model,
@@ -266,7 +266,7 @@ std::string path_from(const std::string& folder, const std::string& path) {
 }
 
 std::span<const SectionRow> dstune_rows() {
-  return rows;
+  return dstune_keys;
 }
 
 void read_dstune(const json::Node& section, SectionTarget& target) {

@@ -45,7 +45,7 @@ std::string form_words(const SectionRow& row) {
   return "";
 }
 
-std::string joined(const std::vector<std::string_view>& words) {
+std::string alternatives(const std::vector<std::string_view>& words) {
   std::string text;
   for (std::size_t index = 0; index < words.size(); ++index) {
     const bool is_last = index + 1 == words.size();
@@ -180,10 +180,10 @@ class Reader {
     }
     for (const std::string_view key : missing) {
       const SectionRow& lacking = *rows_at(fmt::format("{}/{}", row.key.pointer, key)).front();
-      problems_->add(section.problem(fmt::format("\"{}\" is missing: {}", key,
-                                                 lacking.key.choices.empty()
-                                                     ? std::string(lacking.key.help)
-                                                     : joined(choices_of(lacking.key.choices)))));
+      problems_->add(section.problem(fmt::format(
+          "\"{}\" is missing: {}", key,
+          lacking.key.choices.empty() ? std::string(lacking.key.help)
+                                      : alternatives(choices_of(lacking.key.choices)))));
     }
   }
 

@@ -19,7 +19,7 @@ cudaGraphExec_t executable_of(ExecutableGraph executable) {
 }
 
 /// As nvidia-smi and NVML write that of a whole GPU: "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6".
-std::string text_of(const cudaUUID_t& uuid) {
+std::string uuid_text(const cudaUUID_t& uuid) {
   constexpr char digits[] = "0123456789abcdef";
   std::string text = "GPU";
   for (int i = 0; i < 16; ++i) {
@@ -39,7 +39,7 @@ class NativeRuntime : public Runtime {
     cudaDeviceProp found{};
     const Code code = cudaGetDeviceProperties(&found, device);
     if (code == cudaSuccess)
-      properties = {found.name, text_of(found.uuid), found.multiProcessorCount,
+      properties = {found.name, uuid_text(found.uuid), found.multiProcessorCount,
                     10 * found.major + found.minor};
     return code;
   }

@@ -1,0 +1,66 @@
+// Journals that an earlier release wrote (mpi_tests/e2e/journals): they load, and what is written
+// again are the same bytes.
+#include <gtest/gtest.h>
+
+#include "dstune/report/history.hpp"
+
+namespace dstune {
+
+namespace {
+
+struct OldJournal {
+  const char* name;
+  std::size_t finished;
+  std::size_t repeats;
+  std::size_t deaths;
+  bool has_profile;
+};
+
+void PrintTo(const OldJournal& old, std::ostream* out) {
+  *out << old.name;
+}
+
+class OldJournalTest : public testing::TestWithParam<OldJournal> {
+ protected:
+  const std::string path_ =
+      std::string(DSTUNE_OLD_JOURNALS) + "/" + GetParam().name + "/journal.jsonl";
+  const JournalContent content_ = read_journal(path_);
+  const History history_ = understand(content_, path_);
+};
+
+TEST_P(OldJournalTest, IsUnderstood) {
+  EXPECT_EQ(history_.num_jobs, 1);
+  EXPECT_EQ(history_.finished.size(), GetParam().finished);
+  std::size_t repeats = 0;
+  for (const auto& [key, of_key] : history_.repeats) repeats += of_key.size();
+  EXPECT_EQ(repeats, GetParam().repeats);
+  EXPECT_EQ(history_.deaths.size(), GetParam().deaths);
+  EXPECT_EQ(!history_.profile_key.empty(), GetParam().has_profile);
+}
+
+TEST_P(OldJournalTest, RecordsAreWrittenAsTheyWere) {
+  std::map<std::string, std::size_t> num_repeats;
+  for (const JournalContent::Event& event : content_.events) {
+    const std::string kind = event.value["kind"];
+    const std::string key = event.value.value("key", "");
+    if (kind == "finished")
+      EXPECT_EQ(event::finished(key, history_.finished.at(key)).dump(), event.value.dump());
+    if (kind == "repeated")
+      EXPECT_EQ(
+          event::repeated(key, event.value["name"], history_.repeats.at(key).at(num_repeats[key]++))
+              .dump(),
+          event.value.dump());
+    if (kind == "profile") EXPECT_EQ(history_.profile.dump(), event.value["profile"].dump());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Journals, OldJournalTest,
+                         testing::Values(OldJournal{"transformer", 2, 12, 0, true},
+                                         OldJournal{"replay", 6, 3, 0, false},
+                                         OldJournal{"lost-rank", 6, 0, 0, false},
+                                         OldJournal{"stopped", 4, 0, 0, false},
+                                         OldJournal{"killed", 3, 0, 1, false}));
+
+}  // namespace
+
+}  // namespace dstune

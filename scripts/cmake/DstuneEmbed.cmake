@@ -1,0 +1,16 @@
+# dstune_embed(target header name=file...): what is no C++ is a file of its own and part of the program.
+# Sources of the target include it as "embedded/HEADER": std::string_view dstune::embedded::NAME each.
+function(dstune_embed target header)
+  set(folder "${CMAKE_CURRENT_BINARY_DIR}/${target}_embedded")
+  set(files "")
+  foreach(pair IN LISTS ARGN)
+    string(REGEX REPLACE "^[^=]+=" "" file "${pair}")
+    list(APPEND files "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
+  endforeach()
+  add_custom_command(OUTPUT "${folder}/embedded/${header}"
+    COMMAND "${CMAKE_COMMAND}" -D "OUT=${folder}/embedded/${header}" -D "FOLDER=${CMAKE_CURRENT_SOURCE_DIR}"
+            -D "PAIRS=${ARGN}" -P "${PROJECT_SOURCE_DIR}/scripts/cmake/embed.cmake"
+    DEPENDS ${files} "${PROJECT_SOURCE_DIR}/scripts/cmake/embed.cmake" COMMENT "" VERBATIM)
+  target_sources(${target} PRIVATE "${folder}/embedded/${header}")
+  target_include_directories(${target} PRIVATE "${folder}")
+endfunction()
