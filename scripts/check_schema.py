@@ -88,8 +88,10 @@ def why_not_said(pointer, value):
 
 
 def resolve(schema, node):
+    """What a reference stands for, with what is said beside it."""
     while "$ref" in node:
-        node = schema["$defs"][node["$ref"].rsplit("/", 1)[1]]
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        node = {**schema["$defs"][node["$ref"].rsplit("/", 1)[1]], **beside}
     return node
 
 
@@ -98,7 +100,7 @@ def keys_below(schema, node, pointer=""):
     node = resolve(schema, node)
     for key, value in node.get("properties", {}).items():
         yield f"{pointer}/{key}", value
-        for form in value.get("anyOf", [value]):
+        for form in resolve(schema, value).get("anyOf", [value]):
             if resolve(schema, form).get("type") == "object":
                 yield from keys_below(schema, form, f"{pointer}/{key}")
 

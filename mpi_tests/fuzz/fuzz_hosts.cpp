@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "dstune/space/host_filter.hpp"
+#include "dstune/space/hosts.hpp"
 
 namespace dstune {
 namespace {

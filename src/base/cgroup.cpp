@@ -4,7 +4,8 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <sstream>
+
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
@@ -15,26 +16,19 @@ struct Mount {
   bool version2 = false;
 };
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> words;
-  std::istringstream stream(text);
-  for (std::string word; std::getline(stream, word, separator);) words.push_back(word);
-  return words;
-}
-
-bool contains(const std::vector<std::string>& words, std::string_view word) {
+bool contains(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // mountinfo(5): id parent major:minor root point options [tags…] - type source super-options
 std::optional<Mount> parse_mount(const std::string& line, std::string_view controller) {
-  const std::vector<std::string> words = split(line, ' ');
+  const std::vector<std::string_view> words = split(line, ' ');
   const auto dash = std::find(words.begin(), words.end(), "-");
   if (words.size() < 6 || std::distance(dash, words.end()) < 4) return std::nullopt;
   const bool version2 = dash[1] == "cgroup2";
   const bool version1 = dash[1] == "cgroup" && contains(split(dash[3], ','), controller);
   if (!version1 && !version2) return std::nullopt;
-  return Mount{words[3], words[4], version2};
+  return Mount{std::string(words[3]), std::string(words[4]), version2};
 }
 
 // /proc/self/cgroup: hierarchy:controllers:path, version 2 with an empty list.

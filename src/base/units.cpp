@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
+
 namespace dstune {
 
 namespace {
@@ -71,13 +73,6 @@ class TextCursor {
 constexpr std::array<std::string_view, 7> binary_units = {"B",   "KiB", "MiB", "GiB",
                                                           "TiB", "PiB", "EiB"};
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& letter : out)
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  return out;
-}
-
 /// Bytes in one of a unit; nothing for a word that is no unit.
 std::optional<double> unit_bytes(const std::string& unit) {
   if (unit.empty() || unit == "b") return 1;
@@ -127,7 +122,7 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) {
   const std::optional<std::string_view> number = cursor.decimal();
   if (!number) return std::nullopt;
   if (cursor.skip(' ') && cursor.at_end()) return std::nullopt;
-  const std::optional<double> unit = unit_bytes(lower(cursor.rest()));
+  const std::optional<double> unit = unit_bytes(lower_case(cursor.rest()));
   if (!unit) return std::nullopt;
   if (number->find('.') == std::string_view::npos) {
     std::int64_t count = 0;

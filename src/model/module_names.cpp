@@ -1,10 +1,10 @@
 #include "dstune/model/module_names.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <string_view>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
@@ -203,13 +203,6 @@ const Family& family_of(ModelFamily family) {
   throw LogicError("a model is of a known family");
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
 }  // namespace
 
 std::vector<NamedModule> named_modules(const ModelSpec& model) {
@@ -242,9 +235,9 @@ std::vector<ModuleKind> modules_of_block(ModelFamily family) {
 
 std::vector<NamedModule> selected_modules(const ModelSpec& model, const LeafModules& leaves) {
   if (leaves == LeafModules()) return {};
-  const std::vector<std::string> classes = lines_of(leaves.classes);
-  const std::vector<std::string> names = lines_of(leaves.names);
-  const std::vector<std::string> suffixes = lines_of(leaves.name_suffixes);
+  const std::vector<std::string_view> classes = lines_of(leaves.classes);
+  const std::vector<std::string_view> names = lines_of(leaves.names);
+  const std::vector<std::string_view> suffixes = lines_of(leaves.name_suffixes);
   const auto is_selected = [&](const NamedModule& module) {
     const std::string_view whole = module.class_name;
     const std::string_view plain = whole.substr(whole.rfind('.') + 1);

@@ -1,14 +1,12 @@
 #include <algorithm>
 #include <set>
 
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 #include "memory_predictor.hpp"
 
 namespace dstune {
 
 namespace {
-
-constexpr std::int64_t largest_batch_size = 1 << 24;
 
 bool is_folder_name(const std::string& name) {
   const auto is_kept = [](char c) {
@@ -71,19 +69,14 @@ class ExperimentFile {
     }
   }
 
-  std::optional<std::int64_t> read_size(const json::Node& config, const std::string& key) {
-    const auto node = config.find(key);
-    if (!node || node->is_null() || node->value() == "auto") return std::nullopt;
-    return node->integer(*problems_, 1, largest_batch_size);
-  }
-
   void read_config(const json::Node& config, Experiment& experiment) {
     auto& value = experiment.ds_config = config.value();
     value.erase("autotuning");
     value.erase("dstune");
     json::Problems found;
     // The table's pointers start at the config's own root.
-    experiment.config = read_training_config(json::Node(config.document(), value, ""), found);
+    const Settings settings = dstune::read_config(json::Node(config.document(), value, ""), found);
+    experiment.config = training_config(settings);
     for (auto problem : found.all()) {
       problem.pointer = config.pointer() + problem.pointer;
       problem.line = config.document().line(problem.pointer);
@@ -91,8 +84,8 @@ class ExperimentFile {
     }
     std::string why;
     const auto triple = resolve_batch(
-        read_size(config, "train_batch_size"), read_size(config, "train_micro_batch_size_per_gpu"),
-        read_size(config, "gradient_accumulation_steps"), experiment.shape.size(), why);
+        settings.integer("/train_batch_size"), settings.integer("/train_micro_batch_size_per_gpu"),
+        settings.integer("/gradient_accumulation_steps"), experiment.shape.size(), why);
     if (!triple) {
       problems_->add(config.problem(why));
       return;

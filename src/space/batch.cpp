@@ -1,10 +1,157 @@
+#include <algorithm>
 #include <tuple>
 
 #include <fmt/format.h>
 
-#include "dstune/space/search_space.hpp"
+#include "dimensions.hpp"
 
 namespace dstune {
+
+namespace {
+
+using Kind = Dimension::Kind;
+
+const Knob& row_of(const Dimension& dimension) {
+  return *find_knob(dimension.pointer);
+}
+
+/// Nothing: it follows from the others.
+void add_size(Dimension& dimension, std::optional<std::int64_t> size, const std::string& origin) {
+  Setting setting{*knob_table().find(dimension.pointer), {}, Presence::absent};
+  if (size) setting = {setting.row, *size, Presence::given};
+  dimension.candidates.push_back(size ? json::Value(*size) : json::Value());
+  dimension.origins.push_back(origin);
+  dimension.settings.push_back({std::move(setting)});
+}
+
+/// What the row makes of a size that does not stand for what follows from the others.
+std::optional<std::int64_t> read_size(const json::Node& node, const Knob& row,
+                                      json::Problems& problems) {
+  const auto value = knob_table().read_value(node, row, problems);
+  return value ? std::optional(std::get<std::int64_t>(*value)) : std::nullopt;
+}
+
+void add_candidate(Dimension& dimension, const json::Node& node, json::Problems& problems) {
+  const Knob& row = row_of(dimension);
+  if (!row.candidates_are_given && knob_table().stands_for_default(node, row)) {
+    add_size(dimension, std::nullopt, node.pointer());
+  } else if (const auto size = read_size(node, row, problems)) {
+    add_size(dimension, size, node.pointer());
+  }
+}
+
+template <class ProductOrConst>
+auto& dimension_of(ProductOrConst& product, Kind kind) {
+  return *std::find_if(product.dimensions.begin(), product.dimensions.end(),
+                       [&](const Dimension& dimension) { return dimension.kind == kind; });
+}
+
+}  // namespace
+
+std::optional<Kind> batch_kind(std::string_view key) {
+  for (const auto& [batch_key, kind] : batch_keys)
+    if (batch_key == key) return kind;
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> size_of(const Dimension& dimension, std::size_t candidate) {
+  const auto* const size = std::get_if<std::int64_t>(&dimension.settings[candidate].front().value);
+  return size == nullptr ? std::nullopt : std::optional(*size);
+}
+
+Dimension batch_dimension(std::string_view key, const std::optional<json::Node>& node,
+                          const TuningOptions& tuning, json::Problems& problems) {
+  Dimension dimension;
+  dimension.kind = batch_kind(key).value();
+  dimension.pointer = fmt::format("/{}", key);
+  const bool is_micro = dimension.kind == Kind::micro_batch;
+  const bool is_derived = !node || knob_table().stands_for_default(*node, row_of(dimension));
+  if (node && node->is_array()) {
+    if (node->value().empty())
+      problems.add(node->problem(
+          "an empty list leaves nothing to try: name at least one size, or remove the key"));
+    for (const auto& element : node->elements()) add_candidate(dimension, element, problems);
+  } else if (is_derived && is_micro) {
+    add_size(dimension, tuning.min_train_micro_batch_size_per_gpu, dimension.pointer);
+  } else if (is_derived) {
+    add_size(dimension, std::nullopt, dimension.pointer);
+  } else if (const auto size = read_size(*node, row_of(dimension), problems)) {
+    add_size(dimension, size, dimension.pointer);
+  }
+  // A size that could not be read is complained about; the rest is checked beside it.
+  if (dimension.candidates.empty())
+    add_size(dimension, is_micro ? std::optional<std::int64_t>(1) : std::nullopt,
+             dimension.pointer);
+  return dimension;
+}
+
+void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Problems& problems) {
+  auto& dimension = dimension_of(product, Kind::micro_batch);
+  const auto lowest = size_of(dimension, 0).value();
+  const auto& tuning = job.tuning;
+  if (lowest > tuning.max_train_micro_batch_size_per_gpu) {
+    problems.add({job.document->file(), dimension.pointer, job.document->line(dimension.pointer),
+                  fmt::format("the search starts at {}, above "
+                              "max_train_micro_batch_size_per_gpu {}: raise that",
+                              lowest, tuning.max_train_micro_batch_size_per_gpu)});
+    return;
+  }
+  const auto largest = static_cast<std::int64_t>(row_of(dimension).largest_here);
+  auto highest = std::min(tuning.max_train_micro_batch_size_per_gpu, largest);
+  if (tuning.max_train_batch_size) {
+    const Dimension& steps = dimension_of(product, Kind::accumulation_steps);
+    std::int64_t fewest = largest;
+    for (std::size_t index = 0; index < steps.candidates.size(); ++index)
+      fewest = std::min(fewest, size_of(steps, index).value_or(1));
+    int smallest_group = job.shapes.empty() ? 1 : job.shapes.front().size();
+    for (const auto& shape : job.shapes) smallest_group = std::min(smallest_group, shape.size());
+    highest = std::min(highest, *tuning.max_train_batch_size / (fewest * smallest_group));
+  }
+  // One by one up to 16, then by a sixteenth to an eighth: eight sizes until they have doubled.
+  auto step = std::int64_t{1};
+  for (auto size = lowest; size < highest;) {
+    while (16 * step <= size) step *= 2;
+    size = std::min(highest, size + step);
+    add_size(dimension, size, dimension.origins.front());
+  }
+}
+
+void check_batches(const JobSpec& job, const Product& product, json::Problems& problems) {
+  const Dimension& totals = dimension_of(product, Kind::train_batch_size);
+  const Dimension& micros = dimension_of(product, Kind::micro_batch);
+  const Dimension& steps = dimension_of(product, Kind::accumulation_steps);
+  std::string why;
+  for (const auto& shape : job.shapes) {
+    for (std::size_t total = 0; total < totals.candidates.size(); ++total) {
+      for (std::size_t micro = 0; micro < micros.candidates.size(); ++micro) {
+        for (std::size_t step = 0; step < steps.candidates.size(); ++step) {
+          const auto triple = resolve_batch(size_of(totals, total), size_of(micros, micro),
+                                            size_of(steps, step), shape.size(), why);
+          if (triple) why = batch_limit_reason(job.tuning, triple->train_batch_size);
+          if (triple && why.empty()) return;
+        }
+      }
+    }
+  }
+  const std::string pointer =
+      !size_of(totals, 0) ? "/autotuning/max_train_batch_size" : "/train_batch_size";
+  problems.add({job.document->file(), pointer, job.document->line(pointer),
+                "no combination of group size, micro-batch and accumulation gives this batch "
+                "size (the last one tried: " +
+                    why + "): change one of them"});
+}
+
+std::string batch_limit_reason(const TuningOptions& tuning, std::int64_t train_batch_size) {
+  if (tuning.max_train_batch_size && train_batch_size > *tuning.max_train_batch_size) {
+    return fmt::format("train_batch_size {} is above max_train_batch_size {}", train_batch_size,
+                       *tuning.max_train_batch_size);
+  }
+  if (train_batch_size < tuning.min_train_batch_size) {
+    return fmt::format("train_batch_size {} is below min_train_batch_size {}", train_batch_size,
+                       tuning.min_train_batch_size);
+  }
+  return "";
+}
 
 std::optional<BatchTriple> resolve_batch(std::optional<std::int64_t> train_batch_size,
                                          std::optional<std::int64_t> micro_batch,

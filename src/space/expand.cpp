@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "batch_dimensions.hpp"
-#include "candidate_check.hpp"
-#include "candidate_lists.hpp"
+#include "dimensions.hpp"
 #include "dstune/space/search_space.hpp"
-#include "zero_templates.hpp"
 
 namespace dstune {
 
@@ -33,16 +30,14 @@ class Expander {
     if (!zero || zero->is_null()) add_default_stages();
     for (const auto& key : root_.keys()) {
       const auto node = *root_.find(key);
-      if (is_batch_key(key)) {
+      if (batch_kind(key)) {
         add_batch(key, node);
       } else if (find_knob(node.pointer()) != nullptr) {
         find_below(node);
       }
     }
-    for (const char* key :
-         {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
-      if (!root_.find(key)) add_batch(key, std::nullopt);
-    }
+    for (const auto& [key, kind] : batch_keys)
+      if (!root_.find(std::string(key))) add_batch(std::string(key), std::nullopt);
     if (product_.is_micro_batch_searched) fill_searched_micro_batches(*job_, product_, *problems_);
     add_recompute();
     return std::move(product_);

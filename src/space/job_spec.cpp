@@ -7,9 +7,7 @@
 
 #include "dstune/model/module_names.hpp"
 #include "dstune/space/search_space.hpp"
-#include "sections/section.hpp"
 #include "sections/sections.hpp"
-#include "variables.hpp"
 
 namespace dstune {
 
@@ -98,7 +96,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   JobSpec job;
   job.document = read_document(path);
   job.folder = std::filesystem::path(path).parent_path().string();
-  job.recompute = {Recompute::none};
+  job.recompute = {TrainingConfig().recompute};
   job.machine = machine;
   job.experiment_files = overrides.experiment_files;
 

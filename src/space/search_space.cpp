@@ -5,12 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "batch_dimensions.hpp"
-#include "effect.hpp"
-#include "member_cursor.hpp"
-#include "name_template.hpp"
-#include "names.hpp"
-#include "twin_reason.hpp"
+#include "dimensions.hpp"
+#include "members.hpp"
 
 namespace dstune {
 
@@ -31,6 +27,67 @@ Knobs knobs_of(const Settings& settings) {
   if (!objections.empty())
     knobs.refusal = objections.front().pointer + ": " + objections.front().message;
   return knobs;
+}
+
+/// Goes through the members of a product, changing only what differs from one to the next.
+class MemberCursor {
+ public:
+  /// At member 0. `product` outlives it.
+  explicit MemberCursor(const Product& product);
+
+  /// The candidate of each dimension.
+  [[nodiscard]] const std::vector<std::size_t>& digits() const { return digits_; }
+  [[nodiscard]] const Settings& settings() const { return settings_; }
+  /// Goes on; after the last member it is at the first again. Returns whether a knob changed.
+  bool advance();
+
+ private:
+  const Product* product_;
+  std::vector<std::size_t> digits_;
+  Settings settings_;
+};
+
+MemberCursor::MemberCursor(const Product& product)
+    : product_(&product), digits_(product.dimensions.size(), 0) {
+  settings_.apply(product.settings);
+  for (const auto& dimension : product.dimensions)
+    if (dimension.kind == Dimension::Kind::knob) settings_.apply(dimension.settings.front());
+}
+
+bool MemberCursor::advance() {
+  bool is_knob_changed = false;
+  for (std::size_t index = digits_.size(); index-- > 0;) {
+    const auto& dimension = product_->dimensions[index];
+    const bool is_last = digits_[index] + 1 == dimension.candidates.size();
+    const std::size_t next = is_last ? 0 : digits_[index] + 1;
+    if (dimension.kind == Dimension::Kind::knob && next != digits_[index]) {
+      settings_.apply(dimension.settings[next]);
+      is_knob_changed = true;
+    }
+    digits_[index] = next;
+    if (!is_last) break;
+  }
+  return is_knob_changed;
+}
+
+/// How far one step of each dimension goes in a member's number; the last goes by 1.
+std::vector<std::uint64_t> strides_of(const Product& product) {
+  const auto& dimensions = product.dimensions;
+  std::vector<std::uint64_t> strides(dimensions.size(), 1);
+  for (std::size_t index = dimensions.size(); index-- > 1;)
+    strides[index - 1] = strides[index] * dimensions[index].candidates.size();
+  return strides;
+}
+
+/// The candidate of each dimension of a member.
+Digits digits_of(const Product& product, std::uint64_t number) {
+  Digits digits(product.dimensions.size());
+  for (std::size_t index = digits.size(); index-- > 0;) {
+    const auto count = product.dimensions[index].candidates.size();
+    digits[index] = static_cast<std::size_t>(number % count);
+    number /= count;
+  }
+  return digits;
 }
 
 }  // namespace
@@ -83,10 +140,9 @@ class SearchSpace::Visit {
     std::optional<std::int64_t> total, micro, steps;
     for (std::size_t index = 0; index < digits.size(); ++index) {
       const auto& dimension = product.dimensions[index];
-      const auto& candidate = dimension.candidates[digits[index]];
-      if (dimension.kind == Kind::train_batch_size) total = batch_size_of(candidate);
-      if (dimension.kind == Kind::micro_batch) micro = batch_size_of(candidate);
-      if (dimension.kind == Kind::accumulation_steps) steps = batch_size_of(candidate);
+      if (dimension.kind == Kind::train_batch_size) total = size_of(dimension, digits[index]);
+      if (dimension.kind == Kind::micro_batch) micro = size_of(dimension, digits[index]);
+      if (dimension.kind == Kind::accumulation_steps) steps = size_of(dimension, digits[index]);
     }
     const int group_size = member.shape.size();
     std::string why;

@@ -2,18 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "candidate_check.hpp"
+#include "dimensions.hpp"
 #include "dstune/core/knobs.hpp"
 
 namespace dstune {
 
 namespace {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 bool is_default(const json::Value& value, const Knob& knob) {
   return value.is_null() || value == "auto" || value == json::Value::parse(knob.fallback);
@@ -46,10 +40,10 @@ class EffectNotes {
       warnings.push_back(fmt::format(
           "kept in the answer, without effect on the search, since the step measured here does not "
           "act on them yet: {}",
-          joined(not_built_)));
+          fmt::join(not_built_, ", ")));
     if (!inert_.empty())
-      warnings.push_back(
-          fmt::format("kept in the answer, without effect on a step's time: {}", joined(inert_)));
+      warnings.push_back(fmt::format("kept in the answer, without effect on a step's time: {}",
+                                     fmt::join(inert_, ", ")));
   }
 
  private:

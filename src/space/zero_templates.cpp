@@ -1,7 +1,6 @@
-#include "zero_templates.hpp"
-
 #include <cmath>
 
+#include "dimensions.hpp"
 #include "dstune/core/settings.hpp"
 
 namespace dstune {

@@ -4,6 +4,7 @@
 /// without reading JSON again. Local.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,10 +13,6 @@
 #include "dstune/core/knobs.hpp"
 
 namespace dstune {
-
-/// absent: no such key. null: the default. automatic: "auto", the default that the user's training
-/// may change.
-enum class Presence : std::uint8_t { absent, null, automatic, given };
 
 /// What a config says of one row.
 struct Setting {
@@ -35,7 +32,8 @@ class Settings {
   [[nodiscard]] const KnobValue& value(std::size_t row) const { return values_[row]; }
   [[nodiscard]] bool is_given(std::size_t row) const { return presence_[row] == Presence::given; }
 
-  // By pointer. Throws LogicError where the table has no such row.
+  // By pointer; where a key has several names, of the one that is written. Throws LogicError where
+  // the table has no such row.
   [[nodiscard]] const KnobValue& value(std::string_view pointer) const;
   [[nodiscard]] bool is_given(std::string_view pointer) const;
   /// Given or "auto".
@@ -49,9 +47,13 @@ class Settings {
   [[nodiscard]] bool is_on(std::string_view pointer) const;
   /// An integer or a number; not to be asked for where it is not given and has no default.
   [[nodiscard]] double number(std::string_view pointer) const;
+  /// An integer; nothing where it is not given and has no default.
+  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view pointer) const;
   /// A text in lower case; empty where it is not given and has no default.
   [[nodiscard]] std::string word(std::string_view pointer) const;
   [[nodiscard]] int zero_stage() const;
+  /// The row of a key by the name that is written.
+  [[nodiscard]] std::size_t row_of(std::string_view pointer) const;
 
  private:
   std::vector<KnobValue> values_;
@@ -79,5 +81,11 @@ struct Objection {
 
 /// The configuration of a step. Batch sizes, sequence length and recompute are the caller's.
 [[nodiscard]] TrainingConfig training_config(const Settings& settings);
+
+/// A whole config without lists of candidates: read_settings() and objections_to() in one. `node`
+/// is the config's root object.
+[[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems);
+/// The same and training_config().
+[[nodiscard]] TrainingConfig read_training_config(const json::Node& node, json::Problems& problems);
 
 }  // namespace dstune

@@ -13,6 +13,8 @@ namespace dstune {
 /// the sections `autotuning` and `dstune`. It takes what the program takes but for what no schema
 /// can say: rules between keys, files that must exist, sizes of groups.
 [[nodiscard]] json::Value space_schema();
+/// Its file: what fits into a line of the page stands in one.
+[[nodiscard]] std::string space_schema_text();
 
 /// Tables of every key. Starts with the line that marks the rest of a page as generated.
 [[nodiscard]] std::string space_reference();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dstune/base/error.hpp"
-#include "dstune/space/host_filter.hpp"
+#include "dstune/space/hosts.hpp"
 #include "dstune/space/job_spec.hpp"
 
 namespace dstune {

@@ -7,8 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "dstune/core/knob_value.hpp"
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 
 namespace dstune::test {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 
 namespace dstune {
 

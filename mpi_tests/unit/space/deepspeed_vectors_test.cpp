@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sections/sections.hpp"
 #include "space_fixture.hpp"
-#include "variables.hpp"
 
 namespace dstune {
 namespace {

@@ -1,10 +1,10 @@
-#include "dstune/space/host_filter.hpp"
-
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+
+#include "dstune/space/hosts.hpp"
 
 namespace dstune {
 namespace {

@@ -1,10 +1,10 @@
-#include "dstune/space/hostfile.hpp"
-
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "dstune/space/hosts.hpp"
 
 namespace dstune {
 namespace {

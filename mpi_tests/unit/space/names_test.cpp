@@ -1,8 +1,7 @@
-#include "names.hpp"
-
 #include <gtest/gtest.h>
 
 #include "dstune/space/search_space.hpp"
+#include "members.hpp"
 
 namespace dstune {
 namespace {

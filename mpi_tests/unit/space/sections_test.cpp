@@ -1,10 +1,11 @@
 // The sections `autotuning` and `dstune`, key by key from their tables.
+#include "sections/sections.hpp"
+
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sections/section_table.hpp"
 #include "space_fixture.hpp"
 
 namespace dstune {
@@ -24,7 +25,7 @@ std::vector<SectionRow> all_rows() {
 /// A document that has `value` at the row's pointer and what the key can not do without beside it.
 json::Value document_with(const SectionRow& row, const json::Value& value) {
   json::Value document = json::Value::object();
-  std::string pointer(row.key.pointer);
+  std::string pointer(row.pointer);
   if (pointer.ends_with("/*")) pointer.replace(pointer.size() - 1, 1, "lr");
   const json::Value::json_pointer place(pointer);
   const auto [key, word] = companion_in(row.only_with);
@@ -51,25 +52,25 @@ class SectionsTest : public SpaceTest {
 TEST_F(SectionsTest, EveryRowHasAHelpAndADefaultOfItsType) {
   std::set<std::string_view> sections = {""};
   for (const SectionRow& row : all_rows()) {
-    EXPECT_FALSE(row.key.help.empty()) << row.key.pointer;
-    EXPECT_TRUE(sections.contains(row.key.pointer.substr(0, row.key.pointer.rfind('/'))))
-        << row.key.pointer << " stands before its section";
-    if (row.key.type == KnobType::object) sections.insert(row.key.pointer);
-    const auto fallback = json::Value::parse(row.key.fallback);
+    EXPECT_FALSE(row.help.empty()) << row.pointer;
+    EXPECT_TRUE(sections.contains(row.pointer.substr(0, row.pointer.rfind('/'))))
+        << row.pointer << " stands before its section";
+    if (row.type == KnobType::object) sections.insert(row.pointer);
+    const auto fallback = json::Value::parse(row.fallback);
     if (fallback.is_null()) continue;
     EXPECT_THAT(pointers_of(document_with(row, fallback)),
-                testing::Not(testing::Contains(row.key.pointer)));
+                testing::Not(testing::Contains(row.pointer)));
   }
 }
 
 TEST_F(SectionsTest, EveryKeyRefusesAnotherType) {
   for (const SectionRow& row : all_rows()) {
     const json::Value wrong =
-        row.key.type == KnobType::boolean ? json::Value("yes") : json::Value(true);
+        row.type == KnobType::boolean ? json::Value("yes") : json::Value(true);
     const json::Value document = document_with(row, wrong);
     const auto place = pointers_of(document);
-    ASSERT_FALSE(place.empty()) << row.key.pointer;
-    const std::string pointer(row.key.pointer.substr(0, row.key.pointer.find('*')));
+    ASSERT_FALSE(place.empty()) << row.pointer;
+    const std::string pointer(row.pointer.substr(0, row.pointer.find('*')));
     EXPECT_THAT(place, testing::Contains(testing::StartsWith(pointer)));
   }
 }
@@ -77,12 +78,11 @@ TEST_F(SectionsTest, EveryKeyRefusesAnotherType) {
 TEST_F(SectionsTest, EveryRangeIsKept) {
   int num_ranges = 0;
   for (const SectionRow& row : all_rows()) {
-    for (const double outside : {row.key.low - 1, row.key.high * 2}) {
+    for (const double outside : {row.low - 1, row.high * 2}) {
       if (std::isinf(outside)) continue;
       json::Value value = outside;
-      if (row.key.type == KnobType::integer) value = static_cast<std::int64_t>(outside);
-      EXPECT_THAT(pointers_of(document_with(row, value)), testing::Contains(row.key.pointer))
-          << value;
+      if (row.type == KnobType::integer) value = static_cast<std::int64_t>(outside);
+      EXPECT_THAT(pointers_of(document_with(row, value)), testing::Contains(row.pointer)) << value;
       ++num_ranges;
     }
   }
@@ -92,8 +92,8 @@ TEST_F(SectionsTest, EveryRangeIsKept) {
 TEST_F(SectionsTest, EverySectionRefusesUnknownKeys) {
   int num_closed = 0;
   for (const SectionRow& row : all_rows()) {
-    if (!row.key.closed) continue;
-    const std::string pointer = std::string(row.key.pointer) + "/unheard_of";
+    if (!row.closed) continue;
+    const std::string pointer = std::string(row.pointer) + "/unheard_of";
     json::Value document;
     document[json::Value::json_pointer(pointer)] = 1;
     EXPECT_THAT(pointers_of(document), testing::Contains(pointer));
@@ -198,8 +198,8 @@ TEST_F(SectionsTest, TemplatesAreAFolderOrFilesByStage) {
 TEST(SectionRowsTest, FamiliesAreThoseOfTheModels) {
   std::string words;
   for (const SectionRow& row : dstune_rows())
-    if (row.key.pointer == "/dstune/model/family")
-      for (const std::string_view word : choices_of(row.key.choices))
+    if (row.pointer == "/dstune/model/family")
+      for (const std::string_view word : choices_of(row.choices))
         words += (words.empty() ? "" : ", ") + std::string(word);
   EXPECT_EQ(words, model_family_names());
 }

@@ -1,6 +1,6 @@
-#include "variables.hpp"
-
 #include <gtest/gtest.h>
+
+#include "sections/sections.hpp"
 
 namespace dstune {
 namespace {

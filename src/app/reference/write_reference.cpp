@@ -34,6 +34,6 @@ int main(int argc, char** argv) {
   const std::string page = folder + "/space.md";
   const bool is_written =
       write(page, dstune::with_reference(read(page))) &&
-      write(folder + "/space.schema.json", dstune::space_schema().dump(2) + "\n");
+      write(folder + "/space.schema.json", dstune::space_schema_text());
   return is_written ? 0 : 1;
 }

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
+
 namespace dstune::json {
 
 namespace {
@@ -57,8 +59,7 @@ char last_visible_before(std::string_view text, std::size_t offset) {
 
 /// A word that people bring from other languages, and the mend.
 std::string_view advice(std::string_view word) {
-  std::string lower(word);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string lower = lower_case(word);
   if (!lower.empty() && (lower.front() == '-' || lower.front() == '+')) lower.erase(0, 1);
   if (lower == "nan" || lower == "infinity" || lower == "inf")
     return "; only finite numbers can be written";

@@ -2,7 +2,9 @@
 /// What DeepSpeed 0.19.6 refuses in combination, as data: one row a rule.
 
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "dstune/core/settings.hpp"
 
@@ -20,6 +22,21 @@ struct ConfigRule {
 [[nodiscard]] std::span<const ConfigRule> zero_rules();
 [[nodiscard]] std::span<const ConfigRule> section_rules();
 
+/// Indices of the rows that are chosen.
+[[nodiscard]] std::vector<std::size_t> rows_where(bool (*is_chosen)(const Knob&));
+
 [[nodiscard]] bool has_low_precision_master(const Settings& settings);
+
+/// One of DeepSpeed's own: it refuses keys in /scheduler/params that it does not take. The
+/// arguments of PyTorch's schedulers are PyTorch's.
+[[nodiscard]] bool is_deepspeed_scheduler(std::string_view type);
+
+/// Of these settings, at any stage: the optimizer is then one for the host.
+[[nodiscard]] bool offloads_optimizer(const Settings& settings);
+
+/// fp32, bf16 or fp16: which section is enabled.
+[[nodiscard]] std::string precision_of(const Settings& settings);
+/// A word of /data_types in these terms: fp16 for "half", and so on.
+[[nodiscard]] std::string element_type(const Settings& settings, std::string_view pointer);
 
 }  // namespace dstune

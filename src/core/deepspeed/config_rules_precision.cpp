@@ -3,7 +3,6 @@
 #include <array>
 #include <string>
 
-#include "deepspeed/arguments.hpp"
 #include "deepspeed/config_rules.hpp"
 
 namespace dstune {
@@ -34,21 +33,24 @@ bool lacks_zero(const Settings& settings, std::string_view pointer) {
   return settings.is_on(pointer) && settings.zero_stage() == 0;
 }
 
-bool lacks_bf16_states(const Settings& settings, const std::string& section) {
-  if (!settings.is_on(section + "/bf16_master_weights_and_grads")) return false;
+bool lacks_bf16_states(const Settings& settings) {
+  if (!settings.is_on("/bf16/bf16_master_weights_and_grads")) return false;
   return settings.zero_stage() > 0 && !has_cpu_adam(settings) &&
-         (offloads_optimizer(settings) || !settings.is_on(section + "/bf16_optimizer_states"));
+         (offloads_optimizer(settings) || !settings.is_on("/bf16/bf16_optimizer_states"));
+}
+
+bool has_two_names(const Settings& settings, std::string_view one, std::string_view other) {
+  return settings.is_given(knob_table().find(one).value()) &&
+         settings.is_given(knob_table().find(other).value());
 }
 
 constexpr std::array rules = {
-    ConfigRule{"/fp16/enabled",
-               [](const Settings& s) {
-                 return s.is_on("/fp16/enabled") &&
-                        (s.is_on("/bf16/enabled") || s.is_on("/bfloat16/enabled"));
-               },
-               "fp16 and bf16 can not both be enabled: keep one of them"},
+    ConfigRule{
+        "/fp16/enabled",
+        [](const Settings& s) { return s.is_on("/fp16/enabled") && s.is_on("/bf16/enabled"); },
+        "fp16 and bf16 can not both be enabled: keep one of them"},
     ConfigRule{"/bfloat16",
-               [](const Settings& s) { return s.is_given("/bf16") && s.is_given("/bfloat16"); },
+               [](const Settings& s) { return has_two_names(s, "/bf16", "/bfloat16"); },
                "bf16 and bfloat16 are names of the same section: keep one of them"},
     ConfigRule{"/fp16/loss_scale_window",
                [](const Settings& s) {
@@ -96,8 +98,7 @@ constexpr std::array rules = {
         "/bf16/bf16_master_weights_and_grads",
         [](const Settings& s) { return lacks_zero(s, "/bf16/bf16_master_weights_and_grads"); },
         "needs ZeRO stage 1, 2 or 3"},
-    ConfigRule{"/bf16/bf16_master_weights_and_grads",
-               [](const Settings& s) { return lacks_bf16_states(s, "/bf16"); },
+    ConfigRule{"/bf16/bf16_master_weights_and_grads", lacks_bf16_states,
                "needs DeepSpeed's Adam, offloaded to the host; or without offload "
                "bf16_optimizer_states"},
     ConfigRule{"/bf16/bf16_master_weights_and_grads",
@@ -113,27 +114,6 @@ constexpr std::array rules = {
                },
                "needs bf16_master_weights_and_grads, and ZeRO stage 1, 2 or 3"},
     ConfigRule{
-        "/bfloat16/bf16_master_weights_and_grads",
-        [](const Settings& s) { return lacks_zero(s, "/bfloat16/bf16_master_weights_and_grads"); },
-        "needs ZeRO stage 1, 2 or 3"},
-    ConfigRule{"/bfloat16/bf16_master_weights_and_grads",
-               [](const Settings& s) { return lacks_bf16_states(s, "/bfloat16"); },
-               "needs DeepSpeed's Adam, offloaded to the host; or without offload "
-               "bf16_optimizer_states"},
-    ConfigRule{"/bfloat16/bf16_master_weights_and_grads",
-               [](const Settings& s) {
-                 return s.is_on("/bfloat16/bf16_master_weights_and_grads") && s.zero_stage() > 0 &&
-                        precision_of(s) != "bf16";
-               },
-               "is not built in dstune-mpi yet where bf16 is not enabled: remove the key", true},
-    ConfigRule{"/bfloat16/bf16_optimizer_states",
-               [](const Settings& s) {
-                 return s.is_on("/bfloat16/bf16_optimizer_states") &&
-                        (s.zero_stage() == 0 ||
-                         !s.is_on("/bfloat16/bf16_master_weights_and_grads"));
-               },
-               "needs bf16_master_weights_and_grads, and ZeRO stage 1, 2 or 3"},
-    ConfigRule{
         "/fp16/fp16_master_weights_and_grads",
         [](const Settings& s) { return lacks_zero(s, "/fp16/fp16_master_weights_and_grads"); },
         "needs ZeRO stage 1, 2 or 3"},
@@ -146,7 +126,7 @@ constexpr std::array rules = {
     ConfigRule{"/fp16/fp16_master_weights_and_grads",
                [](const Settings& s) {
                  return s.is_on("/fp16/fp16_master_weights_and_grads") &&
-                        is_bf16_on(s, "bf16_master_weights_and_grads");
+                        s.is_on("/bf16/bf16_master_weights_and_grads");
                },
                "and bf16_master_weights_and_grads exclude each other: keep one of them"},
     ConfigRule{"/fp16/fp16_master_weights_and_grads",
@@ -164,7 +144,7 @@ std::span<const ConfigRule> precision_rules() {
 }
 
 bool has_low_precision_master(const Settings& settings) {
-  return is_bf16_on(settings, "bf16_master_weights_and_grads") ||
+  return settings.is_on("/bf16/bf16_master_weights_and_grads") ||
          settings.is_on("/fp16/fp16_master_weights_and_grads");
 }
 

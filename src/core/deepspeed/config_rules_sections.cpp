@@ -3,7 +3,6 @@
 #include <array>
 #include <string>
 
-#include "deepspeed/arguments.hpp"
 #include "deepspeed/config_rules.hpp"
 
 namespace dstune {
@@ -11,17 +10,6 @@ namespace {
 
 bool is_one(const Settings& settings, std::string_view pointer) {
   return settings.is_given(pointer) && settings.number(pointer) == 1;
-}
-
-/// A section that DeepSpeed takes its `enabled` out of, there or not.
-bool lacks(const Settings& settings, std::string_view section, std::string_view key) {
-  return settings.is_given(section) && !settings.is_written(key);
-}
-
-bool compression_lacks_groups(const Settings& settings, const std::string& kind) {
-  if (!settings.is_given("/compression_training")) return false;  // as good as always
-  const std::string section = "/compression_training/" + kind;
-  return lacks(settings, section, section + "/different_groups");
 }
 
 constexpr std::array rules = {
@@ -32,43 +20,6 @@ constexpr std::array rules = {
                          !s.is_there("/activation_checkpointing/number_checkpoints"));
                },
                "needs partition_activations and number_checkpoints: add them or write false"},
-    ConfigRule{"/amp", [](const Settings& s) { return lacks(s, "/amp", "/amp/enabled"); },
-               "DeepSpeed needs enabled in this section: add it or remove the section"},
-    ConfigRule{"/progressive_layer_drop",
-               [](const Settings& s) {
-                 return lacks(s, "/progressive_layer_drop", "/progressive_layer_drop/enabled");
-               },
-               "DeepSpeed needs enabled in this section: add it or remove the section"},
-    ConfigRule{"/curriculum_learning",
-               [](const Settings& s) {
-                 return lacks(s, "/curriculum_learning", "/curriculum_learning/enabled");
-               },
-               "DeepSpeed needs enabled in this section: add it or remove the section"},
-    ConfigRule{"/compression_training/weight_quantization",
-               [](const Settings& s) { return compression_lacks_groups(s, "weight_quantization"); },
-               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
-    ConfigRule{
-        "/compression_training/activation_quantization",
-        [](const Settings& s) { return compression_lacks_groups(s, "activation_quantization"); },
-        "DeepSpeed needs different_groups in this section: add it, with {} for none"},
-    ConfigRule{"/compression_training/sparse_pruning",
-               [](const Settings& s) { return compression_lacks_groups(s, "sparse_pruning"); },
-               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
-    ConfigRule{"/compression_training/row_pruning",
-               [](const Settings& s) { return compression_lacks_groups(s, "row_pruning"); },
-               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
-    ConfigRule{"/compression_training/head_pruning",
-               [](const Settings& s) { return compression_lacks_groups(s, "head_pruning"); },
-               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
-    ConfigRule{"/compression_training/channel_pruning",
-               [](const Settings& s) { return compression_lacks_groups(s, "channel_pruning"); },
-               "DeepSpeed needs different_groups in this section: add it, with {} for none"},
-    ConfigRule{"/compression_training/weight_quantization",
-               [](const Settings& s) {
-                 return lacks(s, "/compression_training/weight_quantization",
-                              "/compression_training/weight_quantization/shared_parameters");
-               },
-               "DeepSpeed needs shared_parameters in this section: add it, with {} for none"},
     ConfigRule{"/steps_per_print",
                [](const Settings& s) {
                  return s.is_given("/steps_per_print") && s.number("/steps_per_print") == 0;

@@ -3,7 +3,6 @@
 #include <array>
 #include <string>
 
-#include "deepspeed/arguments.hpp"
 #include "deepspeed/config_rules.hpp"
 
 namespace dstune {
@@ -15,7 +14,8 @@ bool scatters_from_stage_2_on(const Settings& settings) {
 
 /// Two names of one field, of which DeepSpeed takes one.
 bool has_both(const Settings& settings, std::string_view old_name, std::string_view new_name) {
-  return settings.is_set(old_name) && settings.is_set(new_name);
+  return settings.is_set(knob_table().find(old_name).value()) &&
+         settings.is_set(knob_table().find(new_name).value());
 }
 
 std::string offload_device(const Settings& settings) {

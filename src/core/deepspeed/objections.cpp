@@ -1,14 +1,134 @@
+/// What DeepSpeed 0.19.6 refuses in combination, and what the step does not do: columns of the
+/// table, rules, and which arguments the optimizers and schedulers take.
+
 #include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
-#include "deepspeed/arguments.hpp"
 #include "deepspeed/config_rules.hpp"
 
 namespace dstune {
 
 namespace {
+
+struct Scheduler {
+  std::string_view type;
+  std::vector<std::string_view> needed, optional;
+};
+
+const std::vector<Scheduler>& schedulers() {
+  static const std::vector<Scheduler> all = {
+      {"LRRangeTest",
+       {},
+       {"lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate",
+        "lr_range_test_staircase"}},
+      {"OneCycle",
+       {"cycle_min_lr", "cycle_max_lr"},
+       {"decay_lr_rate", "cycle_first_step_size", "cycle_second_step_size",
+        "cycle_first_stair_count", "cycle_second_stair_count", "decay_step_size", "cycle_momentum",
+        "cycle_min_mom", "cycle_max_mom", "decay_mom_rate"}},
+      {"WarmupLR", {}, {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+      {"WarmupDecayLR",
+       {"total_num_steps"},
+       {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+      {"WarmupCosineLR",
+       {"total_num_steps"},
+       {"warmup_min_ratio", "warmup_num_steps", "cos_min_ratio", "warmup_type"}},
+  };
+  return all;
+}
+
+const Scheduler* find_scheduler(std::string_view type) {
+  const auto found = std::find_if(schedulers().begin(), schedulers().end(),
+                                  [type](const auto& each) { return each.type == type; });
+  return found == schedulers().end() ? nullptr : &*found;
+}
+
+bool holds(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+void check_scheduler(const Settings& settings, std::vector<Objection>& objections) {
+  const std::string params = "/scheduler/params";
+  const auto* const type = std::get_if<std::string>(&settings.value("/scheduler/type"));
+  if (type == nullptr) return;
+  if (!settings.is_given(params)) {
+    objections.push_back({"/scheduler/type", *type + " needs the section /scheduler/params: add "
+                                                     "it, with {} where nothing is set"});
+    return;
+  }
+  const Scheduler* const scheduler = find_scheduler(*type);
+  if (scheduler == nullptr) return;
+  for (const std::string_view key : scheduler->needed)
+    // "auto" is filled in by the user's training.
+    if (!settings.is_there(fmt::format("{}/{}", params, key)))
+      objections.push_back(
+          {"/scheduler/type", fmt::format("{} needs {} in {}: add it", *type, key, params)});
+  for (const Knob& knob : knobs()) {
+    if (!knob.pointer.starts_with(params + "/") || !settings.is_written(knob.pointer)) continue;
+    const std::string_view key = knob.pointer.substr(params.size() + 1);
+    if (!holds(scheduler->needed, key) && !holds(scheduler->optional, key))
+      objections.push_back(
+          {std::string(knob.pointer), fmt::format("{} does not take it: remove it", *type)});
+  }
+}
+
+/// An implementation of an optimizer and what it takes in /optimizer/params, or is taken out of it
+/// by DeepSpeed before.
+struct Optimizer {
+  std::string_view name;
+  std::vector<std::string_view> arguments;
+};
+
+const Optimizer& optimizer_of(const Settings& settings) {
+  static const Optimizer fused_adam = {
+      "DeepSpeed's FusedAdam",
+      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "set_grad_none",
+       "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer cpu_adam = {
+      "DeepSpeed's CPU Adam",
+      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "adam_w_mode",
+       "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer torch_adam = {
+      "PyTorch's Adam",
+      {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
+       "differentiable", "fused", "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
+  static const Optimizer fused_lion = {"DeepSpeed's FusedLion",
+                                       {"lr", "betas", "weight_decay", "set_grad_none"}};
+  static const Optimizer cpu_lion = {"DeepSpeed's CPU Lion",
+                                     {"lr", "betas", "weight_decay", "fp32_optimizer_states"}};
+  static const Optimizer torch_sgd = {"PyTorch's SGD",
+                                      {"lr", "momentum", "dampening", "weight_decay", "nesterov",
+                                       "maximize", "foreach", "differentiable", "fused"}};
+  static const Optimizer torch_adagrad = {
+      "PyTorch's Adagrad",
+      {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize", "foreach",
+       "differentiable", "fused"}};
+  static const Optimizer cpu_adagrad = {
+      "DeepSpeed's CPU Adagrad", {"lr", "eps", "weight_decay", "amsgrad", "fp32_optimizer_states"}};
+  const bool on_host = offloads_optimizer(settings);
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "lion") return on_host ? cpu_lion : fused_lion;
+  if (type == "adagrad") return on_host ? cpu_adagrad : torch_adagrad;
+  if (type == "sgd") return torch_sgd;
+  if (settings.is_on("/optimizer/params/torch_adam")) return torch_adam;
+  return on_host ? cpu_adam : fused_adam;
+}
+
+void check_optimizer(const Settings& settings, std::vector<Objection>& objections) {
+  constexpr std::string_view section = "/optimizer/params/";
+  const Optimizer& optimizer = optimizer_of(settings);
+  for (const Knob& knob : knobs()) {
+    if (!knob.pointer.starts_with(section) || !settings.is_written(knob.pointer)) continue;
+    const std::string_view key = knob.pointer.substr(section.size());
+    // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
+    if (key.find('/') != key.npos || key == "max_grad_norm") continue;
+    if (!holds(optimizer.arguments, key))
+      objections.push_back({std::string(knob.pointer),
+                            fmt::format("{} does not take it: remove it", optimizer.name)});
+  }
+}
 
 std::string value_text(const KnobValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
@@ -21,86 +141,10 @@ std::string value_text(const KnobValue& value) {
 std::string refusal_of(const Knob& knob, const KnobValue& value) {
   if (!knob.mend.empty()) return std::string(knob.mend);
   const std::string text = value_text(value);
-  std::string name(knob.pointer.substr(1));
-  std::replace(name.begin(), name.end(), '/', '.');
+  const std::string name = dotted(knob.pointer);
   if (text.empty()) return fmt::format("{} is not built in dstune-mpi yet: remove the key", name);
   return fmt::format("{} = {} is not built in dstune-mpi yet: remove the key or write {}", name,
                      text, knob.fallback);
-}
-
-/// Indices of the rows that are chosen.
-std::vector<std::size_t> rows_where(bool (*is_chosen)(const Knob&)) {
-  std::vector<std::size_t> rows;
-  for (std::size_t row = 0; row < knobs().size(); ++row)
-    if (is_chosen(knobs()[row])) rows.push_back(row);
-  return rows;
-}
-
-/// Rows of one field of DeepSpeed's that goes by two names: with "stage3_" and without.
-struct Alias {
-  std::size_t row, other;
-};
-
-const std::vector<Alias>& aliases() {
-  static const std::vector<Alias> all = [] {
-    constexpr std::string_view section = "/zero_optimization/";
-    constexpr std::string_view prefix = "stage3_";
-    std::vector<Alias> found;
-    for (const std::size_t row : rows_where([](const Knob& knob) {
-           return knob.pointer.starts_with("/zero_optimization/stage3_");
-         })) {
-      const std::string_view key = knobs()[row].pointer.substr(section.size() + prefix.size());
-      const Knob* const other = find_knob(fmt::format("{}{}", section, key));
-      if (other != nullptr)
-        found.push_back({row, static_cast<std::size_t>(other - knobs().data())});
-    }
-    return found;
-  }();
-  return all;
-}
-
-OptimizerKind optimizer_kind(const Settings& settings) {
-  const std::string type = settings.word("/optimizer/type");
-  if (type == "lion") return OptimizerKind::lion;
-  if (type == "sgd") return OptimizerKind::sgd;
-  if (type == "adagrad") return OptimizerKind::adagrad;
-  // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
-  const bool decoupled = type != "adam" || settings.is_on("/optimizer/params/adam_w_mode");
-  return decoupled ? OptimizerKind::adamw : OptimizerKind::adam;
-}
-
-OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optimizer) {
-  optimizer.kind = optimizer_kind(settings);
-  // PyTorch's AdamW decays by default, DeepSpeed's does not.
-  if (optimizer.kind == OptimizerKind::adamw && optimizer.torch_adam &&
-      !settings.is_given("/optimizer/params/weight_decay"))
-    optimizer.weight_decay = 0.01;
-  if (optimizer.kind == OptimizerKind::adagrad) {
-    if (!settings.is_given("/optimizer/params/lr")) optimizer.learning_rate = 0.01;
-    if (!settings.is_given("/optimizer/params/eps")) optimizer.epsilon = 1e-10;
-  }
-  return optimizer;
-}
-
-/// Where they say something.
-void add_types_of_states(TrainingConfig& config, const Settings& settings) {
-  const bool is_bf16 = config.precision == Precision::bf16;
-  if (config.zero_stage == 0 || config.precision == Precision::fp32) return;
-  // Stage 2 adds up in 16 bits whatever it is told.
-  config.fp32_gradient_accumulation =
-      config.zero_stage != 2 && settings.is_given("/data_types/grad_accum_dtype") &&
-      element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
-  config.immediate_grad_update =
-      is_bf16_optimizer(config) && is_bf16_on(settings, "immediate_grad_update");
-  config.low_precision_master = is_bf16 ? is_bf16_on(settings, "bf16_master_weights_and_grads")
-                                        : settings.is_on("/fp16/fp16_master_weights_and_grads");
-  // DeepSpeed's Adam for the host takes the master copy's type for the moments where it is told to.
-  const bool asked = is_optimizer_offloaded(config) &&
-                     settings.is_given("/optimizer/params/fp32_optimizer_states") &&
-                     !settings.is_on("/optimizer/params/fp32_optimizer_states");
-  config.low_precision_moments =
-      config.low_precision_master &&
-      ((is_bf16 && is_bf16_on(settings, "bf16_optimizer_states")) || asked);
 }
 
 void add_unbuilt_optimizer(const Settings& settings, std::vector<Objection>& objections) {
@@ -132,7 +176,68 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
   add_unbuilt_optimizer(settings, objections);
 }
 
+/// Keys that DeepSpeed takes out of a section that is there.
+void add_lacking_keys(const Settings& settings, std::vector<Objection>& objections) {
+  static const std::vector<std::size_t> needing =
+      rows_where([](const Knob& knob) { return !knob.needs.empty(); });
+  for (const std::size_t row : needing) {
+    if (!settings.is_given(row)) continue;
+    const std::string pointer(knobs()[row].pointer);
+    for (const std::string_view key : choices_of(knobs()[row].needs))
+      if (!settings.is_written(fmt::format("{}/{}", pointer, key)))
+        objections.push_back(
+            {pointer,
+             fmt::format("DeepSpeed needs {} in this section: add it{}", key,
+                         key == "enabled" ? " or remove the section" : ", with {} for none")});
+  }
+}
+
+/// One field of DeepSpeed's by two names.
+void add_doubled_names(const Settings& settings, std::vector<Objection>& objections) {
+  static const std::vector<std::size_t> others =
+      rows_where([](const Knob& knob) { return !knob.alias_of.empty() && !knob.takes_all_names; });
+  for (const std::size_t row : others) {
+    const Knob& knob = knobs()[row];
+    const std::size_t first = knob_table().find(knob.alias_of).value();
+    if (settings.is_set(row) && settings.is_set(first))
+      objections.push_back(
+          {std::string(knob.pointer),
+           fmt::format("is another name of {}, which is there too: keep one of them",
+                       last_key(knob.alias_of))});
+  }
+}
+
 }  // namespace
+
+bool offloads_optimizer(const Settings& settings) {
+  return settings.is_on("/zero_optimization/cpu_offload") ||
+         settings.word("/zero_optimization/offload_optimizer/device") != "none";
+}
+
+std::string precision_of(const Settings& settings) {
+  if (settings.is_on("/fp16/enabled")) return "fp16";
+  return settings.is_on("/bf16/enabled") ? "bf16" : "fp32";
+}
+
+std::string element_type(const Settings& settings, std::string_view pointer) {
+  std::string word = settings.word(pointer);
+  if (word.starts_with("torch.")) word = word.substr(6);
+  if (word == "half" || word == "float16") return "fp16";
+  if (word == "bfloat16") return "bf16";
+  if (word == "float" || word == "float32") return "fp32";
+  return word;
+}
+
+bool is_deepspeed_scheduler(std::string_view type) {
+  return find_scheduler(type) != nullptr;
+}
+
+std::vector<std::size_t> rows_where(bool (*is_chosen)(const Knob&)) {
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < knobs().size(); ++row)
+    if (is_chosen(knobs()[row])) rows.push_back(row);
+  return rows;
+}
 
 std::vector<Objection> objections_to(const Settings& settings) {
   std::vector<Objection> objections;
@@ -140,69 +245,13 @@ std::vector<Objection> objections_to(const Settings& settings) {
   for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
     for (const ConfigRule& rule : rules)
       if (rule.is_broken(settings))
-        objections.push_back(
-            {std::string(rule.pointer), std::string(rule.message), rule.is_unbuilt});
-  add_argument_objections(settings, objections);
-  for (const Alias& alias : aliases())
-    if (settings.is_set(alias.row) && settings.is_set(alias.other))
-      objections.push_back(
-          {std::string(knobs()[alias.other].pointer),
-           fmt::format(
-               "is another name of {}, which is there too: keep one of them",
-               knobs()[alias.row].pointer.substr(knobs()[alias.row].pointer.rfind('/') + 1))});
+        objections.push_back({std::string(knobs()[settings.row_of(rule.pointer)].pointer),
+                              std::string(rule.message), rule.is_unbuilt});
+  add_lacking_keys(settings, objections);
+  check_scheduler(settings, objections);
+  check_optimizer(settings, objections);
+  add_doubled_names(settings, objections);
   return objections;
-}
-
-namespace {
-
-void leave_out_unused(DiskUse& disk, const TrainingConfig& config) {
-  const DiskUse usual;
-  if (!uses_disk(config)) disk = usual;
-  if (!is_optimizer_on_disk(config)) {
-    disk.optimizer_buffers = usual.optimizer_buffers;
-    disk.pipeline_read = disk.pipeline_write = false;
-  }
-  if (!are_parameters_on_disk(config)) {
-    disk.parameter_buffers = usual.parameter_buffers;
-    disk.parameter_buffer_size = usual.parameter_buffer_size;
-    disk.parameters_in_memory = usual.parameters_in_memory;
-  }
-}
-
-}  // namespace
-
-TrainingConfig training_config(const Settings& settings) {
-  static const std::vector<std::size_t> acting =
-      rows_where([](const Knob& knob) { return knob.apply != nullptr; });
-  TrainingConfig config;
-  for (const std::size_t row : acting)
-    if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
-  if (!settings.is_given("/zero_optimization/overlap_comm"))
-    config.overlap_comm = config.zero_stage == 3;
-  // Below stage 3 DeepSpeed takes every device but "none" for the host.
-  if (config.offload_optimizer == OffloadDevice::nvme && config.zero_stage < 3)
-    config.offload_optimizer = OffloadDevice::cpu;
-  // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
-  if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
-    config.contiguous_gradients = true;
-  // What says nothing to the step is left out, so that configurations are equal where steps are.
-  if (config.offload_optimizer == OffloadDevice::none) config.offload_ratio = 1;
-  leave_out_unused(config.disk, config);
-  if (is_mics(config)) {
-    // DeepSpeed hands none of these on.
-    config.stage3_allgather_sequential = config.stage3_use_all_reduce_for_fetch_params = false;
-    config.stage3_module_granularity_threshold = 0;
-    config.zero_quantized_weights = config.zero_quantized_gradients = false;
-    config.offload_ratio = 1;
-  } else {
-    config.mics_hierarchical_params_gather = false;
-  }
-  const double fixed = config.loss_scale.fixed;
-  if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
-  if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;
-  add_types_of_states(config, settings);
-  config.optimizer = optimizer_config(settings, config.optimizer);
-  return config;
 }
 
 }  // namespace dstune

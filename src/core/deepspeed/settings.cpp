@@ -1,22 +1,21 @@
 #include "dstune/core/settings.hpp"
 
-#include "dstune/core/knob_value.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
-
-namespace {
-
-std::size_t row_of(std::string_view pointer) {
-  const Knob* const knob = find_knob(pointer);
-  require(knob != nullptr, "a key without a row in the table of knobs is asked for");
-  return static_cast<std::size_t>(knob - knobs().data());
-}
-
-}  // namespace
 
 Settings::Settings() : presence_(knobs().size(), Presence::absent) {
   values_.reserve(knobs().size());
   for (const Knob& knob : knobs()) values_.push_back(default_value(knob));
+}
+
+std::size_t Settings::row_of(std::string_view pointer) const {
+  const std::optional<std::size_t> row = knob_table().find(pointer);
+  require(row.has_value(), "a key without a row in the table of knobs is asked for");
+  if (presence_[*row] != Presence::absent) return *row;
+  for (const std::size_t alias : knob_table().aliases(*row))
+    if (presence_[alias] != Presence::absent) return alias;
+  return *row;
 }
 
 void Settings::apply(const std::vector<Setting>& changes) {
@@ -63,17 +62,34 @@ double Settings::number(std::string_view pointer) const {
   return std::get<double>(found);
 }
 
+std::optional<std::int64_t> Settings::integer(std::string_view pointer) const {
+  const auto* const integer = std::get_if<std::int64_t>(&value(pointer));
+  return integer == nullptr ? std::nullopt : std::optional(*integer);
+}
+
 std::string Settings::word(std::string_view pointer) const {
   const auto* const text = std::get_if<std::string>(&value(pointer));
   return text == nullptr ? "" : lower_case(*text);
 }
 
 int Settings::zero_stage() const {
-  static const std::size_t row = row_of("/zero_optimization/stage");
+  static const std::size_t row = knob_table().find("/zero_optimization/stage").value();
   return static_cast<int>(std::get<std::int64_t>(values_[row]));
 }
 
-TrainingConfig read_training_config(const json::Node& node, json::Problems& problems) {
+std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems) {
+  std::vector<Setting> settings;
+  knob_table().read(node, problems, [&](KeyReading reading) {
+    const bool is_given = !reading.values.empty();
+    settings.push_back({reading.row,
+                        is_given ? std::move(reading.values.front().value)
+                                 : knob_table().default_value(reading.row),
+                        reading.presence});
+  });
+  return settings;
+}
+
+Settings read_config(const json::Node& node, json::Problems& problems) {
   Settings settings;
   settings.apply(read_settings(node, problems));
   for (const Objection& objection : objections_to(settings)) {
@@ -81,7 +97,11 @@ TrainingConfig read_training_config(const json::Node& node, json::Problems& prob
     problems.add(
         {document.file(), objection.pointer, document.line(objection.pointer), objection.message});
   }
-  return training_config(settings);
+  return settings;
+}
+
+TrainingConfig read_training_config(const json::Node& node, json::Problems& problems) {
+  return training_config(read_config(node, problems));
 }
 
 }  // namespace dstune

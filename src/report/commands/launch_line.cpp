@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "commands/shell_words.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 
@@ -174,12 +175,6 @@ std::optional<std::string> argument(const json::Value& value) {
   return value.dump();
 }
 
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 std::vector<std::string> shape_words(const GroupShape& shape) {
   return {"--num_nodes", std::to_string(shape.num_nodes), "--num_gpus",
           std::to_string(shape.num_gpus)};
@@ -239,7 +234,7 @@ std::string launch_line(const std::string& training_command, const std::string& 
                         const std::optional<std::string>& hostfile) {
   bool has_config = false;
   const std::string replaced =
-      replace_variable(trimmed(training_command), "CONFIG", config_path, has_config);
+      replace_variable(std::string(trimmed(training_command)), "CONFIG", config_path, has_config);
   TrainingCommand command(replaced, has_config ? config_path : "--deepspeed");
   command.remove("--autotuning");
   if (!has_config && !command.replace_value("--deepspeed_config", config_path)) {
@@ -248,10 +243,10 @@ std::string launch_line(const std::string& training_command, const std::string& 
       command.append({"--deepspeed_config", config_path});
   }
   for (const auto& [key, flag] : arg_mappings) {
-    const json::Value* value = find_depth_first(ds_config, trimmed(key));
+    const json::Value* value = find_depth_first(ds_config, std::string(trimmed(key)));
     if (value == nullptr) continue;
     const std::optional<std::string> text = argument(*value);
-    const std::string name = trimmed(flag);
+    const std::string name(trimmed(flag));
     if (text && !command.replace_value(name, *text)) command.append({name, *text});
   }
   add_launcher(command, shape);

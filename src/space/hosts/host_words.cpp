@@ -1,8 +1,6 @@
-#include "hosts/host_words.hpp"
-
 #include <algorithm>
 
-#include "dstune/space/hostfile.hpp"
+#include "dstune/space/hosts.hpp"
 
 namespace dstune {
 namespace {

@@ -1,5 +1,3 @@
-#include "dstune/space/hostfile.hpp"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -10,7 +8,8 @@
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
-#include "hosts/host_words.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/space/hosts.hpp"
 
 namespace dstune {
 namespace {
@@ -38,7 +37,7 @@ struct Line {
 
 /// Some write a comma between the fields.
 bool is_separator(char letter) {
-  return is_blank(letter) || letter == ',';
+  return letter == ',' || host_blanks.find(letter) != host_blanks.npos;
 }
 
 /// Reads a line's words; the first thing that is wrong ends it.
@@ -67,7 +66,7 @@ class LineReader {
     return std::nullopt;
   }
   void skip_blanks() {
-    while (!rest_.empty() && is_blank(rest_.front())) rest_.remove_prefix(1);
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(host_blanks), rest_.size()));
   }
   void skip_separators() {
     while (!rest_.empty() && is_separator(rest_.front())) rest_.remove_prefix(1);
@@ -147,10 +146,7 @@ class LineReader {
 };
 
 std::string_view without_comment(std::string_view line) {
-  line = line.substr(0, std::min(line.find('#'), line.find("//")));
-  while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
-  while (!line.empty() && is_blank(line.back())) line.remove_suffix(1);
-  return line;
+  return trimmed(line.substr(0, std::min(line.find('#'), line.find("//"))), host_blanks);
 }
 
 /// Lines become hosts: bare lines of one host add up, as in Open MPI and PBS.

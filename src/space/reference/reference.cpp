@@ -1,11 +1,12 @@
 #include "dstune/space/reference.hpp"
 
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "dstune/core/knobs.hpp"
-#include "sections/section_table.hpp"
+#include "sections/sections.hpp"
 
 namespace dstune {
 
@@ -15,22 +16,13 @@ constexpr std::string_view mark =
     "<!-- From this line on the page is generated from the tables of keys: "
     "cmake --build build/release --target reference -->";
 
-std::string type_text(KnobType type) {
-  switch (type) {
-    case KnobType::boolean:
-      return "boolean";
-    case KnobType::integer:
-      return "integer";
-    case KnobType::number:
-      return "number";
-    case KnobType::text:
-      return "text";
-    case KnobType::object:
-      return "object";
-    case KnobType::list:
-      return "list";
-  }
-  return "";
+/// In the order of their enumerators.
+constexpr std::array type_texts = {"boolean", "integer", "number", "text", "object", "list"};
+constexpr std::array effect_texts = {"measured", "none", "not yet", "refused"};
+
+template <class Enum>
+std::string text_in(const auto& texts, Enum value) {
+  return texts.at(static_cast<std::size_t>(value));
 }
 
 std::string bound_text(double value) {
@@ -39,7 +31,7 @@ std::string bound_text(double value) {
   return json::Value(value).dump();
 }
 
-std::string range_text(const Knob& knob) {
+std::string range_text(const Key& knob) {
   std::string text;
   for (const std::string_view word : choices_of(knob.choices))
     text += fmt::format("{}`{}`", text.empty() ? "" : ", ", word);
@@ -51,30 +43,16 @@ std::string range_text(const Knob& knob) {
   return "";
 }
 
-std::string default_text(const Knob& knob) {
+std::string default_text(const Key& knob) {
   return knob.fallback == "null" ? "" : fmt::format("`{}`", knob.fallback);
 }
 
 std::string stages_text(const Knob& knob) {
   if (knob.stages == 0b1111) return "all";
-  std::string text;
+  std::vector<int> stages;
   for (int stage = 0; stage < 4; ++stage)
-    if (knob.acts_at(stage)) text += (text.empty() ? "" : ", ") + std::to_string(stage);
-  return text;
-}
-
-std::string_view effect_text(KnobEffect effect) {
-  switch (effect) {
-    case KnobEffect::measured:
-      return "measured";
-    case KnobEffect::inert:
-      return "none";
-    case KnobEffect::not_built:
-      return "not yet";
-    case KnobEffect::refused:
-      return "refused";
-  }
-  return "";
+    if (knob.acts_at(stage)) stages.push_back(stage);
+  return fmt::format("{}", fmt::join(stages, ", "));
 }
 
 std::string row_text(const std::vector<std::string>& cells) {
@@ -92,40 +70,27 @@ std::string header_text(const std::vector<std::string>& cells) {
   return row_text(cells) + row_text(std::vector<std::string>(cells.size(), "---"));
 }
 
-std::string dotted(std::string_view pointer) {
-  std::string name(pointer.substr(1));
-  for (char& c : name)
-    if (c == '/') c = '.';
-  return name;
-}
-
 /// The rows of a section of the DeepSpeed config, elements of its lists among them.
-std::string knob_table(std::string_view section) {
+std::string table_of(std::string_view section) {
   std::string text =
       header_text({"key", "type", "default", "range", "stages", "effect", "meaning"});
-  for (const Knob& knob : knobs()) {
-    if (knob.pointer.substr(0, knob.pointer.rfind('/')) != section) continue;
-    text += row_text({fmt::format("`{}`", knob.pointer.substr(section.size() + 1)),
-                      type_text(knob.type), default_text(knob), range_text(knob), stages_text(knob),
-                      std::string(effect_text(knob.effect)), std::string(knob.help)});
+  for (const std::size_t row : knob_table().below(section)) {
+    const Knob& knob = knobs()[row];
+    text += row_text({fmt::format("`{}`", last_key(knob.pointer)), text_in(type_texts, knob.type),
+                      default_text(knob), range_text(knob), stages_text(knob),
+                      text_in(effect_texts, knob.effect), std::string(knob.help)});
   }
   return text;
 }
 
-bool has_members(const Knob& section) {
-  for (const Knob& knob : knobs())
-    if (knob.pointer.substr(0, knob.pointer.rfind('/')) == section.pointer) return true;
-  return false;
-}
-
 std::string section_table(std::span<const SectionRow> rows) {
-  const std::string_view section = rows.front().key.pointer;
+  const std::string_view section = rows.front().pointer;
   std::string text = header_text({"key", "type", "default", "range", "meaning"});
   for (const SectionRow& row : rows.subspan(1)) {
     const std::string type =
-        type_text(row.key.type) + (row.is_listable ? ", or a list of them" : "");
-    text += row_text({fmt::format("`{}`", dotted(row.key.pointer.substr(section.size()))), type,
-                      default_text(row.key), range_text(row.key), std::string(row.key.help)});
+        text_in(type_texts, row.type) + (row.is_listable ? ", or a list of them" : "");
+    text += row_text({fmt::format("`{}`", dotted(row.pointer.substr(section.size()))), type,
+                      default_text(row), range_text(row), std::string(row.help)});
   }
   return text;
 }
@@ -142,13 +107,13 @@ std::string space_reference() {
       "nothing that is measured; `not yet` acts in DeepSpeed, not in the step here; `refused`: "
       "members with another value than the default are not run. A section that is open takes "
       "other keys, too, unchecked.\n\n### Top level\n\n" +
-      knob_table("");
+      table_of("");
   for (const Knob& knob : knobs()) {
-    if (!has_members(knob)) continue;
+    if (knob_table().below(knob.pointer).empty()) continue;
     const std::string_view kind = knob.type == KnobType::list ? ", by element"
                                   : knob.closed               ? ""
                                                               : ", open";
-    text += fmt::format("\n### {}{}\n\n{}", dotted(knob.pointer), kind, knob_table(knob.pointer));
+    text += fmt::format("\n### {}{}\n\n{}", dotted(knob.pointer), kind, table_of(knob.pointer));
   }
   return text;
 }

@@ -1,10 +1,11 @@
+#include <array>
+
 #include <fmt/format.h>
 
-#include "batch_dimensions.hpp"
 #include "dstune/core/knobs.hpp"
 #include "dstune/space/reference.hpp"
 #include "reference/schema_words.hpp"
-#include "sections/section_table.hpp"
+#include "sections/sections.hpp"
 
 namespace dstune {
 
@@ -15,14 +16,6 @@ using schema::any_of;
 using schema::list_of;
 using schema::reference;
 
-/// "zero_optimization.offload_param"
-std::string dotted_name(std::string_view pointer) {
-  std::string name(pointer.substr(1));
-  for (char& c : name)
-    if (c == '/') c = '.';
-  return name;
-}
-
 std::string stages_text(unsigned stages) {
   if (stages == 0b1111) return "";
   std::string text;
@@ -31,19 +24,10 @@ std::string stages_text(unsigned stages) {
   return fmt::format(" Acts at ZeRO stage {}.", text);
 }
 
-std::string_view effect_sentence(KnobEffect effect) {
-  switch (effect) {
-    case KnobEffect::measured:
-      return " Measured.";
-    case KnobEffect::inert:
-      return " No effect on the search.";
-    case KnobEffect::not_built:
-      return " Not part of the measured step yet.";
-    case KnobEffect::refused:
-      return " Not built: members with another value than the default are not run.";
-  }
-  return "";
-}
+/// In the order of the enumerators.
+constexpr std::array effect_texts = {
+    " Measured.", " No effect on the search.", " Not part of the measured step yet.",
+    " Not built: members with another value than the default are not run."};
 
 /// DeepSpeed's part: every value may be null, "auto", a variable or a list of candidates.
 class ConfigSchema {
@@ -51,9 +35,9 @@ class ConfigSchema {
   explicit ConfigSchema(Value& definitions) : definitions_(&definitions) {}
 
   void add_properties(std::string_view section, Value& properties) {
-    for (const Knob& knob : knobs()) {
-      if (knob.pointer.substr(0, knob.pointer.rfind('/')) != section) continue;
-      properties[std::string(knob.pointer.substr(section.size() + 1))] = property(knob);
+    for (const std::size_t row : knob_table().below(section)) {
+      const Knob& knob = knobs()[row];
+      properties[std::string(last_key(knob.pointer))] = property(knob);
     }
   }
 
@@ -62,11 +46,9 @@ class ConfigSchema {
     const Value standing = schema::standing_of(knob);
     std::vector<Value> forms = {one(knob), standing};
     Value element = any_of(forms);
-    if (is_batch_key(std::string(knob.pointer.substr(1)))) {
-      // A micro-batch that is a candidate is a size.
-      if (knob.pointer == "/train_micro_batch_size_per_gpu")
-        element = any_of({one(knob), reference("variable")});
-    } else if (knob.pointer == "/zero_optimization") {
+    if (knob.candidates_are_given) {
+      element = any_of({one(knob), reference("variable")});
+    } else if (!knob.flag_member.empty()) {
       forms.insert(forms.begin(), Value{{"type", "boolean"}});
       element = any_of(forms);
     } else if (knob.pointer == "/zero_optimization/stage") {
@@ -81,20 +63,20 @@ class ConfigSchema {
     forms.push_back(std::move(list));
     Value made = any_of(std::move(forms));
     const std::string stages = stages_text(knob.stages);
-    schema::annotate(made, fmt::format("{}.{}{}", knob.help, stages, effect_sentence(knob.effect)),
+    schema::annotate(made,
+                     fmt::format("{}.{}{}", knob.help, stages,
+                                 effect_texts.at(static_cast<std::size_t>(knob.effect))),
                      knob.fallback);
     return made;
   }
 
   Value one(const Knob& knob) {
-    if (is_batch_key(std::string(knob.pointer.substr(1))))
-      return {{"type", "integer"}, {"minimum", 1}, {"maximum", largest_batch_size}};
     if (knob.type == KnobType::list) return elements_of(knob);
     return knob.type == KnobType::object ? section(knob) : schema::value_of(knob);
   }
 
   Value section(const Knob& knob) {
-    const std::string name = dotted_name(knob.pointer);
+    const std::string name = dotted(knob.pointer);
     if (!definitions_->contains(name)) {
       (*definitions_)[name] = nullptr;
       Value made = {{"type", "object"}, {"properties", Value::object()}};
@@ -113,9 +95,8 @@ class ConfigSchema {
   /// A list of fixed length has a row for each element.
   Value elements_of(const Knob& list) {
     Value elements = Value::array();
-    for (const Knob& knob : knobs())
-      if (knob.pointer.substr(0, knob.pointer.rfind('/')) == list.pointer)
-        elements.push_back(any_of({one(knob), schema::standing_of(knob)}));
+    for (const std::size_t row : knob_table().below(list.pointer))
+      elements.push_back(any_of({one(knobs()[row]), schema::standing_of(knobs()[row])}));
     if (elements.empty()) return schema::value_of(list);
     const std::size_t count = elements.size();
     return {{"type", "array"},
@@ -138,25 +119,25 @@ class SectionSchema {
     const SectionRow* first = nullptr;
     std::string description;
     for (const SectionRow& row : rows_) {
-      if (row.key.pointer != pointer) continue;
+      if (row.pointer != pointer) continue;
       if (first == nullptr) first = &row;
-      description += (description.empty() ? "" : "; ") + std::string(row.key.help);
+      description += (description.empty() ? "" : "; ") + std::string(row.help);
       forms.push_back(form(row));
       if (row.is_listable) forms.push_back(list_of(any_of({form(row), reference("variable")})));
     }
-    const bool takes_any_text = first->key.type == KnobType::text && first->key.choices.empty();
+    const bool takes_any_text = first->type == KnobType::text && first->choices.empty();
     if (!first->is_required && !first->is_alone) forms.push_back({{"type", "null"}});
     if (!takes_any_text) forms.push_back(reference("variable"));
     Value made = any_of(std::move(forms));
-    schema::annotate(made, description + ".", first->key.fallback);
+    schema::annotate(made, description + ".", first->fallback);
     return made;
   }
 
  private:
   [[nodiscard]] Value form(const SectionRow& row) const {
-    if (row.key.type == KnobType::object) return object(row);
-    Value made = schema::built_value_of(row.key).value_or(schema::value_of(row.key));
-    if (row.key.type == KnobType::text && row.key.choices.empty()) {
+    if (row.type == KnobType::object) return object(row);
+    Value made = schema::built_value_of(row).value_or(schema::value_of(row));
+    if (row.type == KnobType::text && row.choices.empty()) {
       made["minLength"] = 1;
       if (!row.pattern.empty()) made["pattern"] = row.pattern;
     }
@@ -166,17 +147,17 @@ class SectionSchema {
   [[nodiscard]] Value object(const SectionRow& row) const {
     Value made = {{"type", "object"}, {"properties", Value::object()}};
     for (const SectionRow& below : rows_) {
-      if (!is_below(below, row.key.pointer)) continue;
-      const std::string key(last_key(below));
+      if (parent_of(below.pointer) != row.pointer) continue;
+      const std::string key(last_key(below.pointer));
       if (key == "*") {
-        made["additionalProperties"] = property(below.key.pointer);
+        made["additionalProperties"] = property(below.pointer);
       } else if (!made["properties"].contains(key)) {
-        made["properties"][key] = property(below.key.pointer);
+        made["properties"][key] = property(below.pointer);
       }
     }
     if (made["properties"].empty()) made.erase("properties");
-    if (row.key.closed) made["additionalProperties"] = false;
-    if (!row.key.closed && !row.pattern.empty()) made["propertyNames"] = {{"pattern", row.pattern}};
+    if (row.closed) made["additionalProperties"] = false;
+    if (!row.closed && !row.pattern.empty()) made["propertyNames"] = {{"pattern", row.pattern}};
     add_conditions(row, made);
     return row.open_with.empty() ? made : opened(row, std::move(made));
   }
@@ -187,11 +168,11 @@ class SectionSchema {
     Value properties = Value::object();
     Value required = Value::array();
     for (const SectionRow& row : rows_) {
-      if (!is_below(row, section.key.pointer)) continue;
+      if (parent_of(row.pointer) != section.pointer) continue;
       const Companion companion = companion_in(row.only_with);
-      if (!companion.key.empty() && companion.word != opener.word) continue;
-      properties[std::string(last_key(row))] = property(row.key.pointer);
-      if (row.is_required) required.push_back(last_key(row));
+      if (!companion.key.empty() && companion.words != opener.words) continue;
+      properties[std::string(last_key(row.pointer))] = property(row.pointer);
+      if (row.is_required) required.push_back(last_key(row.pointer));
     }
     return {{"type", "object"},
             {"if", has_word(opener, false)},
@@ -201,7 +182,7 @@ class SectionSchema {
 
   /// {"properties": {key: word}, "required": [key]}: the section has this word.
   static Value has_word(const Companion& companion, bool or_variable) {
-    Value is_word = schema::word({companion.word}, true);
+    Value is_word = schema::word({companion.words}, true);
     if (or_variable) is_word = any_of({std::move(is_word), reference("variable")});
     return {{"properties", {{std::string(companion.key), std::move(is_word)}}},
             {"required", {std::string(companion.key)}}};
@@ -214,8 +195,8 @@ class SectionSchema {
     Value dependent = Value::object();
     std::string lone;
     for (const SectionRow& row : rows_) {
-      if (!is_below(row, section.key.pointer)) continue;
-      const std::string key(last_key(row));
+      if (parent_of(row.pointer) != section.pointer) continue;
+      const std::string key(last_key(row.pointer));
       const Companion companion = companion_in(row.only_with);
       if (row.is_alone) lone = key;
       if (!companion.key.empty()) dependent[key] = has_word(companion, true);
@@ -246,14 +227,21 @@ json::Value space_schema() {
   ConfigSchema(definitions).add_properties("", properties);
   properties["autotuning"] = SectionSchema(autotuning_rows()).property("/autotuning");
   properties["dstune"] = SectionSchema(dstune_rows()).property("/dstune");
-  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-          {"title", "space.json of dstune-mpi"},
-          {"description",
-           "A DeepSpeed config in which any value may be a list of candidates, DeepSpeed's section "
-           "autotuning, and the section dstune. Other top-level keys are passed on."},
-          {"type", "object"},
-          {"properties", std::move(properties)},
-          {"$defs", std::move(definitions)}};
+  Value whole = {
+      {"$schema", "https://json-schema.org/draft/2020-12/schema"},
+      {"title", "space.json of dstune-mpi"},
+      {"description",
+       "A DeepSpeed config in which any value may be a list of candidates, DeepSpeed's section "
+       "autotuning, and the section dstune. Other top-level keys are passed on."},
+      {"type", "object"},
+      {"properties", std::move(properties)},
+      {"$defs", std::move(definitions)}};
+  schema::share_repeated(whole);
+  return whole;
+}
+
+std::string space_schema_text() {
+  return schema::text_of(space_schema(), 0) + "\n";
 }
 
 }  // namespace dstune

@@ -1,8 +1,12 @@
 #include "reference/schema_words.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
+#include "dstune/core/knobs.hpp"
 
 namespace dstune::schema {
 
@@ -17,10 +21,11 @@ json::Value bound(double value) {
   return value;
 }
 
-json::Value in_range(const char* type, const Knob& knob) {
+json::Value in_range(const char* type, const Key& knob) {
   json::Value schema = {{"type", type}};
   if (!std::isinf(knob.low)) schema["minimum"] = bound(knob.low);
-  if (!std::isinf(knob.high)) schema["maximum"] = bound(knob.high);
+  if (const double high = std::min(knob.high, knob.largest_here); !std::isinf(high))
+    schema["maximum"] = bound(high);
   return schema;
 }
 
@@ -48,27 +53,27 @@ std::string letters_of_any_case(std::string_view text) {
   return pattern;
 }
 
-json::Value number_of(const Knob& knob, const char* type) {
-  if (!is_converted(knob)) return in_range(type, knob);
+json::Value number_of(const Key& knob, const char* type) {
+  if (!knob_table().is_converted(knob)) return in_range(type, knob);
   std::vector<json::Value> forms = {in_range(type, knob), reference(fmt::format("{}_text", type))};
   if (knob.takes_flag) forms.push_back({{"type", "boolean"}});
   return any_of(std::move(forms));
 }
 
-json::Value list_value_of(const Knob& knob) {
+json::Value list_value_of(const Key& knob) {
   json::Value list = {{"type", "array"}};
   if (!knob.of_texts) return list;
   const json::Value text = knob.choices.empty() ? json::Value{{"type", "string"}}
                                                 : word(choices_of(knob.choices), knob.any_case);
   list["items"] = text;
-  return is_converted(knob) ? any_of({std::move(list), text}) : list;
+  return knob_table().is_converted(knob) ? any_of({std::move(list), text}) : list;
 }
 
 /// The default alone, in every form of it.
-json::Value only_default(const Knob& knob) {
+json::Value only_default(const Key& knob) {
   const auto fallback = json::Value::parse(knob.fallback);
   std::vector<json::Value> forms = {{{"const", fallback}}};
-  if (fallback.is_boolean() && is_converted(knob))
+  if (fallback.is_boolean() && knob_table().is_converted(knob))
     for (json::Value& form : lenient_boolean(fallback.get<bool>()))
       forms.push_back(std::move(form));
   return any_of(std::move(forms));
@@ -136,23 +141,23 @@ void annotate(json::Value& schema, std::string description, std::string_view fal
   if (!value.is_null()) schema["default"] = value;
 }
 
-std::optional<json::Value> built_value_of(const Knob& knob) {
+std::optional<json::Value> built_value_of(const Key& knob) {
   if (knob.effect != KnobEffect::refused || knob.stages != 0b1111) return std::nullopt;
   return only_default(knob);
 }
 
-json::Value standing_of(const Knob& knob) {
-  const bool takes_null = is_converted(knob) ? knob.fallback == "null" : knob.takes_null;
-  const bool takes_auto = is_converted(knob) || knob.takes_auto;
+json::Value standing_of(const Key& knob) {
+  const bool takes_null = knob_table().takes_null(knob);
+  const bool takes_auto = knob_table().takes_auto(knob);
   if (takes_null && takes_auto) return reference("default");
   if (takes_null) return reference("null_or_variable");
   return reference(takes_auto ? "auto_or_variable" : "variable");
 }
 
-json::Value value_of(const Knob& knob) {
+json::Value value_of(const Key& knob) {
   switch (knob.type) {
     case KnobType::boolean:
-      if (is_converted(knob)) return reference("lenient_boolean");
+      if (knob_table().is_converted(knob)) return reference("lenient_boolean");
       return {{"type", "boolean"}};
     case KnobType::integer:
       return number_of(knob, "integer");

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dstune/core/knob_value.hpp"
+#include "dstune/core/keys.hpp"
 
 namespace dstune::schema {
 
@@ -24,12 +24,19 @@ namespace dstune::schema {
 /// Fields of an annotated schema: description and, unless it is null, default.
 void annotate(json::Value& schema, std::string description, std::string_view fallback);
 
+/// Definitions ("$defs") for what is there several times, named by what they take; each place keeps
+/// its own description and default.
+void share_repeated(json::Value& schema);
+
+/// Values that fit into a line of 100 columns stand in one. `indent`: where the value begins.
+[[nodiscard]] std::string text_of(const json::Value& value, std::size_t indent);
+
 /// What stands for the default of a row, and a variable.
-[[nodiscard]] json::Value standing_of(const Knob& knob);
+[[nodiscard]] json::Value standing_of(const Key& knob);
 /// What alone can be run of a key that is refused at every stage: its default.
-[[nodiscard]] std::optional<json::Value> built_value_of(const Knob& knob);
+[[nodiscard]] std::optional<json::Value> built_value_of(const Key& knob);
 /// What the row takes: no null, no "auto", no candidates. May refer to shared definitions. Objects:
 /// any; the caller knows the rest.
-[[nodiscard]] json::Value value_of(const Knob& knob);
+[[nodiscard]] json::Value value_of(const Key& knob);
 
 }  // namespace dstune::schema

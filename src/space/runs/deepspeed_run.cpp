@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 #include "dstune/space/search_space.hpp"
-#include "effect.hpp"
+#include "members.hpp"
 
 namespace dstune {
 
@@ -155,10 +155,11 @@ class RunFolder {
     value.erase("dstune");
     const TrainingConfig mine = run_.config;
     // The table's pointers start at the config's own root.
-    run_.config = read_training_config(json::Node(node.document(), value, ""), found);
+    const Settings settings = dstune::read_config(json::Node(node.document(), value, ""), found);
+    run_.config = training_config(settings);
     complete_config(job_, mine.recompute, run_.config);
     run_.config.sequence_length = mine.sequence_length;
-    read_batch(node, found);
+    read_batch(settings, node, found);
     if (const auto tuning = node.find("autotuning"); tuning && tuning->is_object())
       if (const auto step = tuning->find("start_profile_step"))
         profiled_step_ = step->integer(found, 0, largest).value_or(0) + 1;
@@ -169,15 +170,10 @@ class RunFolder {
     }
   }
 
-  void read_batch(const json::Node& node, json::Problems& found) {
-    const auto size = [&](const char* key) -> std::optional<std::int64_t> {
-      const auto one = node.find(key);
-      if (!one || one->is_null() || one->value() == "auto") return std::nullopt;
-      return one->integer(found, 1, largest);
-    };
-    const auto total = size("train_batch_size");
-    const auto micro = size("train_micro_batch_size_per_gpu");
-    const auto steps = size("gradient_accumulation_steps");
+  void read_batch(const Settings& settings, const json::Node& node, json::Problems& found) {
+    const auto total = settings.integer("/train_batch_size");
+    const auto micro = settings.integer("/train_micro_batch_size_per_gpu");
+    const auto steps = settings.integer("/gradient_accumulation_steps");
     if (!run_.shape && !(total && micro && steps)) {
       found.add({node.document().file(), "", node.line(),
                  "the group's size is not known: all three batch sizes are needed, or an exp.json "

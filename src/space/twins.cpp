@@ -1,11 +1,12 @@
-#include "effect.hpp"
-
 #include <array>
 #include <bit>
 #include <type_traits>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "dstune/core/knobs.hpp"
+#include "members.hpp"
 
 namespace dstune {
 
@@ -19,16 +20,17 @@ struct Reset {
 /// The default, or for a knob without one any value of its type: which one does not matter where it
 /// does not act.
 KnobValue any_value(const Knob& knob) {
-  const auto fallback = json::Value::parse(knob.fallback);
+  const KnobValue& usual = default_value(knob);
+  if (!std::holds_alternative<std::monostate>(usual)) return usual;
   switch (knob.type) {
     case KnobType::boolean:
-      return fallback.is_boolean() && fallback.get<bool>();
+      return false;
     case KnobType::integer:
-      return fallback.is_number() ? fallback.get<std::int64_t>() : std::int64_t{0};
+      return std::int64_t{0};
     case KnobType::number:
-      return fallback.is_number() ? fallback.get<double>() : 0.0;
+      return 0.0;
     case KnobType::text:
-      return fallback.is_string() ? fallback.get<std::string>() : std::string();
+      return std::string();
     default:
       return {};
   }
@@ -83,6 +85,14 @@ class Mixer {
   std::uint64_t high_ = 0, low_ = 0;
 };
 
+/// Why a knob makes no difference to the step.
+std::string no_effect(const Knob& knob, int zero_stage) {
+  if (!knob.acts_at(zero_stage)) return fmt::format("has no effect at stage {}", zero_stage);
+  if (knob.effect == KnobEffect::inert) return "has no effect on a step";
+  if (knob.effect == KnobEffect::not_built) return "is not part of the step measured here yet";
+  return "makes no difference here";
+}
+
 }  // namespace
 
 TrainingConfig effective_config(const TrainingConfig& config) {
@@ -108,6 +118,20 @@ Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape) {
   mixer.add(shape.num_gpus);
   mixer.add(shape.num_nodes);
   return mixer.result();
+}
+
+std::string twin_reason(const Product& product, const std::vector<std::size_t>& digits,
+                        const std::vector<std::size_t>& others, int zero_stage) {
+  std::string reason;
+  for (std::size_t index = 0; index < digits.size(); ++index) {
+    const auto& dimension = product.dimensions[index];
+    if (dimension.candidates[digits[index]] == dimension.candidates[others[index]]) continue;
+    const std::string name = dimension.pointer.substr(dimension.pointer.rfind('/') + 1);
+    const Knob* const knob = find_knob(dimension.pointer);
+    reason += reason.empty() ? "" : ", ";
+    reason += name + " " + (knob == nullptr ? "is not known here" : no_effect(*knob, zero_stage));
+  }
+  return reason;
 }
 
 }  // namespace dstune

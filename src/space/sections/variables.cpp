@@ -1,10 +1,10 @@
-#include "variables.hpp"
-
 #include <algorithm>
 #include <cctype>
 #include <map>
 
-#include "dstune/core/knob_value.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/core/knobs.hpp"
+#include "sections/sections.hpp"
 
 namespace dstune {
 

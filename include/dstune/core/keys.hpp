@@ -1,0 +1,206 @@
+#pragma once
+/// Tables of the keys of a document: one form of row, and one reader. The DeepSpeed config
+/// (knobs.hpp) and the sections that are not DeepSpeed's are such tables. Reading, ranges,
+/// refusals, the reference and the schema follow from the rows. Local.
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "dstune/base/json.hpp"
+
+namespace dstune {
+
+enum class KnobType { boolean, integer, number, text, object, list };
+
+/// What a key does to the step that is measured here.
+enum class KnobEffect {
+  measured,   ///< acts on our step as on DeepSpeed's, at the stages of its row
+  inert,      ///< changes nothing that is measured (logging, checkpoints, legacy paths)
+  not_built,  ///< acts in DeepSpeed, not yet in our step: one value is kept with a warning
+  refused,    ///< any value but its default is refused by name
+};
+
+using KnobValue = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
+
+/// A release of DeepSpeed.
+struct Version {
+  int major = 0, minor = 0, patch = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the generated 0 for a pointer.
+  auto operator<=>(const Version&) const = default;
+};
+
+/// What a row was in the releases before one; an empty text or no number: as it is now.
+struct FormerRow {
+  Version before{};
+  std::string_view fallback{};
+  std::optional<double> low{};
+};
+
+/// A row: a key, what it takes and for whom it is.
+struct Key {
+  std::string_view pointer{};  ///< JSON pointer in the document; "/*" at its end: every member of
+                               ///< an object whose keys are the user's
+  KnobType type = KnobType::boolean;
+  std::string_view fallback = "null";  ///< the default, as JSON text
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  double largest_here = std::numeric_limits<double>::infinity();  ///< DeepSpeed takes larger ones
+  unsigned stages = 0b1111;  ///< bit s: it acts at ZeRO stage s
+  KnobEffect effect = KnobEffect::inert;
+  std::string_view help{};
+  std::string_view choices{};  ///< text: the accepted words, separated by '|'
+  std::string_view pattern{};  ///< text (object: its keys): what is taken, for the schema
+  std::string_view mend{};     ///< refused: what to write instead, where that is not the default
+
+  // Other names, separated by '|'. The table has a row for each of them behind this one.
+  std::string_view aliases{};
+  std::string_view deprecated{};  ///< older ones
+  std::string_view alias_of{};    ///< such a row: the pointer of the one that it is made from
+  bool takes_all_names = false;   ///< two names at once are no contradiction
+
+  // The releases of DeepSpeed that know the key; until: the first that does not, if there is one.
+  Version since{}, until{};
+  std::array<FormerRow, 2> former{};  ///< the oldest first
+
+  bool any_case = false;              ///< choices: in capitals too
+  bool of_texts = false;              ///< list: of texts, of `choices` where there are any
+  bool of_sections = false;           ///< object: its members are objects
+  bool closed = false;                ///< object: keys without a row are refused
+  bool model = false;                 ///< object: closed, and its values are converted
+  bool takes_null = true;             ///< null stands for the default; see also is_converted
+  bool takes_auto = true;             ///< "auto" stands for the default
+  bool takes_empty = true;            ///< text: "" too
+  bool takes_flag = true;             ///< a converted number: from true, false and "7.0" too
+  bool takes_float = true;            ///< an integer: 5e8 too
+  bool takes_lone_text = false;       ///< a converted list: of one text, without brackets too
+  bool is_listable = false;           ///< a list of such values is candidates
+  bool candidates_are_given = false;  ///< null and "auto" are no candidates
+  bool is_required = false;           ///< its section can not do without it
+  bool is_alone = false;              ///< nothing stands beside it in its section
+  std::string_view flag_member{};     ///< object: true and false stand for one with this member, 1
+                                      ///< or 0
+  std::string_view only_with{};       ///< "type=replay": the word of a key beside it that it
+                                      ///< belongs to
+  std::string_view open_with{};       ///< object: "type=plugin": with this word inside further keys
+                                      ///< are the user's, and none belongs to another word
+  std::string_view needs{};          ///< object: a key that DeepSpeed takes out of it, there or not
+  std::string_view closed_beside{};  ///< object: "type=a|b": closed beside such a word
+
+  [[nodiscard]] bool acts_at(int stage) const { return (stages >> stage & 1U) != 0; }
+};
+
+/// The last part of a pointer, and what stands before its '/'.
+[[nodiscard]] std::string_view last_key(std::string_view pointer);
+[[nodiscard]] std::string_view parent_of(std::string_view pointer);
+/// "zero_optimization.stage"
+[[nodiscard]] std::string dotted(std::string_view pointer);
+
+/// The words that a row's `choices` lists.
+[[nodiscard]] std::vector<std::string_view> choices_of(std::string_view choices);
+/// The one of them that `word` is, in capitals too where `any_case`, as it is listed.
+[[nodiscard]] std::optional<std::string_view> find_choice(std::string_view choices,
+                                                          std::string_view word, bool any_case);
+/// The key and the words of `only_with` and its like; empty where there is none.
+struct Companion {
+  std::string_view key, words;
+};
+[[nodiscard]] Companion companion_in(std::string_view text);
+
+/// absent: no such key. null: the default. automatic: "auto", the default that the user's training
+/// may change.
+enum class Presence : std::uint8_t { absent, null, automatic, given };
+
+/// A value with its place. Words are spelled as their row spells them.
+struct Reading {
+  json::Node node;
+  KnobValue value;
+};
+
+/// What a document says of a row. Objects and lists have values without content, lists of texts a
+/// text with a line for each.
+struct KeyReading {
+  std::size_t row = 0;
+  Presence presence = Presence::absent;
+  std::vector<Reading> values;  ///< one; all of a list where the row is listable; not given: none
+  bool is_sound = true;         ///< neither it nor anything below it is a problem
+};
+
+/// Rows in their order, sections before their members. Two rows in succession with one pointer are
+/// two forms of its value. A list of fixed length has a row for each element.
+class KeyTable {
+ public:
+  /// In which order members of a section are read, and complained about.
+  enum class Order { of_rows, of_document };
+
+  KeyTable(std::vector<Key> keys, Order order);
+
+  [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
+  /// The first row of a pointer, or nothing.
+  [[nodiscard]] std::optional<std::size_t> find(std::string_view pointer) const;
+  /// The rows right below a pointer, and all forms of one.
+  [[nodiscard]] const std::vector<std::size_t>& below(std::string_view pointer) const;
+  [[nodiscard]] const std::vector<std::size_t>& forms(std::string_view pointer) const;
+  /// The rows of a row's other names.
+  [[nodiscard]] const std::vector<std::size_t>& aliases(std::size_t row) const {
+    return aliases_[row];
+  }
+  /// The row's default as a value of its type; nothing where it has none.
+  [[nodiscard]] const KnobValue& default_value(std::size_t row) const { return defaults_[row]; }
+
+  /// A member of a section that DeepSpeed reads by a pydantic model: 5e8 and "7" are integers,
+  /// "yes" is true; null only where it is the default, "auto" always.
+  [[nodiscard]] bool is_converted(const Key& key) const;
+  /// null and "auto", where the row takes them.
+  [[nodiscard]] bool takes_null(const Key& key) const;
+  [[nodiscard]] bool takes_auto(const Key& key) const;
+  [[nodiscard]] bool stands_for_default(const json::Node& node, const Key& key) const;
+
+  /// What `node` says as a value of the row, or nothing after adding a problem.
+  std::optional<KnobValue> read_value(const json::Node& node, const Key& key,
+                                      json::Problems& problems) const;
+
+  using Sink = std::function<void(KeyReading)>;
+  /// Reads `node`, at its place in the document, and hands over what it says of its row and of all
+  /// rows below, members before their section; rows that it does not hold are absent. Adds
+  /// problems: wrong types, values out of range, unknown keys where a section is closed. A node
+  /// without a row is skipped; the root's own keys without rows, too.
+  void read(const json::Node& node, json::Problems& problems, const Sink& sink) const;
+
+ private:
+  friend class KeyReader;
+  using Rows = std::unordered_map<std::string_view, std::vector<std::size_t>>;
+
+  std::vector<Key> keys_;
+  Order order_;
+  Rows forms_, below_;
+  std::vector<std::vector<std::size_t>> aliases_;
+  std::vector<KnobValue> defaults_;
+};
+
+/// The rows that a release knows, as they are in it.
+template <class Row>
+[[nodiscard]] std::vector<Row> rows_of(Version version, const std::vector<Row>& rows) {
+  std::vector<Row> known;
+  for (const Row& row : rows) {
+    if (version < row.since || (row.until != Version{} && version >= row.until)) continue;
+    known.push_back(row);
+    for (const FormerRow& former : row.former) {
+      if (version >= former.before) continue;
+      if (!former.fallback.empty()) known.back().fallback = former.fallback;
+      if (former.low) known.back().low = *former.low;
+      break;
+    }
+  }
+  return known;
+}
+
+}  // namespace dstune

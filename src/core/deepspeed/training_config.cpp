@@ -1,0 +1,114 @@
+/// What a step is, decided from the settings of a config.
+
+#include "deepspeed/config_rules.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// The defaults of the table, whichever release of DeepSpeed they are from.
+TrainingConfig with_defaults(const std::vector<std::size_t>& acting) {
+  TrainingConfig config;
+  for (const std::size_t row : acting) {
+    const KnobValue& usual = knob_table().default_value(row);
+    if (!std::holds_alternative<std::monostate>(usual)) knobs()[row].apply(config, usual);
+  }
+  return config;
+}
+
+OptimizerKind optimizer_kind(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  if (type == "lion") return OptimizerKind::lion;
+  if (type == "sgd") return OptimizerKind::sgd;
+  if (type == "adagrad") return OptimizerKind::adagrad;
+  // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
+  const bool decoupled = type != "adam" || settings.is_on("/optimizer/params/adam_w_mode");
+  return decoupled ? OptimizerKind::adamw : OptimizerKind::adam;
+}
+
+OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optimizer) {
+  optimizer.kind = optimizer_kind(settings);
+  // PyTorch's AdamW decays by default, DeepSpeed's does not.
+  if (optimizer.kind == OptimizerKind::adamw && optimizer.torch_adam &&
+      !settings.is_given("/optimizer/params/weight_decay"))
+    optimizer.weight_decay = 0.01;
+  if (optimizer.kind == OptimizerKind::adagrad) {
+    if (!settings.is_given("/optimizer/params/lr")) optimizer.learning_rate = 0.01;
+    if (!settings.is_given("/optimizer/params/eps")) optimizer.epsilon = 1e-10;
+  }
+  return optimizer;
+}
+
+/// Where they say something.
+void add_types_of_states(TrainingConfig& config, const Settings& settings) {
+  const bool is_bf16 = config.precision == Precision::bf16;
+  if (config.zero_stage == 0 || config.precision == Precision::fp32) return;
+  // Stage 2 adds up in 16 bits whatever it is told.
+  config.fp32_gradient_accumulation =
+      config.zero_stage != 2 && settings.is_given("/data_types/grad_accum_dtype") &&
+      element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+  config.immediate_grad_update =
+      is_bf16_optimizer(config) && settings.is_on("/bf16/immediate_grad_update");
+  config.low_precision_master = is_bf16 ? settings.is_on("/bf16/bf16_master_weights_and_grads")
+                                        : settings.is_on("/fp16/fp16_master_weights_and_grads");
+  // DeepSpeed's Adam for the host takes the master copy's type for the moments where it is told to.
+  const bool asked = is_optimizer_offloaded(config) &&
+                     settings.is_given("/optimizer/params/fp32_optimizer_states") &&
+                     !settings.is_on("/optimizer/params/fp32_optimizer_states");
+  config.low_precision_moments =
+      config.low_precision_master &&
+      ((is_bf16 && settings.is_on("/bf16/bf16_optimizer_states")) || asked);
+}
+
+void leave_out_unused(DiskUse& disk, const TrainingConfig& config) {
+  const DiskUse usual;
+  if (!uses_disk(config)) disk = usual;
+  if (!is_optimizer_on_disk(config)) {
+    disk.optimizer_buffers = usual.optimizer_buffers;
+    disk.pipeline_read = disk.pipeline_write = false;
+  }
+  if (!are_parameters_on_disk(config)) {
+    disk.parameter_buffers = usual.parameter_buffers;
+    disk.parameter_buffer_size = usual.parameter_buffer_size;
+    disk.parameters_in_memory = usual.parameters_in_memory;
+  }
+}
+
+}  // namespace
+
+TrainingConfig training_config(const Settings& settings) {
+  static const std::vector<std::size_t> acting =
+      rows_where([](const Knob& knob) { return knob.apply != nullptr; });
+  static const TrainingConfig usual = with_defaults(acting);
+  TrainingConfig config = usual;
+  for (const std::size_t row : acting)
+    if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
+  if (!settings.is_given("/zero_optimization/overlap_comm"))
+    config.overlap_comm = config.zero_stage == 3;
+  // Below stage 3 DeepSpeed takes every device but "none" for the host.
+  if (config.offload_optimizer == OffloadDevice::nvme && config.zero_stage < 3)
+    config.offload_optimizer = OffloadDevice::cpu;
+  // DeepSpeed's stages 1 and 2 need contiguous gradients for offloading and turn them on.
+  if (config.offload_optimizer != OffloadDevice::none && config.zero_stage < 3)
+    config.contiguous_gradients = true;
+  // What says nothing to the step is left out, so that configurations are equal where steps are.
+  if (config.offload_optimizer == OffloadDevice::none) config.offload_ratio = 1;
+  leave_out_unused(config.disk, config);
+  if (is_mics(config)) {
+    // DeepSpeed hands none of these on.
+    config.stage3_allgather_sequential = config.stage3_use_all_reduce_for_fetch_params = false;
+    config.stage3_module_granularity_threshold = 0;
+    config.zero_quantized_weights = config.zero_quantized_gradients = false;
+    config.offload_ratio = 1;
+  } else {
+    config.mics_hierarchical_params_gather = false;
+  }
+  const double fixed = config.loss_scale.fixed;
+  if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
+  if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;
+  add_types_of_states(config, settings);
+  config.optimizer = optimizer_config(settings, config.optimizer);
+  return config;
+}
+
+}  // namespace dstune

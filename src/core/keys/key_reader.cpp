@@ -1,0 +1,269 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "dstune/core/keys.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// Forms of values, in the order of KnobType.
+struct Form {
+  bool (json::Value::*is_of)() const noexcept;
+  std::string_view words;
+};
+constexpr std::array forms_of_values = {
+    Form{&json::Value::is_boolean, "true or false"}, Form{&json::Value::is_number, "an integer"},
+    Form{&json::Value::is_number, "a number"},       Form{&json::Value::is_string, "a text"},
+    Form{&json::Value::is_object, "an object"},      Form{&json::Value::is_array, "a list"}};
+
+const Form& form_of_type(const Key& key) {
+  return forms_of_values.at(static_cast<std::size_t>(key.type));
+}
+
+std::string form_words(const Key& key) {
+  return key.choices.empty() ? std::string(form_of_type(key).words)
+                             : fmt::format("\"{}\"", key.choices);
+}
+
+/// "a, b or c"
+std::string alternatives(const std::vector<std::string_view>& words) {
+  const std::vector<std::string_view> first(words.begin(), words.end() - 1);
+  return first.empty() ? std::string(words.back())
+                       : fmt::format("{} or {}", fmt::join(first, ", "), words.back());
+}
+
+}  // namespace
+
+class KeyReader {
+ public:
+  KeyReader(const KeyTable& table, json::Problems& problems, const KeyTable::Sink& sink)
+      : table_(&table), problems_(&problems), sink_(&sink) {}
+
+  /// `node` is null where the document does not have the key. `section`: what it stands in, where
+  /// that is known.
+  void read(const json::Node* node, std::size_t first, const json::Node* section) {
+    const std::size_t problems_before = problems_->all().size();
+    const auto& forms = table_->forms(key(first).pointer);
+    KeyReading reading{first, Presence::absent, {}, true};
+    if (node == nullptr) {
+      for (const std::size_t form : forms) read_inside(nullptr, form, nullptr);
+    } else if (key(first).is_listable && node->is_array()) {
+      read_candidates(*node, reading);
+    } else if (table_->stands_for_default(*node, key(first))) {
+      reading.presence = node->is_null() ? Presence::null : Presence::automatic;
+      for (const std::size_t form : forms) read_inside(nullptr, form, nullptr);
+    } else if (const auto form = form_of(*node, forms)) {
+      reading.row = *form;
+      read_value(*node, section, reading);
+    }
+    reading.is_sound = problems_->all().size() == problems_before;
+    (*sink_)(std::move(reading));
+  }
+
+  void read_root(const json::Node& root) {
+    for (const std::size_t row : table_->below("")) {
+      const auto member = root.find(std::string(last_key(key(row).pointer)));
+      read(member ? &*member : nullptr, row, &root);
+    }
+  }
+
+ private:
+  struct Member {
+    std::size_t row;
+    std::optional<json::Node> node;
+    std::size_t place;  ///< among the section's keys; behind all of them where it is absent
+  };
+
+  [[nodiscard]] const Key& key(std::size_t row) const { return table_->keys_[row]; }
+
+  /// The form that the value has; nothing after adding a problem where it has none of several.
+  std::optional<std::size_t> form_of(const json::Node& node,
+                                     const std::vector<std::size_t>& forms) {
+    if (forms.size() == 1) return forms.front();
+    std::vector<std::string> words;
+    for (const std::size_t form : forms) {
+      if ((node.value().*form_of_type(key(form)).is_of)()) return form;
+      words.push_back(form_words(key(form)));
+    }
+    problems_->add(node.problem(fmt::format("expected {}, got {}", fmt::join(words, " or "),
+                                            json::type_words(node.value()))));
+    return std::nullopt;
+  }
+
+  void read_candidates(const json::Node& list, KeyReading& reading) {
+    if (list.value().empty())
+      problems_->add(list.problem("an empty list leaves nothing to try: name at least one value"));
+    for (const json::Node& element : list.elements()) read_value(element, nullptr, reading);
+  }
+
+  void read_value(const json::Node& node, const json::Node* section, KeyReading& reading) {
+    const Key& row = key(reading.row);
+    if (!row.flag_member.empty() && node.value().is_boolean()) {
+      read_flag(node, reading);
+      return;
+    }
+    std::optional<KnobValue> value = table_->read_value(node, row, *problems_);
+    read_inside(value ? &node : nullptr, reading.row, section);
+    reading.presence = value ? Presence::given : Presence::automatic;
+    if (!value && node.is_null()) reading.presence = Presence::null;
+    if (value) reading.values.push_back({node, std::move(*value)});
+  }
+
+  /// A flag in place of a section: its member is 0 or 1.
+  void read_flag(const json::Node& node, KeyReading& reading) {
+    reading.presence = Presence::given;
+    reading.values.push_back({node, {}});
+    for (const std::size_t row : table_->below(key(reading.row).pointer)) {
+      if (last_key(key(row).pointer) != key(reading.row).flag_member) {
+        read(nullptr, row, nullptr);
+        continue;
+      }
+      const std::int64_t value = node.value().get<bool>() ? 1 : 0;
+      (*sink_)({row, Presence::given, {{node, value}}, true});
+    }
+  }
+
+  /// Everything below a row; `node` is null where its value is not there.
+  void read_inside(const json::Node* node, std::size_t row, const json::Node* section) {
+    if (key(row).type == KnobType::object) read_members(node, row, section);
+    if (key(row).type == KnobType::list) read_elements(node, row);
+  }
+
+  void read_members(const json::Node* section, std::size_t row, const json::Node* above) {
+    const Key& mine = key(row);
+    if (section == nullptr) {
+      for (const std::size_t below : table_->below(mine.pointer)) read(nullptr, below, nullptr);
+      return;
+    }
+    const Companion opener = companion_in(mine.open_with);
+    const bool is_open = has_word(*section, mine.pointer, opener);
+    const bool is_closed = (mine.closed && !is_open) ||
+                           (above != nullptr && has_word(*above, parent_of(mine.pointer),
+                                                         companion_in(mine.closed_beside)));
+    const bool by_document = table_->order_ == KeyTable::Order::of_document;
+    if (is_closed && by_document) refuse_unknown_keys(*section, mine);
+    for (const Member& member : members_of(*section, mine)) {
+      const Companion companion = companion_in(key(member.row).only_with);
+      if (is_open && !companion.key.empty() && companion.words != opener.words) continue;
+      read(member.node ? &*member.node : nullptr, member.row, section);
+      if (member.node && !table_->stands_for_default(*member.node, key(member.row)))
+        check_companion(*section, *member.node, key(member.row));
+    }
+    if (is_closed && !by_document) refuse_unknown_keys(*section, mine);
+    if (mine.of_sections)
+      for (const std::string& name : section->keys())
+        section->find(name)->expect_object(*problems_);
+    check_required(*section, mine);
+  }
+
+  void refuse_unknown_keys(const json::Node& section, const Key& mine) {
+    std::vector<std::string_view> known;
+    for (const std::size_t row : table_->below(mine.pointer))
+      known.push_back(last_key(key(row).pointer));
+    section.refuse_unknown_keys(*problems_, known);
+  }
+
+  /// The rows below a section, in the table's order, with what it says of them.
+  [[nodiscard]] std::vector<Member> members_of(const json::Node& section, const Key& mine) const {
+    const std::vector<std::string> names = section.keys();
+    std::vector<Member> members;
+    for (const std::size_t row : table_->below(mine.pointer)) {
+      const std::string_view wanted = last_key(key(row).pointer);
+      bool is_there = false;
+      for (std::size_t place = 0; place < names.size(); ++place) {
+        if (wanted != "*" && wanted != names[place]) continue;
+        members.push_back({row, section.find(names[place]), place});
+        is_there = true;
+      }
+      if (!is_there) members.push_back({row, std::nullopt, names.size()});
+    }
+    if (table_->order_ == KeyTable::Order::of_document)
+      std::stable_sort(members.begin(), members.end(), [](const Member& one, const Member& other) {
+        return one.place < other.place;
+      });
+    return members;
+  }
+
+  /// Lists of fixed length have a row for each element.
+  void read_elements(const json::Node* list, std::size_t row) {
+    const auto& rows = table_->below(key(row).pointer);
+    if (rows.empty()) return;
+    const auto elements = list ? list->elements() : std::vector<json::Node>();
+    const bool fits = elements.size() == rows.size();
+    if (list != nullptr && !fits)
+      problems_->add(list->problem(
+          fmt::format("expected a list of {} numbers, got {}", rows.size(), elements.size())));
+    for (std::size_t index = 0; index < rows.size(); ++index)
+      read(fits ? &elements[index] : nullptr, rows[index], nullptr);
+  }
+
+  /// The word that a section has for a key, as the row spells it.
+  [[nodiscard]] std::optional<std::string_view> word_of(const json::Node& section,
+                                                        std::string_view pointer,
+                                                        std::string_view name) const {
+    const auto node = section.find(std::string(name));
+    if (!node || !node->is_string()) return std::nullopt;
+    const auto& text = node->value().get_ref<const std::string&>();
+    for (const std::size_t row : table_->forms(fmt::format("{}/{}", pointer, name)))
+      if (const auto word = find_choice(key(row).choices, text, key(row).any_case)) return word;
+    return std::nullopt;
+  }
+
+  /// Whether the section at `pointer` has one of the companion's words.
+  [[nodiscard]] bool has_word(const json::Node& section, std::string_view pointer,
+                              const Companion& companion) const {
+    if (companion.key.empty()) return false;
+    const auto word = word_of(section, pointer, companion.key);
+    return word && find_choice(companion.words, *word, false);
+  }
+
+  void check_companion(const json::Node& section, const json::Node& member, const Key& mine) {
+    const auto [name, wanted] = companion_in(mine.only_with);
+    if (name.empty()) return;
+    const auto word = word_of(section, parent_of(mine.pointer), name);
+    if (word && *word != wanted)
+      problems_->add(member.problem(
+          fmt::format("belongs to {} \"{}\", not to \"{}\": remove it", name, wanted, *word)));
+  }
+
+  void check_required(const json::Node& section, const Key& mine) {
+    std::vector<std::size_t> missing;
+    for (const std::size_t row : table_->below(mine.pointer)) {
+      const std::string name(last_key(key(row).pointer));
+      if (key(row).is_alone && section.find(name)) {
+        if (section.keys().size() > 1)
+          problems_->add(section.find(name)->problem("stands alone: remove the keys beside it"));
+        return;
+      }
+      if (!key(row).is_required || section.find(name)) continue;
+      const Companion companion = companion_in(key(row).only_with);
+      if (companion.key.empty() || has_word(section, mine.pointer, companion))
+        missing.push_back(row);
+    }
+    for (const std::size_t row : missing) {
+      const Key& lacking = key(row);
+      const std::string words = lacking.choices.empty() ? std::string(lacking.help)
+                                                        : alternatives(choices_of(lacking.choices));
+      problems_->add(
+          section.problem(fmt::format("\"{}\" is missing: {}", last_key(lacking.pointer), words)));
+    }
+  }
+
+  const KeyTable* table_;
+  json::Problems* problems_;
+  const KeyTable::Sink* sink_;
+};
+
+void KeyTable::read(const json::Node& node, json::Problems& problems, const Sink& sink) const {
+  KeyReader reader(*this, problems, sink);
+  if (node.pointer().empty()) {
+    if (node.expect_object(problems)) reader.read_root(node);
+  } else if (const auto row = find(node.pointer())) {
+    reader.read(&node, *row, nullptr);
+  }
+}
+
+}  // namespace dstune

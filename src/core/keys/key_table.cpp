@@ -1,0 +1,292 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
+#include "dstune/core/key_words.hpp"
+#include "dstune/core/keys.hpp"
+
+namespace dstune {
+
+namespace {
+
+KnobValue parse_default(const Key& key) {
+  const json::Value value = json::Value::parse(key.fallback);
+  if (value.is_null()) return {};
+  switch (key.type) {
+    case KnobType::boolean:
+      return value.get<bool>();
+    case KnobType::integer:
+      return value.get<std::int64_t>();
+    case KnobType::number:
+      return value.get<double>();
+    case KnobType::text:
+      return value.get<std::string>();
+    default:
+      return {};
+  }
+}
+
+const std::vector<std::size_t>& rows_in(
+    const std::unordered_map<std::string_view, std::vector<std::size_t>>& rows,
+    std::string_view pointer) {
+  static const std::vector<std::size_t> none;
+  const auto found = rows.find(pointer);
+  return found == rows.end() ? none : found->second;
+}
+
+/// All of `text` as a number, with a leading '+' too.
+template <class Number>
+std::optional<Number> parse_all(std::string_view text) {
+  text = trimmed(text);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || text.front() == '+' || error != std::errc() ||
+      end != text.data() + text.size())
+    return std::nullopt;
+  return number;
+}
+
+/// As pydantic reads numbers in texts: "7_000" and, for integers, "7.0" too.
+std::string without_ornaments(std::string_view text, bool is_integer) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto is_digit = [&](std::size_t place) {
+      return place < text.size() && text[place] >= '0' && text[place] <= '9';
+    };
+    const bool joins = text[at] == '_' && at > 0 && is_digit(at - 1) && is_digit(at + 1);
+    if (!joins) plain += text[at];
+  }
+  const std::size_t point = plain.find('.');
+  if (is_integer && point != plain.npos && plain.find_first_not_of("0 ", point + 1) == plain.npos)
+    plain.resize(point);
+  return plain;
+}
+
+std::optional<bool> lenient_boolean(const json::Value& value) {
+  std::string word;
+  if (value.is_string()) word = lower_case(value.get_ref<const std::string&>());
+  if (value.is_number() && value == 0) word = "0";
+  if (value.is_number() && value == 1) word = "1";
+  const auto any_of = [&word](auto words) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  using Words = std::array<std::string_view, 6>;
+  if (any_of(Words{"1", "on", "t", "true", "y", "yes"})) return true;
+  if (any_of(Words{"0", "off", "f", "false", "n", "no"})) return false;
+  return std::nullopt;
+}
+
+/// What the row's type makes of a text; the text itself where it makes nothing of it.
+json::Value from_text(const json::Value& value, const Key& key) {
+  const std::string text = without_ornaments(value.get_ref<const std::string&>(),
+                                             key.type == KnobType::integer && key.takes_flag);
+  if (key.type == KnobType::integer) {
+    if (const auto number = parse_all<std::int64_t>(text)) return *number;
+  }
+  if (key.type == KnobType::number) {
+    const auto number = parse_all<double>(text);
+    if (number && std::isfinite(*number)) return *number;
+  }
+  if (key.takes_lone_text) return json::Value::array({value});
+  return value;
+}
+
+/// What a row of a model makes of a value that it does not take as it is; the value itself where it
+/// makes nothing of it.
+json::Value converted(const json::Value& value, const Key& key) {
+  const bool is_numeric = key.type == KnobType::integer || key.type == KnobType::number;
+  if (key.type == KnobType::boolean) {
+    if (const std::optional<bool> flag = lenient_boolean(value)) return *flag;
+  }
+  if (value.is_boolean() && is_numeric && key.takes_flag) return value.get<bool>() ? 1 : 0;
+  return value.is_string() ? from_text(value, key) : value;
+}
+
+std::optional<KnobValue> read_integer(const json::Node& node, const Key& key,
+                                      json::Problems& problems) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const auto bound = [](double value, std::int64_t otherwise) {
+    return std::isinf(value) ? otherwise : static_cast<std::int64_t>(value);
+  };
+  if (!key.takes_float && node.value().is_number_float()) {
+    problems.add(node.problem("expected an integer without a point, got " + node.value().dump()));
+    return std::nullopt;
+  }
+  const auto number = node.integer(problems, bound(key.low, Limits::min()),
+                                   bound(std::min(key.high, key.largest_here), Limits::max()));
+  if (!number) return std::nullopt;
+  return *number;
+}
+
+std::optional<KnobValue> read_text(const json::Node& node, const Key& key,
+                                   json::Problems& problems) {
+  const std::optional<std::string> text = node.string(problems);
+  if (!text) return std::nullopt;
+  if (text->empty() && !key.takes_empty)
+    problems.add(node.problem("expected a text that is not empty"));
+  if (key.choices.empty()) return *text;
+  if (const auto word = find_choice(key.choices, *text, key.any_case)) return std::string(*word);
+  problems.add(node.problem(fmt::format("expected one of {}, got \"{}\"",
+                                        fmt::join(choices_of(key.choices), ", "), *text)));
+  return std::nullopt;
+}
+
+std::optional<KnobValue> read_list(const json::Node& node, const Key& key,
+                                   json::Problems& problems) {
+  if (!node.is_array()) {
+    problems.add(node.problem("expected a list, got " + json::type_words(node.value())));
+    return std::nullopt;
+  }
+  if (!key.of_texts) return std::monostate();
+  std::string lines;
+  for (const json::Node& element : node.elements()) {
+    Key each = key;
+    each.type = KnobType::text;
+    const std::optional<KnobValue> line = read_text(element, each, problems);
+    if (!line) return std::nullopt;
+    lines += std::get<std::string>(*line) + '\n';
+  }
+  return lines;
+}
+
+std::optional<KnobValue> read_strictly(const json::Node& node, const Key& key,
+                                       json::Problems& problems) {
+  switch (key.type) {
+    case KnobType::boolean:
+      if (const auto flag = node.boolean(problems)) return *flag;
+      return std::nullopt;
+    case KnobType::integer:
+      return read_integer(node, key, problems);
+    case KnobType::number:
+      if (const auto number = node.number(problems, key.low, key.high)) return *number;
+      return std::nullopt;
+    case KnobType::text:
+      return read_text(node, key, problems);
+    case KnobType::object:
+      if (node.expect_object(problems)) return std::monostate();
+      return std::nullopt;
+    case KnobType::list:
+      return read_list(node, key, problems);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string_view> choices_of(std::string_view choices) {
+  std::vector<std::string_view> words;
+  while (!choices.empty()) {
+    const std::size_t end = std::min(choices.find('|'), choices.size());
+    words.push_back(choices.substr(0, end));
+    choices.remove_prefix(std::min(end + 1, choices.size()));
+  }
+  return words;
+}
+
+std::optional<std::string_view> find_choice(std::string_view choices, std::string_view word,
+                                            bool any_case) {
+  for (const std::string_view choice : choices_of(choices))
+    if (choice == word || (any_case && lower_case(choice) == lower_case(word))) return choice;
+  return std::nullopt;
+}
+
+std::optional<KnobValue> KeyTable::read_value(const json::Node& node, const Key& key,
+                                              json::Problems& problems) const {
+  if (!is_converted(key)) return read_strictly(node, key, problems);
+  const json::Value value = converted(node.value(), key);
+  return read_strictly({node.document(), value, node.pointer()}, key, problems);
+}
+
+std::string_view last_key(std::string_view pointer) {
+  return pointer.substr(pointer.rfind('/') + 1);
+}
+
+std::string_view parent_of(std::string_view pointer) {
+  return pointer.substr(0, pointer.rfind('/'));
+}
+
+std::string dotted(std::string_view pointer) {
+  std::string name(pointer.substr(1));
+  for (char& c : name)
+    if (c == '/') c = '.';
+  return name;
+}
+
+Companion companion_in(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (equals == text.npos) return {};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+KeyTable::KeyTable(std::vector<Key> keys, Order order)
+    : keys_(std::move(keys)), order_(order), aliases_(keys_.size()) {
+  for (std::size_t row = 0; row < keys_.size(); ++row) {
+    const Key& key = keys_[row];
+    auto& forms = forms_[key.pointer];
+    if (forms.empty()) below_[parent_of(key.pointer)].push_back(row);
+    forms.push_back(row);
+    if (!key.alias_of.empty()) aliases_[find(key.alias_of).value()].push_back(row);
+    defaults_.push_back(parse_default(key));
+  }
+}
+
+std::optional<std::size_t> KeyTable::find(std::string_view pointer) const {
+  const auto& rows = forms(pointer);
+  return rows.empty() ? std::nullopt : std::optional(rows.front());
+}
+
+const std::vector<std::size_t>& KeyTable::below(std::string_view pointer) const {
+  return rows_in(below_, pointer);
+}
+
+const std::vector<std::size_t>& KeyTable::forms(std::string_view pointer) const {
+  return rows_in(forms_, pointer);
+}
+
+bool KeyTable::is_converted(const Key& key) const {
+  const auto section = find(parent_of(key.pointer));
+  return section && keys_[*section].model;
+}
+
+bool KeyTable::takes_null(const Key& key) const {
+  return is_converted(key) ? key.fallback == "null" : key.takes_null;
+}
+
+bool KeyTable::takes_auto(const Key& key) const {
+  return key.takes_auto || is_converted(key);
+}
+
+bool KeyTable::stands_for_default(const json::Node& node, const Key& key) const {
+  return node.is_null() ? takes_null(key) : node.value() == "auto" && takes_auto(key);
+}
+
+namespace rows {
+
+std::string default_text(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string default_text(std::int64_t value) {
+  return std::to_string(value);
+}
+
+std::string default_text(double value) {
+  if (value == 0) return "0";
+  if (std::trunc(value) == value && value < 10) return fmt::format("{:.1f}", value);
+  std::string text = fmt::format("{}", value);
+  if (const std::size_t zero = text.find("e-0"); zero != text.npos) text.erase(zero + 2, 1);
+  return text;
+}
+
+std::string default_text(std::string_view value) {
+  return json::Value(value).dump();
+}
+
+}  // namespace rows
+
+}  // namespace dstune
