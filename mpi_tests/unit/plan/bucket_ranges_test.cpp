@@ -1,4 +1,4 @@
-#include "zero/bucket_ranges.hpp"
+#include "zero/reducer.hpp"
 
 #include <gtest/gtest.h>
 

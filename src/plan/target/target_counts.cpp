@@ -4,9 +4,7 @@
 
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/step_plan.hpp"
-#include "zero/gathering.hpp"
-#include "zero/sub_groups.hpp"
-#include "zero/swapped_gradients.hpp"
+#include "zero/disk.hpp"
 
 namespace dstune::plan {
 namespace {

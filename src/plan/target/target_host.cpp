@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "dstune/plan/step_plan.hpp"
-#include "zero/sub_groups.hpp"
+#include "program/emitter.hpp"
 
 namespace dstune::plan {
 namespace {

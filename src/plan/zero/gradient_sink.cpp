@@ -2,18 +2,16 @@
 
 namespace dstune::plan {
 
-GradientSink::GradientSink(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-                           const PersistentTensors& tensors)
-    : emitter_(emitter),
-      layout_(layout),
-      overlap_(config.overlap_comm),
-      adds_up_at_once_(config.immediate_grad_update || !is_bf16_optimizer(config)),
-      gradients_(tensors.gradients),
-      fp32_gradients_(tensors.fp32_gradients) {
-  if (layout.stage() >= 1 && !is_bf16_optimizer(config))
-    reducer_.emplace(emitter, layout, config, tensors);
-  if (layout.stage() >= 2)
-    slabs_.assign(static_cast<std::size_t>(layout.table().num_units()), no_tensor);
+GradientSink::GradientSink(const ZeroContext& zero)
+    : emitter_(zero.emitter),
+      layout_(zero.layout),
+      overlap_(zero.config.overlap_comm),
+      adds_up_at_once_(zero.config.immediate_grad_update || !is_bf16_optimizer(zero.config)),
+      gradients_(zero.tensors.gradients),
+      fp32_gradients_(zero.tensors.fp32_gradients) {
+  if (layout_.stage() >= 1 && !is_bf16_optimizer(zero.config)) reducer_.emplace(zero);
+  if (layout_.stage() >= 2)
+    slabs_.assign(static_cast<std::size_t>(layout_.table().num_units()), no_tensor);
 }
 
 void GradientSink::begin_backward(MicroStep micro) {

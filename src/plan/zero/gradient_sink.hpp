@@ -16,8 +16,7 @@ struct MicroStep {
 
 class GradientSink {
  public:
-  GradientSink(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-               const PersistentTensors& tensors);
+  explicit GradientSink(const ZeroContext& zero);
 
   void begin_backward(MicroStep micro);
   /// A unit's gradients can be written from open to close. Units close from the last to the first.

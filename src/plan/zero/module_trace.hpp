@@ -8,7 +8,7 @@
 
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/module_names.hpp"
-#include "parts/pieces.hpp"
+#include "zero/layout.hpp"
 
 namespace dstune::plan {
 

@@ -1,16 +1,97 @@
 #pragma once
 /// Averages gradients over the group in buckets and keeps the own part: stages 1 to 3.
 
+#include <memory>
 #include <vector>
 
-#include "zero/own_gradients.hpp"
+#include "zero/states.hpp"
 
 namespace dstune::plan {
 
+/// How reduce_bucket_size cuts the parameters: as DeepSpeed, whole parameters in the order in which
+/// their gradients are handed over, a parameter larger than a bucket alone.
+struct BucketRange {
+  int first, last;          ///< parameters [first, last) of the table
+  std::int64_t begin, end;  ///< in the flat order
+  std::int64_t shards;      ///< stage 3: elements of a rank's shards of them
+  bool alone;               ///< one parameter larger than the bucket
+  /// Stage 3: each rank gets its shards of the average, not the whole of it.
+  bool is_scattered = false;
+
+  [[nodiscard]] std::int64_t elements() const { return end - begin; }
+};
+
+/// Backward finishes gradients from the end of the table to its beginning; stage 1 hands them over
+/// from the beginning where it waits for the end of backward.
+enum class Arrival { from_the_end, from_the_beginning };
+
+/// In order of arrival.
+std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t bucket_elements,
+                                          Arrival arrival = Arrival::from_the_end);
+
+/// What a reduction uses beside its bucket, each where it needs it.
+struct ReductionScratch {
+  TensorId scattered = no_tensor;  ///< the own shards of the average, unless they go to their place
+  TensorId flattened = no_tensor;  ///< what one owner holds of the bucket, side by side
+  /// What travels of one quantised gradient after the other, and their sums over a node; and the
+  /// padded gradient of what is reduced as it is.
+  TensorId codes = no_tensor, scales = no_tensor;
+  TensorId received_codes = no_tensor, received_scales = no_tensor;
+  TensorId sums = no_tensor;
+  TensorId padded = no_tensor;
+};
+
+/// One way of averaging a bucket over the ranks that share a copy of the states.
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+  /// Each rank gets its shards of the average alone.
+  [[nodiscard]] virtual bool scatters() const { return false; }
+  /// The bucket is [rank][parameters' shards], padded, else in the flat order.
+  [[nodiscard]] virtual bool lies_by_rank() const { return false; }
+  /// But `scattered`.
+  virtual void acquire(const BucketRange&, ReductionScratch&) {}
+  /// `shards`: where the own shards go, where it scatters. Else the bucket becomes the average, at
+  /// least where it is the own part.
+  virtual void reduce(const BucketRange& range, View bucket, View shards,
+                      const ReductionScratch& scratch, Stream stream) = 0;
+};
+
+/// As DeepSpeed chooses: of buckets of several parameters, and of a parameter alone.
+struct Reductions {
+  std::unique_ptr<Reduction> shared, alone;
+};
+/// `contiguous`: gradients are copied to buckets as they arrive.
+[[nodiscard]] Reductions choose_reductions(const ZeroContext& zero, bool contiguous);
+
+/// Where the averaged gradients of the own part go.
+class OwnGradients {
+ public:
+  virtual ~OwnGradients() = default;
+  /// One pass over all gradients: of the first micro-step that reduces, the last of a step.
+  void begin(bool overwrite, bool last) {
+    overwrite_ = overwrite;
+    last_ = last;
+  }
+  /// The scratch of a bucket's keep(), to be released when the stream is done with it.
+  [[nodiscard]] virtual std::vector<TensorId> acquire_scratch(const BucketRange& range) const = 0;
+  /// `averaged` is the whole bucket, or where that is scattered the own shards of it.
+  virtual void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
+                    Stream stream) = 0;
+  /// All are kept: what goes to a disk is there when compute goes on.
+  virtual void finish() {}
+  /// Where a reduction may put the own shards of a bucket itself; no view where it may not.
+  [[nodiscard]] virtual View place_of_shards(const BucketRange&) const { return {}; }
+
+ protected:
+  bool overwrite_ = true, last_ = true;
+};
+/// On the device, in one flat tensor; of an offloaded optimizer on the host or a disk.
+[[nodiscard]] std::unique_ptr<OwnGradients> own_gradients_of(const ZeroContext& zero);
+
 class Reducer {
  public:
-  Reducer(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-          const PersistentTensors& tensors);
+  explicit Reducer(const ZeroContext& zero);
 
   /// One pass over all gradients; `overwrite` the own part, or add to it; the `last` of a step.
   void begin(bool overwrite, bool last);
@@ -37,59 +118,31 @@ class Reducer {
     TensorId tensor;
     int readers;
   };
-  /// What travels of one quantised gradient after the other, and their sums over a node; and the
-  /// padded gradient of what is reduced as it is.
-  struct QuantizedBuffers {
-    TensorId codes = no_tensor, scales = no_tensor;
-    TensorId received_codes = no_tensor, received_scales = no_tensor;
-    TensorId sums = no_tensor;
-    TensorId padded = no_tensor;
-    [[nodiscard]] std::vector<TensorId> all() const {
-      return {codes, scales, received_codes, received_scales, sums, padded};
-    }
-  };
 
-  /// Elements [begin, begin + count) of a bucket whose owner is one rank.
-  struct Slice {
-    int owner;
-    std::int64_t begin, count;
-  };
-
+  [[nodiscard]] Reduction& way_of(const BucketRange& range) const {
+    return range.alone ? *ways_.alone : *ways_.shared;
+  }
   [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;
-  /// Stages 1 and 2. In the bucket's order, equal owners side by side in one.
-  [[nodiscard]] std::vector<Slice> slices(const BucketRange& range) const;
   void copy(const Arrived& arrived, const BucketRange& range, TensorId bucket);
   void flush(const BucketRange& range);
-  /// Averages the bucket; returns where the part that is kept lies, none where it is there already.
-  View reduce(const BucketRange& range, View data, TensorId scattered, TensorId flattened,
-              const QuantizedBuffers& quantized, Stream stream);
+  /// All that has arrived for a bucket; `own_bucket` is acquired where it needs one of its own.
+  View bucket_of(const BucketRange& range, TensorId& own_bucket);
+  /// Of averages that leave the device in another type than they travelled in.
+  TensorId acquire_converted(const BucketRange& range);
+  Stream begin_reduction();
   /// The own part of a bucket's gradients becomes the mean over the copies of the states.
   void average_over_copies(const BucketRange& range, Stream stream);
-  View reduce_scattered(const BucketRange& range, View data, TensorId scattered,
-                        const QuantizedBuffers& quantized, Stream stream);
-  QuantizedBuffers acquire_quantized(const BucketRange& range);
-  /// Piece by piece: the own shards of the average to `out`.
-  void reduce_quantized(const BucketRange& range, View data, View out,
-                        const QuantizedBuffers& buffers, Stream stream);
-  void reduce_across_nodes(const Piece& piece, View data, View out, const QuantizedBuffers& buffers,
-                           Stream stream);
-  void reduce_alone(const Piece& piece, View data, View out, TensorId padded, Stream stream);
-  void reduce_to_owners(const BucketRange& range, View data, TensorId flattened, Stream stream);
-  void all_reduce_alone(const BucketRange& range, View data, Stream stream);
-  /// Where what an owner holds of a bucket is put side by side; none where it lies so.
-  TensorId acquire_flattened(const BucketRange& range);
   void drop(std::size_t slab);
   void wait_for_reduction();
 
   Emitter& emitter_;
   const Layout& layout_;
   const TrainingConfig& config_;
-  OwnGradients own_gradients_;
   DType type_;  // of what is sent
   bool contiguous_;
-  bool to_owners_;           // DeepSpeed reduces to each owner, not to all
   bool from_the_beginning_;  // units arrive in that order
-  int quantizing_nodes_;     // 0: gradients travel as they are
+  Reductions ways_;
+  std::unique_ptr<OwnGradients> own_gradients_;
   std::vector<BucketRange> ranges_;
   std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
   int num_buckets_ = 0;
