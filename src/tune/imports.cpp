@@ -4,7 +4,7 @@
 
 #include "dstune/base/log.hpp"
 #include "dstune/core/interval.hpp"
-#include "dstune/plan/target_memory.hpp"
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 

@@ -1,8 +1,7 @@
-#include "zero/reducer.hpp"
-
 #include <gtest/gtest.h>
 
 #include "plan_fixtures.hpp"
+#include "zero/gradients.hpp"
 
 namespace dstune::plan {
 namespace {

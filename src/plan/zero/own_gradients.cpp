@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "zero/disk.hpp"
-#include "zero/reducer.hpp"
+#include "zero/gradients.hpp"
 
 namespace dstune::plan {
 namespace {

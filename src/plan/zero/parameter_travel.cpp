@@ -8,7 +8,7 @@
 namespace dstune::plan {
 namespace {
 
-constexpr int none = -1;
+constexpr int nothing = -1;
 
 /// The call that brings the shards of all ranks together: [rank][shard] to `out`.
 class Exchange {
@@ -252,7 +252,7 @@ ParameterTravel::ParameterTravel(const ZeroContext& zero, WholeParameters& whole
       one_by_one_(zero.config.stage3_allgather_sequential || is_mics(zero.config) ||
                   layout_.group_size() == 1),
       is_refreshed_(layout_.pieces().size(), false),
-      sent_of_(layout_.pieces().size(), none) {
+      sent_of_(layout_.pieces().size(), nothing) {
   const GatherBase::Parts parts{emitter_, layout_,  shards_,
                                 whole_,   overlap_, exchange_of(emitter_, layout_.partition())};
   to_its_place_ = std::make_unique<ToItsPlace>(parts);
@@ -303,7 +303,7 @@ void ParameterTravel::send(const Shards& from, std::span<const int> pieces) {
   }
   Gather& way = way_of(group);
   way.send(group);
-  const int event = overlap_ ? emitter_.record(Stream::gather) : none;
+  const int event = overlap_ ? emitter_.record(Stream::gather) : nothing;
   sent_.push_back({group, &way, event, static_cast<int>(pieces.size())});
 }
 
@@ -315,8 +315,8 @@ Gather& ParameterTravel::way_of(const TravelGroup& group) const {
 }
 
 void ParameterTravel::take(int piece) {
-  const int index = std::exchange(sent_of_[static_cast<std::size_t>(piece)], none);
-  if (index == none) return;
+  const int index = std::exchange(sent_of_[static_cast<std::size_t>(piece)], nothing);
+  if (index == nothing) return;
   Sent& sent = sent_[static_cast<std::size_t>(index)];
   if (!sent.has_arrived) arrive(sent);
   // As in DeepSpeed, the buffer lives until the last of its parameters is asked for.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "zero/gradients.hpp"
 #include "zero/quantization.hpp"
-#include "zero/reducer.hpp"
 
 namespace dstune::plan {
 namespace {

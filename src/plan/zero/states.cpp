@@ -8,7 +8,7 @@
 namespace dstune::plan {
 namespace {
 
-std::vector<SubGroup> cut(const Layout& layout, const TrainingConfig& config) {
+std::vector<SubGroup> cut_by_size(const Layout& layout, const TrainingConfig& config) {
   if (layout.stage() < 3) return {{.first = 0, .count = layout.own_elements()}};
   std::vector<SubGroup> groups;
   SubGroup group;
@@ -36,7 +36,7 @@ void choose_memories(const TrainingConfig& config, std::vector<SubGroup>& groups
 }
 
 /// One after another in the tensors of each memory; on a disk each begins a block.
-void place(std::vector<SubGroup>& groups) {
+void place_states(std::vector<SubGroup>& groups) {
   std::array<std::int64_t, num_memories> ends{}, moment_ends{};
   const auto take = [](auto& of, Memory memory, std::int64_t count) {
     const bool is_disk = memory == Memory::disk;
@@ -261,13 +261,13 @@ void Declaration::declare_moments(UpdateStates& states, std::int64_t elements, M
 }  // namespace
 
 std::vector<SubGroup> cut_into_sub_groups(const Layout& layout, const TrainingConfig& config) {
-  std::vector<SubGroup> groups = cut(layout, config);
+  std::vector<SubGroup> groups = cut_by_size(layout, config);
   if (layout.offloaded().optimizer) choose_memories(config, groups);
   if (are_parameters_on_disk(config)) {
     for (SubGroup& group : groups)
       group.swaps_parameters = group.first + group.count > config.disk.parameters_in_memory;
   }
-  place(groups);
+  place_states(groups);
   return groups;
 }
 

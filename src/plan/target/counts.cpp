@@ -1,9 +1,8 @@
-#include "target/target_counts.hpp"
-
 #include <algorithm>
 
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "target/target.hpp"
 #include "zero/disk.hpp"
 
 namespace dstune::plan {
@@ -33,8 +32,7 @@ std::int64_t tensors_on_disk(const OptimizerConfig& optimizer) {
 /// What an optimizer that is not all on the host leaves on the device, and what it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 TargetCounts& counts) {
-  const Layout layout(table, config.zero_stage, {.size = group_size},
-                      {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
+  const Layout layout(table, config.zero_stage, {.size = group_size}, offloaded_of(config));
   const std::vector<SubGroup> groups = cut_into_sub_groups(layout, config);
   counts.updated_on_device = elements_in(groups, Memory::device);
   counts.updated_on_host = elements_in(groups, Memory::host);
@@ -87,14 +85,13 @@ void count_gathered(const ModelSpec& model, const ParameterTable& table,
   // All that forward has gathered stays.
   counts.left_of_forward = counts.most_gathered = counts.parameters;
   if (config.stage3_max_reuse_distance >= counts.parameters - counts.persistent) return;
-  const Layout layout(table, 3, {.size = group_size},
-                      {is_optimizer_offloaded(config), are_parameters_offloaded(config)});
+  const Layout layout(table, 3, {.size = group_size}, offloaded_of(config));
   const Gathering gathering = plan_gathering(model, layout, config);
   if (are_parameters_on_disk(config) && !gathering.failure.empty()) return;
   counts.left_of_forward = counts.most_gathered = 0;
   const auto elements = [&](std::span<const int> pieces) {
     std::int64_t sum = 0;
-    for (const int piece : pieces) sum += layout.pieces()[static_cast<std::size_t>(piece)].elements;
+    for (const int piece : pieces) sum += layout.piece(piece).elements;
     return sum;
   };
   std::int64_t live = gathering.traced->kept_elements;

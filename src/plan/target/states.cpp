@@ -1,15 +1,13 @@
-#include "target/target_states.hpp"
+#include "zero/states.hpp"
 
 #include <algorithm>
 
 #include "dstune/base/error.hpp"
 #include "dstune/plan/step_plan.hpp"
+#include "target/target.hpp"
 
 namespace dstune::plan {
 namespace {
-
-/// One all-reduce of stage 0 is of whole parameters until they are more elements than this.
-constexpr std::int64_t stage0_flatten_elements = 500'000'000;
 
 bool is_fused_adam(const OptimizerConfig& optimizer) {
   return !optimizer.torch_adam &&
@@ -52,7 +50,7 @@ TargetStates stage0(const TargetCounts& counts, const TrainingConfig& config, in
   const std::int64_t gradients = e * counts.parameters;
   const bool accumulates = config.accumulation_steps > 1;
   const std::int64_t flattened =
-      group_size > 1 ? std::min(stage0_flatten_elements, counts.parameters) : 0;
+      group_size > 1 ? std::min(stage0_chunk_elements, counts.parameters) : 0;
   // A copy in the type that is sent, where that is another.
   const std::int64_t sent_bytes = size_bytes(communication_type(config));
   const std::int64_t sent = sent_bytes == e ? 0 : sent_bytes * flattened;

@@ -1,8 +1,7 @@
-#include "target/target_activations.hpp"
-
 #include <algorithm>
 
 #include "dstune/plan/step_plan.hpp"
+#include "target/target.hpp"
 
 namespace dstune::plan {
 namespace {

@@ -1,17 +1,23 @@
 #pragma once
-/// Memory that the user's own training (Hugging Face under DeepSpeed) needs for a configuration, by
-/// formula: docs/memory.md states each term, its source, and how far it is from what PyTorch's
-/// tensors take.
+/// The memory that a configuration needs: that of a plan over its operations, and that of the
+/// user's own training (Hugging Face under DeepSpeed). All functions: Local.
 
 #include <cstdint>
 #include <map>
 #include <string>
 
 #include "dstune/core/job.hpp"
+#include "dstune/core/memory_timeline.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/model_spec.hpp"
+#include "dstune/plan/step_plan.hpp"
 
 namespace dstune {
+
+/// An instant for each operation that does something, in program order: the fullest one since the
+/// operation before. What the first step does otherwise (stage 3's tracing) comes first, then one
+/// cycle, in which micro-steps that are alike stand for each other.
+[[nodiscard]] MemoryTimeline memory_timeline(const StepPlan& plan);
 
 struct TargetMemory {
   std::int64_t total_bytes = 0;  ///< of one rank, at its fullest instant
@@ -27,7 +33,8 @@ struct TargetMemory {
   std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
 };
 
-/// Local. All zero for TargetFramework::self.
+/// By formula: docs/memory.md states each term, its source, and how far it is from what PyTorch's
+/// tensors take. All zero for TargetFramework::self.
 TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
                            const TargetSpec& target);
 

@@ -1,7 +1,9 @@
 #pragma once
-/// Reading a Hugging Face config: values by key with transformers' own defaults, and refusals that
-/// name the key, its value, and what is built instead.
+/// Reading models: what every way of describing one has in common, and values of a Hugging Face
+/// config by key, with transformers' own defaults and refusals that name the key, its value, and
+/// what is built instead.
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -9,11 +11,23 @@
 #include <vector>
 
 #include "dstune/model/model_spec.hpp"
-#include "model_check.hpp"
 
 namespace dstune::model {
 
-/// null stands for absent.
+/// "gpt2-124M"
+[[nodiscard]] std::string sized_name(const ModelSpec& spec);
+/// Whether key and value heads may be fewer than heads.
+[[nodiscard]] bool has_key_heads(ModelFamily family);
+/// Adds a problem at `node` where heads do not fit each other or the family.
+void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& problems);
+/// hidden_size / num_heads; a problem where it has a remainder.
+std::int64_t head_size_of(std::int64_t hidden_size, std::int64_t num_heads, const json::Node& node,
+                          json::Problems& problems);
+
+/// Largest size of any dimension: products of four of them stay far from overflow.
+inline constexpr std::int64_t largest_size = 1'000'000;
+
+/// A Hugging Face config; null stands for absent.
 class Config {
  public:
   Config(const json::Node& node, json::Problems& problems) : node_(node), problems_(problems) {}
