@@ -1,6 +1,7 @@
 #include "dstune/plan/step_planner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "dstune/base/error.hpp"
@@ -64,25 +65,10 @@ void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) 
 }  // namespace
 
 std::string_view to_text(Category category) {
-  switch (category) {
-    case Category::parameters:
-      return "parameters";
-    case Category::gradients:
-      return "gradients";
-    case Category::optimizer:
-      return "optimizer";
-    case Category::activations:
-      return "activations";
-    case Category::buckets:
-      return "buckets";
-    case Category::gathered:
-      return "gathered";
-    case Category::workspace:
-      return "workspace";
-    case Category::staging:
-      return "staging";
-  }
-  throw LogicError("unknown category");
+  constexpr std::array<std::string_view, num_categories> names{
+      "parameters", "gradients", "optimizer", "activations",
+      "buckets",    "gathered",  "workspace", "staging"};
+  return names.at(static_cast<std::size_t>(category));
 }
 
 std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_length) {

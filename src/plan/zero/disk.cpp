@@ -102,11 +102,7 @@ void GradientWriter::finish(Stream stream) {
 }
 
 OptimizerSwapper::OptimizerSwapper(const ZeroContext& zero)
-    : emitter_(zero.emitter),
-      tensors_(zero.tensors),
-      reads_ahead_(zero.config.disk.pipeline_read),
-      writes_behind_(zero.config.disk.pipeline_write),
-      gradients_(zero.layout, zero.config, zero.tensors.sub_groups) {
+    : ZeroPart(zero), gradients_(layout_, config_, tensors_.sub_groups) {
   for (std::size_t buffer = tensors_.swap_buffers.size(); buffer-- > 0;) free_.push_back(buffer);
 }
 
@@ -153,7 +149,7 @@ UpdateStates OptimizerSwapper::swap_in(std::size_t group) {
   ahead_.reset();
   emitter_.wait(Stream::compute, current_->event);
   const auto next = next_after(group);
-  if (reads_ahead_ && next) ahead_ = read(*next);
+  if (config_.disk.pipeline_read && next) ahead_ = read(*next);
   UpdateStates in_memory;
   for (std::size_t number = 0; number < current_->states.size(); ++number)
     in_memory.*current_->states[number].state = tensors_.swap_buffers[current_->buffers[number]];
@@ -172,7 +168,7 @@ void OptimizerSwapper::swap_out(std::size_t index) {
                   Stream::disk_write);
   }
   current_->event = emitter_.record(Stream::disk_write);
-  if (writes_behind_ && next_after(index)) {
+  if (config_.disk.pipeline_write && next_after(index)) {
     behind_ = current_;
   } else {
     wait_for_write(*current_);
@@ -186,11 +182,9 @@ void OptimizerSwapper::wait_for_write(const Swap& write) {
 }
 
 ShardReader::ShardReader(const ZeroContext& zero)
-    : emitter_(zero.emitter),
-      layout_(zero.layout),
-      tensors_(zero.tensors),
+    : ZeroPart(zero),
       // In a larger group compute waits for copies.
-      copies_beside_compute_(zero.config.overlap_comm && layout_.group_size() == 1) {
+      copies_beside_compute_(config_.overlap_comm && layout_.group_size() == 1) {
   if (tensors_.shards_on_disk != no_tensor) buffer_.assign(tensors_.shards.size(), no_tensor);
 }
 

@@ -52,10 +52,9 @@ class SwappedGradients {
 
 /// Sends gradients to the disk: collected in the swap buffers, a full one is written while the next
 /// fills.
-class GradientWriter {
+class GradientWriter : ZeroPart {
  public:
-  explicit GradientWriter(const ZeroContext& zero)
-      : emitter_(zero.emitter), tensors_(zero.tensors) {}
+  explicit GradientWriter(const ZeroContext& zero) : ZeroPart(zero) {}
 
   /// `gradients`: fp32, on the device; they are there after what `stream` was given so far.
   void write(const SubGroup& group, const GradientPart& part, View gradients, Stream stream);
@@ -69,8 +68,6 @@ class GradientWriter {
     View disk, buffer;
     std::int64_t count;
   };
-  Emitter& emitter_;
-  const PersistentTensors& tensors_;
   std::size_t buffer_ = 0;     ///< that is filling
   std::int64_t filled_ = 0;    ///< elements of it
   std::size_t submitted_ = 0;  ///< buffers that are being written
@@ -79,7 +76,7 @@ class GradientWriter {
 
 /// Brings the states of sub-groups to the host for their update, one sub-group after the other by
 /// way of the swap buffers: DeepSpeed's swappers, the plain one and the pipelined one.
-class OptimizerSwapper {
+class OptimizerSwapper : ZeroPart {
  public:
   explicit OptimizerSwapper(const ZeroContext& zero);
 
@@ -101,9 +98,6 @@ class OptimizerSwapper {
   void wait_for_write(const Swap& write);
   [[nodiscard]] std::optional<std::size_t> next_after(std::size_t group) const;
 
-  Emitter& emitter_;
-  const PersistentTensors& tensors_;
-  bool reads_ahead_, writes_behind_;
   SwappedGradients gradients_;
   std::vector<std::size_t> free_;
   std::optional<Swap> current_, ahead_, behind_;
@@ -111,7 +105,7 @@ class OptimizerSwapper {
 
 /// Brings shards of parameters into the host's buffers, as the schedule of gathers says, and says
 /// where each of them is.
-class ShardReader {
+class ShardReader : ZeroPart {
  public:
   explicit ShardReader(const ZeroContext& zero);
 
@@ -124,9 +118,6 @@ class ShardReader {
   [[nodiscard]] View shard(int piece) const;
 
  private:
-  Emitter& emitter_;
-  const Layout& layout_;
-  const PersistentTensors& tensors_;
   bool copies_beside_compute_;
   std::vector<TensorId> buffer_;  // by piece, of those on the disk
   std::vector<int> on_their_way_;

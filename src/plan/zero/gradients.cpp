@@ -39,9 +39,7 @@ std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t buc
 }
 
 Reducer::Reducer(const ZeroContext& zero)
-    : emitter_(zero.emitter),
-      layout_(zero.layout),
-      config_(zero.config),
+    : ZeroPart(zero),
       type_(communication_type(config_)),
       // Stages 1 and 2 of DeepSpeed need them for offloading.
       contiguous_(config_.contiguous_gradients ||
@@ -51,8 +49,7 @@ Reducer::Reducer(const ZeroContext& zero)
       own_gradients_(own_gradients_of(zero)),
       ranges_(cut_into_buckets(
           layout_, config_.reduce_bucket_size,
-          from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)),
-      own_(zero.tensors.on_device.gradients) {
+          from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)) {
   int shared = 0;
   for (BucketRange& range : ranges_) {
     range.is_scattered = way_of(range).scatters();
@@ -205,9 +202,11 @@ Stream Reducer::begin_reduction() {
 void Reducer::average_over_copies(const BucketRange& range, Stream stream) {
   const Partition& partition = layout_.partition();
   if (partition.replicas == 1 || !last_) return;
-  emitter_.emit(op::AllReduceAverage{at(own_, layout_.shard_offset(range.first)), range.shards,
-                                     partition.across},
-                stream);
+  // Other ranks have these gradients, too.
+  emitter_.emit(
+      op::AllReduceAverage{at(tensors_.on_device.gradients, layout_.shard_offset(range.first)),
+                           range.shards, partition.across},
+      stream);
 }
 
 void Reducer::drop(std::size_t slab) {
@@ -224,13 +223,9 @@ void Reducer::wait_for_reduction() {
 }
 
 GradientSink::GradientSink(const ZeroContext& zero)
-    : emitter_(zero.emitter),
-      layout_(zero.layout),
-      overlap_(zero.config.overlap_comm),
-      adds_up_at_once_(zero.config.immediate_grad_update || !is_bf16_optimizer(zero.config)),
-      gradients_(zero.tensors.gradients),
-      fp32_gradients_(zero.tensors.fp32_gradients) {
-  if (layout_.stage() >= 1 && !is_bf16_optimizer(zero.config)) reducer_.emplace(zero);
+    : ZeroPart(zero),
+      adds_up_at_once_(config_.immediate_grad_update || !is_bf16_optimizer(config_)) {
+  if (layout_.stage() >= 1 && !is_bf16_optimizer(config_)) reducer_.emplace(zero);
   if (layout_.stage() >= 2)
     slabs_.assign(static_cast<std::size_t>(layout_.table().num_units()), no_tensor);
 }
@@ -239,7 +234,7 @@ void GradientSink::begin_backward(MicroStep micro) {
   micro_ = micro;
   if (!slabs_.empty()) {
     reducer_->begin(micro.first, micro.last);
-  } else if (reducer_ && micro.last && overlap_) {
+  } else if (reducer_ && micro.last && config_.overlap_comm) {
     reducer_->begin(true, true);
   }
 }
@@ -252,16 +247,16 @@ void GradientSink::open(int unit) {
 }
 
 void GradientSink::close(int unit) {
-  if (fp32_gradients_ != no_tensor && adds_up_at_once_) add_up(unit);
+  if (tensors_.fp32_gradients != no_tensor && adds_up_at_once_) add_up(unit);
   if (!slabs_.empty()) {
     reducer_->arrive(unit, unit_view(unit), slabs_[static_cast<std::size_t>(unit)]);
-  } else if (reducer_ && micro_.last && overlap_) {
+  } else if (reducer_ && micro_.last && config_.overlap_comm) {
     reducer_->arrive(unit, unit_view(unit), no_tensor);
   }
 }
 
 void GradientSink::add_up(int unit) {
-  const View sum = at(fp32_gradients_, unit_view(unit).offset_elements);
+  const View sum = at(tensors_.fp32_gradients, unit_view(unit).offset_elements);
   const std::int64_t count = layout_.table().unit_elements(unit);
   if (micro_.first) {
     emitter_.emit(op::Convert{sum, unit_view(unit), count});
@@ -273,12 +268,12 @@ void GradientSink::add_up(int unit) {
 }
 
 void GradientSink::end_backward() {
-  if (fp32_gradients_ != no_tensor && !adds_up_at_once_)
+  if (tensors_.fp32_gradients != no_tensor && !adds_up_at_once_)
     for (int unit = 0; unit < layout_.table().num_units(); ++unit) add_up(unit);
   if (!reducer_) return;
   if (slabs_.empty()) {
     if (!micro_.last) return;
-    if (!overlap_) {
+    if (!config_.overlap_comm) {
       reducer_->begin(true, true);
       for (int unit = 0; unit < layout_.table().num_units(); ++unit)
         reducer_->arrive(unit, unit_view(unit), no_tensor);
@@ -289,7 +284,7 @@ void GradientSink::end_backward() {
 
 View GradientSink::unit_view(int unit) const {
   if (!slabs_.empty()) return at(slabs_[static_cast<std::size_t>(unit)]);
-  return at(gradients_, layout_.parameter(layout_.table().unit_range(unit).first).offset);
+  return at(tensors_.gradients, layout_.parameter(layout_.table().unit_range(unit).first).offset);
 }
 
 View GradientSink::view(int unit, ParameterRole role) const {

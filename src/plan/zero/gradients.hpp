@@ -92,7 +92,7 @@ class OwnGradients {
 [[nodiscard]] std::unique_ptr<OwnGradients> own_gradients_of(const ZeroContext& zero);
 
 /// Averages gradients over the group in buckets and keeps the own part: stages 1 to 3.
-class Reducer {
+class Reducer : ZeroPart {
  public:
   explicit Reducer(const ZeroContext& zero);
 
@@ -138,9 +138,6 @@ class Reducer {
   void drop(std::size_t slab);
   void wait_for_reduction();
 
-  Emitter& emitter_;
-  const Layout& layout_;
-  const TrainingConfig& config_;
   DType type_;  // of what is sent
   bool contiguous_;
   bool from_the_beginning_;  // units arrive in that order
@@ -151,7 +148,6 @@ class Reducer {
   int num_buckets_ = 0;
 
   bool overwrite_ = true, last_ = true;
-  TensorId own_;          // gradients, which other ranks have, too, where there are several copies
   std::size_t next_ = 0;  // the range that is filling
   std::vector<TensorId> buckets_;
   std::size_t filling_ = 0;
@@ -170,7 +166,7 @@ struct MicroStep {
 /// Where backward writes gradients: the flat gradients, added up over the micro-steps (stages 0 and
 /// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced and released
 /// (stages 2 and 3).
-class GradientSink {
+class GradientSink : ZeroPart {
  public:
   explicit GradientSink(const ZeroContext& zero);
 
@@ -188,7 +184,7 @@ class GradientSink {
   [[nodiscard]] View view(int unit, ParameterRole role) const;
   /// The first write of this micro-step adds to what is there.
   [[nodiscard]] bool accumulate() const {
-    return slabs_.empty() && fp32_gradients_ == no_tensor && !micro_.first;
+    return slabs_.empty() && tensors_.fp32_gradients == no_tensor && !micro_.first;
   }
 
  private:
@@ -196,12 +192,7 @@ class GradientSink {
   void add_up(int unit);
   [[nodiscard]] View unit_view(int unit) const;
 
-  Emitter& emitter_;
-  const Layout& layout_;
-  bool overlap_;
   bool adds_up_at_once_;  // each unit, or all of them behind backward
-  TensorId gradients_;
-  TensorId fp32_gradients_;
   std::optional<Reducer> reducer_;
   std::vector<TensorId> slabs_;  // of each unit, stages 2 and 3
   MicroStep micro_;

@@ -8,13 +8,9 @@
 namespace dstune::plan {
 namespace {
 
-class Initialization {
+class Initialization : ZeroPart {
  public:
-  explicit Initialization(const ZeroContext& zero)
-      : emitter_(zero.emitter),
-        layout_(zero.layout),
-        config_(zero.config),
-        tensors_(zero.tensors) {}
+  explicit Initialization(const ZeroContext& zero) : ZeroPart(zero) {}
 
   void emit() {
     emitter_.write_initialize();
@@ -53,11 +49,6 @@ class Initialization {
   void emit_master(Memory memory, View master, View parameters, std::int64_t count);
   void copy_and_convert(View master, View parameters, View through, std::int64_t count);
   void emit_states_on_disk(const SubGroup& group, View master);
-
-  Emitter& emitter_;
-  const Layout& layout_;
-  const TrainingConfig& config_;
-  const PersistentTensors& tensors_;
 };
 
 void Initialization::emit_parameters() {

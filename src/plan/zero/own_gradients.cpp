@@ -59,18 +59,19 @@ std::vector<Kept> touched_of(const Layout& layout, const BucketRange& range,
   return result;
 }
 
-class GradientsOnDevice final : public OwnGradients {
+class GradientsOnDevice final : public OwnGradients, ZeroPart {
  public:
   explicit GradientsOnDevice(const ZeroContext& zero)
-      : emitter_(zero.emitter), layout_(zero.layout), own_(zero.tensors.on_device.gradients) {
-    const TrainingConfig& config = zero.config;
-    const bool sums_in_fp32 = config.fp32_gradient_accumulation;
-    is_converted_ = communication_type(config) != emitter_.type();
-    in_place_ = layout_.stage() == 3 && !sums_in_fp32 && !is_converted_;
+      : ZeroPart(zero), own_(tensors_.on_device.gradients) {
+    const bool is_stage1 = config_.zero_stage == 1;
+    const bool sums_in_fp32 = config_.fp32_gradient_accumulation;
+    // Averages come in another type.
+    const bool is_converted = communication_type(config_) != emitter_.type();
+    in_place_ = layout_.stage() == 3 && !sums_in_fp32 && !is_converted;
     // Sums of the gradients' type take averages in that type; at stage 1 an average has that type
     // wherever its sum was made.
-    rounds_added_ = is_converted_ && (!sums_in_fp32 || config.zero_stage == 1);
-    rounds_first_ = is_converted_ && sums_in_fp32 && config.zero_stage == 1;
+    rounds_added_ = is_converted && (!sums_in_fp32 || is_stage1);
+    rounds_first_ = is_converted && sums_in_fp32 && is_stage1;
   }
 
   [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
@@ -122,27 +123,21 @@ class GradientsOnDevice final : public OwnGradients {
     }
   }
 
-  Emitter& emitter_;
-  const Layout& layout_;
   TensorId own_;
   bool in_place_;      // a reduction may put the own shards there itself
-  bool is_converted_;  // averages come in another type
-  bool rounds_added_;  // … and are converted back before they are added
+  bool rounds_added_;  // averages are converted before they are added
   bool rounds_first_;  // … or kept
 };
 
 /// Of an offloaded optimizer. Sums over micro-steps are on the host, the last one's go where their
 /// update is.
-class OffloadedGradients : public OwnGradients {
+class OffloadedGradients : public OwnGradients, protected ZeroPart {
  public:
-  explicit OffloadedGradients(const ZeroContext& zero, DType sum_type)
-      : emitter_(zero.emitter),
-        layout_(zero.layout),
-        tensors_(zero.tensors),
+  OffloadedGradients(const ZeroContext& zero, DType sum_type)
+      : ZeroPart(zero),
         sum_type_(sum_type),
-        master_type_(master_type(zero.config)),
-        takes_norm_(zero.config.gradient_clipping > 0 || zero.config.precision == Precision::fp16),
-        swapped_(zero.layout, zero.config, zero.tensors.sub_groups),
+        master_type_(master_type(config_)),
+        swapped_(layout_, config_, tensors_.sub_groups),
         writer_(zero) {}
 
   void finish() override { writer_.finish(Stream::compute); }
@@ -158,9 +153,6 @@ class OffloadedGradients : public OwnGradients {
   /// the master copy's type.
   void hand_over(const Kept& piece, View sum, const std::vector<TensorId>& scratch, Stream stream);
 
-  Emitter& emitter_;
-  const Layout& layout_;
-  const PersistentTensors& tensors_;
   DType sum_type_;  // of what is handed over
 
  private:
@@ -173,7 +165,6 @@ class OffloadedGradients : public OwnGradients {
   void swap_out(const SubGroup& group, const Kept& piece, View slice, Stream stream);
 
   DType master_type_;
-  bool takes_norm_;
   SwappedGradients swapped_;
   GradientWriter writer_;
 };
@@ -181,7 +172,8 @@ class OffloadedGradients : public OwnGradients {
 void OffloadedGradients::hand_over(const Kept& piece, View sum,
                                    const std::vector<TensorId>& scratch, Stream stream) {
   View slice = moved(sum, piece.slice_offset);
-  if (takes_norm_) emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
+  if (config_.gradient_clipping > 0 || config_.precision == Precision::fp16)
+    emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
   const SubGroup& group = sub_group_of(piece.own_offset);
   const std::int64_t offset = group.offset + piece.own_offset - group.first;
   if (group.memory == Memory::device) {
@@ -265,8 +257,8 @@ class OffloadedParts final : public OffloadedGradients {
   explicit OffloadedParts(const ZeroContext& zero)
       : OffloadedGradients(zero, takes_sums(zero) ? DType::f32 : sum_type(zero.config)),
         takes_sums_(takes_sums(zero)),
-        adds_to_own_(zero.config.low_precision_master && zero.config.zero_stage == 2 &&
-                     zero.config.accumulation_steps > 1) {}
+        adds_to_own_(config_.low_precision_master && config_.zero_stage == 2 &&
+                     config_.accumulation_steps > 1) {}
 
   [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
     std::int64_t largest = 0;

@@ -7,11 +7,10 @@
 namespace dstune::plan {
 
 OwnShards::OwnShards(const ZeroContext& zero)
-    : emitter_(zero.emitter),
-      layout_(zero.layout),
-      primary_{zero.tensors.parameters, layout_.group_size(), layout_.group_rank(),
+    : ZeroPart(zero),
+      primary_{tensors_.parameters, layout_.group_size(), layout_.group_rank(),
                layout_.partition().shards},
-      secondary_{zero.tensors.secondary, layout_.partition().secondary_size,
+      secondary_{tensors_.secondary, layout_.partition().secondary_size,
                  layout_.partition().secondary_rank, layout_.partition().secondary,
                  layout_.shards_of_secondary()},
       are_on_host_(layout_.offloaded().parameters),
@@ -42,10 +41,8 @@ void OwnShards::collect(const Shards& from, std::span<const int> pieces, View ou
 }
 
 WholeParameters::WholeParameters(const ZeroContext& zero, const TracedGathers& traced)
-    : emitter_(zero.emitter),
-      layout_(zero.layout),
+    : ZeroPart(zero),
       traced_(traced),
-      kept_(zero.tensors.kept),
       is_in_slab_(layout_.pieces().size(), false),
       slabs_(static_cast<std::size_t>(layout_.num_parameters())) {}
 

@@ -18,7 +18,7 @@ struct Shards {
 
 /// The own shards: on the device or, offloaded, on the host or a disk, from which they are read
 /// into buffers of the host.
-class OwnShards {
+class OwnShards : ZeroPart {
  public:
   explicit OwnShards(const ZeroContext& zero);
 
@@ -42,8 +42,6 @@ class OwnShards {
   ShardReader& reader() { return reader_; }
 
  private:
-  Emitter& emitter_;
-  const Layout& layout_;
   Shards primary_, secondary_;
   bool are_on_host_;
   ShardReader reader_;
@@ -51,7 +49,7 @@ class OwnShards {
 
 /// Whole parameters: kept from their first use on, or in a slab for each parameter of ours, from
 /// the gather of its first piece to the release of its last.
-class WholeParameters {
+class WholeParameters : ZeroPart {
  public:
   WholeParameters(const ZeroContext& zero, const TracedGathers& traced);
 
@@ -78,13 +76,10 @@ class WholeParameters {
     return layout_.piece_begin(parameter + 1) - layout_.piece_begin(parameter) == 1;
   }
   [[nodiscard]] View kept(int piece) const {
-    return at(kept_, traced_.kept_offset[static_cast<std::size_t>(piece)]);
+    return at(tensors_.kept, traced_.kept_offset[static_cast<std::size_t>(piece)]);
   }
 
-  Emitter& emitter_;
-  const Layout& layout_;
   const TracedGathers& traced_;
-  TensorId kept_;
   std::vector<bool> is_in_slab_;  // by piece
   struct Slab {
     TensorId tensor = no_tensor;

@@ -65,23 +65,11 @@ std::shared_ptr<const Exchange> exchange_of(Emitter& emitter, const Partition& p
 }
 
 /// What the ways of travelling share.
-class GatherBase : public Gather {
+class GatherBase : public Gather, protected ZeroPart {
  public:
-  struct Parts {
-    Emitter& emitter;
-    const Layout& layout;
-    const OwnShards& shards;
-    WholeParameters& whole;
-    bool overlap;
-    std::shared_ptr<const Exchange> exchange;
-  };
-  explicit GatherBase(const Parts& parts)
-      : emitter_(parts.emitter),
-        layout_(parts.layout),
-        shards_(parts.shards),
-        whole_(parts.whole),
-        overlap_(parts.overlap),
-        exchange_(parts.exchange) {}
+  GatherBase(const ZeroContext& zero, const OwnShards& shards, WholeParameters& whole,
+             std::shared_ptr<const Exchange> exchange)
+      : ZeroPart(zero), shards_(shards), whole_(whole), exchange_(std::move(exchange)) {}
 
  protected:
   TensorId acquire(const char* name, std::int64_t elements, DType type) {
@@ -90,14 +78,15 @@ class GatherBase : public Gather {
   TensorId acquire(const char* name, std::int64_t elements) {
     return acquire(name, elements, emitter_.type());
   }
-  Stream begin() { return emitter_.begin_beside(overlap_, Stream::gather); }
+  Stream begin() { return emitter_.begin_beside(config_.overlap_comm, Stream::gather); }
   /// Shards that lie on the host go through a tensor of their own where other ranks' follow.
   [[nodiscard]] bool fetches(const TravelGroup& group) const {
     return shards_.are_on_host() && group.from->ranks > 1;
   }
   /// DeepSpeed's host waits for what it copies from the host, and so launches nothing meanwhile.
   void wait_for_fetched(Stream stream) {
-    if (overlap_ && shards_.are_on_host()) emitter_.wait(Stream::compute, emitter_.record(stream));
+    if (config_.overlap_comm && shards_.are_on_host())
+      emitter_.wait(Stream::compute, emitter_.record(stream));
   }
   /// From `flat`, [rank][piece's shard].
   void unpack(const TravelGroup& group) {
@@ -115,11 +104,8 @@ class GatherBase : public Gather {
     }
   }
 
-  Emitter& emitter_;
-  const Layout& layout_;
   const OwnShards& shards_;
   WholeParameters& whole_;
-  bool overlap_;
   std::shared_ptr<const Exchange> exchange_;
 };
 
@@ -243,23 +229,22 @@ class Quantized final : public GatherBase {
 }  // namespace
 
 ParameterTravel::ParameterTravel(const ZeroContext& zero, WholeParameters& whole)
-    : emitter_(zero.emitter),
-      layout_(zero.layout),
+    : ZeroPart(zero),
       whole_(whole),
       shards_(zero),
-      overlap_(zero.config.overlap_comm),
+      overlap_(config_.overlap_comm),
       // MiCS hands over parameters one by one, to be sent at once.
-      one_by_one_(zero.config.stage3_allgather_sequential || is_mics(zero.config) ||
+      one_by_one_(config_.stage3_allgather_sequential || is_mics(config_) ||
                   layout_.group_size() == 1),
       is_refreshed_(layout_.pieces().size(), false),
       sent_of_(layout_.pieces().size(), nothing) {
-  const GatherBase::Parts parts{emitter_, layout_,  shards_,
-                                whole_,   overlap_, exchange_of(emitter_, layout_.partition())};
-  to_its_place_ = std::make_unique<ToItsPlace>(parts);
-  side_by_side_ = std::make_unique<SideBySide>(parts);
-  if (zero.config.stage3_use_all_reduce_for_fetch_params)
-    by_all_reduce_ = std::make_unique<ByAllReduce>(parts);
-  if (quantizes_weights(zero.config)) quantized_ = std::make_unique<Quantized>(parts);
+  const auto exchange = exchange_of(emitter_, layout_.partition());
+  to_its_place_ = std::make_unique<ToItsPlace>(zero, shards_, whole_, exchange);
+  side_by_side_ = std::make_unique<SideBySide>(zero, shards_, whole_, exchange);
+  if (config_.stage3_use_all_reduce_for_fetch_params)
+    by_all_reduce_ = std::make_unique<ByAllReduce>(zero, shards_, whole_, exchange);
+  if (quantizes_weights(config_))
+    quantized_ = std::make_unique<Quantized>(zero, shards_, whole_, exchange);
 }
 
 ParameterTravel::~ParameterTravel() = default;

@@ -22,7 +22,8 @@ struct TravelGroup {
   /// Released on arrival: own shards that were put side by side or fetched from the host, and what
   /// came from other nodes.
   TensorId own = no_tensor, from_nodes = no_tensor;
-  TensorId codes = no_tensor, scales = no_tensor;  ///< of all ranks, where they travel quantised
+  TensorId codes = no_tensor,
+           scales = no_tensor;  ///< of all ranks, where they travel quantised
 };
 
 /// One way of travelling.
@@ -35,7 +36,7 @@ class Gather {
   virtual void put_away(TravelGroup& group) = 0;
 };
 
-class ParameterTravel {
+class ParameterTravel : ZeroPart {
  public:
   ParameterTravel(const ZeroContext& zero, WholeParameters& whole);
   ~ParameterTravel();
@@ -66,8 +67,6 @@ class ParameterTravel {
   [[nodiscard]] Gather& way_of(const TravelGroup& group) const;
   void arrive(Sent& sent);
 
-  Emitter& emitter_;
-  const Layout& layout_;
   WholeParameters& whole_;
   OwnShards shards_;
   bool overlap_;

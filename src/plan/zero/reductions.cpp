@@ -9,27 +9,34 @@
 namespace dstune::plan {
 namespace {
 
-/// A group of one.
-class NoReduction final : public Reduction {
+class ReductionBase : public Reduction, protected ZeroPart {
  public:
+  explicit ReductionBase(const ZeroContext& zero) : ZeroPart(zero) {}
+
+ protected:
+  TensorId acquire_tensor(const char* name, DType type, std::int64_t count) {
+    return count == 0 ? no_tensor : emitter_.acquire(name, -1, Category::buckets, type, count);
+  }
+};
+
+/// A group of one.
+class NoReduction final : public ReductionBase {
+ public:
+  using ReductionBase::ReductionBase;
   void reduce(const BucketRange&, View, View, const ReductionScratch&, Stream) override {}
 };
 
 /// The whole bucket to all ranks, at once: stages 1 and 2 with use_multi_rank_bucket_allreduce, and
 /// all stages without reduce_scatter.
-class AllReduce final : public Reduction {
+class AllReduce final : public ReductionBase {
  public:
-  explicit AllReduce(const ZeroContext& zero)
-      : emitter_(zero.emitter), among_(zero.layout.partition().shards) {}
+  using ReductionBase::ReductionBase;
 
   void reduce(const BucketRange& range, View bucket, View, const ReductionScratch&,
               Stream stream) override {
-    emitter_.emit(op::AllReduceAverage{bucket, range.elements(), among_}, stream);
+    emitter_.emit(op::AllReduceAverage{bucket, range.elements(), layout_.partition().shards},
+                  stream);
   }
-
- private:
-  Emitter& emitter_;
-  RankRange among_;
 };
 
 /// Elements [begin, begin + count) of a bucket whose owner is one rank.
@@ -62,12 +69,9 @@ std::vector<Slice> slices_of(const Layout& layout, const BucketRange& range) {
 
 /// A parameter that is alone to all ranks: DeepSpeed sends what it has of one owner after another
 /// as soon as that is more than a bucket.
-class AllReduceByOwners final : public Reduction {
+class AllReduceByOwners final : public ReductionBase {
  public:
-  explicit AllReduceByOwners(const ZeroContext& zero)
-      : emitter_(zero.emitter),
-        layout_(zero.layout),
-        bucket_elements_(zero.config.reduce_bucket_size) {}
+  using ReductionBase::ReductionBase;
 
   void reduce(const BucketRange& range, View bucket, View, const ReductionScratch&,
               Stream stream) override {
@@ -75,23 +79,17 @@ class AllReduceByOwners final : public Reduction {
     const std::vector<Slice> all = slices_of(layout_, range);
     for (const Slice& slice : all) {
       const std::int64_t count = slice.begin + slice.count - begin;
-      if (count <= bucket_elements_ && &slice != &all.back()) continue;
+      if (count <= config_.reduce_bucket_size && &slice != &all.back()) continue;
       emitter_.emit(op::AllReduceAverage{moved(bucket, begin), count}, stream);
       begin += count;
     }
   }
-
- private:
-  Emitter& emitter_;
-  const Layout& layout_;
-  std::int64_t bucket_elements_;
 };
 
 /// To each owner what it holds of the bucket, put side by side: stages 1 and 2.
-class ReduceToOwners final : public Reduction {
+class ReduceToOwners final : public ReductionBase {
  public:
-  explicit ReduceToOwners(const ZeroContext& zero)
-      : emitter_(zero.emitter), layout_(zero.layout), type_(communication_type(zero.config)) {}
+  using ReductionBase::ReductionBase;
 
   void acquire(const BucketRange& range, ReductionScratch& scratch) override {
     std::vector<std::int64_t> parts(static_cast<std::size_t>(layout_.group_size()));
@@ -102,8 +100,7 @@ class ReduceToOwners final : public Reduction {
       elements[owner] += slice.count;
       if (++parts[owner] > 1) most = std::max(most, elements[owner]);
     }
-    if (most > 0)
-      scratch.flattened = emitter_.acquire("flattened", -1, Category::buckets, type_, most);
+    scratch.flattened = acquire_tensor("flattened", communication_type(config_), most);
   }
 
   void reduce(const BucketRange& range, View bucket, View, const ReductionScratch& scratch,
@@ -138,40 +135,30 @@ class ReduceToOwners final : public Reduction {
     }
     return end;
   }
-
-  Emitter& emitter_;
-  const Layout& layout_;
-  DType type_;
 };
 
 /// Stage 3.
-class ReduceScatter final : public Reduction {
+class ReduceScatter final : public ReductionBase {
  public:
-  explicit ReduceScatter(const ZeroContext& zero)
-      : emitter_(zero.emitter), among_(zero.layout.partition().shards) {}
+  using ReductionBase::ReductionBase;
 
   [[nodiscard]] bool scatters() const override { return true; }
   [[nodiscard]] bool lies_by_rank() const override { return true; }
   void reduce(const BucketRange& range, View bucket, View shards, const ReductionScratch&,
               Stream stream) override {
-    emitter_.emit(op::ReduceScatterAverage{shards, bucket, range.shards, among_}, stream);
+    emitter_.emit(
+        op::ReduceScatterAverage{shards, bucket, range.shards, layout_.partition().shards}, stream);
   }
-
- private:
-  Emitter& emitter_;
-  RankRange among_;
 };
 
 /// ZeRO++'s zero_quantized_gradients on several nodes: piece by piece, as codes of 4 bits that
 /// change places inside the node, are added up, and change places across the nodes.
-class QuantizedReduceScatter final : public Reduction {
+class QuantizedReduceScatter final : public ReductionBase {
  public:
   explicit QuantizedReduceScatter(const ZeroContext& zero)
-      : emitter_(zero.emitter),
-        layout_(zero.layout),
-        type_(communication_type(zero.config)),
-        nodes_(quantizing_nodes(zero.layout, zero.config)),
-        ranks_of_node_(static_cast<int>(zero.config.ranks_per_node)) {}
+      : ReductionBase(zero),
+        nodes_(quantizing_nodes(layout_, config_)),
+        ranks_of_node_(static_cast<int>(config_.ranks_per_node)) {}
 
   [[nodiscard]] bool scatters() const override { return true; }
   void acquire(const BucketRange& range, ReductionScratch& scratch) override;
@@ -179,17 +166,11 @@ class QuantizedReduceScatter final : public Reduction {
               Stream stream) override;
 
  private:
-  TensorId acquire(const char* name, DType type, std::int64_t count) {
-    return count == 0 ? no_tensor : emitter_.acquire(name, -1, Category::buckets, type, count);
-  }
   void reduce_across_nodes(const Piece& piece, View gradient, View shard,
                            const ReductionScratch& scratch, Stream stream);
   void reduce_as_it_is(const Piece& piece, View gradient, View shard, TensorId padded,
                        Stream stream);
 
-  Emitter& emitter_;
-  const Layout& layout_;
-  DType type_;
   int nodes_, ranks_of_node_;
 };
 
@@ -205,12 +186,13 @@ void QuantizedReduceScatter::acquire(const BucketRange& range, ReductionScratch&
       padded = std::max(padded, layout_.piece_shard_elements(index) * layout_.group_size());
     }
   }
-  scratch.codes = acquire("gradient codes", DType::i8, elements / 2);
-  scratch.scales = acquire("gradient scales", DType::f32, scales);
-  scratch.received_codes = acquire("received codes", DType::i8, elements / 2);
-  scratch.received_scales = acquire("received scales", DType::f32, scales);
-  scratch.sums = acquire("sums over a node", type_, elements / ranks_of_node_);
-  scratch.padded = acquire("padded gradient", type_, padded);
+  const DType type = communication_type(config_);
+  scratch.codes = acquire_tensor("gradient codes", DType::i8, elements / 2);
+  scratch.scales = acquire_tensor("gradient scales", DType::f32, scales);
+  scratch.received_codes = acquire_tensor("received codes", DType::i8, elements / 2);
+  scratch.received_scales = acquire_tensor("received scales", DType::f32, scales);
+  scratch.sums = acquire_tensor("sums over a node", type, elements / ranks_of_node_);
+  scratch.padded = acquire_tensor("padded gradient", type, padded);
 }
 
 void QuantizedReduceScatter::reduce(const BucketRange& range, View bucket, View shards,
@@ -281,7 +263,7 @@ std::unique_ptr<Reduction> choose_scatter(const ZeroContext& zero) {
 }
 
 std::unique_ptr<Reduction> choose_all_reduce(const ZeroContext& zero) {
-  if (zero.layout.group_size() == 1) return std::make_unique<NoReduction>();
+  if (zero.layout.group_size() == 1) return std::make_unique<NoReduction>(zero);
   return std::make_unique<AllReduce>(zero);
 }
 

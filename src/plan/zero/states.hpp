@@ -112,6 +112,21 @@ struct ZeroContext {
   const PersistentTensors& tensors;
 };
 
+/// What writes a part of it.
+class ZeroPart {
+ protected:
+  explicit ZeroPart(const ZeroContext& zero)
+      : emitter_(zero.emitter),
+        layout_(zero.layout),
+        config_(zero.config),
+        tensors_(zero.tensors) {}
+
+  Emitter& emitter_;
+  const Layout& layout_;
+  const TrainingConfig& config_;
+  const PersistentTensors& tensors_;
+};
+
 /// Initial weights of what this rank holds, its master copy, and moments.
 void emit_initialize(const ZeroContext& zero);
 

@@ -8,15 +8,10 @@
 namespace dstune::plan {
 namespace {
 
-class Update {
+class Update : ZeroPart {
  public:
   Update(const ZeroContext& zero, const Gathering* gathering)
-      : zero_(zero),
-        emitter_(zero.emitter),
-        layout_(zero.layout),
-        config_(zero.config),
-        tensors_(zero.tensors),
-        gathering_(gathering) {}
+      : ZeroPart(zero), zero_(zero), gathering_(gathering) {}
 
   void emit(std::int64_t targets_per_sequence);
 
@@ -46,10 +41,6 @@ class Update {
   }
 
   const ZeroContext& zero_;
-  Emitter& emitter_;
-  const Layout& layout_;
-  const TrainingConfig& config_;
-  const PersistentTensors& tensors_;
   const Gathering* gathering_;
 };
 
