@@ -1,4 +1,4 @@
-#include "zero/parameter_places.hpp"
+#include "zero/parameter_travel.hpp"
 
 #include <algorithm>
 
