@@ -1,10 +1,139 @@
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "huggingface_config.hpp"
+#include "reading.hpp"
 
 namespace dstune {
+namespace model {
+namespace {
+
+struct ActivationName {
+  std::string_view text;
+  Activation activation;
+};
+/// Of transformers' names, those whose formula is built.
+constexpr std::array activation_names{
+    ActivationName{"gelu", Activation::gelu},
+    ActivationName{"gelu_python", Activation::gelu},
+    ActivationName{"gelu_new", Activation::gelu_tanh},
+    ActivationName{"gelu_fast", Activation::gelu_tanh},
+    ActivationName{"gelu_pytorch_tanh", Activation::gelu_tanh},
+    ActivationName{"relu", Activation::relu},
+    ActivationName{"silu", Activation::silu},
+    ActivationName{"swish", Activation::silu},
+};
+
+bool is_other_head(std::string_view architecture) {
+  const bool built = architecture.ends_with("ForCausalLM") || architecture.ends_with("ForMaskedLM");
+  return architecture.ends_with("DoubleHeadsModel") || architecture == "BertLMHeadModel" ||
+         (architecture.find("For") != std::string_view::npos && !built);
+}
+
+}  // namespace
+
+std::optional<json::Node> Config::find(Names names) const {
+  for (const char* name : names) {
+    auto found = node_.find(name);
+    if (found && !found->is_null()) return found;
+  }
+  return std::nullopt;
+}
+
+std::int64_t Config::size(Names names, std::int64_t fallback) const {
+  const auto found = find(names);
+  return found ? found->integer(problems_, 1, largest_size).value_or(fallback) : fallback;
+}
+
+double Config::number(Names names, double fallback, double low, double high) const {
+  const auto found = find(names);
+  return found ? found->number(problems_, low, high).value_or(fallback) : fallback;
+}
+
+bool Config::boolean(const char* name, bool fallback) const {
+  const auto found = find({name});
+  return found ? found->boolean(problems_).value_or(fallback) : fallback;
+}
+
+double Config::dropout(std::initializer_list<std::pair<const char*, double>> probabilities) const {
+  double largest = 0.0;
+  for (const auto& [name, fallback] : probabilities)
+    largest = std::max(largest, number({name}, fallback, 0.0, 1.0));
+  return largest;
+}
+
+std::int64_t Config::head_size(const ModelSpec& spec) const {
+  if (find({"head_dim"})) return size({"head_dim"}, 1);
+  return head_size_of(spec.hidden_size, spec.num_heads, node_, problems_);
+}
+
+void Config::only(const char* name, bool built) const {
+  if (boolean(name, built) == built) return;
+  refuse(*find({name}), fmt::format("{} {} is not built; only {} is", name, !built, built));
+}
+
+Activation Config::activation(const char* name, Activation fallback) const {
+  const auto found = find({name});
+  if (!found) return fallback;
+  const auto word = found->string(problems_);
+  if (!word) return fallback;
+  std::string known;
+  for (const ActivationName& each : activation_names) {
+    if (each.text == *word) return each.activation;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.text);
+  }
+  refuse(*found, fmt::format("{} \"{}\" is not built; what is: {}", name, *word, known));
+  return fallback;
+}
+
+void Config::only_silu(const char* name) const {
+  const auto found = find({name});
+  if (!found) return;
+  const auto word = found->string(problems_);
+  if (!word || *word == "silu" || *word == "swish") return;
+  refuse(*found, fmt::format("{} \"{}\" is not built in a gated MLP; what is: silu", name, *word));
+}
+
+std::optional<std::vector<bool>> Config::sliding_layers(std::int64_t num_layers) const {
+  const auto types = find({"layer_types"});
+  if (!types || !types->is_array()) return std::nullopt;
+  std::vector<bool> sliding;
+  for (const json::Node& each : types->elements()) {
+    const auto word = each.string(problems_);
+    sliding.push_back(word == "sliding_attention");
+    if (!word || sliding.back() || *word == "full_attention") continue;
+    refuse(each, fmt::format("layer_types \"{}\" is not built; what is: full_attention, "
+                             "sliding_attention",
+                             *word));
+  }
+  if (static_cast<std::int64_t>(sliding.size()) != num_layers)
+    refuse(*types,
+           fmt::format("layer_types has {} members for {} layers", sliding.size(), num_layers));
+  sliding.resize(static_cast<std::size_t>(num_layers));
+  return sliding;
+}
+
+void Config::refuse_other_models() const {
+  if (const auto quantized = find({"quantization_config"})) {
+    refuse(*quantized,
+           "quantization_config is not built: weights are trained in fp32 or bf16; remove it");
+  }
+  const auto architectures = find({"architectures"});
+  if (!architectures || !architectures->is_array()) return;
+  for (const json::Node& each : architectures->elements()) {
+    const auto word = each.string(problems_);
+    if (word && is_other_head(*word)) {
+      refuse(each, fmt::format("architectures \"{}\" is not built; what is: a causal "
+                               "(…ForCausalLM) head, and bert's BertForMaskedLM",
+                               *word));
+    }
+  }
+}
+
+}  // namespace model
+
 namespace {
 
 /// Types that users are likely to have, and what the step lacks for them.

@@ -6,7 +6,7 @@
 
 #include "dstune/base/archive.hpp"
 #include "dstune/model/parameter_table.hpp"
-#include "model_check.hpp"
+#include "reading.hpp"
 
 namespace dstune {
 namespace {

@@ -203,6 +203,13 @@ const Family& family_of(ModelFamily family) {
   throw LogicError("a model is of a known family");
 }
 
+/// The row of a kind; null where the family has none.
+const Row* find(const std::vector<Row>& rows, ModuleKind kind) {
+  const auto found =
+      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.kind == kind; });
+  return found == rows.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
 std::vector<NamedModule> named_modules(const ModelSpec& model) {
@@ -231,6 +238,20 @@ std::vector<ModuleKind> modules_of_block(ModelFamily family) {
   std::vector<ModuleKind> kinds;
   for (const Row& row : family_of(family).inside) kinds.push_back(row.kind);
   return kinds;
+}
+
+std::string parameter_path(ModelFamily family, ModuleKind kind, int layer) {
+  const Family& known = family_of(family);
+  std::string path;
+  if (const Row* const outside = find(known.outside, kind)) {
+    path = outside->name;
+  } else if (const Row* const inside = find(known.inside, kind)) {
+    path = known.blocks + std::to_string(layer) + inside->name;
+  }
+  if (family == ModelFamily::gpt_neox && kind == head) return "embed_out";
+  constexpr std::string_view base_of_gpt2 = "transformer.";
+  if (path.starts_with(base_of_gpt2)) path.erase(0, base_of_gpt2.size());
+  return path;
 }
 
 std::vector<NamedModule> selected_modules(const ModelSpec& model, const LeafModules& leaves) {

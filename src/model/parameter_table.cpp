@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "dstune/base/error.hpp"
-#include "family_names.hpp"
+#include "dstune/model/module_names.hpp"
 
 namespace dstune {
 namespace {
@@ -42,76 +42,59 @@ class Builder {
   std::int64_t total_ = 0;
 };
 
-/// "prefix.first.weight+prefix.second.weight": the parts of one matrix of ours.
-std::string joined(const std::string& prefix, const std::vector<const char*>& parts,
-                   const char* suffix) {
-  std::string result;
-  for (const char* part : parts) {
-    if (!result.empty()) result += '+';
-    result.append(prefix).append(part).append(suffix);
-  }
-  return result;
-}
-
 /// Writes units: embeddings, blocks, ends.
 class Units {
  public:
   Units(const ModelSpec& model, Builder& build)
-      : model_(model),
-        parts_(model.architecture),
-        names_(model::names_of(model.family)),
-        build_(build) {}
+      : model_(model), parts_(model.architecture), build_(build) {}
 
   void embeddings() {
-    build_.matrix(0, token_embedding, joined("", {names_.token_embedding}, ".weight"),
-                  model_.vocab_size, model_.hidden_size);
+    const std::int64_t hidden = model_.hidden_size;
+    matrix(0, token_embedding, {ModuleKind::token_embedding}, model_.vocab_size, hidden);
     if (parts_.positions == PositionKind::learned) {
-      build_.matrix(0, position_embedding, joined("", {names_.position_embedding}, ".weight"),
-                    parts_.position_offset + model_.max_positions, model_.hidden_size);
+      matrix(0, position_embedding, {ModuleKind::position_embedding},
+             parts_.position_offset + model_.max_positions, hidden);
     }
     if (parts_.token_types > 0) {
-      build_.matrix(0, token_type_embedding, "bert.embeddings.token_type_embeddings.weight",
-                    parts_.token_types, model_.hidden_size);
+      matrix(0, token_type_embedding, {ModuleKind::token_type_embedding}, parts_.token_types,
+             hidden);
     }
     if (parts_.block == BlockKind::post_norm)
-      norm(0, embedding_norm_weight, embedding_norm_bias, "bert.embeddings.", "LayerNorm");
+      norm(0, embedding_norm_weight, embedding_norm_bias, ModuleKind::embedding_norm);
   }
 
   void block(int unit) {
-    const std::string prefix = names_.blocks + std::to_string(unit - 1) + ".";
+    using enum ModuleKind;
     const std::int64_t hidden = model_.hidden_size;
     const std::int64_t heads = model_.num_heads * model_.head_size;
-    const std::int64_t qkv = (model_.num_heads + 2 * model_.num_kv_heads) * model_.head_size;
-    const std::int64_t fc = (parts_.gated ? 2 : 1) * model_.intermediate_size;
-    norm(unit, norm1_weight, norm1_bias, prefix, names_.norm1);
-    linear(unit, qkv_weight, qkv_bias, prefix, names_.qkv, qkv, hidden, parts_.qkv_bias);
+    const std::int64_t qkv_width = (model_.num_heads + 2 * model_.num_kv_heads) * model_.head_size;
+    const std::int64_t fc_width = (parts_.gated ? 2 : 1) * model_.intermediate_size;
+    norm(unit, norm1_weight, norm1_bias, norm1);
+    linear(unit, qkv_weight, qkv_bias, one_or({query_key_value}, {query, key, value}), qkv_width,
+           hidden, parts_.qkv_bias);
     if (parts_.query_key_norm) {
-      build_.vector(unit, query_norm_weight, prefix + "self_attn.q_norm.weight", model_.head_size,
-                    InitialValue::one);
-      build_.vector(unit, key_norm_weight, prefix + "self_attn.k_norm.weight", model_.head_size,
-                    InitialValue::one);
+      vector(unit, query_norm_weight, {query_norm}, model_.head_size, InitialValue::one);
+      vector(unit, key_norm_weight, {key_norm}, model_.head_size, InitialValue::one);
     }
-    linear(unit, projection_weight, projection_bias, prefix, {names_.projection}, hidden, heads,
+    linear(unit, projection_weight, projection_bias, {projection}, hidden, heads,
            parts_.projection_bias, parts_.scaled_projections);
-    norm(unit, norm2_weight, norm2_bias, prefix, names_.norm2);
-    linear(unit, fc_weight, fc_bias, prefix, names_.fc, fc, hidden, parts_.mlp_bias);
-    linear(unit, fc_projection_weight, fc_projection_bias, prefix, {names_.fc_projection}, hidden,
+    norm(unit, norm2_weight, norm2_bias, norm2);
+    linear(unit, fc_weight, fc_bias, one_or({fc}, {gate, up}), fc_width, hidden, parts_.mlp_bias);
+    linear(unit, fc_projection_weight, fc_projection_bias, {fc_projection}, hidden,
            model_.intermediate_size, parts_.mlp_bias, parts_.scaled_projections);
   }
 
   void head(int unit) {
     if (parts_.block != BlockKind::post_norm)
-      norm(unit, final_norm_weight, final_norm_bias, "", names_.final_norm);
+      norm(unit, final_norm_weight, final_norm_bias, ModuleKind::final_norm);
     const bool masked = parts_.objective == Objective::masked_token;
     if (masked) {
-      linear(unit, transform_weight, transform_bias, "cls.predictions.", {"transform.dense"},
-             model_.hidden_size, model_.hidden_size, true);
-      norm(unit, transform_norm_weight, transform_norm_bias, "cls.predictions.transform.",
-           "LayerNorm");
+      linear(unit, transform_weight, transform_bias, {ModuleKind::transform}, model_.hidden_size,
+             model_.hidden_size, true);
+      norm(unit, transform_norm_weight, transform_norm_bias, ModuleKind::transform_norm);
     }
     if (!model_.tie_embeddings) {
-      build_.matrix(unit, head_weight, joined("", {names_.head}, ".weight"), model_.vocab_size,
-                    model_.hidden_size);
+      matrix(unit, head_weight, {ModuleKind::head}, model_.vocab_size, model_.hidden_size);
     }
     if (masked) {
       build_.vector(unit, head_bias, "cls.predictions.bias", model_.vocab_size, InitialValue::zero);
@@ -120,25 +103,46 @@ class Units {
 
  private:
   using enum ParameterRole;
+  using Modules = std::vector<ModuleKind>;
 
-  void norm(int unit, ParameterRole weight, ParameterRole bias, const std::string& prefix,
-            const char* name) {
-    build_.vector(unit, weight, prefix + name + ".weight", model_.hidden_size, InitialValue::one);
-    if (parts_.norm == NormKind::layer)
-      build_.vector(unit, bias, prefix + name + ".bias", model_.hidden_size, InitialValue::zero);
+  /// The first where the family has that module.
+  [[nodiscard]] Modules one_or(Modules one, Modules several) const {
+    return parameter_path(model_.family, one.front()).empty() ? several : one;
   }
-  void linear(int unit, ParameterRole weight, ParameterRole bias, const std::string& prefix,
-              const std::vector<const char*>& names, std::int64_t rows, std::int64_t columns,
-              bool has_bias, bool residual_projection = false) {
-    build_.matrix(unit, weight, joined(prefix, names, ".weight"), rows, columns,
+  /// "first.weight+second.weight": the parts of one matrix of ours.
+  [[nodiscard]] std::string name_of(int unit, const Modules& modules, const char* suffix) const {
+    std::string result;
+    for (const ModuleKind module : modules) {
+      if (!result.empty()) result += '+';
+      result.append(parameter_path(model_.family, module, unit - 1)).append(suffix);
+    }
+    return result;
+  }
+  void matrix(int unit, ParameterRole role, const Modules& modules, std::int64_t rows,
+              std::int64_t columns, bool residual_projection = false) {
+    build_.matrix(unit, role, name_of(unit, modules, ".weight"), rows, columns,
                   residual_projection);
-    if (has_bias)
-      build_.vector(unit, bias, joined(prefix, names, ".bias"), rows, InitialValue::zero);
+  }
+  void vector(int unit, ParameterRole role, const Modules& modules, std::int64_t elements,
+              InitialValue initial) {
+    build_.vector(unit, role,
+                  name_of(unit, modules, initial == InitialValue::one ? ".weight" : ".bias"),
+                  elements, initial);
+  }
+  void norm(int unit, ParameterRole weight, ParameterRole bias, ModuleKind module) {
+    vector(unit, weight, {module}, model_.hidden_size, InitialValue::one);
+    if (parts_.norm == NormKind::layer)
+      vector(unit, bias, {module}, model_.hidden_size, InitialValue::zero);
+  }
+  void linear(int unit, ParameterRole weight, ParameterRole bias, const Modules& modules,
+              std::int64_t rows, std::int64_t columns, bool has_bias,
+              bool residual_projection = false) {
+    matrix(unit, weight, modules, rows, columns, residual_projection);
+    if (has_bias) vector(unit, bias, modules, rows, InitialValue::zero);
   }
 
   const ModelSpec& model_;
   const Architecture& parts_;
-  const model::FamilyNames& names_;
   Builder& build_;
 };
 

@@ -1,11 +1,162 @@
-#include "dstune/model/rotary.hpp"
+/// Rotary positions: rope_scaling of older Hugging Face configs, rope_parameters of newer ones, and
+/// the angles that follow.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
+#include <fmt/format.h>
+
 #include "dstune/base/error.hpp"
-#include "dstune/model/model_spec.hpp"
+#include "reading.hpp"
+
+namespace dstune::model {
+namespace {
+
+constexpr double largest_factor = 1e6;
+
+struct RopeName {
+  std::string_view text;
+  RopeKind kind;
+};
+/// "su" is what longrope was called at first.
+constexpr std::array rope_names{
+    RopeName{"default", RopeKind::plain},     RopeName{"dynamic", RopeKind::plain},
+    RopeName{"linear", RopeKind::linear},     RopeName{"yarn", RopeKind::yarn},
+    RopeName{"longrope", RopeKind::longrope}, RopeName{"su", RopeKind::longrope},
+    RopeName{"llama3", RopeKind::llama3},
+};
+
+/// YaRN's advice for how much longer rotated heads become.
+double yarn_magnitude(double factor, double scale) {
+  return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+}
+
+/// Reads the section of a rope type that stretches.
+class ScalingReader {
+ public:
+  ScalingReader(const Config& config, const Config& section, const ModelSpec& spec)
+      : config_(config), section_(section), spec_(spec) {}
+
+  RopeScaling read(RopeKind kind) {
+    RopeScaling rope{.kind = kind};
+    if (kind == RopeKind::plain) return rope;
+    if (kind != RopeKind::linear) {
+      // A number beside the section is the one that counts.
+      const Config& place = config_.find({"original_max_position_embeddings"}) ? config_ : section_;
+      rope.original_positions =
+          place.size({"original_max_position_embeddings"}, spec_.max_positions);
+    }
+    const double stretched =
+        static_cast<double>(spec_.max_positions) /
+        static_cast<double>(std::max<std::int64_t>(1, rope.original_positions));
+    const bool follows = kind == RopeKind::yarn || kind == RopeKind::longrope;
+    rope.factor = follows ? number("factor", stretched) : needed("factor");
+    switch (kind) {
+      case RopeKind::llama3:
+        rope.low_freq_factor = needed("low_freq_factor");
+        rope.high_freq_factor = needed("high_freq_factor");
+        if (!(rope.high_freq_factor > rope.low_freq_factor))
+          refuse(fmt::format("high_freq_factor {} is not above low_freq_factor {}",
+                             rope.high_freq_factor, rope.low_freq_factor));
+        break;
+      case RopeKind::yarn:
+        rope.beta_fast = number("beta_fast", 32);
+        rope.beta_slow = number("beta_slow", 1);
+        rope.truncate = section_.boolean("truncate", true);
+        rope.attention_factor = number("attention_factor", yarn_attention_factor(rope.factor));
+        break;
+      case RopeKind::longrope:
+        rope.short_factor = factors("short_factor");
+        rope.long_factor = factors("long_factor");
+        rope.attention_factor = number("attention_factor", longrope_attention_factor(rope));
+        rope.factor = 1;  // it is in the others
+        break;
+      default:
+        break;
+    }
+    return rope;
+  }
+
+ private:
+  [[nodiscard]] double number(const char* name, double fallback) const {
+    return section_.number({name}, fallback, 1e-6, largest_factor);
+  }
+  [[nodiscard]] double needed(const char* name) const {
+    if (!section_.find({name})) refuse(fmt::format("{} is missing", name));
+    return number(name, 1);
+  }
+  [[nodiscard]] std::vector<double> factors(const char* name) const {
+    const auto half = static_cast<std::size_t>(spec_.rotary_size() / 2);
+    std::vector<double> result;
+    const auto list = section_.find({name});
+    if (list && list->is_array()) {
+      for (const json::Node& each : list->elements())
+        result.push_back(each.number(section_.problems(), 1e-6, largest_factor).value_or(1));
+    }
+    if (result.size() != half)
+      refuse(fmt::format("{} has {} numbers; a head has {} frequencies: give one for each", name,
+                         result.size(), half));
+    return result;
+  }
+  [[nodiscard]] double yarn_attention_factor(double factor) const {
+    const double scale = number("mscale", 0);
+    const double all = number("mscale_all_dim", 0);
+    if (scale > 0 && all > 0) return yarn_magnitude(factor, scale) / yarn_magnitude(factor, all);
+    return yarn_magnitude(factor, 1);
+  }
+  [[nodiscard]] static double longrope_attention_factor(const RopeScaling& rope) {
+    if (rope.factor <= 1) return 1;
+    return std::sqrt(1 + std::log(rope.factor) /
+                             std::log(static_cast<double>(rope.original_positions)));
+  }
+  void refuse(std::string message) const { section_.refuse(section_.node(), std::move(message)); }
+
+  const Config& config_;
+  const Config& section_;
+  const ModelSpec& spec_;
+};
+
+std::optional<RopeKind> kind_of(const Config& section, const char* name, ModelFamily family) {
+  const auto type = section.find({"rope_type", "type"});
+  if (!type) return RopeKind::plain;
+  const auto word = type->string(section.problems());
+  if (!word) return std::nullopt;
+  // transformers reads Phi-3's early files so.
+  if (family == ModelFamily::phi3 && *word == "yarn") return RopeKind::longrope;
+  std::string known;
+  for (const RopeName& each : rope_names) {
+    if (each.text == *word) return each.kind;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.text);
+  }
+  section.refuse(*type,
+                 fmt::format("{} of type \"{}\" is not built; what is: {}", name, *word, known));
+  return std::nullopt;
+}
+
+void read_rotary_fraction(const Config& section, ModelSpec& spec) {
+  double& fraction = spec.architecture.rotary_fraction;
+  fraction = section.number({"partial_rotary_factor", "rotary_pct"}, fraction, 0.0, 1.0);
+}
+
+}  // namespace
+
+void Config::read_rope(ModelSpec& spec) const {
+  spec.rope_theta = number({"rope_theta", "rotary_emb_base"}, 10000.0, 1.0, 1e12);
+  read_rotary_fraction(*this, spec);
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {
+    const auto node = find({name});
+    if (!node || !node->expect_object(problems_)) continue;
+    const Config section(*node, problems_);
+    spec.rope_theta = section.number({"rope_theta"}, spec.rope_theta, 1.0, 1e12);
+    read_rotary_fraction(section, spec);
+    if (const auto kind = kind_of(section, name, spec.family))
+      spec.rope = ScalingReader(*this, section, spec).read(*kind);
+  }
+}
+
+}  // namespace dstune::model
 
 namespace dstune {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "dstune/plan/target_memory.hpp"
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/units.hpp"
-#include "dstune/plan/target_memory.hpp"
+#include "dstune/plan/memory.hpp"
 #include "memory_predictor.hpp"
 
 namespace dstune {

@@ -1,8 +1,7 @@
-#include "zero/bucket_ranges.hpp"
-
 #include <gtest/gtest.h>
 
 #include "plan_fixtures.hpp"
+#include "zero/gradients.hpp"
 
 namespace dstune::plan {
 namespace {

@@ -1,8 +1,6 @@
 /// What DeepSpeed itself gathered and released (scripts/deepspeed_gathers.py), against the
 /// schedule.
 
-#include "zero/gather_schedule.hpp"
-
 #include <set>
 #include <sstream>
 

@@ -1,10 +1,9 @@
-#include "dstune/plan/memory_timeline.hpp"
-
 #include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/plan/memory.hpp"
 #include "plan_fixtures.hpp"
 
 namespace dstune {

@@ -1,4 +1,4 @@
-#include "zero/partition.hpp"
+#include "zero/layout.hpp"
 
 #include <gtest/gtest.h>
 

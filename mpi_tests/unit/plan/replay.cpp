@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "zero/swapped_gradients.hpp"
+#include "zero/disk.hpp"
 
 namespace dstune::test {
 

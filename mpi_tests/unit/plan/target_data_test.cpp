@@ -12,7 +12,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/model/parameter_table.hpp"
-#include "dstune/plan/target_memory.hpp"
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 namespace {

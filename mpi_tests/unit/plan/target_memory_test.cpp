@@ -1,10 +1,9 @@
-#include "dstune/plan/target_memory.hpp"
-
 #include <numeric>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include "dstune/plan/memory.hpp"
 #include "plan_fixtures.hpp"
 
 namespace dstune {

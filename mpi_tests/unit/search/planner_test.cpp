@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/plan/target_memory.hpp"
+#include "dstune/plan/memory.hpp"
 #include "search_fixture.hpp"
 
 namespace dstune {

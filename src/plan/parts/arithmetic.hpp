@@ -2,7 +2,7 @@
 /// What the parts of a micro-step share: its sizes, where parameters and gradients are, and the
 /// linear and norm layers.
 
-#include "zero/gradient_sink.hpp"
+#include "zero/gradients.hpp"
 #include "zero/parameter_source.hpp"
 
 namespace dstune::plan {

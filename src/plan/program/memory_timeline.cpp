@@ -1,9 +1,9 @@
-#include "dstune/plan/memory_timeline.hpp"
-
 #include <array>
 #include <numeric>
 #include <string>
 #include <type_traits>
+
+#include "dstune/plan/memory.hpp"
 
 namespace dstune {
 namespace {

@@ -1,9 +1,8 @@
-#include "zero/gather_schedule.hpp"
-
 #include <algorithm>
 #include <utility>
 
 #include "dstune/base/error.hpp"
+#include "zero/gathering.hpp"
 
 namespace dstune::plan {
 namespace {

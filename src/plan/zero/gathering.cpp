@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "zero/disk.hpp"
 #include "zero/quantization.hpp"
-#include "zero/sub_groups.hpp"
 
 namespace dstune::plan {
 namespace {

@@ -1,13 +1,207 @@
 #pragma once
-/// Stage 3's parameters of one rank: which stay whole, and what is gathered when.
+/// The modules of the Hugging Face model as DeepSpeed's stage 3 sees them, in the order in which
+/// its hooks find them in a micro-step; and what it gathers and releases at each, how far ahead,
+/// and what it keeps whole: its coordinator, played through on numbers alone.
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "zero/gather_schedule.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/module_names.hpp"
 #include "zero/layout.hpp"
 
 namespace dstune::plan {
+
+/// Modules lie in the order in which forward enters them, each before its children.
+struct Module {
+  ModuleKind kind = ModuleKind::other;
+  int layer = -1;
+  PieceRange own;            ///< parameters of its own
+  PieceRange all;            ///< with its children's
+  int end = 0;               ///< index of the module after its last descendant
+  bool is_called = true;     ///< false: a list of modules, which has no hooks
+  bool has_gradient = true;  ///< false: backward does not pass it
+  bool saves = true;         ///< keeps something for backward
+  /// Its input has no gradient, so that the hook after its backward never fires.
+  bool is_first = false;
+  bool is_block = false;
+  /// Gathers its children's parameters with its own; they have no hooks then.
+  bool is_leaf = false;
+  /// A torch.nn.Linear, whose forward may keep the weight.
+  bool is_linear = false;
+};
+
+/// A module found by a hook before forward or backward.
+struct Visit {
+  int module = 0;
+  bool is_forward = true;
+  /// False: forward is run again only as far as this module, which computes nothing any more.
+  bool holds = true;
+  PieceRange pieces;  ///< that it needs
+};
+
+struct TraceEvent {
+  enum class Kind {
+    fetch,     ///< the hook before
+    release,   ///< the hook after
+    left_over  ///< released at the end of backward, for want of a hook
+  };
+  Kind kind;
+  int visit;
+};
+
+struct ModuleTrace {
+  std::vector<Module> modules;
+  std::vector<Visit> visits;  ///< in the order of their fetch
+  std::vector<TraceEvent> events;
+  /// All pieces in the order in which the model registers its parameters, unit after unit.
+  std::vector<int> registered;
+};
+
+/// Checked against traces of DeepSpeed 0.19.6 itself (scripts/deepspeed_gathers.py).
+[[nodiscard]] ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
+                                        const std::vector<Piece>& pieces,
+                                        const TrainingConfig& config);
+
+/// A shard comes from the disk into a buffer.
+struct ShardRead {
+  int piece, buffer;
+};
+
+/// A list for each visit. There are thousands of visits and few entries: all lie in one array.
+template <class Entry>
+class VisitLists {
+ public:
+  /// In any order of visits; before `sort` only.
+  void add(int visit, Entry entry) { added_.push_back({visit, entry}); }
+  /// By visit, in each as they were added.
+  void sort(std::size_t num_visits) {
+    begin_.assign(num_visits + 1, 0);
+    // Counts become beginnings, these ends as entries are put down, and those beginnings again.
+    for (const Added& each : added_) ++begin_[static_cast<std::size_t>(each.visit)];
+    int end = 0;
+    for (int& begin : begin_) begin = std::exchange(end, end + begin);
+    entries_.resize(added_.size());
+    for (const Added& each : added_)
+      entries_[static_cast<std::size_t>(begin_[static_cast<std::size_t>(each.visit)]++)] =
+          each.entry;
+    for (std::size_t visit = num_visits; visit > 0; --visit) begin_[visit] = begin_[visit - 1];
+    begin_[0] = 0;
+    added_ = {};
+  }
+  [[nodiscard]] std::span<const Entry> operator[](int visit) const {
+    const int* begin = &begin_[static_cast<std::size_t>(visit)];
+    return std::span(entries_).subspan(static_cast<std::size_t>(begin[0]),
+                                       static_cast<std::size_t>(begin[1] - begin[0]));
+  }
+
+ private:
+  struct Added {
+    int visit;
+    Entry entry;
+  };
+  std::vector<Added> added_;
+  std::vector<int> begin_;
+  std::vector<Entry> entries_;
+};
+
+/// What happens at each visit of a micro-step; pieces in the flat order.
+struct MicroStepGathers {
+  VisitLists<ShardRead> read;  ///< before what is fetched is gathered, which waits for all reads
+  VisitLists<int> fetched;     ///< gathered now, because they are needed now
+  VisitLists<int> prefetched;  ///< gathered for later modules, after the needed ones are there
+  VisitLists<ShardRead> read_ahead;  ///< then, for gathers that come after those
+  VisitLists<int> released;          ///< when the visit is over
+};
+
+struct GatherLimits {
+  std::int64_t prefetch_bucket = 0, max_live = 0, max_reuse = 0;  ///< elements
+};
+
+/// Shards on a disk, each of which takes a buffer from its reading until its piece is released.
+struct ShardBuffers {
+  std::vector<bool> on_disk;  ///< by piece; none: no shard is
+  std::int64_t count = 0;
+};
+
+class GatherSchedule {
+ public:
+  /// `kept`: of each piece, whether it stays whole once it has been gathered. All outlive this and
+  /// its copies.
+  GatherSchedule(const ModuleTrace& trace, const std::vector<Piece>& pieces,
+                 const std::vector<bool>& kept, ShardBuffers buffers = {});
+
+  /// The first micro-step of all: nothing is gathered ahead, nothing stays.
+  MicroStepGathers trace_micro_step();
+  /// The next one. What is released when is decided in the first of these and holds from then on.
+  MicroStepGathers micro_step(const GatherLimits& limits);
+  /// The update has gathered what is kept and released everything else.
+  void update();
+  /// Why DeepSpeed's buffers do not do; empty where they do. What was planned holds no more then.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
+
+ private:
+  enum class Status : std::uint8_t { partitioned, in_flight, available };
+
+  void begin();
+  void fetch(int visit, MicroStepGathers& gathers);
+  void prefetch(int visit, MicroStepGathers& gathers);
+  void read_ahead(int visit, MicroStepGathers& gathers);
+  void take_buffer(int piece, int visit, VisitLists<ShardRead>& reads);
+  void free_buffer(int piece);
+  /// Its shard is on the disk and neither in a buffer nor on its way there.
+  [[nodiscard]] bool is_absent(int piece) const;
+  void release(int visit, MicroStepGathers& gathers, bool even_kept);
+  void release_piece(int piece, int visit, MicroStepGathers& gathers);
+  void decide_and_release(int visit, MicroStepGathers& gathers);
+  void sort(MicroStepGathers& gathers) const;
+  [[nodiscard]] bool stays(int visit, int piece) const;
+  [[nodiscard]] bool is_reused(const Visit& visit, int piece) const;
+  [[nodiscard]] PieceRange pieces_of(int visit) const {
+    return trace_.visits[static_cast<std::size_t>(visit)].pieces;
+  }
+  [[nodiscard]] std::int64_t elements(int piece) const {
+    return pieces_[static_cast<std::size_t>(piece)].elements;
+  }
+
+  /// Where pieces occur in the trace: by visit, of modules' own parameters, or with their
+  /// children's.
+  struct Occurrences {
+    std::vector<int> begin;                     // by piece, into `visits`
+    std::vector<int> visits;                    // ascending
+    std::vector<std::int64_t> elements_before;  // by visit: of all visits before it
+  };
+  [[nodiscard]] Occurrences find_occurrences(bool with_children) const;
+
+  const ModuleTrace& trace_;
+  const std::vector<Piece>& pieces_;
+  const std::vector<bool>& kept_;
+  GatherLimits limits_;
+  Occurrences own_, all_;
+
+  std::vector<Status> status_;    // by piece
+  std::vector<int> fetched_for_;  // by piece: the latest visit that it was taken off the queue for
+  int step_ = 0;                  // visits fetched so far
+  std::int64_t live_ = 0;
+  struct Queued {
+    int piece, visit;
+  };
+  std::vector<Queued> order_;
+  std::size_t next_ = 0;     // of order_
+  bool is_decided_ = false;  // what is released when, once and for all
+  VisitLists<int> decided_;
+  std::vector<int> taken_;  // by a prefetch
+
+  ShardBuffers buffers_;
+  std::vector<int> buffer_;  // by piece: that holds its shard, or none
+  std::vector<int> free_;    // buffers, the last one is taken first
+  std::string failure_;
+};
 
 /// The model as it is traced in the first micro-step of all, and what of it stays whole: all that
 /// does not depend on how far ahead is gathered later on.

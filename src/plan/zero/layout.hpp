@@ -1,22 +1,68 @@
 #pragma once
-/// Which elements a rank holds: the flat order of stages 0 to 2, the shards of stage 3, and the
-/// persistent tensors that follow from it.
+/// Which rank holds which elements: copies of the states and their parts, the flat order of stages
+/// 0 to 2, the pieces and shards of stage 3.
 
 #include <cstdint>
 #include <utility>
 #include <vector>
 
-#include "parts/pieces.hpp"
-#include "program/emitter.hpp"
-#include "zero/partition.hpp"
+#include "dstune/base/rank_range.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/parameter_table.hpp"
+#include "dstune/plan/step_plan.hpp"
 
 namespace dstune::plan {
+
+/// Which ranks of a group share what, seen from one of them: MiCS keeps a copy of all states in
+/// each block of mics_shard_size ranks, hpZ a second partition of the parameters in each block of
+/// zero_hpz_partition_size. Blocks are of consecutive ranks, as in DeepSpeed
+/// (runtime/zero/mics_utils.py, utils/groups.py).
+struct Partition {
+  int size = 1;           ///< ranks that share one copy of the states
+  int rank = 0;           ///< the own place among them
+  int replicas = 1;       ///< copies
+  RankRange shards = {};  ///< the ranks that share a copy; all where there is one
+  RankRange across = {};  ///< those that hold the same shards, where there are several copies
+
+  int secondary_size = 0;  ///< ranks that share a second copy of the parameters; 0: there is none
+  int secondary_rank = 0;
+  RankRange secondary = {};
+
+  /// Gathers in two levels; 0: in one. Ranks of a node that take part, those with the same place on
+  /// each node, and those of the own node.
+  int ranks_of_node = 0;
+  RankRange across_nodes = {}, node = {};
+};
+
+/// Below stage 3, and in a group of one, all ranks share one copy and nothing else.
+[[nodiscard]] Partition partition_of(const TrainingConfig& config, int group_size, int group_rank);
+
+/// A parameter of the Hugging Face model inside ours: where ours merges several matrices into one,
+/// DeepSpeed partitions and gathers each of them.
+struct Piece {
+  int parameter = 0;       ///< of the table
+  std::int64_t first = 0;  ///< element of it
+  std::int64_t elements = 0;
+};
+
+/// Pieces [first, last) of the flat order.
+struct PieceRange {
+  int first = 0, last = 0;
+  [[nodiscard]] bool empty() const { return first == last; }
+  [[nodiscard]] int size() const { return last - first; }
+};
+
+/// In the flat order.
+[[nodiscard]] std::vector<Piece> cut_into_pieces(const ParameterTable& table);
 
 /// Which of a rank's states are not on the device.
 struct Offloaded {
   bool optimizer = false;
   bool parameters = false;  ///< stage 3
 };
+[[nodiscard]] inline Offloaded offloaded_of(const TrainingConfig& config) {
+  return {is_optimizer_offloaded(config), are_parameters_offloaded(config)};
+}
 
 /// Everything about partitioning. For a group of one there is nothing to partition: `stage` is 0
 /// unless something is offloaded.
@@ -69,9 +115,17 @@ class Layout {
   // Stage 3: every rank holds a shard of each piece. Beginnings are defined for one past the last,
   // too: the end.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  [[nodiscard]] const Piece& piece(int index) const {
+    return pieces_[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] int num_pieces() const { return static_cast<int>(pieces_.size()); }
   /// The first piece of a parameter.
   [[nodiscard]] int piece_begin(int index) const {
     return piece_begin_[static_cast<std::size_t>(index)];
+  }
+  /// Those of parameters [first, last).
+  [[nodiscard]] PieceRange pieces_of_parameters(int first, int last) const {
+    return {piece_begin(first), piece_begin(last)};
   }
   /// Elements of a rank's shard of a piece, and where it begins among the shards.
   [[nodiscard]] std::int64_t piece_shard_offset(int piece) const {
@@ -105,96 +159,5 @@ class Layout {
   std::vector<int> piece_begin_;            // by parameter
   std::vector<std::int64_t> shard_offset_;  // by piece
 };
-
-/// Elements of the own part that are updated together.
-struct SubGroup {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
-  std::int64_t offset = 0;         ///< of its states in the tensors of that memory
-  /// Of its moments, which stay on the host where `offload_ratio` is below 1 beside a disk.
-  Memory moments_memory = Memory::device;
-  std::int64_t moments_offset = 0;
-  /// Its parameters are not among those that a disk leaves in the host's memory.
-  bool swaps_parameters = false;
-};
-
-/// What the update reads and writes of the sub-groups of a memory.
-struct UpdateStates {
-  /// Of the own part. None where it is updated by a part of whole ones: stage 0, BF16_Optimizer.
-  TensorId gradients = no_tensor;
-  /// None where the parameters are in fp32 beside it and nothing is offloaded.
-  TensorId master = no_tensor;
-  TensorId m = no_tensor, v = no_tensor;  ///< where the optimizer has them
-  /// A moment that DeepSpeed's Lion has outside of the device and never touches.
-  TensorId unused = no_tensor;
-
-  /// A state that DeepSpeed swaps, and where the sub-group has its own in it.
-  struct Place {
-    TensorId UpdateStates::*state;
-    std::int64_t offset;
-  };
-  /// All of a sub-group on a disk, where they are there: the gradients come last.
-  [[nodiscard]] std::vector<Place> swapped(const SubGroup& group) const {
-    std::vector<Place> there{{&UpdateStates::master, group.offset}};
-    if (group.moments_memory == group.memory) {
-      for (const auto moment : {&UpdateStates::m, &UpdateStates::v, &UpdateStates::unused})
-        if (this->*moment != no_tensor) there.push_back({moment, group.moments_offset});
-    }
-    there.push_back({&UpdateStates::gradients, group.offset});
-    return there;
-  }
-};
-
-/// The tensors that live from before the first cycle on.
-struct PersistentTensors {
-  /// On the host where they are offloaded; with a disk the first ones, none where it has them all.
-  TensorId parameters = no_tensor;
-  std::vector<View> shards;             ///< stage 3, by piece: where the own one is
-  TensorId secondary = no_tensor;       ///< stage 3: parts of the second partition
-  TensorId kept = no_tensor;            ///< stage 3: parameters that stay whole
-  TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1
-  TensorId fp32_gradients = no_tensor;  ///< their sums, where these are fp32 in 16-bit training
-  std::vector<SubGroup> sub_groups;
-  UpdateStates on_device, on_host, on_disk;
-
-  // Offloaded optimizer.
-  TensorId gradient_staging = no_tensor;       ///< device; stages 1 and 2: the largest parameter's
-  TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
-  TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
-  TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
-
-  // Sub-groups on a disk.
-  std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group
-  TensorId held_gradients = no_tensor;  ///< device: those that do not go to the disk
-
-  // Shards on a disk.
-  TensorId shards_on_disk = no_tensor;
-  std::vector<TensorId> shard_buffers;  ///< host: what is read goes there
-  TensorId updated_shards = no_tensor;  ///< host: a sub-group's, on their way to the disk
-  [[nodiscard]] bool is_on_disk(View shard) const {
-    return shards_on_disk != no_tensor && shard.tensor == shards_on_disk;
-  }
-};
-
-/// Of master weights and of the gradients that they are updated by, where offloaded.
-[[nodiscard]] inline DType master_type(const TrainingConfig& config) {
-  return config.low_precision_master ? element_type(config.precision) : DType::f32;
-}
-
-/// Of the own gradients' sums over micro-steps, where they are not handed over to the update yet.
-/// Stage 1 has sums in fp32 of all gradients instead, which it rounds before it reduces them.
-[[nodiscard]] inline DType sum_type(const TrainingConfig& config) {
-  const bool in_fp32 = config.zero_stage == 3 && config.fp32_gradient_accumulation;
-  return in_fp32 ? DType::f32 : element_type(config.precision);
-}
-
-/// `kept_elements`: of stage 3's parameters that stay whole.
-PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
-                                             const TrainingConfig& config,
-                                             std::int64_t kept_elements);
-/// Initial weights of what this rank holds, its master copy, and moments.
-void emit_initialize(Emitter& emitter, const Layout& layout, const PersistentTensors& tensors,
-                     const TrainingConfig& config);
 
 }  // namespace dstune::plan

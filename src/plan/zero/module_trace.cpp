@@ -1,11 +1,10 @@
-#include "zero/module_trace.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "dstune/base/error.hpp"
+#include "zero/gathering.hpp"
 
 namespace dstune::plan {
 namespace {

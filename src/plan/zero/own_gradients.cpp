@@ -1,199 +1,179 @@
-#include "zero/own_gradients.hpp"
+/// Where the averaged gradients of the own part go: on the device into one flat tensor, with an
+/// offloaded optimizer to the host or a disk, parameter by parameter as in DeepSpeed.
 
 #include <algorithm>
 
+#include "zero/disk.hpp"
+#include "zero/gradients.hpp"
+
 namespace dstune::plan {
+namespace {
 
-OwnGradients::OwnGradients(Emitter& emitter, const Layout& layout, const TrainingConfig& config,
-                           const PersistentTensors& tensors)
-    : emitter_(emitter),
-      layout_(layout),
-      tensors_(tensors),
-      is_offloaded_(layout.offloaded().optimizer),
-      is_stage3_(config.zero_stage == 3),
-      // DeepSpeed's reduction leaves them as they are, and a group of one needs none.
-      takes_sums_(is_offloaded_ && layout.group_size() == 1 && tensors.fp32_gradients != no_tensor),
-      sum_type_(takes_sums_ ? DType::f32 : sum_type(config)),
-      master_type_(master_type(config)),
-      adds_to_own_(is_offloaded_ && config.low_precision_master && config.zero_stage == 2 &&
-                   config.accumulation_steps > 1),
-      in_place_(!is_offloaded_ && layout.stage() == 3 && !config.fp32_gradient_accumulation),
-      takes_norm_(config.gradient_clipping > 0 || config.precision == Precision::fp16),
-      is_converted_(communication_type(config) != emitter.type()),
-      // Sums of the gradients' type take averages in that type; at stage 1 an average has that type
-      // wherever its sum was made.
-      rounds_(is_converted_ && !config.fp32_gradient_accumulation),
-      rounds_always_(is_converted_ && config.fp32_gradient_accumulation && config.zero_stage == 1),
-      swapped_(layout, config, tensors.sub_groups),
-      writer_(emitter, tensors) {}
+/// A parameter, or the shard of it, that is kept.
+struct Kept {
+  std::int64_t averaged_offset, elements;
+  std::int64_t accumulated_offset;
+  std::int64_t slice_offset, slice_elements;  ///< what is own, inside of it
+  std::int64_t own_offset;
+};
 
-void OwnGradients::begin(bool overwrite, bool last) {
-  overwrite_ = overwrite;
-  last_ = last;
-}
-
-std::vector<TensorId> OwnGradients::acquire_scratch(const BucketRange& range) const {
-  std::vector<TensorId> scratch;
-  if (!is_offloaded_) {
-    // As large on every rank, whatever is its own.
-    const std::int64_t most = layout_.stage() == 3
-                                  ? range.shards
-                                  : std::min(range.end - range.begin, layout_.own_elements());
-    if (rounds_always_ || (rounds_ && !overwrite_)) {
-      scratch.push_back(
-          emitter_.acquire("converted gradients", -1, Category::buckets, emitter_.type(), most));
-    }
-    return scratch;
-  }
-  const std::int64_t largest = largest_piece(range);
-  if (is_stage3_) {
-    scratch.push_back(
-        emitter_.acquire("gradient staging", -1, Category::staging, sum_type_, largest));
-  }
-  if (last_ && sum_type_ != master_type_) {
-    scratch.push_back(
-        emitter_.acquire("fp32 gradients", -1, Category::staging, master_type_, largest));
-  }
-  return scratch;
-}
-
-std::int64_t OwnGradients::largest_piece(const BucketRange& range) const {
-  std::int64_t largest = 0;
-  if (layout_.stage() == 3) {
-    const int end = layout_.piece_begin(range.last);
-    for (int piece = layout_.piece_begin(range.first); piece < end; ++piece)
-      largest = std::max(largest, layout_.piece_shard_elements(piece));
-    return largest;
-  }
-  for (int index = range.first; index < range.last; ++index)
-    largest = std::max(largest, layout_.parameter(index).elements());
-  return std::min(largest, layout_.own_elements());
-}
-
-OwnGradients::Kept OwnGradients::shard_of(const BucketRange& range, int piece) const {
-  const std::int64_t offset = layout_.piece_shard_offset(piece);
-  const std::int64_t shard = layout_.piece_shard_elements(piece);
+/// Stage 3.
+Kept shard_of(const Layout& layout, const BucketRange& range, int piece) {
+  const std::int64_t offset = layout.piece_shard_offset(piece);
+  const std::int64_t shard = layout.piece_shard_elements(piece);
   if (range.is_scattered)
-    return {offset - layout_.shard_offset(range.first), shard, offset, 0, shard, offset};
-  const Piece& whole = layout_.pieces()[static_cast<std::size_t>(piece)];
-  const std::int64_t first = std::min(shard * layout_.group_rank(), whole.elements);
+    return {offset - layout.shard_offset(range.first), shard, offset, 0, shard, offset};
+  const Piece& whole = layout.piece(piece);
+  const std::int64_t first = std::min(shard * layout.group_rank(), whole.elements);
   const std::int64_t count = std::min(shard, whole.elements - first);
-  const std::int64_t begin = layout_.parameter(whole.parameter).offset + whole.first + first;
+  const std::int64_t begin = layout.parameter(whole.parameter).offset + whole.first + first;
   return {begin - range.begin, count, offset, 0, count, offset};
 }
 
-std::vector<OwnGradients::Kept> OwnGradients::pieces(const BucketRange& range) const {
+std::vector<Kept> shards_of(const Layout& layout, const BucketRange& range) {
   std::vector<Kept> result;
-  if (layout_.stage() == 3) {
-    const int end = layout_.piece_begin(range.last);
-    for (int piece = layout_.piece_begin(range.first); piece < end; ++piece) {
-      const Kept shard = shard_of(range, piece);
-      if (shard.elements > 0) result.push_back(shard);
-    }
-    return result;
+  const PieceRange pieces = layout.pieces_of_parameters(range.first, range.last);
+  for (int piece = pieces.first; piece < pieces.last; ++piece) {
+    const Kept shard = shard_of(layout, range, piece);
+    if (shard.elements > 0) result.push_back(shard);
   }
-  const std::int64_t own_begin = layout_.own_offset();
-  const std::int64_t own_end = own_begin + layout_.own_elements();
-  const std::int64_t touched_begin = is_offloaded_ ? layout_.touched_begin() : 0;
+  return result;
+}
+
+/// Stages 1 and 2: of the parameters that the own part touches, sums of which begin at
+/// `touched_begin`.
+std::vector<Kept> touched_of(const Layout& layout, const BucketRange& range,
+                             std::int64_t touched_begin) {
+  std::vector<Kept> result;
+  const std::int64_t own_begin = layout.own_offset();
+  const std::int64_t own_end = own_begin + layout.own_elements();
   for (int index = range.first; index < range.last; ++index) {
-    const std::int64_t offset = layout_.offset(index);
-    const std::int64_t elements = layout_.parameter(index).elements();
+    const std::int64_t offset = layout.offset(index);
+    const std::int64_t elements = layout.parameter(index).elements();
     const std::int64_t begin = std::max(offset, own_begin);
     const std::int64_t end = std::min(offset + elements, own_end);
     if (begin >= end) continue;
-    result.push_back({layout_.parameter(index).offset - range.begin, elements,
+    result.push_back({layout.parameter(index).offset - range.begin, elements,
                       offset - touched_begin, begin - offset, end - begin, begin - own_begin});
   }
   return result;
 }
 
-void OwnGradients::keep(const BucketRange& range, View averaged,
-                        const std::vector<TensorId>& scratch, Stream stream) {
-  if (!is_offloaded_) {
-    keep_on_device(range, averaged, scratch.empty() ? no_tensor : scratch.front(), stream);
-    return;
+class GradientsOnDevice final : public OwnGradients, ZeroPart {
+ public:
+  explicit GradientsOnDevice(const ZeroContext& zero)
+      : ZeroPart(zero), own_(tensors_.on_device.gradients) {
+    const bool is_stage1 = config_.zero_stage == 1;
+    const bool sums_in_fp32 = config_.fp32_gradient_accumulation;
+    // Averages come in another type.
+    const bool is_converted = communication_type(config_) != emitter_.type();
+    in_place_ = layout_.stage() == 3 && !sums_in_fp32 && !is_converted;
+    // Sums of the gradients' type take averages in that type; at stage 1 an average has that type
+    // wherever its sum was made.
+    rounds_added_ = is_converted && (!sums_in_fp32 || is_stage1);
+    rounds_first_ = is_converted && sums_in_fp32 && is_stage1;
   }
-  const TensorId staging = is_stage3_ ? scratch.front() : tensors_.gradient_staging;
-  const bool accumulates = tensors_.accumulated_gradients != no_tensor || adds_to_own_;
-  for (const Kept& piece : pieces(range)) {
-    View sum = takes_sums_ ? at(tensors_.fp32_gradients, range.begin + piece.averaged_offset)
-                           : moved(averaged, piece.averaged_offset);
-    if (accumulates) {
-      accumulate(sums_of(piece), moved(sum, adds_to_own_ ? piece.slice_offset : 0), at(staging),
-                 stream);
-      if (is_stage3_) sum = at(staging);
-    }
-    if (last_) hand_over(piece, sum, scratch.empty() ? no_tensor : scratch.back(), stream);
-  }
-}
 
-void OwnGradients::keep_on_device(const BucketRange& range, View averaged, TensorId converted,
-                                  Stream stream) const {
-  const auto keep_run = [&](std::int64_t own, std::int64_t from, std::int64_t count) {
-    const View to = at(tensors_.on_device.gradients, own);
-    View source = moved(averaged, from);
-    if (converted != no_tensor) {
-      emitter_.emit(op::Convert{at(converted), source, count}, stream);
-      source = at(converted);
+  [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
+    if (!(overwrite_ ? rounds_first_ : rounds_added_)) return {};
+    // As large on every rank, whatever is its own.
+    const std::int64_t most =
+        layout_.stage() == 3 ? range.shards : std::min(range.elements(), layout_.own_elements());
+    return {emitter_.acquire("converted gradients", -1, Category::buckets, emitter_.type(), most)};
+  }
+
+  void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
+            Stream stream) override {
+    const TensorId rounded = scratch.empty() ? no_tensor : scratch.front();
+    // What lies side by side there and here goes together.
+    std::int64_t own = 0, from = 0, count = 0;
+    const auto keep_run = [&] {
+      if (count > 0) keep_elements(own, moved(averaged, from), count, rounded, stream);
+    };
+    for (const Kept& piece :
+         layout_.stage() == 3 ? shards_of(layout_, range) : touched_of(layout_, range, 0)) {
+      const std::int64_t begin = piece.averaged_offset + piece.slice_offset;
+      if (own + count != piece.own_offset || from + count != begin) {
+        keep_run();
+        own = piece.own_offset;
+        from = begin;
+        count = 0;
+      }
+      count += piece.slice_elements;
+    }
+    keep_run();
+  }
+
+  [[nodiscard]] View place_of_shards(const BucketRange& range) const override {
+    if (!in_place_ || !range.is_scattered) return {};
+    return at(own_, layout_.shard_offset(range.first));
+  }
+
+ private:
+  void keep_elements(std::int64_t own, View from, std::int64_t count, TensorId rounded,
+                     Stream stream) {
+    if (rounded != no_tensor) {
+      emitter_.emit(op::Convert{at(rounded), from, count}, stream);
+      from = at(rounded);
     }
     if (overwrite_) {
-      emitter_.emit(op::Convert{to, source, count}, stream);
+      emitter_.emit(op::Convert{at(own_, own), from, count}, stream);
     } else {
-      emitter_.emit(op::Add{to, source, count}, stream);
+      emitter_.emit(op::Add{at(own_, own), from, count}, stream);
     }
-  };
-  // What lies side by side there and here goes together.
-  std::int64_t own = 0, from = 0, count = 0;
-  for (const Kept& piece : pieces(range)) {
-    const std::int64_t begin = piece.averaged_offset + piece.slice_offset;
-    if (count > 0 && (own + count != piece.own_offset || from + count != begin)) {
-      keep_run(own, from, count);
-      count = 0;
-    }
-    if (count == 0) {
-      own = piece.own_offset;
-      from = begin;
-    }
-    count += piece.slice_elements;
   }
-  if (count > 0) keep_run(own, from, count);
-}
 
-View OwnGradients::place_of_shards(const BucketRange& range) const {
-  if (!in_place_ || !range.is_scattered || is_converted_) return {};
-  return at(tensors_.on_device.gradients, layout_.shard_offset(range.first));
-}
+  TensorId own_;
+  bool in_place_;      // a reduction may put the own shards there itself
+  bool rounds_added_;  // averages are converted before they are added
+  bool rounds_first_;  // … or kept
+};
 
-OwnGradients::Sums OwnGradients::sums_of(const Kept& piece) const {
-  // Stage 2, where all is one sub-group.
-  if (adds_to_own_) return {at(tensors_.on_host.gradients, piece.own_offset), piece.slice_elements};
-  return {at(tensors_.accumulated_gradients, piece.accumulated_offset), piece.elements};
-}
+/// Of an offloaded optimizer. Sums over micro-steps are on the host, the last one's go where their
+/// update is.
+class OffloadedGradients : public OwnGradients, protected ZeroPart {
+ public:
+  OffloadedGradients(const ZeroContext& zero, DType sum_type)
+      : ZeroPart(zero),
+        sum_type_(sum_type),
+        master_type_(master_type(config_)),
+        swapped_(layout_, config_, tensors_.sub_groups),
+        writer_(zero) {}
 
-void OwnGradients::accumulate(const Sums& sums, View averaged, View staging, Stream stream) const {
-  const auto [host, elements] = sums;
-  if (overwrite_) {
-    emitter_.emit(op::Copy{host, averaged, elements}, stream);
-    // Stage 3 fetches back what it has just sent.
-    if (is_stage3_) emitter_.emit(op::Copy{staging, host, elements}, stream);
-    return;
+  void finish() override { writer_.finish(Stream::compute); }
+
+ protected:
+  /// What hand_over needs of a bucket whose largest piece has so many elements.
+  void acquire_master_typed(std::int64_t largest, std::vector<TensorId>& scratch) const {
+    if (!last_ || sum_type_ == master_type_) return;
+    scratch.push_back(
+        emitter_.acquire("fp32 gradients", -1, Category::staging, master_type_, largest));
   }
-  emitter_.emit(op::Copy{staging, host, elements}, stream);
-  const View sum = is_stage3_ ? staging : averaged;
-  emitter_.emit(op::Add{sum, is_stage3_ ? averaged : staging, elements}, stream);
-  emitter_.emit(op::Copy{host, sum, elements}, stream);
-}
+  /// The sum of the step is on the device: its norm is taken and it goes where its update is, in
+  /// the master copy's type.
+  void hand_over(const Kept& piece, View sum, const std::vector<TensorId>& scratch, Stream stream);
 
-const SubGroup& OwnGradients::sub_group_of(std::int64_t own_element) const {
-  const auto after = std::upper_bound(
-      tensors_.sub_groups.begin(), tensors_.sub_groups.end(), own_element,
-      [](std::int64_t element, const SubGroup& group) { return element < group.first; });
-  return *std::prev(after);
-}
+  DType sum_type_;  // of what is handed over
 
-void OwnGradients::hand_over(const Kept& piece, View sum, TensorId converted, Stream stream) {
+ private:
+  [[nodiscard]] const SubGroup& sub_group_of(std::int64_t own_element) const {
+    const auto after = std::upper_bound(
+        tensors_.sub_groups.begin(), tensors_.sub_groups.end(), own_element,
+        [](std::int64_t element, const SubGroup& group) { return element < group.first; });
+    return *std::prev(after);
+  }
+  void swap_out(const SubGroup& group, const Kept& piece, View slice, Stream stream);
+
+  DType master_type_;
+  SwappedGradients swapped_;
+  GradientWriter writer_;
+};
+
+void OffloadedGradients::hand_over(const Kept& piece, View sum,
+                                   const std::vector<TensorId>& scratch, Stream stream) {
   View slice = moved(sum, piece.slice_offset);
-  if (takes_norm_) emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
+  if (config_.gradient_clipping > 0 || config_.precision == Precision::fp16)
+    emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
   const SubGroup& group = sub_group_of(piece.own_offset);
   const std::int64_t offset = group.offset + piece.own_offset - group.first;
   if (group.memory == Memory::device) {
@@ -202,14 +182,20 @@ void OwnGradients::hand_over(const Kept& piece, View sum, TensorId converted, St
     return;
   }
   if (sum_type_ != master_type_) {
-    emitter_.emit(op::Convert{at(converted), slice, piece.slice_elements}, stream);
-    slice = at(converted);
+    const View converted = at(scratch.back());
+    emitter_.emit(op::Convert{converted, slice, piece.slice_elements}, stream);
+    slice = converted;
   }
   if (group.memory == Memory::host) {
     emitter_.emit(op::Copy{at(tensors_.on_host.gradients, offset), slice, piece.slice_elements},
                   stream);
-    return;
+  } else {
+    swap_out(group, piece, slice, stream);
   }
+}
+
+void OffloadedGradients::swap_out(const SubGroup& group, const Kept& piece, View slice,
+                                  Stream stream) {
   const std::vector<GradientPart> parts = swapped_.parts(piece.own_offset, piece.slice_elements);
   // The padding of a shard that was not scattered.
   const std::int64_t end = parts.back().first + parts.back().count - piece.own_offset;
@@ -228,8 +214,105 @@ void OwnGradients::hand_over(const Kept& piece, View sum, TensorId converted, St
   }
 }
 
-void OwnGradients::finish() {
-  writer_.finish(Stream::compute);
+/// Stage 3: every micro-step's shards go to the host by way of a copy on the device, which
+/// DeepSpeed fetches back even after it has just sent it.
+class OffloadedShards final : public OffloadedGradients {
+ public:
+  explicit OffloadedShards(const ZeroContext& zero)
+      : OffloadedGradients(zero, sum_type(zero.config)) {}
+
+  [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
+    std::int64_t largest = 0;
+    const PieceRange pieces = layout_.pieces_of_parameters(range.first, range.last);
+    for (int piece = pieces.first; piece < pieces.last; ++piece)
+      largest = std::max(largest, layout_.piece_shard_elements(piece));
+    std::vector<TensorId> scratch{
+        emitter_.acquire("gradient staging", -1, Category::staging, sum_type_, largest)};
+    acquire_master_typed(largest, scratch);
+    return scratch;
+  }
+
+  void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
+            Stream stream) override {
+    const View staging = at(scratch.front());
+    for (const Kept& piece : shards_of(layout_, range)) {
+      const View shard = moved(averaged, piece.averaged_offset);
+      const View host = at(tensors_.accumulated_gradients, piece.accumulated_offset);
+      if (overwrite_) {
+        emitter_.emit(op::Copy{host, shard, piece.elements}, stream);
+        emitter_.emit(op::Copy{staging, host, piece.elements}, stream);
+      } else {
+        emitter_.emit(op::Copy{staging, host, piece.elements}, stream);
+        emitter_.emit(op::Add{staging, shard, piece.elements}, stream);
+        emitter_.emit(op::Copy{host, staging, piece.elements}, stream);
+      }
+      if (last_) hand_over(piece, staging, scratch, stream);
+    }
+  }
+};
+
+/// Stages 1 and 2: whole parameters that the own part touches.
+class OffloadedParts final : public OffloadedGradients {
+ public:
+  explicit OffloadedParts(const ZeroContext& zero)
+      : OffloadedGradients(zero, takes_sums(zero) ? DType::f32 : sum_type(zero.config)),
+        takes_sums_(takes_sums(zero)),
+        adds_to_own_(config_.low_precision_master && config_.zero_stage == 2 &&
+                     config_.accumulation_steps > 1) {}
+
+  [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
+    std::int64_t largest = 0;
+    for (int index = range.first; index < range.last; ++index)
+      largest = std::max(largest, layout_.parameter(index).elements());
+    std::vector<TensorId> scratch;
+    acquire_master_typed(std::min(largest, layout_.own_elements()), scratch);
+    return scratch;
+  }
+
+  void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
+            Stream stream) override {
+    for (const Kept& piece : touched_of(layout_, range, layout_.touched_begin())) {
+      const View sum = takes_sums_
+                           ? at(tensors_.fp32_gradients, range.begin + piece.averaged_offset)
+                           : moved(averaged, piece.averaged_offset);
+      if (adds_to_own_) {
+        // Where all is one sub-group.
+        accumulate(at(tensors_.on_host.gradients, piece.own_offset), moved(sum, piece.slice_offset),
+                   piece.slice_elements, stream);
+      } else if (tensors_.accumulated_gradients != no_tensor) {
+        accumulate(at(tensors_.accumulated_gradients, piece.accumulated_offset), sum,
+                   piece.elements, stream);
+      }
+      if (last_) hand_over(piece, sum, scratch, stream);
+    }
+  }
+
+ private:
+  /// Not what comes from a reduction, but the sums of stage 1 in fp32: DeepSpeed's reduction leaves
+  /// them as they are, and a group of one needs none.
+  static bool takes_sums(const ZeroContext& zero) {
+    return zero.layout.group_size() == 1 && zero.tensors.fp32_gradients != no_tensor;
+  }
+  /// To the sums on the host; `averaged` becomes the sum.
+  void accumulate(View host, View averaged, std::int64_t elements, Stream stream) {
+    if (!overwrite_) {
+      const View staging = at(tensors_.gradient_staging);
+      emitter_.emit(op::Copy{staging, host, elements}, stream);
+      emitter_.emit(op::Add{averaged, staging, elements}, stream);
+    }
+    emitter_.emit(op::Copy{host, averaged, elements}, stream);
+  }
+
+  bool takes_sums_;
+  bool adds_to_own_;  // sums over micro-steps are in the own gradients
+};
+
+}  // namespace
+
+std::unique_ptr<OwnGradients> own_gradients_of(const ZeroContext& zero) {
+  if (!zero.layout.offloaded().optimizer) return std::make_unique<GradientsOnDevice>(zero);
+  if (zero.config.zero_stage == 3) return std::make_unique<OffloadedShards>(zero);
+  return std::make_unique<OffloadedParts>(zero);
 }
 
 }  // namespace dstune::plan

@@ -12,7 +12,7 @@
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/kernels/kernels.hpp"
-#include "dstune/plan/memory_timeline.hpp"
+#include "dstune/plan/memory.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
 #include "start/user_files.hpp"

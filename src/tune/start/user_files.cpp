@@ -7,7 +7,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/plugin_library.hpp"
-#include "dstune/plan/target_memory.hpp"
+#include "dstune/plan/memory.hpp"
 #include "dstune/report/history.hpp"
 #include "dstune/train/plugin_functions.hpp"
 

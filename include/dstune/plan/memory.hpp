@@ -1,0 +1,41 @@
+#pragma once
+/// The memory that a configuration needs: that of a plan over its operations, and that of the
+/// user's own training (Hugging Face under DeepSpeed). All functions: Local.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "dstune/core/job.hpp"
+#include "dstune/core/memory_timeline.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/model_spec.hpp"
+#include "dstune/plan/step_plan.hpp"
+
+namespace dstune {
+
+/// An instant for each operation that does something, in program order: the fullest one since the
+/// operation before. What the first step does otherwise (stage 3's tracing) comes first, then one
+/// cycle, in which micro-steps that are alike stand for each other.
+[[nodiscard]] MemoryTimeline memory_timeline(const StepPlan& plan);
+
+struct TargetMemory {
+  std::int64_t total_bytes = 0;  ///< of one rank, at its fullest instant
+  /// Of the total, adding up to it: parameters, gradients, optimizer, buckets, activations, logits,
+  /// step (temporary copies of the update), framework (context, libraries, the allocator's
+  /// rounding).
+  std::map<std::string, std::int64_t> parts;
+  /// Bytes of tensors of one rank at each instant that may be the fullest: loss (backward begins),
+  /// layers and first_layer (backward of the last and of the first layer), reduction (backward
+  /// ends), update.
+  std::map<std::string, std::int64_t> instants;
+  std::int64_t host_bytes = 0;  ///< of one rank; of what is offloaded
+  std::int64_t disk_bytes = 0;  ///< of one rank's files, where something is offloaded to a disk
+};
+
+/// By formula: docs/memory.md states each term, its source, and how far it is from what PyTorch's
+/// tensors take. All zero for TargetFramework::self.
+TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                           const TargetSpec& target);
+
+}  // namespace dstune

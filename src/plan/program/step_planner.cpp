@@ -1,0 +1,135 @@
+#include "dstune/plan/step_planner.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "dstune/base/error.hpp"
+#include "parts/micro_step.hpp"
+#include "zero/quantization.hpp"
+
+namespace dstune {
+namespace {
+
+void check(const ModelSpec& model, const TrainingConfig& config, int group_size, int group_rank) {
+  require(group_size >= 1 && group_rank >= 0 && group_rank < group_size,
+          "the rank is one of the group's");
+  require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
+  require(config.micro_batch >= 1 && config.accumulation_steps >= 1 && config.sequence_length >= 1,
+          "batch sizes and sequence length are positive");
+  require(config.reduce_bucket_size >= 1, "a bucket holds something");
+  require(model.architecture.positions != PositionKind::learned ||
+              config.sequence_length <= model.max_positions,
+          "the sequence is no longer than the model's table of positions");
+  require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
+  // A group of one, in which the machine is measured, has no parts.
+  require(group_size == 1 || partition_objection(config, group_size).empty(),
+          "parts of the group are of equal size");
+}
+
+/// Stage 3's first micro-steps of all.
+void emit_tracing(const plan::Context& context, const plan::Gathering& gathering) {
+  using enum Segment::Kind;
+  const std::int64_t steps = context.config.accumulation_steps;
+  const auto segment = [&](Segment::Kind kind, plan::MicroStep micro,
+                           const plan::MicroStepGathers& gathers) {
+    context.emitter.begin_tracing_segment(kind);
+    context.parameters.begin_micro_step(gathers, false);
+    plan::emit_micro_step(context, micro);
+    context.emitter.end_segment();
+  };
+  segment(steps == 1 ? only_micro : first_micro, {true, steps == 1}, gathering.traced->first);
+  if (steps > 1)
+    segment(steps == 2 ? last_micro : middle_micro, {false, steps == 2}, gathering.second);
+}
+
+void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) {
+  using enum Segment::Kind;
+  const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
+    context.emitter.begin_segment(kind, repeat);
+    if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady, micro.first);
+    plan::emit_micro_step(context, micro);
+    context.emitter.end_segment();
+  };
+  const std::int64_t steps = context.config.accumulation_steps;
+  if (steps == 1) {
+    segment(only_micro, 1, {true, true});
+    return;
+  }
+  const std::int64_t lasts = context.gradients.is_last_another() ? 1 : 0;
+  segment(first_micro, 1, {true, false});
+  if (steps - lasts > 1) segment(middle_micro, steps - lasts - 1, {false, false});
+  if (lasts > 0) segment(last_micro, 1, {false, true});
+}
+
+}  // namespace
+
+std::string_view to_text(Category category) {
+  constexpr std::array<std::string_view, num_categories> names{
+      "parameters", "gradients", "optimizer", "activations",
+      "buckets",    "gathered",  "workspace", "staging"};
+  return names.at(static_cast<std::size_t>(category));
+}
+
+std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_length) {
+  if (model.architecture.objective == Objective::next_token) return sequence_length;
+  return std::max<std::int64_t>(1, sequence_length * 15 / 100);
+}
+
+struct StepPlanner::Shared {
+  ParameterTable table;
+  const WorkspaceSizes& workspaces;
+  plan::Gatherings gatherings;
+};
+
+StepPlanner::StepPlanner(ModelSpec model, const WorkspaceSizes& workspaces)
+    : shared_(std::make_unique<Shared>(Shared{ParameterTable(model), workspaces, {}})) {
+  plan_.model = std::move(model);
+}
+
+StepPlanner::StepPlanner(StepPlanner&& other) noexcept = default;
+StepPlanner& StepPlanner::operator=(StepPlanner&& other) noexcept = default;
+StepPlanner::~StepPlanner() = default;
+
+StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                         int group_rank, const WorkspaceSizes& workspaces) {
+  StepPlanner planner(model, workspaces);
+  planner.plan(config, group_size, group_rank);
+  return std::move(planner.plan_);
+}
+
+const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, int group_rank) {
+  const ModelSpec& model = plan_.model;
+  check(model, config, group_size, group_rank);
+  plan_.config = config;
+  plan_.group_size = group_size;
+  plan_.group_rank = group_rank;
+
+  const plan::Layout layout(shared_->table, config.zero_stage,
+                            plan::partition_of(config, group_size, group_rank),
+                            plan::offloaded_of(config),
+                            // BF16_Optimizer knows nothing of it.
+                            config.round_robin_gradients && !is_bf16_optimizer(config));
+  plan::Emitter emitter(plan_, shared_->workspaces);
+  const plan::Gathering* const gathering =
+      layout.gathers() ? &shared_->gatherings.of(model, layout, config) : nullptr;
+  require((gathering == nullptr || gathering->failure.empty()) &&
+              plan::gradients_objection(layout, config).empty(),
+          "what DeepSpeed fails with has no plan");
+  const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
+      emitter, layout, config, gathering == nullptr ? 0 : gathering->traced->kept_elements);
+  const plan::ZeroContext zero{emitter, layout, config, tensors};
+  plan::emit_initialize(zero);
+
+  plan::ParameterSource parameters(zero, gathering);
+  plan::GradientSink gradients(zero);
+  const plan::Context context{emitter, parameters, gradients,
+                              model,   config,     plan::sizes_of(model, config, group_size)};
+  if (gathering != nullptr) emit_tracing(context, *gathering);
+  emit_cycle(context, gathering);
+  plan::emit_update(zero, targets_per_sequence(model, config.sequence_length), gathering);
+  emitter.finish();
+  return plan_;
+}
+
+}  // namespace dstune

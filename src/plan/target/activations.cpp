@@ -1,0 +1,216 @@
+#include <algorithm>
+
+#include "dstune/plan/step_plan.hpp"
+#include "target/target.hpp"
+
+namespace dstune::plan {
+namespace {
+
+/// What Hugging Face's modules of a family do that its architecture does not say.
+struct Modules {
+  /// Drops out of the embeddings, of what a branch adds, of attention's probabilities. Families
+  /// whose published configs have no such dropout are taken without.
+  bool embedding_dropout, branch_dropout, attention_dropout;
+  /// Eager attention takes its softmax in fp32 and rounds the result.
+  bool softmax_in_fp32;
+  /// q, k and v are views of one product, and q and k are copied when they are rotated: v keeps all
+  /// of the product alive, and the copies' layout makes attention's result be copied, too.
+  bool copies_merged_qkv;
+};
+
+Modules modules_of(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::gpt2:
+    case ModelFamily::bert:
+      return {true, true, true, false, false};
+    case ModelFamily::opt:
+      return {false, true, false, true, false};
+    case ModelFamily::gpt_neox:
+      return {true, true, true, true, true};
+    case ModelFamily::phi3:
+      return {false, false, true, true, true};
+    case ModelFamily::llama:
+    case ModelFamily::mistral:
+    case ModelFamily::qwen2:
+    case ModelFamily::qwen3:
+      break;
+  }
+  return {false, false, true, true, false};
+}
+
+/// What the terms are made of. All of it counts for one token.
+struct Shape {
+  std::int64_t element_bytes, hidden, heads_width, kv_width, intermediate, heads, kv_heads,
+      sequence;
+  bool dropout, eager, one_sample;
+  Modules modules;
+};
+
+/// Byte masks of `count` elements, where there is dropout.
+std::int64_t mask(const Shape& shape, bool drops, std::int64_t count) {
+  return shape.dropout && drops ? count : 0;
+}
+
+/// Both norms of a layer: inputs, outputs, statistics.
+std::int64_t norms(const Shape& shape, const Architecture& parts) {
+  const std::int64_t e = shape.element_bytes;
+  if (parts.norm == NormKind::rms) {
+    // It computes in fp32: that input, the normalised value before the weight, the output.
+    return 2 * ((4 + 2 * e) * shape.hidden + 4);
+  }
+  // Parallel branches share their norms' input.
+  const std::int64_t tensors = parts.block == BlockKind::parallel ? 3 : 4;
+  return tensors * e * shape.hidden + 2 * 8;
+}
+
+/// Eager attention's probabilities as they come out of the softmax, as they are multiplied with v
+/// where those are others, and the mask between them.
+std::int64_t probabilities(const Shape& shape) {
+  const std::int64_t e = shape.element_bytes;
+  const std::int64_t scores = shape.heads * shape.sequence;
+  const bool rounds = shape.modules.softmax_in_fp32 && e < 4;
+  const bool drops = shape.dropout && shape.modules.attention_dropout;
+  return (shape.modules.softmax_in_fp32 ? 4 : e) * scores + (rounds || drops ? e * scores : 0) +
+         (drops ? scores : 0);
+}
+
+/// q, k, v, the projection's input, and what attention keeps.
+std::int64_t attention_bytes(const Shape& shape, const Architecture& parts) {
+  const std::int64_t e = shape.element_bytes;
+  // The heads' norms compute in fp32, as above; their results are q and k.
+  const std::int64_t normed_heads =
+      parts.query_key_norm
+          ? (4 + e) * (shape.heads_width + shape.kv_width) + 4 * (shape.heads + shape.kv_heads)
+          : 0;
+  const std::int64_t around =
+      normed_heads + mask(shape, shape.modules.branch_dropout, shape.hidden);
+  // Keys and values are repeated for every head but in the kernels of their own.
+  if (shape.eager) {
+    // Of a single sample v is multiplied as the view that it is, where it is not repeated.
+    const bool holds_product =
+        shape.modules.copies_merged_qkv && shape.one_sample && shape.kv_width == shape.heads_width;
+    return around + e * (holds_product ? 6 : 4) * shape.heads_width + probabilities(shape);
+  }
+  std::int64_t width = 2 * shape.heads_width + 2 * shape.kv_width;
+  if (shape.modules.copies_merged_qkv) width += 2 * shape.heads_width + shape.kv_width;
+  return around + e * width + 4 * shape.heads;
+}
+
+/// Tensors of the MLP's width that stay for backward.
+std::int64_t mlp_tensors(const Architecture& parts) {
+  if (parts.gated) return 4;  // gate, its SiLU, up, product
+  switch (parts.activation) {
+    case Activation::gelu_tanh:
+      // Written out in Python: its input, 0.5·x, tanh, 1 + tanh, and the product.
+      return 5;
+    case Activation::relu:
+      return 1;  // its result alone
+    case Activation::gelu:
+    case Activation::silu:
+      break;
+  }
+  return 2;
+}
+
+std::int64_t mlp_bytes(const Shape& shape, const Architecture& parts) {
+  return mlp_tensors(parts) * shape.element_bytes * shape.intermediate +
+         mask(shape, shape.modules.branch_dropout, shape.hidden);
+}
+
+std::int64_t layer_bytes(const Shape& shape, const Architecture& parts) {
+  return norms(shape, parts) + attention_bytes(shape, parts) + mlp_bytes(shape, parts);
+}
+
+/// Kept of a layer that is computed again: its input and, with selective recompute, the results of
+/// all products with weights and of attention kernels. Eager attention's products have none and are
+/// computed again, scores and all.
+std::int64_t checkpoint_bytes(const Shape& shape, Recompute recompute, bool gated) {
+  const std::int64_t input = shape.element_bytes * shape.hidden;
+  if (recompute == Recompute::block) return input;
+  const std::int64_t qkv = shape.heads_width + 2 * shape.kv_width;
+  const std::int64_t products = qkv + 2 * shape.hidden + (gated ? 2 : 1) * shape.intermediate;
+  const std::int64_t attention =
+      shape.eager ? 0 : shape.element_bytes * shape.heads_width + 4 * shape.heads;
+  return input + shape.element_bytes * products + attention;
+}
+
+/// The batch itself (tokens, labels, positions in 64 bits), embeddings, final norm, and the head's
+/// input.
+std::int64_t ends_bytes(const Shape& shape, const Architecture& parts) {
+  const std::int64_t e = shape.element_bytes;
+  std::int64_t bytes = 5 * 8 + mask(shape, shape.modules.embedding_dropout, shape.hidden);
+  if (parts.objective == Objective::masked_token) {
+    // The embeddings' norm and its input; the transform's product, activation, and their norm.
+    return bytes + 5 * e * shape.hidden;
+  }
+  bytes += 2 * e * shape.hidden;
+  if (parts.norm == NormKind::rms) bytes += 4 * shape.hidden;
+  return bytes;
+}
+
+/// Gradients that are alive at once in the backward of one layer, beside what all layers keep.
+std::int64_t backward_bytes(const Shape& shape, const Architecture& parts) {
+  const std::int64_t e = shape.element_bytes;
+  const std::int64_t in_mlp = e * (2 * shape.hidden + 2 * shape.intermediate);
+  const std::int64_t in_norm = parts.norm == NormKind::rms ? 5 * 4 * shape.hidden : 0;
+  // The softmax's gradient and that of its result; the MLP's and the rounded or dropped-out
+  // probabilities are gone by then.
+  const bool fp32 = shape.modules.softmax_in_fp32;
+  const std::int64_t in_softmax = shape.eager
+                                      ? (2 * (fp32 ? 4 : e) - e) * shape.heads * shape.sequence +
+                                            e * 2 * shape.heads_width - mlp_bytes(shape, parts)
+                                      : 0;
+  return std::max({in_mlp, in_norm, in_softmax});
+}
+
+/// Of the loss at its fullest, the beginning of backward: log-probabilities and two gradients.
+/// Those who predict the next token take it in fp32; 16-bit logits are gone by then where the
+/// training loop keeps the loss alone.
+std::int64_t loss_bytes(const Shape& shape, const Architecture& parts, std::int64_t vocab_size) {
+  return 3 * (parts.objective == Objective::next_token ? 4 : shape.element_bytes) * vocab_size;
+}
+
+}  // namespace
+
+TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
+                                     TargetAttention attention) {
+  const Architecture& parts = model.architecture;
+  const std::int64_t tokens = config.micro_batch * config.sequence_length;
+  const std::int64_t e = size_bytes(element_type(config.precision));
+  // In fp32 no fused kernel of PyTorch takes fewer keys and values than heads: its sdpa is eager.
+  const bool falls_back =
+      attention == TargetAttention::sdpa && e == 4 && model.num_kv_heads != model.num_heads;
+  const Shape shape{.element_bytes = e,
+                    .hidden = model.hidden_size,
+                    .heads_width = model.num_heads * model.head_size,
+                    .kv_width = model.num_kv_heads * model.head_size,
+                    .intermediate = model.intermediate_size,
+                    .heads = model.num_heads,
+                    .kv_heads = model.num_kv_heads,
+                    .sequence = config.sequence_length,
+                    .dropout = model.dropout > 0,
+                    .eager = attention == TargetAttention::eager || falls_back,
+                    .one_sample = config.micro_batch == 1,
+                    .modules = modules_of(model.family)};
+  const std::int64_t layer = layer_bytes(shape, parts);
+  // Of inputs that go to the host the newest is here, and one on its way.
+  const bool on_host = config.cpu_checkpointing && config.recompute == Recompute::block;
+  const std::int64_t checkpoints =
+      on_host ? std::min<std::int64_t>(3, model.num_layers) : model.num_layers;
+  const bool recomputes = config.recompute != Recompute::none;
+  const std::int64_t checkpoint =
+      recomputes ? checkpoint_bytes(shape, config.recompute, parts.gated) : 0;
+  // Checkpoints keep a layer's arguments, with eager attention's mask for all of them.
+  const std::int64_t layers =
+      recomputes ? checkpoints * checkpoint + (shape.eager ? e * shape.sequence : 0)
+                 : model.num_layers * layer;
+  TargetActivations result;
+  result.kept = tokens * (layers + ends_bytes(shape, parts));
+  result.logits = tokens * loss_bytes(shape, parts, model.vocab_size);
+  const std::int64_t working_set = tokens * backward_bytes(shape, parts);
+  result.layer = working_set + (recomputes ? tokens * layer : 0);
+  result.first_layer = working_set + tokens * (std::max(checkpoint, e * shape.hidden) + layer);
+  return result;
+}
+
+}  // namespace dstune::plan

@@ -1,0 +1,131 @@
+/// The target's memory in all, and what of it is on the host.
+
+#include <algorithm>
+#include <bit>
+
+#include "dstune/base/error.hpp"
+#include "program/emitter.hpp"
+#include "target/target.hpp"
+
+namespace dstune {
+namespace plan {
+namespace {
+
+/// Pinned memory comes in powers of two (c10's CachingHostAllocator).
+std::int64_t pinned(std::int64_t bytes, const TargetSpec& target) {
+  if (!target.on_gpu || bytes == 0) return bytes;
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
+}
+
+/// Of offloaded parameters, on the host. Buffers of transfers are pinned without an allocator.
+std::int64_t parameter_host_bytes(const TargetCounts& counts, const TrainingConfig& config,
+                                  std::int64_t e, const TargetSpec& target) {
+  if (!are_parameters_offloaded(config)) return 0;
+  if (!are_parameters_on_disk(config)) {
+    std::int64_t bytes = pinned(e * counts.own, target);
+    for (const std::int64_t shard : counts.secondary_shards) bytes += pinned(e * shard, target);
+    return bytes;
+  }
+  const DiskUse& disk = config.disk;
+  std::int64_t bytes = pinned(e * std::min(counts.own, disk.parameters_in_memory), target);
+  for (const std::int64_t shard : counts.small_shards) bytes += pinned(e * shard, target);
+  const std::int64_t buffer = round_up(disk.parameter_buffer_size, transfer_alignment(config, e));
+  return bytes + e * (disk.parameter_buffers * buffer + counts.written_together);
+}
+
+}  // namespace
+
+std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig& config,
+                               const TargetSpec& target) {
+  const std::int64_t e = size_bytes(element_type(config.precision));
+  std::int64_t bytes = parameter_host_bytes(counts, config, e, target);
+  if (!is_optimizer_offloaded(config)) return bytes;
+  // Master copy and gradients are pinned, moments are not.
+  bytes += 2 * pinned(4 * counts.updated_on_host, target);
+  bytes += 8 * (counts.updated_on_host + counts.moments_on_host);
+  bytes += config.disk.optimizer_buffers * 4 * counts.largest_on_disk;
+  // Parameters on their way back; stage 3 has sums of gradients, too, and no staging, and converts
+  // parameters only where they are sent to another memory.
+  if (config.zero_stage == 3) {
+    const std::int64_t sums = config.fp32_gradient_accumulation ? 4 : e;
+    return bytes + pinned(sums * counts.own, target) +
+           (e < 4 && target.on_gpu ? pinned(e * counts.own, target) : 0);
+  }
+  bytes += pinned(e * counts.own, target);
+  bytes += pinned(e * counts.largest_parameter, target);
+  // Sums of gradients, a parameter at a time.
+  if (config.zero_stage == 2 && config.accumulation_steps > 1)
+    bytes += (target.on_gpu ? 2 : 1) * e * counts.own_whole;
+  return bytes;
+}
+
+}  // namespace plan
+
+namespace {
+
+constexpr std::int64_t mebibyte = std::int64_t{1} << 20;
+/// Context and loaded kernels, cuBLAS's workspace, NCCL's buffers.
+constexpr std::int64_t context_bytes = 512 * mebibyte;
+constexpr std::int64_t cublas_bytes = 32 * mebibyte;
+constexpr std::int64_t nccl_bytes = 512 * mebibyte;
+/// What PyTorch's caching allocator reserves beyond what is allocated; docs/memory.md, "Framework".
+constexpr std::int64_t reserved_percent = 4;
+
+}  // namespace
+
+TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
+                           const TargetSpec& target) {
+  TargetMemory memory;
+  memory.parts = {{"parameters", 0},  {"gradients", 0}, {"optimizer", 0}, {"buckets", 0},
+                  {"activations", 0}, {"logits", 0},    {"step", 0},      {"framework", 0}};
+  if (target.framework == TargetFramework::self) return memory;
+  require(group_size >= 1, "a group has ranks");
+  require(config.zero_stage >= 0 && config.zero_stage <= 3, "the ZeRO stage is 0 to 3");
+
+  const int world_size = group_size;
+  if (is_mics(config)) group_size = static_cast<int>(config.mics_shard_size);
+  const plan::TargetCounts counts = plan::count_target(model, config, group_size);
+  const plan::TargetStates states = plan::target_states(counts, config, group_size);
+  memory.host_bytes = plan::target_host_bytes(counts, config, target);
+  memory.disk_bytes = counts.disk_bytes;
+  const plan::TargetActivations backward =
+      plan::target_activations(model, config, target.attention);
+  struct Candidate {
+    const char* name;
+    const plan::TargetInstant& states;
+    std::int64_t activations, logits;
+  };
+  const Candidate candidates[] = {
+      {"loss", states.loss, backward.kept, backward.logits},
+      {"layers", states.layers, backward.kept + backward.layer, 0},
+      {"first_layer", states.first_layer, backward.first_layer, 0},
+      {"reduction", states.reduction, 0, 0},
+      {"update", states.update, 0, 0},
+  };
+  const std::int64_t always = states.parameters + states.optimizer;
+  std::int64_t fullest = -1;
+  for (const auto& [name, held, activations, logits] : candidates) {
+    const std::int64_t bytes = held.gradients + held.buckets + held.step + activations + logits;
+    memory.instants[name] = always + bytes;
+    if (bytes <= fullest) continue;
+    fullest = bytes;
+    memory.parts = {{"parameters", states.parameters},
+                    {"gradients", held.gradients},
+                    {"optimizer", states.optimizer},
+                    {"buckets", held.buckets},
+                    {"activations", activations},
+                    {"logits", logits},
+                    {"step", held.step},
+                    {"framework", 0}};
+  }
+  std::int64_t allocated = 0;
+  for (const auto& [part, bytes] : memory.parts) allocated += bytes;
+  if (target.on_gpu) {
+    memory.parts["framework"] = context_bytes + cublas_bytes + (world_size > 1 ? nccl_bytes : 0) +
+                                allocated * reserved_percent / 100;
+  }
+  memory.total_bytes = allocated + memory.parts["framework"];
+  return memory;
+}
+
+}  // namespace dstune

@@ -1,0 +1,308 @@
+#include "zero/states.hpp"
+
+#include <algorithm>
+
+#include "dstune/base/error.hpp"
+#include "dstune/plan/step_plan.hpp"
+#include "target/target.hpp"
+
+namespace dstune::plan {
+namespace {
+
+bool is_fused_adam(const OptimizerConfig& optimizer) {
+  return !optimizer.torch_adam &&
+         (optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw);
+}
+
+std::int64_t moment_bytes(const TrainingConfig& config) {
+  const int moments =
+      (has_first_moment(config.optimizer) ? 1 : 0) + (has_second_moment(config.optimizer) ? 1 : 0);
+  return moments * (config.low_precision_moments ? 2 : 4);
+}
+
+/// Of an element's master copy from stage 1 on, and of the gradient that updates it.
+std::int64_t master_bytes(const TrainingConfig& config) {
+  return config.low_precision_master ? 2 : 4;
+}
+
+/// What the update of an element makes on GPUs and drops again: PyTorch's loops over lists of
+/// tensors (torch/optim/adam.py, sgd.py, adagrad.py: _multi_tensor_…); DeepSpeed's kernels nothing.
+std::int64_t temporary_bytes(const OptimizerConfig& optimizer) {
+  const bool decays = optimizer.weight_decay != 0;
+  switch (optimizer.kind) {
+    case OptimizerKind::adamw:
+      return optimizer.torch_adam ? 4 : 0;
+    case OptimizerKind::adam:
+      return optimizer.torch_adam ? (decays ? 8 : 4) : 0;
+    case OptimizerKind::adagrad:
+      return 8;
+    case OptimizerKind::sgd:
+      return decays ? 4 : 0;
+    case OptimizerKind::lion:
+      return 0;
+  }
+  throw LogicError("an optimizer is a known one");
+}
+
+TargetStates stage0(const TargetCounts& counts, const TrainingConfig& config, int group_size,
+                    std::int64_t e) {
+  const bool mixed = config.precision != Precision::fp32;
+  const std::int64_t gradients = e * counts.parameters;
+  const bool accumulates = config.accumulation_steps > 1;
+  const std::int64_t flattened =
+      group_size > 1 ? std::min(stage0_chunk_elements, counts.parameters) : 0;
+  // A copy in the type that is sent, where that is another.
+  const std::int64_t sent_bytes = size_bytes(communication_type(config));
+  const std::int64_t sent = sent_bytes == e ? 0 : sent_bytes * flattened;
+  TargetStates states;
+  states.parameters = e * counts.parameters;
+  states.optimizer = ((mixed ? 4 : 0) + moment_bytes(config)) * counts.parameters;
+  // Between steps there are none.
+  states.loss.gradients = accumulates ? gradients : 0;
+  states.layers.gradients = accumulates ? gradients + e * counts.largest_unit : e * counts.head;
+  states.first_layer.gradients = gradients - (accumulates ? 0 : e * counts.embeddings);
+  states.reduction = {gradients, e * std::max(flattened, counts.table_copies * counts.table) + sent,
+                      0};
+  // FP16_Optimizer, of bf16, too, makes an fp32 copy of each gradient and then a flat one of them
+  // all; FP16_UnfusedOptimizer, of all but FusedAdam, makes no flat one.
+  const std::int64_t fp32_gradients = !mixed ? 0 : is_fused_adam(config.optimizer) ? 8 : 4;
+  states.update = {gradients, 0,
+                   (fp32_gradients + temporary_bytes(config.optimizer)) * counts.parameters};
+  return states;
+}
+
+/// Elements of the buckets, which are of the type that is sent; there from the first backward of a
+/// step to its last.
+std::int64_t buckets_of(const TrainingConfig& config) {
+  if (!config.contiguous_gradients) return 0;
+  return config.reduce_bucket_size * (config.overlap_comm ? 2 : 1);
+}
+
+/// Of an own element in the update: a flat copy of its gradient, that in the master copy's type,
+/// and what the optimizer makes.
+std::int64_t update_bytes(const TrainingConfig& config, std::int64_t e) {
+  const std::int64_t master = master_bytes(config);
+  return (e < master ? e + master : e) + temporary_bytes(config.optimizer);
+}
+
+TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, std::int64_t e) {
+  const std::int64_t gradients = e * counts.parameters;
+  const std::int64_t c = size_bytes(communication_type(config));
+  const std::int64_t buckets = c * buckets_of(config);
+  const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
+  const bool accumulates = config.accumulation_steps > 1;
+  const std::int64_t sums = config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
+  // Gradients move into the bucket, which is flattened; then the own ones are copied out of it,
+  // parameters as a whole. Offloaded ones leave from there.
+  const std::int64_t moved = std::max<std::int64_t>(0, full - counts.largest_parameter);
+  const std::int64_t copied =
+      config.contiguous_gradients && !is_optimizer_offloaded(config) ? counts.own_whole : 0;
+  const std::int64_t reducing =
+      config.contiguous_gradients ? std::max<std::int64_t>(full - moved, copied - moved) : full;
+  TargetStates states;
+  states.parameters = e * counts.parameters;
+  states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
+  if (is_bf16_optimizer(config)) {
+    // No buckets: the sums in bf16 for one all-reduce; the update reads its part of them in place.
+    states.loss = states.layers = states.first_layer = {gradients + sums, 0, 0};
+    states.reduction = {gradients + sums, e * counts.parameters, 0};
+    states.update = {gradients + sums, 0, temporary_bytes(config.optimizer) * counts.own};
+    return states;
+  }
+  // The first gradient of a step asks for the buckets.
+  states.loss = {accumulates ? gradients : 0, accumulates ? buckets : 0, 0};
+  states.layers = {accumulates ? gradients + e * counts.largest_unit : e * counts.head, buckets, 0};
+  states.first_layer = {gradients - (accumulates ? 0 : e * counts.embeddings), buckets, 0};
+  states.reduction = {gradients,
+                      buckets + std::max(c * reducing, e * counts.table_copies * counts.table), 0};
+  states.update = {e * counts.own_whole, 0, update_bytes(config, e) * counts.own};
+  if (sums > 0) {
+    // Gradients go as they are added to their sums, and these as a flat copy of the own ones has
+    // been made, and of that another for the update.
+    states.loss.gradients = states.reduction.gradients = 0;
+    states.layers.gradients = states.first_layer.gradients = e * counts.largest_unit;
+    states.update.step = (4 + 4 + temporary_bytes(config.optimizer)) * counts.own;
+    // The table's gradient is converted to be added.
+    states.reduction.buckets =
+        buckets + std::max(c * reducing, e * counts.table_copies * counts.table + 4 * counts.table);
+  }
+  for (TargetInstant* instant :
+       {&states.loss, &states.layers, &states.first_layer, &states.reduction})
+    instant->gradients += sums;
+  return states;
+}
+
+TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, std::int64_t e) {
+  // Room for the own parameters as a whole is made by the first of them.
+  const std::int64_t gradients = e * counts.own_whole;
+  const std::int64_t c = size_bytes(communication_type(config));
+  const std::int64_t buckets = c * buckets_of(config);
+  const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
+  // A bucket that holds the whole model is flattened as backward ends.
+  const std::int64_t flattened = full < counts.parameters ? full : 0;
+  const std::int64_t on_the_way = config.contiguous_gradients
+                                      ? counts.largest_of_layer
+                                      : std::max(counts.largest_of_layer, full);
+  TargetStates states;
+  states.parameters = e * counts.parameters;
+  states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
+  // Buckets are there from the first gradient of a micro-step to its last.
+  states.loss = {config.accumulation_steps > 1 ? gradients : 0, 0, 0};
+  states.layers = {gradients, buckets + c * flattened + e * on_the_way, 0};
+  states.first_layer = states.layers;
+  const std::int64_t tables = (counts.table_copies + 1) * counts.table;
+  states.reduction = {gradients, buckets + std::max(c * full, e * tables), 0};
+  states.update = {gradients, 0, update_bytes(config, e) * counts.own};
+  return states;
+}
+
+/// Bytes that ZeRO++ reduces a bucket's gradients in, one after the other, on nodes of so many
+/// ranks: codes of 4 bits and scales on their way inside the node and across, the sums of the node
+/// in fp16, and all shards of the result.
+std::int64_t quantized_reduction(const TargetCounts& counts, const TrainingConfig& config,
+                                 std::int64_t full, int group_size) {
+  const std::int64_t largest = counts.largest_parameter;
+  const std::int64_t codes = largest + 8 * counts.largest_scales;
+  return codes + (codes + 2 * largest) / config.ranks_per_node +
+         2 * std::max(full, largest) / group_size;
+}
+
+TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, int group_size,
+                    std::int64_t e) {
+  const std::int64_t gradients = (config.fp32_gradient_accumulation ? 4 : e) * counts.own;
+  const std::int64_t c = size_bytes(communication_type(config));
+  const std::int64_t bucket = c * config.reduce_bucket_size;
+  const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
+  const std::int64_t flattened = full < counts.parameters ? full : 0;
+  // hpZ's second partition begins with the first release of a step, and the update drops it.
+  std::int64_t secondary = are_parameters_offloaded(config) ? 0 : e * counts.secondary;
+  const std::int64_t secondary_in_update = secondary;
+  // Quantised, what is gathered is there in codes and then in fp16 before it is put together;
+  // alone, it is put where it belongs from codes, in 16 bits.
+  const bool in_codes = quantizes_weights(config) && group_size > 1;
+  const std::int64_t travels = in_codes ? 1 + 2 : e;
+  const std::int64_t travels_alone = in_codes ? (e == 2 ? 1 : 1 + 2) : 0;
+  const bool quantizes = quantizes_gradients(config) && config.ranks_per_node > 0 &&
+                         group_size > config.ranks_per_node;
+  const auto reducing = [&](std::int64_t elements) {
+    return quantizes ? quantized_reduction(counts, config, elements, group_size) : c * elements;
+  };
+  TargetStates states;
+  const bool offloaded = are_parameters_offloaded(config);
+  states.parameters = offloaded ? 0 : e * counts.own;
+  states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
+  std::int64_t together = counts.gathered_together;
+  std::int64_t alone = travels_alone * counts.gathered_alone;
+  if (config.accumulation_steps == 1 && secondary > 0)
+    secondary = secondary * (counts.parameters - counts.left_of_forward) / counts.parameters;
+  // Own shards on the host come first; a group of one puts nothing together.
+  if (group_size == 1) {
+    together = 0;
+  } else if (is_mics(config)) {  // to their places; what comes from other nodes is copied once
+    together = config.ranks_per_node > 0 ? counts.largest_parameter / config.ranks_per_node : 0;
+    alone = 0;
+  } else if (offloaded) {
+    together += together / group_size;
+  }
+  const std::int64_t whole = e * counts.most_gathered + std::max(travels * together, alone);
+  // What forward gathered for linear layers, released, and keeps for backward all the same; where
+  // blocks are computed again one block's at a time.
+  std::int64_t held = 0;
+  if (!config.memory_efficient_linear && counts.most_gathered > 0) {
+    const std::int64_t released =
+        counts.parameters - counts.persistent - config.stage3_max_reuse_distance;
+    held = std::clamp<std::int64_t>(released, 0, counts.linear);
+  }
+  const bool again = config.recompute != Recompute::none;
+  const std::int64_t of_layer = std::min(held, counts.linear_of_layer);
+  const std::int64_t in_loss = again ? std::min(held, counts.linear_of_head) : held;
+  const auto in_layer = [&](std::int64_t linear) {
+    return TargetInstant{gradients,
+                         bucket + secondary + (flattened > 0 ? reducing(flattened) : 0) + whole +
+                             e * (counts.largest_of_layer + linear),
+                         0};
+  };
+  // The head's backward is the first to gather anything.
+  states.loss = {gradients, bucket + secondary + e * (counts.left_of_forward + in_loss), 0};
+  states.layers = in_layer(again ? of_layer : held);
+  states.first_layer = in_layer(of_layer);
+  const std::int64_t tables = (counts.table_copies + 1) * counts.table;
+  states.reduction = {
+      gradients,
+      bucket + secondary + std::max(reducing(full), e * tables) + e * counts.most_gathered, 0};
+  states.update = {gradients, bucket + secondary_in_update,
+                   update_bytes(config, e) * std::min(config.sub_group_size, counts.own)};
+  // Updated ones go to the host by way of a copy in their type.
+  if (offloaded && e < 4) states.update.step += e * std::min(config.sub_group_size, counts.own);
+  return states;
+}
+
+/// What an offloaded optimizer leaves on the device: no states and no part of the gradients, but
+/// buffers through which gradients leave, one parameter after the other.
+TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
+                               const TrainingConfig& config, int group_size, std::int64_t e) {
+  const std::int64_t ranks = config.zero_stage == 3 ? group_size : 1;
+  const std::int64_t largest = (counts.largest_parameter + ranks - 1) / ranks;
+  // Towards a disk all of a bucket's are there at once.
+  const bool swaps = is_optimizer_on_disk(config);
+  const std::int64_t in_bucket =
+      (std::min(config.reduce_bucket_size, counts.parameters) + ranks - 1) / ranks;
+  const std::int64_t travelling = swaps ? std::min(std::max(largest, in_bucket), counts.own) : 0;
+  const std::int64_t staged = std::max(largest, travelling);
+  // Norms are taken of a copy in double precision.
+  const std::int64_t converted =
+      std::max(8 * std::min(largest, counts.own), e < 4 ? 4 * travelling : 0);
+  states.optimizer = 12 * counts.updated_on_device;
+  const std::int64_t sums =
+      config.zero_stage == 1 && config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
+  const std::int64_t left = 4 * (counts.updated_on_device + counts.held_gradients) + sums;
+  for (TargetInstant* instant :
+       {&states.loss, &states.layers, &states.first_layer, &states.reduction, &states.update}) {
+    if (config.zero_stage >= 2 || instant == &states.update) instant->gradients = left;
+    instant->step = 0;
+    // Stages 1 and 2 keep theirs.
+    (config.zero_stage == 3 ? instant->buckets : instant->gradients) += e * staged;
+  }
+  // Measured: with sums in fp32 the buckets outlive the reduction.
+  if (sums > 0) states.update.buckets = size_bytes(communication_type(config)) * buckets_of(config);
+  // They leave when their bucket has been reduced: its flat copy is gone.
+  const std::int64_t leaving =
+      size_bytes(communication_type(config)) * buckets_of(config) + converted;
+  for (TargetInstant* instant : {&states.layers, &states.first_layer, &states.reduction}) {
+    if (config.zero_stage == 3)
+      instant->buckets += converted;
+    else if (config.zero_stage == 2 || instant == &states.reduction)
+      instant->buckets = std::max(instant->buckets, leaving);
+  }
+  return states;
+}
+
+TargetStates of_stage(const TargetCounts& counts, const TrainingConfig& config, int group_size,
+                      std::int64_t e) {
+  switch (config.zero_stage) {
+    case 0:
+      return stage0(counts, config, group_size, e);
+    case 1:
+      return stage1(counts, config, e);
+    case 2:
+      return stage2(counts, config, e);
+    default:
+      return stage3(counts, config, group_size, e);
+  }
+}
+
+}  // namespace
+
+TargetStates target_states(const TargetCounts& counts, const TrainingConfig& config,
+                           int group_size) {
+  const std::int64_t e = size_bytes(element_type(config.precision));
+  TargetStates states = of_stage(counts, config, group_size, e);
+  if (is_optimizer_offloaded(config))
+    states = without_optimizer(states, counts, config, group_size, e);
+  // What stays whole is gathered again when the gradients are gone.
+  if (counts.most_gathered > 0)
+    states.update.step = std::max(states.update.step, e * counts.persistent);
+  return states;
+}
+
+}  // namespace dstune::plan

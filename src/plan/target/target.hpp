@@ -1,0 +1,84 @@
+#pragma once
+/// The target's memory, term by term as docs/memory.md gives it: what it is made of, the states and
+/// buffers of DeepSpeed's ZeRO, the activations of Hugging Face's modules, what is on the host.
+
+#include <cstdint>
+#include <vector>
+
+#include "dstune/core/training_config.hpp"
+#include "dstune/model/model_spec.hpp"
+#include "dstune/plan/memory.hpp"
+
+namespace dstune::plan {
+
+/// What the target's memory is made of, in elements: of the model, and of what one rank holds.
+struct TargetCounts {
+  std::int64_t parameters, own, secondary, own_whole, largest_unit, persistent, largest_parameter;
+  std::int64_t largest_of_layer;  ///< parameter
+  std::int64_t largest_scales;    ///< of a quantised gradient
+  std::int64_t table;             ///< of tokens
+  std::int64_t head;              ///< gradients that exist in the backward of the last layer
+  std::int64_t embeddings;        ///< gradients that do not yet in that of the first
+  std::int64_t table_copies;      ///< of its gradient, beside it, as backward ends
+  // Of what stage 3 gathers: there as backward begins, at most; in one call of several parameters
+  // at most, or of one.
+  std::int64_t left_of_forward, most_gathered, gathered_together, gathered_alone;
+  // Weights of linear layers that stage 3 gathers and releases: all, a block's, the head's.
+  std::int64_t linear, linear_of_layer, linear_of_head;
+  // Of the own part, where the optimizer is offloaded.
+  std::int64_t updated_on_device;  ///< by it, all the same
+  std::int64_t updated_on_host;    ///< by states that are always there
+  std::int64_t largest_on_disk;    ///< sub-group
+  std::int64_t moments_on_host;    ///< whose master copy is on a disk
+  std::int64_t held_gradients;     ///< on the device, on their way to an optimizer on a disk
+  std::vector<std::int64_t> secondary_shards;  ///< of hpZ, one by one
+  // Of the own part, where parameters are on a disk.
+  std::vector<std::int64_t> small_shards;  ///< that stay on the host, one by one
+  std::int64_t written_together;           ///< in whole transfers, a sub-group's
+  std::int64_t disk_bytes;                 ///< of files
+};
+
+/// `group_size`: of the ranks that share one copy of the states.
+[[nodiscard]] TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config,
+                                        int group_size);
+
+/// Elements of so many bytes that DeepSpeed rounds its transfers up to.
+[[nodiscard]] std::int64_t transfer_alignment(const TrainingConfig& config, std::int64_t e);
+
+/// Bytes of one rank at one of the instants that may be the fullest.
+struct TargetInstant {
+  std::int64_t gradients = 0, buckets = 0, step = 0;
+};
+
+/// States, gradients and buffers on the target's device, at each of the instants that may be the
+/// fullest. Bytes of one rank; each instant beside what is always there.
+struct TargetStates {
+  std::int64_t parameters = 0, optimizer = 0;  ///< always there
+  TargetInstant loss;                          ///< as backward begins
+  TargetInstant layers;                        ///< in the backward of the last layer, the first run
+  TargetInstant first_layer;                   ///< in that of the first, the last run
+  TargetInstant reduction;                     ///< as backward ends
+  TargetInstant update;
+};
+
+/// `group_size`: of the ranks that share one copy of the states.
+[[nodiscard]] TargetStates target_states(const TargetCounts& counts, const TrainingConfig& config,
+                                         int group_size);
+
+/// Activations that autograd keeps in Hugging Face's modules, in bytes, of one micro-batch.
+struct TargetActivations {
+  std::int64_t kept = 0;    ///< from forward to backward, but the loss's
+  std::int64_t logits = 0;  ///< with their loss and its gradient: before backward of the layers
+  std::int64_t layer = 0;   ///< beside `kept`, at the fullest instant of the last layer's backward
+  std::int64_t first_layer = 0;  ///< in all, at the fullest instant of the first layer's backward
+};
+
+TargetActivations target_activations(const ModelSpec& model, const TrainingConfig& config,
+                                     TargetAttention attention);
+
+/// What DeepSpeed holds on the host of what is offloaded. Bytes of one rank.
+[[nodiscard]] std::int64_t target_host_bytes(const TargetCounts& counts,
+                                             const TrainingConfig& config,
+                                             const TargetSpec& target);
+
+}  // namespace dstune::plan

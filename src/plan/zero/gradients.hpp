@@ -1,0 +1,201 @@
+#pragma once
+/// The way of gradients: where backward writes them, the buckets that they travel in, the ways of
+/// averaging them over the group, and where the own part goes.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "zero/states.hpp"
+
+namespace dstune::plan {
+
+/// How reduce_bucket_size cuts the parameters: as DeepSpeed, whole parameters in the order in which
+/// their gradients are handed over, a parameter larger than a bucket alone.
+struct BucketRange {
+  int first, last;          ///< parameters [first, last) of the table
+  std::int64_t begin, end;  ///< in the flat order
+  std::int64_t shards;      ///< stage 3: elements of a rank's shards of them
+  bool alone;               ///< one parameter larger than the bucket
+  /// Stage 3: each rank gets its shards of the average, not the whole of it.
+  bool is_scattered = false;
+
+  [[nodiscard]] std::int64_t elements() const { return end - begin; }
+};
+
+/// Backward finishes gradients from the end of the table to its beginning; stage 1 hands them over
+/// from the beginning where it waits for the end of backward.
+enum class Arrival { from_the_end, from_the_beginning };
+
+/// In order of arrival.
+std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t bucket_elements,
+                                          Arrival arrival = Arrival::from_the_end);
+
+/// What a reduction uses beside its bucket, each where it needs it.
+struct ReductionScratch {
+  TensorId scattered = no_tensor;  ///< the own shards of the average, unless they go to their place
+  TensorId flattened = no_tensor;  ///< what one owner holds of the bucket, side by side
+  /// What travels of one quantised gradient after the other, and their sums over a node; and the
+  /// padded gradient of what is reduced as it is.
+  TensorId codes = no_tensor, scales = no_tensor;
+  TensorId received_codes = no_tensor, received_scales = no_tensor;
+  TensorId sums = no_tensor;
+  TensorId padded = no_tensor;
+};
+
+/// One way of averaging a bucket over the ranks that share a copy of the states.
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+  /// Each rank gets its shards of the average alone.
+  [[nodiscard]] virtual bool scatters() const { return false; }
+  /// The bucket is [rank][parameters' shards], padded, else in the flat order.
+  [[nodiscard]] virtual bool lies_by_rank() const { return false; }
+  /// But `scattered`.
+  virtual void acquire(const BucketRange&, ReductionScratch&) {}
+  /// `shards`: where the own shards go, where it scatters. Else the bucket becomes the average, at
+  /// least where it is the own part.
+  virtual void reduce(const BucketRange& range, View bucket, View shards,
+                      const ReductionScratch& scratch, Stream stream) = 0;
+};
+
+/// As DeepSpeed chooses: of buckets of several parameters, and of a parameter alone.
+struct Reductions {
+  std::unique_ptr<Reduction> shared, alone;
+};
+/// `contiguous`: gradients are copied to buckets as they arrive.
+[[nodiscard]] Reductions choose_reductions(const ZeroContext& zero, bool contiguous);
+
+/// Where the averaged gradients of the own part go.
+class OwnGradients {
+ public:
+  virtual ~OwnGradients() = default;
+  /// One pass over all gradients: of the first micro-step that reduces, the last of a step.
+  void begin(bool overwrite, bool last) {
+    overwrite_ = overwrite;
+    last_ = last;
+  }
+  /// The scratch of a bucket's keep(), to be released when the stream is done with it.
+  [[nodiscard]] virtual std::vector<TensorId> acquire_scratch(const BucketRange& range) const = 0;
+  /// `averaged` is the whole bucket, or where that is scattered the own shards of it.
+  virtual void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
+                    Stream stream) = 0;
+  /// All are kept: what goes to a disk is there when compute goes on.
+  virtual void finish() {}
+  /// Where a reduction may put the own shards of a bucket itself; no view where it may not.
+  [[nodiscard]] virtual View place_of_shards(const BucketRange&) const { return {}; }
+
+ protected:
+  bool overwrite_ = true, last_ = true;
+};
+/// On the device, in one flat tensor; of an offloaded optimizer on the host or a disk.
+[[nodiscard]] std::unique_ptr<OwnGradients> own_gradients_of(const ZeroContext& zero);
+
+/// Averages gradients over the group in buckets and keeps the own part: stages 1 to 3.
+class Reducer : ZeroPart {
+ public:
+  explicit Reducer(const ZeroContext& zero);
+
+  /// One pass over all gradients; `overwrite` the own part, or add to it; the `last` of a step.
+  void begin(bool overwrite, bool last);
+  /// A unit's gradients are computed: they begin at `source`, in flat order. Units arrive from the
+  /// last to the first, at stage 1 without overlap from the first to the last. `slab` is released
+  /// as soon as nothing reads it any more.
+  void arrive(int unit, View source, TensorId slab);
+  /// Whether the last pass of a step does more than others.
+  [[nodiscard]] bool is_last_another() const {
+    return layout_.offloaded().optimizer || layout_.partition().replicas > 1;
+  }
+  /// All units have arrived: compute goes on after the last reduction.
+  void finish();
+
+ private:
+  /// Arrived parameters [first, last) of the current bucket, in the slab that begins with
+  /// parameter `slab_first` at `source`.
+  struct Arrived {
+    int first, last, slab_first;
+    View source;
+    std::size_t slab;
+  };
+  struct Slab {
+    TensorId tensor;
+    int readers;
+  };
+
+  [[nodiscard]] Reduction& way_of(const BucketRange& range) const {
+    return range.alone ? *ways_.alone : *ways_.shared;
+  }
+  [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;
+  void copy(const Arrived& arrived, const BucketRange& range, TensorId bucket);
+  void flush(const BucketRange& range);
+  /// All that has arrived for a bucket; `own_bucket` is acquired where it needs one of its own.
+  View bucket_of(const BucketRange& range, TensorId& own_bucket);
+  /// Of averages that leave the device in another type than they travelled in.
+  TensorId acquire_converted(const BucketRange& range);
+  Stream begin_reduction();
+  /// The own part of a bucket's gradients becomes the mean over the copies of the states.
+  void average_over_copies(const BucketRange& range, Stream stream);
+  void drop(std::size_t slab);
+  void wait_for_reduction();
+
+  DType type_;  // of what is sent
+  bool contiguous_;
+  bool from_the_beginning_;  // units arrive in that order
+  Reductions ways_;
+  std::unique_ptr<OwnGradients> own_gradients_;
+  std::vector<BucketRange> ranges_;
+  std::int64_t capacity_ = 0;  // elements of a bucket tensor; 0: every parameter is alone
+  int num_buckets_ = 0;
+
+  bool overwrite_ = true, last_ = true;
+  std::size_t next_ = 0;  // the range that is filling
+  std::vector<TensorId> buckets_;
+  std::size_t filling_ = 0;
+  std::vector<Slab> slabs_;
+  std::vector<Arrived> uncopied_;
+  // What the reduction on the other stream still uses, and the event of its end.
+  int reduction_ = -1;
+  std::vector<TensorId> used_tensors_;
+  std::vector<std::size_t> used_slabs_;
+};
+
+struct MicroStep {
+  bool first = false, last = false;
+};
+
+/// Where backward writes gradients: the flat gradients, added up over the micro-steps (stages 0 and
+/// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced and released
+/// (stages 2 and 3).
+class GradientSink : ZeroPart {
+ public:
+  explicit GradientSink(const ZeroContext& zero);
+
+  void begin_backward(MicroStep micro);
+  /// A unit's gradients can be written from open to close. Units close from the last to the first.
+  void open(int unit);
+  void close(int unit);
+  void end_backward();
+  /// Whether the last of several micro-steps does something else than those before it.
+  [[nodiscard]] bool is_last_another() const {
+    return reducer_ && (slabs_.empty() || reducer_->is_last_another());
+  }
+
+  /// No view where the unit has no such parameter.
+  [[nodiscard]] View view(int unit, ParameterRole role) const;
+  /// The first write of this micro-step adds to what is there.
+  [[nodiscard]] bool accumulate() const {
+    return slabs_.empty() && tensors_.fp32_gradients == no_tensor && !micro_.first;
+  }
+
+ private:
+  /// A unit's gradients of a micro-step, to the sums in fp32.
+  void add_up(int unit);
+  [[nodiscard]] View unit_view(int unit) const;
+
+  bool adds_up_at_once_;  // each unit, or all of them behind backward
+  std::optional<Reducer> reducer_;
+  std::vector<TensorId> slabs_;  // of each unit, stages 2 and 3
+  MicroStep micro_;
+};
+
+}  // namespace dstune::plan

@@ -1,0 +1,142 @@
+#pragma once
+/// The tensors that a rank keeps from step to step: which there are, where, how they begin, and how
+/// an optimizer step renews them.
+
+#include <cstdint>
+#include <vector>
+
+#include "program/emitter.hpp"
+#include "zero/layout.hpp"
+
+namespace dstune::plan {
+
+struct Gathering;
+
+/// Elements of the own part that are updated together.
+struct SubGroup {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  Memory memory = Memory::device;  ///< where the states are; on the device it updates them, too
+  std::int64_t offset = 0;         ///< of its states in the tensors of that memory
+  /// Of its moments, which stay on the host where `offload_ratio` is below 1 beside a disk.
+  Memory moments_memory = Memory::device;
+  std::int64_t moments_offset = 0;
+  /// Its parameters are not among those that a disk leaves in the host's memory.
+  bool swaps_parameters = false;
+};
+
+/// All elements in one; in stage 3 whole parameters until they are as many as a sub-group holds.
+/// Of an offloaded optimizer the first ones stay on the device where `offload_ratio` is below 1,
+/// and small ones on the host where a disk holds the others. With a disk, of the first ones only
+/// small ones stay on the device; of the others the moments alone are kept, on the host.
+[[nodiscard]] std::vector<SubGroup> cut_into_sub_groups(const Layout& layout,
+                                                        const TrainingConfig& config);
+/// Elements of a tensor that holds master copies, or gradients, of all sub-groups of a memory.
+[[nodiscard]] std::int64_t elements_in(const std::vector<SubGroup>& sub_groups, Memory memory);
+/// Of one that holds moments.
+[[nodiscard]] std::int64_t moments_in(const std::vector<SubGroup>& sub_groups, Memory memory);
+
+/// What the update reads and writes of the sub-groups of a memory.
+struct UpdateStates {
+  /// Of the own part. None where it is updated by a part of whole ones: stage 0, BF16_Optimizer.
+  TensorId gradients = no_tensor;
+  /// None where the parameters are in fp32 beside it and nothing is offloaded.
+  TensorId master = no_tensor;
+  TensorId m = no_tensor, v = no_tensor;  ///< where the optimizer has them
+  /// A moment that DeepSpeed's Lion has outside of the device and never touches.
+  TensorId unused = no_tensor;
+
+  /// A state that DeepSpeed swaps, and where the sub-group has its own in it.
+  struct Place {
+    TensorId UpdateStates::*state;
+    std::int64_t offset;
+  };
+  /// All of a sub-group on a disk, where they are there: the gradients come last.
+  [[nodiscard]] std::vector<Place> swapped(const SubGroup& group) const;
+};
+
+/// The tensors that live from before the first cycle on.
+struct PersistentTensors {
+  /// On the host where they are offloaded; with a disk the first ones, none where it has them all.
+  TensorId parameters = no_tensor;
+  std::vector<View> shards;             ///< stage 3, by piece: where the own one is
+  TensorId secondary = no_tensor;       ///< stage 3: parts of the second partition
+  TensorId kept = no_tensor;            ///< stage 3: parameters that stay whole
+  TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1
+  TensorId fp32_gradients = no_tensor;  ///< their sums, where these are fp32 in 16-bit training
+  std::vector<SubGroup> sub_groups;
+  UpdateStates on_device, on_host, on_disk;
+
+  // Offloaded optimizer.
+  TensorId gradient_staging = no_tensor;       ///< device; stages 1 and 2: the largest parameter's
+  TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
+  TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
+  TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
+
+  // Sub-groups on a disk.
+  std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group
+  TensorId held_gradients = no_tensor;  ///< device: those that do not go to the disk
+
+  // Shards on a disk.
+  TensorId shards_on_disk = no_tensor;
+  std::vector<TensorId> shard_buffers;  ///< host: what is read goes there
+  TensorId updated_shards = no_tensor;  ///< host: a sub-group's, on their way to the disk
+  [[nodiscard]] View shard(int piece) const { return shards[static_cast<std::size_t>(piece)]; }
+  [[nodiscard]] bool is_on_disk(View shard) const {
+    return shards_on_disk != no_tensor && shard.tensor == shards_on_disk;
+  }
+};
+
+/// Of master weights and of the gradients that they are updated by, where offloaded.
+[[nodiscard]] inline DType master_type(const TrainingConfig& config) {
+  return config.low_precision_master ? element_type(config.precision) : DType::f32;
+}
+
+/// Of the own gradients' sums over micro-steps, where they are not handed over to the update yet.
+/// Stage 1 has sums in fp32 of all gradients instead, which it rounds before it reduces them.
+[[nodiscard]] inline DType sum_type(const TrainingConfig& config) {
+  const bool in_fp32 = config.zero_stage == 3 && config.fp32_gradient_accumulation;
+  return in_fp32 ? DType::f32 : element_type(config.precision);
+}
+
+/// `kept_elements`: of stage 3's parameters that stay whole.
+PersistentTensors declare_persistent_tensors(Emitter& emitter, const Layout& layout,
+                                             const TrainingConfig& config,
+                                             std::int64_t kept_elements);
+
+/// What all that ZeRO does is written with; the members outlive who takes it.
+struct ZeroContext {
+  Emitter& emitter;
+  const Layout& layout;
+  const TrainingConfig& config;
+  const PersistentTensors& tensors;
+};
+
+/// What writes a part of it.
+class ZeroPart {
+ protected:
+  explicit ZeroPart(const ZeroContext& zero)
+      : emitter_(zero.emitter),
+        layout_(zero.layout),
+        config_(zero.config),
+        tensors_(zero.tensors) {}
+
+  Emitter& emitter_;
+  const Layout& layout_;
+  const TrainingConfig& config_;
+  const PersistentTensors& tensors_;
+};
+
+/// Initial weights of what this rank holds, its master copy, and moments.
+void emit_initialize(const ZeroContext& zero);
+
+/// One all-reduce of stage 0 is of whole parameters until they are more elements than this, a
+/// constant in DeepSpeed.
+inline constexpr std::int64_t stage0_chunk_elements = 500'000'000;
+
+/// The segments after the micro-steps: stage 0's reduction, loss, overflow, clipping, the
+/// optimizer, and the parameters of the other ranks. `gathering`: at stage 3 where it gathers.
+void emit_update(const ZeroContext& zero, std::int64_t targets_per_sequence,
+                 const Gathering* gathering);
+
+}  // namespace dstune::plan
