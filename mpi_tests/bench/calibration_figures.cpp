@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "dstune/predict/overheads.hpp"
+#include "dstune/predict/step_predictor.hpp"
 #include "dstune/search/calibration.hpp"
 #include "dstune/search/planner.hpp"
 #include "fixed_workspaces.hpp"

@@ -15,8 +15,8 @@ Calibrator::Calibrator(Mailbox& mailbox, std::vector<std::vector<int>> ranks_of_
                        Options options)
     : mailbox_(mailbox), ranks_of_node_(std::move(ranks_of_node)), options_(std::move(options)) {}
 
-DeviceProfile Calibrator::run(std::span<const CalibrationTask> tasks) {
-  for (const CalibrationTask& task : tasks) {
+DeviceProfile Calibrator::run(std::span<const ProfilingTask> tasks) {
+  for (const ProfilingTask& task : tasks) {
     if (ended_) break;
     start(task);
     await(std::max(options_.least_patience_s, options_.patience_of_budgets * task.budget_s));
@@ -24,11 +24,11 @@ DeviceProfile Calibrator::run(std::span<const CalibrationTask> tasks) {
   return measured_.empty() ? DeviceProfile{} : merge_profiles(measured_);
 }
 
-void Calibrator::start(const CalibrationTask& task) {
+void Calibrator::start(const ProfilingTask& task) {
   // Members give up by themselves long after ABORT should have reached them.
   const double timeout_s =
       options_.least_patience_s + 2 * options_.patience_of_budgets * task.budget_s;
-  CalibrationTask without_disk = task;
+  ProfilingTask without_disk = task;
   without_disk.disk = {};
   std::set<std::size_t> nodes_with_disk;
   for (const auto& group :

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "dstune/comm/mailbox.hpp"
-#include "dstune/predict/calibration_plan.hpp"
+#include "dstune/predict/profiling_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/tune/protocol.hpp"
 
@@ -33,7 +33,7 @@ class Calibrator {
 
   /// What was measured; empty where nothing was. A group that fails or is late leaves its shape to
   /// the others.
-  DeviceProfile run(std::span<const CalibrationTask> tasks);
+  DeviceProfile run(std::span<const ProfilingTask> tasks);
   /// What the processes that took part hold now beside their arenas, by world rank.
   [[nodiscard]] const std::map<int, std::int64_t>& outside_bytes() const { return outside_bytes_; }
   /// … and of their GPUs, where that is known.
@@ -48,7 +48,7 @@ class Calibrator {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void start(const CalibrationTask& task);
+  void start(const ProfilingTask& task);
   void await(double patience_s);
   void receive();
   void abort(std::uint64_t attempt);

@@ -14,7 +14,7 @@
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/kernels/kernels.hpp"
-#include "dstune/predict/overheads.hpp"
+#include "dstune/predict/step_predictor.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/controller.hpp"
 #include "dstune/tune/outside_memory.hpp"

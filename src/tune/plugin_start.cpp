@@ -5,7 +5,7 @@
 
 #include "dstune/core/plugin_library.hpp"
 #include "dstune/report/hash128.hpp"
-#include "dstune/train/plugin_functions.hpp"
+#include "dstune/train/workload.hpp"
 
 namespace dstune {
 namespace {

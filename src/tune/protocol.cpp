@@ -67,9 +67,9 @@ Work decode_work(const Value& value) {
           value.at(6).get<std::int64_t>()};
 }
 
-Value encode_task(const CalibrationTask& task) {
+Value encode_task(const ProfilingTask& task) {
   Value runs = Value::array();
-  for (const CalibrationRun& run : task.runs) {
+  for (const ProfilingRun& run : task.runs) {
     runs.push_back(
         {{"layers", run.num_layers}, {"config", encode_config(run.config)}, {"cost", run.cost}});
   }
@@ -86,8 +86,8 @@ Value encode_task(const CalibrationTask& task) {
           {"budget", task.budget_s}};
 }
 
-CalibrationTask decode_task(const Value& value) {
-  CalibrationTask task;
+ProfilingTask decode_task(const Value& value) {
+  ProfilingTask task;
   task.shape = {value.at("num_gpus"), value.at("num_nodes")};
   for (const Value& run : value.at("runs"))
     task.runs.push_back({run.at("layers"), decode_config(run.at("config")), run.at("cost")});
