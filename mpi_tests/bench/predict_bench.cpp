@@ -1,7 +1,7 @@
 // Plans and predictions a second of a 48-layer model on one core: predict_bench
 #include <benchmark/benchmark.h>
 
-#include "dstune/predict/profile_builder.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "fixed_workspaces.hpp"
 

@@ -1,10 +1,69 @@
 #include "dstune/predict/step_predictor.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include "dstune/base/error.hpp"
+#include "dstune/model/parameter_table.hpp"
+#include "dstune/predict/work.hpp"
 
 namespace dstune {
 namespace {
+
+/// What is thought likely before anything was measured, of logarithms of ratios: the machine as a
+/// whole may be off by a tenth, a stage or a doubling of a size by less.
+constexpr double prior_of_constant = 0.10;
+constexpr double prior_of_feature = 0.03;
+/// A measurement is off by its own: not less than this is believed.
+constexpr double least_noise = 0.01;
+constexpr double prior_noise = 0.03;
+/// How many measurements the prior of the noise counts as.
+constexpr double prior_noise_weight = 4;
+
+/// Of a positive definite matrix, by Gauss and Jordan.
+template <class Matrix>
+Matrix inverse_of(Matrix left) {
+  const std::size_t size = left.size();
+  Matrix inverse{};
+  for (std::size_t i = 0; i < size; ++i) inverse[i][i] = 1;
+  for (std::size_t pivot = 0; pivot < size; ++pivot) {
+    const double scale = 1 / left[pivot][pivot];
+    for (std::size_t j = 0; j < size; ++j) {
+      left[pivot][j] *= scale;
+      inverse[pivot][j] *= scale;
+    }
+    for (std::size_t row = 0; row < size; ++row) {
+      const double factor = left[row][pivot];
+      if (row == pivot || factor == 0) continue;
+      for (std::size_t j = 0; j < size; ++j) {
+        left[row][j] -= factor * left[pivot][j];
+        inverse[row][j] -= factor * inverse[pivot][j];
+      }
+    }
+  }
+  return inverse;
+}
+
+double& of(Overheads& counts, Overhead overhead) {
+  return counts[static_cast<std::size_t>(overhead)];
+}
+
+double sent_bytes(const StepPlan& plan, const Work& work) {
+  const double ranks = work.width > 0 ? static_cast<double>(work.width) : plan.group_size;
+  const double passes = work.kind == WorkKind::all_reduce ? 2 : 1;
+  return passes * (ranks - 1) / ranks * static_cast<double>(work.size);
+}
+
+double sent_bytes(const StepPlan& plan, const Segment& segment) {
+  double bytes = 0;
+  for (const Step& step : segment.steps) {
+    const auto work = work_of(plan, step.operation);
+    if (work && is_collective(work->kind) && work->kind != WorkKind::exchange)
+      bytes += sent_bytes(plan, *work);
+  }
+  return bytes;
+}
 
 /// The fewest micro-steps with a middle one.
 constexpr std::int64_t folded_micro_steps = 3;
@@ -24,6 +83,81 @@ TrainingConfig what_matters(const TrainingConfig& config) {
 
 }  // namespace
 
+PredictionCorrection::Vector PredictionCorrection::features_of(const TrainingConfig& config,
+                                                               int group_size) {
+  const auto is = [](bool holds) { return holds ? 1.0 : 0.0; };
+  const auto log2 = [](std::int64_t count) { return std::log2(static_cast<double>(count)); };
+  // In a group of one that offloads nothing every stage is the same step.
+  const bool stages_differ =
+      group_size > 1 || is_optimizer_offloaded(config) || are_parameters_offloaded(config);
+  const auto is_stage = [&](int stage) { return is(stages_differ && config.zero_stage == stage); };
+  return {1.0,
+          is_stage(1),
+          is_stage(2),
+          is_stage(3),
+          is(is_optimizer_offloaded(config)),
+          log2(config.micro_batch),
+          log2(config.accumulation_steps),
+          log2(group_size)};
+}
+
+PredictionCorrection::PredictionCorrection() {
+  fit();
+}
+
+void PredictionCorrection::observe(const TrainingConfig& config, int group_size, double predicted_s,
+                                   double measured_s) {
+  const double log_ratio = std::log(measured_s / predicted_s);
+  require(std::isfinite(log_ratio), "times are positive");
+  observations_.push_back({features_of(config, group_size), log_ratio});
+  fit();
+}
+
+PredictionCorrection::Factor PredictionCorrection::at(const TrainingConfig& config,
+                                                      int group_size) const {
+  const Vector x = features_of(config, group_size);
+  double mean = 0;
+  double variance = noise_ * noise_;
+  for (std::size_t i = 0; i < num_features; ++i) {
+    mean += weights_[i] * x[i];
+    for (std::size_t j = 0; j < num_features; ++j) variance += x[i] * covariance_[i][j] * x[j];
+  }
+  return {std::exp(mean), std::sqrt(variance)};
+}
+
+/// Twice: the second time with the noise about the first fit.
+void PredictionCorrection::fit() {
+  noise_ = prior_noise;
+  for (int round = 0; round < 2; ++round) {
+    Matrix left{};  // the inverse covariance
+    Vector right{};
+    for (std::size_t i = 0; i < num_features; ++i) {
+      const double prior = i == 0 ? prior_of_constant : prior_of_feature;
+      left[i][i] = 1 / (prior * prior);
+    }
+    const double precision = 1 / (noise_ * noise_);
+    for (const Observation& seen : observations_) {
+      for (std::size_t i = 0; i < num_features; ++i) {
+        right[i] += precision * seen.features[i] * seen.log_ratio;
+        for (std::size_t j = 0; j < num_features; ++j)
+          left[i][j] += precision * seen.features[i] * seen.features[j];
+      }
+    }
+    covariance_ = inverse_of(left);
+    double squares = prior_noise_weight * prior_noise * prior_noise;
+    for (std::size_t i = 0; i < num_features; ++i) {
+      weights_[i] = 0;
+      for (std::size_t j = 0; j < num_features; ++j) weights_[i] += covariance_[i][j] * right[j];
+    }
+    for (const Observation& seen : observations_) {
+      double residual = seen.log_ratio;
+      for (std::size_t i = 0; i < num_features; ++i) residual -= weights_[i] * seen.features[i];
+      squares += residual * residual;
+    }
+    const double count = prior_noise_weight + static_cast<double>(observations_.size());
+    noise_ = std::max(least_noise, std::sqrt(squares / count));
+  }
+}
 StepPredictor::StepPredictor(const ModelSpec& model, DeviceProfile profile,
                              const WorkspaceSizes& workspaces)
     : profile_(std::move(profile)), planner_(model, workspaces) {}
@@ -47,6 +181,33 @@ void StepPredictor::observe(const Experiment& experiment, double step_s) {
   const double predicted_s = model_time(experiment).step_s;
   if (predicted_s > 0 && step_s > 0)
     correction_.observe(experiment.config, experiment.shape.size(), predicted_s, step_s);
+}
+
+OverheadCounter::OverheadCounter(const ModelSpec& model, const WorkspaceSizes& workspaces)
+    : planner_(model, workspaces) {
+  const ParameterTable table(model);
+  for (const Parameter& parameter : table.all()) {
+    // Our merged ones are joined by a plus; each module has a weight.
+    const auto parts = 1 + std::count(parameter.name.begin(), parameter.name.end(), '+');
+    parameters_ += static_cast<double>(parts);
+    if (parameter.name.ends_with("weight")) modules_ += static_cast<double>(parts);
+  }
+}
+
+Overheads OverheadCounter::count(const TrainingConfig& config, int group_size) {
+  const int stage = config.zero_stage;
+  const auto micro_steps = static_cast<double>(config.accumulation_steps);
+  Overheads counts{};
+  of(counts, Overhead::optimizer_step) = 1;
+  of(counts, Overhead::module_call) = modules_ * micro_steps;
+  if (stage > 0) of(counts, Overhead::gradient_hook) = parameters_ * (stage == 1 ? 1 : micro_steps);
+  if (stage == 3) of(counts, Overhead::gathering_hook) = modules_ * micro_steps;
+  const StepPlan& plan = planner_.plan(config, group_size);
+  for (const Segment& segment : plan.cycle) {
+    of(counts, Overhead::communicated_byte) +=
+        static_cast<double>(segment.repeat) * sent_bytes(plan, segment);
+  }
+  return counts;
 }
 
 }  // namespace dstune

@@ -8,45 +8,27 @@
 namespace dstune {
 namespace {
 
-constexpr auto kind_texts = numbered({
-    "tokens",
-    "fill",
-    "fill_normal",
-    "embedding_forward",
-    "embedding_backward",
-    "norm_forward",
-    "norm_backward",
-    "matmul",
-    "matmul_activation_forward",
-    "matmul_activation_backward",
-    "matmul_bias_backward",
-    "bias_backward",
-    "head_norm_forward",
-    "head_norm_backward",
-    "rotary",
-    "attention_forward",
-    "attention_backward",
-    "activation_forward",
-    "activation_backward",
-    "cross_entropy",
-    "add",
-    "convert",
-    "copy",
-    "disk_read",
-    "disk_write",
-    "reshard",
-    "sum",
-    "squares",
-    "update",
-    "quantize",
-    "dequantize",
-    "all_reduce",
-    "reduce",
-    "reduce_scatter",
-    "all_gather",
-    "all_to_all",
-    "exchange",
-});
+/// Most kinds have the name of the operation whose work they are.
+constexpr std::array<EnumText, num_work_kinds> kind_texts = [] {
+  std::array<std::string_view, num_work_kinds> names{};
+  const auto name = [&](WorkKind kind) -> std::string_view& {
+    return names[static_cast<std::size_t>(kind)];
+  };
+  name(WorkKind::tokens) = "tokens";
+  name(WorkKind::matmul_activation_forward) = "matmul_activation_forward";
+  name(WorkKind::matmul_activation_backward) = "matmul_activation_backward";
+  name(WorkKind::matmul_bias_backward) = "matmul_bias_backward";
+  name(WorkKind::exchange) = "exchange";
+  for (const OperationTraits& traits : operation_traits) {
+    if (traits.work && name(*traits.work).empty()) name(*traits.work) = traits.name;
+  }
+  std::array<EnumText, num_work_kinds> texts{};
+  for (std::size_t kind = 0; kind < texts.size(); ++kind)
+    texts[kind] = {static_cast<int>(kind), names[kind]};
+  return texts;
+}();
+static_assert(std::ranges::find(kind_texts, "", &EnumText::text) == kind_texts.end(),
+              "every kind has a name");
 
 constexpr auto flag_texts = numbered({
     "transpose_a",
@@ -70,7 +52,7 @@ constexpr auto flag_texts = numbered({
 
 constexpr auto type_texts = numbered({"f32", "bf16", "f16", "i32", "i8"});
 
-static_assert(kind_texts.size() == num_work_kinds && flag_texts.size() == num_work_flags);
+static_assert(flag_texts.size() == num_work_flags);
 
 WorkFlag activation_flag(Activation activation) {
   switch (activation) {
@@ -92,18 +74,21 @@ constexpr std::uint32_t bit_of(WorkFlag flag) {
 constexpr std::uint32_t activation_flags = bit_of(WorkFlag::gelu_tanh) | bit_of(WorkFlag::gelu) |
                                            bit_of(WorkFlag::relu) | bit_of(WorkFlag::silu);
 
-/// One overload an operation, so that a new one does not compile before it is given a time.
+/// One overload an operation that takes time, so that a new one does not compile before it is given
+/// a cost; collectives and exchanges cost what the catalogue says of them.
 class WorkReader {
  public:
   explicit WorkReader(const StepPlan& plan) : plan_(plan) {}
   using Result = std::optional<Work>;
 
-  // Order and lifetimes.
-  Result operator()(const op::Acquire&) const { return std::nullopt; }
-  Result operator()(const op::Release&) const { return std::nullopt; }
-  Result operator()(const op::Mark&) const { return std::nullopt; }
-  Result operator()(const op::Record&) const { return std::nullopt; }
-  Result operator()(const op::Wait&) const { return std::nullopt; }
+  Result operator()(const OperationOf<OperationKind::order> auto&) const { return std::nullopt; }
+  Result operator()(const OperationOf<OperationKind::collective> auto& o) const {
+    return collective(*o.traits.work, o.collective(plan_.group_size));
+  }
+  Result operator()(const OperationOf<OperationKind::exchange> auto& o) const {
+    if (!o.over_group || plan_.group_size == 1) return std::nullopt;
+    return Work{WorkKind::exchange, DType::f32, DType::f32, 0, 0, 0, 1};
+  }
 
   // Initial state.
   Result operator()(const op::FillNormal& o) const {
@@ -211,40 +196,13 @@ class WorkReader {
     return make(WorkKind::dequantize, o.codes, o.y, o.bits, o.parts, o.count);
   }
 
-  // Collectives.
-  Result operator()(const op::AllReduceAverage& o) const {
-    return collective(WorkKind::all_reduce, o.data, o.count, o.among);
-  }
-  Result operator()(const op::AllReduceSum& o) const {
-    return collective(WorkKind::all_reduce, o.data, o.count, {});
-  }
-  Result operator()(const op::ReduceAverage& o) const {
-    return collective(WorkKind::reduce, o.data, o.count, {});
-  }
-  Result operator()(const op::ReduceScatterAverage& o) const {
-    return collective(WorkKind::reduce_scatter, o.in,
-                      o.count_per_rank * o.among.size(plan_.group_size), o.among);
-  }
-  Result operator()(const op::AllGather& o) const {
-    return collective(WorkKind::all_gather, o.in, o.count_per_rank * o.among.size(plan_.group_size),
-                      o.among);
-  }
-
-  Result operator()(const op::AllToAll& o) const {
-    return collective(WorkKind::all_to_all, o.in, o.count_per_rank * o.among.size(plan_.group_size),
-                      o.among);
-  }
-
   // Scalars of the step.
   Result operator()(const op::AccumulateLoss& o) const {
     return elements(WorkKind::sum, o.losses, o.rows);
   }
-  Result operator()(const op::FinishLoss&) const { return exchange(true); }
   Result operator()(const op::AccumulateSquares& o) const {
     return elements(WorkKind::squares, o.gradient, o.count);
   }
-  Result operator()(const op::CheckOverflow& o) const { return exchange(o.over_group); }
-  Result operator()(const op::ClipFactor& o) const { return exchange(o.over_group); }
   Result operator()(const op::UpdateParameters& o) const {
     std::int64_t state_bytes = 0;
     for (const View& state : {o.master, o.m, o.v})
@@ -293,22 +251,16 @@ class WorkReader {
     work.set(activation_flag(plan_.model.architecture.activation));
     return work;
   }
-  [[nodiscard]] Result collective(WorkKind kind, const View& data, std::int64_t count,
-                                  const RankRange& among) const {
-    if (among.size(plan_.group_size) == 1) return std::nullopt;
-    Work work = elements(kind, data, 0);
-    if (among.count > 0) {
-      work.width = among.count;
-      work.depth = among.stride;
+  [[nodiscard]] Result collective(WorkKind kind, const op::Collective& all) const {
+    if (all.among.size(plan_.group_size) == 1) return std::nullopt;
+    Work work = elements(kind, all.data, 0);
+    if (all.among.count > 0) {
+      work.width = all.among.count;
+      work.depth = all.among.stride;
     }
-    work.size = count * size_bytes(work.type);
+    work.size = all.elements * size_bytes(work.type);
     return work;
   }
-  [[nodiscard]] Result exchange(bool over_group) const {
-    if (!over_group || plan_.group_size == 1) return std::nullopt;
-    return Work{WorkKind::exchange, DType::f32, DType::f32, 0, 0, 0, 1};
-  }
-
   const StepPlan& plan_;
 };
 

@@ -8,7 +8,6 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/units.hpp"
 #include "dstune/kernels/cuda.hpp"
-#include "given_workloads.hpp"
 
 namespace dstune::train {
 namespace {

@@ -5,10 +5,21 @@
 #include <functional>
 #include <string>
 
+#include "dstune/base/error.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/group/process_group.hpp"
 
 namespace dstune::train {
+
+/// What a workload says of an experiment that did not end well: becomes the measurement's status.
+class RecordedStatus : public Error {
+ public:
+  RecordedStatus(Status status, const std::string& reason) : Error(reason), status_(status) {}
+  [[nodiscard]] Status status() const { return status_; }
+
+ private:
+  Status status_;
+};
 
 /// What went wrong on a rank, or on the group.
 struct Failure {

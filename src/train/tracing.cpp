@@ -8,8 +8,8 @@
 #include "agreement.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/train/executor.hpp"
+#include "executor/dispatch.hpp"
 #include "meeting_group.hpp"
-#include "trace_clock.hpp"
 
 namespace dstune {
 namespace {

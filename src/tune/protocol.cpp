@@ -30,16 +30,16 @@ void elements(Archive& archive, Of<Archive, RaceBar>& bar) {
 }
 
 template <class Archive>
-void members(Archive& archive, Of<Archive, CalibrationRun>& run) {
+void members(Archive& archive, Of<Archive, ProfilingRun>& run) {
   archive("layers", run.num_layers);
   archive("config", run.config);
   archive("cost", run.cost);
 }
 
 // An order is part of the key by which journals know what was measured, of earlier releases, too:
-// what is written for a CalibrationTask stays as it is.
+// what is written for a ProfilingTask stays as it is.
 template <class Archive>
-void members(Archive& archive, Of<Archive, CalibrationTask>& task) {
+void members(Archive& archive, Of<Archive, ProfilingTask>& task) {
   archive("num_gpus", task.shape.num_gpus);
   archive("num_nodes", task.shape.num_nodes);
   archive("runs", task.runs);
@@ -132,7 +132,7 @@ void members(Archive& archive, Of<Archive, Gone>& m) {
   archive("device_lost", m.has_lost_device);
   archive("device_silent", m.is_device_silent);
 }
-// As of a CalibrationTask.
+// As of a ProfilingTask.
 template <class Archive>
 void members(Archive& archive, Of<Archive, Calibrate>& m) {
   archive("task", m.task);

@@ -115,4 +115,58 @@ class SelfGroup : public ProcessGroup {
   std::unique_ptr<SelfGroup> host_;
 };
 
+/// Another group with something changed: overrides that, and all else is the other's.
+class ForwardingGroup : public ProcessGroup {
+ public:
+  [[nodiscard]] int mpi_communicator() const override { return group_.mpi_communicator(); }
+  [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
+    return group_.watched(waiter);
+  }
+  [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
+  [[nodiscard]] ProcessGroup& host() override { return group_.host(); }
+  void all_reduce_average(void* data, std::int64_t count, DType type,
+                          const RankRange& among) override {
+    before_collective();
+    group_.all_reduce_average(data, count, type, among);
+  }
+  void all_reduce_sum(void* data, std::int64_t count, DType type) override {
+    before_collective();
+    group_.all_reduce_sum(data, count, type);
+  }
+  void reduce_average(void* data, std::int64_t count, DType type, int root) override {
+    before_collective();
+    group_.reduce_average(data, count, type, root);
+  }
+  void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                              const RankRange& among) override {
+    before_collective();
+    group_.reduce_scatter_average(out, in, count_per_rank, type, among);
+  }
+  void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override {
+    before_collective();
+    group_.all_gather(out, in, count_per_rank, type, among);
+  }
+  void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
+                  const RankRange& among) override {
+    before_collective();
+    group_.all_to_all(out, in, count_per_rank, type, among);
+  }
+  void exchange_into(std::span<const double> mine, std::span<double> all) override {
+    before_collective();
+    group_.exchange_into(mine, all);
+  }
+
+ protected:
+  /// The group outlives it.
+  explicit ForwardingGroup(ProcessGroup& group)
+      : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
+  /// Of any kind, exchanges of numbers too.
+  virtual void before_collective() {}
+  [[nodiscard]] ProcessGroup& forwarded() { return group_; }
+
+ private:
+  ProcessGroup& group_;
+};
+
 }  // namespace dstune

@@ -24,17 +24,15 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <variant>
+#include <string_view>
 #include <vector>
 
 #include "dstune/base/dtype.hpp"
-#include "dstune/base/rank_range.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/parameter_table.hpp"
+#include "dstune/plan/operations/operation.hpp"
 
 namespace dstune {
 
@@ -62,9 +60,6 @@ inline constexpr std::int64_t disk_alignment_bytes = 4096;
 enum class Memory : std::uint8_t { device, host, disk };
 inline constexpr int num_memories = 3;
 
-using TensorId = std::int32_t;
-inline constexpr TensorId no_tensor = -1;
-
 struct PlannedTensor {
   const char* name = "";  ///< what it holds, without the layer
   int layer = -1;
@@ -76,282 +71,6 @@ struct PlannedTensor {
   bool persistent = false;
   Memory memory = Memory::device;
 };
-
-/// A place inside a tensor.
-struct View {
-  TensorId tensor = no_tensor;
-  std::int64_t offset_elements = 0;
-  [[nodiscard]] explicit operator bool() const { return tensor != no_tensor; }
-};
-
-/// copy: of activations to the host's memory and back.
-enum class Stream : std::uint8_t { compute, reduce, gather, host, copy, disk_read, disk_write };
-inline constexpr int num_streams = 7;
-enum class Phase : std::uint8_t { forward, backward, update };
-
-namespace op {
-
-// Lifetimes and order.
-struct Acquire {
-  TensorId tensor;
-};
-struct Release {
-  TensorId tensor;
-};
-/// From here on time belongs to this phase. The head goes to and fro between forward and backward,
-/// once for each chunk of its logits.
-struct Mark {
-  Phase phase;
-};
-/// Event `event` is reached when everything issued on the stream so far is done.
-struct Record {
-  int event;
-};
-struct Wait {
-  int event;
-};
-
-// Initial state.
-struct FillNormal {
-  View out;
-  int parameter;
-  std::int64_t first_index, count;
-  double standard_deviation;
-};
-struct Fill {
-  View out;
-  float value;
-  std::int64_t count;
-};
-
-// Arithmetic. `rows` counts tokens; see kernels.hpp for the exact meaning of each.
-struct EmbeddingForward {
-  View out, token_table, position_table, type_row;
-  std::int64_t rows;
-};
-struct EmbeddingBackward {
-  View d_token_table, d_position_table, d_out;
-  std::int64_t rows;
-  bool accumulate_tokens, accumulate_positions;
-};
-/// rms: RMSNorm (no mean, no bias). x may be absent, then residual_out is residual.
-struct NormForward {
-  bool rms;
-  View out, residual_out, mean, rstd, residual, x, weight, bias;
-  std::int64_t rows;
-};
-struct NormBackward {
-  bool rms;
-  View d_x, d_weight, d_bias, d_out, input, mean, rstd, weight, workspace;
-  std::int64_t rows;
-  bool accumulate_input, accumulate_weights;
-};
-/// stride_a, stride_c: elements from one stored row of a and c to the next; 0: a row's own.
-/// Where `activated` is given it gets the model's activation of c; where `pre_activation` is, c is
-/// multiplied by the activation's slope there. Then all three are [m, n], and nothing is added to.
-/// d_bias[m], of a gradient of weights, gets the column sums of a, its d_out, as c gets the
-/// product.
-struct Matmul {
-  View a, b, bias, c, workspace;
-  std::int64_t m, n, k;
-  bool transpose_a, transpose_b, accumulate;
-  std::int64_t stride_a = 0, stride_c = 0;
-  View activated = {}, pre_activation = {}, d_bias = {};
-};
-/// Where no product reads d_out, too. stride: of its rows.
-struct BiasBackward {
-  View d_bias, d_out, workspace;
-  std::int64_t rows, width, stride;
-  bool accumulate;
-};
-/// RMSNorm of each head of q and k, in place; raw[rows, (heads + kv_heads)·head_size] and rstd are
-/// kept for backward.
-struct HeadNormForward {
-  View qkv, raw, rstd, q_weight, k_weight;
-};
-struct HeadNormBackward {
-  View d_qkv, d_q_weight, d_k_weight, raw, rstd, q_weight, k_weight, workspace;
-  bool accumulate_weights;
-};
-struct Rotary {
-  View qkv;
-  bool inverse;
-};
-/// window: positions back that a token attends to, its own included; 0: all.
-struct AttentionForward {
-  View out, log_sum_exp, qkv, workspace;
-  std::int64_t window;
-};
-struct AttentionBackward {
-  View d_qkv, d_out, qkv, out, log_sum_exp, workspace;
-  std::int64_t window;
-};
-/// gated: SwiGLU on [rows, 2·width], else the model's or the head's activation on [rows, width].
-struct ActivationForward {
-  bool gated;
-  View out, x;
-  std::int64_t rows, width;
-};
-struct ActivationBackward {
-  bool gated;
-  View d_x, d_out, x;
-  std::int64_t rows, width;
-};
-/// Rows first_row … of the micro-step's targets. Logits become their gradient times `scale`, in
-/// fp16 times the loss scale, too; rows without a target have neither loss nor gradient. From one
-/// row of logits to the next there are `stride` elements.
-struct CrossEntropy {
-  View losses, logits;
-  std::int64_t first_row, rows, stride;
-  float scale;
-};
-/// x may have another type than y.
-struct Add {
-  View y, x;
-  std::int64_t count;
-};
-struct Convert {
-  View y, x;
-  std::int64_t count;
-};  ///< types are the tensors'
-/// From one memory to the other; both views have the same type.
-struct Copy {
-  View y, x;
-  std::int64_t count;
-};
-/// From the disk to the host; both views have the same type. What is transferred is rounded up to
-/// the disk's alignment.
-struct ReadDisk {
-  View y, x;
-  std::int64_t count;
-};
-/// From the host to the disk, likewise.
-struct WriteDisk {
-  View y, x;
-  std::int64_t count;
-};
-
-/// Copies between whole parameters lying one after another ("slab") and the order in which shards
-/// travel: [rank][parameter's 1/N], N being `num_ranks`, converting between the tensors' types.
-/// Padding of a shard is zero-filled on the way out. Elements
-/// r·shard_elements … of a piece in the slab lie at r·rank_stride + shard_offset in `shards`.
-struct Reshard {
-  struct Piece {
-    std::int64_t slab_offset, elements, shard_offset, shard_elements;
-  };
-  View slab, shards;
-  bool to_shards;
-  int num_ranks;
-  std::int64_t rank_stride;     ///< elements between two ranks' parts in `shards`
-  int first_piece, num_pieces;  ///< of the plan's reshard_pieces
-};
-
-/// Each run of `group_elements` numbers of x, whole in x's order, to codes of 8 or 4 bits (two a
-/// byte) and an fp32 scale; kernels.hpp has the formula. Runs do not reach across the equal parts
-/// of x, one a rank of `nodes` nodes with `ranks_of_node` each, which change places: the part of
-/// rank n·ranks_of_node + r lies at r·nodes + n in what comes out, so that what the ranks with the
-/// same place on all nodes get is side by side.
-struct Quantize {
-  View codes, scales, x;
-  int bits;
-  std::int64_t count, group_elements;
-  int nodes = 1, ranks_of_node = 1;
-};
-/// y[i] is the sum of what the codes [parts][count] stand for, divided by `divisor`.
-struct Dequantize {
-  View y, codes, scales;
-  int bits;
-  std::int64_t count, group_elements;
-  int parts = 1, divisor = 1;
-};
-
-// Collectives over the group, or the part of it that this rank belongs to; sums are formed in fp32
-// in rank order, averages divided, then rounded once.
-struct AllReduceAverage {
-  View data;
-  std::int64_t count;
-  RankRange among = {};
-};
-struct AllReduceSum {
-  View data;
-  std::int64_t count;
-};
-/// Only the root's data are the average after it, the others' are undefined.
-struct ReduceAverage {
-  View data;
-  std::int64_t count;
-  int root;
-};
-/// `in` is [ranks][count_per_rank]; out is outside of it.
-struct ReduceScatterAverage {
-  View out, in;
-  std::int64_t count_per_rank;
-  RankRange among = {};
-};
-/// `out` is [ranks][count_per_rank]; `in` may be its own slice of it.
-struct AllGather {
-  View out, in;
-  std::int64_t count_per_rank;
-  RankRange among = {};
-};
-
-/// `in` and `out`, which do not overlap, are [ranks][count_per_rank]: part r of `in` goes to rank
-/// r, part r of `out` comes from it.
-struct AllToAll {
-  View out, in;
-  std::int64_t count_per_rank;
-  RankRange among = {};
-};
-
-// Scalars of the step, kept by the executor in double.
-/// Adds the sum of `rows` losses to the step's loss.
-struct AccumulateLoss {
-  View losses;
-  std::int64_t rows;
-};
-/// Mean over the targets of the group's global batch; the step's loss.
-struct FinishLoss {
-  std::int64_t global_targets;
-};
-struct AccumulateSquares {
-  View gradient;
-  std::int64_t count;
-};
-/// fp16: the squares become those of the ranks `among` where `over_group`. Where they are infinite
-/// or NaN, as they are exactly where a gradient is, the step is skipped. The loss scale moves on,
-/// and the update divides by what it is then, as in DeepSpeed: so also in the step that raises it.
-struct CheckOverflow {
-  bool over_group;
-  RankRange among = {};
-};
-/// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the ranks where `over_group`.
-/// In fp16 the norm is that of the gradients without the loss scale, and `scale` divides by that,
-/// too.
-struct ClipFactor {
-  double clip;
-  bool over_group;
-  RankRange among = {};
-};
-/// One update by the configuration's optimizer. m and v: its first and second moment, absent where
-/// it has none. model: absent in fp32.
-struct UpdateParameters {
-  View master, m, v, gradient, model;
-  std::int64_t count;
-};
-
-}  // namespace op
-
-using Operation = std::variant<
-    op::Acquire, op::Release, op::Mark, op::Record, op::Wait, op::FillNormal, op::Fill,
-    op::EmbeddingForward, op::EmbeddingBackward, op::NormForward, op::NormBackward, op::Matmul,
-    op::BiasBackward, op::HeadNormForward, op::HeadNormBackward, op::Rotary, op::AttentionForward,
-    op::AttentionBackward, op::ActivationForward, op::ActivationBackward, op::CrossEntropy, op::Add,
-    op::Convert, op::Copy, op::ReadDisk, op::WriteDisk, op::Reshard, op::Quantize, op::Dequantize,
-    op::AllReduceAverage, op::AllReduceSum, op::ReduceAverage, op::ReduceScatterAverage,
-    op::AllGather, op::AllToAll, op::AccumulateLoss, op::FinishLoss, op::AccumulateSquares,
-    op::CheckOverflow, op::ClipFactor, op::UpdateParameters>;
-/// Plans are built by the thousand: an operation is bytes to copy, and nothing to take apart.
-static_assert(std::is_trivially_copyable_v<Operation>);
 
 struct Step {
   Stream stream = Stream::compute;
@@ -384,7 +103,7 @@ struct StepPlan {
   int group_size = 1;
   int group_rank = 0;
   std::vector<PlannedTensor> tensors;
-  std::vector<op::Reshard::Piece> reshard_pieces;
+  std::vector<ReshardPiece> reshard_pieces;
   std::vector<Step> initialize;  ///< run once, after the persistent tensors are acquired
   /// What the first micro-steps of all do instead of those of the first cycle: stage 3 traces the
   /// model in one, and has not gathered yet what it keeps in the next. One segment each.
@@ -396,12 +115,16 @@ struct StepPlan {
   int num_events = 0;
 };
 
-[[nodiscard]] inline std::span<const op::Reshard::Piece> pieces_of(const StepPlan& plan,
-                                                                   const op::Reshard& operation) {
+[[nodiscard]] inline std::span<const ReshardPiece> pieces_of(const StepPlan& plan,
+                                                             const op::Reshard& operation) {
   return std::span(plan.reshard_pieces)
       .subspan(static_cast<std::size_t>(operation.first_piece),
                static_cast<std::size_t>(operation.num_pieces));
 }
+
+/// The tensors that an operation of the plan accesses, in the order of reads before writes of the
+/// same.
+[[nodiscard]] std::vector<Access> accesses(const StepPlan& plan, const Operation& operation);
 
 /// Targets of a sequence: all of its tokens, or those that are masked (15 %, at least one).
 [[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,

@@ -15,49 +15,6 @@
 
 namespace dstune {
 
-/// In brackets: what `width`, `depth` and `size` of a Work count.
-enum class WorkKind : std::uint8_t {
-  tokens,              ///< making a micro-batch [–, –, tokens]
-  fill,                ///< [–, –, elements]
-  fill_normal,         ///< [–, –, elements]
-  embedding_forward,   ///< [hidden, –, tokens]
-  embedding_backward,  ///< [hidden, vocabulary, tokens]
-  norm_forward,        ///< [hidden, –, tokens]
-  norm_backward,       ///< likewise
-  matmul,              ///< the two sizes that are the model's, then the one that counts tokens
-  matmul_activation_forward,   ///< likewise [columns of the result, terms of a sum, rows]
-  matmul_activation_backward,  ///< likewise
-  matmul_bias_backward,        ///< [rows of the result, its columns, terms of a sum]
-  bias_backward,               ///< [columns, –, rows]
-  head_norm_forward,           ///< [head size, heads, tokens]
-  head_norm_backward,          ///< likewise
-  rotary,                      ///< likewise
-  attention_forward,    ///< [sequence, heads · head size, samples]; with a window the sequence
-                        ///< that has as many pairs of positions
-  attention_backward,   ///< likewise
-  activation_forward,   ///< [–, –, elements of the result]
-  activation_backward,  ///< likewise
-  cross_entropy,        ///< [vocabulary, –, rows]
-  add,                  ///< [–, –, elements]: y += x, the memory's speed for 3 streams
-  convert,              ///< [–, –, elements]
-  copy,                 ///< [–, –, elements]
-  disk_read,            ///< [–, –, elements]
-  disk_write,           ///< likewise
-  reshard,              ///< [–, –, elements]
-  sum,                  ///< of losses [–, –, elements]
-  squares,              ///< [–, –, elements]
-  update,               ///< [–, bytes of master copy and moments, elements]
-  quantize,             ///< [bits, –, elements]
-  dequantize,           ///< [bits, parts that are added up, elements of the result]
-  // Collectives over the group; over parts of it [ranks of a part, distance between two, …].
-  all_reduce,      ///< [–, –, bytes of the buffer]
-  reduce,          ///< likewise
-  reduce_scatter,  ///< [–, –, bytes of all ranks' parts]
-  all_gather,      ///< likewise
-  all_to_all,      ///< likewise
-  exchange,        ///< a few numbers [–, –, 1]
-};
-inline constexpr int num_work_kinds = static_cast<int>(WorkKind::exchange) + 1;
 [[nodiscard]] const EnumTexts& texts_of(WorkKind);
 [[nodiscard]] constexpr bool is_product(WorkKind kind) {
   return kind == WorkKind::matmul || kind == WorkKind::matmul_activation_forward ||
@@ -120,8 +77,8 @@ struct Work {
 /// is proportional to where nothing better is known.
 [[nodiscard]] double amount(const Work& work);
 
-/// Of an operation of the plan; nothing of those that only order others (Acquire, Release, Mark,
-/// Record, Wait) and of collectives in a group of one.
+/// Of an operation of the plan; nothing of those that only order others, and of collectives in a
+/// group of one.
 [[nodiscard]] std::optional<Work> work_of(const StepPlan& plan, const Operation& operation);
 /// Of making the tokens of a micro-step, which is no operation.
 [[nodiscard]] Work work_of_tokens(const StepPlan& plan);

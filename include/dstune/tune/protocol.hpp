@@ -21,8 +21,8 @@
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/model/model_spec.hpp"
-#include "dstune/predict/calibration_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
+#include "dstune/predict/profiling_plan.hpp"
 
 namespace dstune::message {
 
@@ -78,7 +78,7 @@ struct Gone {
 
 struct Calibrate {
   std::uint64_t attempt = 0;
-  CalibrationTask task;
+  ProfilingTask task;
   std::vector<int> world_ranks;  ///< ascending
   double timeout_s = 0;          ///< after which a member gives up by itself
   double rest_s = 0;             ///< as of Assign

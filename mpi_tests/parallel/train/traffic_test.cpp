@@ -2,6 +2,7 @@
 
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "golden.hpp"
 #include "training.hpp"
@@ -11,26 +12,17 @@ namespace {
 
 using test::Golden;
 
-enum class Kind {
-  all_reduce_average,
-  all_reduce_sum,
-  reduce,
-  reduce_scatter,
-  all_gather,
-  all_to_all
-};
-
 struct Call {
-  Kind kind;
-  std::int64_t count;  ///< as the operation and the group's method have it
+  std::string_view name;  ///< the operation's
+  std::int64_t count;     ///< as the operation and the group's method have it
   DType type;
   RankRange among = {};
   int root = -1;
   bool operator==(const Call&) const = default;
   friend std::ostream& operator<<(std::ostream& out, const Call& call) {
-    return out << "kind " << static_cast<int>(call.kind) << ", " << call.count << " elements of "
-               << size_bytes(call.type) << " bytes, root " << call.root << ", " << call.among.count
-               << " ranks from " << call.among.first << " on";
+    return out << call.name << ", " << call.count << " elements of " << size_bytes(call.type)
+               << " bytes, root " << call.root << ", " << call.among.count << " ranks from "
+               << call.among.first << " on";
   }
 };
 
@@ -42,30 +34,30 @@ class RecordingGroup : public ProcessGroup {
 
   void all_reduce_average(void* data, std::int64_t count, DType type,
                           const RankRange& among) override {
-    calls.push_back({Kind::all_reduce_average, count, type, among});
+    calls.push_back({"all_reduce", count, type, among});
     group_.all_reduce_average(data, count, type, among);
   }
   void all_reduce_sum(void* data, std::int64_t count, DType type) override {
-    calls.push_back({Kind::all_reduce_sum, count, type});
+    calls.push_back({"all_reduce_sum", count, type});
     group_.all_reduce_sum(data, count, type);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
-    calls.push_back({Kind::reduce, count, type, {}, root});
+    calls.push_back({"reduce", count, type, {}, root});
     group_.reduce_average(data, count, type, root);
   }
   void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
                               const RankRange& among) override {
-    calls.push_back({Kind::reduce_scatter, count, type, among});
+    calls.push_back({"reduce_scatter", count, type, among});
     group_.reduce_scatter_average(out, in, count, type, among);
   }
   void all_gather(void* out, const void* in, std::int64_t count, DType type,
                   const RankRange& among) override {
-    calls.push_back({Kind::all_gather, count, type, among});
+    calls.push_back({"all_gather", count, type, among});
     group_.all_gather(out, in, count, type, among);
   }
   void all_to_all(void* out, const void* in, std::int64_t count, DType type,
                   const RankRange& among) override {
-    calls.push_back({Kind::all_to_all, count, type, among});
+    calls.push_back({"all_to_all", count, type, among});
     group_.all_to_all(out, in, count, type, among);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
@@ -79,22 +71,12 @@ class RecordingGroup : public ProcessGroup {
 };
 
 void add_calls(const StepPlan& plan, const std::vector<Step>& steps, std::vector<Call>& calls) {
-  const auto type = [&](const View& view) {
-    return plan.tensors[static_cast<std::size_t>(view.tensor)].dtype;
-  };
   for (const Step& step : steps) {
-    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-      calls.push_back({Kind::all_reduce_average, o->count, type(o->data), o->among});
-    if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
-      calls.push_back({Kind::all_reduce_sum, o->count, type(o->data)});
-    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
-      calls.push_back({Kind::reduce, o->count, type(o->data), {}, o->root});
-    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      calls.push_back({Kind::reduce_scatter, o->count_per_rank, type(o->in), o->among});
-    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      calls.push_back({Kind::all_gather, o->count_per_rank, type(o->in), o->among});
-    if (const auto* o = std::get_if<op::AllToAll>(&step.operation))
-      calls.push_back({Kind::all_to_all, o->count_per_rank, type(o->in), o->among});
+    const auto collective = collective_of(step.operation, plan.group_size);
+    if (!collective) continue;
+    const auto tensor = static_cast<std::size_t>(collective->data.tensor);
+    calls.push_back({traits_of(step.operation).name, collective->count, plan.tensors[tensor].dtype,
+                     collective->among, collective->root});
   }
 }
 

@@ -24,6 +24,19 @@ std::string name_of(DType type) {
   return type == DType::f32 ? "float32" : type == DType::bf16 ? "bfloat16" : "float16";
 }
 
+const char* name_of_call(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::reduce_scatter:
+      return "reduce_scatter_tensor";
+    case WorkKind::all_gather:
+      return "all_gather_into_tensor";
+    case WorkKind::all_to_all:
+      return "all_to_all_single";
+    default:
+      return kind == WorkKind::reduce ? "reduce" : "all_reduce";
+  }
+}
+
 /// In order of size: DeepSpeed does not say which of several owners comes first.
 std::vector<Call> calls_of(const StepPlan& plan, const std::vector<Step>& steps) {
   std::vector<Call> calls;
@@ -34,20 +47,10 @@ std::vector<Call> calls_of(const StepPlan& plan, const std::vector<Step>& steps)
     calls.emplace_back(kind, elements, name_of(tensor.dtype), ranks);
   };
   for (const Step& step : steps) {
-    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-      add("all_reduce", o->count, o->data, o->among);
-    if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
-      add("all_reduce", o->count, o->data);
-    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
-      add("reduce", o->count, o->data);
-    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      add("reduce_scatter_tensor", o->count_per_rank * o->among.size(plan.group_size), o->in,
-          o->among);
-    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      add("all_gather_into_tensor", o->count_per_rank * o->among.size(plan.group_size), o->in,
-          o->among);
-    if (const auto* o = std::get_if<op::AllToAll>(&step.operation))
-      add("all_to_all_single", o->count_per_rank * o->among.size(plan.group_size), o->in, o->among);
+    const auto collective = collective_of(step.operation, plan.group_size);
+    if (!collective) continue;
+    add(name_of_call(*traits_of(step.operation).work), collective->elements, collective->data,
+        collective->among);
   }
   std::sort(calls.begin(), calls.end());
   return calls;

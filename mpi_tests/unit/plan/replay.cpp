@@ -147,7 +147,7 @@ void Replay::step(const Step& step) {
   } else if (const auto* released = std::get_if<op::Release>(&step.operation)) {
     release(released->tensor);
   } else {
-    const std::vector<Access> found = accesses(step.operation, plan_);
+    const std::vector<Access> found = accesses(plan_, step.operation);
     check_sides(step, found);
     check_sums(step);
     for (const Access& each : found) access(each, stream);
@@ -161,12 +161,11 @@ void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
   const auto type_of = [&](const Access& each) {
     return plan_.tensors[static_cast<std::size_t>(each.view.tensor)].dtype;
   };
-  if (std::holds_alternative<op::ReadDisk>(step.operation) ||
-      std::holds_alternative<op::WriteDisk>(step.operation)) {
+  if (kind_of(step.operation) == OperationKind::disk) {
     check_transfer(found.front(), found.back());
     return;
   }
-  if (std::holds_alternative<op::Copy>(step.operation)) {
+  if (kind_of(step.operation) == OperationKind::copy) {
     const TensorId tensor = found.front().view.tensor;
     if (memory_of(found.front()) == memory_of(found.back()))
       problem(tensor, "copied in its memory");
@@ -180,14 +179,9 @@ void Replay::check_sides(const Step& step, const std::vector<Access>& found) {
 }
 
 void Replay::check_sums(const Step& step) {
-  const Operation& o = step.operation;
-  const bool is_loss =
-      std::holds_alternative<op::AccumulateLoss>(o) || std::holds_alternative<op::FinishLoss>(o);
-  const bool is_squares = std::holds_alternative<op::AccumulateSquares>(o) ||
-                          std::holds_alternative<op::CheckOverflow>(o) ||
-                          std::holds_alternative<op::ClipFactor>(o);
-  if (!is_loss && !is_squares) return;
-  Clock& sum = sums_[is_loss ? 0 : 1];
+  const StepSum touched = traits_of(step.operation).sum;
+  if (touched == StepSum::none) return;
+  Clock& sum = sums_[touched == StepSum::loss ? 0 : 1];
   const auto stream = static_cast<std::size_t>(step.stream);
   for (std::size_t other = 0; other < num_streams; ++other) {
     if (sum[other] > clocks_[stream][other])
@@ -271,14 +265,12 @@ void Replay::access(const Access& access, int stream) {
   if (!state.live) problem(access.view.tensor, "touched outside its lifetime");
   if (begin < 0 || access.elements < 0 || end > plan_.tensors[index].elements)
     problem(access.view.tensor, "touched beyond its end");
-  if (access.write) {
-    state.written.add(begin, end);
-  } else if (!state.written.covers(begin, end)) {
+  if (access.reads() && !state.written.covers(begin, end))
     problem(access.view.tensor, "read before it is written");
-  }
+  if (access.writes()) state.written.add(begin, end);
   const std::int64_t now =
       clocks_[static_cast<std::size_t>(stream)][static_cast<std::size_t>(stream)];
-  const Touch touch{begin, end, now, access.write};
+  const Touch touch{begin, end, now, access.writes()};
   check_order(access.view.tensor, touch, stream);
   state.touches[static_cast<std::size_t>(stream)].push_back(touch);
 }

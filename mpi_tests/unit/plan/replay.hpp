@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "access.hpp"
+#include "dstune/plan/step_plan.hpp"
 
 namespace dstune::test {
 

@@ -2,28 +2,37 @@
 
 #include <algorithm>
 
+#include "dstune/base/error.hpp"
+
 namespace dstune::test {
+namespace {
+
+std::int64_t& elements_of(Traffic& traffic, WorkKind kind) {
+  switch (kind) {
+    case WorkKind::all_reduce:
+      return traffic.all_reduce;
+    case WorkKind::reduce:
+      return traffic.reduce;
+    case WorkKind::reduce_scatter:
+      return traffic.reduce_scatter;
+    case WorkKind::all_gather:
+      return traffic.all_gather;
+    case WorkKind::all_to_all:
+      return traffic.all_to_all;
+    default:
+      throw LogicError("a collective of no kind that is counted");
+  }
+}
+
+}  // namespace
 
 Traffic traffic_of(const std::vector<Step>& steps, int group_size) {
   Traffic traffic;
   for (const Step& step : steps) {
-    const auto all = [&] {
-      return traffic.all_reduce + traffic.reduce + traffic.reduce_scatter + traffic.all_gather +
-             traffic.all_to_all;
-    };
-    const std::int64_t before = all();
-    if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-      traffic.all_reduce += o->count;
-    if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
-      traffic.all_reduce += o->count;
-    if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation)) traffic.reduce += o->count;
-    if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-      traffic.reduce_scatter += o->count_per_rank * o->among.size(group_size);
-    if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-      traffic.all_gather += o->count_per_rank * o->among.size(group_size);
-    if (const auto* o = std::get_if<op::AllToAll>(&step.operation))
-      traffic.all_to_all += o->count_per_rank * o->among.size(group_size);
-    if (all() != before) ++traffic.calls;
+    const auto collective = collective_of(step.operation, group_size);
+    if (!collective) continue;
+    elements_of(traffic, *traits_of(step.operation).work) += collective->elements;
+    if (collective->elements > 0) ++traffic.calls;
   }
   return traffic;
 }

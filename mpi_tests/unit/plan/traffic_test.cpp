@@ -135,16 +135,8 @@ TEST_P(TrafficTest, RanksCallAlike) {
       for (const Segment& segment : build(test::tiny_llama(), flags, group_size(), rank).cycle) {
         for (const Step& step : segment.steps) {
           const auto kind = static_cast<std::int64_t>(step.operation.index());
-          if (const auto* o = std::get_if<op::AllReduceAverage>(&step.operation))
-            result.push_back({kind, o->count, 0});
-          if (const auto* o = std::get_if<op::AllReduceSum>(&step.operation))
-            result.push_back({kind, o->count, 0});
-          if (const auto* o = std::get_if<op::ReduceAverage>(&step.operation))
-            result.push_back({kind, o->count, o->root});
-          if (const auto* o = std::get_if<op::ReduceScatterAverage>(&step.operation))
-            result.push_back({kind, o->count_per_rank, 0});
-          if (const auto* o = std::get_if<op::AllGather>(&step.operation))
-            result.push_back({kind, o->count_per_rank, 0});
+          if (const auto call = collective_of(step.operation, group_size()))
+            result.push_back({kind, call->count, call->root});
         }
       }
       return result;

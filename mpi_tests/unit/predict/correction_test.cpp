@@ -1,8 +1,8 @@
-#include "dstune/predict/correction.hpp"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
+
+#include "dstune/predict/step_predictor.hpp"
 
 namespace dstune {
 namespace {

@@ -2,7 +2,7 @@
 /// A machine whose every time is known by formula, and profiles of it.
 
 #include "dstune/plan/trace.hpp"
-#include "dstune/predict/profile_builder.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/step_time.hpp"
 #include "plan_fixtures.hpp"
 

@@ -1,8 +1,7 @@
-#include "loss_scaler.hpp"
-
 #include <gtest/gtest.h>
 
 #include "dstune/base/json.hpp"
+#include "executor/update_numbers.hpp"
 
 namespace dstune::train {
 namespace {

@@ -1,6 +1,4 @@
 // What is refused is refused before anything of it runs: the subjects' constructor leaves a mark.
-#include "dstune/train/plugin_functions.hpp"
-
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -11,6 +9,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
 #include "dstune/core/plugin_library.hpp"
+#include "dstune/train/workload.hpp"
 
 namespace dstune {
 namespace {

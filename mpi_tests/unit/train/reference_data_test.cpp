@@ -7,7 +7,7 @@
 
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/train/executor.hpp"
-#include "micro_batch.hpp"
+#include "executor/step_inputs.hpp"
 
 namespace dstune {
 namespace {

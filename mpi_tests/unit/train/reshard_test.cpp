@@ -1,9 +1,9 @@
-#include "reshard.hpp"
-
 #include <cstring>
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include "executor/dispatch.hpp"
 
 namespace dstune::train {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAreArray;
 
 // Parameters of 5 and 2 elements over 3 ranks: shards of 2 and 1, so 3 elements a rank.
-const std::vector<op::Reshard::Piece> pieces{{0, 5, 0, 2}, {5, 2, 2, 1}};
+const std::vector<ReshardPiece> pieces{{0, 5, 0, 2}, {5, 2, 2, 1}};
 op::Reshard operation(bool to_shards) {
   return {{}, {}, to_shards, 3, 3, 0, 2};
 }
@@ -43,7 +43,7 @@ TEST(ReshardTest, PutsParametersTogetherAgain) {
 }
 
 TEST(ReshardTest, RanksBeyondTheLastElementHaveOnlyPadding) {
-  const std::vector<op::Reshard::Piece> two{{0, 1, 0, 1}, {1, 1, 1, 1}};
+  const std::vector<ReshardPiece> two{{0, 1, 0, 1}, {1, 1, 1, 1}};
   std::vector<float> slab{8, 9};
   std::vector<float> shards(8, -1);
   reshard({{}, {}, true, 4, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards), copy_floats,

@@ -17,7 +17,7 @@ std::string text(const Value& value) {
 }
 
 /// As calibration_key() sees an order.
-Value order(const CalibrationTask& task, double rest_s = 0) {
+Value order(const ProfilingTask& task, double rest_s = 0) {
   return written(message::Calibrate{0, task, {}, 0, rest_s});
 }
 

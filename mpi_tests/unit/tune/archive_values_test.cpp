@@ -54,13 +54,13 @@ inline auto fields(TimeCurve& value) {
 DSTUNE_FIELDS(GroupProfile, shape, slowdown, collectives)
 DSTUNE_FIELDS(DeviceProfile, machine, model, concurrent_streams, overlap_slowdown, step_constant,
               kernels, groups)
-DSTUNE_FIELDS(CalibrationRun, num_layers, config, cost)
+DSTUNE_FIELDS(ProfilingRun, num_layers, config, cost)
 /// Of its use of a disk the timing needs the folder and what reading it takes.
 inline auto fields(DiskTiming& value) {
   auto& [use, bytes] = value;
   return std::tie(use.folder, use.block_bytes, use.queue_depth, use.threads, bytes);
 }
-DSTUNE_FIELDS(CalibrationTask, shape, runs, collectives, disk, budget)
+DSTUNE_FIELDS(ProfilingTask, shape, runs, collectives, disk, budget)
 DSTUNE_FIELDS(Architecture, norm, block, positions, objective, activation, gated, qkv_bias,
               projection_bias, mlp_bias, query_key_norm, scaled_projections, position_offset,
               token_types, rotary_fraction)

@@ -108,8 +108,8 @@ inline DeviceProfile full_profile() {
   return profile;
 }
 
-inline CalibrationTask full_task() {
-  CalibrationTask task;
+inline ProfilingTask full_task() {
+  ProfilingTask task;
   task.shape = {2, 3};
   task.runs = {{5, full_config(), 1.5}, {6, TrainingConfig{}, 0.25}};
   task.collectives = {full_work(WorkKind::all_gather), full_work(WorkKind::exchange)};

@@ -18,7 +18,10 @@ class Idle : public Workload {
   StepSample step(std::int64_t) override { return {.loss = 1, .step_s = 0.25}; }
   [[nodiscard]] PeakMemory peak_memory() const override { return {}; }
   [[nodiscard]] double flops_per_step() const override { return 1; }
+  [[nodiscard]] std::int64_t micro_steps() const override { return 1; }
+  [[nodiscard]] int least_warmup_steps() const override { return 0; }
   [[nodiscard]] bool has_given_times() const override { return true; }
+  [[nodiscard]] bool talks_to_peers() const override { return true; }
 };
 
 TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {

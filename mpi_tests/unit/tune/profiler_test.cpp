@@ -64,10 +64,10 @@ class FakeMembers : public Mailbox {
   std::queue<Mailbox::Message> answers_;
 };
 
-std::vector<CalibrationTask> tasks_of(const std::vector<GroupShape>& shapes) {
-  std::vector<CalibrationTask> tasks;
+std::vector<ProfilingTask> tasks_of(const std::vector<GroupShape>& shapes) {
+  std::vector<ProfilingTask> tasks;
   for (const GroupShape& shape : shapes) {
-    CalibrationTask& task = tasks.emplace_back();
+    ProfilingTask& task = tasks.emplace_back();
     task.shape = shape;
     task.budget_s = 0.001;
   }
@@ -106,7 +106,7 @@ TEST(ProfilerTest, AsksEveryGroupOfEachShapeAndTakesTheMean) {
 TEST(ProfilerTest, OneGroupANodeTimesItsDisk) {
   FakeMembers members;
   Profiling profiling(members, {{0, 1, 2, 3}, {4, 5}, {6, 7}});
-  std::vector<CalibrationTask> tasks = tasks_of({{2, 1}});
+  std::vector<ProfilingTask> tasks = tasks_of({{2, 1}});
   tasks.front().disk.bytes = {4096};
   (void)profiling.profiler.run(tasks);
   EXPECT_EQ(members.groups().size(), 4U);

@@ -73,7 +73,7 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
 }
 
 TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
-  CalibrationTask task;
+  ProfilingTask task;
   task.shape = {2, 3};
   task.budget_s = 0.75;
   task.disk.use.folder = "/local";

@@ -1,7 +1,6 @@
 #include <array>
 #include <numeric>
 #include <string>
-#include <type_traits>
 
 #include "dstune/plan/memory.hpp"
 
@@ -13,12 +12,6 @@ using Bytes = std::array<std::int64_t, num_categories>;
 std::int64_t sum(const Bytes& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
 }
-
-/// Order and lifetimes: nothing that takes time.
-template <class Op>
-constexpr bool is_bookkeeping =
-    std::is_same_v<Op, op::Acquire> || std::is_same_v<Op, op::Release> ||
-    std::is_same_v<Op, op::Mark> || std::is_same_v<Op, op::Record> || std::is_same_v<Op, op::Wait>;
 
 class Recorder {
  public:
@@ -33,7 +26,7 @@ class Recorder {
     begin_part(is_micro_step ? name : "update", is_micro_step ? "forward" : "");
     bool is_forward = is_micro_step;
     for (const Step& step : segment.steps) {
-      std::visit([this](const auto& operation) { play(operation); }, step.operation);
+      play(step.operation);
       const auto* const mark = std::get_if<op::Mark>(&step.operation);
       // The head goes to and fro: backward has begun once it has.
       if (mark == nullptr || !is_forward || mark->phase != Phase::backward) continue;
@@ -65,15 +58,14 @@ class Recorder {
     if (sum(of.live) > sum(of.fullest)) of.fullest = of.live;
   }
 
-  template <class Op>
-  void play(const Op& operation) {
-    if constexpr (std::is_same_v<Op, op::Acquire>) {
-      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(operation.tensor)];
+  void play(const Operation& operation) {
+    if (const auto* const acquired = std::get_if<op::Acquire>(&operation)) {
+      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(acquired->tensor)];
       book(tensor, tensor.booked_bytes);
-    } else if constexpr (std::is_same_v<Op, op::Release>) {
-      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(operation.tensor)];
+    } else if (const auto* const released = std::get_if<op::Release>(&operation)) {
+      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(released->tensor)];
       book(tensor, -tensor.booked_bytes);
-    } else if constexpr (!is_bookkeeping<Op>) {
+    } else if (kind_of(operation) != OperationKind::order) {
       for (Book& each : books_) {
         each.instants.emplace_back(each.fullest.begin(), each.fullest.end());
         each.fullest = each.live;

@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "agreement.hpp"
 #include "dstune/base/dtype.hpp"
 #include "dstune/base/error.hpp"
-#include "given_workloads.hpp"
 
 namespace dstune::train {
 namespace {

@@ -17,7 +17,7 @@
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/kernels/kernels.hpp"
-#include "dstune/predict/overheads.hpp"
+#include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/train/executor.hpp"
 #include "moment.hpp"

@@ -80,9 +80,9 @@ bool is_all_known(const Preparation& ready) {
 }
 
 /// Of everything that a profile depends on.
-std::string key_of_profile(const Preparation& ready, const std::vector<CalibrationTask>& tasks) {
+std::string key_of_profile(const Preparation& ready, const std::vector<ProfilingTask>& tasks) {
   Value orders = Value::array();
-  for (CalibrationTask task : tasks) {
+  for (ProfilingTask task : tasks) {
     task.budget_s = 0;
     orders.push_back(written(message::Calibrate{0, std::move(task), {}, 0}));
   }
@@ -147,8 +147,8 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
   if (is_all_known(ready) && !profile_path) return {};
   const CpuWorkspaces workspaces(*ready.kernels);
   const auto members = planned_members(ready);
-  const std::vector<CalibrationTask> tasks =
-      plan_calibration(ready.job.model, members, workspaces, {.budget_s = budget_s(ready)});
+  const std::vector<ProfilingTask> tasks =
+      plan_profiling(ready.job.model, members, workspaces, {.budget_s = budget_s(ready)});
   const std::string key = key_of_profile(ready, tasks);
   MeasuredMachine result;
   DeviceProfile profile;
@@ -180,7 +180,7 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
   }
   std::vector<const Experiment*> members;
   for (const Experiment& member : alone) members.push_back(&member);
-  const std::vector<CalibrationTask> tasks = plan_calibration(
+  const std::vector<ProfilingTask> tasks = plan_profiling(
       ready.job.model, members, workspaces,
       {.budget_s = dry_run_budget_s, .most_bytes = dry_run_bytes, .times_disks = false});
   if (tasks.empty()) return nullptr;

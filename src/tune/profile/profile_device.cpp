@@ -12,7 +12,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/device/disk.hpp"
-#include "dstune/predict/profile_builder.hpp"
+#include "dstune/predict/device_profile.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/train/tracing.hpp"
 #include "moment.hpp"
@@ -38,8 +38,8 @@ constexpr double transfers_budget_s = 1;
 
 class Profiling {
  public:
-  Profiling(const CalibrationTask& task, const ModelSpec& model, Device& device,
-            ProcessGroup& group, std::int64_t seed, Waiter waiter, TraceClock clock)
+  Profiling(const ProfilingTask& task, const ModelSpec& model, Device& device, ProcessGroup& group,
+            std::int64_t seed, Waiter waiter, TraceClock clock)
       : task_(task),
         model_(model),
         device_(device),
@@ -73,11 +73,11 @@ class Profiling {
     const CpuWorkspaces workspaces(device_.kernels());
     const double budget_s = (1 - share_for_collectives) * task_.budget_s;
     double seconds_per_cost = 0;
-    for (const CalibrationRun& run : task_.runs) {
+    for (const ProfilingRun& run : task_.runs) {
       const double left_s = budget_s - spent_s();
       if (seconds_per_cost * run.cost * steps_of_a_run > left_s) continue;
-      const StepPlan plan = build_step_plan(calibration_model(model_, run), run.config,
-                                            group_.size(), group_.group_rank(), workspaces);
+      const StepPlan plan = build_step_plan(profiling_model(model_, run), run.config, group_.size(),
+                                            group_.group_rank(), workspaces);
       const auto traced = trace_steps(plan, device_, group_, seed_, left_s, waiter_, clock_);
       if (!traced) continue;
       builder_.add(plan, traced->traces, traced->steps_s);
@@ -207,7 +207,7 @@ class Profiling {
     }
   }
 
-  const CalibrationTask& task_;
+  const ProfilingTask& task_;
   const ModelSpec& model_;
   Device& device_;
   ProcessGroup& group_;
@@ -220,7 +220,7 @@ class Profiling {
 
 }  // namespace
 
-DeviceProfile profile_device(const CalibrationTask& task, const ModelSpec& model, Device& device,
+DeviceProfile profile_device(const ProfilingTask& task, const ModelSpec& model, Device& device,
                              ProcessGroup& group, std::int64_t seed, const Waiter& waiter,
                              TraceClock clock) {
   return Profiling(task, model, device, group, seed, waiter, clock).measure();

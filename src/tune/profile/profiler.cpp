@@ -9,8 +9,8 @@
 
 namespace dstune {
 
-DeviceProfile Profiler::run(std::span<const CalibrationTask> tasks) {
-  for (const CalibrationTask& task : tasks) {
+DeviceProfile Profiler::run(std::span<const ProfilingTask> tasks) {
+  for (const ProfilingTask& task : tasks) {
     if (is_cut_short_) break;
     begin(task);
     await();
@@ -18,12 +18,12 @@ DeviceProfile Profiler::run(std::span<const CalibrationTask> tasks) {
   return measured_.empty() ? DeviceProfile{} : merge_profiles(measured_);
 }
 
-void Profiler::begin(const CalibrationTask& task) {
+void Profiler::begin(const ProfilingTask& task) {
   Attempts::Limits limits{.abort_grace_s = options_.abort_grace_s, .rest_s = options_.rest_s};
   limits.timeout_s =
       std::max(options_.least_patience_s, options_.patience_of_budgets * task.budget_s);
   limits.overdue = "took longer than " + format_duration(limits.timeout_s);
-  CalibrationTask without_disk = task;
+  ProfilingTask without_disk = task;
   without_disk.disk = {};
   std::set<std::size_t> nodes_with_disk;
   for (const auto& group :

@@ -15,8 +15,8 @@
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/plan/trace.hpp"
-#include "dstune/predict/calibration_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
+#include "dstune/predict/profiling_plan.hpp"
 
 namespace dstune {
 
@@ -24,7 +24,7 @@ namespace dstune {
 /// What does not fit the memory is left out. Returns what this rank measured. `clock`: own where
 /// ranks take turns on a core; what that costs is then the slowdown of whole steps. The waiter ends
 /// waits for the device. Collective over the group.
-DeviceProfile profile_device(const CalibrationTask& task, const ModelSpec& model, Device& device,
+DeviceProfile profile_device(const ProfilingTask& task, const ModelSpec& model, Device& device,
                              ProcessGroup& group, std::int64_t seed, const Waiter& waiter,
                              TraceClock clock = TraceClock::elapsed);
 
@@ -46,7 +46,7 @@ class Profiler {
 
   /// What was measured; empty where nothing was. A group that fails leaves its shape to the others;
   /// one that is late, or whose member is lost, ends it all.
-  DeviceProfile run(std::span<const CalibrationTask> tasks);
+  DeviceProfile run(std::span<const ProfilingTask> tasks);
   /// What the processes that took part hold now beside their arenas, by world rank.
   [[nodiscard]] const std::map<int, std::int64_t>& outside_bytes() const { return outside_bytes_; }
   /// … and of their GPUs, where that is known.
@@ -55,7 +55,7 @@ class Profiler {
   }
 
  private:
-  void begin(const CalibrationTask& task);
+  void begin(const ProfilingTask& task);
   void await();
   void take(Attempts::Profiled profiled);
   void cut_short();

@@ -9,7 +9,7 @@
 #include "dstune/core/plugin_library.hpp"
 #include "dstune/plan/memory.hpp"
 #include "dstune/report/history.hpp"
-#include "dstune/train/plugin_functions.hpp"
+#include "dstune/train/workload.hpp"
 
 namespace dstune {
 namespace {

@@ -24,25 +24,17 @@ constexpr std::array<std::pair<std::string_view, Fault>, 9> kinds{
      {"throw_in_controller", Fault::throws_in_controller}}};
 
 /// A workload whose third step fails on this rank.
-class FailingInStep : public Workload {
+class FailingInStep : public ForwardingWorkload {
  public:
   FailingInStep(std::unique_ptr<Workload> workload, const char* reason)
-      : workload_(std::move(workload)), reason_(reason) {}
+      : ForwardingWorkload(std::move(workload)), reason_(reason) {}
 
-  void build() override { workload_->build(); }
-  void initialize() override { workload_->initialize(); }
   StepSample step(std::int64_t step) override {
     if (step == 2) throw Error(reason_);
-    return workload_->step(step);
+    return ForwardingWorkload::step(step);
   }
-  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
-  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
-  [[nodiscard]] std::int64_t micro_steps() const override { return workload_->micro_steps(); }
-  [[nodiscard]] bool has_given_times() const override { return workload_->has_given_times(); }
-  [[nodiscard]] bool talks_to_peers() const override { return workload_->talks_to_peers(); }
 
  private:
-  std::unique_ptr<Workload> workload_;
   const char* reason_;
 };
 

@@ -13,7 +13,7 @@
 namespace dstune {
 
 /// A few steps of this configuration of the model with so many layers.
-struct CalibrationRun {
+struct ProfilingRun {
   std::int64_t num_layers = 0;
   TrainingConfig config;
   double cost = 0;  ///< of a step, beside other runs'
@@ -27,15 +27,15 @@ struct DiskTiming {
 };
 
 /// For every group of the shape, all at once; of the groups on a node one alone uses its disk.
-struct CalibrationTask {
+struct ProfilingTask {
   GroupShape shape;
-  std::vector<CalibrationRun> runs;  ///< the most telling first; as many as the budget allows
-  std::vector<Work> collectives;     ///< timed on their own: sizes between those of the runs
+  std::vector<ProfilingRun> runs;  ///< the most telling first; as many as the budget allows
+  std::vector<Work> collectives;   ///< timed on their own: sizes between those of the runs
   DiskTiming disk;
   double budget_s = 0;
 };
 
-struct CalibrationOptions {
+struct ProfilingOptions {
   double budget_s = 5;                ///< for all tasks together
   std::int64_t most_bytes = 1 << 30;  ///< of a run's arenas
   /// A model is cut down to whole layers with this many parameters or more: what does not fit the
@@ -48,12 +48,12 @@ struct CalibrationOptions {
 
 /// By rising group size. Shapes of which nothing fits `most_bytes` have no task. What members have
 /// on a disk the runs have on the host.
-std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
-                                              std::span<const Experiment* const> members,
-                                              const WorkspaceSizes& workspaces,
-                                              const CalibrationOptions& options);
+std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
+                                          std::span<const Experiment* const> members,
+                                          const WorkspaceSizes& workspaces,
+                                          const ProfilingOptions& options);
 
 /// The model of a run.
-ModelSpec calibration_model(const ModelSpec& model, const CalibrationRun& run);
+ModelSpec profiling_model(const ModelSpec& model, const ProfilingRun& run);
 
 }  // namespace dstune

@@ -1,13 +1,15 @@
 #pragma once
-/// The loss scale of fp16 over the steps, as DeepSpeed 0.19.6 moves it: one way at stage 0, another
-/// in its ZeRO optimizers (runtime/fp16/fused_optimizer.py, runtime/fp16/loss_scaler.py).
+/// The numbers of an update: what the optimizer's kernels are told of a step, and the loss scale.
 
 #include <cstdint>
 
 #include "dstune/core/training_config.hpp"
+#include "dstune/kernels/kernels.hpp"
 
 namespace dstune::train {
 
+/// The loss scale of fp16 over the steps, as DeepSpeed 0.19.6 moves it: one way at stage 0, another
+/// in its ZeRO optimizers (runtime/fp16/fused_optimizer.py, runtime/fp16/loss_scaler.py).
 /// Local.
 class LossScaler {
  public:
@@ -34,5 +36,15 @@ class LossScaler {
   std::int64_t step_ = 0;
   std::int64_t last_overflow_ = -1;
 };
+
+struct UpdateNumbers {
+  std::int64_t update;  ///< from 0
+  float gradient_scale;
+  bool on_host;  ///< by DeepSpeed's optimizer for the host, where it has one
+};
+kernels::AdamStep adam_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
+kernels::LionStep lion_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
+kernels::SgdStep sgd_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
+kernels::AdagradStep adagrad_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers);
 
 }  // namespace dstune::train

@@ -1,4 +1,4 @@
-#include "dstune/predict/calibration_plan.hpp"
+#include "dstune/predict/profiling_plan.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -60,7 +60,7 @@ void add_demand(const StepPlan& plan, Demand& demand, double& total) {
   }
 }
 
-std::int64_t layers_of_run(const ModelSpec& model, const CalibrationOptions& options) {
+std::int64_t layers_of_run(const ModelSpec& model, const ProfilingOptions& options) {
   ModelSpec cut = model;
   cut.num_layers = std::min(model.num_layers, fewest_layers);
   while (cut.num_layers < model.num_layers && parameter_count(cut) < options.least_parameters)
@@ -69,8 +69,8 @@ std::int64_t layers_of_run(const ModelSpec& model, const CalibrationOptions& opt
 }
 
 /// The configuration that is run in a member's stead: no step of it is ever skipped.
-CalibrationRun run_of(const Experiment& member, std::int64_t num_layers) {
-  CalibrationRun run{num_layers, member.config, 0};
+ProfilingRun run_of(const Experiment& member, std::int64_t num_layers) {
+  ProfilingRun run{num_layers, member.config, 0};
   run.config.accumulation_steps = std::min(run.config.accumulation_steps, most_micro_steps);
   run.config.loss_scale.fixed = 1;
   for (OffloadDevice* device : {&run.config.offload_optimizer, &run.config.offload_param})
@@ -83,7 +83,7 @@ CalibrationRun run_of(const Experiment& member, std::int64_t num_layers) {
 }
 
 struct Candidate {
-  CalibrationRun run;
+  ProfilingRun run;
   Demand offers;
 };
 
@@ -123,9 +123,9 @@ double gain_of(const Demand& offers, const Demand& demand, const Demand& known) 
 
 /// Runs in the order in which each teaches the most for its time, until little is left to learn;
 /// one at least.
-std::vector<CalibrationRun> choose(const std::vector<Candidate>& candidates, const Demand& demand,
-                                   double total, Demand& known, std::size_t most_runs) {
-  std::vector<CalibrationRun> runs;
+std::vector<ProfilingRun> choose(const std::vector<Candidate>& candidates, const Demand& demand,
+                                 double total, Demand& known, std::size_t most_runs) {
+  std::vector<ProfilingRun> runs;
   while (runs.size() < most_runs) {
     const Candidate* best = &candidates.front();
     double best_gain = 0;
@@ -199,22 +199,22 @@ std::vector<Work> sizes_to_time(const Demand& demand) {
 
 }  // namespace
 
-ModelSpec calibration_model(const ModelSpec& model, const CalibrationRun& run) {
+ModelSpec profiling_model(const ModelSpec& model, const ProfilingRun& run) {
   ModelSpec cut = model;
   cut.num_layers = run.num_layers;
   return cut;
 }
 
-std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
-                                              std::span<const Experiment* const> members,
-                                              const WorkspaceSizes& workspaces,
-                                              const CalibrationOptions& options) {
+std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
+                                          std::span<const Experiment* const> members,
+                                          const WorkspaceSizes& workspaces,
+                                          const ProfilingOptions& options) {
   std::map<std::pair<int, GroupShape>, std::vector<const Experiment*>> by_shape;
   for (const Experiment* member : members)
     by_shape[{member->shape.size(), member->shape}].push_back(member);
 
   const std::int64_t num_layers = layers_of_run(model, options);
-  std::vector<CalibrationTask> tasks;
+  std::vector<ProfilingTask> tasks;
   Demand known;  // Of kernels: groups of every shape run the same.
   ModelSpec cut = model;
   cut.num_layers = num_layers;
@@ -249,7 +249,7 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
     if (candidates.empty()) continue;
     disk.bytes = sizes_to_transfer(transfers);
     if (disk.bytes.empty()) disk.use = {};
-    CalibrationTask task{shape, {}, {}, std::move(disk), 0};
+    ProfilingTask task{shape, {}, {}, std::move(disk), 0};
     task.runs = choose(candidates, demand, total, known, options.most_runs);
     if (shape.size() > 1) task.collectives = sizes_to_time(demand);
     // Collectives of another shape are others.
@@ -257,8 +257,8 @@ std::vector<CalibrationTask> plan_calibration(const ModelSpec& model,
     tasks.push_back(std::move(task));
   }
   std::size_t num_runs = 0;
-  for (const CalibrationTask& task : tasks) num_runs += task.runs.size();
-  for (CalibrationTask& task : tasks) {
+  for (const ProfilingTask& task : tasks) num_runs += task.runs.size();
+  for (ProfilingTask& task : tasks) {
     task.budget_s = options.budget_s * static_cast<double>(task.runs.size()) /
                     static_cast<double>(std::max<std::size_t>(1, num_runs));
   }

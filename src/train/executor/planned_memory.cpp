@@ -1,4 +1,4 @@
-#include "planned_memory.hpp"
+#include "executor/planned_memory.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "dstune/predict/calibration_plan.hpp"
+#include "dstune/predict/profiling_plan.hpp"
 
 #include <algorithm>
 
@@ -9,11 +9,11 @@
 namespace dstune {
 namespace {
 
-std::vector<CalibrationTask> plan(const ModelSpec& model, const std::vector<Experiment>& members,
-                                  const CalibrationOptions& options = {}) {
+std::vector<ProfilingTask> plan(const ModelSpec& model, const std::vector<Experiment>& members,
+                                const ProfilingOptions& options = {}) {
   std::vector<const Experiment*> pointers;
   for (const Experiment& member : members) pointers.push_back(&member);
-  return plan_calibration(model, pointers, test::SomeWorkspaces(), options);
+  return plan_profiling(model, pointers, test::SomeWorkspaces(), options);
 }
 
 std::vector<Experiment> space(const std::vector<int>& group_sizes) {
@@ -45,18 +45,18 @@ std::vector<Work> works_of(const StepPlan& plan) {
   return works;
 }
 
-TEST(CalibrationPlanTest, FewRunsHaveTheSpacesWorkBetweenThem) {
+TEST(ProfilingPlanTest, FewRunsHaveTheSpacesWorkBetweenThem) {
   const ModelSpec model = test::tiny_gpt2();
   const auto members = space({1, 2});
   const auto tasks = plan(model, members);
   ASSERT_EQ(tasks.size(), 2U);
   std::vector<Work> known;
   std::size_t num_runs = 0;
-  for (const CalibrationTask& task : tasks) {
-    for (const CalibrationRun& run : task.runs) {
+  for (const ProfilingTask& task : tasks) {
+    for (const ProfilingRun& run : task.runs) {
       ++num_runs;
       const auto works =
-          works_of(test::build(calibration_model(model, run), run.config, task.shape.size()));
+          works_of(test::build(profiling_model(model, run), run.config, task.shape.size()));
       known.insert(known.end(), works.begin(), works.end());
     }
   }
@@ -74,29 +74,29 @@ TEST(CalibrationPlanTest, FewRunsHaveTheSpacesWorkBetweenThem) {
   EXPECT_LT(missing, 0.02 * total);
 }
 
-TEST(CalibrationPlanTest, RunsTheSmallestAndTheLargestMicroBatch) {
+TEST(ProfilingPlanTest, RunsTheSmallestAndTheLargestMicroBatch) {
   const auto tasks = plan(test::tiny_gpt2(), space({1}));
   ASSERT_EQ(tasks.size(), 1U);
   std::vector<std::int64_t> sizes;
-  for (const CalibrationRun& run : tasks[0].runs) sizes.push_back(run.config.micro_batch);
+  for (const ProfilingRun& run : tasks[0].runs) sizes.push_back(run.config.micro_batch);
   EXPECT_EQ(*std::min_element(sizes.begin(), sizes.end()), 1);
   EXPECT_EQ(*std::max_element(sizes.begin(), sizes.end()), 8);
 }
 
-TEST(CalibrationPlanTest, StepsAreShortAndNeverSkipped) {
-  for (const CalibrationTask& task : plan(test::tiny_gpt2(), space({2}))) {
-    for (const CalibrationRun& run : task.runs) {
+TEST(ProfilingPlanTest, StepsAreShortAndNeverSkipped) {
+  for (const ProfilingTask& task : plan(test::tiny_gpt2(), space({2}))) {
+    for (const ProfilingRun& run : task.runs) {
       EXPECT_LE(run.config.accumulation_steps, 3);
       EXPECT_EQ(run.config.loss_scale.fixed, 1);
     }
   }
 }
 
-TEST(CalibrationPlanTest, CutsALargeModelDown) {
+TEST(ProfilingPlanTest, CutsALargeModelDown) {
   Experiment member;
   member.config.micro_batch = 1;
   member.config.sequence_length = 64;
-  CalibrationOptions options;
+  ProfilingOptions options;
   options.most_bytes = std::int64_t{4} << 30;
   const ModelSpec model = preset("gpt2-xl");
   const auto tasks = plan(model, {member}, options);
@@ -104,13 +104,13 @@ TEST(CalibrationPlanTest, CutsALargeModelDown) {
   EXPECT_EQ(tasks[0].runs.at(0).num_layers, 2);  // the embeddings alone are more than 16 million
 }
 
-TEST(CalibrationPlanTest, WhatDoesNotFitIsNotRun) {
-  CalibrationOptions options;
+TEST(ProfilingPlanTest, WhatDoesNotFitIsNotRun) {
+  ProfilingOptions options;
   options.most_bytes = 1000;
   EXPECT_TRUE(plan(test::tiny_gpt2(), space({1, 2}), options).empty());
 }
 
-TEST(CalibrationPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
+TEST(ProfilingPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
   std::vector<Experiment> members = space({2});
   EXPECT_TRUE(plan(test::wide_gpt2(), members).front().disk.bytes.empty());
   for (Experiment& member : members) {
@@ -118,7 +118,7 @@ TEST(CalibrationPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
     member.config.disk.folder = "/local";
     member.config.disk.queue_depth = 3;
   }
-  CalibrationOptions options;
+  ProfilingOptions options;
   options.least_parameters = 1;
   const auto tasks = plan(test::wide_gpt2(), members, options);
   ASSERT_EQ(tasks.size(), 1U);
@@ -128,7 +128,7 @@ TEST(CalibrationPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
   EXPECT_TRUE(std::ranges::is_sorted(disk.bytes));
   for (const std::int64_t bytes : disk.bytes) EXPECT_EQ(bytes % disk_alignment_bytes, 0);
   EXPECT_LE(disk.bytes.back(), 32 << 20);
-  for (const CalibrationRun& run : tasks.front().runs) {
+  for (const ProfilingRun& run : tasks.front().runs) {
     EXPECT_FALSE(uses_disk(run.config));
     EXPECT_EQ(run.config.disk, DiskUse());
   }
@@ -136,12 +136,12 @@ TEST(CalibrationPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
   EXPECT_EQ(plan(test::wide_gpt2(), members, options).front().disk, DiskTiming());
 }
 
-TEST(CalibrationPlanTest, SharesTheBudgetAndTimesCollectivesBetweenTheirEnds) {
-  CalibrationOptions options;
+TEST(ProfilingPlanTest, SharesTheBudgetAndTimesCollectivesBetweenTheirEnds) {
+  ProfilingOptions options;
   options.budget_s = 3;
   const auto tasks = plan(test::tiny_gpt2(), space({1, 2, 4}), options);
   double sum = 0;
-  for (const CalibrationTask& task : tasks) {
+  for (const ProfilingTask& task : tasks) {
     sum += task.budget_s;
     EXPECT_EQ(task.collectives.empty(), task.shape.size() == 1);
     for (std::size_t i = 1; i < task.collectives.size(); ++i) {

@@ -1,35 +1,54 @@
-/// What the kernels ask for, from what plans and configurations say.
+#include "executor/update_numbers.hpp"
 
+#include <algorithm>
 #include <cmath>
 
-#include "dispatch.hpp"
+namespace dstune::train {
+namespace {
 
-namespace dstune {
-namespace train {
+constexpr double factor = 2;
 
-kernels::MatmulShape matmul_shape(const op::Matmul& o, DType type, DType out_type) {
-  return {.m = o.m,
-          .n = o.n,
-          .k = o.k,
-          .transpose_a = o.transpose_a,
-          .transpose_b = o.transpose_b,
-          .accumulate = o.accumulate,
-          .has_bias = static_cast<bool>(o.bias),
-          .type = kernel_type(type),
-          .out_type = kernel_type(out_type),
-          .stride_a = o.stride_a,
-          .stride_c = o.stride_c};
+}  // namespace
+
+LossScaler::LossScaler(const TrainingConfig& config)
+    : rules_(config.loss_scale),
+      dynamic_(config.precision == Precision::fp16 && rules_.fixed == 0),
+      in_zero_optimizer_(config.zero_stage > 0),
+      hysteresis_(rules_.hysteresis) {
+  if (config.precision != Precision::fp16) return;
+  scale_ = dynamic_ ? std::exp2(static_cast<double>(rules_.initial_power)) : rules_.fixed;
 }
 
-kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequence,
-                                        const ModelSpec& model, DType type) {
-  return {.batch = batch,
-          .sequence = sequence,
-          .heads = model.num_heads,
-          .kv_heads = model.num_kv_heads,
-          .head_size = model.head_size,
-          .causal = model.architecture.objective == Objective::next_token,
-          .type = kernel_type(type)};
+LossScaler::Verdict LossScaler::end_step(bool overflow) {
+  Verdict verdict = overflow ? Verdict::skip : Verdict::update;
+  if (dynamic_) {
+    if (overflow) {
+      verdict = fall();
+      last_overflow_ = step_;
+    } else {
+      stay_or_rise();
+    }
+  }
+  ++step_;
+  return verdict;
+}
+
+LossScaler::Verdict LossScaler::fall() {
+  if (in_zero_optimizer_ && rules_.hysteresis != 1 && hysteresis_ != 1) {
+    --hysteresis_;
+    return Verdict::skip;
+  }
+  if (in_zero_optimizer_ && scale_ == rules_.minimum) return Verdict::exhausted;
+  scale_ = std::max(scale_ / factor, rules_.minimum);
+  return Verdict::skip;
+}
+
+void LossScaler::stay_or_rise() {
+  if (rules_.consecutive_hysteresis) hysteresis_ = rules_.hysteresis;
+  const std::int64_t steps_without = step_ - last_overflow_ - 1;
+  if (steps_without <= 0 || steps_without % rules_.window != 0) return;
+  hysteresis_ = rules_.hysteresis;
+  scale_ *= factor;
 }
 
 kernels::AdamStep adam_step(const OptimizerConfig& optimizer, const UpdateNumbers& numbers) {
@@ -74,21 +93,4 @@ kernels::AdagradStep adagrad_step(const OptimizerConfig& optimizer, const Update
           .decays_numerator = !numbers.on_host};
 }
 
-}  // namespace train
-
-std::int64_t CpuWorkspaces::matmul(const op::Matmul& shape, DType type, DType out_type) const {
-  const kernels::MatmulShape wanted = train::matmul_shape(shape, type, out_type);
-  return static_cast<std::int64_t>(table_->matmul_workspace_bytes(wanted));
-}
-
-std::int64_t CpuWorkspaces::norm(std::int64_t width) const {
-  return static_cast<std::int64_t>(table_->norm_workspace_bytes(width));
-}
-
-std::int64_t CpuWorkspaces::attention(std::int64_t batch, std::int64_t sequence,
-                                      const ModelSpec& model, DType type) const {
-  const kernels::AttentionShape wanted = train::attention_shape(batch, sequence, model, type);
-  return static_cast<std::int64_t>(table_->attention_workspace_bytes(wanted));
-}
-
-}  // namespace dstune
+}  // namespace dstune::train

@@ -1,14 +1,18 @@
 #include "dstune/train/executor.hpp"
 
 #include <algorithm>
+#include <array>
+#include <mutex>
 #include <optional>
 
-#include "dispatch.hpp"
 #include "dstune/base/error.hpp"
-#include "micro_steps.hpp"
+#include "dstune/base/log.hpp"
+#include "executor/dispatch.hpp"
 
 namespace dstune {
 namespace {
+
+using train::Dispatch;
 
 /// Before micro-steps are recorded: libraries choose algorithms, and code is loaded.
 constexpr int eager_steps = 2;
@@ -16,11 +20,8 @@ constexpr int eager_steps = 2;
 std::size_t disk_operations(const StepPlan& plan) {
   std::size_t operations = 0;
   const auto count = [&](const std::vector<Step>& steps) {
-    operations +=
-        static_cast<std::size_t>(std::count_if(steps.begin(), steps.end(), [](const Step& step) {
-          return std::holds_alternative<op::ReadDisk>(step.operation) ||
-                 std::holds_alternative<op::WriteDisk>(step.operation);
-        }));
+    operations += static_cast<std::size_t>(std::ranges::count_if(
+        steps, [](const Step& step) { return kind_of(step.operation) == OperationKind::disk; }));
   };
   count(plan.initialize);
   for (const Segment& segment : plan.tracing) count(segment.steps);
@@ -38,8 +39,117 @@ std::unique_ptr<DiskFile> open_disk(const StepPlan& plan, MemoryBudget& budget) 
 
 /// What was asked of the device before is done: its memory may be taken.
 Device& prepared(Device& device, const StepPlan& plan, const Waiter& waiter) {
-  device.queues().prepare(train::Dispatch::numbers(plan), waiter);
+  device.queues().prepare(Dispatch::numbers(plan), waiter);
   return device;
+}
+
+void say_once(const std::string& why_not) {
+  static std::once_flag said;
+  std::call_once(said, [&] {
+    log::warning("micro-steps are not launched as graphs: " +
+                 (why_not.empty() ? "another rank can not capture them" : why_not));
+  });
+}
+
+/// The micro-steps of a plan: as recordings of the device's queues where they are the queues'
+/// alone. A recording is made of each segment when it is first run warm, and anew where the loss
+/// scale is another one; it is destroyed with this. All ranks of a group record, or none: NCCL
+/// wants a collective in all ranks' graphs or in nobody's. So a rank whose device refuses is
+/// followed by the others, with one line in the log.
+class MicroSteps {
+ public:
+  /// All outlive it.
+  MicroSteps(const StepPlan& plan, Device& device, ProcessGroup& group, Dispatch& dispatch)
+      : plan_(plan),
+        device_(device),
+        group_(group),
+        dispatch_(dispatch),
+        recorded_(plan.cycle.size()) {}
+
+  /// One of a segment of the cycle. `is_warm`: nothing is traced, memory's account is closed, and
+  /// libraries have chosen their algorithms; on all ranks. Collective over the group.
+  void run(std::size_t segment, bool is_warm);
+  /// What the device had less of when the recordings were made; 0 where it does not tell. Local.
+  [[nodiscard]] std::int64_t recording_bytes() const;
+
+ private:
+  bool are_recorded();
+  /// False: no segment will be.
+  bool record(std::size_t segment);
+  [[nodiscard]] bool can_be_recorded() const;
+  /// Collective over the group.
+  bool holds_on_all_ranks(bool mine);
+
+  const StepPlan& plan_;
+  Device& device_;
+  ProcessGroup& group_;
+  Dispatch& dispatch_;
+  std::vector<Dispatch::Recorded> recorded_;  ///< one a segment of the cycle
+  bool is_agreed_ = false, are_recorded_ = false;
+};
+
+void MicroSteps::run(std::size_t segment, bool is_warm) {
+  const Dispatch::Recorded& recorded = recorded_[segment];
+  const bool is_replayed =
+      is_warm && are_recorded() && (dispatch_.is_current(recorded) || record(segment));
+  if (is_replayed) {
+    dispatch_.replay(recorded);
+  } else {
+    dispatch_.run(plan_.cycle[segment].steps);
+  }
+}
+
+bool MicroSteps::are_recorded() {
+  if (!device_.is_asynchronous()) return false;
+  if (!is_agreed_) are_recorded_ = holds_on_all_ranks(can_be_recorded());
+  is_agreed_ = true;
+  return are_recorded_;
+}
+
+bool MicroSteps::can_be_recorded() const {
+  return device_.queues().recorder() != nullptr && group_.is_recordable() &&
+         std::ranges::all_of(plan_.cycle, [](const Segment& segment) {
+           return !train::is_micro_step(segment.kind) || Dispatch::is_recordable(segment.steps);
+         });
+}
+
+bool MicroSteps::holds_on_all_ranks(bool mine) {
+  const std::vector<double> all = group_.exchange(std::array{mine ? 1.0 : 0.0});
+  return std::ranges::find(all, 0.0) == all.end();
+}
+
+std::int64_t MicroSteps::recording_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Dispatch::Recorded& recorded : recorded_) bytes += recorded.device_bytes;
+  return bytes;
+}
+
+bool MicroSteps::record(std::size_t segment) {
+  // What goes may be under way.
+  device_.queues().finish_all();
+  recorded_[segment] = {};
+  const std::optional<std::int64_t> taken_before = device_.taken_bytes();
+  std::string why_not;
+  try {
+    recorded_[segment] = dispatch_.record(plan_.cycle[segment].steps);
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (const LogicError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    // A communicator that was given up carries no micro-step at all.
+    if (!group_.is_recordable()) throw;
+    why_not = error.what();
+  }
+  const std::optional<std::int64_t> taken_after = device_.taken_bytes();
+  if (taken_before && taken_after)
+    recorded_[segment].device_bytes = std::max<std::int64_t>(0, *taken_after - *taken_before);
+  are_recorded_ = holds_on_all_ranks(why_not.empty());
+  if (!are_recorded_) {
+    say_once(why_not);
+    recorded_ = std::vector<Dispatch::Recorded>(plan_.cycle.size());
+  }
+  return are_recorded_;
 }
 
 }  // namespace
@@ -73,8 +183,8 @@ struct Executor::State {
   Device& device;
   train::PlannedMemory memory;
   std::unique_ptr<DiskFile> disk;
-  train::Dispatch dispatch;
-  train::MicroSteps micro_steps;
+  Dispatch dispatch;
+  MicroSteps micro_steps;
   std::int64_t steps = 0;  // that have been run
 };
 
@@ -92,7 +202,7 @@ void Executor::initialize() {
 }
 
 StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock) {
-  train::Dispatch& dispatch = state_->dispatch;
+  Dispatch& dispatch = state_->dispatch;
   dispatch.begin_step(step, trace, clock);
   const StepPlan& plan = state_->plan;
   const bool is_warm =

@@ -1,0 +1,327 @@
+/// The operations that are kernels: addresses, types and the model's constants.
+
+#include "dstune/base/error.hpp"
+#include "executor/dispatch.hpp"
+
+namespace dstune {
+namespace train {
+namespace {
+
+kernels::Activation kernel_activation(Activation activation) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return kernels::Activation::gelu_tanh;
+    case Activation::gelu:
+      return kernels::Activation::gelu;
+    case Activation::relu:
+      return kernels::Activation::relu;
+    case Activation::silu:
+      return kernels::Activation::silu;
+  }
+  throw LogicError("an activation is a known one");
+}
+
+kernels::MatmulShape matmul_shape(const op::Matmul& o, DType type, DType out_type) {
+  return {.m = o.m,
+          .n = o.n,
+          .k = o.k,
+          .transpose_a = o.transpose_a,
+          .transpose_b = o.transpose_b,
+          .accumulate = o.accumulate,
+          .has_bias = static_cast<bool>(o.bias),
+          .type = kernel_type(type),
+          .out_type = kernel_type(out_type),
+          .stride_a = o.stride_a,
+          .stride_c = o.stride_c};
+}
+
+kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequence,
+                                        const ModelSpec& model, DType type) {
+  return {.batch = batch,
+          .sequence = sequence,
+          .heads = model.num_heads,
+          .kv_heads = model.num_kv_heads,
+          .head_size = model.head_size,
+          .causal = model.architecture.objective == Objective::next_token,
+          .type = kernel_type(type)};
+}
+
+/// One overload an operation of this kind; one that is missing does not compile.
+class Arithmetic {
+ public:
+  explicit Arithmetic(const StepState& state)
+      : s_(state), plan_(state.plan), memory_(state.memory), inputs_(state.inputs) {}
+
+  void operator()(const op::FillNormal& o) const {
+    table().fill_normal(type(o.out), at(o.out), s_.seed, static_cast<std::uint64_t>(o.parameter),
+                        o.first_index, o.count, o.standard_deviation);
+  }
+
+  void operator()(const op::Fill& o) const {
+    table().fill(type(o.out), at(o.out), o.value, o.count);
+  }
+
+  void operator()(const op::EmbeddingForward& o) const {
+    table().embedding_forward(type(o.out), at(o.out), at(o.token_table), at(o.position_table),
+                              at(o.type_row), inputs_.tokens(), o.rows,
+                              plan_.config.sequence_length, plan_.model.hidden_size);
+  }
+
+  void operator()(const op::EmbeddingBackward& o) const {
+    table().embedding_backward(type(o.d_out), at(o.d_token_table), at(o.d_position_table),
+                               at(o.d_out), inputs_.tokens(), o.rows, plan_.config.sequence_length,
+                               plan_.model.hidden_size, plan_.model.vocab_size, o.accumulate_tokens,
+                               o.accumulate_positions);
+  }
+
+  void operator()(const op::NormForward& o) const {
+    const auto epsilon = static_cast<float>(plan_.model.norm_epsilon);
+    const std::int64_t width = plan_.model.hidden_size;
+    void* residual_out = at(o.x ? o.residual_out : o.residual);
+    if (o.rms) {
+      table().rmsnorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.rstd),
+                              at(o.residual), at(o.x), at(o.weight), o.rows, width, epsilon);
+    } else {
+      table().layernorm_forward(type(o.out), at(o.out), residual_out, at<float>(o.mean),
+                                at<float>(o.rstd), at(o.residual), at(o.x), at(o.weight),
+                                at(o.bias), o.rows, width, epsilon);
+    }
+  }
+
+  void operator()(const op::NormBackward& o) const {
+    const std::int64_t width = plan_.model.hidden_size;
+    if (o.rms) {
+      table().rmsnorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_out), at(o.input),
+                               at<float>(o.rstd), at(o.weight), o.rows, width, o.accumulate_input,
+                               o.accumulate_weights, at(o.workspace));
+    } else {
+      table().layernorm_backward(type(o.d_out), at(o.d_x), at(o.d_weight), at(o.d_bias),
+                                 at(o.d_out), at(o.input), at<float>(o.mean), at<float>(o.rstd),
+                                 at(o.weight), o.rows, width, o.accumulate_input,
+                                 o.accumulate_weights, at(o.workspace));
+    }
+  }
+
+  void operator()(const op::Matmul& o) const {
+    const kernels::MatmulShape shape = matmul_shape(o, memory_.type(o.a), memory_.type(o.c));
+    const kernels::Activation activation = kernel_activation(plan_.model.architecture.activation);
+    if (o.activated) {
+      table().matmul_activation_forward(shape, activation, at(o.a), at(o.b), at(o.bias), at(o.c),
+                                        at(o.activated), at(o.workspace));
+    } else if (o.pre_activation) {
+      table().matmul_activation_backward(shape, activation, at(o.a), at(o.b), at(o.pre_activation),
+                                         at(o.c), at(o.workspace));
+    } else if (o.d_bias) {
+      table().matmul_bias_backward(shape, at(o.a), at(o.b), at(o.c), at(o.d_bias), at(o.workspace));
+    } else {
+      table().matmul(shape, at(o.a), at(o.b), at(o.bias), at(o.c), at(o.workspace));
+    }
+  }
+
+  void operator()(const op::BiasBackward& o) const {
+    table().bias_backward(type(o.d_out), at(o.d_bias), at(o.d_out), o.rows, o.width, o.stride,
+                          o.accumulate, at(o.workspace));
+  }
+
+  void operator()(const op::HeadNormForward& o) const {
+    table().head_norm_forward(attention_shape(o.qkv), at(o.qkv), at(o.raw), at<float>(o.rstd),
+                              at(o.q_weight), at(o.k_weight),
+                              static_cast<float>(plan_.model.norm_epsilon));
+  }
+
+  void operator()(const op::HeadNormBackward& o) const {
+    table().head_norm_backward(attention_shape(o.d_qkv), at(o.d_qkv), at(o.d_q_weight),
+                               at(o.d_k_weight), at(o.raw), at<float>(o.rstd), at(o.q_weight),
+                               at(o.k_weight), o.accumulate_weights, at(o.workspace));
+  }
+
+  void operator()(const op::Rotary& o) const {
+    table().rotary(attention_shape(o.qkv), plan_.model.rotary_size(), at(o.qkv),
+                   inputs_.frequencies(), inputs_.magnitude(), o.inverse);
+  }
+
+  void operator()(const op::AttentionForward& o) const {
+    kernels::AttentionShape shape = attention_shape(o.qkv);
+    shape.window = o.window;
+    table().attention_forward(shape, at(o.out), at<float>(o.log_sum_exp), at(o.qkv),
+                              at(o.workspace));
+  }
+
+  void operator()(const op::AttentionBackward& o) const {
+    kernels::AttentionShape shape = attention_shape(o.qkv);
+    shape.window = o.window;
+    table().attention_backward(shape, at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
+                               at<float>(o.log_sum_exp), at(o.workspace));
+  }
+
+  void operator()(const op::ActivationForward& o) const {
+    if (o.gated) {
+      table().swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
+    } else {
+      table().activation_forward(type(o.x), kernel_activation(plan_.model.architecture.activation),
+                                 at(o.out), at(o.x), o.rows * o.width);
+    }
+  }
+
+  void operator()(const op::ActivationBackward& o) const {
+    if (o.gated) {
+      table().swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
+    } else {
+      table().activation_backward(type(o.x), kernel_activation(plan_.model.architecture.activation),
+                                  at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
+    }
+  }
+
+  void operator()(const op::CrossEntropy& o) const {
+    table().cross_entropy(type(o.logits), at<float>(o.losses), at(o.logits),
+                          inputs_.targets() + o.first_row, o.rows, plan_.model.vocab_size, o.stride,
+                          static_cast<float>(o.scale * s_.scaler.scale()));
+  }
+
+  void operator()(const op::Add& o) const {
+    table().add(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  }
+
+  void operator()(const op::Convert& o) const {
+    table().convert(type(o.y), at(o.y), type(o.x), at(o.x), o.count);
+  }
+
+  void operator()(const op::Reshard& o) const {
+    const kernels::DType to = type(o.to_shards ? o.shards : o.slab);
+    const kernels::DType from = type(o.to_shards ? o.slab : o.shards);
+    // By reference, since a step takes nothing from the heap.
+    const auto copy = [&](std::byte* y, const std::byte* x, std::int64_t count) {
+      table().convert(to, y, from, x, count);
+    };
+    const auto zero = [&](std::byte* y, std::int64_t bytes) {
+      table().zero(y, static_cast<std::size_t>(bytes));
+    };
+    reshard(o, pieces_of(plan_, o), {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
+            {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy),
+            std::ref(zero));
+  }
+
+  void operator()(const op::Quantize& o) const {
+    const std::int64_t part = o.count / (o.nodes * o.ranks_of_node);
+    const std::int64_t part_bytes = part * o.bits / 8;
+    for (int node = 0; node < o.nodes; ++node) {
+      for (int rank = 0; rank < o.ranks_of_node; ++rank) {
+        const std::int64_t from = node * o.ranks_of_node + rank;
+        const std::int64_t to = rank * o.nodes + node;
+        const View x{o.x.tensor, o.x.offset_elements + from * part};
+        table().quantize(type(o.x), o.bits, at<std::byte>(o.codes) + to * part_bytes,
+                         at<float>(o.scales) + to * (part / o.group_elements), at(x), part,
+                         o.group_elements);
+      }
+    }
+  }
+
+  void operator()(const op::Dequantize& o) const {
+    table().dequantize(type(o.y), o.bits, at(o.y), at(o.codes), at<float>(o.scales), o.count,
+                       o.group_elements, o.parts, o.divisor);
+  }
+
+  void operator()(const op::AccumulateLoss& o) const {
+    table().sum_f32(at<float>(o.losses), o.rows, inputs_.loss());
+  }
+
+  void operator()(const op::AccumulateSquares& o) const {
+    table().sum_of_squares(type(o.gradient), at(o.gradient), o.count, inputs_.squares());
+  }
+
+  void operator()(const op::UpdateParameters& o) const {
+    const View moment = o.m ? o.m : o.v;
+    const kernels::UpdateTensors tensors{
+        .master_type = type(o.master),
+        .master = at(o.master),
+        .moment_type = moment ? type(moment) : kernels::DType::f32,
+        .m = at(o.m),
+        .v = at(o.v),
+        .gradient_type = type(o.gradient),
+        .gradient = at(o.gradient),
+        .model_type = o.model ? type(o.model) : kernels::DType::f32,
+        .model = at(o.model),
+        .gradient_scale = s_.has_clipped ? inputs_.gradient_scale() : nullptr};
+    const UpdateNumbers numbers{.update = s_.updates,
+                                .gradient_scale = s_.gradient_scale,
+                                .on_host = memory_.memory(o.master) == Memory::host};
+    const OptimizerConfig& optimizer = plan_.config.optimizer;
+    switch (optimizer.kind) {
+      case OptimizerKind::adam:
+      case OptimizerKind::adamw:
+        return table().adam(adam_step(optimizer, numbers), tensors, o.count);
+      case OptimizerKind::lion:
+        return table().lion(lion_step(optimizer, numbers), tensors, o.count);
+      case OptimizerKind::sgd:
+        return table().sgd(sgd_step(optimizer, numbers), tensors, o.count);
+      case OptimizerKind::adagrad:
+        return table().adagrad(adagrad_step(optimizer, numbers), tensors, o.count);
+    }
+    throw LogicError("an optimizer is a known one");
+  }
+
+ private:
+  /// The address of a view as the kernel wants it.
+  template <class T = void>
+  [[nodiscard]] T* at(const View& view) const {
+    return reinterpret_cast<T*>(memory_.address(view));
+  }
+  [[nodiscard]] kernels::DType type(const View& view) const {
+    return kernel_type(memory_.type(view));
+  }
+  [[nodiscard]] const kernels::Table& table() const { return s_.table(); }
+  [[nodiscard]] kernels::AttentionShape attention_shape(const View& qkv) const {
+    return train::attention_shape(plan_.config.micro_batch, plan_.config.sequence_length,
+                                  plan_.model, memory_.type(qkv));
+  }
+
+  const StepState& s_;
+  const StepPlan& plan_;
+  const PlannedMemory& memory_;
+  const StepInputs& inputs_;
+};
+
+}  // namespace
+
+void reshard(const op::Reshard& operation, std::span<const ReshardPiece> pieces, ShardedBytes slab,
+             ShardedBytes shards, const CopyElements& copy, const ZeroBytes& zero) {
+  for (std::int64_t rank = 0; rank < operation.num_ranks; ++rank) {
+    for (const ReshardPiece& piece : pieces) {
+      const std::int64_t first = std::min(rank * piece.shard_elements, piece.elements);
+      const std::int64_t count = std::min(piece.shard_elements, piece.elements - first);
+      std::byte* const whole = slab.at(piece.slab_offset + first);
+      const std::int64_t shard_first = rank * operation.rank_stride + piece.shard_offset;
+      std::byte* const shard = shards.at(shard_first);
+      if (!operation.to_shards) {
+        copy(whole, shard, count);
+        continue;
+      }
+      copy(shard, whole, count);
+      const std::int64_t padding = piece.shard_elements - count;
+      if (padding > 0) zero(shards.at(shard_first + count), padding * shards.element_bytes);
+    }
+  }
+}
+
+void run_arithmetic(const StepState& state, const Operation& operation) {
+  visit_kind<OperationKind::arithmetic>(Arithmetic(state), operation);
+}
+
+}  // namespace train
+
+std::int64_t CpuWorkspaces::matmul(const op::Matmul& shape, DType type, DType out_type) const {
+  const kernels::MatmulShape wanted = train::matmul_shape(shape, type, out_type);
+  return static_cast<std::int64_t>(table_->matmul_workspace_bytes(wanted));
+}
+
+std::int64_t CpuWorkspaces::norm(std::int64_t width) const {
+  return static_cast<std::int64_t>(table_->norm_workspace_bytes(width));
+}
+
+std::int64_t CpuWorkspaces::attention(std::int64_t batch, std::int64_t sequence,
+                                      const ModelSpec& model, DType type) const {
+  const kernels::AttentionShape wanted = train::attention_shape(batch, sequence, model, type);
+  return static_cast<std::int64_t>(table_->attention_workspace_bytes(wanted));
+}
+
+}  // namespace dstune
