@@ -10,9 +10,9 @@ namespace {
 using json::Of;
 
 constexpr std::string_view format_name = "dstune-mpi device profile";
-constexpr double most = 0x1p53;
-constexpr json::Form from_0{.low = 0, .high = most};
-constexpr json::Form from_1{.low = 1, .high = most};
+constexpr double most_exact = 0x1p53;
+constexpr json::Form from_0{.low = 0, .high = most_exact};
+constexpr json::Form from_1{.low = 1, .high = most_exact};
 
 /// The flags that are set, as a list.
 template <class Archive>

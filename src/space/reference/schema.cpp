@@ -25,7 +25,7 @@ std::string stages_text(unsigned stages) {
 }
 
 /// In the order of the enumerators.
-constexpr std::array effect_texts = {
+constexpr std::array effect_sentences = {
     " Measured.", " No effect on the search.", " Not part of the measured step yet.",
     " Not built: members with another value than the default are not run."};
 
@@ -65,7 +65,7 @@ class ConfigSchema {
     const std::string stages = stages_text(knob.stages);
     schema::annotate(made,
                      fmt::format("{}.{}{}", knob.help, stages,
-                                 effect_texts.at(static_cast<std::size_t>(knob.effect))),
+                                 effect_sentences.at(static_cast<std::size_t>(knob.effect))),
                      knob.fallback);
     return made;
   }

@@ -22,8 +22,9 @@ void set_folder(SectionTarget& target, const Readings& readings) {
 /// DeepSpeed's files say FLOPS_per_gpu where its documentation says FLOPS.
 void set_metric(SectionTarget& target, const Readings& readings) {
   const auto& word = std::get<std::string>(readings.front().value);
-  target.job->tuning.metric =
-      word == "FLOPS_per_gpu" ? Metric::flops : parse_metric(word).value_or(Metric::throughput);
+  target.job->tuning.metric = word == "FLOPS_per_gpu"
+                                  ? Metric::flops
+                                  : from_text<Metric>(word).value_or(Metric::throughput);
 }
 
 void set_tuner(SectionTarget& target, const Readings& readings) {
@@ -50,7 +51,7 @@ void add_mapping(SectionTarget& target, const Readings& readings) {
   }
 }
 
-const std::vector<SectionRow>& all_rows() {
+const std::vector<SectionRow>& all_autotuning_rows() {
   using namespace rows;
   using Job = JobSpec;
   using Tuning = TuningOptions;
@@ -141,7 +142,7 @@ const std::vector<SectionRow>& all_rows() {
 }  // namespace
 
 std::span<const SectionRow> autotuning_rows() {
-  return all_rows();
+  return all_autotuning_rows();
 }
 
 }  // namespace dstune

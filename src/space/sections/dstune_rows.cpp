@@ -138,7 +138,7 @@ Key model_size(std::string_view pointer, std::string_view help) {
   return rows::up_to(largest_model_size, rows::integer(pointer, "null", 1, rows::inert, help));
 }
 
-const std::vector<SectionRow>& all_rows() {
+const std::vector<SectionRow>& all_dstune_rows() {
   using namespace rows;
   static const std::vector<SectionRow> all = {
       object("/dstune", "what DeepSpeed has no key for"),
@@ -268,7 +268,7 @@ const std::vector<SectionRow>& all_rows() {
 }  // namespace
 
 std::span<const SectionRow> dstune_rows() {
-  return all_rows();
+  return all_dstune_rows();
 }
 
 }  // namespace dstune

@@ -117,7 +117,7 @@ void check_row(const json::Node& row, json::Problems& problems) {
   const auto status_node = given(row, "status");
   const auto status = status_node ? status_node->string(problems) : std::nullopt;
   if (status) {
-    const auto known = parse_status(*status);
+    const auto known = from_text<Status>(*status);
     is_ok = known == Status::ok;
     if (!known) {
       problems.add(status_node->problem(
