@@ -10,8 +10,8 @@ TEST_F(ControllerTest, OutOfMemoryIsAResultAndTheRestRuns) {
   const Run result = run(members, workers, 2);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  EXPECT_EQ(result.report.rows[2].record->measurement.status, Status::out_of_memory);
-  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.board.rows()[2].record->measurement.status, Status::out_of_memory);
+  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::ok);
 }
 
 TEST_F(ControllerTest, EverythingFailingIsExitFour) {
@@ -29,9 +29,9 @@ TEST_F(ControllerTest, AnExceptionOnOneRankEndsTheGroupAndKeepsTheRanks) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   EXPECT_TRUE(result.lost.empty());
-  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::failed);
-  EXPECT_EQ(result.report.rows[0].record->measurement.reason, "rank 0: a bug");
-  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.board.rows()[0].record->measurement.status, Status::failed);
+  EXPECT_EQ(result.board.rows()[0].record->measurement.reason, "rank 0: a bug");
+  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::ok);
 }
 
 TEST_F(ControllerTest, WhoFailedIsBelievedAndNotWhoSawItLeave) {
@@ -41,7 +41,7 @@ TEST_F(ControllerTest, WhoFailedIsBelievedAndNotWhoSawItLeave) {
   const Run result = run(members, workers, 2);
 
   EXPECT_TRUE(result.lost.empty());
-  EXPECT_EQ(result.report.rows[0].record->measurement.reason, "rank 1: a bug");
+  EXPECT_EQ(result.board.rows()[0].record->measurement.reason, "rank 1: a bug");
 }
 
 TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
@@ -52,9 +52,9 @@ TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
   const Run result = run(members, workers, 4);
 
   EXPECT_EQ(result.lost.size(), 2U);
-  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::timed_out);
-  EXPECT_EQ(result.report.rows[0].record->attempt, 2);
-  EXPECT_EQ(result.report.rows[2].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.board.rows()[0].record->measurement.status, Status::timed_out);
+  EXPECT_EQ(result.board.rows()[0].record->attempt, 2);
+  EXPECT_EQ(result.board.rows()[2].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
@@ -78,13 +78,13 @@ TEST_F(ControllerTest, ARankWithoutItsDeviceIsNotUsedAgain) {
   EXPECT_EQ(workers.times_ran(unlucky), 2) << "once more elsewhere";
   EXPECT_EQ(workers.risky(), std::set<std::string>{unlucky});
   EXPECT_TRUE(result.lost.empty()) << "their processes are there";
-  const Record& failed = *result.report.rows[1].record;
+  const Record& failed = *result.board.rows()[1].record;
   EXPECT_EQ(failed.measurement.status, Status::failed);
   EXPECT_EQ(failed.attempt, 2);
   EXPECT_NE(failed.measurement.reason.find("an illegal address; device lost by rank"),
             std::string::npos)
       << failed.measurement.reason;
-  EXPECT_EQ(result.report.rows[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.board.rows()[3].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
@@ -95,12 +95,12 @@ TEST_F(ControllerTest, NeitherIsOneWhoseDeviceDoesNotAnswer) {
   const Run result = run(members, workers, 3);
 
   EXPECT_TRUE(result.lost.empty()) << "their processes do";
-  const Record& failed = *result.report.rows[1].record;
+  const Record& failed = *result.board.rows()[1].record;
   EXPECT_EQ(failed.attempt, 2);
   EXPECT_NE(failed.measurement.reason.find("late; no answer from the device of rank"),
             std::string::npos)
       << failed.measurement.reason;
-  EXPECT_EQ(result.report.rows[3].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.board.rows()[3].record->measurement.status, Status::ok);
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
@@ -111,9 +111,9 @@ TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
   const Run result = run(members, workers, 2);
 
   EXPECT_EQ(result.code, ExitCode::stopped_early);
-  EXPECT_EQ(result.report.rows[0].record->measurement.status, Status::ok);
-  EXPECT_EQ(result.report.rows[1].record->measurement.status, Status::ok);
-  EXPECT_FALSE(result.report.rows[4].record) << "the fourth may have run beside the third";
+  EXPECT_EQ(result.board.rows()[0].record->measurement.status, Status::ok);
+  EXPECT_EQ(result.board.rows()[1].record->measurement.status, Status::ok);
+  EXPECT_FALSE(result.board.rows()[4].record) << "the fourth may have run beside the third";
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/results/ds_config_optimal.json"));
 }
 
