@@ -11,7 +11,7 @@ endif()
 option(DSTUNE_JOINED_UNITS "Compile several files of a library in one go" ${joined})
 option(DSTUNE_PRECOMPILED_HEADERS "Compile the headers of others once" ${precompiled})
 # So much source text makes a unit. Twice as much saves little more, and one edited file takes longer.
-set(DSTUNE_UNIT_BYTES 45000 CACHE STRING "Source text that is compiled in one go")
+set(DSTUNE_UNIT_BYTES 32000 CACHE STRING "Source text that is compiled in one go")
 mark_as_advanced(DSTUNE_UNIT_BYTES)
 
 # dstune_compile_joined(target [bytes]): neighbours among its .cpp files make units of about so much
