@@ -43,7 +43,7 @@ MEASURED = CLOCKS | {
     'alone', 'skipped_steps', 'time_s', 'duration_s', 'expected_duration_s', 'step_time_s', 'seconds',
 }
 REPLAYED = json.loads(re.sub(r'^//.*$', '', (HERE / 'spaces/gpt2-2ranks.json').read_text(), flags=re.M))
-SIZES = json.loads(re.sub(r'^//.*$', '', (HERE / 'spaces/gpt2-sizes.json').read_text(), flags=re.M))
+BERT = json.loads(re.sub(r'^//.*$', '', (HERE / 'spaces/bert-2ranks.json').read_text(), flags=re.M))
 TINY = {'family': 'gpt2', 'hidden_size': 32, 'num_layers': 2, 'num_heads': 2, 'intermediate_size': 128,
         'vocab_size': 64, 'max_positions': 64}
 
@@ -104,14 +104,14 @@ def spaces(library):
     """name -> (kind, space, table or None, options)"""
     exact, measured = 'exact', 'measured'
     two_ranks, table = replayed(REPLAYED, 'gpt2-2ranks.json')
-    sizes, size_table = replayed(SIZES, 'gpt2-sizes.json')
+    bert, bert_table = replayed(BERT, 'bert-2ranks.json')
     return {
         'replay-gridsearch': (exact, two_ranks, table, ['--tuner', 'gridsearch']),
         'replay-random': (exact, two_ranks, table, ['--tuner', 'random', '--seed', '3', '--num-trials', '30']),
         'replay-model_based': (exact, two_ranks, table, ['--tuner', 'model_based', '--seed', '3']),
         'replay-race': (exact, two_ranks, table, ['--tuner', 'race', '--seed', '1']),
         'replay-race-failures': (exact, two_ranks, failing_table(), ['--tuner', 'race', '--seed', '2']),
-        'replay-latency': (exact, sizes, size_table, ['--tuner', 'race', '--metric', 'latency']),
+        'replay-latency': (exact, bert, bert_table, ['--tuner', 'race', '--metric', 'latency']),
         'synthetic': (measured, synthetic('gridsearch', [1, 2, 4], [0, 1]), None, []),
         'transformer': (measured, transformer(), None, []),
         'transformer-offload': (measured, transformer(
@@ -272,7 +272,8 @@ def compare(name, kind, space, table, options, programs, folder, environment):
         code = run(program, place, options, environment)
         plan = subprocess.run([program, '--dry-run', '--format', 'json', 'space.json', *options], cwd=place,
                               env=environment, capture_output=True, text=True, timeout=300)
-        (place / 'plan.json').write_text(plan.stdout)
+        # What was refused says why.
+        (place / 'plan.json').write_text(plan.stdout or json.dumps({'refused': plan.stderr}))
         files = exact_files(place) if kind == 'exact' else measured_files(place)
         files['exit code'] = [code, plan.returncode]
         found.append(files)

@@ -15,7 +15,7 @@ set(DSTUNE_UNIT_BYTES 32000 CACHE STRING "Source text that is compiled in one go
 mark_as_advanced(DSTUNE_UNIT_BYTES)
 
 # dstune_compile_joined(target [bytes]): neighbours among its .cpp files make units of about so much
-# text. Names in unnamed namespaces must differ within a library: the test `names` compares them.
+# text. Names in unnamed namespaces must differ within a library: the test `names` looks for it.
 function(dstune_compile_joined target)
   if(NOT DSTUNE_JOINED_UNITS)
     return()
