@@ -1,6 +1,9 @@
 #pragma once
 /// The optimizers' arithmetic (docs/reference-step.md, 5), for a Vector of any backend.
 
+#include <cmath>
+#include <cstdint>
+
 #include "common/function.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "isa/vector.hpp"
@@ -68,6 +71,26 @@ struct AdagradRule {
     second = multiply_add(decayed, decayed, second);
     const Vector numerator = step.decays_numerator ? decayed : slope;
     return parameter - step.learning_rate * (numerator / (square_root(second) + step.epsilon));
+  }
+};
+
+// The arithmetic of clipping by the norm of all gradients.
+
+struct ClipFactor {
+  const double* squares;
+  std::int64_t count;
+  double clip, loss_scale;
+  double* norm;
+  float* factor;
+
+  DSTUNE_FUNCTION void find() const {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) sum += squares[i];
+    *norm = sqrt(sum) / loss_scale;
+    const double excess = (*norm + 1e-6) / clip;
+    // Where it is NaN, too.
+    const double divisor = excess > 1.0 ? excess : 1.0;
+    *factor = static_cast<float>(1.0 / (divisor * loss_scale));
   }
 };
 

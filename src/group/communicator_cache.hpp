@@ -7,7 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "creation.hpp"
+#include "dstune/base/wait.hpp"
+#include "dstune/comm/communicator.hpp"
 #include "dstune/group/group_table.hpp"
 #include "meeting.hpp"
 #include "mpi_group.hpp"
@@ -50,5 +51,11 @@ class CommunicatorCache {
   int created_on_demand_ = 0;
   bool has_abandoned_ = false;
 };
+
+/// create_group() on a thread of its own, since it can not be polled and blocks for ever where a
+/// member dies. After a CollectiveError the thread is left to itself and `parent` must not be used
+/// for another creation. Members only. Throws CollectiveError, MpiError.
+Communicator create_group_until(std::shared_ptr<Communicator> parent, std::span<const int> ranks,
+                                int tag, const Waiter& waiter);
 
 }  // namespace dstune

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dstune/base/error.hpp"
-#include "dstune/group/self_group.hpp"
+#include "dstune/group/process_group.hpp"
 #include "dstune/group/staged_group.hpp"
 #include "nccl/communicator_set.hpp"
 #include "nccl/nccl_group.hpp"

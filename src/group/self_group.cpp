@@ -1,7 +1,7 @@
-#include "dstune/group/self_group.hpp"
-
 #include <algorithm>
 #include <cstring>
+
+#include "dstune/group/process_group.hpp"
 
 namespace dstune {
 void SelfGroup::copy(void* out, const void* in, std::int64_t count, DType type) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dstune/core/measurement.hpp"
-#include "features.hpp"
+#include "surrogate.hpp"
 
 namespace dstune {
 

@@ -4,8 +4,7 @@
 #include <fmt/format.h>
 
 #include "boosted_trees.hpp"
-#include "early_stopping.hpp"
-#include "features.hpp"
+#include "surrogate.hpp"
 #include "tuners.hpp"
 
 namespace dstune {

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "dstune/base/error.hpp"
-#include "early_stopping.hpp"
 #include "size_search.hpp"
 #include "tuners.hpp"
 

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "failure_rules.hpp"
-#include "features.hpp"
 #include "surrogate.hpp"
 #include "tuners.hpp"
 

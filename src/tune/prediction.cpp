@@ -12,7 +12,7 @@
 #include "dstune/base/log.hpp"
 #include "dstune/base/units.hpp"
 #include "dstune/core/interval.hpp"
-#include "dstune/group/self_group.hpp"
+#include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "steady_time.hpp"

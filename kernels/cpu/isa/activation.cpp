@@ -1,5 +1,5 @@
 // Activations, with a product before them, and SwiGLU.
-#include "common/activations.hpp"
+#include "common/elementary_functions.hpp"
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
 #include "matmul.hpp"

@@ -3,11 +3,10 @@
 //
 // Forward is the running softmax of Milakov and Gimelshein (2018), backward recomputes the
 // probabilities from log_sum_exp, as in Dao et al. (2022).
-#include "common/exponential.hpp"
+#include "common/elementary_functions.hpp"
 #include "common/functions.hpp"
 #include "isa/attention_tiles.hpp"
 #include "isa/parallel.hpp"
-#include "isa/tile_product.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {

@@ -1,5 +1,5 @@
 // Activations and SwiGLU.
-#include "common/activations.hpp"
+#include "common/elementary_functions.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 

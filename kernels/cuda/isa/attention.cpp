@@ -6,7 +6,7 @@
 // for those of keys and values, so that every gradient has one writer and sums have one order.
 #include <stdexcept>
 
-#include "common/exponential.hpp"
+#include "common/elementary_functions.hpp"
 #include "common/functions.hpp"
 #include "isa/attention_tiles.hpp"
 

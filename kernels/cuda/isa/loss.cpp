@@ -1,6 +1,6 @@
 // Softmax cross-entropy, fused with its gradient: a block a row, which it reads twice, the second
 // time from its end on: what was read last is what caches still have.
-#include "common/exponential.hpp"
+#include "common/elementary_functions.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 

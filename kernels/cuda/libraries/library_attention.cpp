@@ -5,7 +5,6 @@
 #include <limits>
 #include <string>
 
-#include "libraries/lack_of_memory.hpp"
 #include "libraries/refusals.hpp"
 
 namespace dstune::kernels::cuda {

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "libraries/lack_of_memory.hpp"
 #include "libraries/refusals.hpp"
 
 namespace dstune::kernels::cuda {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "dstune/kernels/kernels.hpp"
-#include "libraries/blas_library.hpp"
 #include "libraries/choice.hpp"
 #include "libraries/gpu.hpp"
+#include "libraries/libraries.hpp"
 
 namespace dstune::kernels::cuda {
 

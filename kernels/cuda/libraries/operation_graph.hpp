@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libraries/dnn_library.hpp"
+#include "libraries/libraries.hpp"
 
 namespace dstune::kernels::cuda {
 

@@ -11,7 +11,6 @@
 #include "bytes.hpp"
 #include "common/function.hpp"
 #include "isa/grid.hpp"
-#include "known_kernels.hpp"
 #include "stream.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

@@ -1,5 +1,3 @@
-#include "known_kernels.hpp"
-
 #include <vector>
 
 #include <cuda_runtime_api.h>

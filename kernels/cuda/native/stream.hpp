@@ -1,5 +1,6 @@
 #pragma once
-/// The calling thread's stream, and CUDA's errors as exceptions.
+/// What launches share: the calling thread's stream, CUDA's errors as exceptions, and the kernels
+/// that this program can launch.
 
 #include <cuda_runtime_api.h>
 
@@ -9,5 +10,9 @@ cudaStream_t stream();
 /// Throws CudaOutOfMemory or another std::runtime_error, with CUDA's own words. What failed is not
 /// reported again by what follows.
 void check(cudaError_t error);
+
+/// Remembers a __global__ function for load_cuda_kernels(), before main(), so that its code can be
+/// loaded before it is needed. Gives true, so that it can initialize what is made once for each.
+bool know(const void* kernel);
 
 }  // namespace dstune::kernels::cuda

@@ -1,10 +1,9 @@
-#include "creation.hpp"
-
 #include <chrono>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "communicator_cache.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune {

@@ -1,7 +1,7 @@
 #include "dstune/group/staged_group.hpp"
 
 #include "deferred_queues.hpp"
-#include "dstune/group/self_group.hpp"
+#include "dstune/group/process_group.hpp"
 #include "group_calls.hpp"
 #include "group_fixture.hpp"
 

@@ -4,11 +4,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "block.hpp"
 #include "calls.hpp"
 #include "native/bytes.hpp"
-#include "native/known_kernels.hpp"
 #include "native/stream.hpp"
-#include "parts/block.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "libraries/blas_library.hpp"
+#include "libraries/libraries.hpp"
 
 namespace dstune::kernels::test {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "libraries/dnn_library.hpp"
+#include "libraries/libraries.hpp"
 
 namespace dstune::kernels::test {
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/group/self_group.hpp"
+#include "dstune/group/process_group.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/train/measuring.hpp"
 #include "fake_nvml.hpp"

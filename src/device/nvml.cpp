@@ -1,6 +1,11 @@
+#include "dstune/device/nvml.hpp"
+
+#include <algorithm>
+#include <utility>
+
 #include <dlfcn.h>
 
-#include "dstune/device/nvml.hpp"
+#include "dstune/base/error.hpp"
 
 namespace dstune::nvml {
 namespace {
@@ -114,6 +119,125 @@ FoundLibrary find_library(const std::string& file) {
   const int result = functions.init();
   if (result != 0) return {nullptr, file + ": " + functions.error_string(result)};
   return {std::make_shared<LoadedLibrary>(functions), ""};
+}
+
+namespace {
+
+struct CountedGpu {
+  Device device;
+  std::uint64_t began_mj;
+};
+
+class GpuMeter : public EnergyMeter {
+ public:
+  GpuMeter(std::shared_ptr<Library> library, std::vector<CountedGpu> gpus)
+      : library_(std::move(library)), gpus_(std::move(gpus)) {}
+
+  std::optional<double> joules() override {
+    std::uint64_t total_mj = 0;
+    for (const CountedGpu& gpu : gpus_) {
+      std::uint64_t now_mj = 0;
+      // A counter that begins again, as after a reset of the GPU, has lost what was used.
+      if (library_->energy_mj(gpu.device, now_mj) != 0 || now_mj < gpu.began_mj) is_lost_ = true;
+      if (is_lost_) return std::nullopt;
+      total_mj += now_mj - gpu.began_mj;
+    }
+    return static_cast<double>(total_mj) * 1e-3;
+  }
+
+  [[nodiscard]] std::string description() const override {
+    return std::to_string(gpus_.size()) + (gpus_.size() == 1 ? " GPU" : " GPUs");
+  }
+
+ private:
+  std::shared_ptr<Library> library_;
+  std::vector<CountedGpu> gpus_;
+  bool is_lost_ = false;
+};
+
+template <class Call>
+std::optional<double> number_of(double unit, Call&& call) {
+  std::uint32_t number = 0;
+  if (call(number) != 0) return std::nullopt;
+  return unit * number;
+}
+
+}  // namespace
+
+std::string throttle_text(std::uint64_t reasons) {
+  // Idle (1), set clocks (2), boost in step with others (16) and display clocks (256) are no fault.
+  constexpr std::pair<std::uint64_t, const char*> names[] = {
+      {4, "power cap"},     {8, "hardware slowdown"}, {32, "heat"}, {64, "heat, by the hardware"},
+      {128, "power brake"},
+  };
+  std::string text;
+  for (const auto& [bit, name] : names) {
+    if ((reasons & bit) == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += name;
+  }
+  return text;
+}
+
+GpuState look_at_gpu(Library& library, const std::string& uuid) {
+  Device device = nullptr;
+  if (const int result = library.find_device(uuid, device); result != 0)
+    throw DeviceError("NVML: " + uuid + ": " + library.error_text(result));
+  using Clock = Library::Clock;
+  GpuState state;
+  state.sm_clock_mhz =
+      number_of(1, [&](auto& number) { return library.clock_mhz(device, Clock::sm, number); });
+  state.max_sm_clock_mhz =
+      number_of(1, [&](auto& number) { return library.max_clock_mhz(device, Clock::sm, number); });
+  state.memory_clock_mhz =
+      number_of(1, [&](auto& number) { return library.clock_mhz(device, Clock::memory, number); });
+  state.power_w = number_of(1e-3, [&](auto& number) { return library.power_mw(device, number); });
+  state.temperature_c =
+      number_of(1, [&](auto& number) { return library.temperature_c(device, number); });
+  std::uint64_t reasons = 0;
+  if (library.throttle_reasons(device, reasons) == 0) {
+    state.throttle_reasons = reasons;
+    state.throttled_by = throttle_text(reasons);
+  }
+  return state;
+}
+
+std::optional<GpuState> try_to_look(const std::shared_ptr<Library>& library,
+                                    const std::string& uuid) {
+  if (!library) return std::nullopt;
+  try {
+    return look_at_gpu(*library, uuid);
+  } catch (const DeviceError&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
+                                       const std::string& uuid) {
+  Device device = nullptr;
+  std::uint64_t bytes = 0;
+  if (!library || library->find_device(uuid, device) != 0 ||
+      library->free_bytes(device, bytes) != 0)
+    return std::nullopt;
+  return static_cast<std::int64_t>(bytes);
+}
+
+FoundEnergyMeter find_meter(const FoundLibrary& found, std::vector<std::string> uuids) {
+  if (!found.library) return {nullptr, found.reason};
+  if (uuids.empty()) return {nullptr, "no GPU"};
+  // Ranks may share one.
+  std::sort(uuids.begin(), uuids.end());
+  uuids.erase(std::unique(uuids.begin(), uuids.end()), uuids.end());
+  std::vector<CountedGpu> gpus;
+  for (const std::string& uuid : uuids) {
+    CountedGpu gpu{};
+    int result = found.library->find_device(uuid, gpu.device);
+    if (result == 0) result = found.library->energy_mj(gpu.device, gpu.began_mj);
+    if (result != 0)
+      return {nullptr, "the energy of " + uuid + ": " + found.library->error_text(result)};
+    gpus.push_back(gpu);
+  }
+  return {std::make_unique<GpuMeter>(found.library, std::move(gpus)), ""};
 }
 
 }  // namespace dstune::nvml
