@@ -184,7 +184,8 @@ constexpr KnobType type_of() {
     return KnobType::text;
 }
 
-/// The value becomes the member's, which may be a narrower integer, or optional.
+/// The value becomes the member's, which may be a narrower integer, or optional; an integer also
+/// that of a number.
 template <class Structure, auto... path>
 void assign(Structure& structure, const KnobValue& value) {
   auto& field = of<path...>(structure);
@@ -193,6 +194,10 @@ void assign(Structure& structure, const KnobValue& value) {
     field = std::get<bool>(value);
   else if constexpr (std::integral<Field>)
     field = static_cast<Field>(std::get<std::int64_t>(value));
+  else if constexpr (std::floating_point<Field>)
+    field = std::holds_alternative<std::int64_t>(value)
+                ? static_cast<Field>(std::get<std::int64_t>(value))
+                : std::get<Field>(value);
   else
     field = std::get<Field>(value);
 }

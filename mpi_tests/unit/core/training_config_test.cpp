@@ -165,10 +165,14 @@ TEST(TrainingConfigTest, RefusesUnknownKeysWhereDeepSpeedDoes) {
             TrainingConfig());
 }
 
-TEST(TrainingConfigTest, LeavesBatchKeysToTheCaller) {
-  EXPECT_EQ(accepted(R"({"train_batch_size": -5, "train_micro_batch_size_per_gpu": [1, 2],
-                         "gradient_accumulation_steps": "x"})"),
+TEST(TrainingConfigTest, ReadsBatchKeysByTheirRowsAndLeavesThemToTheCaller) {
+  EXPECT_EQ(accepted(R"({"train_batch_size": 12, "train_micro_batch_size_per_gpu": 3,
+                         "gradient_accumulation_steps": "auto"})"),
             TrainingConfig());
+  EXPECT_EQ(refusal(R"({"train_batch_size": -5})"),
+            "/train_batch_size: expected an integer from 1 to 16777216, got -5");
+  EXPECT_EQ(refusal(R"({"gradient_accumulation_steps": "x"})"),
+            "/gradient_accumulation_steps: expected an integer from 1 to 16777216, got \"x\"");
 }
 
 TEST(TrainingConfigTest, ReportsEveryProblemAtOnceWithItsLine) {
