@@ -10,10 +10,10 @@
 #include <set>
 
 #include "dstune/predict/overheads.hpp"
+#include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/calibration.hpp"
 #include "dstune/search/planner.hpp"
 #include "fixed_workspaces.hpp"
-#include "prediction_text.hpp"
 
 namespace dstune {
 namespace {
