@@ -1,9 +1,8 @@
-#include "zero/layout.hpp"
-
 #include <gtest/gtest.h>
 
 #include "plan_fixtures.hpp"
 #include "traffic.hpp"
+#include "zero/layout.hpp"
 
 namespace dstune {
 namespace {

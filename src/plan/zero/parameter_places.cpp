@@ -1,8 +1,7 @@
-#include "zero/parameter_travel.hpp"
-
 #include <algorithm>
 
 #include "dstune/base/error.hpp"
+#include "zero/parameter_travel.hpp"
 
 namespace dstune::plan {
 
