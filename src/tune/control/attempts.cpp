@@ -210,6 +210,7 @@ void Attempts::abort(Moment now) {
 
 void Attempts::begin_abort(Number number, Attempt& attempt, const Failure& failure, Time now) {
   attempt.state = Attempt::State::aborting;
+  attempt.is_given_up = !attempt.has_gone_members;
   attempt.status = failure.status;
   attempt.reason = failure.reason;
   const Limits& limits = attempt.limits;
@@ -250,6 +251,7 @@ void Attempts::conclude(Number number, Moment now) {
   if (!attempt.silent_devices.empty())
     reason += "; no answer from the device of " + text_of(attempt.silent_devices);
   ended.is_aborted = true;
+  ended.is_given_up = attempt.is_given_up;
   ended.is_cut_short = stopping_since_.has_value();
   end(number, std::move(ended), now);
 }

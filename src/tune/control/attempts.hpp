@@ -59,10 +59,11 @@ class Attempts {
     Measurement measurement{};  ///< the leader's, or a failure with its reason and ranks
     /// When GO was sent and the end was heard of; the same where GO never was.
     WallTime started_at{}, finished_at{};
-    bool is_alone = true;         ///< no other ran meanwhile
-    bool is_aborted = false;      ///< members were told to leave
-    bool is_cut_short = false;    ///< by stop(), so that it says nothing of the experiment
-    std::vector<int> lost{};      ///< members that did not answer
+    bool is_alone = true;       ///< no other ran meanwhile
+    bool is_aborted = false;    ///< members were told to leave
+    bool is_given_up = false;   ///< … by limits, deaths or orders, and not since a member failed
+    bool is_cut_short = false;  ///< by stop(), so that it says nothing of the experiment
+    std::vector<int> lost{};    ///< members that did not answer
     std::vector<int> unusable{};  ///< these and those without a device, ascending
   };
   using Event = std::variant<Stepped, Profiled, Failed, Ended>;
@@ -117,6 +118,7 @@ class Attempts {
     bool is_alone = true;
     bool has_nodes = true;  ///< … on its nodes
     // While it is aborted:
+    bool is_given_up = false;
     Time give_up_at;
     Status status = Status::failed;
     std::string reason;

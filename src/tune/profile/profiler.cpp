@@ -52,9 +52,7 @@ void Profiler::await() {
       if (const auto* failed = std::get_if<Attempts::Failed>(&event))
         log::warning("measuring the machine: " + failed->reason);
       const auto* ended = std::get_if<Attempts::Ended>(&event);
-      if (ended != nullptr &&
-          (ended->measurement.status == Status::timed_out || !ended->lost.empty()))
-        cut_short();
+      if (ended != nullptr && (ended->is_given_up || !ended->lost.empty())) cut_short();
     }
     if (options_.is_to_be_ended && options_.is_to_be_ended()) cut_short();
     driver_.speak();
