@@ -14,7 +14,11 @@ class Unusual : public Workload {
   void build() override { ++built_; }
   void initialize() override { ++built_; }
   StepSample step(std::int64_t step) override { return {.loss = 7.0 + static_cast<double>(step)}; }
-  [[nodiscard]] PeakMemory peak_memory() const override { return {.total_bytes = built_}; }
+  [[nodiscard]] PeakMemory peak_memory() const override {
+    PeakMemory peak;
+    peak.total_bytes = built_;
+    return peak;
+  }
   [[nodiscard]] double flops_per_step() const override { return 12; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 5; }
   [[nodiscard]] int least_warmup_steps() const override { return 3; }
