@@ -69,7 +69,7 @@ struct GeluTanh {
 struct Gelu {
   /// The normal distribution Φ(x), absolute error below 1e-7: Abramowitz and Stegun (1964), 7.1.26,
   /// of x/√2. The tail of the smaller side is a product, which loses nothing to cancellation.
-  DSTUNE_FUNCTION static Vector distribution(Vector x, Vector bell) {
+  DSTUNE_FUNCTION static Vector distribution(Vector x, Vector gaussian) {
     const Vector size = larger(x, -x);
     const Vector t = 1.0F / multiply_add(splat(0.3275911F * 0.70710678F), size, splat(1.0F));
     Vector series = splat(1.061405429F);
@@ -77,20 +77,20 @@ struct Gelu {
     series = multiply_add(series, t, splat(1.421413741F));
     series = multiply_add(series, t, splat(-0.284496736F));
     series = multiply_add(series, t, splat(0.254829592F));
-    const Vector tail = 0.5F * series * t * bell;
+    const Vector tail = 0.5F * series * t * gaussian;
     return x < 0.0F ? tail : 1.0F - tail;
   }
   /// e^(−x²/2)
-  DSTUNE_FUNCTION static Vector bell_of(Vector x) {
+  DSTUNE_FUNCTION static Vector gaussian_of(Vector x) {
     const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
     return exponential(-0.5F * bounded * bounded);
   }
-  DSTUNE_FUNCTION static Vector value(Vector x) { return x * distribution(x, bell_of(x)); }
+  DSTUNE_FUNCTION static Vector value(Vector x) { return x * distribution(x, gaussian_of(x)); }
   DSTUNE_FUNCTION static Vector slope(Vector x) {
     constexpr float density = 0.3989422804F;  // 1/sqrt(2π)
     const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
-    const Vector bell = bell_of(x);
-    return multiply_add(bounded * density, bell, distribution(x, bell));
+    const Vector gaussian = gaussian_of(x);
+    return multiply_add(bounded * density, gaussian, distribution(x, gaussian));
   }
 };
 

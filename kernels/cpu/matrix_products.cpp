@@ -216,15 +216,15 @@ namespace {
 
 /// Of the panels' fp32 copies together: they should stay in the second-level caches.
 constexpr std::int64_t panel_bytes = std::int64_t{2} << 20;
-constexpr std::int64_t fewest_in_panel = 64;
+constexpr std::int64_t min_in_panel = 64;
 
 /// The step that cuts `length` into equal panels, the last one possibly shorter.
 std::int64_t panel_step(std::int64_t length, std::int64_t others) {
   const std::int64_t most =
-      std::max(fewest_in_panel, panel_bytes / (std::int64_t{sizeof(float)} * others));
+      std::max(min_in_panel, panel_bytes / (std::int64_t{sizeof(float)} * others));
   const std::int64_t panels = (length + most - 1) / most;
   const std::int64_t equal = (length + panels - 1) / panels;
-  return std::min(length, (equal + fewest_in_panel - 1) / fewest_in_panel * fewest_in_panel);
+  return std::min(length, (equal + min_in_panel - 1) / min_in_panel * min_in_panel);
 }
 
 /// rows × columns elements with conversion; strides in elements.

@@ -41,7 +41,7 @@ BenchDevice::BenchDevice(const Arguments& arguments) {
 
 std::string BenchDevice::way_of_collectives() const {
   const DeviceGroups* const devices = table->devices();
-  return devices == nullptr ? "" : devices->way_of(everyone(world)).text;
+  return devices == nullptr ? "" : devices->transport_of(everyone(world)).text;
 }
 
 std::int64_t BenchDevice::taken_bytes() const {

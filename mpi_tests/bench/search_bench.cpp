@@ -69,19 +69,19 @@ std::optional<MetricValue> value_of(const SearchTable& table, std::size_t index,
 }
 
 /// What a challenger is raced against: the best so far, in the challenger's step times.
-RaceBar bar_of(const Measurement& incumbent, double batch_ratio) {
+IncumbentEstimate estimate_of(const Measurement& incumbent, double batch_ratio) {
   const MeanEstimate step = estimate_mean(timed_steps_s(incumbent));
   const double error = step.standard_error / step.mean;
-  return race_bar_of({step.mean * batch_ratio}, error * error, believed_spread({}));
+  return estimate_incumbent({step.mean * batch_ratio}, error * error, pooled_spread({}));
 }
 
 /// Ends a trial at the look at which it has lost.
-void race(const RaceBar& bar, Measurement& trial) {
+void race(const IncumbentEstimate& incumbent, Measurement& trial) {
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   const std::vector<double> all = timed_steps_s(trial);
   for (const std::size_t look : race_looks) {
     if (look >= all.size()) return;
-    if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, bar))
+    if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, incumbent))
       continue;
     trial.step_times_s.resize(first + look);
     trial.status = Status::raced_out;
@@ -179,7 +179,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
       if (!index) break;
       Running next{now_s, *index, drawn(table, row_of[*index], random)};
       if (options.races && incumbent)
-        race(bar_of(*incumbent, batch_of(row_of[*index]) / incumbent_batch), next.trial);
+        race(estimate_of(*incumbent, batch_of(row_of[*index]) / incumbent_batch), next.trial);
       next.ends_at_s += sum(next.trial.step_times_s);
       ++result.experiments;
       result.steps += static_cast<double>(next.trial.step_times_s.size());

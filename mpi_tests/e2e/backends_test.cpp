@@ -21,8 +21,8 @@ class BackendTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!is_cuda()) return;
-    if (const std::string objection = cuda_objection(); !objection.empty())
-      GTEST_SKIP() << objection;
+    if (const std::string violation = cuda_unavailable_reason(); !violation.empty())
+      GTEST_SKIP() << violation;
   }
   [[nodiscard]] static bool is_cuda() { return GetParam() == "cuda"; }
 

@@ -24,7 +24,7 @@ void check_hostfile(const Hostfile& file) {
     line = host.line;
     total += host.num_slots;
   }
-  require(total <= most_slots, "slots are limited");
+  require(total <= max_slots, "slots are limited");
   const JobHosts job = job_of(file);
   require(select_ranks(job, file, std::nullopt) == job.ranks_of_node, "a cluster is its own job");
 }

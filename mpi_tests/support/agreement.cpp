@@ -82,18 +82,18 @@ Agreement::Verdict Agreement::agree(const std::string& where, bool failed_here, 
 void Agreement::wait(MPI_Request& request, const std::string& where, bool failed_here) {
   using Clock = std::chrono::steady_clock;
   const double limit_s = test_limit_s();
-  const double patience_s =
+  const double inactivity_timeout_s =
       limit_s > 0 ? std::min(10.0, limit_s / 2) : std::numeric_limits<double>::infinity();
   const Clock::time_point began = Clock::now();
   int done = 0;
   MPI_Test(&request, &done, MPI_STATUS_IGNORE);
   while (done == 0) {
     const std::chrono::duration<double> waited = Clock::now() - began;
-    if (failed_here && waited.count() > patience_s) {
+    if (failed_here && waited.count() > inactivity_timeout_s) {
       std::fprintf(stderr,
                    "[  FAILED  ] rank %d: %s failed here, and other ranks did not come to its end "
                    "within %g s\n",
-                   world_rank_, where.c_str(), patience_s);
+                   world_rank_, where.c_str(), inactivity_timeout_s);
       std::fflush(nullptr);
       end_all_ranks();
     }

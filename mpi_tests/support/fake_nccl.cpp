@@ -39,8 +39,8 @@ const char* name_of(DType type) {
 }
 /// The handle is there.
 void bear(Comm parent) {
-  if (parent->unborn == nullptr) return;
-  *parent->place_of_unborn = std::exchange(parent->unborn, nullptr);
+  if (parent->created_since == nullptr) return;
+  *parent->place_of_pending = std::exchange(parent->created_since, nullptr);
 }
 std::size_t bytes_of(std::int64_t count, DType type) {
   return static_cast<std::size_t>(count * size_bytes(type));
@@ -220,7 +220,7 @@ Result FakeNccl::init(Comm& made, int size, const nccl::UniqueId& id, int rank, 
     std::memcpy(root_and_tag, id.bytes.data(), sizeof root_and_tag);
     made->tag = root_and_tag[1];
     made->world_ranks.assign(1, root_and_tag[0]);
-    made->has_connected = meet_for_init(made);
+    made->has_connected = rendezvous_for_init(made);
   }
   return begin(made, "init");
 }
@@ -236,12 +236,13 @@ Result FakeNccl::split(Comm parent, int color, int key, Comm& made, bool shares)
   Comm child = add_comm(0, key);
   child->state = State::busy;
   child->polls_left = polls_;
-  parent->unborn = child;
-  parent->place_of_unborn = &made;
+  parent->created_since = child;
+  parent->place_of_pending = &made;
   // Only when the parent is ready again is the child known.
   parent->has_connected =
-      [parent, meet = world_ == nullptr ? nullptr : meet_for_split(parent, color, key, child)] {
-        if (meet && !meet()) return false;
+      [parent,
+       rendezvous = world_ == nullptr ? nullptr : rendezvous_for_split(parent, color, key, child)] {
+        if (rendezvous && !rendezvous()) return false;
         bear(parent);
         return true;
       };

@@ -35,8 +35,8 @@ struct Opaque {
   Result error = Result::success;
   std::function<bool()> has_connected;
   /// What it is being split into, and where that goes.
-  Opaque* unborn = nullptr;
-  Opaque** place_of_unborn = nullptr;
+  Opaque* created_since = nullptr;
+  Opaque** place_of_pending = nullptr;
   std::thread::id maker;
 };
 
@@ -154,8 +154,9 @@ class FakeNccl : public nccl::Library {
                  const nccl::Buffers& buffers, nccl::Reduction op) const;
   void send_bytes(int world_rank, int tag, const std::vector<int>& numbers);
   std::optional<std::vector<int>> try_receive(int tag, int* source = nullptr);
-  std::function<bool()> meet_for_init(nccl::Comm comm);
-  std::function<bool()> meet_for_split(nccl::Comm parent, int color, int key, nccl::Comm made);
+  std::function<bool()> rendezvous_for_init(nccl::Comm comm);
+  std::function<bool()> rendezvous_for_split(nccl::Comm parent, int color, int key,
+                                             nccl::Comm made);
   int new_tag();
 
   DeferredQueues& queues_;

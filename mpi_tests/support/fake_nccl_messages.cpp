@@ -110,7 +110,7 @@ std::optional<std::vector<int>> FakeNccl::try_receive(int tag, int* source) {
   return numbers;
 }
 
-std::function<bool()> FakeNccl::meet_for_init(Comm comm) {
+std::function<bool()> FakeNccl::rendezvous_for_init(Comm comm) {
   if (comm->rank > 0) {
     send_bytes(comm->world_ranks.front(), comm->tag + hello, {comm->rank});
     return [this, comm] {
@@ -134,7 +134,7 @@ std::function<bool()> FakeNccl::meet_for_init(Comm comm) {
   };
 }
 
-std::function<bool()> FakeNccl::meet_for_split(Comm parent, int color, int key, Comm made) {
+std::function<bool()> FakeNccl::rendezvous_for_split(Comm parent, int color, int key, Comm made) {
   // The answer: the new communicator's tag, and its ranks.
   const auto accept = [made](const std::vector<int>& answer) {
     made->tag = answer[0];

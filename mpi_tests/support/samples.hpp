@@ -109,16 +109,16 @@ inline Row planned_row(const std::string& name, PlanStatus status, const std::st
 struct Draft {
   Metric metric = Metric::throughput;
   std::vector<Row> rows{};
-  std::vector<OwnRun> own_runs{};
+  std::vector<UserRun> user_runs{};
   std::int64_t memory_offset_bytes = 0;
-  std::optional<std::size_t> own_row{};
+  std::optional<std::size_t> baseline_row{};
   std::optional<TimeCalibration> calibration{};
   Finals finals{};
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
 
   [[nodiscard]] Scoreboard board() const {
-    Scoreboard board({metric, own_runs, memory_offset_bytes, own_row}, rows);
+    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row}, rows);
     if (calibration) board.calibrate(*calibration);
     if (!finals.finalists.empty()) board.begin_finals(finals.finalists);
     if (finals.is_done) board.end_finals();

@@ -43,7 +43,7 @@ bool is_first_process() {
 
 /// The first process says what is wrong; mpirun ends every process as soon as one has left with an
 /// error, so the others leave later.
-void complain(const std::string& message) {
+void report_problem(const std::string& message) {
   if (is_first_process()) {
     log::error(message);
   } else {
@@ -65,8 +65,8 @@ bool is_launched_alone_by_mistake() {
 std::string cuda_text() {
   const std::string toolkit = kernels::cuda_toolkit();
   if (toolkit.empty()) return "not built";
-  const std::string objection = cuda_objection();
-  if (!objection.empty()) return fmt::format("toolkit {}, not used: {}", toolkit, objection);
+  const std::string violation = cuda_unavailable_reason();
+  if (!violation.empty()) return fmt::format("toolkit {}, not used: {}", toolkit, violation);
   const kernels::CudaLibraries libraries = kernels::cuda_libraries();
   return fmt::format("toolkit {}, GPUs that answer: {}, products: {}, attention: {}", toolkit,
                      kernels::num_cuda_devices(), libraries.matmul, libraries.attention);
@@ -94,7 +94,7 @@ void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
 
 int run(int argc, char** argv, const CommandLine& line) {
   if (is_launched_alone_by_mistake()) {
-    complain(
+    report_problem(
         "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
         "mpirun inside the allocation");
     return code(ExitCode::internal);
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     return run(argc, argv, line);
   } catch (const UsageError& error) {
-    complain(error.what());
+    report_problem(error.what());
     return code(ExitCode::usage);
   } catch (const std::exception& error) {
     // Other ranks may be waiting for this one: nothing but the end of the job gets them out.

@@ -115,9 +115,9 @@ double duration_s(const std::string& option, const std::string& text) {
 }
 
 /// The options that were given, typed access by name.
-class Given {
+class ParsedOptions {
  public:
-  explicit Given(const po::variables_map& map) : map_(map) {}
+  explicit ParsedOptions(const po::variables_map& map) : map_(map) {}
   [[nodiscard]] bool has(const char* name) const { return map_.count(name) > 0; }
   template <class Use>
   void use(const char* name, Use&& with) const {
@@ -128,7 +128,7 @@ class Given {
   const po::variables_map& map_;
 };
 
-void fill_overrides(const Given& given, Overrides& overrides) {
+void fill_overrides(const ParsedOptions& given, Overrides& overrides) {
   given.use("model", [&](const std::string& text) { overrides.model = text; });
   given.use("tuner", [&](const std::string& text) {
     overrides.tuner_type = one_of<std::string>("tuner", text,
@@ -160,7 +160,7 @@ void fill_overrides(const Given& given, Overrides& overrides) {
   overrides.full = given.has("full");
 }
 
-void fill_hosts(const Given& given, JobOptions& job) {
+void fill_hosts(const ParsedOptions& given, JobOptions& job) {
   given.use("hostfile", [&](const std::string& text) { job.hostfile = text; });
   for (const char* name : {"include", "exclude"}) {
     given.use(name, [&](const std::string& text) {
@@ -174,7 +174,7 @@ void fill_hosts(const Given& given, JobOptions& job) {
   }
 }
 
-void fill(const Given& given, CommandLine& line) {
+void fill(const ParsedOptions& given, CommandLine& line) {
   fill_overrides(given, line.job.overrides);
   fill_hosts(given, line.job);
   given.use("backend", [&](const std::string& text) {
@@ -246,7 +246,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
-  fill(Given(map), line);
+  fill(ParsedOptions(map), line);
   if (map.count("experiments") > 0) {
     line.job.overrides.experiment_files = map["experiments"].as<Strings>();
   }

@@ -17,7 +17,7 @@ struct CommandLine {
   std::optional<bool> color;  ///< absent: where stderr is a terminal
 };
 
-/// Throws UsageError, naming the option and the mend; options of design 2 that this release does
+/// Throws UsageError, naming the option, with a hint; options of design 2 that this release does
 /// not have are refused by name.
 CommandLine parse_command_line(int argc, const char* const* argv);
 

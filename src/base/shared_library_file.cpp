@@ -20,7 +20,7 @@ using Dynamic = ElfW(Dyn);
 using ElfSymbol = ElfW(Sym);
 
 /// More than any library has: what a damaged table claims is not believed.
-constexpr std::uint64_t most_symbols = std::uint64_t{1} << 24;
+constexpr std::uint64_t max_symbols = std::uint64_t{1} << 24;
 
 /// The header of the program that runs: what its libraries must be like.
 const Header& own_header() {
@@ -177,7 +177,7 @@ std::uint64_t SharedLibraryFile::count_symbols(std::uint64_t hash, std::uint64_t
   } else {
     refuse("is damaged: it has no hash table of symbols");
   }
-  if (count > most_symbols) refuse("is damaged: it claims " + std::to_string(count) + " symbols");
+  if (count > max_symbols) refuse("is damaged: it claims " + std::to_string(count) + " symbols");
   return count;
 }
 

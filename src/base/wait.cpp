@@ -20,12 +20,12 @@ constexpr int spin_rounds = 100;
 constexpr auto ask_every = 1ms;
 // A wait this long is for somebody's work, not for a message: a nap costs it nothing and takes the
 // poller off the cores of those who measure.
-constexpr auto nap_after_shared = 1ms;
-constexpr auto nap_after_own = 50ms;
-constexpr auto shortest_nap = 50us;
-constexpr auto longest_nap = 1ms;
+constexpr auto sleep_after_shared = 1ms;
+constexpr auto sleep_after_own = 50ms;
+constexpr auto min_sleep = 50us;
+constexpr auto max_sleep = 1ms;
 // A nap is this part of the wait so far: what it adds to it is lost in it.
-constexpr int naps_a_wait = 64;
+constexpr int sleeps_per_wait = 64;
 
 void spin() {
 #if defined(__x86_64__)
@@ -37,12 +37,13 @@ void spin() {
 
 void Waiter::look(Progress& progress, Clock::time_point now, const char* what) const {
   if (now >= deadline_) {
-    throw CollectiveError(CollectiveError::Why::deadline, std::string(what) + ": deadline passed");
+    throw CollectiveError(CollectiveError::Cause::deadline,
+                          std::string(what) + ": deadline passed");
   }
   if (now - progress.asked < ask_every) return;
   progress.asked = now;
   if (aborted_ && aborted_()) {
-    throw CollectiveError(CollectiveError::Why::aborted, std::string(what) + ": aborted");
+    throw CollectiveError(CollectiveError::Cause::aborted, std::string(what) + ": aborted");
   }
 }
 
@@ -55,9 +56,9 @@ void Waiter::pause(Progress& progress, const char* what) const {
     progress.asked = now;
   }
   look(progress, now, what);
-  if (now - progress.began > (share_core_ ? nap_after_shared : nap_after_own)) {
-    std::this_thread::sleep_for(std::clamp<Clock::duration>((now - progress.began) / naps_a_wait,
-                                                            shortest_nap, longest_nap));
+  if (now - progress.began > (share_core_ ? sleep_after_shared : sleep_after_own)) {
+    std::this_thread::sleep_for(std::clamp<Clock::duration>(
+        (now - progress.began) / sleeps_per_wait, min_sleep, max_sleep));
   } else {
     sched_yield();
   }

@@ -12,14 +12,14 @@ namespace dstune {
 
 namespace {
 
-constexpr std::size_t fewest_for_batches = 16;
-constexpr std::size_t fewest_for_correlation = 5;
+constexpr std::size_t min_for_batches = 16;
+constexpr std::size_t min_for_correlation = 5;
 /// Where there are too few samples for batches: what neighbours are taken to have in common at
 /// least and at most, whatever they seem to.
 constexpr double moderate_autocorrelation = 0.2;
 constexpr double strong_autocorrelation = 0.8;
 constexpr double strongest_autocorrelation = 0.95;
-constexpr double least_degrees_of_freedom = 1.5;
+constexpr double min_degrees_of_freedom = 1.5;
 
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -64,7 +64,7 @@ MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, 
     if (i > 0) products += (samples[i] - mean) * (samples[i - 1] - mean);
   }
   if (squares == 0) return {mean, 0, count - 1};
-  const bool is_short = samples.size() < fewest_for_batches;
+  const bool is_short = samples.size() < min_for_batches;
   const double lowest = std::max(least, is_short ? moderate_autocorrelation : 0.0);
   const double highest = is_short ? strong_autocorrelation : strongest_autocorrelation;
   // What a sample's own mean hides of it is added again.
@@ -72,7 +72,7 @@ MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, 
   const double factor = inflation(std::clamp(estimated, lowest, highest), count);
   const double variance = squares / (count - 1) / std::max(0.05, 1 - (factor - 1) / (count - 1));
   const double degrees =
-      is_short ? count - 1 : std::max(least_degrees_of_freedom, count / factor - 1);
+      is_short ? count - 1 : std::max(min_degrees_of_freedom, count / factor - 1);
   return {mean, std::sqrt(variance * factor / count), degrees};
 }
 
@@ -134,12 +134,12 @@ double student_t(double probability, double degrees_of_freedom) {
   return t;
 }
 
-MeanEstimate estimate_mean(const std::vector<double>& samples, double least_autocorrelation) {
+MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autocorrelation) {
   require(samples.size() >= 2, "a standard error is made of at least two samples");
   const double mean = mean_of(samples);
-  if (samples.size() < fewest_for_correlation) return of_independent(samples, mean);
-  const MeanEstimate process = of_autoregressive(samples, mean, least_autocorrelation);
-  if (samples.size() < fewest_for_batches) return process;
+  if (samples.size() < min_for_correlation) return of_independent(samples, mean);
+  const MeanEstimate process = of_autoregressive(samples, mean, min_autocorrelation);
+  if (samples.size() < min_for_batches) return process;
   const MeanEstimate batches = of_independent(batch_means(samples), mean);
   return half_width(process) > half_width(batches) ? process : batches;
 }

@@ -20,15 +20,15 @@ constexpr json::Form not_earlier{.low = 0, .may_be_missing = true};
 /// Whatever a clock said or a failure left half done, the journal must be readable: an amount that
 /// is negative or no number is 0.
 Measurement readable(Measurement measurement) {
-  const auto mend = [](double& number) {
+  const auto hint = [](double& number) {
     if (!std::isfinite(number) || number < 0) number = 0;
   };
-  for (double& seconds : measurement.step_times_s) mend(seconds);
-  for (auto& [phase, seconds] : measurement.overhead_s) mend(seconds);
-  mend(measurement.forward_s);
-  mend(measurement.backward_s);
-  mend(measurement.update_s);
-  mend(measurement.flops_per_step);
+  for (double& seconds : measurement.step_times_s) hint(seconds);
+  for (auto& [phase, seconds] : measurement.overhead_s) hint(seconds);
+  hint(measurement.forward_s);
+  hint(measurement.backward_s);
+  hint(measurement.update_s);
+  hint(measurement.flops_per_step);
   measurement.warmup_steps =
       std::clamp(measurement.warmup_steps, 0, static_cast<int>(measurement.step_times_s.size()));
   return measurement;

@@ -179,7 +179,7 @@ std::string throttle_text(std::uint64_t reasons) {
   return text;
 }
 
-GpuState look_at_gpu(Library& library, const std::string& uuid) {
+GpuState sample_gpu(Library& library, const std::string& uuid) {
   Device device = nullptr;
   if (const int result = library.find_device(uuid, device); result != 0)
     throw DeviceError("NVML: " + uuid + ": " + library.error_text(result));
@@ -202,11 +202,11 @@ GpuState look_at_gpu(Library& library, const std::string& uuid) {
   return state;
 }
 
-std::optional<GpuState> try_to_look(const std::shared_ptr<Library>& library,
-                                    const std::string& uuid) {
+std::optional<GpuState> try_sample(const std::shared_ptr<Library>& library,
+                                   const std::string& uuid) {
   if (!library) return std::nullopt;
   try {
-    return look_at_gpu(*library, uuid);
+    return sample_gpu(*library, uuid);
   } catch (const DeviceError&) {
     return std::nullopt;
   }

@@ -21,7 +21,7 @@ constexpr std::uint64_t tags = 32768;
 
 [[noreturn]] void refuse(const char* why) {
   throw CollectiveError(
-      CollectiveError::Why::aborted,
+      CollectiveError::Cause::aborted,
       std::string("no communicator for this group was made at start-up, and ") + why);
 }
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t tags = 32768;
 CommunicatorCache::CommunicatorCache(const Communicator& world,
                                      const std::vector<std::vector<int>>& known,
                                      const GroupTable::Options& options)
-    : options_(options), meeting_(world.duplicate()) {
+    : options_(options), rendezvous_(world.duplicate()) {
   options_.create_on_demand = options.create_on_demand && MpiEnvironment::threads_allowed();
   if (options_.create_on_demand) {
     for (int i = 0; i < options.spare_duplicates; ++i) {
@@ -55,9 +55,9 @@ std::shared_ptr<MpiContext> CommunicatorCache::obtain(std::span<const int> world
   const Ranks ranks(world_ranks.begin(), world_ranks.end());
   drop_abandoned(ranks);
   const auto found = entries_.find(ranks);
-  const Offer offer{attempt, found == entries_.end() ? 0 : found->second.context->id,
-                    static_cast<std::int64_t>(duplicates_.size()), gave_up_.contains(ranks)};
-  const Decision decision = meeting_.agree(ranks, offer, waiter);
+  const Proposal proposal{attempt, found == entries_.end() ? 0 : found->second.context->id,
+                          static_cast<std::int64_t>(duplicates_.size()), gave_up_.contains(ranks)};
+  const Decision decision = rendezvous_.agree(ranks, proposal, waiter);
   if (decision.use_existing) {
     found->second.last_attempt = attempt;
     return found->second.context;

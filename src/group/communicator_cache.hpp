@@ -10,8 +10,8 @@
 #include "dstune/base/wait.hpp"
 #include "dstune/comm/communicator.hpp"
 #include "dstune/group/group_table.hpp"
-#include "meeting.hpp"
 #include "mpi_group.hpp"
+#include "rendezvous.hpp"
 
 namespace dstune {
 
@@ -47,7 +47,7 @@ class CommunicatorCache {
   std::map<Ranks, Entry> entries_;
   std::set<Ranks> gave_up_;  // no communicator of these was made since one was abandoned here
   std::vector<std::shared_ptr<Communicator>> duplicates_;  // the last one is used
-  Meeting meeting_;
+  Rendezvous rendezvous_;
   int created_on_demand_ = 0;
   bool has_abandoned_ = false;
 };

@@ -68,7 +68,7 @@ struct DeviceGroups::State {
     return world_ranks.size() == 1 && !(mine.nccl_alone && mine.nccl.library);
   }
   /// Empty where NCCL serves these ranks.
-  [[nodiscard]] std::string why_staged(std::span<const int> world_ranks) const {
+  [[nodiscard]] std::string staging_reason(std::span<const int> world_ranks) const {
     std::map<std::string, int> rank_of_device;
     const int first = world_ranks.front();
     for (const int other : world_ranks) {
@@ -86,7 +86,7 @@ struct DeviceGroups::State {
     return "";
   }
   /// Empty where no other rank computes on the GPU of one of them.
-  [[nodiscard]] std::string who_shares(std::span<const int> world_ranks) const {
+  [[nodiscard]] std::string sharing_ranks(std::span<const int> world_ranks) const {
     for (const int member : world_ranks) {
       const std::string& device = rank(member).device_id;
       for (int other = 0; other < static_cast<int>(ranks.size()); ++other) {
@@ -112,16 +112,16 @@ DeviceGroups::DeviceGroups(const Communicator& world, DeviceGroupOptions mine)
 
 DeviceGroups::~DeviceGroups() = default;
 
-DeviceGroups::Way DeviceGroups::way_of(std::span<const int> world_ranks) const {
+DeviceGroups::Transport DeviceGroups::transport_of(std::span<const int> world_ranks) const {
   if (state_->copies(world_ranks)) return {false, "copies on one device"};
-  const std::string why = state_->why_staged(world_ranks);
+  const std::string why = state_->staging_reason(world_ranks);
   if (!why.empty()) return {true, "staged through the host: " + why};
   return {false, "NCCL " + nccl::version_text(state_->rank(world_ranks.front()).nccl_version)};
 }
 
-std::string DeviceGroups::why_not_comparable(std::span<const int> world_ranks) const {
-  std::string sharing = state_->who_shares(world_ranks);
-  const Way way = way_of(world_ranks);
+std::string DeviceGroups::not_comparable_reason(std::span<const int> world_ranks) const {
+  std::string sharing = state_->sharing_ranks(world_ranks);
+  const Transport way = transport_of(world_ranks);
   return sharing.empty() && way.is_staged ? way.text : sharing;
 }
 
@@ -131,7 +131,7 @@ std::unique_ptr<ProcessGroup> DeviceGroups::over(std::unique_ptr<ProcessGroup> h
   Queues& queues = *state_->mine.queues;
   if (state_->copies(host->world_ranks()))
     return std::make_unique<SelfGroup>(host->world_ranks().front(), queues);
-  if (way_of(host->world_ranks()).is_staged)
+  if (transport_of(host->world_ranks()).is_staged)
     return std::make_unique<StagedGroup>(std::move(host), queues, state_->mine.staging);
   auto communicator = state_->communicators->obtain(*host, attempt, waiter, is_risky);
   return std::make_unique<NcclGroup>(std::move(host), std::move(communicator), queues, waiter);
@@ -145,7 +145,7 @@ void DeviceGroups::give_up() {
   if (state_->communicators) state_->communicators->give_up();
 }
 
-void DeviceGroups::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
+void DeviceGroups::interrupt(std::uint64_t attempt, CollectiveError::Cause why) {
   if (state_->communicators) state_->communicators->interrupt(attempt, why);
 }
 

@@ -14,7 +14,7 @@ namespace dstune {
 namespace {
 
 // Less than this makes chunks so small that MPI is the better way.
-constexpr std::size_t least_staging_bytes = std::size_t{64} << 10;
+constexpr std::size_t min_staging_bytes = std::size_t{64} << 10;
 
 template <class Number>
 std::vector<Number> gather(const Communicator& communicator, const Number& mine) {
@@ -30,7 +30,7 @@ std::size_t agreed_staging_bytes(const Communicator& node, const GroupTable::Opt
   const std::size_t affordable = SharedWindow::affordable_bytes(options.staging_bytes, node.size());
   const std::vector<std::size_t> all = gather(node, affordable);
   const std::size_t least = *std::min_element(all.begin(), all.end());
-  return options.use_shared_memory && least >= least_staging_bytes ? least : 0;
+  return options.use_shared_memory && least >= min_staging_bytes ? least : 0;
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ void GroupTable::give_up_device() {
   if (state_->devices) state_->devices->give_up();
 }
 
-void GroupTable::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
+void GroupTable::interrupt(std::uint64_t attempt, CollectiveError::Cause why) {
   if (state_->devices) state_->devices->interrupt(attempt, why);
 }
 

@@ -10,7 +10,7 @@ namespace dstune {
 namespace {
 
 constexpr int collect_tag = 1;
-constexpr int trade_tag = 2;
+constexpr int exchange_tag = 2;
 constexpr std::size_t max_numbers = 32;
 
 std::size_t message_bytes(std::int64_t count, DType type) {
@@ -68,8 +68,8 @@ std::int64_t MpiGroup::elements_per_rank(DType type, const RankRange& ranks) con
   return static_cast<std::int64_t>(context_->sent->size()) / size_bytes(type) / ranks.count;
 }
 
-void MpiGroup::trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
-                     const RankRange& ranks, const char* what) {
+void MpiGroup::send_and_receive(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
+                                const RankRange& ranks, const char* what) {
   require(ranks.contains(group_rank()), "a rank takes part in its own calls");
   const Communicator& communicator = context_->communicator;
   requests_.clear();
@@ -82,21 +82,22 @@ void MpiGroup::trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
       std::memcpy(received, sent, bytes_per_rank);
       continue;
     }
-    requests_.push_back(communicator.start_receive(received, bytes_per_rank, rank, trade_tag));
-    requests_.push_back(communicator.start_send(sent, bytes_per_rank, rank, trade_tag));
+    requests_.push_back(communicator.start_receive(received, bytes_per_rank, rank, exchange_tag));
+    requests_.push_back(communicator.start_send(sent, bytes_per_rank, rank, exchange_tag));
   }
   complete_requests(what);
 }
 
-void MpiGroup::trade_parts(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
-  if (ranks.count < size()) return trade(bytes_per_rank, bytes_per_rank, ranks, what);
+void MpiGroup::exchange_parts(std::size_t bytes_per_rank, const RankRange& ranks,
+                              const char* what) {
+  if (ranks.count < size()) return send_and_receive(bytes_per_rank, bytes_per_rank, ranks, what);
   complete(context_->communicator.start_all_to_all(context_->sent->data(),
                                                    context_->received->data(), bytes_per_rank),
            what);
 }
 
 void MpiGroup::gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
-  if (ranks.count < size()) return trade(bytes_per_rank, 0, ranks, what);
+  if (ranks.count < size()) return send_and_receive(bytes_per_rank, 0, ranks, what);
   complete(context_->communicator.start_all_gather(context_->sent->data(),
                                                    context_->received->data(), bytes_per_rank),
            what);
@@ -106,7 +107,7 @@ void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, const RankR
                             int divisor) {
   const std::size_t part_bytes = message_bytes(count_per_rank, type);
   const std::byte* const received = context_->received->data();
-  trade_parts(part_bytes, ranks, "waiting for data to reduce");
+  exchange_parts(part_bytes, ranks, "waiting for data to reduce");
   const auto parts = std::span(parts_).first(static_cast<std::size_t>(ranks.count));
   for (std::size_t index = 0; index < parts.size(); ++index)
     parts[index] = received + index * part_bytes;
@@ -232,7 +233,7 @@ void MpiGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank
       const auto staged = [&](int index) { return static_cast<std::size_t>(index) * bytes; };
       for (int index = 0; index < ranks.count; ++index)
         std::memcpy(sent + staged(index), static_cast<const std::byte*>(in) + place(index), bytes);
-      trade_parts(bytes, ranks, "waiting for data of all");
+      exchange_parts(bytes, ranks, "waiting for data of all");
       for (int index = 0; index < ranks.count; ++index)
         std::memcpy(static_cast<std::byte*>(out) + place(index), received + staged(index), bytes);
     }

@@ -53,11 +53,11 @@ class MpiGroup : public ProcessGroup {
   /// Every rank's part for this rank, summed from `sent` into the front of `sent`.
   void reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks, int divisor);
   /// From `sent` to `received`: every rank's part for this rank, or the same from each.
-  void trade_parts(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
+  void exchange_parts(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
   void gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what);
   /// Point to point, where not all ranks take part: these need no communicator of their own.
-  void trade(std::size_t bytes_per_rank, std::size_t sent_stride_bytes, const RankRange& ranks,
-             const char* what);
+  void send_and_receive(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
+                        const RankRange& ranks, const char* what);
   void complete_requests(const char* what);
   /// The sums at the front of every rank's `sent`, one after the other in root's `received`.
   void collect_parts(std::size_t bytes_per_rank, int root);

@@ -33,7 +33,7 @@ bool Membership::has_published(const Member& member, std::uint64_t phases) const
   if (is_present(member)) return false;
   // It may have published its last phase and left between the two looks.
   if (reached()) return true;
-  throw CollectiveError(CollectiveError::Why::aborted, "a member has left the group");
+  throw CollectiveError(CollectiveError::Cause::aborted, "a member has left the group");
 }
 
 void Membership::wait_for(int group_rank, std::uint64_t phases, const Waiter& waiter,
@@ -50,7 +50,7 @@ void Membership::check_all_present() const {
   std::atomic_thread_fence(std::memory_order_acquire);
   for (const Member& member : members_) {
     if (is_present(member)) continue;
-    throw CollectiveError(CollectiveError::Why::aborted, "a member has left the group");
+    throw CollectiveError(CollectiveError::Cause::aborted, "a member has left the group");
   }
 }
 
@@ -72,7 +72,7 @@ std::byte* Membership::staging(int group_rank) const {
   return members_[static_cast<std::size_t>(group_rank)].staging;
 }
 
-void Membership::meet(const Waiter& waiter) {
+void Membership::rendezvous(const Waiter& waiter) {
   SegmentControl& own = control(group_rank_);
   const std::uint64_t base = own.sequence.load(std::memory_order_relaxed);
   own.base.store(base, std::memory_order_relaxed);
@@ -92,9 +92,9 @@ void Membership::meet(const Waiter& waiter) {
 void Membership::let_others_catch_up(const Waiter& waiter) const {
   if (failed_) return;
   // They are a phase behind at most; one that is not there after so long is lost.
-  constexpr auto patience = std::chrono::seconds(2);
+  constexpr auto timeout = std::chrono::seconds(2);
   const Waiter limited =
-      waiter.with_deadline(std::min(waiter.deadline(), Waiter::Clock::now() + patience));
+      waiter.with_deadline(std::min(waiter.deadline(), Waiter::Clock::now() + timeout));
   const auto has_caught_up = [&](const Member& member) {
     return member.control->sequence.load(std::memory_order_acquire) >= member.base + phases_ ||
            !is_present(member);
@@ -104,7 +104,7 @@ void Membership::let_others_catch_up(const Waiter& waiter) const {
       limited.until([&] { return has_caught_up(member); }, "leaving a group");
     }
   } catch (const CollectiveError& error) {
-    if (error.why() == CollectiveError::Why::aborted) throw;
+    if (error.why() == CollectiveError::Cause::aborted) throw;
   }
 }
 
@@ -134,7 +134,7 @@ std::shared_ptr<Membership> SharedNode::join(std::span<const int> local_ranks, i
   }
   current_ = joined;
   try {
-    joined->meet(waiter);
+    joined->rendezvous(waiter);
   } catch (...) {
     joined->fail();
     throw;

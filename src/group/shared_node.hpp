@@ -66,7 +66,7 @@ class Membership {
   };
   [[nodiscard]] bool has_published(const Member& member, std::uint64_t phases) const;
   [[nodiscard]] bool is_present(const Member& member) const;
-  void meet(const Waiter& waiter);
+  void rendezvous(const Waiter& waiter);
   void let_others_catch_up(const Waiter& waiter) const;
 
   std::uint64_t attempt_ = 0;

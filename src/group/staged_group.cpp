@@ -18,7 +18,7 @@ std::int64_t staged_bytes(std::int64_t count, DType type) {
 
 }  // namespace
 
-std::size_t StagedGroup::least_staging_bytes(int group_size) {
+std::size_t StagedGroup::min_staging_bytes(int group_size) {
   // all_to_all has two parts a rank in a slot.
   return num_slots * 2 * static_cast<std::size_t>(group_size) * staged_line_bytes;
 }
@@ -30,7 +30,7 @@ StagedGroup::StagedGroup(std::unique_ptr<ProcessGroup> host, Queues& queues,
       queues_(queues),
       staging_(staging),
       slot_bytes_(staging.size() / num_slots / staged_line_bytes * staged_line_bytes) {
-  require(staging.size() >= least_staging_bytes(size()),
+  require(staging.size() >= min_staging_bytes(size()),
           "too little staging memory for so large a group");
   require(reinterpret_cast<std::uintptr_t>(staging.data()) % staged_line_bytes == 0,
           "staging memory begins at a line");

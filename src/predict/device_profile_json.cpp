@@ -10,9 +10,9 @@ namespace {
 using json::Of;
 
 constexpr std::string_view format_name = "dstune-mpi device profile";
-constexpr double most_exact = 0x1p53;
-constexpr json::Form from_0{.low = 0, .high = most_exact};
-constexpr json::Form from_1{.low = 1, .high = most_exact};
+constexpr double max_exact = 0x1p53;
+constexpr json::Form from_0{.low = 0, .high = max_exact};
+constexpr json::Form from_1{.low = 1, .high = max_exact};
 
 /// The flags that are set, as a list.
 template <class Archive>
@@ -78,14 +78,14 @@ void members(Archive& archive, Of<Archive, TimeCurve>& curve) {
 template <class Archive>
 void members(Archive& archive, Of<Archive, GroupProfile>& group) {
   // No group is larger; what a file says beyond it is this many.
-  constexpr std::int64_t most_ranks = 1 << 20;
+  constexpr std::int64_t max_ranks = 1 << 20;
   std::int64_t num_gpus = group.shape.num_gpus;
   std::int64_t num_nodes = group.shape.num_nodes;
   archive("num_gpus", num_gpus, from_1);
   archive("num_nodes", num_nodes, from_1);
   if constexpr (Archive::is_reading)
-    group.shape = {static_cast<int>(std::min(most_ranks, num_gpus)),
-                   static_cast<int>(std::min(most_ranks, num_nodes))};
+    group.shape = {static_cast<int>(std::min(max_ranks, num_gpus)),
+                   static_cast<int>(std::min(max_ranks, num_nodes))};
   archive("slowdown", group.slowdown, json::amount);
   archive("collectives", group.collectives);
   if constexpr (Archive::is_reading) check(archive, "collectives", group.collectives, true);

@@ -13,8 +13,8 @@ namespace dstune {
 namespace {
 
 /// First, middle and last micro-step: more of them are repeats.
-constexpr std::int64_t most_micro_steps = 3;
-constexpr std::int64_t fewest_layers = 2;
+constexpr std::int64_t max_micro_steps = 3;
+constexpr std::int64_t min_layers = 2;
 /// What is left to learn, of what there was, below which another run is not worth its time.
 constexpr double enough_is_known = 0.01;
 constexpr int sizes_a_collective = 7;
@@ -62,8 +62,8 @@ void add_demand(const StepPlan& plan, Demand& demand, double& total) {
 
 std::int64_t layers_of_run(const ModelSpec& model, const ProfilingOptions& options) {
   ModelSpec cut = model;
-  cut.num_layers = std::min(model.num_layers, fewest_layers);
-  while (cut.num_layers < model.num_layers && parameter_count(cut) < options.least_parameters)
+  cut.num_layers = std::min(model.num_layers, min_layers);
+  while (cut.num_layers < model.num_layers && parameter_count(cut) < options.min_parameters)
     ++cut.num_layers;
   return cut.num_layers;
 }
@@ -71,7 +71,7 @@ std::int64_t layers_of_run(const ModelSpec& model, const ProfilingOptions& optio
 /// The configuration that is run in a member's stead: no step of it is ever skipped.
 ProfilingRun run_of(const Experiment& member, std::int64_t num_layers) {
   ProfilingRun run{num_layers, member.config, 0};
-  run.config.accumulation_steps = std::min(run.config.accumulation_steps, most_micro_steps);
+  run.config.accumulation_steps = std::min(run.config.accumulation_steps, max_micro_steps);
   run.config.loss_scale.fixed = 1;
   for (OffloadDevice* device : {&run.config.offload_optimizer, &run.config.offload_param})
     if (*device == OffloadDevice::nvme) *device = OffloadDevice::cpu;
@@ -124,9 +124,9 @@ double gain_of(const Demand& offers, const Demand& demand, const Demand& known) 
 /// Runs in the order in which each teaches the most for its time, until little is left to learn;
 /// one at least.
 std::vector<ProfilingRun> choose(const std::vector<Candidate>& candidates, const Demand& demand,
-                                 double total, Demand& known, std::size_t most_runs) {
+                                 double total, Demand& known, std::size_t max_runs) {
   std::vector<ProfilingRun> runs;
-  while (runs.size() < most_runs) {
+  while (runs.size() < max_runs) {
     const Candidate* best = &candidates.front();
     double best_gain = 0;
     for (const Candidate& candidate : candidates) {
@@ -222,7 +222,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
   StepPlanner cut_model(cut, workspaces);
   for (const auto& [key, all] : by_shape) {
     const GroupShape shape = key.second;
-    const std::size_t looked_at = std::min(all.size(), options.most_members);
+    const std::size_t looked_at = std::min(all.size(), options.max_members);
     Demand demand;
     double total = 0;
     std::vector<Candidate> candidates;
@@ -231,7 +231,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
     for (std::size_t index = 0; index < looked_at; ++index) {
       const Experiment& member = *all[index * all.size() / looked_at];
       // A group of another size may have no plan for it.
-      if (!model_objection(model, member.config, shape.size()).empty()) continue;
+      if (!model_violation(model, member.config, shape.size()).empty()) continue;
       const StepPlan& plan = whole_model.plan(member.config, shape.size());
       add_demand(plan, demand, total);
       if (uses_disk(member.config) && options.times_disks) {
@@ -239,9 +239,9 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
         add_transfers(plan, transfers);
       }
       Candidate candidate{run_of(member, num_layers), {}};
-      if (!model_objection(cut, candidate.run.config, shape.size()).empty()) continue;
+      if (!model_violation(cut, candidate.run.config, shape.size()).empty()) continue;
       const StepPlan& short_plan = cut_model.plan(candidate.run.config, shape.size());
-      if (short_plan.memory.arena_bytes + short_plan.host_memory.arena_bytes > options.most_bytes)
+      if (short_plan.memory.arena_bytes + short_plan.host_memory.arena_bytes > options.max_bytes)
         continue;
       add_demand(short_plan, candidate.offers, candidate.run.cost);
       candidates.push_back(std::move(candidate));
@@ -250,7 +250,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
     disk.bytes = sizes_to_transfer(transfers);
     if (disk.bytes.empty()) disk.use = {};
     ProfilingTask task{shape, {}, {}, std::move(disk), 0};
-    task.runs = choose(candidates, demand, total, known, options.most_runs);
+    task.runs = choose(candidates, demand, total, known, options.max_runs);
     if (shape.size() > 1) task.collectives = sizes_to_time(demand);
     // Collectives of another shape are others.
     std::erase_if(known, [](const auto& one) { return is_collective(one.first.kind); });

@@ -16,7 +16,7 @@ namespace {
 constexpr double prior_of_constant = 0.10;
 constexpr double prior_of_feature = 0.03;
 /// A measurement is off by its own: not less than this is believed.
-constexpr double least_noise = 0.01;
+constexpr double min_noise = 0.01;
 constexpr double prior_noise = 0.03;
 /// How many measurements the prior of the noise counts as.
 constexpr double prior_noise_weight = 4;
@@ -70,7 +70,7 @@ constexpr std::int64_t folded_micro_steps = 3;
 
 /// The same for all configurations whose plans differ in numbers that take no time, and in how many
 /// middle micro-steps there are.
-TrainingConfig what_matters(const TrainingConfig& config) {
+TrainingConfig timing_key(const TrainingConfig& config) {
   TrainingConfig same = config;
   same.accumulation_steps = config.accumulation_steps == 1 ? 1 : folded_micro_steps;
   same.loss_scale = {};
@@ -155,7 +155,7 @@ void PredictionCorrection::fit() {
       squares += residual * residual;
     }
     const double count = prior_noise_weight + static_cast<double>(observations_.size());
-    noise_ = std::max(least_noise, std::sqrt(squares / count));
+    noise_ = std::max(min_noise, std::sqrt(squares / count));
   }
 }
 StepPredictor::StepPredictor(const ModelSpec& model, DeviceProfile profile,
@@ -166,7 +166,7 @@ StepTime StepPredictor::model_time(const Experiment& experiment) {
   const GroupShape shape = experiment.shape;
   auto& [times, known] =
       shapes_.try_emplace(shape, OfShape{OperationTimes(profile_, shape), {}}).first->second;
-  const auto [found, is_new] = known.try_emplace(what_matters(experiment.config));
+  const auto [found, is_new] = known.try_emplace(timing_key(experiment.config));
   if (is_new) found->second = cycle_time(planner_.plan(found->first, shape.size()), times);
   return found->second.with_micro_steps(experiment.config.accumulation_steps);
 }

@@ -35,7 +35,7 @@ const TimeCurve* find_curve(const std::vector<TimeCurve>& curves, const Work& wo
 /// another group.
 std::optional<double> scaled(const std::vector<TimeCurve>& curves, const Work& work) {
   const double wanted = std::max(1.0, amount(work));
-  double least_distance = std::numeric_limits<double>::infinity();
+  double min_distance = std::numeric_limits<double>::infinity();
   std::optional<double> best;
   for (const TimeCurve& curve : curves) {
     if (curve.work.kind != work.kind) continue;
@@ -48,8 +48,8 @@ std::optional<double> scaled(const std::vector<TimeCurve>& curves, const Work& w
       measured.size = point.size;
       const double ratio = wanted / std::max(1.0, amount(measured));
       const double distance = std::abs(std::log(ratio)) + other_type + other_way;
-      if (distance >= least_distance) continue;
-      least_distance = distance;
+      if (distance >= min_distance) continue;
+      min_distance = distance;
       best = point.seconds * ratio;
     }
   }

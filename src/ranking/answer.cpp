@@ -37,7 +37,7 @@ Standing standing_of(const Scoreboard& board, std::size_t index) {
 std::optional<CalibrationSummary> calibration_of(const Scoreboard& board) {
   if (!board.calibration()) return std::nullopt;
   CalibrationSummary summary{*board.calibration(), board.setup().memory_offset_bytes};
-  for (const OwnRun& run : board.setup().own_runs) {
+  for (const UserRun& run : board.setup().user_runs) {
     const auto latency_us = board.first_value(run.row, Metric::latency);
     if (!latency_us) continue;
     const Row& row = board.row(run.row);
@@ -50,14 +50,15 @@ std::optional<CalibrationSummary> calibration_of(const Scoreboard& board) {
 
 /// The best few, and what the user came with.
 std::vector<ToVerify> to_verify(const Scoreboard& board) {
-  constexpr std::size_t most_verified = 3;
-  const std::optional<std::size_t>& own = board.setup().own_row;
+  constexpr std::size_t max_verified = 3;
+  const std::optional<std::size_t>& own = board.setup().baseline_row;
   std::vector<ToVerify> runs;
   bool has_own = false;
-  for (const std::size_t row : board.best_rows(most_verified)) {
-    const bool is_own = row == own;
-    has_own = has_own || is_own;
-    runs.push_back({&board.row(row).planned.experiment, static_cast<int>(runs.size()) + 1, is_own});
+  for (const std::size_t row : board.best_rows(max_verified)) {
+    const bool is_baseline = row == own;
+    has_own = has_own || is_baseline;
+    runs.push_back(
+        {&board.row(row).planned.experiment, static_cast<int>(runs.size()) + 1, is_baseline});
   }
   if (own && !has_own) runs.push_back({&board.row(*own).planned.experiment, 0, true});
   return runs;
@@ -72,14 +73,14 @@ std::string label_of(const Scoreboard& board, const Standing& standing) {
 std::optional<std::size_t> best_in_a_single_run(const std::vector<Standing>& standings,
                                                 const Recommendation& recommended) {
   const double sign = is_minimised(recommended.metric) ? -1 : 1;
-  const auto goodness = [&](const Standing& one) {
+  const auto score = [&](const Standing& one) {
     return one.ranked ? sign * one.ranked->value : -std::numeric_limits<double>::infinity();
   };
   std::optional<std::size_t> best;
-  double most = goodness(recommended.standing);
+  double most = score(recommended.standing);
   for (std::size_t row = 0; row < standings.size(); ++row) {
-    if (num_final_rounds(*standings[row].row) > 0 || !(goodness(standings[row]) > most)) continue;
-    most = goodness(standings[row]);
+    if (num_final_rounds(*standings[row].row) > 0 || !(score(standings[row]) > most)) continue;
+    most = score(standings[row]);
     best = row;
   }
   return best;
@@ -123,7 +124,7 @@ Answer answer_of(const Scoreboard& board) {
   answer.recommendation = recommendation_of(board);
   answer.best = board.best();
   answer.finals_are_done = board.finals().is_done;
-  answer.why_no_finals = board.finals().reason;
+  answer.no_finals_reason = board.finals().reason;
   answer.finalists = finalists_of(board);
   answer.spread_of_finals = board.spread_of_finals();
   answer.spread_in_search = board.spread_in_search();
@@ -172,12 +173,12 @@ Competitor competitor(const Scoreboard& board, std::size_t row, const Spread& in
 }  // namespace
 
 double chance_of_best(const Scoreboard& board, std::size_t row) {
-  constexpr std::size_t most_competitors = 20;
+  constexpr std::size_t max_competitors = 20;
   constexpr int draws = 4000;
-  const Spread in_search = believed_spread(board.spread_in_search());
+  const Spread in_search = pooled_spread(board.spread_in_search());
   const Spread of_finals = board.spread_of_finals();
   std::vector<Competitor> all = {competitor(board, row, in_search, of_finals)};
-  for (const std::size_t other : board.best_rows(most_competitors))
+  for (const std::size_t other : board.best_rows(max_competitors))
     if (other != row) all.push_back(competitor(board, other, in_search, of_finals));
 
   std::mt19937_64 generator(0);

@@ -12,13 +12,13 @@ namespace dstune {
 
 namespace {
 
-constexpr std::size_t fewest_steps = 8;
+constexpr std::size_t min_steps = 8;
 constexpr double outlying_deviations = 6;
 constexpr double outlying_share = 0.1;
-constexpr std::size_t fewest_for_trend = 24;
+constexpr std::size_t min_for_trend = 24;
 constexpr double slower_share = 0.03;
 constexpr double clear_errors = 2;
-constexpr int fewest_groups = 3;
+constexpr int min_groups = 3;
 constexpr double slow_share = 0.05;
 
 double median(std::vector<double> values) {
@@ -78,10 +78,10 @@ std::string throttled_flag(const Measurement& measurement) {
 std::vector<std::string> unsteady_flags(const Measurement& measurement) {
   std::vector<std::string> flags;
   const std::vector<double> timed_s = timed_steps_s(measurement);
-  if (timed_s.size() < fewest_steps) return flags;
+  if (timed_s.size() < min_steps) return flags;
   if (const std::size_t outliers = num_outliers(timed_s); outliers > 0)
     flags.push_back(fmt::format("outliers: {} of {} timed steps", outliers, timed_s.size()));
-  if (timed_s.size() < fewest_for_trend) return flags;
+  if (timed_s.size() < min_for_trend) return flags;
   if (const double share = slowdown(timed_s); share > 0)
     flags.push_back(fmt::format(
         "slowing: the last third of the steps took {:.1f} % longer than the first (throttling?)",
@@ -126,7 +126,7 @@ std::vector<SlowHost> slow_hosts(const std::vector<Row>& rows) {
     const bool always =
         std::all_of(shares.begin(), shares.end(), [](double share) { return share > slow_share; });
     const auto groups = static_cast<int>(shares.size());
-    if (always && groups >= fewest_groups) slow.push_back({host, groups, median(shares)});
+    if (always && groups >= min_groups) slow.push_back({host, groups, median(shares)});
   }
   return slow;
 }

@@ -25,7 +25,7 @@ constexpr double close_to_best = 0.05;
 /// Jobs that died while a finalist was measured again, after which it is not.
 constexpr int deaths_until_left_out = 2;
 /// More than this is worth another run (design 7).
-constexpr double worth_finding = 0.01;
+constexpr double relevant_gain = 0.01;
 
 int num_final_tries(const Row& row) {
   return static_cast<int>(
@@ -39,7 +39,7 @@ std::vector<std::size_t> contenders(const Scoreboard& board) {
   const double sign = is_minimised(board.metric()) ? -1 : 1;
   struct Standing {
     std::size_t row;
-    double goodness;
+    double score;
     int count;
   };
   std::vector<Standing> standings;
@@ -55,14 +55,14 @@ std::vector<std::size_t> contenders(const Scoreboard& board) {
   if (standings.empty()) return {};
   const Standing leader = *std::max_element(
       standings.begin(), standings.end(),
-      [](const Standing& one, const Standing& other) { return one.goodness < other.goodness; });
-  const Spread spread = believed_spread(board.spread_of_finals());
+      [](const Standing& one, const Standing& other) { return one.score < other.score; });
+  const Spread spread = pooled_spread(board.spread_of_finals());
   // Both sides of 90 % are 5 % each.
   const double reach = spread.deviation * student_t(0.9, spread.degrees_of_freedom);
   std::vector<std::size_t> result;
   for (const Standing& one : standings) {
     const double error = reach * std::sqrt(1.0 / one.count + 1.0 / leader.count);
-    if (one.row == leader.row || one.goodness + error > leader.goodness + std::log1p(worth_finding))
+    if (one.row == leader.row || one.score + error > leader.score + std::log1p(relevant_gain))
       result.push_back(one.row);
   }
   if (result.size() == 1 && leader.count >= final_rounds) return {};
@@ -76,7 +76,7 @@ std::vector<std::size_t> finalists(const Scoreboard& board) {
   require(!board.finals().is_done, "finalists are chosen by their first runs");
   std::vector<std::size_t> best = board.best_rows(looked_at);
   if (best.empty()) return best;
-  const Spread spread = believed_spread(board.spread_in_search());
+  const Spread spread = pooled_spread(board.spread_in_search());
   // Of a difference of two runs.
   const double runs =
       std::sqrt(2.0) * spread.deviation * student_t(0.95, spread.degrees_of_freedom);
@@ -87,15 +87,15 @@ std::vector<std::size_t> finalists(const Scoreboard& board) {
     return behind > std::hypot(half_width(value), half_width(winner), runs);
   };
   best.erase(std::remove_if(best.begin() + 1, best.end(), is_clearly_behind), best.end());
-  best.resize(std::min(best.size(), most_finalists));
+  best.resize(std::min(best.size(), max_finalists));
   return best;
 }
 
 std::optional<FinalRun> next_final_run(const Scoreboard& board) {
   require(!board.finals().is_done, "there are no runs after the last one");
-  for (int round = 1; round <= most_final_rounds; ++round) {
+  for (int round = 1; round <= max_final_rounds; ++round) {
     for (const std::size_t row :
-         round <= least_final_rounds ? board.finals().finalists : contenders(board))
+         round <= min_final_rounds ? board.finals().finalists : contenders(board))
       if (num_final_tries(board.row(row)) < round) return FinalRun{row, round};
   }
   return std::nullopt;
@@ -154,7 +154,7 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
 }
 
 /// Empty where the finalists are to be measured again.
-std::string RunAgainPolicy::why_no_finals() const {
+std::string RunAgainPolicy::no_finals_reason() const {
   const std::vector<std::size_t>& finalists = board_.finals().finalists;
   if (finalists.empty()) return "the job died in it twice";
   if (board_.num_results() < 2 && (!options_.races || options_.is_alone_in_space))
@@ -175,18 +175,18 @@ std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
       return died != options_.deaths.end() && died->second >= deaths_until_left_out;
     });
     board_.begin_finals(std::move(chosen));
-    if (std::string reason = why_no_finals(); !reason.empty()) {
+    if (std::string reason = no_finals_reason(); !reason.empty()) {
       board_.give_up_finals(std::move(reason));
       return std::nullopt;
     }
   }
   if (const auto next = next_final_run(board_)) {
-    const bool is_needed = next->round <= least_final_rounds;
+    const bool is_needed = next->round <= min_final_rounds;
     double needed_s = duration_s(next->row);
     if (is_needed) {
       needed_s = 0;
       for (const std::size_t row : finals.finalists)
-        needed_s += (least_final_rounds - next->round + 1) * duration_s(row);
+        needed_s += (min_final_rounds - next->round + 1) * duration_s(row);
     }
     const bool is_within_round = is_needed && next->row != finals.finalists.front();
     if (is_within_round || time_left_s >= needed_s)

@@ -34,8 +34,8 @@ bool Scoreboard::record(std::size_t row, Record record, const Overheads& overhea
     if (answer != answer_) ++answer_revision_;
     answer_ = answer;
   }
-  if (std::any_of(setup_.own_runs.begin(), setup_.own_runs.end(),
-                  [row](const OwnRun& run) { return run.row == row; }))
+  if (std::any_of(setup_.user_runs.begin(), setup_.user_runs.end(),
+                  [row](const UserRun& run) { return run.row == row; }))
     fit_calibration();
   return is_best;
 }
@@ -99,7 +99,7 @@ void Scoreboard::note_first_value(std::size_t row) {
 void Scoreboard::note_spread() {
   std::vector<std::vector<double>> means = means_in_search();
   for (std::vector<double>& of_row : means_of_finals()) means.push_back(std::move(of_row));
-  half_width_of_run_ = dstune::half_width_of_run(believed_spread(spread_of(means)));
+  half_width_of_run_ = dstune::half_width_of_run(pooled_spread(spread_of(means)));
 }
 
 void Scoreboard::rank_anew() {
@@ -111,7 +111,7 @@ void Scoreboard::rank_anew() {
 /// Another of the user's own configurations was measured here.
 void Scoreboard::fit_calibration() {
   std::vector<CalibrationPoint> points;
-  for (const OwnRun& run : setup_.own_runs) {
+  for (const UserRun& run : setup_.user_runs) {
     const auto latency_us = first_value(run.row, Metric::latency);
     if (!latency_us || !(latency_us->value > 0)) continue;
     points.push_back({latency_us->value * 1e-6, run.step_s, rows_[run.row].overheads});

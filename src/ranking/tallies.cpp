@@ -30,14 +30,14 @@ std::string without_numbers(const std::string& reason) {
 std::vector<ReasonGroup> group_reasons(const std::vector<Row>& rows, const std::string& status) {
   std::vector<ReasonGroup> groups;
   std::map<std::string, std::size_t> index_of;
-  constexpr std::size_t most_names = 3;
+  constexpr std::size_t max_names = 3;
   for (const Row& row : rows) {
     if (status_text(row) != status) continue;
     const auto [found, is_new] = index_of.emplace(without_numbers(reason_text(row)), groups.size());
     if (is_new) groups.push_back({status, reason_text(row)});
     ReasonGroup& group = groups[found->second];
     ++group.count;
-    if (group.first_names.size() < most_names)
+    if (group.first_names.size() < max_names)
       group.first_names.push_back(row.planned.experiment.name);
   }
   return groups;
@@ -126,22 +126,22 @@ std::int64_t memory_bytes(const Record& record) {
                                                   : record.measurement.peak_memory.total_bytes;
 }
 
-/// The best goodness that was to be had with at most so much memory.
+/// The best score that was to be had with at most so much memory.
 class Staircase {
  public:
-  [[nodiscard]] bool has_as_good(double goodness, std::int64_t bytes) const {
+  [[nodiscard]] bool has_as_good(double score, std::int64_t bytes) const {
     const auto above = steps_.upper_bound(bytes);
-    return above != steps_.begin() && std::prev(above)->second >= goodness;
+    return above != steps_.begin() && std::prev(above)->second >= score;
   }
   /// Something that is better than all with at most as much memory.
-  void add(double goodness, std::int64_t bytes) {
-    const auto step = steps_.insert_or_assign(bytes, goodness).first;
+  void add(double score, std::int64_t bytes) {
+    const auto step = steps_.insert_or_assign(bytes, score).first;
     auto next = std::next(step);
-    while (next != steps_.end() && next->second <= goodness) next = steps_.erase(next);
+    while (next != steps_.end() && next->second <= score) next = steps_.erase(next);
   }
 
  private:
-  std::map<std::int64_t, double> steps_;  ///< memory → goodness; both rise
+  std::map<std::int64_t, double> steps_;  ///< memory → score; both rise
 };
 
 }  // namespace
@@ -168,10 +168,10 @@ std::vector<Offer> offers_of(const Scoreboard& board) {
   });
   Staircase so_far;
   for (Offer* const offer : order) {
-    const double goodness = sign * offer->value;
-    offer->is_on_front = !so_far.has_as_good(goodness, offer->memory_bytes);
+    const double score = sign * offer->value;
+    offer->is_on_front = !so_far.has_as_good(score, offer->memory_bytes);
     if (!offer->is_on_front) continue;
-    so_far.add(goodness, offer->memory_bytes);
+    so_far.add(score, offer->memory_bytes);
     if (const auto value = board.measured_value(offer->row, Metric::throughput_per_gpu))
       offer->throughput_per_gpu = value->value;
   }

@@ -180,7 +180,7 @@ double work_of_step(const Experiment& experiment, Metric metric) {
 
 }  // namespace
 
-RaceBar race_bar(const Scoreboard& board, const Experiment& challenger) {
+IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& challenger) {
   if (!board.best()) return {};
   const Row& incumbent = board.row(*board.best());
   std::vector<double> means_s;
@@ -201,7 +201,7 @@ RaceBar race_bar(const Scoreboard& board, const Experiment& challenger) {
   const double work = work_of_step(challenger, board.metric()) /
                       work_of_step(incumbent.planned.experiment, board.metric());
   for (double& mean_s : means_s) mean_s *= work;
-  return race_bar_of(means_s, square_error, believed_spread(board.spread_in_search()));
+  return estimate_incumbent(means_s, square_error, pooled_spread(board.spread_in_search()));
 }
 
 }  // namespace dstune

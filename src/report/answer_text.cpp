@@ -93,8 +93,8 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
                       faster.row->planned.experiment.name, format_number(faster.ranked->value),
                       unit_text(answer.metric)));
     }
-  } else if (!answer.why_no_finals.empty()) {
-    lines.emplace_back("not measured again", answer.why_no_finals);
+  } else if (!answer.no_finals_reason.empty()) {
+    lines.emplace_back("not measured again", answer.no_finals_reason);
   }
   lines.emplace_back("the best of what was measured",
                      "with a probability of " + percent(recommendation.probability_best));

@@ -17,7 +17,7 @@ namespace {
 /// A table so long that its header is off the screen at its end.
 constexpr std::size_t long_table = 40;
 /// Less is no room for a sentence.
-constexpr std::size_t least_reason_width = 30;
+constexpr std::size_t min_reason_width = 30;
 constexpr std::string_view gap = "  ";
 constexpr std::size_t picture_indent = 4;
 
@@ -194,9 +194,9 @@ class Table {
     if (remarks.size() == 1 && beside + remarks.front().size() <= style_->width)
       return line + std::string(beside - line.size(), ' ') + remarks.front() + "\n";
     // A narrow terminal has more room further to the left.
-    const bool is_narrow = style_->width < name_at_ + least_reason_width;
+    const bool is_narrow = style_->width < name_at_ + min_reason_width;
     const std::size_t at = is_narrow ? 4 : name_at_;
-    const std::size_t room = std::max(style_->width, at + least_reason_width) - at;
+    const std::size_t room = std::max(style_->width, at + min_reason_width) - at;
     line += "\n";
     for (const std::string& remark : remarks)
       for (const std::string& part : wrapped(remark, room))

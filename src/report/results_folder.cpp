@@ -137,7 +137,7 @@ void ResultsFolder::write_verification(
     job.runs.push_back(
         {run.experiment, run.place > 0
                              ? fmt::format("Number {} of what was measured{}.", run.place,
-                                           run.is_own ? ", and your own configuration" : "")
+                                           run.is_baseline ? ", and your own configuration" : "")
                              : "Your own configuration: the first candidate of every list."});
   job.folder = absolute_path(file(file_name::verification));
   job.training_command = training_command;

@@ -226,7 +226,7 @@ json::Value validation_json(const Answer& answer) {
   if (answer.best) winner = answer.standings[*answer.best].row->planned.experiment.name;
   return {{"metric", to_text(answer.metric)},
           {"done", answer.finals_are_done},
-          {"reason", answer.why_no_finals},
+          {"reason", answer.no_finals_reason},
           {"winner", std::move(winner)},
           {"spread", spread_json(answer.spread_of_finals)},
           {"spread_in_search", spread_json(answer.spread_in_search)},

@@ -112,23 +112,23 @@ std::string counts_text(const Answer& answer) {
 std::string reasons_text(const Answer& answer) {
   const std::vector<ReasonGroup>& groups = answer.reasons;
   if (groups.empty()) return "";
-  constexpr std::size_t most_groups = 30;
+  constexpr std::size_t max_groups = 30;
   std::string out = "\nWhat failed or did not run:\n";
-  for (std::size_t i = 0; i < std::min(groups.size(), most_groups); ++i) {
+  for (std::size_t i = 0; i < std::min(groups.size(), max_groups); ++i) {
     const ReasonGroup& group = groups[i];
     out += fmt::format("  {} {} ({}{}): {}\n", group.count, group.status,
                        fmt::join(group.first_names, ", "),
                        group.count > group.first_names.size() ? ", ..." : "",
                        group.first_reason.empty() ? "no reason given" : group.first_reason);
   }
-  if (groups.size() > most_groups)
-    out += fmt::format("  and {} further reasons, in results.csv\n", groups.size() - most_groups);
+  if (groups.size() > max_groups)
+    out += fmt::format("  and {} further reasons, in results.csv\n", groups.size() - max_groups);
   return out;
 }
 
 /// The front, with throughput a GPU beside it; empty where one row has it all.
 std::string front_text(const Answer& answer) {
-  constexpr std::size_t most_offers_listed = 30;
+  constexpr std::size_t max_offers_listed = 30;
   std::vector<const Offer*> front;
   for (const Offer& offer : answer.offers)
     if (offer.is_on_front) front.push_back(&offer);
@@ -140,7 +140,7 @@ std::string front_text(const Answer& answer) {
                                  {"samples/s a GPU", ColumnType::number, {}},
                                  {"memory of a rank", ColumnType::text, {}},
                                  {"experiment", ColumnType::text, {}}};
-  for (std::size_t place = 0; place < std::min(front.size(), most_offers_listed); ++place) {
+  for (std::size_t place = 0; place < std::min(front.size(), max_offers_listed); ++place) {
     const Offer& offer = *front[place];
     columns[0].cells.push_back(std::to_string(offer.num_gpus));
     columns[1].cells.push_back(format_number(offer.value));
@@ -151,8 +151,8 @@ std::string front_text(const Answer& answer) {
   }
   return "\nNothing that was measured is better in one of these without being worse in another:\n" +
          pipe_table(columns) +
-         (front.size() > most_offers_listed
-              ? fmt::format("and {} more, in results.csv\n", front.size() - most_offers_listed)
+         (front.size() > max_offers_listed
+              ? fmt::format("and {} more, in results.csv\n", front.size() - max_offers_listed)
               : "");
 }
 
@@ -160,7 +160,7 @@ std::string front_text(const Answer& answer) {
 /// to it; then the mean error and the rank correlation over all. Empty where nothing was predicted.
 std::string prediction_text(const Answer& answer) {
   /// The last ones are listed: what was learned on the way shows in them.
-  constexpr std::size_t most_records_listed = 50;
+  constexpr std::size_t max_records_listed = 50;
   const std::vector<PredictedSpeed>& all = answer.predictions;
   if (all.empty()) return "";
   std::vector<Column> columns = {{"experiment", ColumnType::text, {}},
@@ -168,7 +168,7 @@ std::string prediction_text(const Answer& answer) {
                                  {"measured", ColumnType::number, {}},
                                  {"error, %", ColumnType::number, {}},
                                  {"mean error so far, %", ColumnType::number, {}}};
-  const std::size_t first_listed = all.size() - std::min(all.size(), most_records_listed);
+  const std::size_t first_listed = all.size() - std::min(all.size(), max_records_listed);
   for (std::size_t index = first_listed; index < all.size(); ++index) {
     const PredictedSpeed& one = all[index];
     columns[0].cells.push_back(one.record->experiment.name);
@@ -178,8 +178,7 @@ std::string prediction_text(const Answer& answer) {
     columns[4].cells.push_back(fmt::format("{:.1f}", 100 * one.mean_error_so_far));
   }
   std::string text = "\nPredicted before each ran, in the order in which they ended";
-  if (first_listed > 0)
-    text += fmt::format(" (the last {} of {})", most_records_listed, all.size());
+  if (first_listed > 0) text += fmt::format(" (the last {} of {})", max_records_listed, all.size());
   text += ":\n" + pipe_table(columns);
   text += fmt::format("Predicted throughput: mean error {:.1f} % over {} experiment{}",
                       100 * all.back().mean_error_so_far, all.size(), all.size() == 1 ? "" : "s");

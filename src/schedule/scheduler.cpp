@@ -88,7 +88,8 @@ std::vector<std::size_t> Scheduler::drain() {
 
 const std::vector<int>& Scheduler::held_for(const Waiting& head) {
   if (!held_ || held_->experiment != head.experiment || held_->num_slots != pool_->num_slots()) {
-    held_ = Held{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.needs)};
+    held_ =
+        HeldSlots{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.needs)};
   }
   return held_->world_ranks;
 }

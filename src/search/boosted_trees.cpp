@@ -9,11 +9,11 @@ namespace {
 
 // DeepSpeed's settings.
 constexpr int num_rounds = 10;
-constexpr int most_depth = 3;
+constexpr int max_depth = 3;
 constexpr double learning_rate = 0.3;
 constexpr double leaf_penalty = 1e-4;
 constexpr double value_penalty = 1;
-constexpr double least_curvature = 1;
+constexpr double min_curvature = 1;
 
 }  // namespace
 
@@ -73,7 +73,7 @@ void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> m
     return (*points_)[examples[member].point][feature];
   };
   double best_gain = 0;
-  for (std::size_t feature = 0; depth < most_depth && feature < points_->num_features; ++feature) {
+  for (std::size_t feature = 0; depth < max_depth && feature < points_->num_features; ++feature) {
     std::stable_sort(members.begin(), members.end(), [&](std::size_t one, std::size_t other) {
       return feature_of(one, feature) < feature_of(other, feature);
     });
@@ -84,7 +84,7 @@ void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> m
       const double low = feature_of(members[at], feature);
       const double high = feature_of(members[at + 1], feature);
       const Gradient right{total.first - left.first, total.second - left.second};
-      if (low == high || left.second < least_curvature || right.second < least_curvature) continue;
+      if (low == high || left.second < min_curvature || right.second < min_curvature) continue;
       const double gain = 0.5 * (gain_of(left) + gain_of(right) - gain_of(total)) - leaf_penalty;
       if (gain <= best_gain) continue;
       best_gain = gain;

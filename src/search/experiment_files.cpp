@@ -134,8 +134,8 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
     PlannedMember member;
     member.planned.experiment = std::move(experiment);
     decide_feasibility(job, options, predictor, member.planned);
-    if (member.planned.status == PlanStatus::planned && !space.own) {
-      space.own = space.members.size();
+    if (member.planned.status == PlanStatus::planned && !space.baseline) {
+      space.baseline = space.members.size();
     }
     ++(member.planned.status == PlanStatus::planned ? space.planned : space.infeasible);
     ++space.total;

@@ -22,7 +22,7 @@ std::map<std::string, std::int64_t> categories_of(const MemoryPlan& memory) {
 constexpr std::int64_t folded_micro_steps = 3;
 
 /// Which states there are and which temporaries, not by which numbers they are updated.
-TrainingConfig what_takes_memory(const TrainingConfig& config) {
+TrainingConfig memory_key(const TrainingConfig& config) {
   TrainingConfig result = config;
   result.accumulation_steps = std::min(config.accumulation_steps, folded_micro_steps);
   result.optimizer = {};
@@ -37,7 +37,7 @@ TrainingConfig what_takes_memory(const TrainingConfig& config) {
 
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
   const int group_size = experiment.shape.size();
-  const auto [found, is_new] = known_[group_size].try_emplace(what_takes_memory(experiment.config));
+  const auto [found, is_new] = known_[group_size].try_emplace(memory_key(experiment.config));
   if (is_new) found->second = prediction_of(found->first, group_size);
   return found->second;
 }

@@ -14,16 +14,16 @@ namespace {
 // DeepSpeed's settings.
 constexpr std::size_t num_initial = 2;
 constexpr double exploration = 0.2;
-constexpr int usual_early_stopping = 5;
-constexpr int usual_num_trials = 50;
+constexpr int default_early_stopping = 5;
+constexpr int default_num_trials = 50;
 
 class ModelBasedTuner : public Tuner {
  public:
   ModelBasedTuner(const PlannedSpace& space, const TuningOptions& options)
       : is_minimised_(is_minimised(options.metric)),
         random_(static_cast<std::uint64_t>(options.seed)),
-        trials_left_(options.num_trials.value_or(usual_num_trials)),
-        early_stopping_(options.metric, options.early_stopping.value_or(usual_early_stopping)),
+        trials_left_(options.num_trials.value_or(default_num_trials)),
+        early_stopping_(options.metric, options.early_stopping.value_or(default_early_stopping)),
         place_of_member_(space.members.size(), nowhere) {
     std::vector<const Experiment*> experiments;
     for (std::size_t index = 0; index < space.members.size(); ++index) {
@@ -56,14 +56,14 @@ class ModelBasedTuner : public Tuner {
     early_stopping_.observe(is_ok ? std::optional(observation.value->value) : std::nullopt);
     // What failed is worse than anything; what was raced out is as good as it was when it was.
     const double value = observation.value ? observation.value->value : 0;
-    const double goodness = value > 0 && is_minimised_ ? 1 / value : value;
-    examples_.push_back({place, goodness});
-    is_learnt_ = false;
+    const double score = value > 0 && is_minimised_ ? 1 / value : value;
+    examples_.push_back({place, score});
+    is_trained_ = false;
   }
 
   [[nodiscard]] bool is_done() const override { return is_over(); }
   /// The next choice is made when ranks are idle, with all that is known by then.
-  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
+  [[nodiscard]] std::size_t max_waiting() const override { return 0; }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     const std::string reason =
@@ -88,9 +88,9 @@ class ModelBasedTuner : public Tuner {
   double uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
 
   std::size_t most_promising() {
-    if (!is_learnt_) {
+    if (!is_trained_) {
       model_.learn(examples_);
-      is_learnt_ = true;
+      is_trained_ = true;
     }
     std::size_t best = waiting_.front();
     double best_score = model_.score(best);
@@ -113,7 +113,7 @@ class ModelBasedTuner : public Tuner {
   Points points_;
   BoostedTrees model_{points_};
   std::vector<BoostedTrees::Example> examples_;
-  bool is_learnt_ = false;
+  bool is_trained_ = false;
   std::size_t num_asked_ = 0;
 };
 

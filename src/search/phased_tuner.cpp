@@ -14,7 +14,7 @@ namespace dstune {
 namespace {
 
 /// A stage that is predicted to be worse than this share of the best is not searched.
-constexpr double worth_a_stage = 0.9;
+constexpr double relevant_stage_gain = 0.9;
 
 /// Members that differ in the micro-batch alone, by rising size.
 using Chain = std::vector<std::size_t>;
@@ -92,11 +92,11 @@ class PhasedTuner : public Tuner {
   }
 
   [[nodiscard]] bool is_done() const override {
-    return stage_ == stages_.size() || trials_left_ == 0 || is_hopeless();
+    return stage_ == stages_.size() || trials_left_ == 0 || has_only_failed();
   }
   /// Sizes are chosen by how others of them ended.
-  [[nodiscard]] std::size_t most_waiting() const override {
-    return grid_ ? grid_->most_waiting() : 0;
+  [[nodiscard]] std::size_t max_waiting() const override {
+    return grid_ ? grid_->max_waiting() : 0;
   }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
@@ -114,14 +114,14 @@ class PhasedTuner : public Tuner {
 
  private:
   /// Larger is better; nothing where it did not run to its end.
-  [[nodiscard]] std::optional<double> goodness_of(const Observation& observation) const {
+  [[nodiscard]] std::optional<double> score_of(const Observation& observation) const {
     if (observation.status != Status::ok || !observation.value) return std::nullopt;
     const double value = observation.value->value;
     return is_minimised(options_.metric) ? 1 / value : value;
   }
 
   /// A search in which nothing ever runs.
-  [[nodiscard]] bool is_hopeless() const { return !best_goodness_ && failures_.is_due(); }
+  [[nodiscard]] bool has_only_failed() const { return !best_score_ && failures_.is_due(); }
 
   [[nodiscard]] std::int64_t micro_batch(std::size_t index) const {
     return space_.members[index].planned.experiment.config.micro_batch;
@@ -145,15 +145,15 @@ class PhasedTuner : public Tuner {
   [[nodiscard]] bool is_any_of_grid_running() const { return !running_.empty(); }
 
   void tell(std::size_t index, const Observation& observation) {
-    const auto goodness = goodness_of(observation);
+    const auto score = score_of(observation);
     failures_.observe(observation.value ? std::optional(observation.value->value) : std::nullopt);
-    if (goodness && (!best_goodness_ || *goodness > *best_goodness_)) best_goodness_ = goodness;
+    if (score && (!best_score_ || *score > *best_score_)) best_score_ = score;
     if (grid_) {
       const auto place = std::find(grid_members_.begin(), grid_members_.end(), index);
       grid_->observe(static_cast<std::size_t>(place - grid_members_.begin()), observation);
     } else {
       const auto place = std::find(chain().begin(), chain().end(), index);
-      sizes_->observe(static_cast<std::size_t>(place - chain().begin()), goodness);
+      sizes_->observe(static_cast<std::size_t>(place - chain().begin()), score);
     }
   }
 
@@ -235,10 +235,10 @@ class PhasedTuner : public Tuner {
     grid_.reset();
     ++stage_;
     while (stage_ < stages_.size()) {
-      const std::string objection = objection_to(stages_[stage_]);
-      if (objection.empty()) break;
+      const std::string violation = violation_of(stages_[stage_]);
+      if (violation.empty()) break;
       for (const Chain& chain : stages_[stage_].chains)
-        for (const std::size_t index : chain) reasons_[index] = objection;
+        for (const std::size_t index : chain) reasons_[index] = violation;
       ++stage_;
     }
     begin_stage();
@@ -246,7 +246,7 @@ class PhasedTuner : public Tuner {
 
   /// Why a stage can not improve on the one before, on groups of the same shape; empty where it
   /// can. It takes less memory for more traffic.
-  [[nodiscard]] std::string objection_to(const Stage& stage) const {
+  [[nodiscard]] std::string violation_of(const Stage& stage) const {
     if (stage.shape != largest_shape_) return "";
     const std::int64_t fits = micro_batch(stage.chains.front().back());
     if (fits < largest_)
@@ -263,7 +263,7 @@ class PhasedTuner : public Tuner {
       if (predicted == 0) return "";
       best_here = std::max(best_here, predicted);
     }
-    if (options_.metric == Metric::latency || best_here >= worth_a_stage * best) return "";
+    if (options_.metric == Metric::latency || best_here >= relevant_stage_gain * best) return "";
     return fmt::format("stage {} can not improve: its best is predicted {:.0f} % below the others'",
                        stage.zero_stage, 100 * (1 - best_here / best));
   }
@@ -289,7 +289,7 @@ class PhasedTuner : public Tuner {
 
   [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t index) const {
     if (const auto known = reasons_.find(index); known != reasons_.end()) return known->second;
-    if (is_hopeless())
+    if (has_only_failed())
       return fmt::format("early stopping: {} experiments brought nothing better",
                          failures_.num_since_best());
     if (trials_left_ == 0) return "past the cap of trials";
@@ -305,7 +305,7 @@ class PhasedTuner : public Tuner {
   std::unordered_map<std::size_t, std::string> reasons_;  ///< of those that are not run
   EarlyStopping failures_;
   std::size_t trials_left_;
-  std::optional<double> best_goodness_;
+  std::optional<double> best_score_;
   // Where the search is: a stage, and its chain whose sizes are searched, or then its grid.
   std::size_t stage_ = 0;
   std::size_t chain_ = 0;

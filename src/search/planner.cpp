@@ -147,10 +147,10 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   };
   const Experiment& experiment = planned.experiment;
   const int group_size = experiment.shape.size();
-  std::string objection = partition_objection(experiment.config, group_size);
-  if (objection.empty()) objection = model_objection(job.model, experiment.config, group_size);
-  if (!objection.empty()) {
-    if (job.workload.kind == WorkloadKind::transformer) infeasible(objection);
+  std::string violation = partition_violation(experiment.config, group_size);
+  if (violation.empty()) violation = model_violation(job.model, experiment.config, group_size);
+  if (!violation.empty()) {
+    if (job.workload.kind == WorkloadKind::transformer) infeasible(violation);
     return;
   }
   planned.predicted = predictor.predict(experiment);
@@ -203,7 +203,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
   PlannedSpace planned;
   planned.total = space.size();
-  const bool is_large = planned.total > options.most_members;
+  const bool is_large = planned.total > options.max_members;
   Selection selection = is_large ? select_some(job, space, options) : select_all(job, space);
   MemoryPredictor predictor(job, workspaces);
   auto trials_left =
@@ -227,7 +227,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
     }
     if (next.planned.status == PlanStatus::planned && member.number < own_number) {
       own_number = member.number;
-      planned.own = planned.members.size();
+      planned.baseline = planned.members.size();
     }
     apply_cap(job.tuning, options, trials_left, next);
     count(planned, next.planned.status);

@@ -15,14 +15,14 @@ namespace dstune {
 namespace {
 
 /// More are not told apart: of the others the predictions decide, or the seed.
-constexpr std::size_t most_candidates = 4000;
+constexpr std::size_t max_candidates = 4000;
 /// What is better by less than this is not worth finding (design 7).
-constexpr double worth_finding = 0.01;
+constexpr double relevant_gain = 0.01;
 constexpr double small_chance = 0.05;
-/// Without so many measured members beliefs are not believed.
-constexpr std::size_t fewest_measured = 5;
+/// Without so many measured members posteriors are not trusted.
+constexpr std::size_t min_measured = 5;
 /// The joint draws are among so many; of all others their own chances count.
-constexpr std::size_t most_rivals = 200;
+constexpr std::size_t max_challengers = 200;
 /// From one placement and moment to the next the same configuration differs by so much (standard
 /// deviation, relative), whatever its own interval says.
 constexpr double run_to_run = 0.02;
@@ -72,10 +72,10 @@ class RaceTuner : public Tuner {
     const bool is_timed = observation.value && observation.value->value > 0;
     if (is_timed) {
       samples_.push_back(sample_of(place, *observation.value));
-      candidate.goodness = samples_.back().value + candidate.prior;
+      candidate.score = samples_.back().value + candidate.prior;
     }
     if (is_timed && observation.status == Status::ok &&
-        (!best_ || candidate.goodness > candidates_[*best_].goodness))
+        (!best_ || candidate.score > candidates_[*best_].score))
       best_ = place;
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
       exclude(excluded, reason);
@@ -86,7 +86,7 @@ class RaceTuner : public Tuner {
   }
 
   /// The next choice is made when ranks are idle, with all that is known by then.
-  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
+  [[nodiscard]] std::size_t max_waiting() const override { return 0; }
 
   [[nodiscard]] std::vector<Skipped> skipped() const override {
     std::vector<Skipped> all;
@@ -111,15 +111,15 @@ class RaceTuner : public Tuner {
   enum class Phase { waiting, running, observed, excluded };
   struct Candidate {
     std::size_t member = 0;
-    double prior = 0;     ///< logarithm of the metric as predicted, larger is better
-    double goodness = 0;  ///< likewise, as measured
+    double prior = 0;  ///< logarithm of the metric as predicted, larger is better
+    double score = 0;  ///< likewise, as measured
     Phase phase = Phase::waiting;
     std::string reason;
   };
 
   /// Larger is better; up to a constant, which all members share. Nothing where there is no
   /// prediction.
-  [[nodiscard]] std::optional<double> predicted_goodness(const PlannedExperiment& planned) const {
+  [[nodiscard]] std::optional<double> predicted_score(const PlannedExperiment& planned) const {
     const double throughput = planned.predicted.throughput.value_or(0);
     if (throughput <= 0) return std::nullopt;
     const int size = planned.experiment.shape.size();
@@ -143,7 +143,7 @@ class RaceTuner : public Tuner {
     for (std::size_t index = 0; index < space_.members.size(); ++index) {
       const PlannedExperiment& planned = space_.members[index].planned;
       if (planned.status != PlanStatus::planned) continue;
-      const auto predicted = predicted_goodness(planned);
+      const auto predicted = predicted_score(planned);
       if (predicted) {
         sum += *predicted;
         ++num_predicted;
@@ -162,10 +162,10 @@ class RaceTuner : public Tuner {
     std::stable_sort(
         candidates_.begin(), candidates_.end(),
         [](const Candidate& one, const Candidate& other) { return one.prior > other.prior; });
-    if (candidates_.size() > most_candidates) {
-      for (std::size_t place = most_candidates; place < candidates_.size(); ++place)
+    if (candidates_.size() > max_candidates) {
+      for (std::size_t place = max_candidates; place < candidates_.size(); ++place)
         never_considered_.push_back(candidates_[place].member);
-      candidates_.resize(most_candidates);
+      candidates_.resize(max_candidates);
     }
     for (std::size_t place = 0; place < candidates_.size(); ++place)
       place_of_member_[candidates_[place].member] = place;
@@ -190,13 +190,14 @@ class RaceTuner : public Tuner {
     --num_waiting_;
   }
 
-  /// Brings the beliefs up to what is known. Those that run count as if they would end as expected.
+  /// Brings the posterior up to what is known. Those that run count as if they would end as
+  /// expected.
   void condition() const {
     if (is_conditioned_ || samples_.empty()) return;
     // Learning takes cubic time: not after each of many.
-    if (samples_.size() > num_learnt_ + num_learnt_ / 10) {
+    if (samples_.size() > num_trained_ + num_trained_ / 10) {
       surrogate_->learn(samples_);
-      num_learnt_ = samples_.size();
+      num_trained_ = samples_.size();
     }
     surrogate_->condition(samples_);
     std::vector<Sample> with_running = samples_;
@@ -209,10 +210,10 @@ class RaceTuner : public Tuner {
   }
 
   /// How much better than the best one is.
-  [[nodiscard]] Belief advantage(std::size_t place) const {
-    Belief belief = surrogate_->difference(place, *best_);
-    belief.mean += candidates_[place].prior - candidates_[*best_].prior;
-    return belief;
+  [[nodiscard]] Posterior advantage(std::size_t place) const {
+    Posterior posterior = surrogate_->difference(place, *best_);
+    posterior.mean += candidates_[place].prior - candidates_[*best_].prior;
+    return posterior;
   }
 
   /// Nothing is known: what is predicted to be best, or drawn from the seed; rather what shares
@@ -222,12 +223,12 @@ class RaceTuner : public Tuner {
     double best_score = 0;
     for (std::size_t place = 0; place < candidates_.size(); ++place) {
       if (candidates_[place].phase != Phase::waiting) continue;
-      double likeness = 0;
+      double similarity = 0;
       for (std::size_t other = 0; other < candidates_.size(); ++other)
         if (candidates_[other].phase == Phase::running ||
             candidates_[other].phase == Phase::observed)
-          likeness = std::max(likeness, features_.likeness(place, other));
-      const double score = candidates_[place].prior - likeness;
+          similarity = std::max(similarity, features_.similarity(place, other));
+      const double score = candidates_[place].prior - similarity;
       if (chosen != candidates_.size() && score <= best_score) continue;
       chosen = place;
       best_score = score;
@@ -242,8 +243,9 @@ class RaceTuner : public Tuner {
     for (std::size_t place = 0; place < candidates_.size(); ++place) {
       if (candidates_[place].phase != Phase::waiting) continue;
       // Without a best one all that was timed was raced out: what is known of the member decides.
-      const Belief belief = best_ ? advantage(place) : surrogate_->at(place);
-      const double score = best_ ? expected_excess(belief) : candidates_[place].prior + belief.mean;
+      const Posterior posterior = best_ ? advantage(place) : surrogate_->at(place);
+      const double score =
+          best_ ? expected_improvement(posterior) : candidates_[place].prior + posterior.mean;
       if (chosen != candidates_.size() && score <= best_score) continue;
       chosen = place;
       best_score = score;
@@ -252,7 +254,7 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] bool is_enough() const {
-    if (!best_ || samples_.size() < fewest_measured) return false;
+    if (!best_ || samples_.size() < min_measured) return false;
     update_chance();
     return chance_ < small_chance;
   }
@@ -261,28 +263,30 @@ class RaceTuner : public Tuner {
   void update_chance() const {
     condition();
     if (is_chance_known_) return;
-    std::vector<std::pair<double, Surrogate::Rival>> rivals;
+    std::vector<std::pair<double, Surrogate::Challenger>> challengers;
     for (std::size_t place = 0; place < candidates_.size(); ++place) {
       if (candidates_[place].phase != Phase::waiting) continue;
-      Belief belief = advantage(place);
-      belief.mean -= std::log1p(worth_finding);
+      Posterior posterior = advantage(place);
+      posterior.mean -= std::log1p(relevant_gain);
       const double offset = candidates_[place].prior - candidates_[*best_].prior;
-      rivals.push_back({chance_above_zero(belief), {place, offset - std::log1p(worth_finding)}});
+      challengers.push_back(
+          {chance_above_zero(posterior), {place, offset - std::log1p(relevant_gain)}});
     }
-    const std::size_t joint = std::min(rivals.size(), most_rivals);
-    const auto middle = rivals.begin() + static_cast<std::ptrdiff_t>(joint);
-    std::partial_sort(rivals.begin(), middle, rivals.end(),
+    const std::size_t joint = std::min(challengers.size(), max_challengers);
+    const auto middle = challengers.begin() + static_cast<std::ptrdiff_t>(joint);
+    std::partial_sort(challengers.begin(), middle, challengers.end(),
                       [](const auto& one, const auto& other) { return one.first > other.first; });
-    const auto add = [](double sum, const auto& rival) { return sum + rival.first; };
-    const double of_others = std::accumulate(middle, rivals.end(), 0.0, add);
-    const double at_most = std::accumulate(rivals.begin(), middle, of_others, add);
+    const auto add = [](double sum, const auto& challenger) { return sum + challenger.first; };
+    const double of_others = std::accumulate(middle, challengers.end(), 0.0, add);
+    const double at_most = std::accumulate(challengers.begin(), middle, of_others, add);
     if (at_most < small_chance || joint == 0) {
       chance_ = at_most;
-    } else if (rivals.front().first >= small_chance) {
-      chance_ = std::min(1.0, std::max(rivals.front().first, of_others));
+    } else if (challengers.front().first >= small_chance) {
+      chance_ = std::min(1.0, std::max(challengers.front().first, of_others));
     } else {
-      std::vector<Surrogate::Rival> closest;
-      for (auto rival = rivals.begin(); rival != middle; ++rival) closest.push_back(rival->second);
+      std::vector<Surrogate::Challenger> closest;
+      for (auto challenger = challengers.begin(); challenger != middle; ++challenger)
+        closest.push_back(challenger->second);
       chance_ = std::min(1.0, surrogate_->chance_of_any(closest, *best_, seed_) + of_others);
     }
     is_chance_known_ = true;
@@ -292,14 +296,14 @@ class RaceTuner : public Tuner {
     if (trials_left_ == 0) return "past the cap of trials";
     if (!best_) return "nothing to compare it with was measured";
     condition();
-    Belief belief = advantage(place);
-    const double percent = 100 * std::expm1(belief.mean);
-    belief.mean -= std::log1p(worth_finding);
-    const double chance = 100 * chance_above_zero(belief);
+    Posterior posterior = advantage(place);
+    const double percent = 100 * std::expm1(posterior.mean);
+    posterior.mean -= std::log1p(relevant_gain);
+    const double chance = 100 * chance_above_zero(posterior);
     return fmt::format(
         "expected {:.1f} % {} the best, with a chance {} % to be more than {:.0f} % better",
         std::abs(percent), percent < 0 ? "below" : "above",
-        chance < 0.01 ? "below 0.01" : fmt::format("of {:.2g}", chance), 100 * worth_finding);
+        chance < 0.01 ? "below 0.01" : fmt::format("of {:.2g}", chance), 100 * relevant_gain);
   }
 
   const PlannedSpace& space_;
@@ -318,7 +322,7 @@ class RaceTuner : public Tuner {
   std::optional<std::size_t> best_;
   // Beliefs, made where they are asked for.
   mutable std::optional<Surrogate> surrogate_;
-  mutable std::size_t num_learnt_ = 0;
+  mutable std::size_t num_trained_ = 0;
   mutable bool is_conditioned_ = false;
   mutable bool is_chance_known_ = false;
   mutable double chance_ = 1;

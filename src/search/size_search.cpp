@@ -9,9 +9,9 @@ namespace dstune {
 namespace {
 
 /// A larger size is worth trying while each one brings so much (DeepSpeed's plateau).
-constexpr double least_gain = 0.05;
+constexpr double min_gain = 0.05;
 /// … and a finer one as much as differs from run to run.
-constexpr double least_fine_gain = 0.01;
+constexpr double min_fine_gain = 0.01;
 
 }  // namespace
 
@@ -28,29 +28,29 @@ std::optional<std::size_t> SizeSearch::next() {
   return phase_ == Phase::largest ? next_probe() : next_of_wanted();
 }
 
-void SizeSearch::observe(std::size_t place, std::optional<double> goodness) {
-  trials_.at(place) = {false, true, goodness};
+void SizeSearch::observe(std::size_t place, std::optional<double> score) {
+  trials_.at(place) = {false, true, score};
   advance();
 }
 
 std::optional<std::size_t> SizeSearch::best() const {
   std::optional<std::size_t> best;
   for (std::size_t place = 0; place < trials_.size(); ++place) {
-    if (!trials_[place].goodness) continue;
-    if (!best || *trials_[place].goodness > *trials_[*best].goodness) best = place;
+    if (!trials_[place].score) continue;
+    if (!best || *trials_[place].score > *trials_[*best].score) best = place;
   }
   return best;
 }
 
 std::optional<std::size_t> SizeSearch::largest() const {
   for (std::size_t place = trials_.size(); place > 0; --place)
-    if (trials_[place - 1].goodness) return place - 1;
+    if (trials_[place - 1].score) return place - 1;
   return std::nullopt;
 }
 
 std::optional<std::size_t> SizeSearch::smallest_failed() const {
   for (std::size_t place = 0; place < trials_.size(); ++place)
-    if (trials_[place].is_over && !trials_[place].goodness) return place;
+    if (trials_[place].is_over && !trials_[place].score) return place;
   return std::nullopt;
 }
 
@@ -109,8 +109,8 @@ bool SizeSearch::is_on_plateau() const {
   const auto runs = largest();
   if (!runs) return false;
   for (std::size_t place = *runs; place > 0; --place) {
-    const auto& smaller = trials_[place - 1].goodness;
-    if (smaller) return *trials_[*runs].goodness < (1 + least_gain) * *smaller;
+    const auto& smaller = trials_[place - 1].score;
+    if (smaller) return *trials_[*runs].score < (1 + min_gain) * *smaller;
   }
   return false;
 }
@@ -127,9 +127,9 @@ void SizeSearch::advance() {
   const auto is_over = [&](std::size_t place) { return trials_[place].is_over; };
   while ((phase_ == Phase::candidates || phase_ == Phase::fine) && !is_any_running() &&
          std::all_of(wanted_.begin(), wanted_.end(), is_over)) {
-    const double best_now = *trials_[*best()].goodness;
+    const double best_now = *trials_[*best()].score;
     const bool goes_on =
-        phase_ == Phase::candidates || best_now > (1 + least_fine_gain) * best_before_;
+        phase_ == Phase::candidates || best_now > (1 + min_fine_gain) * best_before_;
     wanted_ = goes_on ? beside_best() : std::vector<std::size_t>();
     best_before_ = best_now;
     phase_ = wanted_.empty() ? Phase::done : Phase::fine;
@@ -161,7 +161,7 @@ std::vector<std::size_t> SizeSearch::beside_best() const {
   std::size_t above = middle;
   while (above + 1 < trials_.size() && is_untried(above + 1)) ++above;
   // Not towards what did not run.
-  if (above > middle && above + 1 < trials_.size() && trials_[above + 1].goodness)
+  if (above > middle && above + 1 < trials_.size() && trials_[above + 1].score)
     places.push_back((above + 1 + middle + 1) / 2);
   std::erase_if(places, [&](std::size_t place) { return !is_untried(place); });
   return places;

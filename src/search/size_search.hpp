@@ -18,7 +18,7 @@ class SizeSearch {
   /// The place of a size to run now; nothing where the search is done or waits for what is running.
   std::optional<std::size_t> next();
   /// How one ended, in any order: larger is better; nothing where it did not run.
-  void observe(std::size_t place, std::optional<double> goodness);
+  void observe(std::size_t place, std::optional<double> score);
   [[nodiscard]] bool is_done() const { return phase_ == Phase::done; }
 
   /// The best that ran.
@@ -27,14 +27,14 @@ class SizeSearch {
   [[nodiscard]] std::optional<std::size_t> largest() const;
   /// Whether a size that was tried did not run, so that larger ones were not tried.
   [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
-  /// What other configurations like this one are worth trying with: the best and its rivals.
+  /// What other configurations like this one are worth trying with: the best and its challengers.
   [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }
 
  private:
   enum class Phase { largest, candidates, fine, done };
   struct Trial {
     bool is_running = false, is_over = false;
-    std::optional<double> goodness;
+    std::optional<double> score;
   };
 
   [[nodiscard]] bool is_untried(std::size_t place) const;

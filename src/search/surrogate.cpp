@@ -31,13 +31,13 @@ constexpr double constant_variance = 1.0;
 constexpr double jitter = 1e-9;
 constexpr int num_draws = 2000;
 /// Leave-one-out errors count as if so many that were just right were among them.
-constexpr double doubt = 4;
+constexpr double prior_observations = 4;
 
 /// What is learnt, as logarithms: where the search starts, and how freely it leaves from there.
 struct Hyperparameter {
   double start, freedom;
 };
-enum Learnt : Index { linear, smooth, length, own, first_feature };
+enum HyperparameterIndex : Index { linear, smooth, length, own, first_feature };
 constexpr std::array<Hyperparameter, first_feature> common = {{
     {-2.3, 1.5},  // linear: a feature is worth 10 % from one end to the other
     {-3.0, 1.2},  // smooth: 5 %
@@ -53,12 +53,12 @@ const Hyperparameter& prior_of(Index parameter) {
 /// The covariances that hyperparameters give. Columns are points, rows features.
 class Kernel {
  public:
-  explicit Kernel(const VectorXd& learnt)
-      : linear_variance_(std::exp(2 * learnt[linear])),
-        smooth_variance_(std::exp(2 * learnt[smooth])),
-        own_variance_(std::exp(2 * learnt[own])),
-        length_(std::exp(learnt[length])),
-        scales_((-learnt.tail(learnt.size() - first_feature)).array().exp()) {}
+  explicit Kernel(const VectorXd& hyperparameters)
+      : linear_variance_(std::exp(2 * hyperparameters[linear])),
+        smooth_variance_(std::exp(2 * hyperparameters[smooth])),
+        own_variance_(std::exp(2 * hyperparameters[own])),
+        length_(std::exp(hyperparameters[length])),
+        scales_((-hyperparameters.tail(hyperparameters.size() - first_feature)).array().exp()) {}
 
   [[nodiscard]] MatrixXd scaled(const MatrixXd& columns) const {
     return scales_.asDiagonal() * columns;
@@ -133,7 +133,7 @@ class Normal {
 
 struct Surrogate::State {
   MatrixXd features;  ///< [feature][point], from −½ to ½
-  VectorXd learnt;
+  VectorXd hyperparameters;
   MatrixXd scaled;  ///< features as learnt
   std::optional<Kernel> kernel;
   MatrixXd whitened;  ///< [sample][point]: L⁻¹ of the covariances between samples and points
@@ -168,9 +168,9 @@ Surrogate::Surrogate(const Points& points) : points_(&points), state_(std::make_
   std::vector<Sample> all(points.size);
   for (std::size_t point = 0; point < all.size(); ++point) all[point].point = point;
   state_->features = columns_of(points, all);
-  state_->learnt.resize(first_feature + static_cast<Index>(points.num_features));
-  for (Index parameter = 0; parameter < state_->learnt.size(); ++parameter)
-    state_->learnt[parameter] = prior_of(parameter).start;
+  state_->hyperparameters.resize(first_feature + static_cast<Index>(points.num_features));
+  for (Index parameter = 0; parameter < state_->hyperparameters.size(); ++parameter)
+    state_->hyperparameters[parameter] = prior_of(parameter).start;
 }
 
 Surrogate::~Surrogate() = default;
@@ -178,18 +178,18 @@ Surrogate::~Surrogate() = default;
 void Surrogate::learn(std::span<const Sample> samples) {
   const MatrixXd columns = columns_of(*points_, samples);
   const VectorXd values = values_of(samples);
-  VectorXd& learnt = state_->learnt;
-  double best = State::likelihood(learnt, columns, samples, values);
+  VectorXd& hyperparameters = state_->hyperparameters;
+  double best = State::likelihood(hyperparameters, columns, samples, values);
   // Uphill along one parameter after the other, in ever smaller steps.
   for (const double stride : {1.0, 0.5, 0.25}) {
-    for (Index parameter = 0; parameter < learnt.size(); ++parameter) {
+    for (Index parameter = 0; parameter < hyperparameters.size(); ++parameter) {
       for (const double direction : {stride, -stride}) {
-        VectorXd tried = learnt;
+        VectorXd tried = hyperparameters;
         tried[parameter] += direction;
         const double likelihood = State::likelihood(tried, columns, samples, values);
         if (likelihood <= best) continue;
         best = likelihood;
-        learnt = tried;
+        hyperparameters = tried;
         break;
       }
     }
@@ -199,7 +199,7 @@ void Surrogate::learn(std::span<const Sample> samples) {
 void Surrogate::condition(std::span<const Sample> samples) {
   require(!samples.empty(), "something to learn from");
   State& state = *state_;
-  const Kernel& kernel = state.kernel.emplace(state.learnt);
+  const Kernel& kernel = state.kernel.emplace(state.hyperparameters);
   state.scaled = kernel.scaled(state.features);
   const MatrixXd of_samples = kernel.scaled(columns_of(*points_, samples));
   const Eigen::LLT<MatrixXd> factor(covariance(kernel, of_samples, samples));
@@ -214,19 +214,20 @@ void Surrogate::condition(std::span<const Sample> samples) {
   state.variance =
       kernel.variances(state.scaled) - state.whitened.colwise().squaredNorm().transpose();
   // Each sample against what the others say of it: where it is further off than they admit, all
-  // beliefs are less certain.
+  // posteriors are less certain.
   const MatrixXd inverse = factor.solve(MatrixXd::Identity(values.size(), values.size()));
   const double squares = (weights.array().square() / inverse.diagonal().array()).sum();
-  state.inflation = std::max(1.0, (squares + doubt) / (static_cast<double>(values.size()) + doubt));
+  state.inflation = std::max(1.0, (squares + prior_observations) /
+                                      (static_cast<double>(values.size()) + prior_observations));
 }
 
-Belief Surrogate::at(std::size_t point) const {
+Posterior Surrogate::at(std::size_t point) const {
   const auto index = static_cast<Index>(point);
   return {state_->mean[index],
           std::sqrt(std::max(0.0, state_->variance[index]) * state_->inflation)};
 }
 
-Belief Surrogate::difference(std::size_t point, std::size_t other) const {
+Posterior Surrogate::difference(std::size_t point, std::size_t other) const {
   const auto one = static_cast<Index>(point);
   const auto two = static_cast<Index>(other);
   const double variance =
@@ -235,22 +236,22 @@ Belief Surrogate::difference(std::size_t point, std::size_t other) const {
           std::sqrt(std::max(0.0, variance) * state_->inflation)};
 }
 
-double Surrogate::chance_of_any(std::span<const Rival> rivals, std::size_t other,
+double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::size_t other,
                                 std::uint64_t seed) const {
-  if (rivals.empty()) return 0;
+  if (challengers.empty()) return 0;
   const State& state = *state_;
-  const auto count = static_cast<Index>(rivals.size());
+  const auto count = static_cast<Index>(challengers.size());
   // The last column is `other`'s.
   MatrixXd scaled(state.scaled.rows(), count + 1);
   MatrixXd whitened(state.whitened.rows(), count + 1);
   VectorXd mean(count + 1);
   for (Index i = 0; i <= count; ++i) {
     const auto point =
-        static_cast<Index>(i < count ? rivals[static_cast<std::size_t>(i)].point : other);
+        static_cast<Index>(i < count ? challengers[static_cast<std::size_t>(i)].point : other);
     scaled.col(i) = state.scaled.col(point);
     whitened.col(i) = state.whitened.col(point);
     mean[i] = state.mean[point];
-    if (i < count) mean[i] += rivals[static_cast<std::size_t>(i)].offset;
+    if (i < count) mean[i] += challengers[static_cast<std::size_t>(i)].offset;
   }
   MatrixXd joint = state.kernel->between(scaled, scaled) - whitened.transpose() * whitened;
   joint.diagonal().array() += state.kernel->own_variance() + jitter;
@@ -267,16 +268,16 @@ double Surrogate::chance_of_any(std::span<const Rival> rivals, std::size_t other
   return static_cast<double>(above) / num_draws;
 }
 
-double chance_above_zero(const Belief& belief) {
-  if (belief.deviation <= 0) return belief.mean > 0 ? 1 : 0;
-  return 0.5 * std::erfc(-belief.mean / belief.deviation / std::numbers::sqrt2);
+double chance_above_zero(const Posterior& posterior) {
+  if (posterior.deviation <= 0) return posterior.mean > 0 ? 1 : 0;
+  return 0.5 * std::erfc(-posterior.mean / posterior.deviation / std::numbers::sqrt2);
 }
 
-double expected_excess(const Belief& belief) {
-  if (belief.deviation <= 0) return std::max(0.0, belief.mean);
-  const double z = belief.mean / belief.deviation;
+double expected_improvement(const Posterior& posterior) {
+  if (posterior.deviation <= 0) return std::max(0.0, posterior.mean);
+  const double z = posterior.mean / posterior.deviation;
   const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
-  return belief.mean * chance_above_zero(belief) + belief.deviation * density;
+  return posterior.mean * chance_above_zero(posterior) + posterior.deviation * density;
 }
 
 namespace {
@@ -323,7 +324,7 @@ std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
 
 }  // namespace
 
-double Features::likeness(std::size_t one, std::size_t other) const {
+double Features::similarity(std::size_t one, std::size_t other) const {
   if (points.num_features == 0) return 1;
   std::size_t equal = 0;
   for (std::size_t feature = 0; feature < points.num_features; ++feature)

@@ -33,7 +33,7 @@ struct Sample {
 };
 
 /// A normal distribution.
-struct Belief {
+struct Posterior {
   double mean = 0;
   double deviation = 0;
 };
@@ -51,16 +51,16 @@ class Surrogate {
   /// Takes these samples for what is known, as learnt before. O(points · samples²). At least one.
   void condition(std::span<const Sample> samples);
 
-  [[nodiscard]] Belief at(std::size_t point) const;
+  [[nodiscard]] Posterior at(std::size_t point) const;
   /// value(point) − value(other): less uncertain than the two where they resemble each other.
-  [[nodiscard]] Belief difference(std::size_t point, std::size_t other) const;
+  [[nodiscard]] Posterior difference(std::size_t point, std::size_t other) const;
   /// The chance that value(point) + offset is above value(other) for any of the points, from joint
   /// draws. Deterministic for the same seed.
-  struct Rival {
+  struct Challenger {
     std::size_t point = 0;
     double offset = 0;
   };
-  [[nodiscard]] double chance_of_any(std::span<const Rival> rivals, std::size_t other,
+  [[nodiscard]] double chance_of_any(std::span<const Challenger> challengers, std::size_t other,
                                      std::uint64_t seed) const;
 
  private:
@@ -70,9 +70,9 @@ class Surrogate {
 };
 
 /// The chance that a normal number is above 0.
-[[nodiscard]] double chance_above_zero(const Belief& belief);
+[[nodiscard]] double chance_above_zero(const Posterior& posterior);
 /// What a normal number is above 0 on average, 0 where it is below.
-[[nodiscard]] double expected_excess(const Belief& belief);
+[[nodiscard]] double expected_improvement(const Posterior& posterior);
 
 /// Members as points of numbers, for the surrogate. Local.
 
@@ -80,7 +80,7 @@ struct Features {
   Points points;
   std::vector<std::string> names;  ///< of the feature: TrainingConfig's member, or the group's
   /// The share of features in which two members are equal; 1 where nothing differs.
-  [[nodiscard]] double likeness(std::size_t one, std::size_t other) const;
+  [[nodiscard]] double similarity(std::size_t one, std::size_t other) const;
 };
 
 /// One point a member, in the same order: what differs between them, by TrainingConfig's members

@@ -25,9 +25,9 @@ std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpa
 
 class EarlyStopping {
  public:
-  /// `most_since_best` 0: never.
-  EarlyStopping(Metric metric, int most_since_best)
-      : metric_(metric), most_since_best_(most_since_best) {}
+  /// `max_since_best` 0: never.
+  EarlyStopping(Metric metric, int max_since_best)
+      : metric_(metric), max_since_best_(max_since_best) {}
 
   /// An experiment ended, with a value or without: those count, too, so that a search in which all
   /// fail ends.
@@ -40,13 +40,13 @@ class EarlyStopping {
     num_since_best_ = 0;
   }
   [[nodiscard]] bool is_due() const {
-    return most_since_best_ > 0 && num_since_best_ >= most_since_best_;
+    return max_since_best_ > 0 && num_since_best_ >= max_since_best_;
   }
   [[nodiscard]] int num_since_best() const { return num_since_best_; }
 
  private:
   Metric metric_;
-  int most_since_best_;
+  int max_since_best_;
   int num_since_best_ = 0;
   std::optional<double> best_;
 };

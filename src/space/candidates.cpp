@@ -6,7 +6,7 @@ namespace dstune {
 
 namespace {
 
-using Objections = std::vector<Objection>;
+using Violations = std::vector<Violation>;
 
 constexpr const char* zero_stage_pointer = "/zero_optimization/stage";
 
@@ -33,16 +33,16 @@ class Trials {
     }
   }
 
-  /// The objections that every member tried has; `dimension` and `index`: with this candidate.
-  [[nodiscard]] Objections common(const Dimension* dimension, std::size_t index) const {
-    std::optional<Objections> common;
+  /// The violations that every member tried has; `dimension` and `index`: with this candidate.
+  [[nodiscard]] Violations common(const Dimension* dimension, std::size_t index) const {
+    std::optional<Violations> common;
     for (const Settings* rest : {&base_, &last_}) {
       Settings settings = *rest;
       if (dimension != nullptr) settings.apply(dimension->settings[index]);
       const bool vary_stage = stages_ != nullptr && dimension != stages_;
       for (std::size_t stage = 0; stage < (vary_stage ? stages_->candidates.size() : 1); ++stage) {
         if (vary_stage) settings.apply(stages_->settings[stage]);
-        keep(objections_to(settings), common);
+        keep(violations_of(settings), common);
         if (common->empty()) return {};
       }
     }
@@ -50,13 +50,13 @@ class Trials {
   }
 
  private:
-  static void keep(const Objections& found, std::optional<Objections>& common) {
+  static void keep(const Violations& found, std::optional<Violations>& common) {
     if (!common) {
       common = found;
       return;
     }
-    std::erase_if(*common, [&](const Objection& objection) {
-      return std::find(found.begin(), found.end(), objection) == found.end();
+    std::erase_if(*common, [&](const Violation& violation) {
+      return std::find(found.begin(), found.end(), violation) == found.end();
     });
   }
 
@@ -75,8 +75,8 @@ class CandidateCheck {
     for (auto& dimension : product_->dimensions)
       if (is_knob(dimension)) read_candidates(dimension);
     const Trials trials(*product_);
-    for (const Objection& objection : trials.common(nullptr, 0))
-      if (!is_of_dimension(objection.pointer)) add(objection.pointer, objection.message);
+    for (const Violation& violation : trials.common(nullptr, 0))
+      if (!is_of_dimension(violation.pointer)) add(violation.pointer, violation.message);
     for (const auto& dimension : product_->dimensions)
       if (is_knob(dimension)) check(trials, dimension);
   }
@@ -120,22 +120,22 @@ class CandidateCheck {
   }
 
   void check(const Trials& trials, const Dimension& dimension) {
-    std::vector<std::pair<std::size_t, Objection>> unbuilt;
+    std::vector<std::pair<std::size_t, Violation>> unbuilt;
     for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
       bool is_unbuilt = false;
-      for (const Objection& objection : trials.common(&dimension, index)) {
-        if (!is_below(objection.pointer, dimension.pointer)) continue;
-        if (!objection.is_unbuilt) {
-          add_at_origin(dimension, index, objection.pointer, objection.message);
+      for (const Violation& violation : trials.common(&dimension, index)) {
+        if (!is_below(violation.pointer, dimension.pointer)) continue;
+        if (!violation.is_unbuilt) {
+          add_at_origin(dimension, index, violation.pointer, violation.message);
         } else if (!is_unbuilt) {
-          unbuilt.emplace_back(index, objection);
+          unbuilt.emplace_back(index, violation);
           is_unbuilt = true;
         }
       }
     }
     if (unbuilt.size() < dimension.candidates.size()) return;
-    for (const auto& [index, objection] : unbuilt)
-      add_at_origin(dimension, index, objection.pointer, objection.message);
+    for (const auto& [index, violation] : unbuilt)
+      add_at_origin(dimension, index, violation.pointer, violation.message);
   }
 
   const JobSpec* job_;
@@ -193,9 +193,9 @@ void check_candidates(const JobSpec& job, std::vector<Product>& products,
 }
 
 std::string unbuilt_reason(const Product& product, const Dimension& dimension, std::size_t index) {
-  for (const Objection& objection : Trials(product).common(&dimension, index))
-    if (objection.is_unbuilt && is_below(objection.pointer, dimension.pointer))
-      return objection.message;
+  for (const Violation& violation : Trials(product).common(&dimension, index))
+    if (violation.is_unbuilt && is_below(violation.pointer, dimension.pointer))
+      return violation.message;
   return "";
 }
 

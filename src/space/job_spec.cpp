@@ -13,7 +13,7 @@ namespace dstune {
 
 namespace {
 
-constexpr std::int64_t usual_sequence_length = 1024;
+constexpr std::int64_t default_sequence_length = 1024;
 
 std::shared_ptr<const json::Document> read_document(const std::string& path) {
   return std::make_shared<const json::Document>(json::Document::read(path));
@@ -51,7 +51,7 @@ void decide_sequence_length(SectionTarget& target) {
   JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
   job.sequence_length =
-      positions > 0 ? std::min(positions, usual_sequence_length) : usual_sequence_length;
+      positions > 0 ? std::min(positions, default_sequence_length) : default_sequence_length;
   if (!target.sequence_length) return;
   const json::Node& written = target.sequence_length->node;
   job.sequence_length = std::get<std::int64_t>(target.sequence_length->value);

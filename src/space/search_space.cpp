@@ -23,9 +23,9 @@ struct Knobs {
 
 Knobs knobs_of(const Settings& settings) {
   Knobs knobs{training_config(settings), ""};
-  const auto objections = objections_to(settings);
-  if (!objections.empty())
-    knobs.refusal = objections.front().pointer + ": " + objections.front().message;
+  const auto violations = violations_of(settings);
+  if (!violations.empty())
+    knobs.refusal = violations.front().pointer + ": " + violations.front().message;
   return knobs;
 }
 

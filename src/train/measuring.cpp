@@ -15,7 +15,7 @@
 
 #include "agreement.hpp"
 #include "dstune/base/error.hpp"
-#include "gpu_looks.hpp"
+#include "gpu_samples.hpp"
 #include "stopping.hpp"
 
 namespace dstune {
@@ -35,7 +35,7 @@ class Run {
       : workload_(workload),
         group_(group),
         hooks_(hooks),
-        warmup_rule_(options, workload.has_given_times(), workload.least_warmup_steps()),
+        warmup_rule_(options, workload.has_simulated_times(), workload.min_warmup_steps()),
         timing_rule_(options) {
     result_.world_ranks = group.world_ranks();
   }
@@ -67,7 +67,7 @@ class Run {
 
   bool build() {
     const Failure mine = timed("build", [&] { workload_.build(); });
-    leave_where_lost(mine);
+    leave_if_race_lost(mine);
     return passed(train::agree(group_, mine));
   }
 
@@ -82,7 +82,7 @@ class Run {
         mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
         if (!mine) mine = failure_of(sample);
       }
-      leave_where_lost(mine);
+      leave_if_race_lost(mine);
       if (!agree_on_step(mine, sample)) return false;
       if (!is_warm_) {
         ++result_.warmup_steps;
@@ -90,8 +90,8 @@ class Run {
         begin_timing_where(warmup_rule_.is_over(warmup_s));
       } else if (skipped_in_a_row_ == 0) {
         timed_s.push_back(result_.step_times_s.back());
-        const train::Judgement verdict = judge(timed_s);
-        if (verdict != train::Judgement::go_on) return true;
+        const train::StoppingDecision verdict = decide(timed_s);
+        if (verdict != train::StoppingDecision::go_on) return true;
       }
       if (stopped_) {
         result_.status = Status::raced_out;
@@ -105,13 +105,13 @@ class Run {
     is_warm_ = is_warm;
     if (!is_warm) return;
     joules_at_begin_ = joules();
-    look_at_gpu();
+    sample_gpu();
   }
 
-  void look_at_gpu() {
-    if (!hooks_.look_at_gpu) return;
+  void sample_gpu() {
+    if (!hooks_.sample_gpu) return;
     looked_at_gpu_at_ = Clock::now();
-    if (const auto state = hooks_.look_at_gpu()) gpu_looks_.add(*state);
+    if (const auto state = hooks_.sample_gpu()) gpu_samples_.add(*state);
   }
 
   /// None on a rank that does not count them, not a number where it can not.
@@ -122,21 +122,22 @@ class Run {
   }
 
   /// The group's verdict after a timed step.
-  train::Judgement judge(const std::vector<double>& timed_s) {
-    RaceBar bar;
-    if (hooks_.bar && group_.group_rank() == 0 && is_race_look(timed_s.size())) bar = hooks_.bar();
-    const train::Judgement mine = timing_rule_.judge(timed_s, bar);
+  train::StoppingDecision decide(const std::vector<double>& timed_s) {
+    IncumbentEstimate incumbent;
+    if (hooks_.incumbent && group_.group_rank() == 0 && is_race_look(timed_s.size()))
+      incumbent = hooks_.incumbent();
+    const train::StoppingDecision mine = timing_rule_.decide(timed_s, incumbent);
     if (!timing_rule_.has_looked()) return mine;
-    const std::array<double, 2> numbers{static_cast<double>(mine), bar.step_s};
+    const std::array<double, 2> numbers{static_cast<double>(mine), incumbent.step_s};
     const std::vector<double> all = group_.exchange(numbers);
-    const auto verdict = static_cast<train::Judgement>(static_cast<int>(all[0]));
-    if (verdict == train::Judgement::lost) lose(timed_s, all[1]);
+    const auto verdict = static_cast<train::StoppingDecision>(static_cast<int>(all[0]));
+    if (verdict == train::StoppingDecision::lost) lose(timed_s, all[1]);
     return verdict;
   }
 
-  void lose(const std::vector<double>& timed_s, double bar_step_s) {
+  void lose(const std::vector<double>& timed_s, double incumbent_step_s) {
     const double sum_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
-    const double slower = sum_s / static_cast<double>(timed_s.size()) / bar_step_s - 1;
+    const double slower = sum_s / static_cast<double>(timed_s.size()) / incumbent_step_s - 1;
     result_.status = Status::raced_out;
     result_.reason = fmt::format("{:.1f} % slower than the best so far, after {} timed steps",
                                  100 * slower, timed_s.size());
@@ -145,9 +146,9 @@ class Run {
   /// What ends the training though nothing went wrong on this rank alone.
   [[nodiscard]] Failure failure_of(const StepSample& sample) const {
     if (!sample.failure.empty()) return {Status::failed, sample.failure};
-    if (!sample.skipped || skipped_in_a_row_ + 1 < train::most_skipped_in_a_row) return {};
+    if (!sample.skipped || skipped_in_a_row_ + 1 < train::max_skipped_in_a_row) return {};
     return {Status::failed, "gradients overflowed in " +
-                                std::to_string(train::most_skipped_in_a_row) +
+                                std::to_string(train::max_skipped_in_a_row) +
                                 " steps in a row (fp16), so that none made its update"};
   }
 
@@ -199,22 +200,22 @@ class Run {
     // A counter's new beginning would pass unnoticed.
     if (is_warm_ && hooks_.joules && Clock::now() - asked_for_joules_at_ > joules_interval)
       joules();
-    if (is_warm_ && hooks_.look_at_gpu && Clock::now() - looked_at_gpu_at_ > gpu_interval)
-      look_at_gpu();
+    if (is_warm_ && hooks_.sample_gpu && Clock::now() - looked_at_gpu_at_ > gpu_interval)
+      sample_gpu();
     if (!hooks_.stepped || group_.group_rank() != 0 || result_.step_times_s.empty()) return;
     stop_wanted_ = hooks_.stepped(result_.step_times_s.back()) || stop_wanted_;
   }
 
   void finish() {
-    look_at_gpu();
+    sample_gpu();
     const double joules_used = joules() - joules_at_begin_;
     const Clock::time_point began = Clock::now();
     report_last_step();
     average_phases();
     result_.flops_per_step = workload_.flops_per_step();
     exchange_totals(workload_.peak_memory(), joules_used);
-    if (hooks_.look_at_gpu)
-      result_.gpu = train::condition_of(group_.exchange(gpu_looks_.numbers()));
+    if (hooks_.sample_gpu)
+      result_.gpu = train::condition_of(group_.exchange(gpu_samples_.numbers()));
     add_overhead("teardown", began);
   }
 
@@ -279,7 +280,7 @@ class Run {
     if (failure) throw StepFailure(failure.status, failure.reason);
   }
 
-  void leave_where_lost(const Failure& failure) const {
+  void leave_if_race_lost(const Failure& failure) const {
     if (failure && hooks_.has_lost_device && hooks_.has_lost_device())
       throw StepFailure(failure.status, failure.reason);
   }
@@ -312,7 +313,7 @@ class Run {
   bool is_warm_ = false;
   double joules_at_begin_ = 0;  ///< of the timed steps
   Clock::time_point asked_for_joules_at_;
-  train::GpuLooks gpu_looks_;
+  train::GpuSamples gpu_samples_;
   Clock::time_point looked_at_gpu_at_;
   int skipped_in_a_row_ = 0;  ///< up to the last step
   bool stop_wanted_ = false;  ///< leader: what the hook has said

@@ -9,12 +9,12 @@ namespace {
 
 constexpr std::size_t steady_window = 3;
 constexpr double steady_change = 0.05;
-constexpr std::size_t most_extra_warmup_steps = 10;
+constexpr std::size_t max_extra_warmup_steps = 10;
 constexpr double warmup_share_of_budget = 0.5;
-constexpr std::size_t fewest_timed_steps = 5;
+constexpr std::size_t min_timed_steps = 5;
 constexpr double interval_half_width = 0.01;
 /// Where steps are so short that the budget would take millions of them.
-constexpr std::size_t most_timed_steps = 10'000;
+constexpr std::size_t max_timed_steps = 10'000;
 
 bool is_steady(const std::vector<double>& times_s) {
   if (times_s.size() < 2 * steady_window) return false;
@@ -27,40 +27,41 @@ bool is_steady(const std::vector<double>& times_s) {
 }  // namespace
 
 bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
-  const auto least = static_cast<std::size_t>(least_steps_);
+  const auto least = static_cast<std::size_t>(min_steps_);
   const std::size_t steps = step_times_s.size();
   if (steps < least) return false;
-  if (given_times_ || steps >= least + most_extra_warmup_steps) return true;
+  if (simulated_times_ || steps >= least + max_extra_warmup_steps) return true;
   const double spent_s = std::accumulate(step_times_s.begin(), step_times_s.end(), 0.0);
   return spent_s >= warmup_share_of_budget * options_.trial_budget_s || is_steady(step_times_s);
 }
 
 TimingRule::TimingRule(const MeasureOptions& options)
-    : least_steps_(fewest_timed_steps), budget_s_(options.trial_budget_s) {
+    : min_steps_(min_timed_steps), budget_s_(options.trial_budget_s) {
   const int asked_for = options.end_profile_step - options.start_profile_step + 1;
-  least_steps_ = std::max(least_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
-  next_look_ = least_steps_;
+  min_steps_ = std::max(min_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
+  next_look_ = min_steps_;
 }
 
-Judgement TimingRule::judge(const std::vector<double>& timed_s, const RaceBar& bar) {
+StoppingDecision TimingRule::decide(const std::vector<double>& timed_s,
+                                    const IncumbentEstimate& incumbent) {
   const std::size_t steps = timed_s.size();
   spent_s_ += timed_s.back();
   has_looked_ = false;
-  if (steps >= least_steps_ &&
-      (spent_s_ >= budget_s_ || steps >= std::max(most_timed_steps, least_steps_)))
-    return Judgement::enough;
+  if (steps >= min_steps_ &&
+      (spent_s_ >= budget_s_ || steps >= std::max(max_timed_steps, min_steps_)))
+    return StoppingDecision::enough;
   // Looks are few and far between: one at every step would stop at the first lucky streak.
   const bool is_look = steps >= next_look_;
   has_looked_ = is_look || is_race_look(steps);
-  if (has_lost_race(timed_s, bar)) return Judgement::lost;
-  if (!is_look) return Judgement::go_on;
+  if (has_lost_race(timed_s, incumbent)) return StoppingDecision::lost;
+  if (!is_look) return StoppingDecision::go_on;
   next_look_ = std::max(steps + 1, steps * 5 / 4);
   // A lucky streak is short: then the steps are taken to be as correlated as they are feared to be.
   const bool is_short = steps < few_samples;
-  const MeanEstimate estimate = estimate_mean(timed_s, is_short ? feared_autocorrelation : 0);
+  const MeanEstimate estimate = estimate_mean(timed_s, is_short ? conservative_autocorrelation : 0);
   const double half = student_t(0.95, estimate.degrees_of_freedom) * estimate.standard_error;
   const double wanted = is_short ? interval_half_width / 4 : interval_half_width;
-  return half <= wanted * estimate.mean ? Judgement::enough : Judgement::go_on;
+  return half <= wanted * estimate.mean ? StoppingDecision::enough : StoppingDecision::go_on;
 }
 
 }  // namespace dstune::train

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "agreement.hpp"
+#include "barrier_group.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/train/executor.hpp"
 #include "executor/dispatch.hpp"
-#include "meeting_group.hpp"
 
 namespace dstune {
 namespace {
@@ -18,8 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 /// The first step builds matrix products and touches memory; of stage 3 it is another program.
 constexpr std::int64_t warmup_steps = 2;
-constexpr std::size_t fewest_steps = 2;
-constexpr std::size_t most_steps = 15;
+constexpr std::size_t min_steps = 2;
+constexpr std::size_t max_steps = 15;
 /// Of short steps so many that together they take this long.
 constexpr double enough_s = 0.1;
 
@@ -39,11 +39,11 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
                                        std::int64_t seed, double budget_s, const Waiter& waiter,
                                        TraceClock clock) {
   const Clock::time_point began = Clock::now();
-  train::MeetingGroup meeting(group, clock);
+  train::BarrierGroup rendezvous(group, clock);
   std::unique_ptr<Executor> executor;
   const train::Failure failure = train::agree(
       group, train::attempt([&] {
-        executor = std::make_unique<Executor>(plan, device, meeting, seed, Guard::none, waiter);
+        executor = std::make_unique<Executor>(plan, device, rendezvous, seed, Guard::none, waiter);
       }));
   if (failure.status == Status::out_of_memory) return std::nullopt;
   if (failure) throw Error(failure.reason);
@@ -55,17 +55,17 @@ std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, Pro
   TracedSteps traced;
   for (double spent_s = 0;;) {
     StepTrace& trace = traced.traces.emplace_back();
-    meeting.begin(trace);
+    rendezvous.begin(trace);
     executor->step(step++, &trace, clock);
-    meeting.end();
+    rendezvous.end();
     group.exchange(std::array{0.0});
     const Clock::time_point step_began = Clock::now();
     executor->step(step++);
     traced.steps_s.push_back(slowest(group, seconds_since(step_began)));
     spent_s += traced.steps_s.back();
-    const bool is_enough = spent_s >= enough_s || traced.steps_s.size() >= most_steps ||
+    const bool is_enough = spent_s >= enough_s || traced.steps_s.size() >= max_steps ||
                            slowest(group, seconds_since(began)) >= budget_s;
-    if (is_enough && traced.steps_s.size() >= fewest_steps) return traced;
+    if (is_enough && traced.steps_s.size() >= min_steps) return traced;
   }
 }
 
@@ -73,7 +73,7 @@ double median_together(ProcessGroup& group, double budget_s, const std::function
   timed();
   std::vector<double> times_s;
   for (double spent_s = 0;
-       times_s.size() < fewest_steps + 1 || (spent_s < budget_s && times_s.size() < most_steps);) {
+       times_s.size() < min_steps + 1 || (spent_s < budget_s && times_s.size() < max_steps);) {
     group.exchange(std::array{0.0});
     const Clock::time_point began = Clock::now();
     times_s.push_back(slowest(group, timed()));

@@ -19,7 +19,7 @@ namespace {
 
 /// The clock's resolution. A step of no time at all would have no throughput.
 constexpr double shortest_given_step_s = 1e-9;
-constexpr double longest_nap_s = 0.02;
+constexpr double max_sleep_s = 0.02;
 
 double model_flops_per_step(const WorkloadContext& context) {
   const std::int64_t tokens =
@@ -37,12 +37,12 @@ std::string scale_exhausted(double loss_scale) {
 
 }  // namespace
 
-GivenTimes::GivenTimes(const WorkloadContext& context, double time_scale)
+SimulatedTimes::SimulatedTimes(const WorkloadContext& context, double time_scale)
     : flops_per_step_(model_flops_per_step(context)),
       time_scale_(time_scale),
       waiter_(context.waiter) {}
 
-StepSample GivenTimes::step(std::int64_t step) {
+StepSample SimulatedTimes::step(std::int64_t step) {
   const double step_s = step_times_s_[static_cast<std::size_t>(step) % step_times_s_.size()];
   // The time said is the time reported: what the clock adds is not the experiment's.
   wait(step_s * time_scale_);
@@ -50,20 +50,21 @@ StepSample GivenTimes::step(std::int64_t step) {
           .step_s = std::max(step_s, shortest_given_step_s)};
 }
 
-void GivenTimes::wait(double wait_s) const {
+void SimulatedTimes::wait(double wait_s) const {
   using Seconds = std::chrono::duration<double>;
   if (wait_s <= 0) return;
   const auto begin = Waiter::Clock::now();
   const auto left_s = [&] { return wait_s - Seconds(Waiter::Clock::now() - begin).count(); };
   // Long naps: whoever waits here takes nothing from those who measure, and yet hears an ABORT.
-  const auto nap = [&] {
-    std::this_thread::sleep_for(Seconds(std::clamp(left_s(), 0.0, longest_nap_s)));
+  const auto sleep_briefly = [&] {
+    std::this_thread::sleep_for(Seconds(std::clamp(left_s(), 0.0, max_sleep_s)));
     return left_s() <= 0;
   };
-  waiter_->until(nap, "a step of given length");
+  waiter_->until(sleep_briefly, "a step of given length");
 }
 
-SyntheticWorkload::SyntheticWorkload(const WorkloadContext& context) : GivenTimes(context, 1.0) {
+SyntheticWorkload::SyntheticWorkload(const WorkloadContext& context)
+    : SimulatedTimes(context, 1.0) {
   step_times_s_ = {context.spec->step_time_s};
 }
 
@@ -72,7 +73,7 @@ PeakMemory SyntheticWorkload::peak_memory() const {
 }
 
 ReplayWorkload::ReplayWorkload(const WorkloadContext& context)
-    : GivenTimes(context, context.spec->time_scale),
+    : SimulatedTimes(context, context.spec->time_scale),
       spec_(*context.spec),
       name_(*context.experiment_name) {}
 

@@ -25,10 +25,10 @@ class TransformerWorkload : public Workload {
   [[nodiscard]] std::int64_t micro_steps() const override {
     return context_.config->accumulation_steps;
   }
-  [[nodiscard]] int least_warmup_steps() const override {
+  [[nodiscard]] int min_warmup_steps() const override {
     return steps_until_alike(*context_.device);
   }
-  [[nodiscard]] bool has_given_times() const override { return false; }
+  [[nodiscard]] bool has_simulated_times() const override { return false; }
   [[nodiscard]] bool talks_to_peers() const override { return true; }
 
  private:
@@ -38,19 +38,19 @@ class TransformerWorkload : public Workload {
 };
 
 /// Without training: a series of step times that starts anew when it is exhausted.
-class GivenTimes : public Workload {
+class SimulatedTimes : public Workload {
  public:
   void initialize() override {}
   StepSample step(std::int64_t step) override;
   [[nodiscard]] double flops_per_step() const override { return flops_per_step_; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 1; }
-  [[nodiscard]] int least_warmup_steps() const override { return 0; }
-  [[nodiscard]] bool has_given_times() const override { return true; }
+  [[nodiscard]] int min_warmup_steps() const override { return 0; }
+  [[nodiscard]] bool has_simulated_times() const override { return true; }
   [[nodiscard]] bool talks_to_peers() const override { return false; }
 
  protected:
   /// A step waits `time_scale` times as long as it is said to take.
-  GivenTimes(const WorkloadContext& context, double time_scale);
+  SimulatedTimes(const WorkloadContext& context, double time_scale);
   std::vector<double> step_times_s_;
 
  private:
@@ -61,7 +61,7 @@ class GivenTimes : public Workload {
   const Waiter* waiter_;
 };
 
-class SyntheticWorkload : public GivenTimes {
+class SyntheticWorkload : public SimulatedTimes {
  public:
   explicit SyntheticWorkload(const WorkloadContext& context);
   void build() override {}
@@ -69,7 +69,7 @@ class SyntheticWorkload : public GivenTimes {
 };
 
 /// One experiment of a recorded table.
-class ReplayWorkload : public GivenTimes {
+class ReplayWorkload : public SimulatedTimes {
  public:
   explicit ReplayWorkload(const WorkloadContext& context);
   /// Throws RecordedStatus, and Error for a name or a row that is not as it should be.
@@ -100,8 +100,8 @@ class PluginWorkload : public Workload {
   [[nodiscard]] std::int64_t micro_steps() const override {
     return context_.config->accumulation_steps;
   }
-  [[nodiscard]] int least_warmup_steps() const override { return 0; }
-  [[nodiscard]] bool has_given_times() const override { return false; }
+  [[nodiscard]] int min_warmup_steps() const override { return 0; }
+  [[nodiscard]] bool has_simulated_times() const override { return false; }
   /// It meets them first.
   [[nodiscard]] bool talks_to_peers() const override { return false; }
 

@@ -21,7 +21,7 @@
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/worker.hpp"
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 #include "profile/prediction.hpp"
 #include "start/preparation.hpp"
 #include "start/rank_devices.hpp"
@@ -72,18 +72,19 @@ std::optional<DeviceGroupOptions> device_groups(const FoundDevice& found) {
 }
 
 /// How the rank's GPU is; empty where it has none.
-std::function<std::optional<nvml::GpuState>()> gpu_looks(const FoundDevice& found) {
+std::function<std::optional<nvml::GpuState>()> gpu_samples(const FoundDevice& found) {
   if (found.gpu.name.empty()) return nullptr;
   return [library = nvml::find_library().library, uuid = found.gpu.uuid] {
-    return nvml::try_to_look(library, uuid);
+    return nvml::try_sample(library, uuid);
   };
 }
 
 /// "collectives: NCCL 2.28.9"
-std::string ways_of(const DeviceGroups& devices, const std::vector<std::vector<int>>& groups) {
+std::string transports_of(const DeviceGroups& devices,
+                          const std::vector<std::vector<int>>& groups) {
   std::set<std::string> ways;
   for (const std::vector<int>& world_ranks : groups) {
-    const DeviceGroups::Way way = devices.way_of(world_ranks);
+    const DeviceGroups::Transport way = devices.transport_of(world_ranks);
     ways.insert(way.is_staged ? way.text + ", so times say nothing of GPUs of their own"
                               : way.text);
   }
@@ -92,13 +93,13 @@ std::string ways_of(const DeviceGroups& devices, const std::vector<std::vector<i
   return text;
 }
 
-/// left_out_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
-std::vector<int> agree_on_left_out_ranks(const Communicator& world, const JobOptions& options,
+/// excluded_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
+std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOptions& options,
                                          const Topology& topology) {
   std::vector<int> ranks;
   if (world.rank() == 0) {
     try {
-      ranks = left_out_ranks(options, topology);
+      ranks = excluded_ranks(options, topology);
     } catch (const Error&) {
       // The preparation will say so, with what else is wrong.
     }
@@ -126,7 +127,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   try {
     const bool has_coordinator = !thread_multiple || options.dedicated_coordinator;
     found = find_device(world, topology, options,
-                        {has_coordinator, agree_on_left_out_ranks(world, options, topology)});
+                        {has_coordinator, agree_on_excluded_ranks(world, options, topology)});
   } catch (const DeviceError& error) {
     log::error(error.what());
     return ExitCode::no_device;
@@ -167,7 +168,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   world.broadcast(bytes, 0);
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
-  const std::string objection = load_plugin_everywhere(world, input.workload);
+  const std::string violation = load_plugin_everywhere(world, input.workload);
   const FoundEnergyMeter energy =
       find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
   ready.energy = energy.meter ? energy.meter->description() : "not measured";
@@ -175,7 +176,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
     ready.energy += (energy.meter ? "; nothing else: " : ": ") + energy.reason;
   // Only now: bad input touches no result.
   const ExitCode start = rank_0_says(world, [&] {
-    if (!objection.empty()) throw InputError({plugin_problem(*ready.job.document, objection)});
+    if (!violation.empty()) throw InputError({plugin_problem(*ready.job.document, violation)});
     open_results(ready, decided, topology, devices);
     log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
     return ExitCode::ok;
@@ -188,7 +189,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {.device = device_groups(found)});
-  if (groups.devices() != nullptr) log::info(ways_of(*groups.devices(), input.groups));
+  if (groups.devices() != nullptr) log::info(transports_of(*groups.devices(), input.groups));
   if (input.workload.kind == WorkloadKind::transformer &&
       input.measure.start_profile_step < steps_until_alike(device)) {
     log::warning(fmt::format(
@@ -209,8 +210,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
                  .device = &device,
                  .mailbox = &worker_mailbox,
                  .energy = energy.meter.get(),
-                 .look_at_gpu = gpu_looks(found),
-                 .leaves_when_stuck =
+                 .sample_gpu = gpu_samples(found),
+                 .exits_when_stuck =
                      thread_multiple &&
                      (input.workload.kind == WorkloadKind::plugin || groups.devices() != nullptr)});
 

@@ -22,11 +22,11 @@ void elements(Archive& archive, Of<Archive, Work>& work) {
 }
 
 template <class Archive>
-void elements(Archive& archive, Of<Archive, RaceBar>& bar) {
-  archive.item(bar.step_s);
-  archive.item(bar.standard_error);
-  archive.item(bar.spread);
-  archive.item(bar.degrees_of_freedom);
+void elements(Archive& archive, Of<Archive, IncumbentEstimate>& incumbent) {
+  archive.item(incumbent.step_s);
+  archive.item(incumbent.standard_error);
+  archive.item(incumbent.spread);
+  archive.item(incumbent.degrees_of_freedom);
 }
 
 template <class Archive>
@@ -96,11 +96,11 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("timeout", m.timeout_s);
   archive("ds_config", m.ds_config);
   archive("risky", m.is_risky);
-  archive("rest", m.rest_s);
+  archive("rest", m.drain_timeout_s);
 }
 template <class Archive>
-void members(Archive& archive, Of<Archive, Bar>& m) {
-  archive("bar", m.bar);
+void members(Archive& archive, Of<Archive, Incumbent>& m) {
+  archive("bar", m.incumbent);
 }
 template <class Archive>
 void members(Archive&, Of<Archive, Go>&) {}
@@ -134,17 +134,17 @@ void members(Archive& archive, Of<Archive, Gone>& m) {
 }
 // As of a ProfilingTask.
 template <class Archive>
-void members(Archive& archive, Of<Archive, Calibrate>& m) {
+void members(Archive& archive, Of<Archive, Profile>& m) {
   archive("task", m.task);
   archive("ranks", m.world_ranks);
   archive("timeout", m.timeout_s);
-  archive("rest", m.rest_s, {.nothing = json::Nothing::omitted});
+  archive("rest", m.drain_timeout_s, {.nothing = json::Nothing::omitted});
 }
 template <class Archive>
-void members(Archive& archive, Of<Archive, Calibrated>& m) {
+void members(Archive& archive, Of<Archive, Profiled>& m) {
   archive("profile", m.profile);
-  archive("outside", m.outside_bytes);
-  archive("gpu_outside", m.gpu_outside_bytes);
+  archive("outside", m.non_arena_bytes);
+  archive("gpu_outside", m.gpu_non_arena_bytes);
 }
 
 }  // namespace message

@@ -17,7 +17,7 @@ namespace dstune {
 /// How controller and idle workers wait for messages: attentive just after one, then asleep most of
 /// the time, so that they take nothing from ranks that measure (a poll every 20 µs costs a
 /// neighbour 2–3 %). Local.
-class Idle {
+class IdleBackoff {
  public:
   void reset() { rounds_ = 0; }
   void pause() {
@@ -43,9 +43,9 @@ class Idle {
 /// Does something again and again on a thread of its own, until it is destroyed: what a second
 /// thread of a rank does while the first may be stuck inside CUDA, behind a collective whose peer
 /// is gone, or in a workload that never returns.
-class Regularly {
+class PeriodicTask {
  public:
-  Regularly(std::chrono::milliseconds interval, std::function<void()> work)
+  PeriodicTask(std::chrono::milliseconds interval, std::function<void()> work)
       : thread_([this, interval, work = std::move(work)](const std::stop_token& stop) {
           std::unique_lock lock(mutex_);
           while (!changed_.wait_for(lock, stop, interval, [] { return false; }) &&
@@ -65,9 +65,9 @@ class Regularly {
 inline void interrupt_where_over(GroupTable& groups, std::uint64_t attempt, bool is_aborted,
                                  Waiter::Clock::time_point deadline) {
   if (is_aborted) {
-    groups.interrupt(attempt, CollectiveError::Why::aborted);
+    groups.interrupt(attempt, CollectiveError::Cause::aborted);
   } else if (Waiter::Clock::now() > deadline) {
-    groups.interrupt(attempt, CollectiveError::Why::deadline);
+    groups.interrupt(attempt, CollectiveError::Cause::deadline);
   }
 }
 

@@ -38,7 +38,7 @@ struct Problem {
   std::string file;
   std::string pointer;  ///< JSON pointer, "" for the document or where there is none
   int line = 0;         ///< 1-based, 0 where there is none
-  std::string message;  ///< what is wrong and the mend, in one sentence
+  std::string message;  ///< what is wrong and how to fix it, in one sentence
 
   /// "space.json:12: /zero_optimization/stage: …"
   [[nodiscard]] std::string text() const;
@@ -88,12 +88,12 @@ class OutOfMemory : public Error {
 /// A wait inside a group ended without completion.
 class CollectiveError : public Error {
  public:
-  enum class Why { deadline, aborted };
-  CollectiveError(Why why, const std::string& what) : Error(what), why_(why) {}
-  [[nodiscard]] Why why() const { return why_; }
+  enum class Cause { deadline, aborted };
+  CollectiveError(Cause why, const std::string& what) : Error(what), why_(why) {}
+  [[nodiscard]] Cause why() const { return why_; }
 
  private:
-  Why why_;
+  Cause why_;
 };
 
 /// A broken invariant of ours.

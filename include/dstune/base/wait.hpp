@@ -27,7 +27,7 @@ class Waiter {
   }
 
   /// The same wait, and whatever `check` throws ends it, too; it is asked as often as `aborted`.
-  [[nodiscard]] Waiter also_ended_by(std::function<void()> check) const {
+  [[nodiscard]] Waiter with_check(std::function<void()> check) const {
     return {deadline_,
             [check = std::move(check), aborted = aborted_] {
               check();

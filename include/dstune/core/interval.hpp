@@ -25,14 +25,14 @@ struct MeanEstimate {
 /// So many samples can not tell how correlated they are.
 inline constexpr std::size_t few_samples = 32;
 /// What is believed then, where being wrong would end something early.
-inline constexpr double feared_autocorrelation = 0.8;
+inline constexpr double conservative_autocorrelation = 0.8;
 
 /// From 16 samples on the wider of two: batch means, and an autoregressive process of first order;
 /// of 5 to 15 samples the latter, its autocorrelation taken to be moderate; of fewer Student's t as
-/// if they were independent. `least_autocorrelation`: between neighbours, at least. At least two
+/// if they were independent. `min_autocorrelation`: between neighbours, at least. At least two
 /// samples.
 [[nodiscard]] MeanEstimate estimate_mean(const std::vector<double>& samples,
-                                         double least_autocorrelation = 0);
+                                         double min_autocorrelation = 0);
 
 /// 95 % interval of the mean step time, not below 0. At least one sample; of a single one the
 /// interval is unbounded above and 0 below.
@@ -51,30 +51,32 @@ struct Spread {
 /// configurations are pooled.
 [[nodiscard]] Spread spread_of(const std::vector<std::vector<double>>& runs);
 /// The same where little is known: as if four degrees of freedom had said 1 %.
-[[nodiscard]] Spread believed_spread(const Spread& measured);
+[[nodiscard]] Spread pooled_spread(const Spread& measured);
 /// Half of the 95 % interval that this gives the logarithm of a single run's mean.
-[[nodiscard]] double half_width_of_run(const Spread& believed);
+[[nodiscard]] double half_width_of_run(const Spread& pooled);
 
 /// What a challenger is compared with while it runs.
-struct RaceBar {
+struct IncumbentEstimate {
   double step_s = 0;              ///< what a step of it would take to be as good; 0: no race
   double standard_error = 0;      ///< of the logarithm of step_s, run-to-run spread included
   double spread = 0;              ///< what a single run, the challenger's, differs by: as in Spread
   double degrees_of_freedom = 1;  ///< behind both
 };
 
-/// The bar of an incumbent whose runs took these mean times a step, in the challenger's terms.
+/// The estimate of an incumbent whose runs took these mean times a step, in the challenger's terms.
 /// `square_error`: of a run's mean by its own series alone, relative, on average. At least one run.
-[[nodiscard]] RaceBar race_bar_of(const std::vector<double>& means_s, double square_error,
-                                  const Spread& spread);
+[[nodiscard]] IncumbentEstimate estimate_incumbent(const std::vector<double>& means_s,
+                                                   double square_error, const Spread& spread);
 
 /// After so many timed steps, and only then, it is looked whether a challenger has lost.
 inline constexpr std::array<std::size_t, 6> race_looks = {5, 10, 20, 40, 80, 160};
 
 [[nodiscard]] bool is_race_look(std::size_t timed_steps);
 
-/// Whether these timed steps are slower than the bar by more than 1 % and the joint 95 % interval,
-/// that of all looks together (Bonferroni). False where their number is none of race_looks.
-[[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s, const RaceBar& bar);
+/// Whether these timed steps are slower than the incumbent by more than 1 % and the joint 95 %
+/// interval, that of all looks together (Bonferroni). False where their number is none of
+/// race_looks.
+[[nodiscard]] bool has_lost_race(const std::vector<double>& timed_s,
+                                 const IncumbentEstimate& incumbent);
 
 }  // namespace dstune

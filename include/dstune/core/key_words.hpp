@@ -43,7 +43,7 @@ inline constexpr Column at{&Key::stages};
 inline constexpr Column from{&Key::low}, up_to{&Key::high};
 inline constexpr Column one_of{&Key::choices};
 inline constexpr Column matching{&Key::pattern};
-inline constexpr Column instead{&Key::mend};
+inline constexpr Column instead{&Key::hint};
 inline constexpr Column also{&Key::aliases};  ///< of these names a document has one
 inline constexpr Column once{&Key::deprecated};
 inline constexpr Column needing{&Key::needs};

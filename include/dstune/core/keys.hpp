@@ -59,7 +59,7 @@ struct Key {
   std::string_view help{};
   std::string_view choices{};  ///< text: the accepted words, separated by '|'
   std::string_view pattern{};  ///< text (object: its keys): what is taken, for the schema
-  std::string_view mend{};     ///< refused: what to write instead, where that is not the default
+  std::string_view hint{};     ///< refused: what to write instead, where that is not the default
 
   // Other names, separated by '|'. The table has a row for each of them behind this one.
   std::string_view aliases{};
@@ -110,10 +110,10 @@ struct Key {
 [[nodiscard]] std::optional<std::string_view> find_choice(std::string_view choices,
                                                           std::string_view word, bool any_case);
 /// The key and the words of `only_with` and its like; empty where there is none.
-struct Companion {
+struct Prerequisite {
   std::string_view key, words;
 };
-[[nodiscard]] Companion companion_in(std::string_view text);
+[[nodiscard]] Prerequisite prerequisite_in(std::string_view text);
 
 /// absent: no such key. null: the default. automatic: "auto", the default that the user's training
 /// may change.

@@ -68,21 +68,21 @@ class Settings {
 std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems);
 
 /// Something that a config can not have, though each of its values is valid by itself.
-struct Objection {
+struct Violation {
   std::string pointer;      ///< the key to be changed
-  std::string message;      ///< what is wrong and the mend
+  std::string message;      ///< what is wrong, with a hint
   bool is_unbuilt = false;  ///< DeepSpeed takes it, the step here does not
-  bool operator==(const Objection&) const = default;
+  bool operator==(const Violation&) const = default;
 };
 
 /// What DeepSpeed 0.19.6 refuses in combination, and what the step does not do (`refused` rows with
 /// another value than their default, at a stage where they act).
-[[nodiscard]] std::vector<Objection> objections_to(const Settings& settings);
+[[nodiscard]] std::vector<Violation> violations_of(const Settings& settings);
 
 /// The configuration of a step. Batch sizes, sequence length and recompute are the caller's.
 [[nodiscard]] TrainingConfig training_config(const Settings& settings);
 
-/// A whole config without lists of candidates: read_settings() and objections_to() in one. `node`
+/// A whole config without lists of candidates: read_settings() and violations_of() in one. `node`
 /// is the config's root object.
 [[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems);
 /// The same and training_config().

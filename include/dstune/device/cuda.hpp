@@ -12,7 +12,7 @@ namespace dstune {
 
 /// Why no training step can run on CUDA here: what the build, the machine or the kernels lack.
 /// Empty where one can.
-std::string cuda_objection();
+std::string cuda_unavailable_reason();
 
 /// Which of the GPUs that its process sees a rank takes: all ranks of a node take them in turn, or
 /// the only one that each sees (CUDA_VISIBLE_DEVICES, a part of a GPU that it was given).
@@ -32,7 +32,7 @@ struct CudaGpu {
 /// The rank's GPU, which is the calling thread's from now on, with 97 % of what of its memory is
 /// free as limit once the context is there and the libraries were used: the rest is for kernels
 /// that are loaded at their first use, for communicators, and for gaps. `gpu`, where given, is what
-/// it is. Throws DeviceError with cuda_objection(), or CUDA's
+/// it is. Throws DeviceError with cuda_unavailable_reason(), or CUDA's
 /// words.
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
                                          int threads, CudaGpu* gpu = nullptr);
@@ -43,7 +43,7 @@ std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_lim
 std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t host_limit_bytes,
                                               int threads, CudaGpu* gpu = nullptr);
 
-/// Whether this process has given its GPU up (Device::come_to_rest), or did at its first use: it
+/// Whether this process has given its GPU up (Device::drain), or did at its first use: it
 /// ends by _exit then.
 bool has_given_up_cuda();
 

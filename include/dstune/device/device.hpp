@@ -15,7 +15,7 @@ namespace dstune {
 
 /// How a device is after a failure.
 enum class DeviceState {
-  at_rest,  ///< it has done all that it was asked for
+  drained,  ///< it has done all that it was asked for
   lost,     ///< this process can not use it any more: a GPU whose context is lost
   silent    ///< it does not come to rest, or its driver does not answer
 };
@@ -52,8 +52,8 @@ class Device {
   /// this nor by anything that was made of it, since that might wait for ever and the device may
   /// still write there. That is left to the end of the process, which has to be one that destroys
   /// nothing (_exit).
-  [[nodiscard]] virtual DeviceState come_to_rest(std::chrono::duration<double> /*limit*/) {
-    return DeviceState::at_rest;
+  [[nodiscard]] virtual DeviceState drain(std::chrono::duration<double> /*limit*/) {
+    return DeviceState::drained;
   }
 
   [[nodiscard]] MemoryBudget& budget() { return budget_; }

@@ -61,10 +61,10 @@ struct GpuState {
   std::string throttled_by;            ///< the same in words
 };
 /// Throws DeviceError where there is no such GPU.
-[[nodiscard]] GpuState look_at_gpu(Library& library, const std::string& uuid);
+[[nodiscard]] GpuState sample_gpu(Library& library, const std::string& uuid);
 /// Nothing where there is no library or no such GPU, as with a part of one (MIG).
-[[nodiscard]] std::optional<GpuState> try_to_look(const std::shared_ptr<Library>& library,
-                                                  const std::string& uuid);
+[[nodiscard]] std::optional<GpuState> try_sample(const std::shared_ptr<Library>& library,
+                                                 const std::string& uuid);
 /// Bytes of a GPU's memory that nobody uses; likewise.
 [[nodiscard]] std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
                                                      const std::string& uuid);

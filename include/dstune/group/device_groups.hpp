@@ -46,17 +46,17 @@ class DeviceGroups {
   DeviceGroups& operator=(const DeviceGroups&) = delete;
 
   /// How a group's collectives go.
-  struct Way {
+  struct Transport {
     bool is_staged = false;  ///< through the host: its times are not those of a GPU of one's own
     /// "NCCL 2.28.9", "staged through the host: ranks 0 and 1 share a GPU", "copies on one device"
     std::string text;
   };
   /// The same on every rank, before NCCL is asked for anything: staged where two of the ranks share
   /// a GPU, one has no NCCL, or their versions differ. Local.
-  [[nodiscard]] Way way_of(std::span<const int> world_ranks) const;
+  [[nodiscard]] Transport transport_of(std::span<const int> world_ranks) const;
   /// Why times of these ranks say nothing of a GPU for each: their collectives are staged, or
   /// another rank computes on the GPU of one of them. Empty where they do. Local.
-  [[nodiscard]] std::string why_not_comparable(std::span<const int> world_ranks) const;
+  [[nodiscard]] std::string not_comparable_reason(std::span<const int> world_ranks) const;
 
   /// The same ranks' group on their devices. Parts of a group share NCCL's resources with it, which
   /// takes less memory. Where it is risky, of which something going wrong is to be expected, they
@@ -66,13 +66,13 @@ class DeviceGroups {
                                      const Waiter& waiter, bool is_risky = false);
   /// After a failure inside the group: its communicator is aborted and never used again. Local.
   void abandon(std::span<const int> world_ranks);
-  /// The device was given up (Device::come_to_rest): communicators are left as they are, also when
+  /// The device was given up (Device::drain): communicators are left as they are, also when
   /// this ends. No group is made any more. Local.
   void give_up();
   /// Ends what this rank's group of the attempt has under way by NCCL, where its thread may be
   /// stuck in CUDA behind it and so hears of nothing: that thread goes on, and its next call throws
   /// CollectiveError. By any thread. Local.
-  void interrupt(std::uint64_t attempt, CollectiveError::Why why);
+  void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
   /// Whether a communicator is being aborted: what waits for that GPU may wait for it. Local.
   [[nodiscard]] bool is_aborting() const;
   /// What NCCL's communicators hold of this rank's device, as it was seen to become less. Local.

@@ -96,7 +96,7 @@ class Library {
 /// The first version in which a thread can abort what another one began, and wait for it: 2.19.1
 /// (its source, group.cc: 2.18, which has all that is called, looks for what the aborting thread
 /// began itself).
-inline constexpr int least_version = 21901;
+inline constexpr int min_version = 21901;
 
 /// A library, and in any case a line about it: "2.28.9 (/usr/lib/libnccl.so.2)", or why there is
 /// none.

@@ -20,10 +20,10 @@ namespace dstune {
 class StagedGroup : public ProcessGroup {
  public:
   /// `staging`: pinned memory of the host, from a multiple of 64 bytes on, this group's alone and
-  /// outliving it like the queues. As much on every rank, least_staging_bytes() or more. Local.
+  /// outliving it like the queues. As much on every rank, min_staging_bytes() or more. Local.
   StagedGroup(std::unique_ptr<ProcessGroup> host, Queues& queues, std::span<std::byte> staging);
 
-  [[nodiscard]] static std::size_t least_staging_bytes(int group_size);
+  [[nodiscard]] static std::size_t min_staging_bytes(int group_size);
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
   [[nodiscard]] ProcessGroup& host() override { return *host_; }

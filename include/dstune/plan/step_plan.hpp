@@ -66,7 +66,7 @@ struct PlannedTensor {
   Category category = Category::activations;
   DType dtype = DType::f32;
   std::int64_t elements = 0;
-  std::int64_t booked_bytes = 0;   ///< rounded up to the alignment
+  std::int64_t padded_bytes = 0;   ///< rounded up to the alignment
   std::int64_t offset_bytes = -1;  ///< in the arena of its memory, or the file
   bool persistent = false;
   Memory memory = Memory::device;
@@ -173,12 +173,12 @@ class WorkspaceSizes {
 
 /// Why DeepSpeed's own swapping, its leaf modules or its quantisation would fail with this
 /// configuration on this model; empty where they would not. Such a configuration has no plan.
-[[nodiscard]] std::string model_objection(const ModelSpec& model, const TrainingConfig& config,
+[[nodiscard]] std::string model_violation(const ModelSpec& model, const TrainingConfig& config,
                                           int group_size);
 
 /// Why DeepSpeed would not run this configuration on a group of so many ranks, whose parts it wants
 /// to partition among; empty where it would. Such a configuration has no plan.
-[[nodiscard]] std::string partition_objection(const TrainingConfig& config, int group_size);
+[[nodiscard]] std::string partition_violation(const TrainingConfig& config, int group_size);
 
 /// Builds the program of one rank. Memory does not depend on the rank.
 /// Throws LogicError for a configuration that validation should have refused.

@@ -36,17 +36,17 @@ struct ProfilingTask {
 };
 
 struct ProfilingOptions {
-  double budget_s = 5;                ///< for all tasks together
-  std::int64_t most_bytes = 1 << 30;  ///< of a run's arenas
+  double budget_s = 5;               ///< for all tasks together
+  std::int64_t max_bytes = 1 << 30;  ///< of a run's arenas
   /// A model is cut down to whole layers with this many parameters or more: what does not fit the
   /// caches then did not before.
-  std::int64_t least_parameters = 16'000'000;
-  std::size_t most_members = 64;  ///< so many of a shape are looked at, evenly over the space
-  std::size_t most_runs = 12;     ///< of a task
+  std::int64_t min_parameters = 16'000'000;
+  std::size_t max_members = 64;  ///< so many of a shape are looked at, evenly over the space
+  std::size_t max_runs = 12;     ///< of a task
   bool times_disks = true;
 };
 
-/// By rising group size. Shapes of which nothing fits `most_bytes` have no task. What members have
+/// By rising group size. Shapes of which nothing fits `max_bytes` have no task. What members have
 /// on a disk the runs have on the host.
 std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
                                           std::span<const Experiment* const> members,

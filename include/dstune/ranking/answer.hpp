@@ -44,8 +44,8 @@ struct CalibrationSummary {
 /// A configuration that the verification jobs run.
 struct ToVerify {
   const Experiment* experiment = nullptr;
-  int place = 0;        ///< among what was measured, from 1; 0: none of the best
-  bool is_own = false;  ///< the user's own configuration
+  int place = 0;             ///< among what was measured, from 1; 0: none of the best
+  bool is_baseline = false;  ///< the user's own configuration
 };
 
 /// What is recommended.
@@ -126,7 +126,7 @@ struct Answer {
   std::optional<Recommendation> recommendation{};  ///< nothing where nothing gave a result
   std::optional<std::size_t> best{};               ///< the row, of what was measured here
   bool finals_are_done = false;
-  std::string why_no_finals;
+  std::string no_finals_reason;
   std::vector<Finalist> finalists{};  ///< best first by their first runs
   Spread spread_of_finals{};
   Spread spread_in_search{};

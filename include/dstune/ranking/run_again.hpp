@@ -14,13 +14,13 @@
 
 namespace dstune {
 
-inline constexpr std::size_t most_finalists = 3;
+inline constexpr std::size_t max_finalists = 3;
 /// Of the best finalist; another one that is clearly no better leaves after the second.
 inline constexpr int final_rounds = 3;
 /// With fewer whole rounds nothing is decided anew.
-inline constexpr int least_final_rounds = 2;
+inline constexpr int min_final_rounds = 2;
 /// Of those that are not told apart by then.
-inline constexpr int most_final_rounds = 6;
+inline constexpr int max_final_rounds = 6;
 
 /// The best row by its first run, and at most two others whose intervals, widened by the run-to-run
 /// spread, overlap its own; best first. Empty where nothing gave a result. Before the finals are
@@ -68,7 +68,7 @@ class RunAgainPolicy {
  private:
   std::optional<RunAgain> next_rerun(double time_left_s);
   std::optional<RunAgain> next_in_finals(double time_left_s);
-  [[nodiscard]] std::string why_no_finals() const;
+  [[nodiscard]] std::string no_finals_reason() const;
   [[nodiscard]] double duration_s(std::size_t row) const;
 
   Scoreboard& board_;

@@ -26,7 +26,7 @@ struct Row {
 };
 
 /// One of the user's own runs in DeepSpeed, of a member of the space.
-struct OwnRun {
+struct UserRun {
   std::size_t row = 0;
   std::string path;
   double step_s = 0;              ///< an optimizer step
@@ -55,9 +55,9 @@ struct Finals {
 /// What is known before anything is measured.
 struct ScoreboardSetup {
   Metric metric = Metric::throughput;
-  std::vector<OwnRun> own_runs{};        ///< --calibrate
-  std::int64_t memory_offset_bytes = 0;  ///< what they say about the target's memory
-  std::optional<std::size_t> own_row{};  ///< the configuration that the user came with
+  std::vector<UserRun> user_runs{};           ///< --calibrate
+  std::int64_t memory_offset_bytes = 0;       ///< what they say about the target's memory
+  std::optional<std::size_t> baseline_row{};  ///< the configuration that the user came with
 };
 
 /// Rank 0's account of a search. A row is named by its place in the space. What costs time in
@@ -170,6 +170,7 @@ class Scoreboard {
 
 /// What the best row means for a challenger's step times; nothing to race against where there is
 /// none or its times bound nothing.
-[[nodiscard]] RaceBar race_bar(const Scoreboard& board, const Experiment& challenger);
+[[nodiscard]] IncumbentEstimate incumbent_estimate(const Scoreboard& board,
+                                                   const Experiment& challenger);
 
 }  // namespace dstune

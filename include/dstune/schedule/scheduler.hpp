@@ -44,7 +44,7 @@ class Scheduler {
     std::vector<int> avoid;
   };
   /// The slots that the head waits for; chosen anew when the head changes or a slot is retired.
-  struct Held {
+  struct HeldSlots {
     std::size_t experiment;
     int num_slots;
     std::vector<int> world_ranks;
@@ -54,7 +54,7 @@ class Scheduler {
 
   SlotPool* pool_;
   std::deque<Waiting> queue_;
-  std::optional<Held> held_;
+  std::optional<HeldSlots> held_;
 };
 
 }  // namespace dstune

@@ -20,7 +20,7 @@ struct PlannedMember {
 };
 
 /// Above so many members not every one is listed.
-inline constexpr std::uint64_t most_listed_members = 100'000;
+inline constexpr std::uint64_t max_listed_members = 100'000;
 
 struct PlannerOptions {
   std::int64_t device_memory_bytes = 0;  ///< of one rank
@@ -28,7 +28,7 @@ struct PlannerOptions {
   /// Free bytes of the disk that a folder is on, for all ranks of a host; none: any number is.
   std::function<std::int64_t(const std::string& folder)> free_disk_bytes;
   std::int64_t target_offset_bytes = 0;  ///< on the target's memory, as the user's own runs say
-  std::uint64_t most_members = most_listed_members;
+  std::uint64_t max_members = max_listed_members;
   /// Above that: how many are listed. A plan that is only shown lists pruned ones, too; one that is
   /// run lists those that may run.
   std::uint64_t listed = 1'000;
@@ -42,7 +42,7 @@ struct PlannedSpace {
   std::vector<std::string> warnings;                      ///< for the user, in words
   /// Of `members`, the configuration that the user came with: the one with the first candidate of
   /// every list, or the next in the space's order that can run and is listed.
-  std::optional<std::size_t> own;
+  std::optional<std::size_t> baseline;
 };
 
 /// Plans every member: pruned ones keep their reason; the others get their predicted memory and are
@@ -50,7 +50,7 @@ struct PlannedSpace {
 /// disk or the target's memory, and where DeepSpeed's swapping to a disk would fail. For synthetic
 /// and replay workloads nothing is infeasible. The order is the space's; for the tuner `random` it
 /// is drawn from the seed, sizes of a micro-batch chain staying in order. `num_trials` of the job,
-/// where given, prunes what lies past the cap. Above `most_members` every member is still named and
+/// where given, prunes what lies past the cap. Above `max_members` every member is still named and
 /// checked, but only the first in order are listed and get a prediction; of the others, those that
 /// are not pruned count as planned.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,

@@ -32,7 +32,7 @@ class Tuner {
   [[nodiscard]] virtual bool is_done() const = 0;
   /// How many experiments may wait while no rank is idle. What waits was chosen without knowing how
   /// those before it end: 0 where that matters.
-  [[nodiscard]] virtual std::size_t most_waiting() const { return 64; }
+  [[nodiscard]] virtual std::size_t max_waiting() const { return 64; }
   /// Members that it decided not to run, with the reason; complete once is_done().
   struct Skipped {
     std::size_t index;

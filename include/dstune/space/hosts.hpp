@@ -16,7 +16,7 @@
 namespace dstune {
 
 /// More slots than any MPI job has ranks.
-inline constexpr int most_slots = 1 << 20;
+inline constexpr int max_slots = 1 << 20;
 
 struct HostEntry {
   std::string name;   ///< as written, without a user before it
@@ -25,13 +25,13 @@ struct HostEntry {
   bool operator==(const HostEntry&) const = default;
 };
 
-/// At least one host, each once, in the order of the file; at most most_slots slots in all.
+/// At least one host, each once, in the order of the file; at most max_slots slots in all.
 struct Hostfile {
   std::string path;  ///< for messages
   std::vector<HostEntry> hosts;
 };
 
-/// Throws InputError with every problem, its line and its mend.
+/// Throws InputError with every problem, its line and a hint.
 Hostfile parse_hostfile(std::string_view text, const std::string& path);
 /// The same of a file; one that can not be read is an InputError, too.
 Hostfile read_hostfile(const std::string& path);
@@ -80,7 +80,7 @@ struct HostFilter {
   [[nodiscard]] const char* option() const { return is_exclude ? "--exclude" : "--include"; }
 };
 
-/// Throws UsageError with the mend.
+/// Throws UsageError with a hint.
 HostFilter parse_host_filter(std::string_view text, bool is_exclude);
 
 /// A host and those of its slots that may be used.

@@ -38,7 +38,7 @@ struct Machine {
   [[nodiscard]] int num_ranks() const;
   /// Whether enough nodes have enough ranks for a group.
   [[nodiscard]] bool holds(const GroupShape& shape) const;
-  /// What to say where it does not, with the mend.
+  /// What to say where it does not, with a hint.
   [[nodiscard]] std::string refusal(const GroupShape& shape) const;
 };
 

@@ -21,7 +21,7 @@ namespace dstune {
 class StepFailure : public CollectiveError {
  public:
   StepFailure(Status status, const std::string& reason)
-      : CollectiveError(Why::aborted, reason), status_(status) {}
+      : CollectiveError(Cause::aborted, reason), status_(status) {}
   [[nodiscard]] Status status() const { return status_; }
 
  private:
@@ -41,12 +41,12 @@ struct MeasureHooks {
   std::function<std::optional<double>()> joules;
   /// How this rank's GPU is now; asked when timing begins, about once a second, and when it ends.
   /// On every rank of a group or on none.
-  std::function<std::optional<nvml::GpuState>()> look_at_gpu;
+  std::function<std::optional<nvml::GpuState>()> sample_gpu;
   /// Whether this rank's device is lost. Asked after a failure: there is nothing to agree on then,
   /// because the rank leaves its group for good. Empty: never.
   std::function<bool()> has_lost_device;
   /// Leader only, at each look of the race: what it is compared with by now. Empty: no race.
-  std::function<RaceBar()> bar;
+  std::function<IncumbentEstimate()> incumbent;
 };
 
 /// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of

@@ -44,10 +44,10 @@ class Workload {
   /// Micro-steps of a step, over which forward_s and backward_s are sums.
   [[nodiscard]] virtual std::int64_t micro_steps() const = 0;
   /// Steps before all are alike, which are never timed. Known before build().
-  [[nodiscard]] virtual int least_warmup_steps() const = 0;
+  [[nodiscard]] virtual int min_warmup_steps() const = 0;
   /// Whether step times are given and not measured: then exactly the least number of steps is
   /// warm-up, since nothing has to become steady.
-  [[nodiscard]] virtual bool has_given_times() const = 0;
+  [[nodiscard]] virtual bool has_simulated_times() const = 0;
   /// Whether initialize() and step() talk to peers without meeting them first. What they throw then
   /// can not be agreed on, because the peers are inside a collective; it ends as CollectiveError.
   [[nodiscard]] virtual bool talks_to_peers() const = 0;
@@ -63,8 +63,10 @@ class ForwardingWorkload : public Workload {
   [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
   [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
   [[nodiscard]] std::int64_t micro_steps() const override { return workload_->micro_steps(); }
-  [[nodiscard]] int least_warmup_steps() const override { return workload_->least_warmup_steps(); }
-  [[nodiscard]] bool has_given_times() const override { return workload_->has_given_times(); }
+  [[nodiscard]] int min_warmup_steps() const override { return workload_->min_warmup_steps(); }
+  [[nodiscard]] bool has_simulated_times() const override {
+    return workload_->has_simulated_times();
+  }
   [[nodiscard]] bool talks_to_peers() const override { return workload_->talks_to_peers(); }
 
  protected:

@@ -5,10 +5,10 @@
 /// messages. Every message of an experiment carries its attempt's number; receivers drop those of
 /// other attempts.
 ///
-/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); BAR to the leader
-/// says what it is raced against, from its start and again where the best improves; STOP to the
-/// leader ends the measuring early; ABORT to every member ends everything; a member that could not
-/// go on says GONE. QUIT ends a worker. Before the first experiment: CALIBRATE → CALIBRATED (every
+/// ASSIGN → READY (every member) → GO → PROGRESS (leader) → OUTCOME (leader); INCUMBENT to the
+/// leader says what it is raced against, from its start and again where the best improves; STOP to
+/// the leader ends the measuring early; ABORT to every member ends everything; a member that could
+/// not go on says GONE. QUIT ends a worker. Before the first experiment: PROFILE → PROFILED (every
 /// member), or GONE.
 
 #include <cstdint>
@@ -34,11 +34,11 @@ struct Assign {
   double timeout_s = 0;          ///< after which a member gives up by itself
   std::string ds_config{};       ///< for plug-ins alone: as JSON
   bool is_risky = false;         ///< an earlier attempt lost a rank, its device, or the job
-  double rest_s = 0;             ///< that its device may take to come to rest after a failure
+  double drain_timeout_s = 0;    ///< that its device may take to drain after a failure
 };
-struct Bar {
+struct Incumbent {
   std::uint64_t attempt = 0;
-  RaceBar bar;
+  IncumbentEstimate incumbent;
 };
 struct Go {
   std::uint64_t attempt = 0;
@@ -76,29 +76,28 @@ struct Gone {
   bool is_device_silent = false;  ///< … because its device does not answer
 };
 
-struct Calibrate {
+struct Profile {
   std::uint64_t attempt = 0;
   ProfilingTask task;
   std::vector<int> world_ranks;  ///< ascending
   double timeout_s = 0;          ///< after which a member gives up by itself
-  double rest_s = 0;             ///< as of Assign
+  double drain_timeout_s = 0;    ///< as of Assign
 };
 /// What this member measured.
-struct Calibrated {
+struct Profiled {
   std::uint64_t attempt = 0;
   DeviceProfile profile;
-  std::int64_t outside_bytes = 0;      ///< what its process holds after it, beside the arenas
-  std::int64_t gpu_outside_bytes = 0;  ///< likewise of its GPU; 0: none, or not known
+  std::int64_t non_arena_bytes = 0;      ///< what its process holds after it, beside the arenas
+  std::int64_t gpu_non_arena_bytes = 0;  ///< likewise of its GPU; 0: none, or not known
 };
 
 }  // namespace dstune::message
 
 namespace dstune {
 
-using Message =
-    std::variant<message::Assign, message::Bar, message::Go, message::Stop, message::Abort,
-                 message::Quit, message::Ready, message::Progress, message::Outcome, message::Gone,
-                 message::Calibrate, message::Calibrated>;
+using Message = std::variant<message::Assign, message::Incumbent, message::Go, message::Stop,
+                             message::Abort, message::Quit, message::Ready, message::Progress,
+                             message::Outcome, message::Gone, message::Profile, message::Profiled>;
 
 [[nodiscard]] Bytes encode(const Message& message);
 /// What is encoded. That of an order to calibrate is part of the key by which journals know what

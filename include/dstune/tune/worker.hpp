@@ -35,15 +35,15 @@ struct WorkerContext {
   Mailbox* mailbox;
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
-  std::function<std::optional<nvml::GpuState>()> look_at_gpu{};
+  std::function<std::optional<nvml::GpuState>()> sample_gpu{};
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
   /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
   /// MPI_THREAD_MULTIPLE.
-  bool leaves_when_stuck = false;
+  bool exits_when_stuck = false;
 };
 
-class Regularly;
+class PeriodicTask;
 
 class Worker {
  public:
@@ -54,15 +54,15 @@ class Worker {
 
  private:
   void run_assignment(const message::Assign& assign);
-  void run_profiling(const message::Calibrate& order);
+  void run_profiling(const message::Profile& order);
   [[nodiscard]] bool is_first_of_node(const std::vector<int>& world_ranks) const;
-  /// From here on the messages of this attempt count. `rest_s`: as message::Assign's.
-  void begin_attempt(std::uint64_t attempt, double rest_s);
+  /// From here on the messages of this attempt count. `drain_timeout_s`: as message::Assign's.
+  void begin_attempt(std::uint64_t attempt, double drain_timeout_s);
   [[nodiscard]] Waiter waiter(double timeout_s);
   /// Leaves the group for good and says so.
   void leave(const std::vector<int>& world_ranks, Status status, const std::string& reason);
   /// … in these words.
-  void say_gone(const std::vector<int>& world_ranks, message::Gone gone);
+  void send_gone(const std::vector<int>& world_ranks, message::Gone gone);
   /// Leaves an attempt that this rank itself could not go on with.
   void fail(const std::vector<int>& world_ranks, Status status, const std::string& reason);
   /// Throws DeviceError where it was given up.
@@ -72,22 +72,22 @@ class Worker {
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
   /// While it lives another thread listens, too.
-  std::unique_ptr<Regularly> listener(const Waiter& waiter);
+  std::unique_ptr<PeriodicTask> listener(const Waiter& waiter);
   /// Ends the process where the job is over without this rank: QUIT came, and nobody finalizes.
-  void leave_if_given_up();
+  void exit_if_abandoned();
   void send(const Message& message);
 
   WorkerContext context_;
   std::deque<Message> pending_;  ///< arrived during an experiment, for afterwards
   std::uint64_t attempt_ = 0;    ///< the current one, 0: none
-  double rest_s_ = 0;            ///< that the device may take to come to rest
-  DeviceState device_state_ = DeviceState::at_rest;  ///< after the last failure
-  RaceBar bar_;                                      ///< what it is raced against
+  double drain_timeout_s_ = 0;   ///< that the device may take to drain
+  DeviceState device_state_ = DeviceState::drained;  ///< after the last failure
+  IncumbentEstimate incumbent_;                      ///< what it is raced against
   bool pretends_lost_device_ = false;
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;
-  /// Of the mailbox, what it brought and the bar, which a second thread uses that listens.
+  /// Of the mailbox, what it brought and the incumbent, which a second thread uses that listens.
   std::mutex mailbox_mutex_;
 };
 

@@ -13,14 +13,14 @@ namespace {
 class ColumnSums {
  public:
   static std::size_t workspace_bytes(std::int64_t width) {
-    return sizeof(float) * static_cast<std::size_t>(most_blocks * most_kinds * width);
+    return sizeof(float) * static_cast<std::size_t>(max_blocks * max_kinds * width);
   }
 
   /// `kinds` sums for every column, kept in workspace_bytes(width).
   ColumnSums(std::int64_t rows, std::int64_t width, std::int64_t kinds, void* workspace)
       : rows_(rows), width_(width), kinds_(kinds), partial_(static_cast<float*>(workspace)) {
-    const std::int64_t share = (rows + most_blocks - 1) / most_blocks;
-    rows_per_block_ = share < fewest_rows ? fewest_rows : share;
+    const std::int64_t share = (rows + max_blocks - 1) / max_blocks;
+    rows_per_block_ = share < min_rows ? min_rows : share;
   }
 
   std::int64_t rows_per_block() const { return rows_per_block_; }
@@ -50,9 +50,9 @@ class ColumnSums {
   }
 
  private:
-  static constexpr std::int64_t most_blocks = 64;
-  static constexpr std::int64_t most_kinds = 2;
-  static constexpr std::int64_t fewest_rows = 16;
+  static constexpr std::int64_t max_blocks = 64;
+  static constexpr std::int64_t max_kinds = 2;
+  static constexpr std::int64_t min_rows = 16;
 
   float* partial(std::int64_t block, std::int64_t kind) const {
     return partial_ + (block * kinds_ + kind) * width_;

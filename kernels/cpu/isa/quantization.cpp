@@ -40,13 +40,13 @@ inline Vector load_codes(const std::uint8_t* from, std::int64_t index, std::int6
 template <class T>
 float largest_magnitude(const T* x, std::int64_t count) {
   Vector largest{};
-  Vector spoiled{};  // 0 or NaN
+  Vector non_finite{};  // 0 or NaN
   for_vectors(0, count, [&](std::int64_t i, auto extent) {
     const Vector value = to_half(load(x + i, extent));
     largest = larger(largest, larger(value, -value));
-    spoiled += value - value;
+    non_finite += value - value;
   });
-  return largest_lane(largest) + sum_of_lanes(spoiled);
+  return largest_lane(largest) + sum_of_lanes(non_finite);
 }
 
 }  // namespace

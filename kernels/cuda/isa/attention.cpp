@@ -119,7 +119,7 @@ struct AttentionDelta {
   Input out, d_out;
 
   DSTUNE_DEVICE void operator()(const Block& block) const {
-    const std::int64_t number = block.index() * most_warps + block.thread() / warp_size;
+    const std::int64_t number = block.index() * max_warps + block.thread() / warp_size;
     if (number >= g.shape.batch * g.shape.sequence * g.shape.heads) return;
     const std::int64_t begin = number * g.size;
     float sum = 0.0F;
@@ -304,7 +304,7 @@ struct KeyGradients {
 template <class Kernel>
 void launch_tiles(const Kernel& kernel) {
   launch({.blocks = kernel.blocks(),
-          .threads = most_warps * warp_size,
+          .threads = max_warps * warp_size,
           .shared_bytes = typename Kernel::Places(kernel.g).pieces.bytes()},
          kernel);
 }
@@ -348,8 +348,8 @@ void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_
   const DType type = shape.type;
   const AttentionGeometry g(shape);
   auto* delta = static_cast<float*>(workspace);
-  launch({.blocks = divide_up(shape.batch * shape.sequence * shape.heads, most_warps),
-          .threads = most_warps * warp_size},
+  launch({.blocks = divide_up(shape.batch * shape.sequence * shape.heads, max_warps),
+          .threads = max_warps * warp_size},
          AttentionDelta{g, delta, {out, type}, {d_out, type}});
   const BackwardTensors tensors{{d_qkv, type}, {d_out, type}, {qkv, type}, log_sum_exp, delta};
   with_chunks(shape.head_size, [&](auto chunks) {

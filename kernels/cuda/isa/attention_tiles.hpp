@@ -72,7 +72,7 @@ struct AttentionGeometry {
 template <int Chunks>
 struct AttentionTile {
   static constexpr int rows_of_warp = Chunks > 4 ? 2 : 4;
-  static constexpr int rows = rows_of_warp * most_warps;
+  static constexpr int rows = rows_of_warp * max_warps;
 
   float of[rows_of_warp][Chunks];  ///< of each row, elements lane, lane + 32, …
 
@@ -81,7 +81,7 @@ struct AttentionTile {
   static DSTUNE_DEVICE void load(const Block& block, Shared<float> tile, std::int64_t stride,
                                  Input from, std::int64_t begin, std::int64_t from_stride,
                                  std::int64_t count, int all, std::int64_t size, float factor) {
-    for (int row = block.thread() / warp_size; row < all; row += most_warps) {
+    for (int row = block.thread() / warp_size; row < all; row += max_warps) {
       for (std::int64_t i = block.thread() % warp_size; i < size; i += warp_size) {
         tile[row * stride + i] = row < count ? from[begin + row * from_stride + i] * factor : 0.0F;
       }

@@ -9,13 +9,13 @@
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
-constexpr int most_sum_kinds = 2;
+constexpr int max_sum_kinds = 2;
 /// Columns that a block's warps add up side by side where the addresses allow it.
 constexpr std::int64_t columns_of_block = std::int64_t{warp_size} * pack;
 
 /// Pieces that the rows are cut into at most: enough blocks for a large GPU, unless so many would
 /// make more of the partial sums than of the rows.
-inline std::int64_t most_row_pieces(std::int64_t width) {
+inline std::int64_t max_row_pieces(std::int64_t width) {
   constexpr std::int64_t enough_blocks = 1024;
   constexpr std::int64_t fewest = 32;
   constexpr std::int64_t most = 128;
@@ -24,7 +24,7 @@ inline std::int64_t most_row_pieces(std::int64_t width) {
 }
 
 inline std::size_t column_sum_bytes(std::int64_t width) {
-  return sizeof(float) * static_cast<std::size_t>(most_row_pieces(width) * most_sum_kinds * width);
+  return sizeof(float) * static_cast<std::size_t>(max_row_pieces(width) * max_sum_kinds * width);
 }
 
 /// Term::kinds sums for each column: Term::add<N>(row, column, sums) adds a row's terms of N
@@ -34,7 +34,7 @@ template <int N, class Term>
 struct ColumnPartials {
   static constexpr int columns = warp_size * N;
   static constexpr std::size_t shared_bytes =
-      sizeof(float) * std::size_t{Term::kinds} * most_warps * columns;
+      sizeof(float) * std::size_t{Term::kinds} * max_warps * columns;
 
   Term term;
   float* partial;  ///< [piece][kind][column]
@@ -55,23 +55,23 @@ struct ColumnPartials {
     // Several rows without a branch between them, so that all are asked for at once.
     constexpr int together = Term::rows_together;
     std::int64_t row = column < width ? begin + warp : end;
-    for (; row + (together - 1) * most_warps < end; row += together * most_warps) {
+    for (; row + (together - 1) * max_warps < end; row += together * max_warps) {
       DSTUNE_UNROLL
-      for (int j = 0; j < together; ++j) known.template add<N>(row + j * most_warps, column, sums);
+      for (int j = 0; j < together; ++j) known.template add<N>(row + j * max_warps, column, sums);
     }
-    for (; row < end; row += most_warps) known.template add<N>(row, column, sums);
+    for (; row < end; row += max_warps) known.template add<N>(row, column, sums);
     const Shared<float> of_warps = block.shared<float>();
     for (int kind = 0; kind < Term::kinds; ++kind) {
       for (int k = 0; k < N; ++k)
-        of_warps[((kind * most_warps + warp) * N + k) * warp_size + lane] = sums[kind].of[k];
+        of_warps[((kind * max_warps + warp) * N + k) * warp_size + lane] = sums[kind].of[k];
     }
     block.sync();
     if (warp > 0 || column >= width) return;
     for (int kind = 0; kind < Term::kinds; ++kind) {
       for (int k = 0; k < N; ++k) {
         float sum = 0.0F;
-        for (int other = 0; other < most_warps; ++other)
-          sum += of_warps[((kind * most_warps + other) * N + k) * warp_size + lane];
+        for (int other = 0; other < max_warps; ++other)
+          sum += of_warps[((kind * max_warps + other) * N + k) * warp_size + lane];
         partial[(block.piece() * Term::kinds + kind) * width + column + k] = sum;
       }
     }
@@ -82,7 +82,7 @@ struct ColumnPartials {
 /// launch is a kind.
 template <int Kinds>
 struct ColumnTotals {
-  static constexpr std::size_t shared_bytes = sizeof(float) * most_warps * warp_size;
+  static constexpr std::size_t shared_bytes = sizeof(float) * max_warps * warp_size;
 
   Output totals[Kinds];
   const float* partial;
@@ -93,7 +93,7 @@ struct ColumnTotals {
     const int lane = block.thread() % warp_size;
     const int warp = block.thread() / warp_size;
     const std::int64_t column = block.index() * warp_size + lane;
-    const std::int64_t share = divide_up(pieces, most_warps);
+    const std::int64_t share = divide_up(pieces, max_warps);
     const std::int64_t begin = warp * share;
     const std::int64_t end = begin + share < pieces ? begin + share : pieces;
     float sum = 0.0F;
@@ -105,7 +105,7 @@ struct ColumnTotals {
     if (warp > 0 || column >= width) return;
     const Output to = block.piece() == 0 ? totals[0] : totals[Kinds - 1];
     float total = accumulate ? to[column] : 0.0F;
-    for (int other = 0; other < most_warps; ++other) total += of_warps[other * warp_size + lane];
+    for (int other = 0; other < max_warps; ++other) total += of_warps[other * warp_size + lane];
     to.set(column, total);
   }
 };
@@ -118,7 +118,7 @@ void add_pieces(const Output (&totals)[kinds], const float* partial, std::int64_
   Totals all{{}, partial, pieces, width, accumulate};
   for (std::size_t kind = 0; kind < kinds; ++kind) all.totals[kind] = totals[kind];
   launch({.blocks = divide_up(width, warp_size),
-          .threads = most_warps * warp_size,
+          .threads = max_warps * warp_size,
           .shared_bytes = Totals::shared_bytes,
           .pieces = static_cast<std::int64_t>(kinds)},
          all);
@@ -131,16 +131,16 @@ void sum_columns(const Term& term, std::int64_t rows, std::int64_t width, std::i
                  const Output (&totals)[Term::kinds], bool accumulate, void* workspace,
                  const Tensors&... tensors) {
   if (width <= 0) return;
-  static_assert(Term::kinds <= most_sum_kinds);
-  constexpr std::int64_t fewest_rows = 4 * most_warps;
-  const std::int64_t share = divide_up(rows, most_row_pieces(width));
-  const std::int64_t rows_per_piece = share < fewest_rows ? fewest_rows : share;
+  static_assert(Term::kinds <= max_sum_kinds);
+  constexpr std::int64_t min_rows = 4 * max_warps;
+  const std::int64_t share = divide_up(rows, max_row_pieces(width));
+  const std::int64_t rows_per_piece = share < min_rows ? min_rows : share;
   const std::int64_t pieces = divide_up(rows, rows_per_piece);
   auto* partial = static_cast<float*>(workspace);
   const auto add_up = [&](auto partials) {
     using Partials = decltype(partials);
     launch({.blocks = divide_up(width, Partials::columns),
-            .threads = most_warps * warp_size,
+            .threads = max_warps * warp_size,
             .shared_bytes = Partials::shared_bytes,
             .pieces = pieces},
            partials);

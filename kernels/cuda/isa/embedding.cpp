@@ -50,9 +50,9 @@ DSTUNE_FUNCTION int lowest_of(std::uint32_t bits) {
 /// each token a warp adds up its rows. Where the list is too short, half of the range at a time; at
 /// last a single token, whose rows all warps look up as they add them.
 struct Scattering {
-  static constexpr int most_listed = 2048;
+  static constexpr int max_listed = 2048;
   static constexpr int rows_of_thread = 4;
-  static constexpr std::size_t shared_bytes = sizeof(std::int32_t) * (2 * most_listed + most_warps);
+  static constexpr std::size_t shared_bytes = sizeof(std::int32_t) * (2 * max_listed + max_warps);
 
   Output d_token_table;
   Input d_out;
@@ -60,18 +60,18 @@ struct Scattering {
   std::int64_t rows, width, vocabulary, tokens_of_block;
   bool accumulate;
 
-  /// Rows with tokens from `begin` to `end` − 1: the first most_listed of them in the list. More
+  /// Rows with tokens from `begin` to `end` − 1: the first max_listed of them in the list. More
   /// than that: there are more.
   DSTUNE_DEVICE int list(const Block& block, std::int64_t begin, std::int64_t end) const {
     const Shared<std::int32_t> listed_rows = block.shared<std::int32_t>();
     const Shared<std::int32_t> listed_tokens =
-        block.shared<std::int32_t>(sizeof(std::int32_t) * most_listed);
+        block.shared<std::int32_t>(sizeof(std::int32_t) * max_listed);
     const Shared<std::int32_t> counts =
-        block.shared<std::int32_t>(sizeof(std::int32_t) * 2 * most_listed);
+        block.shared<std::int32_t>(sizeof(std::int32_t) * 2 * max_listed);
     const int warp = block.thread() / warp_size;
     const int lane = block.thread() % warp_size;
     int total = 0;
-    for (std::int64_t first = 0; first < rows && total <= most_listed;
+    for (std::int64_t first = 0; first < rows && total <= max_listed;
          first += std::int64_t{rows_of_thread} * block.threads()) {
       const std::int64_t first_of_warp = first + warp * rows_of_thread * warp_size + lane;
       std::int32_t token[rows_of_thread];
@@ -87,14 +87,14 @@ struct Scattering {
       if (lane == 0) counts[warp] = of_warp;
       block.sync();
       int place = total;
-      for (int other = 0; other < most_warps; ++other) {
+      for (int other = 0; other < max_warps; ++other) {
         const int count = counts[other];
         if (other < warp) place += count;
         total += count;
       }
       for (int i = 0; i < rows_of_thread; ++i) {
         const int mine = place + count_of(found[i] & ((1U << lane) - 1U));
-        if ((found[i] >> lane & 1U) != 0 && mine < most_listed) {
+        if ((found[i] >> lane & 1U) != 0 && mine < max_listed) {
           listed_rows[mine] = static_cast<std::int32_t>(first_of_warp + i * warp_size);
           listed_tokens[mine] = token[i];
         }
@@ -128,9 +128,9 @@ struct Scattering {
   DSTUNE_DEVICE void sum_listed(const Block& block, int listed) const {
     const Shared<std::int32_t> listed_rows = block.shared<std::int32_t>();
     const Shared<std::int32_t> listed_tokens =
-        block.shared<std::int32_t>(sizeof(std::int32_t) * most_listed);
+        block.shared<std::int32_t>(sizeof(std::int32_t) * max_listed);
     const int lane = block.thread() % warp_size;
-    for (int entry = block.thread() / warp_size; entry < listed; entry += most_warps) {
+    for (int entry = block.thread() / warp_size; entry < listed; entry += max_warps) {
       const std::int32_t token = listed_tokens[entry];
       const auto same = [&](int first, int begin, int end) {
         const int other = first + lane;
@@ -155,7 +155,7 @@ struct Scattering {
   DSTUNE_DEVICE void sum_all_of(const Block& block, std::int64_t token) const {
     const int lane = block.thread() % warp_size;
     for (std::int64_t column = block.thread() / warp_size * warp_size * N; column < width;
-         column += most_warps * warp_size * N) {
+         column += max_warps * warp_size * N) {
       sum_rows<N>(token, column + lane * N, [&](auto add_row) {
         for (std::int64_t first = 0; first < rows; first += warp_size) {
           const std::int64_t mine = first + lane;
@@ -175,11 +175,11 @@ struct Scattering {
     while (begin < end_of_block) {
       std::int64_t end = end_of_block;
       int listed = list(block, begin, end);
-      while (listed > most_listed && end > begin + 1) {
+      while (listed > max_listed && end > begin + 1) {
         end = begin + (end - begin) / 2;
         listed = list(block, begin, end);
       }
-      if (listed > most_listed) {
+      if (listed > max_listed) {
         sum_all_of<N>(block, begin);
       } else {
         sum_listed<N>(block, listed);
@@ -237,13 +237,13 @@ void embedding_backward(DType type, void* d_token_table, void* d_position_table,
   const Input from{d_out, type};
   if (rows > 0 && width > 0) {
     // A block reads all tokens once: enough blocks for every GPU, and lists of some dozens of rows.
-    constexpr std::int64_t most_blocks = 1024;
-    const std::int64_t tokens_of_block = divide_up(vocabulary, most_blocks);
+    constexpr std::int64_t max_blocks = 1024;
+    const std::int64_t tokens_of_block = divide_up(vocabulary, max_blocks);
     const Scattering body{
         {d_token_table, type}, from, tokens, rows, width, vocabulary, tokens_of_block,
         accumulate_tokens};
     const cuda::Grid grid{.blocks = divide_up(vocabulary, tokens_of_block),
-                          .threads = most_warps * warp_size,
+                          .threads = max_warps * warp_size,
                           .shared_bytes = Scattering::shared_bytes};
     if (width % pack == 0 && is_packed(d_token_table) && is_packed(d_out)) {
       launch(grid, ScatteringBy<pack>{body});

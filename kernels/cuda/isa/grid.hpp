@@ -9,17 +9,17 @@ namespace dstune::kernels::cuda {
 
 constexpr int warp_size = 32;
 /// Every kernel is compiled for blocks of up to this many threads.
-constexpr int most_threads = 256;
-constexpr std::int64_t most_blocks_x = 2147483647;
-constexpr std::int64_t most_blocks_y = 65535;
+constexpr int max_threads = 256;
+constexpr std::int64_t max_blocks_x = 2147483647;
+constexpr std::int64_t max_blocks_y = 65535;
 /// Of shared memory that a block has without asking for more, and at most on compute
 /// capability 8.0.
-constexpr std::size_t usual_shared_bytes = 49152;
-constexpr std::size_t most_shared_bytes = 166912;
+constexpr std::size_t default_shared_bytes = 49152;
+constexpr std::size_t max_shared_bytes = 166912;
 
 struct Grid {
   std::int64_t blocks = 1;  ///< in x
-  int threads = most_threads;
+  int threads = max_threads;
   std::size_t shared_bytes = 0;
   std::int64_t pieces = 1;  ///< in y
 };
@@ -27,10 +27,10 @@ struct Grid {
 /// Why no GPU could launch it, or null.
 inline const char* problem_of(const Grid& grid) {
   if (grid.blocks < 1 || grid.pieces < 1 || grid.threads < 1) return "a launch of nothing";
-  if (grid.blocks > most_blocks_x || grid.pieces > most_blocks_y) return "too many blocks";
-  if (grid.threads > most_threads) return "too many threads in a block";
+  if (grid.blocks > max_blocks_x || grid.pieces > max_blocks_y) return "too many blocks";
+  if (grid.threads > max_threads) return "too many threads in a block";
   if (grid.threads % warp_size != 0) return "a block of broken warps";
-  if (grid.shared_bytes > most_shared_bytes) return "too much shared memory";
+  if (grid.shared_bytes > max_shared_bytes) return "too much shared memory";
   return nullptr;
 }
 

@@ -89,7 +89,7 @@ template <class Body>
 struct EachHead {
   Body body;
   DSTUNE_DEVICE void operator()(const Block& block) const {
-    const std::int64_t number = block.index() * most_warps + block.thread() / warp_size;
+    const std::int64_t number = block.index() * max_warps + block.thread() / warp_size;
     if (number >= body.heads.rows * body.heads.normed) return;
     with_known_types(
         body, [&](const Body& known) { known.head(block, number, block.thread() % warp_size); });
@@ -100,7 +100,7 @@ template <class Body>
 void for_heads(const Body& body) {
   const std::int64_t count = body.heads.rows * body.heads.normed;
   if (count <= 0 || body.heads.size <= 0) return;
-  launch({.blocks = divide_up(count, most_warps), .threads = most_warps * warp_size},
+  launch({.blocks = divide_up(count, max_warps), .threads = max_warps * warp_size},
          EachHead<Body>{body});
 }
 

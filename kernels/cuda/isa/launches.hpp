@@ -10,7 +10,7 @@ namespace dstune::kernels::DSTUNE_ISA {
 namespace {
 
 using cuda::warp_size;
-constexpr int most_warps = cuda::most_threads / warp_size;
+constexpr int max_warps = cuda::max_threads / warp_size;
 
 DSTUNE_FUNCTION std::int64_t divide_up(std::int64_t value, std::int64_t divisor) {
   return (value + divisor - 1) / divisor;
@@ -60,9 +60,9 @@ template <int N, class Body>
 void for_elements_by(std::int64_t count, const Body& body) {
   if (count <= 0) return;
   // As many as any GPU runs at once, and some more.
-  constexpr std::int64_t most_blocks = 8192;
-  const std::int64_t blocks = divide_up(divide_up(count, N), cuda::most_threads);
-  launch({.blocks = smaller_of(blocks, most_blocks)}, EachElement<N, Body>{body, count});
+  constexpr std::int64_t max_blocks = 8192;
+  const std::int64_t blocks = divide_up(divide_up(count, N), cuda::max_threads);
+  launch({.blocks = smaller_of(blocks, max_blocks)}, EachElement<N, Body>{body, count});
 }
 /// In packs where all the tensors' addresses allow it.
 template <class Body, class... Tensors>
@@ -88,7 +88,7 @@ DSTUNE_DEVICE inline float warp_largest(const Block& block, float value) {
 }
 
 /// What the two below need of a launch's shared memory, from its first byte on.
-constexpr std::size_t reduction_bytes = most_warps * sizeof(double);
+constexpr std::size_t reduction_bytes = max_warps * sizeof(double);
 
 /// The sum over a block, the same bits in every thread. Every thread must come.
 template <class T>
@@ -105,18 +105,18 @@ DSTUNE_DEVICE T block_sum(const Block& block, T value) {
 /// Likewise of several, each with the bits of block_sum().
 template <int K>
 DSTUNE_DEVICE Values<K> block_sums(const Block& block, Values<K> values) {
-  static_assert(sizeof(float) * K * most_warps <= reduction_bytes);
+  static_assert(sizeof(float) * K * max_warps <= reduction_bytes);
   const Shared<float> sums = block.shared<float>();
   for (int k = 0; k < K; ++k) {
     values.of[k] = warp_sum(block, values.of[k]);
     if (block.thread() % warp_size == 0)
-      sums[k * most_warps + block.thread() / warp_size] = values.of[k];
+      sums[k * max_warps + block.thread() / warp_size] = values.of[k];
   }
   block.sync();
   for (int k = 0; k < K; ++k) {
-    values.of[k] = sums[k * most_warps];
+    values.of[k] = sums[k * max_warps];
     for (int warp = 1; warp < block.threads() / warp_size; ++warp)
-      values.of[k] += sums[k * most_warps + warp];
+      values.of[k] += sums[k * max_warps + warp];
   }
   block.sync();
   return values;
@@ -158,7 +158,7 @@ void for_rows_apart(std::int64_t rows, std::int64_t width, std::int64_t stride, 
   const bool packed = width % pack == 0 && stride % pack == 0 && (... && is_packed(tensors.data));
   const std::int64_t items = packed ? width / pack : width;
   const std::int64_t threads =
-      smaller_of(divide_up(items, warp_size) * warp_size, cuda::most_threads);
+      smaller_of(divide_up(items, warp_size) * warp_size, cuda::max_threads);
   const cuda::Grid grid{
       .blocks = rows, .threads = static_cast<int>(threads), .shared_bytes = reduction_bytes};
   if (packed) {

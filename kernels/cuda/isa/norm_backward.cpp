@@ -162,7 +162,7 @@ struct NormWeightTerm {
 };
 
 /// As many as a large GPU takes at once; fewer of wide rows, which take more registers.
-inline std::int64_t most_norm_pieces(std::int64_t width) {
+inline std::int64_t max_norm_pieces(std::int64_t width) {
   return width <= widest_row ? 1024 : 512;
 }
 
@@ -171,9 +171,9 @@ void backward_once(const NormBackward<Centred, kept, true>& body,
                    const Output (&d_weights)[Centred ? 2 : 1], std::int64_t rows,
                    bool accumulate_weights, void* workspace) {
   auto* const partial = static_cast<float*>(workspace);
-  constexpr std::int64_t fewest_rows = 4;
-  const std::int64_t share = divide_up(rows, most_norm_pieces(body.width));
-  const std::int64_t rows_per_piece = share < fewest_rows ? fewest_rows : share;
+  constexpr std::int64_t min_rows = 4;
+  const std::int64_t share = divide_up(rows, max_norm_pieces(body.width));
+  const std::int64_t rows_per_piece = share < min_rows ? min_rows : share;
   const std::int64_t pieces = divide_up(rows, rows_per_piece);
   if (pieces > 0) {
     launch({.blocks = pieces,
@@ -233,7 +233,7 @@ std::size_t norm_workspace_bytes(std::int64_t width) {
   const std::size_t of_columns = column_sum_bytes(width);
   if (width > widest_kept_row) return of_columns;
   const auto of_pieces =
-      sizeof(float) * static_cast<std::size_t>(most_norm_pieces(width) * most_sum_kinds * width);
+      sizeof(float) * static_cast<std::size_t>(max_norm_pieces(width) * max_sum_kinds * width);
   return of_pieces > of_columns ? of_pieces : of_columns;
 }
 

@@ -55,17 +55,17 @@ struct Quantization {
   DSTUNE_DEVICE void row(const Block& block, std::int64_t run) const {
     const std::int64_t begin = run * width;
     float largest = 0.0F;
-    float spoiled = 0.0F;  // or NaN, where one of them is not finite
+    float non_finite = 0.0F;  // or NaN, where one of them is not finite
     for_row<pack>(block, width, [&](std::int64_t i) {
       const Values<pack> values = load<N>(begin + i);
       for (int k = 0; k < pack; ++k) {
         const float value = to_half(values.of[k]);
         largest = larger(largest, larger(value, -value));
-        spoiled += value - value;
+        non_finite += value - value;
       }
     });
     largest = block_largest(block, largest);
-    const float factor = factor_of_run(largest + block_sum(block, spoiled), Bits);
+    const float factor = factor_of_run(largest + block_sum(block, non_finite), Bits);
     if (block.thread() == 0) scales[run] = 1.0F / factor;
     for_row<pack>(block, width, [&](std::int64_t i) {
       Values<pack> values = load<N>(begin + i);

@@ -65,7 +65,7 @@ class RowPart {
 };
 
 /// Of which a block's threads have a pack each.
-constexpr std::int64_t widest_row = std::int64_t{pack} * cuda::most_threads;
+constexpr std::int64_t widest_row = std::int64_t{pack} * cuda::max_threads;
 /// Of which they have two: what with_kept() keeps whole, so that it is read once.
 constexpr std::int64_t widest_kept_row = 2 * widest_row;
 

@@ -79,7 +79,7 @@ template <bool squared>
 void add_sum(Input x, std::int64_t count, double* sum) {
   if (count <= 0) return;
   constexpr std::int64_t elements_per_block = 4096;
-  const std::int64_t blocks = smaller_of(divide_up(count, elements_per_block), most_partial_sums);
+  const std::int64_t blocks = smaller_of(divide_up(count, elements_per_block), max_partial_sums);
   const cuda::Grid grid{.blocks = blocks, .shared_bytes = reduction_bytes};
   if (is_packed(x.data)) {
     launch(grid, PartialSums<pack, squared>{x, count, sum + 1});

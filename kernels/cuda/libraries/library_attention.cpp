@@ -21,7 +21,7 @@ constexpr std::int64_t element_bytes = 2;
 
 constexpr std::int64_t workspace_alignment = 256;
 /// Making a plan takes some tenths of a second.
-constexpr std::size_t most_candidates = 3;
+constexpr std::size_t max_candidates = 3;
 /// What plans take beside matrices: 256 bytes as seen.
 constexpr std::int64_t spare_bytes = 64 * 1024;
 
@@ -117,17 +117,17 @@ const void* at(const void* data, std::int64_t elements) {
 }  // namespace
 
 LibraryAttention::LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own,
-                                   Choice choice, std::int64_t most_scratch_bytes)
+                                   Choice choice, std::int64_t max_scratch_bytes)
     : library_(library),
       gpu_(gpu),
       own_(own),
       choice_(choice),
-      most_scratch_bytes_(most_scratch_bytes) {}
+      max_scratch_bytes_(max_scratch_bytes) {}
 
 /// Equal pieces, so that one plan does them all.
 AttentionPiece LibraryAttention::backward_piece(const AttentionShape& shape,
                                                 BackwardForm form) const {
-  const std::int64_t heads = most_scratch_bytes_ / scratch_bytes(shape, form);
+  const std::int64_t heads = max_scratch_bytes_ / scratch_bytes(shape, form);
   if (heads >= shape.heads)
     return {shape, largest_divisor(shape.batch, heads / shape.heads), shape.kv_heads};
   return {shape, 1, largest_divisor(shape.kv_heads, heads * shape.kv_heads / shape.heads)};
@@ -170,7 +170,7 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
                 s.window,      static_cast<int>(s.type)};
   if (const auto found = candidates_.find(key); found != candidates_.end()) return found->second;
   Candidates candidates;
-  const std::size_t most = choice_ == Choice::first ? 1 : most_candidates;
+  const std::size_t most = choice_ == Choice::first ? 1 : max_candidates;
   if (direction == Direction::forward) {
     add_forward(candidates, s, most);
   } else if (choice_ == Choice::fastest) {
@@ -190,7 +190,7 @@ void LibraryAttention::add_forward(Candidates& to, const AttentionShape& shape,
   for (Descriptor& plan : graph.plans({.handle = context_of(gpu_.device())}, bytes, most))
     to.all.push_back({std::move(plan), piece, {}});
 } catch (const DnnRefusal& refusal) {
-  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
   to.refusal = refusal.status;  // our own kernel serves
 }
 
@@ -202,7 +202,7 @@ void LibraryAttention::add_backward(Candidates& to, const AttentionShape& shape,
        graph.plans({.handle = context_of(gpu_.device())}, plan_bytes(piece, form), most))
     to.all.push_back({std::move(plan), piece, form});
 } catch (const DnnRefusal& refusal) {
-  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
   to.refusal = refusal.status;  // the other form or our own kernel serves
 }
 
@@ -249,7 +249,7 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
   if (status == CUDNN_STATUS_SUCCESS) return true;
   throw DnnRefusal{status};
 } catch (const DnnRefusal& refusal) {
-  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
   failure_ = refusal.status;
   return false;
 }

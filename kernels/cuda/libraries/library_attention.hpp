@@ -8,7 +8,7 @@
 /// Backward has two forms (BackwardForm). One gives the same bits in every run and keeps the
 /// gradient of the scores; the other adds up the gradient of the queries as its blocks come, and is
 /// a candidate where Choice::fastest allows it. Either does as many heads at a time as keep what
-/// they need in most_scratch_bytes.
+/// they need in max_scratch_bytes.
 
 #include <array>
 #include <cstddef>
@@ -36,11 +36,11 @@ class LibraryAttention {
     decltype(Table::attention_workspace_bytes) workspace_bytes;
   };
 
-  static constexpr std::int64_t usual_scratch_bytes = std::int64_t{256} << 20;
+  static constexpr std::int64_t default_scratch_bytes = std::int64_t{256} << 20;
 
-  /// `library` may be null. Every rank gives the same most_scratch_bytes.
+  /// `library` may be null. Every rank gives the same max_scratch_bytes.
   LibraryAttention(const DnnLibrary* library, Gpu& gpu, OwnKernels own, Choice choice,
-                   std::int64_t most_scratch_bytes = usual_scratch_bytes);
+                   std::int64_t max_scratch_bytes = default_scratch_bytes);
 
   /// The functions of the table.
   void forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
@@ -89,7 +89,7 @@ class LibraryAttention {
   Gpu& gpu_;
   OwnKernels own_;
   Choice choice_;
-  std::int64_t most_scratch_bytes_;
+  std::int64_t max_scratch_bytes_;
   std::mutex mutex_;
   std::map<int, Context> contexts_;  ///< by device
   std::map<Key, Candidates> candidates_;

@@ -12,8 +12,8 @@ namespace {
 
 /// More makes no difference to an algorithm: the widest loads, and those of Hopper's copy engine,
 /// want 16 bytes. So addresses that are better aligned share what was chosen.
-constexpr std::uintptr_t most_alignment = 16;
-constexpr int most_candidates = 8;
+constexpr std::uintptr_t max_alignment = 16;
+constexpr int max_candidates = 8;
 
 constexpr const char* name = "cuBLASLt";
 
@@ -32,7 +32,7 @@ cudaDataType_t data_type(DType type) {
 
 std::uint32_t alignment_of(const void* address) {
   // The lowest bit that is set, at most the 16s.
-  const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(address) | most_alignment;
+  const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(address) | max_alignment;
   return static_cast<std::uint32_t>(bits & ~(bits - 1));
 }
 
@@ -52,7 +52,7 @@ std::size_t bytes_of(DType type, std::int64_t count) {
 /// but was seen to choose kernels that move 16 bytes at once all the same (pytorch/pytorch, pull
 /// request 194497), and a GPU that meets a wrong address is lost.
 bool can_take(const void* address) {
-  return alignment_of(address) == most_alignment;
+  return alignment_of(address) == max_alignment;
 }
 
 /// Its GELU is the tanh form. In fp32 nothing says how exact its tanh is. What is kept for backward
@@ -148,7 +148,7 @@ MatrixProducts::Product& MatrixProducts::product_of(const Operation& operation,
        {arguments.a, arguments.b, arguments.bias, static_cast<const void*>(arguments.c),
         static_cast<const void*>(arguments.activated), arguments.x,
         static_cast<const void*>(arguments.d_bias)})
-    alignments = alignments * 2 * most_alignment + alignment_of(address);
+    alignments = alignments * 2 * max_alignment + alignment_of(address);
   const Key key{operation, gpu_.device(), alignments};
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
   return products_.emplace(key, build(operation, arguments)).first->second;
@@ -200,7 +200,7 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
   add_candidates(operation, arguments, {}, product);
   return product;
 } catch (const Refusal& refusal) {
-  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
   Product refused;
   refused.refusal = refusal.status;
   return refused;
@@ -243,11 +243,11 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_result);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_result);
 
-  std::vector<cublasLtMatmulHeuristicResult_t> results(most_candidates);
+  std::vector<cublasLtMatmulHeuristicResult_t> results(max_candidates);
   int count = 0;
   check(library_->matmul_algo_get_heuristic(
       product.context, description, product.left.get(), product.right.get(), product.result.get(),
-      product.result.get(), made, most_candidates, results.data(), &count));
+      product.result.get(), made, max_candidates, results.data(), &count));
   results.resize(static_cast<std::size_t>(count));
   for (const cublasLtMatmulHeuristicResult_t& result : results) {
     if (result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_limit)
@@ -255,7 +255,7 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
   }
 } catch (const Refusal& refusal) {
   // Where it has no such epilogue our kernels have.
-  throw_where_memory_lacks(gpu_, said_by(refusal.status), name);
+  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
   product.refusal = refusal.status;
 }
 
@@ -299,7 +299,7 @@ bool MatrixProducts::execute(const Operation& operation, Product& product,
         library_bytes(operation.shape, candidate.epilogue), gpu_.stream());
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
-    throw_where_memory_lacks(gpu_, said_by(status), name);
+    throw_if_out_of_memory(gpu_, library_failure_of(status), name);
     product.refusal = status;
     return false;
   }

@@ -91,7 +91,7 @@ OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimen
 OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimensions& size,
                                                const Dimensions& strides) {
   const auto uid = first_unseen_uid + static_cast<std::int64_t>(tensors_.size());
-  return add(uid, type, size, strides, usual_alignment, Place::nowhere);
+  return add(uid, type, size, strides, default_alignment, Place::nowhere);
 }
 
 void OperationGraph::multiply(Tensor a, Tensor b, Tensor product) {
@@ -159,8 +159,8 @@ void OperationGraph::reshape(Tensor x, Tensor y) {
 }
 
 std::vector<Descriptor> OperationGraph::plans(const Target& target,
-                                              std::int64_t most_workspace_bytes,
-                                              std::size_t most_plans) const {
+                                              std::int64_t max_workspace_bytes,
+                                              std::size_t max_plans) const {
   Descriptor graph(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   std::vector<cudnnBackendDescriptor_t> operations;
   for (const Descriptor& operation : operations_) operations.push_back(operation.get());
@@ -180,7 +180,7 @@ std::vector<Descriptor> OperationGraph::plans(const Target& target,
   DnnRefusal last;
   for (const Descriptor& configuration :
        advice.descriptors(CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)) {
-    if (made.size() == most_plans) break;
+    if (made.size() == max_plans) break;
     try {
       Descriptor plan(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
@@ -189,7 +189,7 @@ std::vector<Descriptor> OperationGraph::plans(const Target& target,
       if (target.properties != nullptr)
         plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
       plan.finalize();
-      if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= most_workspace_bytes)
+      if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= max_workspace_bytes)
         made.push_back(std::move(plan));
     } catch (const DnnRefusal& refusal) {
       last = refusal;  // the next may do

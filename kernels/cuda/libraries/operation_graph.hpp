@@ -53,7 +53,7 @@ class OperationGraph {
   using Tensor = std::size_t;
   /// One in memory, which begins at a multiple of `alignment` bytes.
   Tensor in_memory(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,
-                   const Dimensions& strides, std::int64_t alignment = usual_alignment);
+                   const Dimensions& strides, std::int64_t alignment = default_alignment);
   /// A number, which the caller gives with the addresses.
   Tensor number(std::int64_t uid);
   /// One that need not exist.
@@ -77,7 +77,7 @@ class OperationGraph {
 
   [[nodiscard]] const Dimensions& size(Tensor tensor) const { return sizes_[tensor]; }
 
-  /// What executes it: the first `most_plans` of the library's configurations, in the order in
+  /// What executes it: the first `max_plans` of the library's configurations, in the order in
   /// which it recommends them, that it can make for the GPU; at least one. With a handle for the
   /// handle's GPU, or else for the one whose finalized properties
   /// (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) are given.
@@ -85,15 +85,15 @@ class OperationGraph {
     cudnnHandle_t handle = nullptr;
     const Descriptor* properties = nullptr;
   };
-  /// Those that need more than `most_workspace_bytes` are left out.
+  /// Those that need more than `max_workspace_bytes` are left out.
   [[nodiscard]] std::vector<Descriptor> plans(const Target& target,
-                                              std::int64_t most_workspace_bytes,
-                                              std::size_t most_plans) const;
+                                              std::int64_t max_workspace_bytes,
+                                              std::size_t max_plans) const;
 
  private:
   static constexpr Tensor none = static_cast<Tensor>(-1);
   static constexpr std::int64_t first_unseen_uid = 1000;
-  static constexpr std::int64_t usual_alignment = 16;
+  static constexpr std::int64_t default_alignment = 16;
 
   enum class Place { memory, nowhere, argument };
   Tensor add(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,

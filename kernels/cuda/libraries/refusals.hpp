@@ -22,29 +22,30 @@ std::vector<std::string> take_refusals();
 /// library refuses, would only hide that, and serve the shape for as long as the process lives. A
 /// library that fails may have found no memory for the code that its kernel loads at the first
 /// launch: its manual does not say with which status it reports that.
-enum class Says { refusal, failure, lack_of_memory };
+enum class LibraryFailure { refusal, failure, out_of_memory };
 
-inline Says said_by(cublasStatus_t status) {
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) return Says::lack_of_memory;
+inline LibraryFailure library_failure_of(cublasStatus_t status) {
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) return LibraryFailure::out_of_memory;
   const bool failed =
       status == CUBLAS_STATUS_EXECUTION_FAILED || status == CUBLAS_STATUS_INTERNAL_ERROR;
-  return failed ? Says::failure : Says::refusal;
+  return failed ? LibraryFailure::failure : LibraryFailure::refusal;
 }
 
 /// Its codes are in families of a thousand: internal errors from 4000 on, failed executions from
 /// 5000 on.
-inline Says said_by(cudnnStatus_t status) {
-  if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) return Says::lack_of_memory;
-  return status >= CUDNN_STATUS_INTERNAL_ERROR ? Says::failure : Says::refusal;
+inline LibraryFailure library_failure_of(cudnnStatus_t status) {
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+    return LibraryFailure::out_of_memory;
+  return status >= CUDNN_STATUS_INTERNAL_ERROR ? LibraryFailure::failure : LibraryFailure::refusal;
 }
 
 /// Throws CudaOutOfMemory where memory is what was lacking.
-inline void throw_where_memory_lacks(Gpu& gpu, Says said, const char* library) {
+inline void throw_if_out_of_memory(Gpu& gpu, LibraryFailure said, const char* library) {
   // The code of some kernels, and what the driver takes at once.
   constexpr std::size_t next_to_nothing_bytes = std::size_t{32} << 20;
-  if (said == Says::refusal) return;
+  if (said == LibraryFailure::refusal) return;
   const std::size_t free_bytes = gpu.free_bytes();
-  if (said == Says::failure && free_bytes >= next_to_nothing_bytes) return;
+  if (said == LibraryFailure::failure && free_bytes >= next_to_nothing_bytes) return;
   throw CudaOutOfMemory(std::string(library) + " lacks memory: " +
                         std::to_string(free_bytes >> 20) + " MiB of the GPU's are free");
 }

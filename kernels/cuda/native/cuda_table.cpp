@@ -33,15 +33,15 @@ Choice choice() {
 /// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
 struct Libraries {
   RealGpu gpu;
-  std::string why_no_blas;
-  const BlasLibrary* blas = blas_library(why_no_blas);
+  std::string blas_unavailable_reason;
+  const BlasLibrary* blas = blas_library(blas_unavailable_reason);
   MatrixProducts products{blas,
                           gpu,
                           {table.matmul, add_bias, table.activation_forward,
                            table.activation_backward, table.bias_backward, table.add},
                           choice()};
-  std::string why_no_dnn;
-  const DnnLibrary* dnn = dnn_library(why_no_dnn);
+  std::string dnn_unavailable_reason;
+  const DnnLibrary* dnn = dnn_library(dnn_unavailable_reason);
   LibraryAttention attention{
       dnn,
       gpu,
@@ -52,8 +52,8 @@ struct Libraries {
 Libraries& libraries() {
   static auto& all = *[] {
     auto* const made = new Libraries;
-    if (made->blas == nullptr) note_refusal("no cuBLASLt: " + made->why_no_blas);
-    if (made->dnn == nullptr) note_refusal("no cuDNN: " + made->why_no_dnn);
+    if (made->blas == nullptr) note_refusal("no cuBLASLt: " + made->blas_unavailable_reason);
+    if (made->dnn == nullptr) note_refusal("no cuDNN: " + made->dnn_unavailable_reason);
     return made;
   }();
   return all;
@@ -157,8 +157,8 @@ CudaLibraries cuda_libraries() {
     return std::string(name) + " " + std::to_string(version / 10000) + "." +
            std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
   };
-  return {described("cuBLASLt", all.blas, all.why_no_blas),
-          described("cuDNN", all.dnn, all.why_no_dnn)};
+  return {described("cuBLASLt", all.blas, all.blas_unavailable_reason),
+          described("cuDNN", all.dnn, all.dnn_unavailable_reason)};
 }
 
 std::vector<std::string> take_cuda_refusals() {

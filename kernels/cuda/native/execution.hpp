@@ -47,7 +47,7 @@ class Block {
 };
 
 template <class Kernel>
-__global__ void __launch_bounds__(cuda::most_threads) run(const Kernel kernel) {
+__global__ void __launch_bounds__(cuda::max_threads) run(const Kernel kernel) {
   kernel(Block{});
 }
 
@@ -63,7 +63,7 @@ template <class Kernel>
 void launch(const cuda::Grid& grid, const Kernel& kernel) {
   if (const char* problem = cuda::problem_of(grid)) throw std::logic_error(problem);
   static_cast<void>(&Known<Kernel>::is);  // so that it is made
-  if (grid.shared_bytes > cuda::usual_shared_bytes) {
+  if (grid.shared_bytes > cuda::default_shared_bytes) {
     cuda::check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(grid.shared_bytes)));
   }

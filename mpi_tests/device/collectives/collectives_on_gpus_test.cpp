@@ -11,7 +11,7 @@ namespace {
 
 using test::Elements;
 using test::Job;
-using test::Way;
+using test::Transport;
 
 constexpr std::int64_t arena_bytes = std::int64_t{256} << 20;
 
@@ -20,16 +20,17 @@ class CollectivesOnGpus : public testing::Test {
  protected:
   void SetUp() override {
     gpu_ = test::find_gpu_of_rank(arena_bytes);
-    if (!gpu_.objection.empty()) GTEST_SKIP() << gpu_.objection;
+    if (!gpu_.violation.empty()) GTEST_SKIP() << gpu_.violation;
     device_ = gpu_.device.get();
     device_->arena().prepare(arena_bytes);
     device_->host_arena().prepare(arena_bytes);
     const GroupTable::Options options{.device = test::groups_on(gpu_)};
-    job_.emplace(Way::shared_memory, std::vector<std::vector<int>>{}, options);
+    job_.emplace(Transport::shared_memory, std::vector<std::vector<int>>{}, options);
     join(job_->everyone());
     if (job_->rank() == 0) {
       const DeviceGroups& devices = *job_->table().devices();
-      std::printf("%s, %lld bytes of the GPU\n", devices.way_of(job_->everyone()).text.c_str(),
+      std::printf("%s, %lld bytes of the GPU\n",
+                  devices.transport_of(job_->everyone()).text.c_str(),
                   static_cast<long long>(devices.communicator_bytes()));
     }
   }
@@ -166,7 +167,8 @@ TEST_F(CollectivesOnGpus, PartsWorkSideBySide) {
 
 TEST_F(CollectivesOnGpus, CommunicatorsComeAndGoInTheSameMemory) {
   const DeviceGroups& devices = *job_->table().devices();
-  if (devices.way_of(job_->everyone()).is_staged) GTEST_SKIP() << "no rank has a GPU of its own";
+  if (devices.transport_of(job_->everyone()).is_staged)
+    GTEST_SKIP() << "no rank has a GPU of its own";
   const std::int64_t held_bytes = devices.communicator_bytes();
   for (int round = 0; round < 20; ++round) {
     group_ = job_->join(job_->everyone());
@@ -180,13 +182,13 @@ TEST_F(CollectivesOnGpus, CommunicatorsComeAndGoInTheSameMemory) {
 // What is put away for want of room may be another group's, too, and not all of its ranks are here.
 TEST_F(CollectivesOnGpus, WhatSomeRanksPutAwayHoldsUpNobody) {
   if (group_->size() < 3) GTEST_SKIP() << "needs a rank beside a pair";
-  if (job_->table().devices()->way_of(job_->everyone()).is_staged)
+  if (job_->table().devices()->transport_of(job_->everyone()).is_staged)
     GTEST_SKIP() << "no rank has a GPU of its own";
   group_.reset();
   job_.reset();
   GroupTable::Options options{.device = test::groups_on(gpu_)};
   options.device->max_communicators = 1;
-  job_.emplace(Way::shared_memory, std::vector<std::vector<int>>{}, options);
+  job_.emplace(Transport::shared_memory, std::vector<std::vector<int>>{}, options);
   const auto expect_sum_over = [&](const std::vector<int>& ranks) {
     if (std::ranges::find(ranks, job_->rank()) == ranks.end()) {
       job_->next_attempt();

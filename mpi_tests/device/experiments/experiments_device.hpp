@@ -16,12 +16,12 @@ class ExperimentsDevice {
 
   ExperimentsDevice() : found_(find_gpu_of_rank(host_bytes)) {
     // The workspace of products, and little more.
-    if (found_.objection.empty()) found_.device->budget().set_limit_bytes(64 << 20);
+    if (found_.violation.empty()) found_.device->budget().set_limit_bytes(64 << 20);
   }
-  [[nodiscard]] std::string objection() const { return found_.objection; }
+  [[nodiscard]] std::string violation() const { return found_.violation; }
   [[nodiscard]] Device& device() { return *found_.device; }
   [[nodiscard]] std::optional<DeviceGroupOptions> groups() {
-    if (!found_.objection.empty()) return std::nullopt;
+    if (!found_.violation.empty()) return std::nullopt;
     return groups_on(found_);
   }
 

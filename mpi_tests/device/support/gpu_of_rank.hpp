@@ -16,7 +16,7 @@ namespace dstune::test {
 struct GpuOfRank {
   std::unique_ptr<Device> device;
   CudaGpu gpu;
-  std::string objection;  ///< why not every rank has one; on all ranks or on none
+  std::string violation;  ///< why not every rank has one; on all ranks or on none
 };
 
 /// Collective over the world.
@@ -27,11 +27,11 @@ inline GpuOfRank find_gpu_of_rank(std::int64_t host_limit_bytes) {
   try {
     found.device = make_cuda_device(node.rank(), host_limit_bytes, 1, &found.gpu);
   } catch (const DeviceError& error) {
-    found.objection = error.what();
+    found.violation = error.what();
   }
   // All of them run, or none.
-  for (const Bytes& theirs : world.all_gather(std::as_bytes(std::span(found.objection))))
-    if (!theirs.empty() && found.objection.empty()) found.objection = "another rank has no GPU";
+  for (const Bytes& theirs : world.all_gather(std::as_bytes(std::span(found.violation))))
+    if (!theirs.empty() && found.violation.empty()) found.violation = "another rank has no GPU";
   return found;
 }
 

@@ -21,7 +21,7 @@ class DeviceTraining : public TrainingTest {
     TrainingTest::SetUpTestSuite();
     setenv("DSTUNE_CUDA_ALGORITHMS", "reproducible", 1);
     gpu_ = std::make_unique<GpuOfRank>(find_gpu_of_rank(host_bytes));
-    if (!gpu_->objection.empty()) return;
+    if (!gpu_->violation.empty()) return;
     gpu_job_ = std::make_unique<Job>(GroupTable::Options{.device = groups_on(*gpu_)});
     if (job().rank() == 0) std::printf("collectives: %s\n", gpu_job_->way().c_str());
   }
@@ -31,7 +31,7 @@ class DeviceTraining : public TrainingTest {
     TrainingTest::TearDownTestSuite();
   }
   void SetUp() override {
-    if (!gpu_->objection.empty()) GTEST_SKIP() << gpu_->objection;
+    if (!gpu_->violation.empty()) GTEST_SKIP() << gpu_->violation;
   }
 
   static const kernels::Table& device_kernels() { return gpu_->device->kernels(); }

@@ -11,7 +11,7 @@ using test::Elements;
 using test::Job;
 using test::parts_of;
 using test::random_elements;
-using test::Way;
+using test::Transport;
 
 constexpr std::int64_t odd_counts[] = {0, 1, 7, 1000, (1 << 20) + 3};
 constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
@@ -39,9 +39,9 @@ Elements means(std::int64_t first, std::int64_t count, int size, DType type) {
   return elements;
 }
 
-class CollectivesTest : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest, testing::Values(Way::shared_memory, Way::mpi),
-                         test::way_name);
+class CollectivesTest : public testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(Ways, CollectivesTest,
+                         testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
 TEST_P(CollectivesTest, AllReduceGivesTheMean) {
   Job job(GetParam());
@@ -278,7 +278,7 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
   small.mpi_staging_bytes = 1000;
   for (const DType type : types) {
     std::vector<std::vector<std::byte>> results;
-    for (const Way way : {Way::shared_memory, Way::mpi}) {
+    for (const Transport way : {Transport::shared_memory, Transport::mpi}) {
       for (const GroupTable::Options& options : {GroupTable::Options{}, small}) {
         Job job(way, {}, options);
         const auto group = job.join(job.everyone());
@@ -287,7 +287,7 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
         results.push_back(data.bytes);
       }
     }
-    Job job(Way::shared_memory);
+    Job job(Transport::shared_memory);
     Elements expected(type, count);
     std::vector<float> sums(count, 0);
     for (int rank = 0; rank < job.size(); ++rank) {
@@ -308,7 +308,7 @@ TEST(CollectivesTest, BitsDependNeitherOnTheWayNorOnChunks) {
 }
 
 TEST(CollectivesTest, PartsOfAReductionAreThoseOfTheWhole) {
-  for (const Way way : {Way::shared_memory, Way::mpi}) {
+  for (const Transport way : {Transport::shared_memory, Transport::mpi}) {
     Job job(way);
     const auto group = job.join(job.everyone());
     const std::int64_t count = 70001;

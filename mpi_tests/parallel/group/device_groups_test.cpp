@@ -20,7 +20,7 @@ using test::calls_of;
 using test::DeferredQueues;
 using test::FakeNccl;
 using test::Job;
-using test::Way;
+using test::Transport;
 using Calls = std::vector<std::string>;
 
 /// Staging memory of a rank: what the other ranks have more of is not used.
@@ -38,7 +38,7 @@ class DeviceJob {
     double seconds = 40;  ///< until a queue's wait for peers ends
     bool nccl_alone = false;
   };
-  explicit DeviceJob(Has has, Way way = Way::shared_memory)
+  explicit DeviceJob(Has has, Transport way = Transport::shared_memory)
       : world_(Communicator::world().duplicate()),
         queues_(2),
         nccl_(std::make_shared<FakeNccl>(queues_, &world_, waiter_of(has.seconds))) {
@@ -67,8 +67,8 @@ class DeviceJob {
   [[nodiscard]] Job& job() { return *job_; }
   [[nodiscard]] DeferredQueues& queues() { return queues_; }
   [[nodiscard]] FakeNccl& nccl() { return *nccl_; }
-  [[nodiscard]] DeviceGroups::Way way_of(const std::vector<int>& ranks) {
-    return job_->table().devices()->way_of(ranks);
+  [[nodiscard]] DeviceGroups::Transport transport_of(const std::vector<int>& ranks) {
+    return job_->table().devices()->transport_of(ranks);
   }
   std::unique_ptr<ProcessGroup> join(const std::vector<int>& ranks, double seconds = 40) {
     return job_->table().join(ranks, job_->next_attempt(), waiter_of(seconds));
@@ -98,14 +98,14 @@ int world_size() {
   return Communicator::world().size();
 }
 
-class DeviceGroupsTest : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroupsTest, testing::Values(Way::shared_memory, Way::mpi),
-                         test::way_name);
+class DeviceGroupsTest : public testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(Ways, DeviceGroupsTest,
+                         testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
 // The stand-in sums as the host's groups do, so the bits must be theirs.
 TEST_P(DeviceGroupsTest, NcclGivesWhatTheHostsGroupGives) {
   DeviceJob device({gpu_of(world_rank())}, GetParam());
-  EXPECT_EQ(device.way_of(device.job().everyone()).text,
+  EXPECT_EQ(device.transport_of(device.job().everyone()).text,
             world_size() == 1 ? "copies on one device" : "NCCL 2.28.9");
   const auto group = device.join(device.job().everyone());
   for (const std::int64_t count : {0, 1, 1000}) {
@@ -127,17 +127,18 @@ TEST_P(DeviceGroupsTest, RanksThatShareAGpuAreStaged) {
   DeviceJob device({gpu_of(world_rank() / 2)}, GetParam());
   const std::vector<int> everyone = device.job().everyone();
   const bool do_share = world_size() > 1;
-  EXPECT_EQ(device.way_of(everyone).is_staged, do_share);
+  EXPECT_EQ(device.transport_of(everyone).is_staged, do_share);
   if (do_share) {
-    EXPECT_EQ(device.way_of(everyone).text, "staged through the host: ranks 0 and 1 share a GPU");
+    EXPECT_EQ(device.transport_of(everyone).text,
+              "staged through the host: ranks 0 and 1 share a GPU");
   }
-  const auto objection = [&](const std::vector<int>& ranks) {
-    return device.job().table().devices()->why_not_comparable(ranks);
+  const auto violation = [&](const std::vector<int>& ranks) {
+    return device.job().table().devices()->not_comparable_reason(ranks);
   };
-  EXPECT_EQ(objection(everyone), do_share ? "ranks 0 and 1 share a GPU" : "");
+  EXPECT_EQ(violation(everyone), do_share ? "ranks 0 and 1 share a GPU" : "");
   // A rank alone, too, where another one is on its GPU: they run side by side.
-  EXPECT_EQ(objection({0}), do_share ? "ranks 0 and 1 share a GPU" : "");
-  EXPECT_EQ(objection({2 % world_size()}).empty(), world_size() == 1 || world_size() == 3);
+  EXPECT_EQ(violation({0}), do_share ? "ranks 0 and 1 share a GPU" : "");
+  EXPECT_EQ(violation({2 % world_size()}).empty(), world_size() == 1 || world_size() == 3);
   const auto group = device.join(everyone);
   Job hosts(GetParam());
   const auto host = hosts.join(everyone);
@@ -153,22 +154,22 @@ TEST(DeviceGroupsTest, ARankWithoutNcclOrWithAnotherOneIsStaged) {
   const std::string staged = "staged through the host: ";
   {
     DeviceJob device({gpu_of(world_rank()), world_rank() == last ? 0 : 22809});
-    EXPECT_EQ(device.way_of(device.job().everyone()).text,
+    EXPECT_EQ(device.transport_of(device.job().everyone()).text,
               staged + "rank " + std::to_string(last) + " has no NCCL");
-    EXPECT_EQ(device.job().table().devices()->why_not_comparable(device.job().everyone()),
+    EXPECT_EQ(device.job().table().devices()->not_comparable_reason(device.job().everyone()),
               staged + "rank " + std::to_string(last) + " has no NCCL");
-    EXPECT_EQ(device.job().table().devices()->why_not_comparable(std::vector{last}), "");
+    EXPECT_EQ(device.job().table().devices()->not_comparable_reason(std::vector{last}), "");
     device.join(device.job().everyone());
   }
   DeviceJob device({gpu_of(world_rank()), world_rank() == last ? 22105 : 22809});
-  EXPECT_EQ(device.way_of(device.job().everyone()).text,
+  EXPECT_EQ(device.transport_of(device.job().everyone()).text,
             staged + "ranks 0 and " + std::to_string(last) + " have NCCL 2.28.9 and 2.21.5");
   device.join(device.job().everyone());
 }
 
 TEST(DeviceGroupsTest, AGroupOfOneCopies) {
   DeviceJob device({gpu_of(world_rank()), 0});
-  EXPECT_FALSE(device.way_of(std::vector{world_rank()}).is_staged) << "NCCL is not missed";
+  EXPECT_FALSE(device.transport_of(std::vector{world_rank()}).is_staged) << "NCCL is not missed";
   const auto group = device.join({world_rank()});
   const float in = 4;
   float out = 0;
@@ -181,11 +182,11 @@ TEST(DeviceGroupsTest, AGroupOfOneCopies) {
 
 TEST(DeviceGroupsTest, AGroupOfOneGoesByNcclWhereItIsAskedTo) {
   DeviceJob device({.device_id = gpu_of(world_rank()), .nccl_alone = true});
-  EXPECT_EQ(device.way_of({world_rank()}).text, "NCCL 2.28.9");
+  EXPECT_EQ(device.transport_of({world_rank()}).text, "NCCL 2.28.9");
   const auto group = device.join({world_rank()});
   std::array<float, 2> data{4, 0};
   for (const Call& call : calls_of(*group, 100, DType::bf16)) {
-    Job hosts(Way::shared_memory);
+    Job hosts(Transport::shared_memory);
     const auto host = hosts.join({world_rank()});
     EXPECT_TRUE(call(*group, [&] { device.queues().finish_used(); }) == call(*host, [] {}));
   }
@@ -210,7 +211,7 @@ TEST(DeviceGroupsTest, AnErrorOfOneRankLeavesNobodyWithACommunicator) {
     EXPECT_TRUE(fails);
   } catch (const CollectiveError& error) {
     EXPECT_FALSE(fails);
-    EXPECT_EQ(error.why(), CollectiveError::Why::aborted) << "it is told at once";
+    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted) << "it is told at once";
   }
   device.job().table().abandon(everyone);
   device.job().world().barrier();

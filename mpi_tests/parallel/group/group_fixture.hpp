@@ -18,16 +18,16 @@
 
 namespace dstune::test {
 
-enum class Way { shared_memory, mpi };
+enum class Transport { shared_memory, mpi };
 
-inline std::string way_name(const testing::TestParamInfo<Way>& info) {
-  return info.param == Way::shared_memory ? "SharedMemory" : "Mpi";
+inline std::string way_name(const testing::TestParamInfo<Transport>& info) {
+  return info.param == Transport::shared_memory ? "SharedMemory" : "Mpi";
 }
 
 class Job {
  public:
   /// `ranks_per_node` other than 0 makes nodes of that size out of one.
-  explicit Job(Way way, const std::vector<std::vector<int>>& known = {},
+  explicit Job(Transport way, const std::vector<std::vector<int>>& known = {},
                GroupTable::Options options = {}, int ranks_per_node = 0)
       : world_(Communicator::world().duplicate()),
         node_(ranks_per_node == 0 ? world_.split_shared() : pretend_node(world_, ranks_per_node)),
@@ -64,8 +64,8 @@ class Job {
     }
     return world.create_group(ranks, node);
   }
-  static GroupTable::Options with(GroupTable::Options options, Way way) {
-    options.use_shared_memory = way == Way::shared_memory;
+  static GroupTable::Options with(GroupTable::Options options, Transport way) {
+    options.use_shared_memory = way == Transport::shared_memory;
     return options;
   }
 

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::Job;
-using test::Way;
+using test::Transport;
 
 // The mean of the members' world ranks, as one collective of the group sees it.
 void expect_sum_of_members(ProcessGroup& group, std::int64_t count = 5) {
@@ -24,9 +24,9 @@ void expect_sum_of_members(ProcessGroup& group, std::int64_t count = 5) {
   for (const float mean : data) ASSERT_EQ(mean, sum / static_cast<float>(ranks.size()));
 }
 
-class GroupTableTest : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(Ways, GroupTableTest, testing::Values(Way::shared_memory, Way::mpi),
-                         test::way_name);
+class GroupTableTest : public testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(Ways, GroupTableTest,
+                         testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
 TEST_P(GroupTableTest, GroupsOfDifferentSizesRunAtTheSameTime) {
   Job job(GetParam());
@@ -52,7 +52,7 @@ TEST_P(GroupTableTest, AMemberThatNeverComesIsADeadlineOnTheOthers) {
       job.table().join(job.everyone(), attempt, job.waiter(0.2));
       ADD_FAILURE() << "joined a group that was not complete";
     } catch (const CollectiveError& error) {
-      EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+      EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
     }
     job.table().abandon(job.everyone());
   }
@@ -94,7 +94,7 @@ TEST_P(GroupTableTest, AnAbortEndsAWaitSoon) {
         group->exchange(std::vector<double>{1});
         ADD_FAILURE() << "the exchange was complete without rank 0";
       } catch (const CollectiveError& error) {
-        EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+        EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
       }
       ended = Waiter::Clock::now();
       EXPECT_GE(ended - begin, 300ms);
@@ -190,7 +190,7 @@ TEST_P(GroupTableTest, RandomDisjointGroupsStayFlat) {
 
 TEST(GroupTableTest, KnownGroupsNeedNoCreationAndOthersAreMadeOnce) {
   if (Communicator::world().size() < 3) GTEST_SKIP() << "needs two groups of two";
-  Job job(Way::mpi, {{0, 1}});
+  Job job(Transport::mpi, {{0, 1}});
   const std::vector<int> known{0, 1};
   const std::vector<int> unknown{0, 2};
   for (int round = 0; round < 3; ++round) {
@@ -211,7 +211,7 @@ TEST(GroupTableTest, WithoutThreadsOnlyKnownGroupsAreGiven) {
   if (Communicator::world().size() < 3) GTEST_SKIP() << "needs two groups of two";
   GroupTable::Options options;
   options.create_on_demand = false;
-  Job job(Way::mpi, {{0, 1}}, options);
+  Job job(Transport::mpi, {{0, 1}}, options);
   const std::uint64_t first = job.next_attempt();
   const std::uint64_t second = job.next_attempt();
   if (job.rank() <= 1) {
@@ -225,7 +225,7 @@ TEST(GroupTableTest, WithoutThreadsOnlyKnownGroupsAreGiven) {
 TEST(GroupTableTest, SharesMemoryInsideNodesAndUsesMpiAcross) {
   if (Communicator::world().size() < 3) GTEST_SKIP() << "needs two nodes, one of them with two";
   const std::vector<std::vector<int>> known{{0, 1}, {0, 2}};
-  Job job(Way::shared_memory, known, {}, 2);
+  Job job(Transport::shared_memory, known, {}, 2);
   ASSERT_EQ(job.topology().num_nodes(), (job.size() + 1) / 2);
   std::vector<int> node = job.topology().ranks_of_node[static_cast<std::size_t>(
       job.topology().node_of_rank[static_cast<std::size_t>(job.rank())])];
@@ -241,7 +241,7 @@ TEST(GroupTableTest, SharesMemoryInsideNodesAndUsesMpiAcross) {
 }
 
 TEST(GroupTableTest, AbandoningInsideEndsTheWaitsOfTheOthersAtOnce) {
-  Job job(Way::shared_memory);
+  Job job(Transport::shared_memory);
   if (job.size() < 2) GTEST_SKIP() << "needs somebody to wait";
   {
     const auto group = job.join(job.everyone());
@@ -255,7 +255,7 @@ TEST(GroupTableTest, AbandoningInsideEndsTheWaitsOfTheOthersAtOnce) {
         group->exchange(std::vector<double>{1});
         ADD_FAILURE() << "the exchange was complete without rank 0";
       } catch (const CollectiveError& error) {
-        EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+        EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
       }
     }
   }
@@ -263,7 +263,7 @@ TEST(GroupTableTest, AbandoningInsideEndsTheWaitsOfTheOthersAtOnce) {
 }
 
 TEST(GroupTableTest, RefusesGroupsThatAreNone) {
-  Job job(Way::shared_memory);
+  Job job(Transport::shared_memory);
   const std::vector<int> others{job.rank() + 1};
   const std::vector<int> twice{job.rank(), job.rank()};
   EXPECT_THROW(job.table().join({}, 1, job.waiter()), LogicError);

@@ -5,7 +5,7 @@ namespace dstune {
 namespace {
 
 using test::Job;
-using test::Way;
+using test::Transport;
 
 // Integers of which every partial sum is exact.
 float value_of(int rank, std::size_t i) {
@@ -43,7 +43,7 @@ void check_all_collectives(ProcessGroup& group, std::size_t count) {
 }
 
 TEST(ManyRanksTest, AllCollectivesInGroupsOfEverySize) {
-  Job job(Way::shared_memory);
+  Job job(Transport::shared_memory);
   for (int size = 1; size <= job.size(); size *= 2) {
     std::vector<int> mine(static_cast<std::size_t>(size));
     std::iota(mine.begin(), mine.end(), job.rank() / size * size);
@@ -53,7 +53,7 @@ TEST(ManyRanksTest, AllCollectivesInGroupsOfEverySize) {
 }
 
 TEST(ManyRanksTest, SizesThatDoNotDivideShareTheNode) {
-  Job job(Way::shared_memory);
+  Job job(Transport::shared_memory);
   const int size = std::max(1, job.size() / 3);
   std::vector<int> mine;
   for (int rank = 0; rank < job.size(); ++rank) {
@@ -65,7 +65,7 @@ TEST(ManyRanksTest, SizesThatDoNotDivideShareTheNode) {
 TEST(ManyRanksTest, SlicesOfEveryRankMeetInChunks) {
   GroupTable::Options options;
   options.staging_bytes = std::size_t{64} << 10;
-  Job job(Way::shared_memory, {}, options);
+  Job job(Transport::shared_memory, {}, options);
   check_all_collectives(*job.join(job.everyone()), 2000);
 }
 

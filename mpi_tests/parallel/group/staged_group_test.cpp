@@ -12,7 +12,7 @@ using test::Call;
 using test::calls_of;
 using test::DeferredQueues;
 using test::Job;
-using test::Way;
+using test::Transport;
 
 constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
 constexpr std::int64_t counts[] = {0, 1, 7, 1000, 20'003};
@@ -77,9 +77,9 @@ class OnTheHost : public ProcessGroup {
   const Staging& staging_;
 };
 
-class StagedGroupTest : public testing::TestWithParam<Way> {};
-INSTANTIATE_TEST_SUITE_P(Ways, StagedGroupTest, testing::Values(Way::shared_memory, Way::mpi),
-                         test::way_name);
+class StagedGroupTest : public testing::TestWithParam<Transport> {};
+INSTANTIATE_TEST_SUITE_P(Ways, StagedGroupTest,
+                         testing::Values(Transport::shared_memory, Transport::mpi), test::way_name);
 
 TEST_P(StagedGroupTest, GivesTheBitsOfTheHostsGroup) {
   Job job(GetParam());
@@ -156,7 +156,7 @@ TEST_P(StagedGroupTest, ADeviceThatNeverFinishesIsADeadline) {
     group.all_reduce_sum(&data, 1, DType::f32);
     ADD_FAILURE() << "a collective without its data";
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
   }
   EXPECT_THROW(group.exchange(std::vector{1.0}), LogicError);
 }
@@ -165,7 +165,7 @@ TEST_P(StagedGroupTest, NeedsALineOfMemoryAPartAndItsOwnRank) {
   Job job(GetParam());
   Staging staging;
   DeferredQueues queues;
-  const std::size_t least = StagedGroup::least_staging_bytes(job.size());
+  const std::size_t least = StagedGroup::min_staging_bytes(job.size());
   EXPECT_THROW(StagedGroup(job.join(job.everyone()), queues, std::span(staging.bytes, least - 1)),
                LogicError);
   StagedGroup group(job.join(job.everyone()), queues, std::span(staging.bytes, least));

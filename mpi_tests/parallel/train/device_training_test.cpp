@@ -20,7 +20,7 @@ using test::skipping;
 struct Variant {
   std::string name;
   std::function<void(TrainingConfig&)> change;
-  int least_stage = 0;
+  int min_stage = 0;
   bool is_basic = false;  ///< tried with every model, stage and precision
 };
 
@@ -156,7 +156,7 @@ class DeviceTrainingTest : public test::LossesOfProcessor,
     const auto add = [&](const std::vector<Case>& some, bool only_basic) {
       for (const Case& each : some) {
         for (const Variant& variant : variants()) {
-          if (variant.least_stage <= each.stage && (variant.is_basic || !only_basic))
+          if (variant.min_stage <= each.stage && (variant.is_basic || !only_basic))
             result.emplace_back(each, variant);
         }
       }
@@ -177,8 +177,8 @@ TEST_P(DeviceTrainingTest, HasTheLossesOfTheProcessor) {
     config.loss_scale = model_case.loss_scale;
     config.overlap_comm = overlap;
     variant.change(config);
-    if (!partition_objection(config, job().size()).empty() ||
-        !model_objection(golden.model, config, job().size()).empty())
+    if (!partition_violation(config, job().size()).empty() ||
+        !model_violation(golden.model, config, job().size()).empty())
       GTEST_SKIP() << "DeepSpeed fails on so many ranks";
     SCOPED_TRACE(overlap ? "overlapping" : "one after another");
     // Any number; an odd one of the two, not always the same.
@@ -236,7 +236,7 @@ TEST_F(DeviceDiskTest, HasTheLossesOfTheProcessor) {
     config.stage3_max_reuse_distance = 0;
     config.stage3_prefetch_bucket_size = 1'200'000;
     config.stage3_param_persistence_threshold = 100;
-    ASSERT_EQ(model_objection(model, config, job().size()), "");
+    ASSERT_EQ(model_violation(model, config, job().size()), "");
     SCOPED_TRACE(all ? "parameters, too" : "optimizer");
     expect_losses_of_processor(model, config, 3, all ? 1 : 2);
   }

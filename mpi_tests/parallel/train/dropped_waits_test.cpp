@@ -16,8 +16,8 @@ using test::Golden;
 class DroppedWaitsTest : public test::ShuffledTraining {
  protected:
   static constexpr int few_steps = 3;  // what is wrong in a steady one shows in the next
-  static constexpr std::uint64_t most_orders = 24;
-  static constexpr double least_share = 0.6;
+  static constexpr std::uint64_t max_orders = 24;
+  static constexpr double min_share = 0.6;
 
   void SetUp() override {
     if (job().size() > 2) GTEST_SKIP() << "shows no more than on two ranks";
@@ -95,13 +95,13 @@ class DroppedWaitsTest : public test::ShuffledTraining {
       }
       ++needed;
       std::uint64_t order = 1;
-      while (order <= most_orders && is_right(mutated, expected, order)) ++order;
-      shown += static_cast<int>(order <= most_orders);
+      while (order <= max_orders && is_right(mutated, expected, order)) ++order;
+      shown += static_cast<int>(order <= max_orders);
     }
     RecordProperty("needed", needed);
     RecordProperty("shown", shown);
     EXPECT_GT(needed, 0);
-    EXPECT_GE(shown, least_share * needed) << "of " << needed;
+    EXPECT_GE(shown, min_share * needed) << "of " << needed;
   }
 
   Golden golden_{"gpt2"};

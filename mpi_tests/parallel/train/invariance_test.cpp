@@ -228,7 +228,7 @@ TEST_P(InvarianceTest, QuantizedWeightsMoveTheLossesALittle) {
   TrainingConfig quantized = config(2);
   const Course expected = run(quantized);
   quantized.zero_quantized_weights = true;
-  if (!model_objection(golden_.model, quantized, job().size()).empty())
+  if (!model_violation(golden_.model, quantized, job().size()).empty())
     GTEST_SKIP() << "DeepSpeed fails on so many ranks";
   const Course found = run(quantized);
   if (job().size() == 1) {
@@ -248,7 +248,7 @@ TEST_P(InvarianceTest, QuantizedWeightsMoveTheLossesALittle) {
   EXPECT_EQ(course(golden_.model, variant, few_steps, golden_.seed), few);
   for (const std::int64_t size : block_sizes(job().size())) {
     variant.zero_hpz_partition_size = size;
-    if (!model_objection(golden_.model, variant, job().size()).empty()) continue;
+    if (!model_violation(golden_.model, variant, job().size()).empty()) continue;
     expect_near(course(golden_.model, variant, few_steps, golden_.seed), few, "hpZ");
   }
 }
@@ -267,7 +267,7 @@ TEST_P(InvarianceTest, QuantizedGradientsMoveTheLossesALittle) {
     TrainingConfig quantized = base;
     quantized.zero_quantized_gradients = true;
     quantized.ranks_per_node = of_node;
-    if (!model_objection(model, quantized, job().size()).empty()) continue;
+    if (!model_violation(model, quantized, job().size()).empty()) continue;
     SCOPED_TRACE(std::to_string(of_node) + " ranks a node");
     const Course found = course(model, quantized, few_steps, golden_.seed);
     const bool has_updates = std::ssize(expected.skipped_steps) < few_steps;

@@ -251,7 +251,7 @@ TEST_P(DiskOffloadTest, NeitherDoParametersOnADisk) {
       on_disk.stage3_max_reuse_distance = 0;
       on_disk.stage3_prefetch_bucket_size = 1'200'000;
       on_disk.stage3_param_persistence_threshold = 100;
-      ASSERT_EQ(model_objection(model(), on_disk, job().size()), "");
+      ASSERT_EQ(model_violation(model(), on_disk, job().size()), "");
       SCOPED_TRACE(std::string(to_text(on_disk.offload_optimizer)) + (all ? ", all" : ", half"));
       expect_equal(on_disk, expected);
     }

@@ -136,7 +136,7 @@ TEST_P(PluginTest, AWaitEndsAtTheDeadline) {
     run_subject("wait for the end");
     FAIL() << "it waits for the end";
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
   }
   // Until nobody is inside any more.
   group_.reset();

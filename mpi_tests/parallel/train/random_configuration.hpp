@@ -14,7 +14,7 @@ struct RandomConfiguration {
   json::Value ds_config;   ///< what a user would write
   /// The same, decided. Batch sizes and sequence length are the caller's.
   TrainingConfig config;
-  int refused = 0;  ///< drafts before it that objections_to() refused
+  int refused = 0;  ///< drafts before it that violations_of() refused
   /// For the caller to choose by.
   std::uint64_t model_number = 0, split_number = 0;
 };

@@ -90,8 +90,8 @@ void fit_quantization(ModelSpec& model, TrainingConfig& config, int ranks) {
     config.communication_data_type = CommunicationType::fp16;
     model.vocab_size = 256;
   }
-  if (!model_objection(model, config, ranks).empty()) config.zero_quantized_gradients = false;
-  if (!model_objection(model, config, ranks).empty()) config.zero_quantized_weights = false;
+  if (!model_violation(model, config, ranks).empty()) config.zero_quantized_gradients = false;
+  if (!model_violation(model, config, ranks).empty()) config.zero_quantized_weights = false;
 }
 
 class RandomTest : public test::TrainingTest {

@@ -31,7 +31,7 @@ class ToleranceTest : public test::TrainingTest, public testing::WithParamInterf
 /// A training that differs in one thing, and how far off its losses are at least.
 struct Other {
   const char* what;
-  double least_difference;
+  double min_difference;
   std::function<void(TrainingConfig&)> change;
 };
 
@@ -46,7 +46,7 @@ TEST_P(ToleranceTest, TellsOtherTrainings) {
   const double tolerance = tolerance_of(GetParam());
   const Course expected = losses([](auto&) {});
   for (const Other& other : others) {
-    if (other.least_difference < tolerance) continue;
+    if (other.min_difference < tolerance) continue;
     EXPECT_FALSE(are_near(losses(other.change), expected, tolerance)) << other.what;
   }
 }

@@ -147,7 +147,7 @@ TEST_F(TrafficTest, TheCollectivesThatRunAreThePlans) {
   Golden golden("llama");
   golden.model.vocab_size = 264;  // 2 and 4 ranks divide it
   for (const TrainingConfig& config : configs(golden)) {
-    if (!model_objection(golden.model, config, job().size()).empty()) continue;
+    if (!model_violation(golden.model, config, job().size()).empty()) continue;
     const std::unique_ptr<ProcessGroup> group = job().join();
     RecordingGroup recording(*group);
     CpuDevice device(256 << 20, 1);

@@ -37,7 +37,7 @@ class Job {
   [[nodiscard]] int rank() const { return topology_.world_rank; }
   [[nodiscard]] int size() const { return topology_.world_size; }
   /// How the collectives of all ranks go, where they work on devices.
-  [[nodiscard]] std::string way() const { return table_.devices()->way_of(everyone()).text; }
+  [[nodiscard]] std::string way() const { return table_.devices()->transport_of(everyone()).text; }
   std::unique_ptr<ProcessGroup> join() { return join(everyone()); }
   std::unique_ptr<ProcessGroup> join_alone() { return join({rank()}); }
 

@@ -84,7 +84,7 @@ class ManyExperimentsTest : public testing::Test {
         groups_(world_, node_, topology_, known_groups(), {.device = device_.groups()}) {}
 
   void SetUp() override {
-    if (!device_.objection().empty()) GTEST_SKIP() << device_.objection();
+    if (!device_.violation().empty()) GTEST_SKIP() << device_.violation();
   }
 
   /// So many experiments of this workload, one after the other, on groups that change. Collective

@@ -96,7 +96,7 @@ class WorkerTest : public testing::Test {
                    .groups = &groups_,
                    .device = &device,
                    .mailbox = &mailbox,
-                   .leaves_when_stuck = true});
+                   .exits_when_stuck = true});
     worker.run();
   }
 
@@ -129,7 +129,7 @@ TEST_F(WorkerTest, OneThreadAtATimeUsesTheMailbox) {
 class SilentDevice : public CpuDevice {
  public:
   SilentDevice() : CpuDevice(1 << 20, 1) {}
-  DeviceState come_to_rest(std::chrono::duration<double> limit) override {
+  DeviceState drain(std::chrono::duration<double> limit) override {
     limits_s.push_back(limit.count());
     return DeviceState::silent;
   }
@@ -174,7 +174,7 @@ TEST_F(WorkerTest, ARankWhoseDeviceIsSilentTakesNoExperimentAnyMore) {
   SilentDevice device;
   WorkloadSpec workload;
   workload.kind = WorkloadKind::plugin;  // of no library: can not be made
-  assign_.rest_s = 12.5;
+  assign_.drain_timeout_s = 12.5;
   TwoOrders mailbox(assign_);
   run(workload, device, mailbox);
   ASSERT_EQ(mailbox.gone.size(), 2U);

@@ -16,9 +16,10 @@ namespace {
 using kernels::cuda::Grid;
 using kernels::cuda::warp_size;
 
-/// The lanes of a warp meet here; what they bring is kept until all have been at the next meeting.
+/// The lanes of a warp meet here; what they bring is kept until all have been at the next
+/// rendezvous.
 struct Warp {
-  std::int64_t meeting = 0;
+  std::int64_t rendezvous = 0;
   int arrived = 0;
   std::uint64_t brought[2][warp_size] = {};
 };
@@ -86,14 +87,14 @@ class EmulatedBlock {
 
   const std::uint64_t* exchange(int thread, std::uint64_t mine) {
     Warp& warp = warps_[static_cast<std::size_t>(thread / warp_size)];
-    const std::int64_t meeting = warp.meeting;
-    std::uint64_t* brought = warp.brought[meeting % 2];
+    const std::int64_t rendezvous = warp.rendezvous;
+    std::uint64_t* brought = warp.brought[rendezvous % 2];
     brought[thread % warp_size] = mine;
     if (++warp.arrived == warp_size) {
       warp.arrived = 0;
-      ++warp.meeting;
+      ++warp.rendezvous;
     } else {
-      wait(thread, {&warp.meeting, meeting});
+      wait(thread, {&warp.rendezvous, rendezvous});
     }
     return brought;
   }

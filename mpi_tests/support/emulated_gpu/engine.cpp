@@ -16,7 +16,7 @@ namespace {
 /// Of those that wait for another process.
 constexpr std::chrono::microseconds pause{50};
 /// "About a thousand", people say; nobody promises it.
-constexpr std::size_t most_waiting = 1024;
+constexpr std::size_t max_waiting = 1024;
 
 [[noreturn]] void hang() {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -122,7 +122,7 @@ void Engine::ask(CUstream_st& stream, Task task) {
 }
 
 void Engine::wait_for_room(std::unique_lock<std::mutex>& lock, const CUstream_st& stream) {
-  wait_until(lock, [&] { return stream.tasks.size() < most_waiting; });
+  wait_until(lock, [&] { return stream.tasks.size() < max_waiting; });
 }
 
 void Engine::come_back_unless_hung() const {

@@ -63,7 +63,7 @@ struct Bytes {
 
 /// Empty, or what NCCL's manual does not allow of what is read and what is written: only that both
 /// begin at the same place in the part that is this rank's.
-std::string memory_objection(const Bytes& read, const Bytes& written, const std::byte* own_place) {
+std::string memory_violation(const Bytes& read, const Bytes& written, const std::byte* own_place) {
   if (!reaches(read.begin, read.count)) return "reads beyond what was allocated";
   if (written.count == 0) return "";
   if (!reaches(written.begin, written.count)) return "writes beyond what was allocated";
@@ -78,9 +78,9 @@ ncclResult_t collective(ncclComm_t handle, const std::string& what, const Bytes&
                         Use use) {
   const auto lock = lock_nccl();
   const Comm comm = find(handle);
-  std::string why_not = objection(comm, what.c_str());
+  std::string why_not = violation(comm, what.c_str());
   if (why_not.empty()) {
-    why_not = memory_objection(read, written, own_place);
+    why_not = memory_violation(read, written, own_place);
     if (!why_not.empty()) why_not = what + " " + why_not;
   }
   if (!why_not.empty()) return refuse(why_not);
@@ -121,7 +121,7 @@ thread_local Group group;
 ncclResult_t add(const char* call, ncclComm_t handle, cudaStream_t stream, const Part& part) {
   const auto lock = lock_nccl();
   const Comm comm = find(handle);
-  if (const std::string why_not = objection(comm, call); !why_not.empty()) return refuse(why_not);
+  if (const std::string why_not = violation(comm, call); !why_not.empty()) return refuse(why_not);
   if (group.depth == 0) return refuse(std::string(call) + " outside of a group of calls");
   if (group.comm != nullptr && (group.comm != comm || group.stream != stream))
     return refuse("a group of calls on two communicators or streams");
@@ -205,7 +205,7 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ma
                            ncclConfig_t* config) {
   const auto lock = lock_nccl();
   const Comm parent = find(handle);
-  if (const std::string why_not = objection(parent, "ncclCommSplit"); !why_not.empty())
+  if (const std::string why_not = violation(parent, "ncclCommSplit"); !why_not.empty())
     return refuse(why_not);
   if (!is_reached(*parent->order)) return refuse("ncclCommSplit with collectives under way");
   const bool shares = config != nullptr && config->splitShare == 1;
@@ -233,7 +233,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* state) {
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   const auto lock = lock_nccl();
   const Comm comm = find(handle);
-  if (const std::string why_not = objection(comm, "ncclCommFinalize"); !why_not.empty())
+  if (const std::string why_not = violation(comm, "ncclCommFinalize"); !why_not.empty())
     return refuse(why_not);
   comm->state = ncclComm::State::finalizing;
   return ncclInProgress;

@@ -84,7 +84,7 @@ Comm find(ncclComm_t comm) {
   return found == library().comms.end() ? nullptr : found->second;
 }
 
-std::string objection(const Comm& comm, const char* call) {
+std::string violation(const Comm& comm, const char* call) {
   if (comm == nullptr) return std::string(call) + " on a communicator that is gone";
   if (comm->state == ncclComm::State::ready) return "";
   return std::string(call) + " on a communicator that is in progress or has failed";

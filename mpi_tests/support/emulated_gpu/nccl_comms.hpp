@@ -21,7 +21,7 @@ std::unique_lock<std::mutex> lock_nccl();
 /// Null where there is none.
 Comm find(ncclComm_t comm);
 /// Empty where a call may be made.
-std::string objection(const Comm& comm, const char* call);
+std::string violation(const Comm& comm, const char* call);
 /// Of these ranks, this one among them; the others join it.
 Comm make(std::string id, int rank, int size, int device);
 /// One that never came to be, of a split that was aborted.

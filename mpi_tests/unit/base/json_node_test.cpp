@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 /// The one problem that reading member "v" of `text` gives, or a text without problems.
 template <class Read>
-std::string complaint(const std::string& text, Read read) {
+std::string problem_text(const std::string& text, Read read) {
   const Document document = Document::parse("{\n\"v\": " + text + "}", "f.json");
   Problems problems;
   if (read(*document.node().find("v"), problems)) return "accepted";
@@ -24,7 +24,7 @@ std::string complaint(const std::string& text, Read read) {
 
 std::string integer(const std::string& text, std::int64_t low = INT64_MIN,
                     std::int64_t high = INT64_MAX) {
-  return complaint(text, [=](const Node& node, Problems& problems) {
+  return problem_text(text, [=](const Node& node, Problems& problems) {
     return node.integer(problems, low, high).has_value();
   });
 }
@@ -64,26 +64,26 @@ TEST(NodeTest, NumbersBooleansAndTextsAreStrict) {
   const auto number = [](const Node& node, Problems& problems) {
     return node.number(problems, 0, 1).has_value();
   };
-  EXPECT_EQ(complaint("1.5", number), "expected a number from 0 to 1, got 1.5");
-  EXPECT_EQ(complaint("true", number), "expected a number from 0 to 1, got true");
-  EXPECT_EQ(complaint("\"0.5\"", number), "expected a number from 0 to 1, got \"0.5\"");
-  EXPECT_EQ(complaint("1", number), "accepted");
+  EXPECT_EQ(problem_text("1.5", number), "expected a number from 0 to 1, got 1.5");
+  EXPECT_EQ(problem_text("true", number), "expected a number from 0 to 1, got true");
+  EXPECT_EQ(problem_text("\"0.5\"", number), "expected a number from 0 to 1, got \"0.5\"");
+  EXPECT_EQ(problem_text("1", number), "accepted");
   const auto boolean = [](const Node& node, Problems& problems) {
     return node.boolean(problems).has_value();
   };
-  EXPECT_EQ(complaint("1", boolean), "expected true or false, got 1");
-  EXPECT_EQ(complaint("\"yes\"", boolean), "expected true or false, got \"yes\"");
-  EXPECT_EQ(complaint("false", boolean), "accepted");
+  EXPECT_EQ(problem_text("1", boolean), "expected true or false, got 1");
+  EXPECT_EQ(problem_text("\"yes\"", boolean), "expected true or false, got \"yes\"");
+  EXPECT_EQ(problem_text("false", boolean), "accepted");
   const auto string = [](const Node& node, Problems& problems) {
     return node.string(problems).has_value();
   };
-  EXPECT_EQ(complaint("1", string), "expected a text in double quotes, got 1");
-  EXPECT_EQ(complaint("\"\"", string), "accepted");
+  EXPECT_EQ(problem_text("1", string), "expected a text in double quotes, got 1");
+  EXPECT_EQ(problem_text("\"\"", string), "accepted");
   const auto object = [](const Node& node, Problems& problems) {
     return node.expect_object(problems);
   };
-  EXPECT_EQ(complaint("[]", object), "expected an object, got a list");
-  EXPECT_EQ(complaint("\"" + std::string(100, 'x') + "\"", object),
+  EXPECT_EQ(problem_text("[]", object), "expected an object, got a list");
+  EXPECT_EQ(problem_text("\"" + std::string(100, 'x') + "\"", object),
             "expected an object, got a long text");
 }
 

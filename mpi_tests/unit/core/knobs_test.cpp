@@ -145,7 +145,7 @@ TEST(KnobsTest, EveryRefusedRowIsRefusedByName) {
     const std::string said = refusal(config.dump());
     EXPECT_EQ(said.find(std::string(knob.pointer) + ": "), 0U) << said;
     EXPECT_TRUE(said.find("not built") != std::string::npos ||
-                (!knob.mend.empty() && said.find(knob.mend) != std::string::npos))
+                (!knob.hint.empty() && said.find(knob.hint) != std::string::npos))
         << said;
     ++checked;
   }

@@ -19,23 +19,23 @@ TEST(SpreadTest, PoolsTheRunsOfEachConfiguration) {
 }
 
 TEST(SpreadTest, IsBelievedToBeOnePercentUntilRunsSayOtherwise) {
-  EXPECT_DOUBLE_EQ(believed_spread({}).deviation, 0.01);
-  EXPECT_EQ(believed_spread({0.05, 2}).degrees_of_freedom, 6);
-  EXPECT_GT(believed_spread({0.05, 2}).deviation, 0.02);
-  EXPECT_LT(believed_spread({0, 8}).deviation, 0.006);
+  EXPECT_DOUBLE_EQ(pooled_spread({}).deviation, 0.01);
+  EXPECT_EQ(pooled_spread({0.05, 2}).degrees_of_freedom, 6);
+  EXPECT_GT(pooled_spread({0.05, 2}).deviation, 0.02);
+  EXPECT_LT(pooled_spread({0, 8}).deviation, 0.006);
 }
 
 TEST(RaceTest, LooksAtFewMomentsOnly) {
-  const RaceBar bar{1, 0, 0.01, 4};
+  const IncumbentEstimate estimate{1, 0, 0.01, 4};
   for (std::size_t steps = 2; steps < 400; ++steps) {
     const bool is_look = std::find(race_looks.begin(), race_looks.end(), steps) != race_looks.end();
-    EXPECT_EQ(has_lost_race(std::vector<double>(steps, 2.0), bar), is_look) << steps;
+    EXPECT_EQ(has_lost_race(std::vector<double>(steps, 2.0), estimate), is_look) << steps;
   }
   EXPECT_FALSE(has_lost_race(std::vector<double>(5, 2.0), {})) << "no bar";
 }
 
 TEST(RaceTest, OnePercentIsAlwaysAllowed) {
-  const RaceBar exact{1, 0, 0, 4};
+  const IncumbentEstimate exact{1, 0, 0, 4};
   EXPECT_FALSE(has_lost_race(std::vector<double>(5, 1.0099), exact));
   EXPECT_TRUE(has_lost_race(std::vector<double>(5, 1.0101), exact));
 }
@@ -52,13 +52,13 @@ class SimulatedRaces {
     constexpr int races = 1500;
     int stopped = 0;
     for (int race = 0; race < races; ++race) {
-      const RaceBar bar = incumbent();
+      const IncumbentEstimate estimate = incumbent();
       test::StepSeries challenger = run_of(1 + slower_by);
       std::vector<double> timed_s;
       bool has_lost = false;
       while (!has_lost && timed_s.size() < race_looks.back()) {
         timed_s.push_back(challenger.next());
-        has_lost = has_lost_race(timed_s, bar);
+        has_lost = has_lost_race(timed_s, estimate);
       }
       stopped += has_lost ? 1 : 0;
     }
@@ -70,7 +70,7 @@ class SimulatedRaces {
     return {generator_, test::mean_of_run(generator_, mean_s, spread_), 0.03, autocorrelation_};
   }
 
-  RaceBar incumbent() {
+  IncumbentEstimate incumbent() {
     std::vector<double> means_s;
     double square_error = 0;
     for (int run = 0; run <= repeats_; ++run) {
@@ -78,8 +78,8 @@ class SimulatedRaces {
       means_s.push_back(step.mean);
       square_error += std::pow(step.standard_error / step.mean, 2);
     }
-    return race_bar_of(means_s, square_error / static_cast<double>(means_s.size()),
-                       believed_spread(spread_of({means_s})));
+    return estimate_incumbent(means_s, square_error / static_cast<double>(means_s.size()),
+                              pooled_spread(spread_of({means_s})));
   }
 
   std::mt19937_64 generator_{19};

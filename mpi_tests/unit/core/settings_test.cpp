@@ -25,7 +25,7 @@ TEST(SettingsTest, StartAtTheDefaults) {
   EXPECT_TRUE(settings.is_on("/zero_optimization/reduce_scatter"));
   EXPECT_FALSE(settings.is_there("/zero_optimization/reduce_scatter"));
   EXPECT_EQ(training_config(settings), TrainingConfig());
-  EXPECT_TRUE(objections_to(settings).empty());
+  EXPECT_TRUE(violations_of(settings).empty());
 }
 
 TEST(SettingsTest, TellWhatIsGivenFromWhatIsAutomatic) {
@@ -62,8 +62,8 @@ TEST(SettingsTest, OneValueAssignsItsRowAlone) {
 TEST(SettingsTest, ARefusedKnobIsObjectedToWhereItActs) {
   const std::string offload = R"("offload_optimizer": {"device": "cpu", "super_offload": true}}})";
   EXPECT_TRUE(
-      objections_to(settings_of(R"({"zero_optimization": {"stage": 2, )" + offload)).empty());
-  const auto found = objections_to(settings_of(R"({"zero_optimization": {"stage": 3, )" + offload));
+      violations_of(settings_of(R"({"zero_optimization": {"stage": 2, )" + offload)).empty());
+  const auto found = violations_of(settings_of(R"({"zero_optimization": {"stage": 3, )" + offload));
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found.front().pointer, "/zero_optimization/offload_optimizer/super_offload");
 }

@@ -66,7 +66,7 @@ void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b
 }
 
 /// So little at a time that backward goes piece by piece, by batches and by heads.
-constexpr std::int64_t most_scratch_bytes = std::int64_t{4} * 128 * 128 * 2;
+constexpr std::int64_t max_scratch_bytes = std::int64_t{4} * 128 * 128 * 2;
 
 /// Of the two forms of backward the first is the faster for one shape, the second for the next.
 double time_in_turns() {
@@ -81,7 +81,7 @@ cuda::LibraryAttention& attention() {
   static auto& made = *new cuda::LibraryAttention(
       &FakeDnn::functions(), gpu,
       {own.attention_forward, own.attention_backward, own.attention_workspace_bytes},
-      cuda::Choice::fastest, most_scratch_bytes);
+      cuda::Choice::fastest, max_scratch_bytes);
   return made;
 }
 

@@ -51,12 +51,12 @@ class LibraryAttentionTest : public testing::Test {
   ~LibraryAttentionTest() override { EXPECT_EQ(dnn_.fault, ""); }
 
   LibraryAttention made(Choice choice = Choice::reproducible,
-                        std::int64_t most_scratch_bytes = LibraryAttention::usual_scratch_bytes) {
+                        std::int64_t max_scratch_bytes = LibraryAttention::default_scratch_bytes) {
     return {&FakeDnn::functions(),
             gpu_,
             {own_forward, own_backward, own_workspace_bytes},
             choice,
-            most_scratch_bytes};
+            max_scratch_bytes};
   }
 
   /// Both ways, with tensors that begin so many bytes after a multiple of 16, statistics another

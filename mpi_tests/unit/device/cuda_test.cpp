@@ -196,7 +196,7 @@ TEST_F(CudaDeviceTest, ComesToRestAfterAFailure) {
   runtime_.devices = 2;
   const auto device = make(1);
   runtime_.calls.clear();
-  EXPECT_EQ(device->come_to_rest(20s), DeviceState::at_rest);
+  EXPECT_EQ(device->drain(20s), DeviceState::drained);
   // By a thread of its own, which has to choose the GPU.
   EXPECT_THAT(runtime_.calls, ElementsAre("set_device 1", "synchronize"));
   device->arena().prepare(600);
@@ -206,7 +206,7 @@ TEST_F(CudaDeviceTest, ComesToRestAfterAFailure) {
   auto recording = recorder.end();
   recorder.replay(*recording, 0);
   recording.reset();
-  EXPECT_EQ(device->come_to_rest(20s), DeviceState::at_rest);
+  EXPECT_EQ(device->drain(20s), DeviceState::drained);
   EXPECT_THAT(runtime_.calls, Contains(HasSubstr("destroy executable"))) << "what was kept of it";
   runtime_.calls.clear();
   device->arena().free();
@@ -234,11 +234,11 @@ TEST_F(CudaDeviceTest, NothingIsGivenBackOfOneThatIsGivenUp) {
       runtime.hangs_in = hangs_in;
       if (hangs_in.empty()) runtime.failures["get_memory"] = FakeRuntime::illegal_address;
       const auto state = hangs_in.empty() ? DeviceState::lost : DeviceState::silent;
-      EXPECT_EQ(device.come_to_rest(hangs_in.empty() ? 20s : 50ms), state);
+      EXPECT_EQ(device.drain(hangs_in.empty() ? 20s : 50ms), state);
       // It may be late.
       while (!hangs_in.empty() && !runtime.is_stuck) std::this_thread::sleep_for(1ms);
       runtime.calls.clear();
-      EXPECT_EQ(device.come_to_rest(20s), state) << "it is not asked again";
+      EXPECT_EQ(device.drain(20s), state) << "it is not asked again";
       EXPECT_TRUE(device.is_lost());
     }
     EXPECT_THAT(runtime.calls, testing::IsEmpty());
@@ -251,7 +251,7 @@ TEST_F(CudaDeviceTest, ARankThatOnlyPlansTakesNothingOfAGpu) {
   request_.host_limit_bytes = 5000;
   const auto device = cuda::make_device_like(runtime_, kernels::cpu_table(), request_, &gpu_);
   device->staging_arena().prepare(100);
-  EXPECT_EQ(device->come_to_rest(20s), DeviceState::at_rest);
+  EXPECT_EQ(device->drain(20s), DeviceState::drained);
   EXPECT_THAT(runtime_.calls, ElementsAre("count_devices", "get_properties"));
   EXPECT_FALSE(runtime_.has_context);
   EXPECT_EQ(device->description(), make(1)->description());
@@ -329,10 +329,10 @@ TEST(CudaTest, KernelsThatAreMissingAreNamed) {
 }
 
 TEST(CudaTest, ThereIsAReasonWhereThereIsNoDevice) {
-  const std::string objection = cuda_objection();
+  const std::string violation = cuda_unavailable_reason();
   if (kernels::num_cuda_devices() == 0) {
-    EXPECT_THAT(objection, Not(testing::IsEmpty()));
-    EXPECT_EQ(thrown<DeviceError>([] { make_cuda_device(0, 1, 1); }), objection);
+    EXPECT_THAT(violation, Not(testing::IsEmpty()));
+    EXPECT_EQ(thrown<DeviceError>([] { make_cuda_device(0, 1, 1); }), violation);
   }
 }
 

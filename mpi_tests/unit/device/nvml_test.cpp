@@ -54,7 +54,7 @@ TEST_F(NvmlTest, LooksAtAGpu) {
                           .sm_mhz = 1'410,
                           .max_sm_mhz = 1'980,
                           .throttle_reasons = 0x4 | 0x20 | 0x2};
-  const GpuState state = look_at_gpu(*fake_, "GPU-a");
+  const GpuState state = sample_gpu(*fake_, "GPU-a");
   EXPECT_EQ(state.power_w, 412.5);
   EXPECT_EQ(state.temperature_c, 61.0);
   EXPECT_EQ(state.sm_clock_mhz, 1410.0);
@@ -62,7 +62,7 @@ TEST_F(NvmlTest, LooksAtAGpu) {
   EXPECT_FALSE(state.memory_clock_mhz);
   EXPECT_EQ(state.throttled_by, "power cap, heat");
   EXPECT_EQ(state.throttle_reasons, 0x26U);
-  EXPECT_THROW(static_cast<void>(look_at_gpu(*fake_, "GPU-b")), DeviceError);
+  EXPECT_THROW(static_cast<void>(sample_gpu(*fake_, "GPU-b")), DeviceError);
 }
 
 TEST_F(NvmlTest, WhatIsNotToldIsNoFailure) {
@@ -70,9 +70,9 @@ TEST_F(NvmlTest, WhatIsNotToldIsNoFailure) {
   EXPECT_EQ(free_bytes(fake_, "GPU-a"), 3 << 20);
   EXPECT_FALSE(free_bytes(fake_, "GPU-b"));
   EXPECT_FALSE(free_bytes(nullptr, "GPU-a"));
-  EXPECT_TRUE(try_to_look(fake_, "GPU-a"));
-  EXPECT_FALSE(try_to_look(fake_, "MIG-a"));
-  EXPECT_FALSE(try_to_look(nullptr, "GPU-a"));
+  EXPECT_TRUE(try_sample(fake_, "GPU-a"));
+  EXPECT_FALSE(try_sample(fake_, "MIG-a"));
+  EXPECT_FALSE(try_sample(nullptr, "GPU-a"));
 }
 
 TEST(ThrottleTextTest, NamesFaultsAlone) {

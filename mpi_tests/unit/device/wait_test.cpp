@@ -33,7 +33,7 @@ TEST_P(WaiterTest, EndsAtTheDeadline) {
     waiter.until([] { return false; }, "waiting for a dead peer");
     FAIL();
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
     EXPECT_THAT(error.what(), testing::HasSubstr("a dead peer"));
   }
   EXPECT_GE(seconds_since(begin), 0.06);
@@ -49,7 +49,7 @@ TEST_P(WaiterTest, AsksAboutOnceAMillisecondWhetherItIsAborted) {
     waiter.until([] { return false; }, "waiting");
     FAIL();
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
   }
   EXPECT_GE(seconds_since(begin), 0.020);
   EXPECT_LT(seconds_since(begin), 5.0);

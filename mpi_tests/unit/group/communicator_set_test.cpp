@@ -17,7 +17,7 @@ class NcclCommunicatorSetTest : public NcclTest {
       return mine.size() == 2 ? std::vector{has, closes} : mine;
     };
   }
-  CollectiveError::Why why_not(const std::vector<int>& world_ranks, const Waiter& waiter) {
+  CollectiveError::Cause why_not(const std::vector<int>& world_ranks, const Waiter& waiter) {
     try {
       join(world_ranks, 0, nullptr, waiter);
     } catch (const CollectiveError& error) {
@@ -70,7 +70,7 @@ TEST_F(NcclCommunicatorSetTest, WhatGoesWrongInARiskyOneLeavesTheOtherAlone) {
 
 TEST_F(NcclCommunicatorSetTest, ConnectingForEverIsAbortedAtTheDeadline) {
   fake_->never_end("init");
-  EXPECT_EQ(why_not(ranks(2), soon(0.1)), CollectiveError::Why::deadline);
+  EXPECT_EQ(why_not(ranks(2), soon(0.1)), CollectiveError::Cause::deadline);
   wait_for_aborts();
   EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
   EXPECT_EQ(fake_->calls("finalize"), Calls{});
@@ -82,7 +82,7 @@ TEST_F(NcclCommunicatorSetTest, ConnectingForEverIsAbortedAtTheDeadline) {
 TEST_F(NcclCommunicatorSetTest, ConnectingHasALimitOfItsOwn) {
   options_.connect_limit_s = 0.1;
   fake_->never_end("init");
-  EXPECT_EQ(why_not(ranks(2), soon(60)), CollectiveError::Why::deadline);
+  EXPECT_EQ(why_not(ranks(2), soon(60)), CollectiveError::Cause::deadline);
 }
 
 TEST_F(NcclCommunicatorSetTest, SplittingForEverIsAbortedWithTheParent) {
@@ -109,7 +109,7 @@ TEST_F(NcclCommunicatorSetTest, AnErrorWhileConnectingIsThatOfTheRankThatHasIt) 
 
 TEST_F(NcclCommunicatorSetTest, NoIdIsEverybodysError) {
   fake_->fail("get_unique_id", Result::system_error);
-  EXPECT_EQ(why_not(ranks(2), soon(20)), CollectiveError::Why::aborted);
+  EXPECT_EQ(why_not(ranks(2), soon(20)), CollectiveError::Cause::aborted);
   EXPECT_EQ(fake_->calls("init"), Calls{});
 }
 
@@ -197,8 +197,8 @@ TEST_F(NcclCommunicatorSetTest, AnAbortThatHangsHoldsUpTheNextGroupOnceAndNothin
   EXPECT_TRUE(set().is_aborting());
   EXPECT_EQ(why_not(ranks(3), Waiter(
                                   Waiter::Clock::time_point::max(), [] { return true; }, true)),
-            CollectiveError::Why::aborted);
-  EXPECT_EQ(why_not(ranks(3), soon(0.05)), CollectiveError::Why::deadline);
+            CollectiveError::Cause::aborted);
+  EXPECT_EQ(why_not(ranks(3), soon(0.05)), CollectiveError::Cause::deadline);
   EXPECT_EQ(fake_->calls("init").size(), 1U);
   const auto began = Waiter::Clock::now();
   join(ranks(3));

@@ -55,7 +55,7 @@ TEST(FindNcclTest, SaysWhatALibraryLacks) {
 TEST(FindNcclTest, LoadsTheMachinesOwn) {
   const FoundLibrary found = find_library();
   if (!found.library) GTEST_SKIP() << found.description;
-  EXPECT_GE(found.library->version(), least_version);
+  EXPECT_GE(found.library->version(), min_version);
   EXPECT_TRUE(found.description.starts_with(version_text(found.library->version()) + " (/"))
       << found.description;
   EXPECT_NE(found.library->error_text(Result::remote_error), "");

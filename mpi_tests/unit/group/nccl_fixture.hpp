@@ -77,7 +77,7 @@ class NcclTest : public testing::Test {
     return all;
   }
   /// Another thread that ends this one's collectives of an attempt in a moment.
-  [[nodiscard]] std::jthread interrupted_soon(std::uint64_t attempt, CollectiveError::Why why) {
+  [[nodiscard]] std::jthread interrupted_soon(std::uint64_t attempt, CollectiveError::Cause why) {
     return std::jthread([this, attempt, why] {
       std::this_thread::sleep_for(20ms);
       set().interrupt(attempt, why);

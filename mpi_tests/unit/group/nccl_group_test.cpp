@@ -135,7 +135,7 @@ TEST_F(NcclGroupTest, APeersErrorIsAnAbortedCollective) {
     group->all_gather(out_.data(), in_.data(), 1, DType::f32, {});
     ADD_FAILURE() << "an all-gather that was never enqueued";
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
   }
 }
 
@@ -146,7 +146,7 @@ TEST_F(NcclGroupTest, ACallThatIsNeverEnqueuedEndsAtTheDeadline) {
     group->all_to_all(out_.data(), in_.data(), 1, DType::f32, {});
     ADD_FAILURE() << "an all-to-all without an end";
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
   }
   wait_for_aborts();
   EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
@@ -174,7 +174,7 @@ TEST_F(NcclGroupTest, AnErrorBesideTheCallsEndsAWatchedWait) {
 
 /// Why the work ended.
 template <class Work>
-CollectiveError::Why why_ended(Work&& work) {
+CollectiveError::Cause why_ended(Work&& work) {
   try {
     work();
   } catch (const CollectiveError& error) {
@@ -189,13 +189,13 @@ TEST_F(NcclGroupTest, WhoIsStuckInCudaIsLetGoOnByAnotherThread) {
   const Waiter watched = group->watched(soon(20));
   group->all_reduce_sum(out_.data(), 1, DType::f32);
   queues_.get_stuck();
-  const auto other = interrupted_soon(attempt_, CollectiveError::Why::deadline);
+  const auto other = interrupted_soon(attempt_, CollectiveError::Cause::deadline);
   fake_->wait_until_aborted();
   // What it calls next tells, whichever it is, and nothing is asked of what was aborted.
   const auto call = [&] { group->all_gather(out_.data(), in_.data(), 1, DType::f32, {}); };
   const auto wait = [&] { watched.until([] { return false; }, "a test"); };
-  EXPECT_EQ(why_ended(call), CollectiveError::Why::deadline);
-  EXPECT_EQ(why_ended(wait), CollectiveError::Why::deadline);
+  EXPECT_EQ(why_ended(call), CollectiveError::Cause::deadline);
+  EXPECT_EQ(why_ended(wait), CollectiveError::Cause::deadline);
   EXPECT_FALSE(group->is_recordable());
   EXPECT_EQ(fake_->calls("abort"), Calls{"abort 1"});
 }
@@ -205,27 +205,27 @@ TEST_F(NcclGroupTest, SoIsWhoIsStuckInNccl) {
   options_.longest_call = std::chrono::milliseconds(10);
   const auto group = join(ranks(2));
   fake_->hold_up("all_reduce");
-  const auto other = interrupted_soon(attempt_, CollectiveError::Why::aborted);
+  const auto other = interrupted_soon(attempt_, CollectiveError::Cause::aborted);
   const auto calls = [&] {
     for (int i = 0; i < 2; ++i) group->all_reduce_sum(out_.data(), 1, DType::f32);
   };
-  EXPECT_EQ(why_ended(calls), CollectiveError::Why::aborted);
+  EXPECT_EQ(why_ended(calls), CollectiveError::Cause::aborted);
 }
 
 TEST_F(NcclGroupTest, WhoWaitsForACallIsLetGoOnToo) {
   const auto group = join(ranks(2));
   fake_->never_end("all_reduce");
-  const auto other = interrupted_soon(attempt_, CollectiveError::Why::aborted);
+  const auto other = interrupted_soon(attempt_, CollectiveError::Cause::aborted);
   EXPECT_EQ(why_ended([&] { group->all_reduce_sum(out_.data(), 1, DType::f32); }),
-            CollectiveError::Why::aborted);
+            CollectiveError::Cause::aborted);
 }
 
 TEST_F(NcclGroupTest, AnotherAttemptIsLeftAlone) {
   const auto group = join(ranks(2));
-  set().interrupt(attempt_ - 1, CollectiveError::Why::aborted);
-  set().interrupt(attempt_ + 1, CollectiveError::Why::aborted);
+  set().interrupt(attempt_ - 1, CollectiveError::Cause::aborted);
+  set().interrupt(attempt_ + 1, CollectiveError::Cause::aborted);
   EXPECT_NO_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32));
-  set().interrupt(attempt_, CollectiveError::Why::aborted);
+  set().interrupt(attempt_, CollectiveError::Cause::aborted);
   EXPECT_THROW(group->all_reduce_sum(out_.data(), 1, DType::f32), CollectiveError);
   // The next group of the same ranks has one of its own.
   EXPECT_NO_THROW(join(ranks(2))->all_reduce_sum(out_.data(), 1, DType::f32));

@@ -143,7 +143,7 @@ std::vector<Statement> statements() {
 
 std::int64_t acquired_bytes(const StepPlan& plan) {
   std::int64_t bytes = 0;
-  for (const PlannedTensor& tensor : plan.tensors) bytes += tensor.booked_bytes;
+  for (const PlannedTensor& tensor : plan.tensors) bytes += tensor.padded_bytes;
   return bytes;
 }
 

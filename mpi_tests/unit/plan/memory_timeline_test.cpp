@@ -47,7 +47,7 @@ TEST(MemoryTimelineTest, BeginsAndEndsWithWhatIsAlwaysThere) {
   const StepPlan plan = test::build(test::tiny_gpt2(), test::tiny_config(2), 2, 0);
   MemoryTimeline::Instant always(num_categories, 0);
   for (const PlannedTensor& tensor : plan.tensors) {
-    if (tensor.persistent) always[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
+    if (tensor.persistent) always[static_cast<std::size_t>(tensor.category)] += tensor.padded_bytes;
   }
   const MemoryTimeline timeline = memory_timeline(plan);
   EXPECT_EQ(timeline.memories[0].instants.back(), always);

@@ -86,33 +86,33 @@ TEST(OffloadPlanTest, SwappingWithoutBuffersIsObjectedTo) {
   TrainingConfig config = test::tiny_config(3);
   config.offload_optimizer = OffloadDevice::nvme;
   config.sub_group_size = 1;  // six sub-groups of the wide model on the disk
-  const auto objection = [&] { return model_objection(test::wide_gpt2(), config, 2); };
-  EXPECT_EQ(objection(), "");
+  const auto violation = [&] { return model_violation(test::wide_gpt2(), config, 2); };
+  EXPECT_EQ(violation(), "");
   for (const auto& [read, write, needed] :
        {std::tuple(true, false, 8), std::tuple(false, true, 8), std::tuple(true, true, 12)}) {
     config.disk.pipeline_read = read;
     config.disk.pipeline_write = write;
     config.disk.optimizer_buffers = needed;
-    EXPECT_EQ(objection(), "");
+    EXPECT_EQ(violation(), "");
     --config.disk.optimizer_buffers;
-    EXPECT_NE(objection().find(std::to_string(needed) + " are needed for 6 sub-groups"),
+    EXPECT_NE(violation().find(std::to_string(needed) + " are needed for 6 sub-groups"),
               std::string::npos)
-        << objection();
+        << violation();
   }
   // Fewer of Adagrad, as many of Lion, which has a moment that it does not use.
   config.optimizer.kind = OptimizerKind::adagrad;
   config.disk.optimizer_buffers = 9;
-  EXPECT_EQ(objection(), "");
+  EXPECT_EQ(violation(), "");
   config.optimizer.kind = OptimizerKind::lion;
-  EXPECT_NE(objection(), "");
+  EXPECT_NE(violation(), "");
   config.optimizer.kind = OptimizerKind::adamw;
   // One needs no more however it is pipelined.
   config.sub_group_size = 1'000'000'000;
   config.disk.optimizer_buffers = 4;
-  EXPECT_EQ(objection(), "");
+  EXPECT_EQ(violation(), "");
   config.offload_optimizer = OffloadDevice::cpu;
   config.disk.optimizer_buffers = 0;
-  EXPECT_EQ(objection(), "");
+  EXPECT_EQ(violation(), "");
 }
 
 TEST(OffloadPlanTest, PipelinedSwappingRunsBesideTheUpdate) {

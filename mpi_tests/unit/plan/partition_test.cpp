@@ -83,23 +83,23 @@ TEST(PartitionTest, HierarchicalGathersGoAcrossNodesFirst) {
 }
 
 TEST(PartitionTest, BlocksThatDoNotDivideTheGroupAreRefused) {
-  EXPECT_EQ(partition_objection(hpz(2), 6), "");
-  EXPECT_EQ(partition_objection(hpz(7), 6), "");  // taken for 6
-  EXPECT_NE(partition_objection(hpz(4), 6).find("zero_hpz_partition_size 4 for 6 ranks"),
+  EXPECT_EQ(partition_violation(hpz(2), 6), "");
+  EXPECT_EQ(partition_violation(hpz(7), 6), "");  // taken for 6
+  EXPECT_NE(partition_violation(hpz(4), 6).find("zero_hpz_partition_size 4 for 6 ranks"),
             std::string::npos);
-  EXPECT_EQ(partition_objection(mics(3), 6), "");
-  EXPECT_NE(partition_objection(mics(4), 6).find("mics_shard_size 4 for 6 ranks"),
+  EXPECT_EQ(partition_violation(mics(3), 6), "");
+  EXPECT_NE(partition_violation(mics(4), 6).find("mics_shard_size 4 for 6 ranks"),
             std::string::npos);
-  EXPECT_NE(partition_objection(mics(8), 6), "");
+  EXPECT_NE(partition_violation(mics(8), 6), "");
   TrainingConfig offloaded = mics(3);
   offloaded.offload_optimizer = OffloadDevice::cpu;
-  EXPECT_NE(partition_objection(offloaded, 6), "");
-  EXPECT_EQ(partition_objection(offloaded, 3), "");
-  EXPECT_EQ(partition_objection(mics(4, 2), 8), "");
-  EXPECT_NE(partition_objection(mics(4, 4), 8), "");  // on one node
+  EXPECT_NE(partition_violation(offloaded, 6), "");
+  EXPECT_EQ(partition_violation(offloaded, 3), "");
+  EXPECT_EQ(partition_violation(mics(4, 2), 8), "");
+  EXPECT_NE(partition_violation(mics(4, 4), 8), "");  // on one node
   TrainingConfig stage2 = mics(4);
   stage2.zero_stage = 2;
-  EXPECT_EQ(partition_objection(stage2, 6), "");
+  EXPECT_EQ(partition_violation(stage2, 6), "");
 }
 
 // The machine is measured by groups of one, whose plans there are for every configuration.

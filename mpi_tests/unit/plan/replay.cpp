@@ -207,7 +207,7 @@ void Replay::check_transfer(const Access& from, const Access& to) {
         disk_alignment_bytes * disk_alignment_bytes;
     if ((tensor.offset_bytes + begin) % disk_alignment_bytes != 0)
       problem(id, "is transferred from within a block");
-    if (begin + bytes > tensor.booked_bytes) problem(id, "is transferred beyond its end");
+    if (begin + bytes > tensor.padded_bytes) problem(id, "is transferred beyond its end");
   }
 }
 
@@ -216,31 +216,31 @@ void Replay::acquire(TensorId id) {
   State& state = states_[static_cast<std::size_t>(id)];
   if (state.live) problem(id, "acquired twice");
   if (tensor.offset_bytes % tensor_alignment_bytes != 0 ||
-      tensor.booked_bytes < tensor.elements * size_bytes(tensor.dtype)) {
+      tensor.padded_bytes < tensor.elements * size_bytes(tensor.dtype)) {
     problem(id, "has a bad place");
   }
-  Book& book = books_[static_cast<std::size_t>(tensor.memory)];
-  const auto next = book.by_offset.lower_bound(tensor.offset_bytes);
-  const std::int64_t end = tensor.offset_bytes + tensor.booked_bytes;
-  if (next != book.by_offset.end() && next->first < end) problem(id, "overlaps the next tensor");
-  if (next != book.by_offset.begin()) {
+  MemoryAccount& account = accounts_[static_cast<std::size_t>(tensor.memory)];
+  const auto next = account.by_offset.lower_bound(tensor.offset_bytes);
+  const std::int64_t end = tensor.offset_bytes + tensor.padded_bytes;
+  if (next != account.by_offset.end() && next->first < end) problem(id, "overlaps the next tensor");
+  if (next != account.by_offset.begin()) {
     const PlannedTensor& previous =
         plan_.tensors[static_cast<std::size_t>(std::prev(next)->second)];
-    if (previous.offset_bytes + previous.booked_bytes > tensor.offset_bytes)
+    if (previous.offset_bytes + previous.padded_bytes > tensor.offset_bytes)
       problem(id, "overlaps the previous tensor");
   }
-  book.by_offset[tensor.offset_bytes] = id;
+  account.by_offset[tensor.offset_bytes] = id;
   state.live = true;
   ++num_live_;
   state.written = {};
   state.touches = {};
   state.touches[0].push_back({0, tensor.elements, clocks_[0][0], true});
-  book.live[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
-  book.live_bytes += tensor.booked_bytes;
-  book.figures.arena_bytes = std::max(book.figures.arena_bytes, end);
-  if (book.live_bytes > book.figures.peak_live_bytes) {
-    book.figures.peak_live_bytes = book.live_bytes;
-    book.figures.categories_at_peak = book.live;
+  account.live[static_cast<std::size_t>(tensor.category)] += tensor.padded_bytes;
+  account.live_bytes += tensor.padded_bytes;
+  account.figures.arena_bytes = std::max(account.figures.arena_bytes, end);
+  if (account.live_bytes > account.figures.peak_live_bytes) {
+    account.figures.peak_live_bytes = account.live_bytes;
+    account.figures.categories_at_peak = account.live;
   }
 }
 
@@ -251,10 +251,10 @@ void Replay::release(TensorId id) {
   check_order(id, {0, tensor.elements, clocks_[0][0], true}, 0);
   state.live = false;
   --num_live_;
-  Book& book = books_[static_cast<std::size_t>(tensor.memory)];
-  book.by_offset.erase(tensor.offset_bytes);
-  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
-  book.live_bytes -= tensor.booked_bytes;
+  MemoryAccount& account = accounts_[static_cast<std::size_t>(tensor.memory)];
+  account.by_offset.erase(tensor.offset_bytes);
+  account.live[static_cast<std::size_t>(tensor.category)] -= tensor.padded_bytes;
+  account.live_bytes -= tensor.padded_bytes;
 }
 
 void Replay::access(const Access& access, int stream) {

@@ -34,7 +34,7 @@ class Replay {
   [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
   /// What the plan should say of a memory.
   [[nodiscard]] const MemoryPlan& figures(Memory memory = Memory::device) const {
-    return books_[static_cast<std::size_t>(memory)].figures;
+    return accounts_[static_cast<std::size_t>(memory)].figures;
   }
 
  private:
@@ -47,7 +47,7 @@ class Replay {
     Intervals written;
     std::array<std::vector<Touch>, num_streams> touches;
   };
-  struct Book {
+  struct MemoryAccount {
     std::map<std::int64_t, TensorId> by_offset;  // live tensors
     std::array<std::int64_t, num_categories> live{};
     std::int64_t live_bytes = 0;
@@ -75,7 +75,7 @@ class Replay {
 
   const StepPlan& plan_;
   std::vector<State> states_;
-  std::array<Book, num_memories> books_;
+  std::array<MemoryAccount, num_memories> accounts_;
   int num_live_ = 0;
   std::set<int> recorded_;
   std::map<int, Clock> events_;

@@ -169,27 +169,27 @@ TEST(Stage3Test, LeavesWithoutAPlanAreObjectedTo) {
   TrainingConfig config = tiny_config(3);
   for (const char* name : {"\n", "transformer\n", "transformer.h\n"}) {
     config.leaf_modules.names = name;
-    EXPECT_NE(model_objection(tiny_gpt2(), config, 2), "") << name;
+    EXPECT_NE(model_violation(tiny_gpt2(), config, 2), "") << name;
   }
   config.leaf_modules.names = "transformer.h.0.attn\nmodel.layers.1.self_attn\n";
-  EXPECT_EQ(model_objection(tiny_gpt2(), config, 2), "");
-  EXPECT_NE(model_objection(tiny_llama(), config, 2).find("by name"), std::string::npos);
+  EXPECT_EQ(model_violation(tiny_gpt2(), config, 2), "");
+  EXPECT_NE(model_violation(tiny_llama(), config, 2).find("by name"), std::string::npos);
   // What is inside of a leaf is none of its own.
   config.leaf_modules.classes = "LlamaDecoderLayer\n";
-  EXPECT_EQ(model_objection(tiny_llama(), config, 2), "");
+  EXPECT_EQ(model_violation(tiny_llama(), config, 2), "");
   config.leaf_modules = {};
   config.stage3_module_granularity_threshold = 150;
-  EXPECT_EQ(model_objection(tiny_gpt2(), config, 2), "");
+  EXPECT_EQ(model_violation(tiny_gpt2(), config, 2), "");
   config.stage3_module_granularity_threshold = 1'000'000;
-  EXPECT_NE(model_objection(tiny_gpt2(), config, 2).find("as a whole"), std::string::npos);
+  EXPECT_NE(model_violation(tiny_gpt2(), config, 2).find("as a whole"), std::string::npos);
   config.stage3_module_granularity_threshold = 0;
   config.leaf_modules.names = "bert.encoder\n";
-  EXPECT_EQ(model_objection(tiny_gpt2(), config, 2), "");
-  EXPECT_NE(model_objection(tiny_model(ModelFamily::bert), config, 2)
+  EXPECT_EQ(model_violation(tiny_gpt2(), config, 2), "");
+  EXPECT_NE(model_violation(tiny_model(ModelFamily::bert), config, 2)
                 .find("bert.encoder (transformers.models.bert.modeling_bert.BertEncoder)"),
             std::string::npos);
   config.zero_stage = 2;
-  EXPECT_EQ(model_objection(tiny_model(ModelFamily::bert), config, 2), "");
+  EXPECT_EQ(model_violation(tiny_model(ModelFamily::bert), config, 2), "");
 }
 
 TEST(Stage3Test, LinearLayersHoldWhatForwardGathered) {

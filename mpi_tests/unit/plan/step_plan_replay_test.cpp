@@ -209,7 +209,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithTheOptimizerOnADisk) {
 TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
   if (GetParam() < 3) return;
   constexpr std::array devices{OffloadDevice::none, OffloadDevice::cpu, OffloadDevice::nvme};
-  std::set<std::string> objections;
+  std::set<std::string> violations;
   int on_disk = 0;
   for (int bits = 0; bits < 192; ++bits) {
     TrainingConfig config = test::tiny_config(3);
@@ -232,9 +232,9 @@ TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
     config.stage3_max_reuse_distance = bits % 11 == 0 ? 1'000'000'000 : 0;
     const int group_size = 1 + bits / 2 % 3;
     config.accumulation_steps = 1 + bits / 4 % 3;
-    const std::string objection = model_objection(test::wide_gpt2(), config, group_size);
-    if (!objection.empty()) {
-      objections.insert(objection.substr(0, 30));
+    const std::string violation = model_violation(test::wide_gpt2(), config, group_size);
+    if (!violation.empty()) {
+      violations.insert(violation.substr(0, 30));
       continue;
     }
     expect_sound(test::wide_gpt2(), config, group_size);
@@ -244,7 +244,7 @@ TEST_P(StepPlanReplayTest, IsSoundWithParametersOnADisk) {
                                << config.accumulation_steps << " micro-steps";
   }
   EXPECT_GT(on_disk, 60);
-  EXPECT_EQ(objections, std::set<std::string>{"DeepSpeed runs out of buffers "});
+  EXPECT_EQ(violations, std::set<std::string>{"DeepSpeed runs out of buffers "});
 }
 
 /// Blocks of a group that share the parameters once more, or each a copy of all states.

@@ -45,7 +45,7 @@ void expect_equal(const StepPlan& plan, const StepPlan& other) {
   ASSERT_EQ(plan.tensors.size(), other.tensors.size());
   for (std::size_t index = 0; index < plan.tensors.size(); ++index) {
     ASSERT_EQ(plan.tensors[index].offset_bytes, other.tensors[index].offset_bytes);
-    ASSERT_EQ(plan.tensors[index].booked_bytes, other.tensors[index].booked_bytes);
+    ASSERT_EQ(plan.tensors[index].padded_bytes, other.tensors[index].padded_bytes);
     ASSERT_EQ(plan.tensors[index].persistent, other.tensors[index].persistent);
   }
   expect_equal(plan, plan.initialize, other, other.initialize);

@@ -97,7 +97,7 @@ TEST(ProfilingPlanTest, CutsALargeModelDown) {
   member.config.micro_batch = 1;
   member.config.sequence_length = 64;
   ProfilingOptions options;
-  options.most_bytes = std::int64_t{4} << 30;
+  options.max_bytes = std::int64_t{4} << 30;
   const ModelSpec model = preset("gpt2-xl");
   const auto tasks = plan(model, {member}, options);
   ASSERT_EQ(tasks.size(), 1U);
@@ -106,7 +106,7 @@ TEST(ProfilingPlanTest, CutsALargeModelDown) {
 
 TEST(ProfilingPlanTest, WhatDoesNotFitIsNotRun) {
   ProfilingOptions options;
-  options.most_bytes = 1000;
+  options.max_bytes = 1000;
   EXPECT_TRUE(plan(test::tiny_gpt2(), space({1, 2}), options).empty());
 }
 
@@ -119,7 +119,7 @@ TEST(ProfilingPlanTest, ADiskIsTimedApartFromRunsOnTheHost) {
     member.config.disk.queue_depth = 3;
   }
   ProfilingOptions options;
-  options.least_parameters = 1;
+  options.min_parameters = 1;
   const auto tasks = plan(test::wide_gpt2(), members, options);
   ASSERT_EQ(tasks.size(), 1U);
   const DiskTiming& disk = tasks.front().disk;

@@ -53,14 +53,14 @@ TEST(FinalRunTest, WhatIsClearlyNoBetterLeavesAfterTheSecond) {
 TEST(FinalRunTest, EqualOnesThatHardlyDifferNeedFewMore) {
   test::Draft report = test::draft_of({1, 1});
   report.finals.finalists = {0, 1};
-  EXPECT_THAT(counts_of_finals(report, {1, 1.001}, {1}), Each(Lt(most_final_rounds)));
+  EXPECT_THAT(counts_of_finals(report, {1, 1.001}, {1}), Each(Lt(max_final_rounds)));
 }
 
 TEST(FinalRunTest, WhatIsNotToldApartRunsOnToTheEnd) {
   test::Draft report = test::draft_of({1, 1, 1});
   report.finals.finalists = {0, 1, 2};
   EXPECT_THAT(counts_of_finals(report, {1, 1.01, 1.5}, {1, 1.05}),
-              ElementsAre(most_final_rounds, most_final_rounds, 2));
+              ElementsAre(max_final_rounds, max_final_rounds, 2));
 }
 
 TEST(FinalRunTest, OneAloneIsRunForItsInterval) {
@@ -89,7 +89,7 @@ TEST(FinalRunTest, WhatFailsIsNotTriedForEver) {
     report.rows[next->row].repeats.push_back(repeat);
     ++tries;
   }
-  EXPECT_EQ(tries, 2 * least_final_rounds);
+  EXPECT_EQ(tries, 2 * min_final_rounds);
 }
 
 /// So many results, each a little slower than the one before, and one that was raced out.

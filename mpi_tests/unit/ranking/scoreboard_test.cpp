@@ -119,7 +119,7 @@ TEST(ScoreboardTest, FollowsTheBestFromRecordToRecord) {
 
 TEST(ScoreboardTest, TheUsersOwnRunCalibratesWhenItIsMeasuredHere) {
   test::Draft draft = test::draft_of({1, 2});
-  draft.own_runs = {{1, "/own/log", 6.0, 0}};
+  draft.user_runs = {{1, "/own/log", 6.0, 0}};
   const std::vector<Row> done = draft.rows;
   for (Row& row : draft.rows) row.record.reset();
   Scoreboard board = draft.board();

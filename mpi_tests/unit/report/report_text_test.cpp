@@ -279,7 +279,7 @@ TEST(SummaryTextTest, SaysHowItIsCalibrated) {
   report.rows[1].overheads = {1, 200};
   report.calibration = TimeCalibration{2, {0, 0.01}};
   report.metric = Metric::latency;
-  report.own_runs = {{1, "/own/log", 4.0, 0}};
+  report.user_runs = {{1, "/own/log", 4.0, 0}};
   EXPECT_THAT(summary_text(test::Concluded(report)),
               HasSubstr("label: calibrated\n  calibrated: measured times x 2 + 1e+04 us for each "
                         "module call; m1: 4 s, fitted 4.4 s (+10.0 %)\n"));

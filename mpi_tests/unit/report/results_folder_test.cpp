@@ -118,7 +118,7 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   best.experiment.ds_config["optimizer"] = {{"params", {{"lr", "auto"}}}};
   test::Draft report;
   report.rows = {test::row_of(best)};
-  report.own_runs = {{0, "/own/metrics.json", 1.0, 0}};
+  report.user_runs = {{0, "/own/metrics.json", 1.0, 0}};
   report.calibration = TimeCalibration{2, {0, 0.5}};
   report.memory_offset_bytes = 5;
   folder_.write_optimal(test::Concluded(report).recommendation(), "t.py --bs 1 --ds $CONFIG",
@@ -177,7 +177,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
   const double step_s[] = {9, 4, 3, 1, 2};
   for (std::size_t i = 0; i < report.rows.size(); ++i)
     report.rows[i].record = test::sample_record(report.rows[i].planned.experiment.name, step_s[i]);
-  report.own_row = 0;
+  report.baseline_row = 0;
   folder_.write_verification(test::Concluded(report).recommendation(), "train.py $CONFIG", {});
   for (const char* name : {"verify.sbatch", "verify.pbs"}) {
     const std::string script = read_file(results(name));
@@ -189,7 +189,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
     EXPECT_EQ(script.find("fourth"), std::string::npos);
     EXPECT_NE(script.find("VERIFY_DIR=" + results("verify\n")), std::string::npos);
   }
-  report.own_row = 3;
+  report.baseline_row = 3;
   folder_.write_verification(test::Concluded(report).recommendation(), "train.py $CONFIG", {});
   const std::string script = read_file(results("verify.sbatch"));
   EXPECT_NE(script.find("Number 1 of what was measured, and your own"), std::string::npos);
@@ -199,7 +199,7 @@ TEST_F(ResultsFolderTest, WritesScriptsForTheBestAndTheUsersOwn) {
 TEST_F(ResultsFolderTest, NothingIsRecommendedWhereNothingGaveAResult) {
   test::Draft report;
   report.rows = {test::row_of(test::failed_record("a", Status::failed, "no"))};
-  report.own_row = 0;
+  report.baseline_row = 0;
   EXPECT_FALSE(test::Concluded(report).answer.recommendation) << "so that no script is written";
 }
 

@@ -188,7 +188,7 @@ TEST_F(PlannerTest, TheUsersOwnHasTheFirstCandidatesThatFit) {
   overrides_.num_trials = 1;
   overrides_.tuner_type = "random";
   const auto own_name = [](const PlannedSpace& space) {
-    return space.own ? space.members[*space.own].planned.experiment.name : "none";
+    return space.baseline ? space.members[*space.baseline].planned.experiment.name : "none";
   };
   const std::string sizes = R"("train_micro_batch_size_per_gpu": [64, 1, 2])";
   for (const int seed : {0, 1, 2}) {
@@ -196,7 +196,7 @@ TEST_F(PlannerTest, TheUsersOwnHasTheFirstCandidatesThatFit) {
     const auto read = job(R"("zero_optimization": {"stage": 0}, )" + sizes);
     const auto roomy = plan(read);
     EXPECT_EQ(own_name(roomy), "z0_gas1_tmbspg64");
-    const auto own = roomy.members[*roomy.own].planned.predicted;
+    const auto own = roomy.members[*roomy.baseline].planned.predicted;
     EXPECT_EQ(own_name(plan(read, own.peak_memory_bytes - 1)), "z0_gas1_tmbspg1");
     EXPECT_EQ(own_name(plan(read, 1)), "none");
   }
@@ -241,7 +241,7 @@ TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
       "gradient_accumulation_steps": [1, 2, 3, 4, 6, 12])");
   PlannerOptions options;
   options.device_memory_bytes = plenty_bytes;
-  options.most_members = 100;
+  options.max_members = 100;
   options.listed = 10;
   const auto space = plan_space(read, SearchSpace(read), workspaces_, options);
   EXPECT_EQ(space.total, 144U);

@@ -49,7 +49,7 @@ TEST(SurrogateTest, ADifferenceIsSurerThanItsPartsWhereTheyMoveTogether) {
   Surrogate surrogate(points);
   const std::vector<Sample> samples = {{0, 0.1, 1e-3}};
   surrogate.condition(samples);
-  const Belief difference = surrogate.difference(38, 40);
+  const Posterior difference = surrogate.difference(38, 40);
   EXPECT_NEAR(difference.mean, surrogate.at(38).mean - surrogate.at(40).mean, 1e-12);
   EXPECT_LT(difference.deviation, surrogate.at(38).deviation);
   EXPECT_DOUBLE_EQ(surrogate.difference(7, 7).deviation, 0);
@@ -60,15 +60,16 @@ TEST(SurrogateTest, TheChanceOfAnyAgreesWithTheChanceOfOne) {
   Surrogate surrogate(points);
   const std::vector<Sample> samples = {{0, 0.0, 1e-3}, {4, 0.05, 1e-2}};
   surrogate.condition(samples);
-  const Surrogate::Rival rival{10, -0.02};
-  Belief belief = surrogate.difference(rival.point, 4);
-  belief.mean += rival.offset;
-  EXPECT_NEAR(surrogate.chance_of_any(std::vector{rival}, 4, 7), chance_above_zero(belief), 0.04);
+  const Surrogate::Challenger challenger{10, -0.02};
+  Posterior posterior = surrogate.difference(challenger.point, 4);
+  posterior.mean += challenger.offset;
+  EXPECT_NEAR(surrogate.chance_of_any(std::vector{challenger}, 4, 7), chance_above_zero(posterior),
+              0.04);
   // Of several the chance is at least that of one, and no more than their sum.
-  const std::vector<Surrogate::Rival> rivals = {rival, {8, -0.02}, {2, -0.02}};
-  const double any = surrogate.chance_of_any(rivals, 4, 7);
-  EXPECT_GE(any, surrogate.chance_of_any(std::vector{rival}, 4, 7) - 0.04);
-  EXPECT_EQ(any, surrogate.chance_of_any(rivals, 4, 7)) << "the same seed, the same draws";
+  const std::vector<Surrogate::Challenger> challengers = {challenger, {8, -0.02}, {2, -0.02}};
+  const double any = surrogate.chance_of_any(challengers, 4, 7);
+  EXPECT_GE(any, surrogate.chance_of_any(std::vector{challenger}, 4, 7) - 0.04);
+  EXPECT_EQ(any, surrogate.chance_of_any(challengers, 4, 7)) << "the same seed, the same draws";
 }
 
 TEST(SurrogateTest, IsHonestAboutWhatItDoesNotKnow) {
@@ -91,21 +92,22 @@ TEST(SurrogateTest, IsHonestAboutWhatItDoesNotKnow) {
     surrogate.learn(samples);
     surrogate.condition(samples);
     for (std::size_t point = 0; point < points.size; ++point) {
-      const Belief belief = surrogate.at(point);
-      outside += std::abs(truth[point] - belief.mean) > 2.58 * belief.deviation + 1e-3 ? 1 : 0;
+      const Posterior posterior = surrogate.at(point);
+      outside +=
+          std::abs(truth[point] - posterior.mean) > 2.58 * posterior.deviation + 1e-3 ? 1 : 0;
       ++all;
     }
   }
   EXPECT_LT(outside, all / 20);
 }
 
-TEST(BeliefTest, ChancesAndExcessesOfANormalNumber) {
+TEST(PosteriorTest, ChancesAndExcessesOfANormalNumber) {
   EXPECT_DOUBLE_EQ(chance_above_zero({0, 1}), 0.5);
   EXPECT_NEAR(chance_above_zero({1.959964, 1}), 0.975, 1e-6);
   EXPECT_EQ(chance_above_zero({-1, 0}), 0);
-  EXPECT_NEAR(expected_excess({0, 1}), 1 / std::sqrt(2 * 3.14159265358979), 1e-9);
-  EXPECT_EQ(expected_excess({-1, 0}), 0);
-  EXPECT_EQ(expected_excess({2, 0}), 2);
+  EXPECT_NEAR(expected_improvement({0, 1}), 1 / std::sqrt(2 * 3.14159265358979), 1e-9);
+  EXPECT_EQ(expected_improvement({-1, 0}), 0);
+  EXPECT_EQ(expected_improvement({2, 0}), 2);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ std::string committed(const std::string& name) {
 }
 
 TEST(ReferenceTest, CommittedPagesAreUpToDate) {
-  constexpr const char* mend = "run cmake --build build/release --target reference";
-  EXPECT_TRUE(committed("space.schema.json") == space_schema_text()) << mend;
+  constexpr const char* hint = "run cmake --build build/release --target reference";
+  EXPECT_TRUE(committed("space.schema.json") == space_schema_text()) << hint;
   const std::string page = committed("space.md");
   ASSERT_FALSE(page.empty());
-  EXPECT_TRUE(page == with_reference(page)) << mend;
+  EXPECT_TRUE(page == with_reference(page)) << hint;
 }
 
 TEST(ReferenceTest, KeepsThePartOfThePageThatPeopleWrite) {

@@ -28,7 +28,7 @@ json::Value document_with(const SectionRow& row, const json::Value& value) {
   std::string pointer(row.pointer);
   if (pointer.ends_with("/*")) pointer.replace(pointer.size() - 1, 1, "lr");
   const json::Value::json_pointer place(pointer);
-  const auto [key, word] = companion_in(row.only_with);
+  const auto [key, word] = prerequisite_in(row.only_with);
   if (!key.empty()) document[place.parent_pointer() / std::string(key)] = std::string(word);
   auto& section = document[place.parent_pointer()];
   if (section.is_null()) section = json::Value::object();

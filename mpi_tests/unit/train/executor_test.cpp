@@ -25,12 +25,12 @@ class ExecutorTest : public testing::Test {
   TensorId tensor(bool persistent, std::int64_t place) {
     PlannedTensor planned{.name = "t"};
     planned.elements = elements;
-    planned.booked_bytes = tensor_alignment_bytes;
+    planned.padded_bytes = tensor_alignment_bytes;
     planned.offset_bytes = place * tensor_alignment_bytes;
     planned.persistent = persistent;
     plan_.tensors.push_back(planned);
     plan_.memory.arena_bytes =
-        std::max(plan_.memory.arena_bytes, planned.offset_bytes + planned.booked_bytes);
+        std::max(plan_.memory.arena_bytes, planned.offset_bytes + planned.padded_bytes);
     return static_cast<TensorId>(plan_.tensors.size()) - 1;
   }
   static Step fill(TensorId tensor, float value) {
@@ -52,8 +52,8 @@ class ExecutorTest : public testing::Test {
 
   StepPlan plan_;
   CpuDevice device_{1 << 20, 1};
-  test::Meeting meeting_{1};
-  test::ThreadGroup group_{meeting_, 0, 1};
+  test::Rendezvous rendezvous_{1};
+  test::ThreadGroup group_{rendezvous_, 0, 1};
 };
 
 TEST_F(ExecutorTest, RepeatsTheMiddleMicroStep) {

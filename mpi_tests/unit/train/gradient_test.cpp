@@ -80,8 +80,8 @@ class GradientTest : public testing::TestWithParam<Case> {
     config.sequence_length = 7;
     config.recompute = GetParam().recompute;
     CpuDevice device(64 << 20, 1);
-    test::Meeting meeting(1);
-    test::ThreadGroup group(meeting, 0, 1);
+    test::Rendezvous rendezvous(1);
+    test::ThreadGroup group(rendezvous, 0, 1);
     const StepPlan plan = build_step_plan(model_, config, 1, 0, CpuWorkspaces(device.kernels()));
     Executor executor(plan, device, group, seed);
     executor.initialize();

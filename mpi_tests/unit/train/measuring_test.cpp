@@ -28,9 +28,9 @@ class ScriptedWorkload : public Workload {
     return StepSample{.loss = 100.0 - static_cast<double>(step), .step_s = 0.25};
   };
   PeakMemory peak;
-  bool given_times = true;
+  bool simulated_times = true;
   bool talks = false;
-  int least_warmup = 0;
+  int min_warmup = 0;
 
   void build() override { on_build(); }
   void initialize() override { on_initialize(); }
@@ -38,8 +38,8 @@ class ScriptedWorkload : public Workload {
   [[nodiscard]] PeakMemory peak_memory() const override { return peak; }
   [[nodiscard]] double flops_per_step() const override { return 1e9; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 4; }
-  [[nodiscard]] bool has_given_times() const override { return given_times; }
-  [[nodiscard]] int least_warmup_steps() const override { return least_warmup; }
+  [[nodiscard]] bool has_simulated_times() const override { return simulated_times; }
+  [[nodiscard]] int min_warmup_steps() const override { return min_warmup; }
   [[nodiscard]] bool talks_to_peers() const override { return talks; }
 };
 
@@ -158,7 +158,7 @@ TEST(MeasureTest, StepsWithoutALossLeaveNone) {
 
 TEST(MeasureTest, WarmsUpUntilSteadyWhereTimesAreMeasured) {
   const auto results = measure_on(2, [](int, ScriptedWorkload& workload, MeasureHooks&) {
-    workload.given_times = false;
+    workload.simulated_times = false;
     workload.on_step = [](std::int64_t step) { return StepSample{1, step < 4 ? 0.1 : 0.01}; };
   });
   EXPECT_EQ(results[1].warmup_steps, 10);
@@ -167,7 +167,7 @@ TEST(MeasureTest, WarmsUpUntilSteadyWhereTimesAreMeasured) {
 
 TEST(MeasureTest, WarmsUpAsLongAsTheWorkloadNeeds) {
   const auto results = measure_on(
-      2, [](int, ScriptedWorkload& workload, MeasureHooks&) { workload.least_warmup = 7; });
+      2, [](int, ScriptedWorkload& workload, MeasureHooks&) { workload.min_warmup = 7; });
   EXPECT_EQ(results[0].warmup_steps, 7);
   EXPECT_EQ(results[1].warmup_steps, 7);
 }
@@ -254,7 +254,7 @@ TEST(MeasureTest, NobodyIsLeftToAgreeWithInsideACollective) {
   try {
     std::rethrow_exception(thrown[1]);
   } catch (const StepFailure& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
     EXPECT_EQ(error.status(), Status::failed);
     EXPECT_THAT(error.what(), HasSubstr("broken pipe"));
   }
@@ -358,7 +358,7 @@ TEST(MeasureTest, GpusAreLookedAtWhileStepsAreTimed) {
   const auto results = measure_on(3, [](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
     workload.peak.gpu_bytes = 100 * (rank + 1);
     int looks = 0;
-    hooks.look_at_gpu = [rank, looks]() mutable -> std::optional<nvml::GpuState> {
+    hooks.sample_gpu = [rank, looks]() mutable -> std::optional<nvml::GpuState> {
       if (rank == 2) return std::nullopt;  // its library does not tell
       ++looks;
       // Rank 1 is the slower one, and hot when timing ends.
@@ -384,7 +384,7 @@ TEST(MeasureTest, GpusAreLookedAtWhileStepsAreTimed) {
 
 TEST(MeasureTest, WhereNoGpuTellsNothingIsSaid) {
   const auto results = measure_on(2, [](int rank, ScriptedWorkload&, MeasureHooks& hooks) {
-    hooks.look_at_gpu = [] { return std::optional<nvml::GpuState>(); };
+    hooks.sample_gpu = [] { return std::optional<nvml::GpuState>(); };
     EXPECT_LT(rank, 2);
   });
   for (const Measurement& result : results) EXPECT_FALSE(result.gpu);
@@ -431,14 +431,16 @@ TEST(MeasureTest, ReadyIsCalledOnEveryRankBeforeTheFirstStep) {
   EXPECT_EQ(readies, 3);
 }
 
-// The bar comes while it runs, to the leader alone; nobody asks between two looks.
+// The incumbent comes while it runs, to the leader alone; nobody asks between two looks.
 TEST(MeasureTest, ARaceThatTheLeaderHearsOfLateEndsOnEveryRank) {
   int asked = 0;
   const auto results = measure_on(3, [&](int rank, ScriptedWorkload& workload,
                                          MeasureHooks& hooks) {
     workload.on_step = [](std::int64_t step) { return StepSample{1, step % 2 == 0 ? 0.5 : 0.75}; };
     if (rank > 0) return;
-    hooks.bar = [&] { return ++asked < 2 ? RaceBar{} : RaceBar{0.1, 0.01, 0.01, 4}; };
+    hooks.incumbent = [&] {
+      return ++asked < 2 ? IncumbentEstimate{} : IncumbentEstimate{0.1, 0.01, 0.01, 4};
+    };
   });
   EXPECT_EQ(asked, 2);
   for (const Measurement& result : results) {
@@ -452,7 +454,7 @@ TEST(MeasureTest, AnAbortWhileWaitingForGoLeaves) {
   const auto thrown = run_ranks(1, [](ProcessGroup& group) {
     ScriptedWorkload workload;
     MeasureHooks hooks;
-    hooks.ready = [] { throw CollectiveError(CollectiveError::Why::aborted, "aborted"); };
+    hooks.ready = [] { throw CollectiveError(CollectiveError::Cause::aborted, "aborted"); };
     measure(workload, group, {}, hooks);
   });
   EXPECT_THROW(std::rethrow_exception(thrown[0]), CollectiveError);

@@ -136,7 +136,7 @@ class OperationAccessTest : public testing::Test {
     const auto begin = static_cast<std::size_t>(memory_->address(access.view) - bases_[side]);
     // Scratch is all of its tensor.
     const std::int64_t bytes = touched.category == Category::workspace
-                                   ? touched.booked_bytes
+                                   ? touched.padded_bytes
                                    : access.elements * size_bytes(touched.dtype);
     return {side, begin, static_cast<std::size_t>(bytes)};
   }

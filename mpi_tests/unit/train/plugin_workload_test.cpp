@@ -107,7 +107,7 @@ TEST(PluginWorkloadTest, APollHearsOfTheEnd) {
     at_deadline.run();
     FAIL() << "it waits for the end";
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::deadline);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
   }
   Setting aborted("wait for the end");
   aborted.waiter = Waiter(
@@ -116,7 +116,7 @@ TEST(PluginWorkloadTest, APollHearsOfTheEnd) {
     aborted.run();
     FAIL() << "it waits for the end";
   } catch (const CollectiveError& error) {
-    EXPECT_EQ(error.why(), CollectiveError::Why::aborted);
+    EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
   }
   EXPECT_EQ(Setting("nothing").run().status, Status::ok) << "both were destroyed";
 }

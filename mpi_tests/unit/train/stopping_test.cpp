@@ -48,7 +48,7 @@ std::size_t steps_taken(TimingRule rule, double (*time_of)(std::size_t)) {
   std::vector<double> times;
   do {
     times.push_back(time_of(times.size()));
-  } while (rule.judge(times, {}) == Judgement::go_on);
+  } while (rule.decide(times, {}) == StoppingDecision::go_on);
   return times.size();
 }
 
@@ -84,7 +84,7 @@ TEST(TimingRuleTest, TheIntervalAtItsEndCoversTheMean) {
         std::vector<double> times;
         do {
           times.push_back(series.next());
-        } while (rule.judge(times, {}) == Judgement::go_on);
+        } while (rule.decide(times, {}) == StoppingDecision::go_on);
         const Interval interval = mean_interval(times);
         covered += interval.low <= 1 && 1 <= interval.high ? 1 : 0;
       }
@@ -96,16 +96,16 @@ TEST(TimingRuleTest, TheIntervalAtItsEndCoversTheMean) {
 }
 
 TEST(TimingRuleTest, ALostRaceEndsAtALook) {
-  const RaceBar bar{1, 0.001, 0.01, 4};
+  const IncumbentEstimate incumbent{1, 0.001, 0.01, 4};
   TimingRule rule({3, 5, 1e6});
   std::vector<double> times;
-  Judgement verdict = Judgement::go_on;
-  while (verdict == Judgement::go_on) {
+  StoppingDecision verdict = StoppingDecision::go_on;
+  while (verdict == StoppingDecision::go_on) {
     times.push_back(times.size() % 2 == 0 ? 1.5 : 1.52);
-    verdict = rule.judge(times, bar);
-    EXPECT_EQ(rule.has_looked(), times.size() == 5 || verdict != Judgement::go_on);
+    verdict = rule.decide(times, incumbent);
+    EXPECT_EQ(rule.has_looked(), times.size() == 5 || verdict != StoppingDecision::go_on);
   }
-  EXPECT_EQ(verdict, Judgement::lost);
+  EXPECT_EQ(verdict, StoppingDecision::lost);
   EXPECT_EQ(times.size(), 5U);
 }
 

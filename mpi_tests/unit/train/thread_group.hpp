@@ -19,9 +19,9 @@
 namespace dstune::test {
 
 /// Where the threads meet. A thread that leaves early ends the others' waits.
-class Meeting {
+class Rendezvous {
  public:
-  explicit Meeting(int ranks) : numbers_(static_cast<std::size_t>(ranks)) {}
+  explicit Rendezvous(int ranks) : numbers_(static_cast<std::size_t>(ranks)) {}
 
   std::vector<double> exchange(int rank, std::span<const double> mine) {
     std::unique_lock lock(mutex_);
@@ -35,7 +35,7 @@ class Meeting {
       changed_.notify_all();
     } else {
       changed_.wait(lock, [&] { return round_ != round || left_; });
-      if (round_ == round) throw CollectiveError(CollectiveError::Why::aborted, "a peer left");
+      if (round_ == round) throw CollectiveError(CollectiveError::Cause::aborted, "a peer left");
     }
     return result_;
   }
@@ -58,8 +58,8 @@ class Meeting {
 class ThreadGroup : public ProcessGroup {
  public:
   /// World ranks 10, 11, …: never mistaken for group ranks.
-  ThreadGroup(Meeting& meeting, int group_rank, int size)
-      : ProcessGroup(group_rank, world_ranks_of(size)), meeting_(meeting) {}
+  ThreadGroup(Rendezvous& rendezvous, int group_rank, int size)
+      : ProcessGroup(group_rank, world_ranks_of(size)), rendezvous_(rendezvous) {}
 
   void all_reduce_average(void*, std::int64_t, DType, const RankRange&) override { refuse(); }
   void all_reduce_sum(void*, std::int64_t, DType) override { refuse(); }
@@ -77,7 +77,7 @@ class ThreadGroup : public ProcessGroup {
     copy(out, in, count, type);
   }
   void exchange_into(std::span<const double> mine, std::span<double> all) override {
-    std::ranges::copy(meeting_.exchange(group_rank(), mine), all.begin());
+    std::ranges::copy(rendezvous_.exchange(group_rank(), mine), all.begin());
   }
 
  private:
@@ -93,23 +93,23 @@ class ThreadGroup : public ProcessGroup {
     if (out != in) std::memcpy(out, in, static_cast<std::size_t>(count * size_bytes(type)));
   }
 
-  Meeting& meeting_;
+  Rendezvous& rendezvous_;
 };
 
 /// Runs a body on so many ranks and returns what each threw, null where nothing.
 inline std::vector<std::exception_ptr> run_ranks(int ranks,
                                                  const std::function<void(ProcessGroup&)>& body) {
-  Meeting meeting(ranks);
+  Rendezvous rendezvous(ranks);
   std::vector<std::exception_ptr> thrown(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      ThreadGroup group(meeting, rank, ranks);
+      ThreadGroup group(rendezvous, rank, ranks);
       try {
         body(group);
       } catch (...) {
         thrown[static_cast<std::size_t>(rank)] = std::current_exception();
-        meeting.leave();
+        rendezvous.leave();
       }
     });
   }

@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "barrier_group.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/train/executor.hpp"
-#include "meeting_group.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {
@@ -34,8 +34,8 @@ StepPlan small_plan(const Device& device, std::int64_t accumulation) {
 
 TEST(TracingTest, HasEveryOperationOfTheCycleInItsOrder) {
   CpuDevice device(1 << 24, 1);
-  test::Meeting meeting(1);
-  test::ThreadGroup group(meeting, 0, 1);
+  test::Rendezvous rendezvous(1);
+  test::ThreadGroup group(rendezvous, 0, 1);
   const StepPlan plan = small_plan(device, 4);
   const auto traced = trace_steps(plan, device, group, 0, 0.001, Waiter());
   ASSERT_TRUE(traced);
@@ -59,8 +59,8 @@ TEST(TracingTest, HasEveryOperationOfTheCycleInItsOrder) {
 
 TEST(TracingTest, HasNothingOfWhatDoesNotFit) {
   CpuDevice device(1000, 1);
-  test::Meeting meeting(1);
-  test::ThreadGroup group(meeting, 0, 1);
+  test::Rendezvous rendezvous(1);
+  test::ThreadGroup group(rendezvous, 0, 1);
   EXPECT_FALSE(trace_steps(small_plan(device, 1), device, group, 0, 1, Waiter()));
 }
 
@@ -102,8 +102,8 @@ class HungDevice : public Device {
 
 TEST(TracingTest, EndsAtTheDeadlineOnADeviceThatHangs) {
   HungDevice device;
-  test::Meeting meeting(1);
-  test::ThreadGroup group(meeting, 0, 1);
+  test::Rendezvous rendezvous(1);
+  test::ThreadGroup group(rendezvous, 0, 1);
   const Waiter waiter(Waiter::Clock::now() + std::chrono::milliseconds(20), nullptr, true);
   EXPECT_THROW(static_cast<void>(trace_steps(small_plan(device, 1), device, group, 0, 1, waiter)),
                CollectiveError);
@@ -127,19 +127,19 @@ TEST(TracingTest, AnOperationIsNotChargedWithWhatRunsInBetween) {
   });
 }
 
-TEST(MeetingGroupTest, TakesWaitingOutOfTheOperationItWasIn) {
+TEST(BarrierGroupTest, TakesWaitingOutOfTheOperationItWasIn) {
   test::run_ranks(2, [](ProcessGroup& group) {
-    train::MeetingGroup meeting(group);
+    train::BarrierGroup rendezvous(group);
     StepTrace trace;
     const auto operation = [&] {
-      meeting.exchange(std::vector{1.0});
+      rendezvous.exchange(std::vector{1.0});
       trace.push_back({nullptr, 10});
     };
     trace.push_back({nullptr, 10});
-    meeting.begin(trace);
+    rendezvous.begin(trace);
     if (group.group_rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     operation();
-    meeting.end();
+    rendezvous.end();
     operation();
     EXPECT_EQ(trace[0].seconds, 10);
     EXPECT_LT(trace[1].seconds, 10);

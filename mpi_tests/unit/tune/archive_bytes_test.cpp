@@ -16,9 +16,9 @@ std::string text(const Value& value) {
   return value.dump();
 }
 
-/// As calibration_key() sees an order.
-Value order(const ProfilingTask& task, double rest_s = 0) {
-  return written(message::Calibrate{0, task, {}, 0, rest_s});
+/// As profiling_key() sees an order.
+Value order(const ProfilingTask& task, double drain_timeout_s = 0) {
+  return written(message::Profile{0, task, {}, 0, drain_timeout_s});
 }
 
 /// name → the text that is written for a value.

@@ -80,11 +80,11 @@ inline auto fields(JobInput& value) {
 }
 DSTUNE_FIELDS(RankDevice, description, threads, process_id, memory, host, backend, gpu, context,
               library, free)
-DSTUNE_FIELDS(RaceBar, step, standard_error, spread, degrees_of_freedom)
+DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {
 DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, is_risky, rest)
-DSTUNE_FIELDS(Bar, attempt, bar)
+DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)
 DSTUNE_FIELDS(Abort, attempt)
@@ -93,8 +93,8 @@ DSTUNE_FIELDS(Ready, attempt)
 DSTUNE_FIELDS(Progress, attempt, steps, slowest)
 DSTUNE_FIELDS(Outcome, attempt, measurement)
 DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, has_lost_device, is_device_silent)
-DSTUNE_FIELDS(Calibrate, attempt, task, ranks, timeout, rest)
-DSTUNE_FIELDS(Calibrated, attempt, profile, outside, gpu_outside)
+DSTUNE_FIELDS(Profile, attempt, task, ranks, timeout, rest)
+DSTUNE_FIELDS(Profiled, attempt, profile, outside, gpu_outside)
 }  // namespace message
 
 namespace {
@@ -155,7 +155,7 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   using namespace message;
   expect_message_survives(
       Assign{9, "z3", test::full_config(), {1, 4, 6}, 12.5, "{\"a\": 1}", true, 7.5});
-  expect_message_survives(Bar{4, {0.5, 0.01, 0.02, 7.5}});
+  expect_message_survives(Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
   expect_message_survives(Go{1});
   expect_message_survives(Stop{2});
   expect_message_survives(Abort{3});
@@ -164,8 +164,8 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   expect_message_survives(Progress{5, 6, 0.25});
   expect_message_survives(Outcome{3, test::full_measurement()});
   expect_message_survives(Gone{4, Status::timed_out, "why", true, true, true});
-  expect_message_survives(Calibrate{8, test::full_task(), {1, 2}, 60, 1.5});
-  expect_message_survives(Calibrated{8, test::full_profile(), 1 << 20, 3 << 20});
+  expect_message_survives(Profile{8, test::full_task(), {1, 2}, 60, 1.5});
+  expect_message_survives(Profiled{8, test::full_profile(), 1 << 20, 3 << 20});
   expect_every_member_survives<JobInput>(
       test::full_input(), [](const JobInput& input) { return decode_job_input(encode(input)); });
   JobInput nothing;

@@ -27,9 +27,10 @@ class AttemptsTest : public testing::Test {
                 std::chrono::duration_cast<Wall::duration>(since)};
   }
   static Attempts::Limits limits() {
-    Attempts::Limits limits{.silence_s = 60, .timeout_s = 300, .overdue = "took too long"};
+    Attempts::Limits limits{
+        .inactivity_timeout_s = 60, .timeout_s = 300, .overdue = "took too long"};
     limits.abort_grace_s = grace_s;
-    limits.rest_s = 5;
+    limits.drain_timeout_s = 5;
     return limits;
   }
   Attempts::Number begin(const std::vector<int>& world_ranks, double s = 0,
@@ -134,7 +135,7 @@ TEST_F(AttemptsTest, MembersGiveUpLongAfterAbortShouldHaveReachedThem) {
   const auto& order = std::get<message::Assign>(sent.at(0).message);
   EXPECT_EQ(order.attempt, number);
   EXPECT_GT(order.timeout_s, 300 + grace_s);
-  EXPECT_EQ(order.rest_s, 5);
+  EXPECT_EQ(order.drain_timeout_s, 5);
   Attempts::Limits none;
   begin({1}, 0, none);
   EXPECT_GT(std::get<message::Assign>(machine_.take_outgoing().at(0).message).timeout_s, 3600);
@@ -334,9 +335,9 @@ TEST_F(AttemptsTest, NeighboursKnowOfEachOther) {
 TEST_F(AttemptsTest, TheLeaderHearsWhatItIsRacedAgainst) {
   const Attempts::Number number = begin({2, 3});
   machine_.race(number, {.step_s = 0.5});
-  EXPECT_THAT(receivers<message::Bar>(), ElementsAre(2));
+  EXPECT_THAT(receivers<message::Incumbent>(), ElementsAre(2));
   machine_.race(number + 1, {.step_s = 0.5});
-  EXPECT_THAT(receivers<message::Bar>(), IsEmpty());
+  EXPECT_THAT(receivers<message::Incumbent>(), IsEmpty());
 }
 
 TEST_F(AttemptsTest, StopEndsWhatIsMeasuredAfterItsStepAndAbortsTheRest) {
@@ -393,11 +394,11 @@ TEST_F(AttemptsTest, AbortEndsAllThatIsUnderWay) {
 
 // A group that profiles the machine needs no GO, and every member answers for itself.
 TEST_F(AttemptsTest, ProfilingEndsWhenEveryMemberHasAnswered) {
-  message::Calibrate order;
+  message::Profile order;
   order.world_ranks = {0, 1, 2};
   const Attempts::Number number = machine_.begin(order, limits(), at(0));
-  EXPECT_THAT(receivers<message::Calibrate>(), ElementsAre(0, 1, 2));
-  message::Calibrated answer;
+  EXPECT_THAT(receivers<message::Profile>(), ElementsAre(0, 1, 2));
+  message::Profiled answer;
   answer.attempt = number;
   for (const int rank : {2, 0}) machine_.on(rank, answer, at(1));
   EXPECT_EQ(machine_.awaited_ranks(), std::set<int>{1});
@@ -412,10 +413,10 @@ TEST_F(AttemptsTest, ProfilingEndsWhenEveryMemberHasAnswered) {
 }
 
 TEST_F(AttemptsTest, WhatWasProfiledBeforeAPeerFailedCounts) {
-  message::Calibrate order;
+  message::Profile order;
   order.world_ranks = {0, 1, 2};
   const Attempts::Number number = machine_.begin(order, limits(), at(0));
-  message::Calibrated answer;
+  message::Profiled answer;
   answer.attempt = number;
   machine_.on(0, answer, at(1));
   gone(1, number, 2, "rank 1: a bug", true);

@@ -15,7 +15,7 @@
 #include "control/controller.hpp"
 #include "dstune/search/tuner.hpp"
 #include "fake_workers.hpp"
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 
 namespace dstune {
 
@@ -31,7 +31,7 @@ class CautiousTuner : public Tuner {
   }
   void observe(std::size_t, const Observation&) override { ++observed_; }
   [[nodiscard]] bool is_done() const override { return asked_ == count_; }
-  [[nodiscard]] std::size_t most_waiting() const override { return 0; }
+  [[nodiscard]] std::size_t max_waiting() const override { return 0; }
   [[nodiscard]] std::vector<Skipped> skipped() const override { return {}; }
   [[nodiscard]] std::optional<double> chance_of_better() const override { return 0.25; }
 
@@ -108,7 +108,7 @@ class ControllerTest : public testing::Test {
     AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }});
     JobPolicy policy;
     policy.limits = [](const PlannedExperiment&) {
-      return Attempts::Limits{.silence_s = 0.2, .abort_grace_s = 0.1};
+      return Attempts::Limits{.inactivity_timeout_s = 0.2, .abort_grace_s = 0.1};
     };
     policy.end = JobEnd(settings.end_at, settings.signals);
     Controller controller({space, keys, history, board, run_again, tuner, slots, settings.races},

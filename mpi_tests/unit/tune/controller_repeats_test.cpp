@@ -155,15 +155,15 @@ TEST_F(ControllerTest, RaceComparesWithTheBestAndRepeatsIt) {
 
   EXPECT_EQ(result.code, ExitCode::ok);
   const std::string first = workers.ran().front();
-  EXPECT_EQ(workers.bars(first).front().step_s, 0) << "nothing to be compared with yet";
+  EXPECT_EQ(workers.incumbents(first).front().step_s, 0) << "nothing to be compared with yet";
   // The second is as good as the first where a step of it takes so long.
   const std::string second = workers.ran()[1];
   const auto micro_batch = [](const std::string& name) {
     return std::stod(name.substr(name.find("tmbspg") + 6));
   };
-  EXPECT_NEAR(workers.bars(second).front().step_s,
+  EXPECT_NEAR(workers.incumbents(second).front().step_s,
               (0.1 + 0.01 * micro_batch(first)) * micro_batch(second) / micro_batch(first), 1e-9);
-  EXPECT_GT(workers.bars(second).front().standard_error, 0);
+  EXPECT_GT(workers.incumbents(second).front().standard_error, 0);
   ASSERT_TRUE(result.board.best());
   EXPECT_GE(num_spread_runs(result.board), 1);
   EXPECT_EQ(result.board.finals().is_done, true) << "race always measures again";
@@ -185,8 +185,8 @@ TEST_F(ControllerTest, AChallengerHearsOfABetterOneWhileItRuns) {
   const auto& slow = result.board.rows()[1].record;
   ASSERT_TRUE(slow);
   EXPECT_EQ(slow->measurement.status, Status::raced_out) << slow->measurement.reason;
-  EXPECT_NEAR(workers.bars("slow").at(0).step_s, 0.14 / 4, 1e-9);
-  EXPECT_EQ(workers.bars("one").at(0).step_s, 0) << "nothing was better when it ended";
+  EXPECT_NEAR(workers.incumbents("slow").at(0).step_s, 0.14 / 4, 1e-9);
+  EXPECT_EQ(workers.incumbents("one").at(0).step_s, 0) << "nothing was better when it ended";
 }
 
 TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
@@ -205,8 +205,8 @@ TEST_F(ControllerTest, WhatWasRacedOutCloseByBesideANeighbourRunsAgainAlone) {
   EXPECT_EQ(other->measurement.status, Status::ok);
   EXPECT_EQ(other->attempt, 2);
   EXPECT_TRUE(other->is_alone);
-  EXPECT_GT(workers.bars("other").at(0).step_s, 0);
-  EXPECT_EQ(workers.bars("other").at(1).step_s, 0) << "measured fully";
+  EXPECT_GT(workers.incumbents("other").at(0).step_s, 0);
+  EXPECT_EQ(workers.incumbents("other").at(1).step_s, 0) << "measured fully";
   EXPECT_TRUE(workers.risky().empty()) << "nothing was lost";
   const auto metrics = json::Value::parse(read_file(folder_ + "/results/other/metrics.json"));
   EXPECT_EQ(metrics["attempt"], 2);

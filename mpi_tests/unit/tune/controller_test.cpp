@@ -53,8 +53,8 @@ TEST_F(ControllerTest, PredictsWhatAGpuHoldsBesideItsArena) {
     member.planned.predicted.host_memory_bytes = 300;
   }
   FakeWorkers workers({});
-  workers.gpu_outside_bytes = 520;
-  ProcessMemoryPredictor memory(OutsideMemory({0, 0}), OutsideMemory({500, 510}, true), true);
+  workers.gpu_non_arena_bytes = 520;
+  ProcessMemoryPredictor memory(NonArenaMemory({0, 0}), NonArenaMemory({500, 510}, true), true);
   Settings settings;
   settings.memory = &memory;
 
@@ -78,8 +78,8 @@ TEST_F(ControllerTest, OfAGpusProcessOnlyTheHostsArenaIsPredicted) {
     member.planned.predicted.host_memory_bytes = 300;
   }
   FakeWorkers workers({});
-  workers.outside_bytes = 60;
-  ProcessMemoryPredictor memory(OutsideMemory({50}, true), std::nullopt, true);
+  workers.non_arena_bytes = 60;
+  ProcessMemoryPredictor memory(NonArenaMemory({50}, true), std::nullopt, true);
   Settings settings;
   settings.memory = &memory;
 

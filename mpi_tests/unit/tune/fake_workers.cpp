@@ -9,9 +9,9 @@ void FakeWorkers::send(int world_rank, Bytes data) {
   if (dead_.contains(world_rank)) return;
   if (const auto* assign = std::get_if<message::Assign>(&message)) {
     assigned(world_rank, *assign);
-  } else if (const auto* bar = std::get_if<message::Bar>(&message)) {
-    bar_of_attempt_[bar->attempt] = bar->bar;
-    if (waiting_for_bar_.erase(bar->attempt) > 0) ended(world_rank, bar->attempt);
+  } else if (const auto* incumbent = std::get_if<message::Incumbent>(&message)) {
+    incumbent_of_attempt_[incumbent->attempt] = incumbent->incumbent;
+    if (waiting_for_incumbent_.erase(incumbent->attempt) > 0) ended(world_rank, incumbent->attempt);
   } else if (const auto* go = std::get_if<message::Go>(&message)) {
     went(world_rank, go->attempt);
   } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
@@ -75,7 +75,7 @@ void FakeWorkers::went(int world_rank, std::uint64_t attempt) {
   const message::Assign& assign = assigns_[attempt];
   if (assign.world_ranks.front() != world_rank) return;
   if (behaviours_[assign.experiment] == Behaviour::raced_out && times_ran(assign.experiment) == 1) {
-    waiting_for_bar_.insert(attempt);
+    waiting_for_incumbent_.insert(attempt);
   } else {
     ended(world_rank, attempt);
   }
@@ -83,25 +83,26 @@ void FakeWorkers::went(int world_rank, std::uint64_t attempt) {
 
 void FakeWorkers::ended(int world_rank, std::uint64_t attempt) {
   const message::Assign& assign = assigns_[attempt];
-  const RaceBar bar = bar_of_attempt_[attempt];
+  const IncumbentEstimate incumbent = incumbent_of_attempt_[attempt];
   Measurement measurement;
   measurement.status = Status::ok;
   // The larger the micro-batch the slower the step, but less than in proportion.
   double step_s = 0.1 + 0.01 * static_cast<double>(assign.config.micro_batch);
   const Behaviour behaviour = behaviours_[assign.experiment];
   if (behaviour == Behaviour::slow) step_s *= 2;
-  if (behaviour == Behaviour::raced_out && bar.step_s > 0) measurement.status = Status::raced_out;
+  if (behaviour == Behaviour::raced_out && incumbent.step_s > 0)
+    measurement.status = Status::raced_out;
   if (behaviour == Behaviour::fails_again && times_ran(assign.experiment) > 1)
     measurement.status = Status::failed;
-  bars_[assign.experiment].push_back(bar);
+  incumbents_[assign.experiment].push_back(incumbent);
   measurement.step_times_s.assign(8, step_s);
   measurement.warmup_steps = 3;
   measurement.world_ranks = assign.world_ranks;
   measurement.energy_j = 10;
   measurement.peak_memory.total_bytes = 1000;
   measurement.peak_memory.host_bytes = 300;
-  if (gpu_outside_bytes > 0) measurement.peak_memory.gpu_bytes = 700 + gpu_outside_bytes;
-  if (outside_bytes > 0) measurement.peak_memory.process_bytes = 300 + outside_bytes;
+  if (gpu_non_arena_bytes > 0) measurement.peak_memory.gpu_bytes = 700 + gpu_non_arena_bytes;
+  if (non_arena_bytes > 0) measurement.peak_memory.process_bytes = 300 + non_arena_bytes;
   answer(world_rank, message::Outcome{attempt, measurement});
 }
 

@@ -40,9 +40,9 @@ class FakeWorkers : public Mailbox {
   bool flush(double) override { return true; }
 
   /// What a GPU holds beside its arena of 700 bytes; 0: there is none.
-  std::int64_t gpu_outside_bytes = 0;
+  std::int64_t gpu_non_arena_bytes = 0;
   /// What a process holds beside the 300 bytes of its host's arena; 0: nobody looks.
-  std::int64_t outside_bytes = 0;
+  std::int64_t non_arena_bytes = 0;
 
   [[nodiscard]] bool was_slot_taken_twice() const { return was_slot_taken_twice_; }
   [[nodiscard]] const std::vector<std::string>& ran() const { return ran_; }
@@ -52,8 +52,8 @@ class FakeWorkers : public Mailbox {
   /// Those of which an attempt was said to be risky.
   [[nodiscard]] const std::set<std::string>& risky() const { return risky_; }
   /// What each run of it was raced against in the end.
-  [[nodiscard]] const std::vector<RaceBar>& bars(const std::string& experiment) {
-    return bars_[experiment];
+  [[nodiscard]] const std::vector<IncumbentEstimate>& incumbents(const std::string& experiment) {
+    return incumbents_[experiment];
   }
 
  private:
@@ -65,14 +65,14 @@ class FakeWorkers : public Mailbox {
   std::map<std::string, Behaviour> behaviours_;
   std::queue<Mailbox::Message> answers_;
   std::map<std::uint64_t, message::Assign> assigns_;
-  std::map<std::uint64_t, RaceBar> bar_of_attempt_;
-  std::set<std::uint64_t> waiting_for_bar_;
+  std::map<std::uint64_t, IncumbentEstimate> incumbent_of_attempt_;
+  std::set<std::uint64_t> waiting_for_incumbent_;
   std::set<int> busy_;
   std::set<int> dead_;
   std::set<int> without_device_;
   std::set<std::string> risky_;
   std::vector<std::string> ran_;
-  std::map<std::string, std::vector<RaceBar>> bars_;
+  std::map<std::string, std::vector<IncumbentEstimate>> incumbents_;
   bool was_slot_taken_twice_ = false;
 };
 

@@ -21,8 +21,8 @@ class Unusual : public Workload {
   }
   [[nodiscard]] double flops_per_step() const override { return 12; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 5; }
-  [[nodiscard]] int least_warmup_steps() const override { return 3; }
-  [[nodiscard]] bool has_given_times() const override { return true; }
+  [[nodiscard]] int min_warmup_steps() const override { return 3; }
+  [[nodiscard]] bool has_simulated_times() const override { return true; }
   [[nodiscard]] bool talks_to_peers() const override { return false; }
 
  private:
@@ -38,8 +38,8 @@ TEST(FaultsTest, AWorkloadThatFailsInAStepIsTheOtherInAllElse) {
   EXPECT_EQ(failing->peak_memory().total_bytes, 2);
   EXPECT_EQ(failing->flops_per_step(), 12);
   EXPECT_EQ(failing->micro_steps(), 5);
-  EXPECT_EQ(failing->least_warmup_steps(), 3);
-  EXPECT_TRUE(failing->has_given_times());
+  EXPECT_EQ(failing->min_warmup_steps(), 3);
+  EXPECT_TRUE(failing->has_simulated_times());
   EXPECT_FALSE(failing->talks_to_peers());
   EXPECT_EQ(failing->step(1).loss, 8);
   EXPECT_THROW(failing->step(2), Error);

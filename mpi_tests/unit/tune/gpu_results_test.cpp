@@ -11,7 +11,7 @@ namespace dstune {
 namespace {
 
 /// Steps that do nothing.
-class Idle : public Workload {
+class IdleBackoff : public Workload {
  public:
   void build() override {}
   void initialize() override {}
@@ -19,8 +19,8 @@ class Idle : public Workload {
   [[nodiscard]] PeakMemory peak_memory() const override { return {}; }
   [[nodiscard]] double flops_per_step() const override { return 1; }
   [[nodiscard]] std::int64_t micro_steps() const override { return 1; }
-  [[nodiscard]] int least_warmup_steps() const override { return 0; }
-  [[nodiscard]] bool has_given_times() const override { return true; }
+  [[nodiscard]] int min_warmup_steps() const override { return 0; }
+  [[nodiscard]] bool has_simulated_times() const override { return true; }
   [[nodiscard]] bool talks_to_peers() const override { return true; }
 };
 
@@ -30,9 +30,9 @@ TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {
   for (const bool is_throttled : {false, true}) {
     library->gpus["GPU-a"].throttle_reasons = is_throttled ? 0x20 | 0x1 : 0x1;
     SelfGroup group(0);
-    Idle workload;
+    IdleBackoff workload;
     MeasureHooks hooks;
-    hooks.look_at_gpu = [&] { return nvml::try_to_look(library, "GPU-a"); };
+    hooks.sample_gpu = [&] { return nvml::try_sample(library, "GPU-a"); };
     Record record;
     record.experiment.name = "hot";
     record.measurement = measure(workload, group, {}, hooks);

@@ -16,7 +16,7 @@ class FakeMembers : public Mailbox {
 
   void send(int world_rank, Bytes data) override {
     const dstune::Message message = decode(data);
-    if (const auto* order = std::get_if<message::Calibrate>(&message)) {
+    if (const auto* order = std::get_if<message::Profile>(&message)) {
       groups_.emplace(order->attempt, order->world_ranks);
       budgets_.push_back(order->task.budget_s);
       if (!order->task.disk.bytes.empty()) disks_.insert(order->world_ranks);
@@ -27,7 +27,7 @@ class FakeMembers : public Mailbox {
         Work work{.kind = WorkKind::add};
         profile.kernels = {{work, {{1, static_cast<double>(world_rank)}}}};
         profile.groups = {{order->task.shape, 1, {}}};
-        answer(world_rank, message::Calibrated{order->attempt, profile});
+        answer(world_rank, message::Profiled{order->attempt, profile});
       }
     } else if (const auto* abort = std::get_if<message::Abort>(&message)) {
       aborted_.insert(world_rank);
@@ -75,7 +75,7 @@ std::vector<ProfilingTask> tasks_of(const std::vector<GroupShape>& shapes) {
 }
 
 Profiler::Options impatient() {
-  return {.patience_of_budgets = 1, .least_patience_s = 0.01, .abort_grace_s = 0.01};
+  return {.timeout_budgets = 1, .min_inactivity_timeout_s = 0.01, .abort_grace_s = 0.01};
 }
 
 using Groups = std::vector<std::vector<int>>;
@@ -86,7 +86,7 @@ struct Profiling {
             std::function<bool(int)> is_dead = {})
       : driver(members, {}, std::move(is_dead)), profiler(driver, nodes, std::move(options)) {}
 
-  [[nodiscard]] bool is_everybody_back() { return driver.attempts().lost_ranks().empty(); }
+  [[nodiscard]] bool have_all_answered() { return driver.attempts().lost_ranks().empty(); }
 
   AttemptDriver driver;
   Profiler profiler;
@@ -100,7 +100,7 @@ TEST(ProfilerTest, AsksEveryGroupOfEachShapeAndTakesTheMean) {
   ASSERT_EQ(profile.kernels.size(), 1U);
   EXPECT_EQ(profile.kernels[0].points, (std::vector<TimePoint>{{1, 1.5}}));
   EXPECT_EQ(profile.groups.size(), 2U);
-  EXPECT_TRUE(profiling.is_everybody_back());
+  EXPECT_TRUE(profiling.have_all_answered());
 }
 
 TEST(ProfilerTest, OneGroupANodeTimesItsDisk) {
@@ -118,7 +118,7 @@ TEST(ProfilerTest, GoesOnWithoutAGroupThatFails) {
   Profiling profiling(members, {{0, 1}});
   const DeviceProfile profile = profiling.profiler.run(tasks_of({{1, 1}}));
   EXPECT_EQ(profile.kernels.at(0).points, (std::vector<TimePoint>{{1, 1}}));
-  EXPECT_TRUE(profiling.is_everybody_back());
+  EXPECT_TRUE(profiling.have_all_answered());
 }
 
 TEST(ProfilerTest, AbortsWhoeverIsLate) {
@@ -128,7 +128,7 @@ TEST(ProfilerTest, AbortsWhoeverIsLate) {
   EXPECT_EQ(members.groups(), (Groups{{0, 1}})) << "nothing more is measured";
   EXPECT_EQ(members.aborted(), (std::set<int>{1}));
   EXPECT_FALSE(profile.empty()) << "what was measured counts";
-  EXPECT_TRUE(profiling.is_everybody_back()) << "it answered the abort";
+  EXPECT_TRUE(profiling.have_all_answered()) << "it answered the abort";
 }
 
 // It may be in a collective, which nobody else takes part in any more.
@@ -137,14 +137,14 @@ TEST(ProfilerTest, WhereAMemberFailsTheOthersHearOfItAtOnce) {
   Profiling profiling(members, {{0, 1}});
   (void)profiling.profiler.run(tasks_of({{2, 1}}));
   EXPECT_EQ(members.aborted(), (std::set<int>{1}));
-  EXPECT_TRUE(profiling.is_everybody_back());
+  EXPECT_TRUE(profiling.have_all_answered());
 }
 
 TEST(ProfilerTest, LeavesWhoeverNeverAnswers) {
   FakeMembers members({3});
   Profiling profiling(members, {{2, 3}}, impatient());
   (void)profiling.profiler.run(tasks_of({{2, 1}}));
-  EXPECT_FALSE(profiling.is_everybody_back());
+  EXPECT_FALSE(profiling.have_all_answered());
 }
 
 TEST(ProfilerTest, EndsWithTheJobAndWithTheDead) {

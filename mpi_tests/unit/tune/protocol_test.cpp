@@ -40,17 +40,17 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   EXPECT_EQ(result.timeout_s, 12.5);
   EXPECT_EQ(result.ds_config, "{\"a\": 1}");
   EXPECT_TRUE(result.is_risky);
-  EXPECT_EQ(result.rest_s, 7.5);
+  EXPECT_EQ(result.drain_timeout_s, 7.5);
 }
 
-TEST(ProtocolTest, BarKeepsItsFourNumbers) {
-  const auto result = round_trip(message::Bar{4, {0.5, 0.01, 0.02, 7.5}});
+TEST(ProtocolTest, IncumbentKeepsItsFourNumbers) {
+  const auto result = round_trip(message::Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
 
   EXPECT_EQ(result.attempt, 4U);
-  EXPECT_EQ(result.bar.step_s, 0.5);
-  EXPECT_EQ(result.bar.standard_error, 0.01);
-  EXPECT_EQ(result.bar.spread, 0.02);
-  EXPECT_EQ(result.bar.degrees_of_freedom, 7.5);
+  EXPECT_EQ(result.incumbent.step_s, 0.5);
+  EXPECT_EQ(result.incumbent.standard_error, 0.01);
+  EXPECT_EQ(result.incumbent.spread, 0.02);
+  EXPECT_EQ(result.incumbent.degrees_of_freedom, 7.5);
 }
 
 TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
@@ -72,7 +72,7 @@ TEST(ProtocolTest, OutcomeKeepsTheMeasurement) {
   EXPECT_EQ(result.overhead_s, measurement.overhead_s);
 }
 
-TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
+TEST(ProtocolTest, ProfilingKeepsTaskAndProfile) {
   ProfilingTask task;
   task.shape = {2, 3};
   task.budget_s = 0.75;
@@ -88,7 +88,7 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   work.size = 123456;
   work.set(WorkFlag::bias);
   task.collectives.push_back(work);
-  const auto order = round_trip(message::Calibrate{8, task, {1, 2}, 60});
+  const auto order = round_trip(message::Profile{8, task, {1, 2}, 60});
   EXPECT_EQ(order.attempt, 8U);
   EXPECT_EQ(order.task.shape, task.shape);
   ASSERT_EQ(order.task.runs.size(), 1U);
@@ -104,11 +104,10 @@ TEST(ProtocolTest, CalibrationKeepsTaskAndProfile) {
   DeviceProfile profile;
   work.size = 0;
   profile.groups = {{{2, 3}, 1.25, {{work, {{100, 0.5}}}}}};
-  const message::Calibrated calibrated =
-      round_trip(message::Calibrated{8, profile, 1 << 20, 3 << 20});
+  const message::Profiled calibrated = round_trip(message::Profiled{8, profile, 1 << 20, 3 << 20});
   EXPECT_EQ(calibrated.profile, profile);
-  EXPECT_EQ(calibrated.outside_bytes, 1 << 20);
-  EXPECT_EQ(calibrated.gpu_outside_bytes, 3 << 20);
+  EXPECT_EQ(calibrated.non_arena_bytes, 1 << 20);
+  EXPECT_EQ(calibrated.gpu_non_arena_bytes, 3 << 20);
 }
 
 TEST(JobInputTest, KeepsThePlugin) {

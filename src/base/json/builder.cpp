@@ -57,7 +57,7 @@ char last_visible_before(std::string_view text, std::size_t offset) {
   return offset == 0 ? '\0' : text[offset - 1];
 }
 
-/// A word that people bring from other languages, and the mend.
+/// A word that people bring from other languages, and a hint.
 std::string_view advice(std::string_view word) {
   std::string lower = lower_case(word);
   if (!lower.empty() && (lower.front() == '-' || lower.front() == '+')) lower.erase(0, 1);
@@ -73,7 +73,7 @@ std::string_view advice(std::string_view word) {
 }
 
 struct Meaning {
-  std::string_view complaint;  ///< a piece of the library's message
+  std::string_view problem_text;  ///< a piece of the library's message
   std::string_view words;
 };
 constexpr std::array inside_texts = {
@@ -141,15 +141,16 @@ std::optional<std::size_t> find_bad_byte(std::string_view text) {
   return std::nullopt;
 }
 
-std::string explain_syntax(std::string_view text, std::size_t offset, std::string_view complaint) {
-  const auto holds = [complaint](const Meaning& meaning) {
-    return complaint.find(meaning.complaint) != std::string_view::npos;
+std::string explain_syntax(std::string_view text, std::size_t offset,
+                           std::string_view problem_text) {
+  const auto holds = [problem_text](const Meaning& meaning) {
+    return problem_text.find(meaning.problem_text) != std::string_view::npos;
   };
   for (const Meaning& meaning : inside_texts)
     if (holds(meaning)) return std::string(meaning.words);
 
   // "1." is found wrong at what follows it.
-  const bool after_number = complaint.find("invalid number") != std::string_view::npos &&
+  const bool after_number = problem_text.find("invalid number") != std::string_view::npos &&
                             offset > 0 && !is_word_char(text[offset]);
   const std::string found = found_at(text, after_number ? offset - 1 : offset);
   if ((found == "}" || found == "]") && last_visible_before(text, offset) == ',')
@@ -165,7 +166,7 @@ namespace {
 /// Deeper documents are no configuration, and would exhaust the stack of whoever walks them.
 constexpr std::size_t deepest_nesting = 200;
 /// Nobody reads more, and each holds a pointer that may be long.
-constexpr std::size_t most_problems = 100;
+constexpr std::size_t max_problems = 100;
 
 }  // namespace
 
@@ -188,7 +189,7 @@ bool TreeBuilder::key(std::string name, int line) {
   problems_.add(
       {file_, next_pointer(), line,
        fmt::format("the key is given twice (first on line {}): keep one of them", first->second)});
-  return problems_.all().size() < most_problems;
+  return problems_.all().size() < max_problems;
 }
 
 void TreeBuilder::refuse_number(int line) {

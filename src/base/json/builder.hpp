@@ -36,8 +36,10 @@ std::string found_at(std::string_view text, std::size_t offset);
 /// The offset of the first byte that is not part of a UTF-8 text, or is 0.
 std::optional<std::size_t> find_bad_byte(std::string_view text);
 
-/// What is wrong with the syntax at `offset`, where the library's reader stopped with `complaint`.
-std::string explain_syntax(std::string_view text, std::size_t offset, std::string_view complaint);
+/// What is wrong with the syntax at `offset`, where the library's reader stopped with
+/// `problem_text`.
+std::string explain_syntax(std::string_view text, std::size_t offset,
+                           std::string_view problem_text);
 
 /// Builds a document's values from a reader's events, whatever the notation: with the line of each,
 /// every repeated key, and a limit on nesting. Time and memory are linear in the text.

@@ -95,12 +95,12 @@ class JsonReader : public nlohmann::json_sax<Value> {
     return true;
   }
 
-  [[nodiscard]] std::string early_end(std::string_view complaint) const {
+  [[nodiscard]] std::string early_end(std::string_view problem_text) const {
     if (text_.find_first_not_of(" \t\r\n") == text_.npos)
       return "the file is empty: it must hold a JSON document";
-    if (complaint.find("missing closing quote") != complaint.npos)
+    if (problem_text.find("missing closing quote") != problem_text.npos)
       return "the file ends inside a text: add the closing double quote";
-    if (complaint.find("invalid comment") != complaint.npos)
+    if (problem_text.find("invalid comment") != problem_text.npos)
       return "the file ends inside a comment: close it with */";
     return tree_->depth() == 0 ? "the file ends before its value is complete" : tree_->unfinished();
   }

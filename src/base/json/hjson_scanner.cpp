@@ -114,10 +114,10 @@ std::string HjsonScanner::key() {
   const std::size_t begin = at_;
   at_ = std::min(text_.find_first_of("{}[],: \t\r\n", at_), text_.size());
   if (at_ == begin) {
-    std::string_view mend = "";
-    if (at(":")) mend = "; write \"\" for an empty key";
-    if (at(",")) mend = "; remove it";
-    throw HjsonFault{begin, fmt::format("expected a key but found {}{}", text_[begin], mend)};
+    std::string_view hint = "";
+    if (at(":")) hint = "; write \"\" for an empty key";
+    if (at(",")) hint = "; remove it";
+    throw HjsonFault{begin, fmt::format("expected a key but found {}{}", text_[begin], hint)};
   }
   const std::string_view name = text_.substr(begin, at_ - begin);
   refuse_control_characters(name, begin);

@@ -13,7 +13,7 @@ namespace dstune {
 struct ConfigRule {
   std::string_view pointer;  ///< the key that is to be changed
   bool (*is_broken)(const Settings&);
-  std::string_view message;  ///< what is wrong and the mend
+  std::string_view message;  ///< what is wrong, with a hint
   bool is_unbuilt = false;   ///< DeepSpeed takes it, the step here does not
 };
 

@@ -44,7 +44,7 @@ bool has_adam(const Settings& settings) {
 }
 
 /// Of a sub-group: master copy, moments and gradients. DeepSpeed's Lion has two moments there.
-int fewest_swap_buffers(const Settings& settings) {
+int min_swap_buffers(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
   if (type == "adagrad") return 3;
   if (type == "sgd") return settings.number("/optimizer/params/momentum") != 0 ? 3 : 2;
@@ -130,7 +130,7 @@ constexpr std::array rules = {
                [](const Settings& s) {
                  return swaps_optimizer(s) && !offloads_in_part(s) &&
                         s.number("/zero_optimization/offload_optimizer/buffer_count") <
-                            fewest_swap_buffers(s);
+                            min_swap_buffers(s);
                },
                "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
                "copy, one for each moment, one for the gradients, 4 do for any optimizer",

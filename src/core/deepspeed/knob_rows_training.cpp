@@ -106,7 +106,7 @@ std::vector<Knob> engine_rows() {
   };
 }
 
-std::string_view usual_betas() {
+std::string_view default_betas() {
   static const std::string betas =
       fmt::format("[{}, {}]", default_of<Config, &Config::optimizer, &OptimizerConfig::beta1>(),
                   default_of<Config, &Config::optimizer, &OptimizerConfig::beta2>());
@@ -124,7 +124,7 @@ std::vector<Knob> optimizer_rows() {
       not_null(from(0, sets<&Config::optimizer, &OptimizerConfig::learning_rate>(
                            "/optimizer/params/lr", "learning rate; Adagrad 0.01 where unset"))),
       not_null(
-          list("/optimizer/params/betas", usual_betas(), measured, "decay of the two moments")),
+          list("/optimizer/params/betas", default_betas(), measured, "decay of the two moments")),
       not_null(
           not_auto(up_to(1, from(0, sets<&Config::optimizer, &OptimizerConfig::beta1>(
                                         "/optimizer/params/betas/0", "of the first, below 1"))))),

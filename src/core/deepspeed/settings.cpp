@@ -92,10 +92,10 @@ std::vector<Setting> read_settings(const json::Node& node, json::Problems& probl
 Settings read_config(const json::Node& node, json::Problems& problems) {
   Settings settings;
   settings.apply(read_settings(node, problems));
-  for (const Objection& objection : objections_to(settings)) {
+  for (const Violation& violation : violations_of(settings)) {
     const json::Document& document = node.document();
     problems.add(
-        {document.file(), objection.pointer, document.line(objection.pointer), objection.message});
+        {document.file(), violation.pointer, document.line(violation.pointer), violation.message});
   }
   return settings;
 }

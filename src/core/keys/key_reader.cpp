@@ -138,19 +138,19 @@ class KeyReader {
       for (const std::size_t below : table_->below(mine.pointer)) read(nullptr, below, nullptr);
       return;
     }
-    const Companion opener = companion_in(mine.open_with);
+    const Prerequisite opener = prerequisite_in(mine.open_with);
     const bool is_open = has_word(*section, mine.pointer, opener);
     const bool is_closed = (mine.closed && !is_open) ||
                            (above != nullptr && has_word(*above, parent_of(mine.pointer),
-                                                         companion_in(mine.closed_beside)));
+                                                         prerequisite_in(mine.closed_beside)));
     const bool by_document = table_->order_ == KeyTable::Order::of_document;
     if (is_closed && by_document) refuse_unknown_keys(*section, mine);
     for (const Member& member : members_of(*section, mine)) {
-      const Companion companion = companion_in(key(member.row).only_with);
-      if (is_open && !companion.key.empty() && companion.words != opener.words) continue;
+      const Prerequisite prerequisite = prerequisite_in(key(member.row).only_with);
+      if (is_open && !prerequisite.key.empty() && prerequisite.words != opener.words) continue;
       read(member.node ? &*member.node : nullptr, member.row, section);
       if (member.node && !table_->stands_for_default(*member.node, key(member.row)))
-        check_companion(*section, *member.node, key(member.row));
+        check_prerequisite(*section, *member.node, key(member.row));
     }
     if (is_closed && !by_document) refuse_unknown_keys(*section, mine);
     if (mine.of_sections)
@@ -214,14 +214,14 @@ class KeyReader {
 
   /// Whether the section at `pointer` has one of the companion's words.
   [[nodiscard]] bool has_word(const json::Node& section, std::string_view pointer,
-                              const Companion& companion) const {
-    if (companion.key.empty()) return false;
-    const auto word = word_of(section, pointer, companion.key);
-    return word && find_choice(companion.words, *word, false);
+                              const Prerequisite& prerequisite) const {
+    if (prerequisite.key.empty()) return false;
+    const auto word = word_of(section, pointer, prerequisite.key);
+    return word && find_choice(prerequisite.words, *word, false);
   }
 
-  void check_companion(const json::Node& section, const json::Node& member, const Key& mine) {
-    const auto [name, wanted] = companion_in(mine.only_with);
+  void check_prerequisite(const json::Node& section, const json::Node& member, const Key& mine) {
+    const auto [name, wanted] = prerequisite_in(mine.only_with);
     if (name.empty()) return;
     const auto word = word_of(section, parent_of(mine.pointer), name);
     if (word && *word != wanted)
@@ -239,8 +239,8 @@ class KeyReader {
         return;
       }
       if (!key(row).is_required || section.find(name)) continue;
-      const Companion companion = companion_in(key(row).only_with);
-      if (companion.key.empty() || has_word(section, mine.pointer, companion))
+      const Prerequisite prerequisite = prerequisite_in(key(row).only_with);
+      if (prerequisite.key.empty() || has_word(section, mine.pointer, prerequisite))
         missing.push_back(row);
     }
     for (const std::size_t row : missing) {

@@ -52,7 +52,7 @@ std::optional<Number> parse_all(std::string_view text) {
 }
 
 /// As pydantic reads numbers in texts: "7_000" and, for integers, "7.0" too.
-std::string without_ornaments(std::string_view text, bool is_integer) {
+std::string plain_number_text(std::string_view text, bool is_integer) {
   std::string plain;
   for (std::size_t at = 0; at < text.size(); ++at) {
     const auto is_digit = [&](std::size_t place) {
@@ -83,7 +83,7 @@ std::optional<bool> lenient_boolean(const json::Value& value) {
 
 /// What the row's type makes of a text; the text itself where it makes nothing of it.
 json::Value from_text(const json::Value& value, const Key& key) {
-  const std::string text = without_ornaments(value.get_ref<const std::string&>(),
+  const std::string text = plain_number_text(value.get_ref<const std::string&>(),
                                              key.type == KnobType::integer && key.takes_flag);
   if (key.type == KnobType::integer) {
     if (const auto number = parse_all<std::int64_t>(text)) return *number;
@@ -217,7 +217,7 @@ std::string dotted(std::string_view pointer) {
   return name;
 }
 
-Companion companion_in(std::string_view text) {
+Prerequisite prerequisite_in(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == text.npos) return {};
   return {text.substr(0, equals), text.substr(equals + 1)};

@@ -24,7 +24,7 @@ namespace {
 /// use, communicators, gaps between allocations. A guess: nobody has measured it.
 constexpr double share_of_free_memory = 0.97;
 /// From here on GPUs compute in bf16. Which ones a build has code for is for CUDA to say.
-constexpr int least_capability = 80;
+constexpr int min_capability = 80;
 /// A GPU that answers takes a second.
 constexpr std::chrono::seconds longest_first_use{120};
 
@@ -51,7 +51,7 @@ void use_libraries_of(const DeviceRequest& request, const Properties& gpu) {
 }
 
 /// Whether the context is lost, once the GPU has done everything.
-bool is_lost_at_rest(Runtime& runtime, int device) {
+bool is_lost_when_drained(Runtime& runtime, int device) {
   // A lost context's error: this thread has asked for nothing yet.
   if (runtime.set_device(device) != 0) return true;
   if (runtime.synchronize() != 0) runtime.forget_error();
@@ -66,7 +66,7 @@ std::pair<int, Properties> choose(Runtime& runtime, int rank_of_node) {
   const int device = choose_cuda_device(visible, rank_of_node);
   Properties properties;
   check(runtime, runtime.get_properties(device, properties), "asking what the GPU is");
-  if (properties.capability < least_capability)
+  if (properties.capability < min_capability)
     throw DeviceError(text_of(properties) + ": the kernels need 8.0 or newer");
   return {device, properties};
 }
@@ -156,19 +156,19 @@ std::optional<std::int64_t> CudaDevice::taken_bytes() {
   return free_bytes_before_ - *now;
 }
 
-DeviceState CudaDevice::come_to_rest(std::chrono::duration<double> limit) {
+DeviceState CudaDevice::drain(std::chrono::duration<double> limit) {
   if (runtime_.is_given_up()) return given_up_as_;
   // On a thread of its own, since any call may be the one that does not come back.
   std::promise<bool> is_lost;
   std::future<bool> told = is_lost.get_future();
   std::thread([&runtime = runtime_, device = number_, is_lost = std::move(is_lost)]() mutable {
-    is_lost.set_value(is_lost_at_rest(runtime, device));
+    is_lost.set_value(is_lost_when_drained(runtime, device));
   }).detach();
   const bool is_silent = told.wait_for(limit) != std::future_status::ready;
   if (!is_silent && !told.get()) {
     // NCCL does not end communicators before the graphs with their collectives are gone.
-    streams_->come_to_rest();
-    return DeviceState::at_rest;
+    streams_->drain();
+    return DeviceState::drained;
   }
   given_up_as_ = is_silent ? DeviceState::silent : DeviceState::lost;
   runtime_.give_up();
@@ -206,7 +206,7 @@ std::string missing_kernels(const kernels::Table& table) {
 
 }  // namespace cuda
 
-std::string cuda_objection() {
+std::string cuda_unavailable_reason() {
   if (cuda::native_runtime() == nullptr) return "this build has no CUDA";
   const kernels::Table* const table = kernels::cuda_table();
   if (table == nullptr) return "no GPU answers";
@@ -217,8 +217,8 @@ std::string cuda_objection() {
 
 std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t host_limit_bytes,
                                               int threads, CudaGpu* gpu) {
-  if (const std::string objection = cuda_objection(); !objection.empty())
-    throw DeviceError(objection);
+  if (const std::string violation = cuda_unavailable_reason(); !violation.empty())
+    throw DeviceError(violation);
   return cuda::make_device_like(
       *cuda::native_runtime(), *kernels::cuda_table(),
       {.rank_of_node = rank_of_node, .host_limit_bytes = host_limit_bytes, .threads = threads},
@@ -227,8 +227,8 @@ std::unique_ptr<Device> make_device_like_cuda(int rank_of_node, std::int64_t hos
 
 std::unique_ptr<Device> make_cuda_device(int rank_of_node, std::int64_t host_limit_bytes,
                                          int threads, CudaGpu* gpu) {
-  if (const std::string objection = cuda_objection(); !objection.empty())
-    throw DeviceError(objection);
+  if (const std::string violation = cuda_unavailable_reason(); !violation.empty())
+    throw DeviceError(violation);
   cuda::Runtime& runtime = *cuda::native_runtime();
   const kernels::Table& table = *kernels::cuda_table();
   const nvml::FoundLibrary found = nvml::find_library();

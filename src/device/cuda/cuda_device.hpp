@@ -32,7 +32,7 @@ class CudaDevice : public Device {
   [[nodiscard]] bool is_lost() override {
     return runtime_.is_given_up() || has_lost_context(runtime_);
   }
-  [[nodiscard]] DeviceState come_to_rest(std::chrono::duration<double> limit) override;
+  [[nodiscard]] DeviceState drain(std::chrono::duration<double> limit) override;
   [[nodiscard]] std::optional<std::int64_t> taken_bytes() override;
   void begin_thread() override;
 

@@ -58,10 +58,10 @@ void finish(Runtime& runtime, const Waiter& waiter) {
 
 void multiply_and_attend(Runtime& runtime, const kernels::Table& table, const Waiter& waiter) {
   constexpr std::int64_t size = 128;
-  constexpr std::size_t most_bytes = std::size_t{size} * size * sizeof(float);
-  const Zeros in(runtime, table, 3 * most_bytes);
-  const Zeros more(runtime, table, most_bytes);
-  const Zeros out(runtime, table, most_bytes);
+  constexpr std::size_t max_bytes = std::size_t{size} * size * sizeof(float);
+  const Zeros in(runtime, table, 3 * max_bytes);
+  const Zeros more(runtime, table, max_bytes);
+  const Zeros out(runtime, table, max_bytes);
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     const kernels::MatmulShape product{
         .m = size, .n = size, .k = size, .type = type, .out_type = type};

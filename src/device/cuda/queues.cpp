@@ -9,7 +9,7 @@ namespace dstune::cuda {
 void StreamQueues::prepare(const Numbers& numbers, const Waiter& waiter) {
   waiter_ = waiter;
   finish_all();
-  come_to_rest();
+  drain();
   const auto queues = static_cast<std::size_t>(numbers.queues);
   while (streams_.size() < queues) {
     Stream made = nullptr;
@@ -108,7 +108,7 @@ void StreamQueues::drop(UniqueHandle<ExecutableTraits> executable) noexcept {
   if (may_be_at_graph_) dropped_.push_back(std::move(executable));
 }
 
-void StreamQueues::come_to_rest() noexcept {
+void StreamQueues::drain() noexcept {
   may_be_at_graph_ = false;
   dropped_.clear();
 }

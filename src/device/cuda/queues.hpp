@@ -82,7 +82,7 @@ class StreamQueues : public Queues, private Recorder {
   /// Then it is kept until the next prepare(), or until this is said: everything that was asked for
   /// is done.
   void drop(UniqueHandle<ExecutableTraits> executable) noexcept;
-  void come_to_rest() noexcept;
+  void drain() noexcept;
 
  private:
   using UniqueStream = UniqueHandle<StreamTraits>;

@@ -24,7 +24,7 @@ NcclCommunicatorSet::~NcclCommunicatorSet() {
   if (is_given_up_) return;
   // Before 2.27 what this thread began last, and another one aborts, is where NCCL keeps what it
   // begins next.
-  wait_for(ends_);
+  wait_for(teardown_);
   // In the order of their numbers on every rank.
   std::vector<std::uint64_t> ids;
   std::vector<int> all_ranks;
@@ -35,12 +35,12 @@ NcclCommunicatorSet::~NcclCommunicatorSet() {
   std::ranges::sort(all_ranks);
   close(std::move(ids), all_ranks);
   wait_for(left_);
-  wait_for(ends_);
+  wait_for(teardown_);
 }
 
-void NcclCommunicatorSet::wait_for(const nccl::Ends& ends) const noexcept {
+void NcclCommunicatorSet::wait_for(const nccl::Teardown& teardown) const noexcept {
   try {
-    ends.wait(limited(Waiter(), options_.close_limit_s));
+    teardown.wait(limited(Waiter(), options_.close_limit_s));
   } catch (const CollectiveError&) {
     // The threads that are stuck have all they need.
   }
@@ -91,13 +91,13 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
                                                               std::uint64_t attempt,
                                                               const Waiter& waiter, bool is_risky) {
   try {
-    ends_.wait(limited(waiter, options_.abort_limit_s));
+    teardown_.wait(limited(waiter, options_.abort_limit_s));
   } catch (const CollectiveError& error) {
-    if (error.why() == CollectiveError::Why::aborted || waiter.deadline() <= Waiter::Clock::now())
+    if (error.why() == CollectiveError::Cause::aborted || waiter.deadline() <= Waiter::Clock::now())
       throw;
     // Where a peer does not end its own, as one whose GPU hangs, some versions wait for it for
     // ever. What that one still holds is lost.
-    ends_.forget();
+    teardown_.forget();
   }
   drop_unusable();
   const Key key{host.world_ranks(), is_risky};
@@ -134,7 +134,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
                                                             const Waiter& waiter, bool is_risky) {
   const nccl::UniqueId unique_id = nccl::agree_on_unique_id(host, *options_.library);
   auto made = std::make_shared<NcclCommunicator>(
-      NcclCommunicator::Parts{options_.library, ends_, options_.free_bytes, !is_risky,
+      NcclCommunicator::Parts{options_.library, teardown_, options_.free_bytes, !is_risky,
                               options_.longest_call},
       attempt, NcclCommunicator::Place{unique_id, host.group_rank(), host.size()});
   set_current(attempt, made);
@@ -172,7 +172,7 @@ void NcclCommunicatorSet::set_current(std::uint64_t attempt,
   current_ = {attempt, communicator};
 }
 
-void NcclCommunicatorSet::interrupt(std::uint64_t attempt, CollectiveError::Why why) {
+void NcclCommunicatorSet::interrupt(std::uint64_t attempt, CollectiveError::Cause why) {
   std::shared_ptr<NcclCommunicator> communicator;
   {
     const std::lock_guard lock(current_mutex_);
@@ -226,7 +226,7 @@ UniqueId agree_on_unique_id(ProcessGroup& host, Library& library) {
   const auto result = static_cast<Result>(static_cast<int>(all[0]));
   if (result != Result::success) {
     throw CollectiveError(
-        CollectiveError::Why::aborted,
+        CollectiveError::Cause::aborted,
         "making an NCCL communicator: the first rank gets no id: " + library.error_text(result));
   }
   return unpack(std::span(all).subspan(1, num_numbers));

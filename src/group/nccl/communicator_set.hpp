@@ -30,10 +30,12 @@ class NcclCommunicatorSet {
     double abort_limit_s = 30;     ///< a group waits for what earlier ones left behind, once
     /// What a thread does before it aborts; may be empty.
     std::function<void()> begin_thread = nullptr;
-    std::chrono::milliseconds longest_call = NcclCommunicator::usual_longest_call;
+    std::chrono::milliseconds longest_call = NcclCommunicator::default_max_call;
   };
   explicit NcclCommunicatorSet(Options options)
-      : options_(std::move(options)), ends_(options_.begin_thread), left_(options_.begin_thread) {}
+      : options_(std::move(options)),
+        teardown_(options_.begin_thread),
+        left_(options_.begin_thread) {}
   /// Closes them, the oldest first. On every rank at about the same time.
   ~NcclCommunicatorSet();
   NcclCommunicatorSet(const NcclCommunicatorSet&) = delete;
@@ -52,9 +54,9 @@ class NcclCommunicatorSet {
   void give_up() noexcept;
   /// NcclCommunicator::interrupt() of the attempt's communicator, where there is one. By any
   /// thread. Local.
-  void interrupt(std::uint64_t attempt, CollectiveError::Why why);
+  void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
   /// Whether an abort is still under way. Local.
-  [[nodiscard]] bool is_aborting() const { return !ends_.are_done(); }
+  [[nodiscard]] bool is_aborting() const { return !teardown_.are_done(); }
   /// Bytes of the device's memory in those that are kept. Local.
   [[nodiscard]] std::int64_t device_bytes() const;
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
@@ -82,14 +84,14 @@ class NcclCommunicatorSet {
   /// `present`: ranks that close the same ones now.
   void close(std::vector<std::uint64_t> ids, std::span<const int> present);
   /// A little.
-  void wait_for(const nccl::Ends& ends) const noexcept;
+  void wait_for(const nccl::Teardown& teardown) const noexcept;
   std::shared_ptr<NcclCommunicator> make(ProcessGroup& host, std::uint64_t attempt,
                                          const Waiter& waiter, bool is_risky);
   void set_current(std::uint64_t attempt, const std::shared_ptr<NcclCommunicator>& communicator);
 
   Options options_;
-  nccl::Ends ends_;
-  nccl::Ends left_;  ///< of what is closed without all of its ranks
+  nccl::Teardown teardown_;
+  nccl::Teardown left_;  ///< of what is closed without all of its ranks
   Entries entries_;
   bool is_given_up_ = false;
   std::mutex current_mutex_;

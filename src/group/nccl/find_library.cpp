@@ -200,9 +200,9 @@ FoundLibrary find_library(const std::string& file) {
   int version = 0;
   if (functions.get_version(&version) != ncclSuccess)
     return {nullptr, path + " does not tell its version"};
-  if (version < least_version) {
+  if (version < min_version) {
     return {nullptr, path + " is NCCL " + version_text(version) + ", and " +
-                         version_text(least_version) + " or newer is needed"};
+                         version_text(min_version) + " or newer is needed"};
   }
   symbols.find(functions.get_error_string, "ncclGetErrorString");
   symbols.find(functions.get_last_error, "ncclGetLastError");

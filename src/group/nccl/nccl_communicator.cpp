@@ -16,7 +16,7 @@ namespace {
 
 /// As CUDA words it, whose error NCCL passes on, or as NCCL does, whose last words are the error
 /// (alloc.h: "Failed to CUDA calloc 4194304 bytes").
-bool is_lack_of_memory(const std::string& text) {
+bool is_out_of_memory(const std::string& text) {
   return std::ranges::any_of(
       std::array{"out of memory", "Failed to CUDA malloc ", "Failed to CUDA calloc "},
       [&](const char* words) { return text.find(words) != text.npos; });
@@ -30,8 +30,8 @@ NcclCommunicator::NcclCommunicator(Parts parts, std::uint64_t id, const Place& p
 void NcclCommunicator::fail(Result result, const char* what) const {
   const std::string text = std::string(what) + ": NCCL: " + library().error_text(result);
   // The rank that it happened to has more to say.
-  if (result == Result::remote_error) throw CollectiveError(CollectiveError::Why::aborted, text);
-  if (result == Result::unhandled_cuda_error && is_lack_of_memory(text)) {
+  if (result == Result::remote_error) throw CollectiveError(CollectiveError::Cause::aborted, text);
+  if (result == Result::unhandled_cuda_error && is_out_of_memory(text)) {
     const std::int64_t free_bytes = parts_.free_bytes ? parts_.free_bytes() : 0;
     throw OutOfMemory(0, static_cast<std::size_t>(free_bytes), text);
   }
@@ -43,9 +43,9 @@ void NcclCommunicator::require_usable() const {
     case State::usable:
       return;
     case State::late:
-      throw CollectiveError(CollectiveError::Why::deadline, "NCCL was aborted at the deadline");
+      throw CollectiveError(CollectiveError::Cause::deadline, "NCCL was aborted at the deadline");
     case State::aborted:
-      throw CollectiveError(CollectiveError::Why::aborted, "NCCL was aborted");
+      throw CollectiveError(CollectiveError::Cause::aborted, "NCCL was aborted");
     case State::given_up:
       throw LogicError("an NCCL communicator is used after it was given up");
   }
@@ -135,7 +135,7 @@ void NcclCommunicator::finalize(Comm comm, const Waiter& waiter) {
 void NcclCommunicator::close(const Waiter& waiter) noexcept {
   if (!is_usable()) return;
   try {
-    const nccl::Ends::Comms comms = all_comms();
+    const nccl::Teardown::Comms comms = all_comms();
     for (const Comm comm : comms) finalize(comm, waiter);
     {
       const std::lock_guard lock(calls_);
@@ -143,44 +143,47 @@ void NcclCommunicator::close(const Waiter& waiter) noexcept {
       state_ = State::given_up;
     }
     // Nothing can be aborted from here on, and a peer that does not come holds it up.
-    nccl::Ends ends = parts_.ends.another();
-    ends.destroy(parts_.library, comms, shared_from_this());
-    ends.wait(waiter);
+    nccl::Teardown teardown = parts_.teardown.another();
+    teardown.destroy(parts_.library, comms, shared_from_this());
+    teardown.wait(waiter);
   } catch (const std::exception&) {
     // What is left is aborted, where it can be.
     abandon();
   }
 }
 
-nccl::Ends::Comms NcclCommunicator::all_comms() const {
-  nccl::Ends::Comms comms;
+nccl::Teardown::Comms NcclCommunicator::all_comms() const {
+  nccl::Teardown::Comms comms;
   for (const auto& [range, comm] : of_range_)
     if (comm != nullptr) comms.push_back(comm);
   if (all_ != nullptr) comms.push_back(all_);
   return comms;
 }
 
-void NcclCommunicator::end(State state, nccl::Ends& ends) noexcept {
+void NcclCommunicator::end(State state, nccl::Teardown& teardown) noexcept {
   // Who is stuck inside NCCL keeps the lock: it is what has to be let go on.
   const std::unique_lock lock(calls_, parts_.longest_call);
   State expected = State::usable;
   if (!state_.compare_exchange_strong(expected, state)) return;
-  const nccl::Ends::Comms comms = all_comms();
+  const nccl::Teardown::Comms comms = all_comms();
   // A split that was under way leaves what it was about to make.
-  const std::function unborn = [this, known = comms] {
-    nccl::Ends::Comms born = all_comms();
-    std::erase_if(born, [&](Comm comm) { return std::ranges::find(known, comm) != known.end(); });
-    return born;
+  const std::function created_since = [this, known = comms] {
+    nccl::Teardown::Comms created = all_comms();
+    std::erase_if(created,
+                  [&](Comm comm) { return std::ranges::find(known, comm) != known.end(); });
+    return created;
   };
-  if (parts_.shares_resources) return ends.abort(parts_.library, comms, unborn, shared_from_this());
+  if (parts_.shares_resources)
+    return teardown.abort(parts_.library, comms, created_since, shared_from_this());
   for (const Comm comm : comms) {
-    ends.abort(parts_.library, {comm}, comm == all_ ? unborn : std::function<nccl::Ends::Comms()>(),
-               shared_from_this());
+    teardown.abort(parts_.library, {comm},
+                   comm == all_ ? created_since : std::function<nccl::Teardown::Comms()>(),
+                   shared_from_this());
   }
 }
 
-void NcclCommunicator::interrupt(CollectiveError::Why why) noexcept {
-  end(why == CollectiveError::Why::deadline ? State::late : State::aborted, parts_.ends);
+void NcclCommunicator::interrupt(CollectiveError::Cause why) noexcept {
+  end(why == CollectiveError::Cause::deadline ? State::late : State::aborted, parts_.teardown);
 }
 
 }  // namespace dstune

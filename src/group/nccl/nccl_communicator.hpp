@@ -15,7 +15,7 @@
 #include "dstune/base/rank_range.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/group/nccl_library.hpp"
-#include "ends.hpp"
+#include "teardown.hpp"
 
 namespace dstune {
 
@@ -27,13 +27,13 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   struct Parts {
     std::shared_ptr<nccl::Library> library;
-    nccl::Ends ends;
+    nccl::Teardown teardown;
     std::function<std::int64_t()> free_bytes = nullptr;  ///< of the device; null: nobody knows
     bool shares_resources = true;                        ///< between all and their parts
-    std::chrono::milliseconds longest_call = usual_longest_call;
+    std::chrono::milliseconds longest_call = default_max_call;
   };
   /// A call only enqueues; one that takes longer is held up by CUDA.
-  static constexpr std::chrono::milliseconds usual_longest_call{1000};
+  static constexpr std::chrono::milliseconds default_max_call{1000};
   struct Place {
     nccl::UniqueId unique_id;
     int rank = 0;
@@ -70,13 +70,13 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// not destroyed then is left to a thread. On every rank: NCCL waits for those of the node.
   void close(const Waiter& waiter) noexcept;
   /// Aborts on another thread; never used again. Local.
-  void abandon() noexcept { end(State::given_up, parts_.ends); }
+  void abandon() noexcept { end(State::given_up, parts_.teardown); }
   /// The same, and whoever waits for aborts does not wait for it. Local.
-  void leave_to(nccl::Ends& ends) noexcept { end(State::given_up, ends); }
+  void leave_to(nccl::Teardown& teardown) noexcept { end(State::given_up, teardown); }
   /// The same by any thread, while the one that works may be stuck in CUDA or NCCL behind a
   /// collective that can not end, which the abort lets go on: what it calls next throws
   /// CollectiveError. Local.
-  void interrupt(CollectiveError::Why why) noexcept;
+  void interrupt(CollectiveError::Cause why) noexcept;
   [[nodiscard]] bool is_usable() const { return state_ == State::usable; }
 
   [[nodiscard]] nccl::Library& library() const { return *parts_.library; }
@@ -96,9 +96,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
     require_usable();
     return call(library());
   }
-  void end(State state, nccl::Ends& ends) noexcept;
+  void end(State state, nccl::Teardown& teardown) noexcept;
   /// Parts first. With the lock, where it can be had.
-  [[nodiscard]] nccl::Ends::Comms all_comms() const;
+  [[nodiscard]] nccl::Teardown::Comms all_comms() const;
   void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);
   [[noreturn]] void fail(nccl::Result result, const char* what) const;
   void require_success(nccl::Result result, const char* what) const;

@@ -29,7 +29,7 @@ NcclGroup::NcclGroup(std::unique_ptr<ProcessGroup> host,
       waiter_(std::move(waiter)) {}
 
 Waiter NcclGroup::watched(const Waiter& waiter) const {
-  return waiter.also_ended_by([communicator = communicator_] { communicator->check(); });
+  return waiter.with_check([communicator = communicator_] { communicator->check(); });
 }
 
 template <class Enqueue>

@@ -41,7 +41,7 @@ Emitter::Emitter(StepPlan& plan, const WorkspaceSizes& workspaces)
   plan.num_events = 0;
   if (!uses_disk(plan.config)) return;
   for (const Memory memory : {Memory::host, Memory::disk})
-    book_of(memory).alignment = disk_alignment_bytes;
+    account_of(memory).alignment = disk_alignment_bytes;
 }
 
 MemoryPlan& Emitter::figures_of(Memory memory) {
@@ -56,39 +56,39 @@ MemoryPlan& Emitter::figures_of(Memory memory) {
   throw LogicError("unknown memory");
 }
 
-void Emitter::book(const PlannedTensor& tensor) {
-  Book& book = book_of(tensor.memory);
+void Emitter::account(const PlannedTensor& tensor) {
+  MemoryAccount& account = account_of(tensor.memory);
   MemoryPlan& memory = figures_of(tensor.memory);
-  book.live[static_cast<std::size_t>(tensor.category)] += tensor.booked_bytes;
-  book.live_bytes += tensor.booked_bytes;
-  if (book.live_bytes > memory.peak_live_bytes) {
-    memory.peak_live_bytes = book.live_bytes;
-    book.is_at_peak = true;
+  account.live[static_cast<std::size_t>(tensor.category)] += tensor.padded_bytes;
+  account.live_bytes += tensor.padded_bytes;
+  if (account.live_bytes > memory.peak_live_bytes) {
+    memory.peak_live_bytes = account.live_bytes;
+    account.is_at_peak = true;
   }
 }
 
 void Emitter::write_peak(Memory memory) {
-  Book& book = book_of(memory);
-  if (book.is_at_peak) figures_of(memory).categories_at_peak = book.live;
-  book.is_at_peak = false;
+  MemoryAccount& account = account_of(memory);
+  if (account.is_at_peak) figures_of(memory).categories_at_peak = account.live;
+  account.is_at_peak = false;
 }
 
 TensorId Emitter::place(const char* name, int layer, Category category, DType type,
                         std::int64_t elements, Memory memory) {
   require(elements > 0, "a tensor holds something");
   const std::int64_t bytes = elements * size_bytes(type);
-  const std::int64_t booked = book_of(memory).booked(bytes);
-  return add(name, layer, category, type, elements, memory, booked,
-             book_of(memory).arena.acquire(booked));
+  const std::int64_t padded = account_of(memory).padded(bytes);
+  return add(name, layer, category, type, elements, memory, padded,
+             account_of(memory).arena.acquire(padded));
 }
 
 TensorId Emitter::add(const char* name, int layer, Category category, DType type,
-                      std::int64_t elements, Memory memory, std::int64_t booked_bytes,
+                      std::int64_t elements, Memory memory, std::int64_t padded_bytes,
                       ArenaSimulation::Taken taken) {
   plan_.tensors.push_back(
-      {name, layer, category, type, elements, booked_bytes, taken.offset, false, memory});
+      {name, layer, category, type, elements, padded_bytes, taken.offset, false, memory});
   blocks_.push_back(taken.block);
-  book(plan_.tensors.back());
+  account(plan_.tensors.back());
   return static_cast<TensorId>(plan_.tensors.size()) - 1;
 }
 
@@ -96,7 +96,7 @@ TensorId Emitter::persistent(const char* name, Category category, DType type, st
                              Memory memory) {
   const TensorId tensor = place(name, -1, category, type, elements, memory);
   plan_.tensors.back().persistent = true;
-  book_of(memory).persistent_bytes = book_of(memory).arena.top_bytes();
+  account_of(memory).persistent_bytes = account_of(memory).arena.top_bytes();
   return tensor;
 }
 
@@ -122,16 +122,17 @@ void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kin
 }
 
 void Emitter::end_segment() {
-  for (const Book& book : books_)
-    require(book.arena.top_bytes() == book.persistent_bytes, "a segment releases what it acquires");
+  for (const MemoryAccount& account : accounts_)
+    require(account.arena.top_bytes() == account.persistent_bytes,
+            "a segment releases what it acquires");
   plan_.num_events = std::max(plan_.num_events, events_);
 }
 
 void Emitter::finish() {
   for (const Memory memory : {Memory::device, Memory::host, Memory::disk}) write_peak(memory);
-  plan_.memory.arena_bytes = book_of(Memory::device).arena.highest_bytes();
-  plan_.host_memory.arena_bytes = book_of(Memory::host).arena.highest_bytes();
-  plan_.disk.arena_bytes = book_of(Memory::disk).arena.highest_bytes();
+  plan_.memory.arena_bytes = account_of(Memory::device).arena.highest_bytes();
+  plan_.host_memory.arena_bytes = account_of(Memory::host).arena.highest_bytes();
+  plan_.disk.arena_bytes = account_of(Memory::disk).arena.highest_bytes();
 }
 
 TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,
@@ -145,33 +146,33 @@ void Emitter::release(TensorId id) {
   if (id == no_tensor) return;
   const auto index = static_cast<std::size_t>(id);
   const PlannedTensor& tensor = plan_.tensors[index];
-  book_of(tensor.memory).arena.release(blocks_[index]);
-  unbook(tensor);
+  account_of(tensor.memory).arena.release(blocks_[index]);
+  remove_from_account(tensor);
   emit(op::Release{id});
 }
 
-void Emitter::unbook(const PlannedTensor& tensor) {
+void Emitter::remove_from_account(const PlannedTensor& tensor) {
   write_peak(tensor.memory);
-  Book& book = book_of(tensor.memory);
-  book.live[static_cast<std::size_t>(tensor.category)] -= tensor.booked_bytes;
-  book.live_bytes -= tensor.booked_bytes;
+  MemoryAccount& account = account_of(tensor.memory);
+  account.live[static_cast<std::size_t>(tensor.category)] -= tensor.padded_bytes;
+  account.live_bytes -= tensor.padded_bytes;
 }
 
 TensorId Emitter::borrow_workspace(std::int64_t bytes) {
   if (bytes == 0) return no_tensor;
   const std::int64_t elements = (bytes + 3) / 4;
-  const std::int64_t booked = book_of(Memory::device).booked(elements * size_bytes(DType::f32));
+  const std::int64_t padded = account_of(Memory::device).padded(elements * size_bytes(DType::f32));
   // Half of a plan's tensors are scratch: they leave the arena as it is.
-  const std::int64_t offset = book_of(Memory::device).arena.borrow(booked);
+  const std::int64_t offset = account_of(Memory::device).arena.borrow(padded);
   const TensorId scratch = add("workspace", -1, Category::workspace, DType::f32, elements,
-                               Memory::device, booked, {offset, -1});
+                               Memory::device, padded, {offset, -1});
   emit(op::Acquire{scratch});
   return scratch;
 }
 
 void Emitter::return_workspace(TensorId scratch) {
   if (scratch == no_tensor) return;
-  unbook(plan_.tensors[static_cast<std::size_t>(scratch)]);
+  remove_from_account(plan_.tensors[static_cast<std::size_t>(scratch)]);
   emit(op::Release{scratch});
 }
 

@@ -85,14 +85,14 @@ class Emitter {
   }
 
  private:
-  struct Book {
+  struct MemoryAccount {
     ArenaSimulation arena{0};
     std::int64_t persistent_bytes = 0;
     std::array<std::int64_t, num_categories> live{};
     std::int64_t live_bytes = 0;
     std::int64_t alignment = tensor_alignment_bytes;  // a power of two
     bool is_at_peak = false;                          // the categories there are not written yet
-    [[nodiscard]] std::int64_t booked(std::int64_t bytes) const {
+    [[nodiscard]] std::int64_t padded(std::int64_t bytes) const {
       return (bytes + alignment - 1) & -alignment;
     }
   };
@@ -101,8 +101,8 @@ class Emitter {
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
                  Memory memory);
   TensorId add(const char* name, int layer, Category category, DType type, std::int64_t elements,
-               Memory memory, std::int64_t booked_bytes, ArenaSimulation::Taken taken);
-  void unbook(const PlannedTensor& tensor);
+               Memory memory, std::int64_t padded_bytes, ArenaSimulation::Taken taken);
+  void remove_from_account(const PlannedTensor& tensor);
   /// `operation` with scratch of so many bytes, if any, taken around it.
   template <class Op>
   void emit_with_workspace(Op& operation, std::int64_t bytes) {
@@ -115,10 +115,12 @@ class Emitter {
   void return_workspace(TensorId scratch);
   [[nodiscard]] MemoryPlan& figures_of(Memory memory);
   void write_peak(Memory memory);
-  [[nodiscard]] Book& book_of(Memory memory) { return books_[static_cast<std::size_t>(memory)]; }
+  [[nodiscard]] MemoryAccount& account_of(Memory memory) {
+    return accounts_[static_cast<std::size_t>(memory)];
+  }
   std::int64_t matmul_bytes(const op::Matmul& operation);
   std::int64_t norm_bytes(std::int64_t width);
-  void book(const PlannedTensor& tensor);
+  void account(const PlannedTensor& tensor);
 
   StepPlan& plan_;
   const WorkspaceSizes& workspaces_;
@@ -129,7 +131,7 @@ class Emitter {
 
   std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
-  std::array<Book, num_memories> books_;
+  std::array<MemoryAccount, num_memories> accounts_;
   std::vector<int> blocks_;  // by tensor: in its arena
   int events_ = 0;
 };

@@ -17,7 +17,7 @@ class Recorder {
  public:
   explicit Recorder(const StepPlan& plan) : plan_(plan) {
     for (const PlannedTensor& tensor : plan.tensors)
-      if (tensor.persistent) book(tensor, tensor.booked_bytes);
+      if (tensor.persistent) account(tensor, tensor.padded_bytes);
   }
 
   /// One segment, whose micro-steps are named; "": it is none.
@@ -39,7 +39,7 @@ class Recorder {
     for (int category = 0; category < num_categories; ++category)
       timeline_.categories.emplace_back(to_text(static_cast<Category>(category)));
     auto& parts = timeline_.parts;
-    if (!parts.empty() && parts.back().first_instant == books_.front().instants.size())
+    if (!parts.empty() && parts.back().first_instant == accounts_.front().instants.size())
       parts.pop_back();
     add("device", Memory::device);
     if (plan_.host_memory.arena_bytes > 0) add("host", Memory::host);
@@ -47,13 +47,13 @@ class Recorder {
   }
 
  private:
-  struct Book {
+  struct MemoryAccount {
     Bytes live{}, fullest{};
     std::vector<MemoryTimeline::Instant> instants;
   };
 
-  void book(const PlannedTensor& tensor, std::int64_t bytes) {
-    Book& of = books_[static_cast<std::size_t>(tensor.memory)];
+  void account(const PlannedTensor& tensor, std::int64_t bytes) {
+    MemoryAccount& of = accounts_[static_cast<std::size_t>(tensor.memory)];
     of.live[static_cast<std::size_t>(tensor.category)] += bytes;
     if (sum(of.live) > sum(of.fullest)) of.fullest = of.live;
   }
@@ -61,12 +61,12 @@ class Recorder {
   void play(const Operation& operation) {
     if (const auto* const acquired = std::get_if<op::Acquire>(&operation)) {
       const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(acquired->tensor)];
-      book(tensor, tensor.booked_bytes);
+      account(tensor, tensor.padded_bytes);
     } else if (const auto* const released = std::get_if<op::Release>(&operation)) {
       const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(released->tensor)];
-      book(tensor, -tensor.booked_bytes);
+      account(tensor, -tensor.padded_bytes);
     } else if (kind_of(operation) != OperationKind::order) {
-      for (Book& each : books_) {
+      for (MemoryAccount& each : accounts_) {
         each.instants.emplace_back(each.fullest.begin(), each.fullest.end());
         each.fullest = each.live;
       }
@@ -75,7 +75,7 @@ class Recorder {
 
   void begin_part(const std::string& name, const std::string& phase) {
     auto& parts = timeline_.parts;
-    const std::size_t now = books_.front().instants.size();
+    const std::size_t now = accounts_.front().instants.size();
     // Of a part in which nothing was done the next one takes the place.
     if (!parts.empty() && parts.back().first_instant == now) parts.pop_back();
     if (!parts.empty() && parts.back().name == name && parts.back().phase == phase) return;
@@ -84,11 +84,11 @@ class Recorder {
 
   void add(const char* name, Memory memory) {
     timeline_.memories.push_back(
-        {name, std::move(books_[static_cast<std::size_t>(memory)].instants)});
+        {name, std::move(accounts_[static_cast<std::size_t>(memory)].instants)});
   }
 
   const StepPlan& plan_;
-  std::array<Book, num_memories> books_;
+  std::array<MemoryAccount, num_memories> accounts_;
   MemoryTimeline timeline_;
 };
 

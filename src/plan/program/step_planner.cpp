@@ -23,7 +23,7 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
           "the sequence is no longer than the model's table of positions");
   require(model.num_heads % model.num_kv_heads == 0, "key heads divide the heads");
   // A group of one, in which the machine is measured, has no parts.
-  require(group_size == 1 || partition_objection(config, group_size).empty(),
+  require(group_size == 1 || partition_violation(config, group_size).empty(),
           "parts of the group are of equal size");
 }
 
@@ -114,7 +114,7 @@ const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, 
   const plan::Gathering* const gathering =
       layout.gathers() ? &shared_->gatherings.of(model, layout, config) : nullptr;
   require((gathering == nullptr || gathering->failure.empty()) &&
-              plan::gradients_objection(layout, config).empty(),
+              plan::gradients_violation(layout, config).empty(),
           "what DeepSpeed fails with has no plan");
   const plan::PersistentTensors tensors = plan::declare_persistent_tensors(
       emitter, layout, config, gathering == nullptr ? 0 : gathering->traced->kept_elements);

@@ -83,12 +83,12 @@ void count_gathered(const ModelSpec& model, const ParameterTable& table,
                     const TrainingConfig& config, int group_size, TargetCounts& counts) {
   if (config.zero_stage < 3 || (group_size == 1 && !are_parameters_offloaded(config))) return;
   // All that forward has gathered stays.
-  counts.left_of_forward = counts.most_gathered = counts.parameters;
+  counts.left_of_forward = counts.max_gathered = counts.parameters;
   if (config.stage3_max_reuse_distance >= counts.parameters - counts.persistent) return;
   const Layout layout(table, 3, {.size = group_size}, offloaded_of(config));
   const Gathering gathering = plan_gathering(model, layout, config);
   if (are_parameters_on_disk(config) && !gathering.failure.empty()) return;
-  counts.left_of_forward = counts.most_gathered = 0;
+  counts.left_of_forward = counts.max_gathered = 0;
   const auto elements = [&](std::span<const int> pieces) {
     std::int64_t sum = 0;
     for (const int piece : pieces) sum += layout.piece(piece).elements;
@@ -113,7 +113,7 @@ void count_gathered(const ModelSpec& model, const ParameterTable& table,
       most = std::max(most, more);
       live += more;
     }
-    counts.most_gathered = std::max(counts.most_gathered, live);
+    counts.max_gathered = std::max(counts.max_gathered, live);
   }
 }
 

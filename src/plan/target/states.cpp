@@ -204,11 +204,11 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   } else if (offloaded) {
     together += together / group_size;
   }
-  const std::int64_t whole = e * counts.most_gathered + std::max(travels * together, alone);
+  const std::int64_t whole = e * counts.max_gathered + std::max(travels * together, alone);
   // What forward gathered for linear layers, released, and keeps for backward all the same; where
   // blocks are computed again one block's at a time.
   std::int64_t held = 0;
-  if (!config.memory_efficient_linear && counts.most_gathered > 0) {
+  if (!config.memory_efficient_linear && counts.max_gathered > 0) {
     const std::int64_t released =
         counts.parameters - counts.persistent - config.stage3_max_reuse_distance;
     held = std::clamp<std::int64_t>(released, 0, counts.linear);
@@ -229,7 +229,7 @@ TargetStates stage3(const TargetCounts& counts, const TrainingConfig& config, in
   const std::int64_t tables = (counts.table_copies + 1) * counts.table;
   states.reduction = {
       gradients,
-      bucket + secondary + std::max(reducing(full), e * tables) + e * counts.most_gathered, 0};
+      bucket + secondary + std::max(reducing(full), e * tables) + e * counts.max_gathered, 0};
   states.update = {gradients, bucket + secondary_in_update,
                    update_bytes(config, e) * std::min(config.sub_group_size, counts.own)};
   // Updated ones go to the host by way of a copy in their type.
@@ -300,7 +300,7 @@ TargetStates target_states(const TargetCounts& counts, const TrainingConfig& con
   if (is_optimizer_offloaded(config))
     states = without_optimizer(states, counts, config, group_size, e);
   // What stays whole is gathered again when the gradients are gone.
-  if (counts.most_gathered > 0)
+  if (counts.max_gathered > 0)
     states.update.step = std::max(states.update.step, e * counts.persistent);
   return states;
 }

@@ -22,7 +22,7 @@ struct TargetCounts {
   std::int64_t table_copies;      ///< of its gradient, beside it, as backward ends
   // Of what stage 3 gathers: there as backward begins, at most; in one call of several parameters
   // at most, or of one.
-  std::int64_t left_of_forward, most_gathered, gathered_together, gathered_alone;
+  std::int64_t left_of_forward, max_gathered, gathered_together, gathered_alone;
   // Weights of linear layers that stage 3 gathers and releases: all, a block's, the head's.
   std::int64_t linear, linear_of_layer, linear_of_head;
   // Of the own part, where the optimizer is offloaded.

@@ -7,12 +7,12 @@
 namespace dstune::plan {
 namespace {
 
-constexpr std::int64_t least_swapped_bytes = 1 << 20;
+constexpr std::int64_t min_swapped_bytes = 1 << 20;
 
 }  // namespace
 
 bool is_swappable(const TrainingConfig& config, std::int64_t bytes) {
-  return bytes >= std::max(least_swapped_bytes, config.disk.block_bytes);
+  return bytes >= std::max(min_swapped_bytes, config.disk.block_bytes);
 }
 
 std::vector<bool> find_shards_on_disk(const Layout& layout, const TrainingConfig& config) {

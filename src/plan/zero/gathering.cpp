@@ -86,7 +86,7 @@ Gathering gather_ahead(std::shared_ptr<const TracedGathers> traced, const Layout
   schedule.update();
   gathering.steady = schedule.micro_step(limits);
   gathering.failure = schedule.failure();
-  if (gathering.failure.empty()) gathering.failure = weights_objection(layout, gathering, config);
+  if (gathering.failure.empty()) gathering.failure = weights_violation(layout, gathering, config);
   return gathering;
 }
 
@@ -116,9 +116,9 @@ const Gathering& Gatherings::of(const ModelSpec& model, const Layout& layout,
     if (known.knobs.tracing == knobs.tracing) traced = known.gathering.traced;
   }
   if (traced == nullptr) traced = trace_gathers(model, layout, config);
-  if (known_.size() < most_known) known_.emplace_back();
+  if (known_.size() < max_known) known_.emplace_back();
   Known& known = known_[next_];
-  next_ = (next_ + 1) % most_known;
+  next_ = (next_ + 1) % max_known;
   known = {knobs, gather_ahead(std::move(traced), layout, config)};
   return known.gathering;
 }

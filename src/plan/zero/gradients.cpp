@@ -52,7 +52,7 @@ Reducer::Reducer(const ZeroContext& zero)
           from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)) {
   int shared = 0;
   for (BucketRange& range : ranges_) {
-    range.is_scattered = way_of(range).scatters();
+    range.is_scattered = transport_of(range).scatters();
     if (range.alone) continue;
     ++shared;
     capacity_ = std::max(capacity_, bucket_elements(range));
@@ -61,7 +61,8 @@ Reducer::Reducer(const ZeroContext& zero)
 }
 
 std::int64_t Reducer::bucket_elements(const BucketRange& range) const {
-  return way_of(range).lies_by_rank() ? range.shards * layout_.group_size() : range.elements();
+  return transport_of(range).lies_by_rank() ? range.shards * layout_.group_size()
+                                            : range.elements();
 }
 
 void Reducer::begin(bool overwrite, bool last) {
@@ -110,7 +111,7 @@ void Reducer::finish() {
 }
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
-  if (way_of(range).lies_by_rank()) {
+  if (transport_of(range).lies_by_rank()) {
     emitter_.reshard(
         op::Reshard{arrived.source, at(bucket), true, layout_.group_size(), range.shards, 0, 0},
         [&](auto& pieces) {
@@ -128,7 +129,7 @@ void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bu
 }
 
 void Reducer::flush(const BucketRange& range) {
-  Reduction& way = way_of(range);
+  Reduction& way = transport_of(range);
   TensorId own_bucket = no_tensor;
   const View bucket = bucket_of(range, own_bucket);
   const View place = overwrite_ ? own_gradients_->place_of_shards(range) : View{};
@@ -169,7 +170,7 @@ View Reducer::bucket_of(const BucketRange& range, TensorId& own_bucket) {
     filling_ = (filling_ + 1) % buckets_.size();
     return at(full);
   }
-  if (range.alone && !way_of(range).lies_by_rank() && type_ == emitter_.type()) {
+  if (range.alone && !transport_of(range).lies_by_rank() && type_ == emitter_.type()) {
     // It is reduced where it is.
     const Arrived& arrived = uncopied_.front();
     return moved(arrived.source, range.begin - layout_.parameter(arrived.slab_first).offset);

@@ -122,7 +122,7 @@ class Reducer : ZeroPart {
     int readers;
   };
 
-  [[nodiscard]] Reduction& way_of(const BucketRange& range) const {
+  [[nodiscard]] Reduction& transport_of(const BucketRange& range) const {
     return range.alone ? *ways_.alone : *ways_.shared;
   }
   [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;

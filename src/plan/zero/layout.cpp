@@ -20,7 +20,7 @@ RankRange part_of(int group_size, int group_rank, int size) {
   return size == group_size ? RankRange{} : range_of(group_rank, 1, size);
 }
 
-std::string mics_objection(const TrainingConfig& config, int group_size) {
+std::string mics_violation(const TrainingConfig& config, int group_size) {
   const std::int64_t size = config.mics_shard_size;
   if (group_size % size != 0) {
     return fmt::format("DeepSpeed refuses mics_shard_size {} for {} ranks: it does not divide them",
@@ -43,9 +43,9 @@ std::string mics_objection(const TrainingConfig& config, int group_size) {
 
 }  // namespace
 
-std::string partition_objection(const TrainingConfig& config, int group_size) {
+std::string partition_violation(const TrainingConfig& config, int group_size) {
   if (config.zero_stage < 3) return {};
-  if (is_mics(config)) return mics_objection(config, group_size);
+  if (is_mics(config)) return mics_violation(config, group_size);
   const std::int64_t size = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
   if (size <= 1 || group_size % size == 0) return {};
   return fmt::format(
@@ -195,7 +195,7 @@ std::pair<std::int64_t, std::int64_t> Layout::touched(int rank) const {
   return range;
 }
 
-std::int64_t Layout::most_touched_elements() const {
+std::int64_t Layout::max_touched_elements() const {
   std::int64_t most = 0;
   for (int rank = 0; rank < group_size(); ++rank) {
     const auto [begin, end] = touched(rank);

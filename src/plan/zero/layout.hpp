@@ -109,7 +109,7 @@ class Layout {
   /// Stages 1 and 2: where the first parameter begins that the own part touches.
   [[nodiscard]] std::int64_t touched_begin() const { return touched(group_rank()).first; }
   /// Elements of all parameters that a rank's own part touches; of the rank with most.
-  [[nodiscard]] std::int64_t most_touched_elements() const;
+  [[nodiscard]] std::int64_t max_touched_elements() const;
   [[nodiscard]] std::int64_t largest_parameter_elements() const;
 
   // Stage 3: every rank holds a shard of each piece. Beginnings are defined for one past the last,

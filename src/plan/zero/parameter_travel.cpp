@@ -286,13 +286,13 @@ void ParameterTravel::send(const Shards& from, std::span<const int> pieces) {
     group.shard_elements += shards_.elements(from, piece);
     sent_of_[static_cast<std::size_t>(piece)] = static_cast<int>(sent_.size());
   }
-  Gather& way = way_of(group);
+  Gather& way = transport_of(group);
   way.send(group);
   const int event = overlap_ ? emitter_.record(Stream::gather) : nothing;
   sent_.push_back({group, &way, event, static_cast<int>(pieces.size())});
 }
 
-Gather& ParameterTravel::way_of(const TravelGroup& group) const {
+Gather& ParameterTravel::transport_of(const TravelGroup& group) const {
   if (quantized_ && group.from->ranks > 1) return *quantized_;
   if (group.to_its_place) return *to_its_place_;
   const bool is_primary = group.from == &shards_.primary();

@@ -146,7 +146,7 @@ class ParameterTravel : ZeroPart {
 
   void gather_from(const Shards& from, std::span<const int> pieces);
   void send(const Shards& from, std::span<const int> pieces);
-  [[nodiscard]] Gather& way_of(const TravelGroup& group) const;
+  [[nodiscard]] Gather& transport_of(const TravelGroup& group) const;
   void arrive(Sent& sent);
 
   WholeParameters& whole_;

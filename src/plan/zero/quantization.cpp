@@ -95,7 +95,7 @@ std::int64_t gradients_of_a_scale(const Layout& layout, const Piece& piece) {
   return piece.elements / scales_of(layout, piece);
 }
 
-std::string weights_objection(const Layout& layout, const Gathering& gathering,
+std::string weights_violation(const Layout& layout, const Gathering& gathering,
                               const TrainingConfig& config) {
   if (!quantizes_weights(config) || layout.group_size() == 1) return {};
   GatherCheck check(layout, gathering.traced->trace.visits.size(), config);
@@ -110,7 +110,7 @@ std::string weights_objection(const Layout& layout, const Gathering& gathering,
       check.broken_elements());
 }
 
-std::string gradients_objection(const Layout& layout, const TrainingConfig& config) {
+std::string gradients_violation(const Layout& layout, const TrainingConfig& config) {
   if (quantizing_nodes(layout, config) == 0) return {};
   if (communication_type(config) != DType::f16) {
     return "DeepSpeed's zero_quantized_gradients takes every gradient for fp16 where there are "

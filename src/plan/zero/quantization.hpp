@@ -22,8 +22,8 @@ namespace dstune::plan {
 [[nodiscard]] std::int64_t gradients_of_a_scale(const Layout& layout, const Piece& piece);
 
 /// Why DeepSpeed's quantisation would fail; empty where it would not.
-[[nodiscard]] std::string weights_objection(const Layout& layout, const Gathering& gathering,
+[[nodiscard]] std::string weights_violation(const Layout& layout, const Gathering& gathering,
                                             const TrainingConfig& config);
-[[nodiscard]] std::string gradients_objection(const Layout& layout, const TrainingConfig& config);
+[[nodiscard]] std::string gradients_violation(const Layout& layout, const TrainingConfig& config);
 
 }  // namespace dstune::plan

@@ -207,8 +207,8 @@ void Declaration::declare_offloaded_optimizer() {
   }
   // With a master copy of 16 bits the own gradients hold the sums themselves.
   if (layout_.stage() == 2 && config_.accumulation_steps > 1 && !config_.low_precision_master) {
-    tensors_.accumulated_gradients = on_host("accumulated gradients", Category::gradients, type,
-                                             layout_.most_touched_elements());
+    tensors_.accumulated_gradients =
+        on_host("accumulated gradients", Category::gradients, type, layout_.max_touched_elements());
   }
   tensors_.updated_parameters = on_host("updated parameters", Category::staging, type, own);
   const std::int64_t largest = layout_.largest_parameter_elements();

@@ -24,7 +24,7 @@ class Update : ZeroPart {
   void update_on_device(const SubGroup& group);
   void update_on_host(const SubGroup& group, const UpdateStates& states, std::int64_t first,
                       std::int64_t first_moment);
-  void put_away_shards(const SubGroup& group, View master);
+  void store_shards(const SubGroup& group, View master);
   void gather_kept();
 
   /// Of sub-groups whose parameters are in memory; no view of others.
@@ -174,7 +174,7 @@ void Update::update_on_device(const SubGroup& group) {
                                      .model = converts ? model : View{},
                                      .count = group.count});
   if (group.swaps_parameters) {
-    put_away_shards(group, master);
+    store_shards(group, master);
   } else if (goes_to_host) {
     emitter_.emit(op::Copy{parameters, converts ? model : master, group.count});
   } else if (has_master && !converts) {
@@ -205,7 +205,7 @@ void Update::update_on_host(const SubGroup& group, const UpdateStates& states, s
                 Stream::host);
   const View written = goes_back ? at(updated) : parameters;
   if (written) emitter_.emit(op::Convert{written, master, group.count}, Stream::host);
-  if (group.swaps_parameters) put_away_shards(group, master);
+  if (group.swaps_parameters) store_shards(group, master);
   emitter_.wait(Stream::compute, emitter_.record(Stream::host));
   if (goes_back) emitter_.emit(op::Copy{parameters, written ? written : master, group.count});
   if (is_temporary) emitter_.release(updated);
@@ -213,7 +213,7 @@ void Update::update_on_host(const SubGroup& group, const UpdateStates& states, s
 
 /// Sends updated parameters from the master copy to their places, shard by shard; those on the disk
 /// are there when compute goes on, as DeepSpeed's host waits for them.
-void Update::put_away_shards(const SubGroup& group, View master) {
+void Update::store_shards(const SubGroup& group, View master) {
   const PieceRange pieces = layout_.pieces_of(group.first, group.count);
   const bool on_device = group.memory == Memory::device;
   const bool converts = !parameters_have_master_type();

@@ -262,7 +262,7 @@ class Reading {
   }
 
   History take_history() {
-    bury();
+    count_running_deaths();
     return std::move(history_);
   }
 
@@ -278,7 +278,7 @@ class Reading {
   }
 
   void take(JobStarted event) {
-    bury();
+    count_running_deaths();
     search_key_ = std::move(event.search_key);
     lost_in_job_.clear();
     ++history_.num_jobs;
@@ -316,7 +316,7 @@ class Reading {
     repeating_.clear();
   }
 
-  void bury() {
+  void count_running_deaths() {
     for (const std::string& key : running_) count_death(key);
     for (const std::string& key : repeating_) ++history_.repeat_deaths[key];
     forget_running();

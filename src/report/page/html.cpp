@@ -17,7 +17,7 @@ namespace dstune {
 namespace {
 
 /// A browser takes long for more; results.csv has all.
-constexpr std::size_t most_rows = 2000;
+constexpr std::size_t max_rows = 2000;
 
 std::string label_words(const std::string& label) {
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
@@ -82,7 +82,7 @@ std::vector<PredictedPoint> memory_points(const Answer& answer) {
   std::vector<PredictedPoint> points;
   for (const Standing& standing : answer.standings) {
     const Row& row = *standing.row;
-    if (!row.record || points.size() == most_rows) continue;
+    if (!row.record || points.size() == max_rows) continue;
     const std::int64_t measured = row.record->measurement.peak_memory.total_bytes;
     const std::int64_t predicted = row.record->predicted.peak_memory_bytes;
     if (measured <= 0 || predicted <= 0) continue;
@@ -97,7 +97,7 @@ std::vector<PredictedPoint> speed_points(const Answer& answer) {
   std::vector<PredictedPoint> points;
   for (const Standing& standing : answer.standings) {
     const Row& row = *standing.row;
-    if (!row.record || points.size() == most_rows) continue;
+    if (!row.record || points.size() == max_rows) continue;
     const auto measured =
         metric_value(row.record->measurement, Metric::throughput, row.record->experiment);
     const auto& predicted = row.record->predicted.throughput;
@@ -203,11 +203,11 @@ std::string experiments_section(const Answer& answer) {
   for (const auto& [name, is_number] : columns)
     out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
   out += "</tr></thead>\n<tbody>\n";
-  const bool is_large = answer.standings.size() > most_rows;
+  const bool is_large = answer.standings.size() > max_rows;
   std::size_t shown = 0;
   for (const std::size_t index : best_first(answer)) {
     const Standing& one = answer.standings[index];
-    if (shown == most_rows || (is_large && !one.row->record)) break;
+    if (shown == max_rows || (is_large && !one.row->record)) break;
     out += table_row(one, is_recommended(answer, index), has_energy);
     ++shown;
   }
@@ -226,8 +226,8 @@ std::string reasons_section(const Answer& answer) {
       "tabindex=\"0\" role=\"region\" aria-label=\"reasons\"><table>\n<thead><tr><th "
       "scope=\"col\">status</th><th scope=\"col\" class=\"number\">members</th><th "
       "scope=\"col\">for instance</th><th scope=\"col\">reason</th></tr></thead>\n<tbody>\n";
-  constexpr std::size_t most_groups = 200;
-  for (std::size_t i = 0; i < std::min(groups.size(), most_groups); ++i) {
+  constexpr std::size_t max_groups = 200;
+  for (std::size_t i = 0; i < std::min(groups.size(), max_groups); ++i) {
     const ReasonGroup& group = groups[i];
     out += fmt::format(
         "<tr><td>{}</td><td class=\"number\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",

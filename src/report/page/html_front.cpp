@@ -15,8 +15,8 @@ namespace {
 using namespace plot;
 
 /// More points hide each other.
-constexpr std::size_t most_beaten_shown = 1000;
-constexpr std::size_t most_listed = 100;
+constexpr std::size_t max_beaten_shown = 1000;
+constexpr std::size_t max_listed = 100;
 
 std::string gpus_text(int count) {
   return fmt::format("{} GPU{}", count, count == 1 ? "" : "s");
@@ -24,15 +24,15 @@ std::string gpus_text(int count) {
 
 std::string front_plot(const Answer& answer) {
   double most_value = 0;
-  double most_bytes = 0;
+  double max_bytes = 0;
   for (const Offer& offer : answer.offers) {
     most_value = std::max(most_value, offer.value);
-    most_bytes = std::max(most_bytes, static_cast<double>(offer.memory_bytes));
+    max_bytes = std::max(max_bytes, static_cast<double>(offer.memory_bytes));
   }
-  const bool is_large = most_bytes >= 4 * 0x1p30;
+  const bool is_large = max_bytes >= 4 * 0x1p30;
   const double unit_bytes = is_large ? 0x1p30 : 0x1p20;
   constexpr double height = 340;
-  const std::vector<double> x_ticks = ticks_up_to(most_bytes / unit_bytes);
+  const std::vector<double> x_ticks = ticks_up_to(max_bytes / unit_bytes);
   const std::vector<double> y_ticks = ticks_up_to(most_value);
   const Scale x{x_ticks.back(), left, width - right};
   const Scale y{y_ticks.back(), height - 48, 30};
@@ -52,7 +52,7 @@ std::string front_plot(const Answer& answer) {
   std::size_t beaten = 0;
   for (const Offer& offer : answer.offers) {
     if (offer.is_on_front) front[offer.num_gpus].push_back(&offer);
-    if (offer.is_on_front || beaten++ >= most_beaten_shown) continue;
+    if (offer.is_on_front || beaten++ >= max_beaten_shown) continue;
     out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" class=\"beaten\"/>",
                        x_of(offer), y.at(offer.value));
   }
@@ -91,7 +91,7 @@ std::string front_table(const Answer& answer) {
       to_text(answer.metric), unit_text(answer.metric));
   std::size_t listed = 0;
   for (const Offer& offer : answer.offers) {
-    if (!offer.is_on_front || listed++ >= most_listed) continue;
+    if (!offer.is_on_front || listed++ >= max_listed) continue;
     const Row& row = *answer.standings[offer.row].row;
     const auto& efficiency = offer.throughput_per_gpu;
     out += fmt::format(
@@ -101,8 +101,8 @@ std::string front_table(const Answer& answer) {
         format_bytes(offer.memory_bytes), html_escaped(row.planned.experiment.name));
   }
   out += "</tbody></table></div>\n";
-  if (listed > most_listed)
-    out += fmt::format("<p class=\"note\">{} more are in results.csv.</p>\n", listed - most_listed);
+  if (listed > max_listed)
+    out += fmt::format("<p class=\"note\">{} more are in results.csv.</p>\n", listed - max_listed);
   return out;
 }
 

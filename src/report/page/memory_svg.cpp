@@ -25,7 +25,7 @@ constexpr double below_plot = 30;
 constexpr double heading_height = 54;
 constexpr double legend_row = 22;
 constexpr std::size_t legend_columns = 4;
-constexpr std::size_t most_columns = 432;  ///< two units wide: finer is not to be seen
+constexpr std::size_t max_columns = 432;  ///< two units wide: finer is not to be seen
 
 /// One a category, in their order; apart from each other in both schemes and for the colour-blind
 /// by their order and the lines between them.
@@ -167,7 +167,7 @@ class Drawing {
   template <class PlaceOf, class HeightOf>
   void add_areas(const MemoryTimeline::Memory& memory, const PlaceOf& place_of,
                  const HeightOf& height_of) {
-    const auto begins = stretches(0, memory.instants.size(), most_columns);
+    const auto begins = stretches(0, memory.instants.size(), max_columns);
     std::vector<std::int64_t> below(begins.size() - 1, 0);
     for (const std::size_t category : used_) {
       std::string upper, lower;

@@ -12,10 +12,10 @@ namespace dstune {
 
 namespace {
 
-constexpr std::size_t usual_width = 100;
-constexpr std::size_t least_bar = 8;
+constexpr std::size_t default_width = 100;
+constexpr std::size_t min_bar = 8;
 /// Lines of a picture, unless it has more parts.
-constexpr std::size_t usual_lines = 24;
+constexpr std::size_t default_lines = 24;
 constexpr std::size_t name_width = 10;
 constexpr std::size_t bytes_width = 10;
 
@@ -47,9 +47,9 @@ class Picture {
  public:
   Picture(const MemoryTimeline& timeline, std::size_t width, std::size_t indent)
       : timeline_(timeline), indent_(indent, ' '), letters_(letters_of(timeline.categories)) {
-    const std::size_t line = width == 0 ? usual_width : width;
+    const std::size_t line = width == 0 ? default_width : width;
     const std::size_t beside = indent + name_width + bytes_width + 2;
-    bar_width_ = line > beside + least_bar ? line - beside : least_bar;
+    bar_width_ = line > beside + min_bar ? line - beside : min_bar;
   }
 
   std::string draw() {
@@ -85,7 +85,7 @@ class Picture {
       name = each.name;
       const std::size_t end = end_of_part(timeline_, part);
       const std::size_t lines =
-          (usual_lines * (end - each.first_instant) + memory.instants.size() / 2) /
+          (default_lines * (end - each.first_instant) + memory.instants.size() / 2) /
           memory.instants.size();
       const auto begins = stretches(each.first_instant, end, lines);
       for (std::size_t line = 0; line + 1 < begins.size(); ++line) {

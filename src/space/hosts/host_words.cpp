@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t longest_name = 253;  // of the domain name system
 constexpr std::size_t longest_quote = 60;
-constexpr std::size_t most_listed = 8;
+constexpr std::size_t max_listed = 8;
 
 bool is_digit(char letter) {
   return letter >= '0' && letter <= '9';
@@ -73,11 +73,11 @@ std::string quoted(std::string_view text) {
 
 std::string listed(const std::vector<std::string>& names) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), most_listed); ++i) {
+  for (std::size_t i = 0; i < std::min(names.size(), max_listed); ++i) {
     text += (i > 0 ? ", " : "") + names[i];
   }
-  if (names.size() > most_listed) {
-    text += " and " + std::to_string(names.size() - most_listed) + " more";
+  if (names.size() > max_listed) {
+    text += " and " + std::to_string(names.size() - max_listed) + " more";
   }
   return text;
 }

@@ -15,11 +15,11 @@ namespace dstune {
 namespace {
 
 /// A file that is something else entirely has a problem a line: nobody reads more than these.
-constexpr std::size_t most_problems = 50;
+constexpr std::size_t max_problems = 50;
 
 constexpr std::array<std::string_view, 3> slot_keys{"slots", "count", "cpu"};
-constexpr std::array<std::string_view, 4> most_slot_keys{"max_slots", "max-slots", "slots_max",
-                                                         "slots-max"};
+constexpr std::array<std::string_view, 4> max_slot_keys{"max_slots", "max-slots", "slots_max",
+                                                        "slots-max"};
 // For who starts the ranks; they were started.
 constexpr std::array<std::string_view, 4> user_keys{"user", "username", "user_name", "user-name"};
 
@@ -32,7 +32,7 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, count>&
 struct Line {
   std::string name;
   std::optional<int> slots;
-  std::optional<int> most_slots;
+  std::optional<int> max_slots;
 };
 
 /// Some write a comma between the fields.
@@ -52,9 +52,9 @@ class LineReader {
     while (skip_separators(), !rest_.empty()) {
       if (!read_field(line)) return std::nullopt;
     }
-    if (line.slots && line.most_slots && *line.most_slots < *line.slots) {
+    if (line.slots && line.max_slots && *line.max_slots < *line.slots) {
       return fail(fmt::format("max_slots={} is less than slots={}: raise it or leave it out",
-                              *line.most_slots, *line.slots));
+                              *line.max_slots, *line.slots));
     }
     return line;
   }
@@ -114,7 +114,7 @@ class LineReader {
     const std::string_view value = has_value ? word(false) : std::string_view{};
     const auto shown_key = std::string(key);
     if (is_one_of(key, slot_keys)) return read_slots(value, shown_key, line.slots);
-    if (is_one_of(key, most_slot_keys)) return read_slots(value, shown_key, line.most_slots);
+    if (is_one_of(key, max_slot_keys)) return read_slots(value, shown_key, line.max_slots);
     if (has_value && is_one_of(key, user_keys)) return true;
     fail(quoted(key) + " is not known here: after the host come slots=N and max_slots=N");
     return false;
@@ -126,10 +126,10 @@ class LineReader {
     const bool is_number = error == std::errc{} && end == value.data() + value.size();
     if (field) {
       fail(what + " gives the slots of the host a second time: keep one of them");
-    } else if (is_number && number >= 1 && number <= most_slots) {
+    } else if (is_number && number >= 1 && number <= max_slots) {
       field = number;
-    } else if (error == std::errc::result_out_of_range || (is_number && number > most_slots)) {
-      fail(fmt::format("{} is {}: a host has at most {} slots", what, quoted(value), most_slots));
+    } else if (error == std::errc::result_out_of_range || (is_number && number > max_slots)) {
+      fail(fmt::format("{} is {}: a host has at most {} slots", what, quoted(value), max_slots));
     } else if (is_number) {
       fail(
           fmt::format("{} is {}: a host has at least one slot; leave out the line of one that is "
@@ -161,8 +161,8 @@ class Collector {
       problem(line_number, reader.problem());
       return;
     }
-    const bool is_bare = !line->slots && !line->most_slots;
-    const int slots = line->slots.value_or(line->most_slots.value_or(1));
+    const bool is_bare = !line->slots && !line->max_slots;
+    const int slots = line->slots.value_or(line->max_slots.value_or(1));
     const auto [place, is_new] = index_.try_emplace(line->name, file_.hosts.size());
     total_ += slots;
     if (is_new) {
@@ -182,10 +182,10 @@ class Collector {
   }
 
   Hostfile finish() {
-    if (total_ > most_slots) {
+    if (total_ > max_slots) {
       problem(0, fmt::format("the file has {} slots, more than the {} that are possible: name "
                              "fewer",
-                             total_, most_slots));
+                             total_, max_slots));
     }
     if (file_.hosts.empty() && problems_.empty()) {
       problem(0, "the file names no host: write a line NAME slots=N for each");
@@ -199,7 +199,7 @@ class Collector {
 
  private:
   void problem(int line, const std::string& message) {
-    if (problems_.all().size() >= most_problems) {
+    if (problems_.all().size() >= max_problems) {
       ++num_left_out_;
     } else {
       problems_.add({file_.path, "", line, message});

@@ -43,7 +43,7 @@ class ConfigSchema {
 
  private:
   Value property(const Knob& knob) {
-    const Value standing = schema::standing_of(knob);
+    const Value standing = schema::placeholder_schema(knob);
     std::vector<Value> forms = {one(knob), standing};
     Value element = any_of(forms);
     if (knob.candidates_are_given) {
@@ -96,7 +96,7 @@ class ConfigSchema {
   Value elements_of(const Knob& list) {
     Value elements = Value::array();
     for (const std::size_t row : knob_table().below(list.pointer))
-      elements.push_back(any_of({one(knobs()[row]), schema::standing_of(knobs()[row])}));
+      elements.push_back(any_of({one(knobs()[row]), schema::placeholder_schema(knobs()[row])}));
     if (elements.empty()) return schema::value_of(list);
     const std::size_t count = elements.size();
     return {{"type", "array"},
@@ -164,13 +164,13 @@ class SectionSchema {
 
   /// With the word that opens a section its own keys are those of that word, and any others.
   [[nodiscard]] Value opened(const SectionRow& section, Value closed) const {
-    const Companion opener = companion_in(section.open_with);
+    const Prerequisite opener = prerequisite_in(section.open_with);
     Value properties = Value::object();
     Value required = Value::array();
     for (const SectionRow& row : rows_) {
       if (parent_of(row.pointer) != section.pointer) continue;
-      const Companion companion = companion_in(row.only_with);
-      if (!companion.key.empty() && companion.words != opener.words) continue;
+      const Prerequisite prerequisite = prerequisite_in(row.only_with);
+      if (!prerequisite.key.empty() && prerequisite.words != opener.words) continue;
       properties[std::string(last_key(row.pointer))] = property(row.pointer);
       if (row.is_required) required.push_back(last_key(row.pointer));
     }
@@ -181,11 +181,11 @@ class SectionSchema {
   }
 
   /// {"properties": {key: word}, "required": [key]}: the section has this word.
-  static Value has_word(const Companion& companion, bool or_variable) {
-    Value is_word = schema::word({companion.words}, true);
+  static Value has_word(const Prerequisite& prerequisite, bool or_variable) {
+    Value is_word = schema::word({prerequisite.words}, true);
     if (or_variable) is_word = any_of({std::move(is_word), reference("variable")});
-    return {{"properties", {{std::string(companion.key), std::move(is_word)}}},
-            {"required", {std::string(companion.key)}}};
+    return {{"properties", {{std::string(prerequisite.key), std::move(is_word)}}},
+            {"required", {std::string(prerequisite.key)}}};
   }
 
   /// What a section can not do without, and what belongs to a word of another key.
@@ -197,14 +197,15 @@ class SectionSchema {
     for (const SectionRow& row : rows_) {
       if (parent_of(row.pointer) != section.pointer) continue;
       const std::string key(last_key(row.pointer));
-      const Companion companion = companion_in(row.only_with);
+      const Prerequisite prerequisite = prerequisite_in(row.only_with);
       if (row.is_alone) lone = key;
-      if (!companion.key.empty()) dependent[key] = has_word(companion, true);
+      if (!prerequisite.key.empty()) dependent[key] = has_word(prerequisite, true);
       if (!row.is_required) continue;
-      if (companion.key.empty())
+      if (prerequisite.key.empty())
         required.push_back(key);
       else
-        conditions.push_back({{"if", has_word(companion, false)}, {"then", {{"required", {key}}}}});
+        conditions.push_back(
+            {{"if", has_word(prerequisite, false)}, {"then", {{"required", {key}}}}});
     }
     if (!dependent.empty()) made["dependentSchemas"] = std::move(dependent);
     if (!lone.empty())

@@ -146,7 +146,7 @@ std::optional<json::Value> built_value_of(const Key& knob) {
   return only_default(knob);
 }
 
-json::Value standing_of(const Key& knob) {
+json::Value placeholder_schema(const Key& knob) {
   const bool takes_null = knob_table().takes_null(knob);
   const bool takes_auto = knob_table().takes_auto(knob);
   if (takes_null && takes_auto) return reference("default");

@@ -32,7 +32,7 @@ void share_repeated(json::Value& schema);
 [[nodiscard]] std::string text_of(const json::Value& value, std::size_t indent);
 
 /// What stands for the default of a row, and a variable.
-[[nodiscard]] json::Value standing_of(const Key& knob);
+[[nodiscard]] json::Value placeholder_schema(const Key& knob);
 /// What alone can be run of a key that is refused at every stage: its default.
 [[nodiscard]] std::optional<json::Value> built_value_of(const Key& knob);
 /// What the row takes: no null, no "auto", no candidates. May refer to shared definitions. Objects:

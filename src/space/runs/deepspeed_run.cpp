@@ -54,7 +54,7 @@ class RunFolder {
     } else if (const auto metrics = document(fs::path(file).filename().string())) {
       read_metrics(metrics->node());
     } else if (!is_broken_) {
-      complain({file, "", 0, "can not be read"});
+      report_problem({file, "", 0, "can not be read"});
     }
     return is_broken_ ? std::nullopt : std::optional(std::move(run_));
   }
@@ -86,23 +86,23 @@ class RunFolder {
     try {
       return json::Document::read(path.string());
     } catch (const InputError& error) {
-      for (const Problem& problem : error.problems()) complain(problem);
+      for (const Problem& problem : error.problems()) report_problem(problem);
       return std::nullopt;
     }
   }
 
-  void complain(Problem problem) {
+  void report_problem(Problem problem) {
     is_broken_ = true;
     problems_.add(std::move(problem));
   }
 
-  void complain(const json::Problems& found) {
-    for (const Problem& problem : found.all()) complain(problem);
+  void report_problem(const json::Problems& found) {
+    for (const Problem& problem : found.all()) report_problem(problem);
   }
 
   void read_experiment(const json::Node& root) {
     json::Problems found;
-    if (!root.expect_object(found)) return complain(found);
+    if (!root.expect_object(found)) return report_problem(found);
     const auto integer = [&](const char* key, std::int64_t low) -> std::optional<std::int64_t> {
       const auto node = root.find(key);
       return node && !node->is_null() ? node->integer(found, low, largest) : std::nullopt;
@@ -120,7 +120,7 @@ class RunFolder {
         found.add(node->problem(
             fmt::format("\"{}\" is none of this job's: see dstune.activation_recompute", *word)));
     }
-    complain(found);
+    report_problem(found);
   }
 
   void read_config(const std::optional<json::Document>& experiment) {
@@ -129,7 +129,7 @@ class RunFolder {
     else if (const auto inside = experiment ? experiment->node().find("ds_config") : std::nullopt)
       read_config(*inside);
     else
-      complain({run_.path, "", 0, "there is no ds_config.json, which says what was run"});
+      report_problem({run_.path, "", 0, "there is no ds_config.json, which says what was run"});
   }
 
   void read_config(const DeepSpeedLog& log, const std::string& file) {
@@ -143,13 +143,13 @@ class RunFolder {
       // The log does not say how the group lies on nodes.
       if (log.group_size) run_.shape.reset();
     } catch (const InputError& error) {
-      for (const Problem& problem : error.problems()) complain(problem);
+      for (const Problem& problem : error.problems()) report_problem(problem);
     }
   }
 
   void read_config(const json::Node& node) {
     json::Problems found;
-    if (!node.expect_object(found)) return complain(found);
+    if (!node.expect_object(found)) return report_problem(found);
     json::Value value = node.value();
     value.erase("autotuning");
     value.erase("dstune");
@@ -166,7 +166,7 @@ class RunFolder {
     for (Problem problem : found.all()) {
       problem.pointer = node.pointer() + problem.pointer;
       problem.line = node.document().line(problem.pointer);
-      complain(problem);
+      report_problem(problem);
     }
   }
 
@@ -193,16 +193,16 @@ class RunFolder {
 
   void read_metrics(const json::Node& root) {
     json::Problems found;
-    if (!root.expect_object(found)) return complain(found);
+    if (!root.expect_object(found)) return report_problem(found);
     if (root.find("step_times_s"))
-      return complain(
+      return report_problem(
           root.problem("dstune-mpi measured this, not DeepSpeed: give the folder that "
                        "a verification job filled"));
     const auto node = root.find("throughput");
     if (!node) found.add(root.problem("\"throughput\" is missing"));
     const double least = std::numeric_limits<double>::min();
     const auto throughput = node ? node->number(found, least) : std::nullopt;
-    complain(found);
+    report_problem(found);
     if (!throughput || is_broken_) return;
     const auto batch = static_cast<double>(global_batch(run_.config, run_.group_size));
     run_.measurement.status = Status::ok;
@@ -228,7 +228,7 @@ class RunFolder {
     } catch (const IoError& error) {
       found.add({path, "", 0, error.what()});
     }
-    complain(found);
+    report_problem(found);
     return log;
   }
 
@@ -252,10 +252,11 @@ class RunFolder {
          log.speeds.empty() && i < log.breakdowns.size(); ++i)
       times_s.push_back(log.breakdowns[i].total_s());
     if (times_s.empty())
-      return complain({file, "", 0,
-                       fmt::format("no optimizer step after the first {} has its time in it: train "
-                                   "with \"wall_clock_breakdown\": true",
-                                   last_warmup_step())});
+      return report_problem(
+          {file, "", 0,
+           fmt::format("no optimizer step after the first {} has its time in it: train "
+                       "with \"wall_clock_breakdown\": true",
+                       last_warmup_step())});
     run_.measurement.status = Status::ok;
     run_.measurement.step_times_s = std::move(times_s);
     run_.measurement.peak_memory.total_bytes = log.peak_memory_bytes.value_or(0);
@@ -263,11 +264,11 @@ class RunFolder {
 
   void read_status(const json::Node& root) {
     json::Problems found;
-    if (!root.expect_object(found)) return complain(found);
+    if (!root.expect_object(found)) return report_problem(found);
     const auto node = root.find("status");
     if (!node) found.add(root.problem("\"status\" is missing"));
     const auto word = node ? node->string(found) : std::nullopt;
-    if (!word) return complain(found);
+    if (!word) return report_problem(found);
     // What is no status at all ends a run as little as this one does.
     const Status status = from_text<Status>(*word).value_or(Status::raced_out);
     if (status == Status::ok)
@@ -275,7 +276,7 @@ class RunFolder {
     else if (status == Status::raced_out)
       found.add(node->problem(fmt::format(
           "\"{}\" is no end of a run: take out_of_memory, timed_out or failed", *word)));
-    complain(found);
+    report_problem(found);
     run_.measurement.status = status;
     run_.measurement.reason = fmt::format("{} in DeepSpeed: see {}",
                                           status == Status::out_of_memory ? "ran out of memory"

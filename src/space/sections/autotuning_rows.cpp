@@ -11,7 +11,7 @@ namespace {
 
 using Readings = std::vector<Reading>;
 
-constexpr double most_steps = 1'000'000;
+constexpr double max_steps = 1'000'000;
 
 template <auto member>
 void set_folder(SectionTarget& target, const Readings& readings) {
@@ -78,10 +78,10 @@ const std::vector<SectionRow>& all_autotuning_rows() {
                    "what is compared; of latency the smallest wins; `FLOPS_per_gpu` is another "
                    "name of `flops`")),
       any_text("/autotuning/metric_path", "file of DeepSpeed's own experiments; not used"),
-      within(0, most_steps,
+      within(0, max_steps,
              sets<&Job::tuning, &Tuning::measure, &MeasureOptions::start_profile_step>(
                  "/autotuning/start_profile_step", "at least so many warm-up steps")),
-      within(1, most_steps,
+      within(1, max_steps,
              sets<&Job::tuning, &Tuning::measure, &MeasureOptions::end_profile_step>(
                  "/autotuning/end_profile_step", "at least end - start + 1 steps are timed")),
       applied(

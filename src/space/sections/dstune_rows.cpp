@@ -62,7 +62,7 @@ void set_word(SectionTarget& target, const Readings& readings) {
 
 /// The word of the job's default, as JSON text.
 template <const auto& words, auto... path>
-std::string_view usual_word() {
+std::string_view default_word() {
   static const std::string text = [] {
     const JobSpec usual;
     for (const auto& [word, value] : words)
@@ -202,15 +202,15 @@ const std::vector<SectionRow>& all_dstune_rows() {
       object("/dstune/target", "the training that the answer is for"),
       applied(set_word<frameworks, &JobSpec::target, &TargetSpec::framework>,
               text("/dstune/target/framework",
-                   usual_word<frameworks, &JobSpec::target, &TargetSpec::framework>(),
+                   default_word<frameworks, &JobSpec::target, &TargetSpec::framework>(),
                    "huggingface|self", inert, "what it is written with")),
       applied(set_word<attentions, &JobSpec::target, &TargetSpec::attention>,
               text("/dstune/target/attention",
-                   usual_word<attentions, &JobSpec::target, &TargetSpec::attention>(),
+                   default_word<attentions, &JobSpec::target, &TargetSpec::attention>(),
                    "eager|sdpa|flash", inert, "how it computes attention")),
       applied(set_word<checkpointings, &JobSpec::target, &TargetSpec::checkpointing>,
               text("/dstune/target/checkpointing",
-                   usual_word<checkpointings, &JobSpec::target, &TargetSpec::checkpointing>(),
+                   default_word<checkpointings, &JobSpec::target, &TargetSpec::checkpointing>(),
                    "torch|deepspeed", inert,
                    "whose checkpointing computes activations again; `deepspeed`: the training "
                    "calls deepspeed.checkpointing, and `activation_checkpointing` acts")),
@@ -236,7 +236,8 @@ const std::vector<SectionRow>& all_dstune_rows() {
 
       applied(
           set_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>,
-          text("/dstune/workload", usual_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>(),
+          text("/dstune/workload",
+               default_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>(),
                "transformer|synthetic", inert, "what a step is; `transformer` trains the model")),
       open_with("type=plugin", applied(keep_plugin_options,
                                        object("/dstune/workload", "the same with its settings"))),

@@ -156,8 +156,8 @@ bool MicroSteps::record(std::size_t segment) {
 
 DiskAccess disk_access(const DiskUse& use) {
   // More blocks in flight no disk is faster for.
-  constexpr std::int64_t most_threads = 64;
-  const std::int64_t threads = std::min(most_threads, use.threads * use.queue_depth);
+  constexpr std::int64_t max_threads = 64;
+  const std::int64_t threads = std::min(max_threads, use.threads * use.queue_depth);
   return {.block_bytes = use.block_bytes, .threads = static_cast<int>(threads)};
 }
 
@@ -230,7 +230,7 @@ StepOutcome Executor::step(std::int64_t step, StepTrace* trace, TraceClock clock
   if (!dispatch.is_skipped() && state_->steps > (plan.tracing.empty() ? 0 : 1))
     state_->memory.close_account();
   const StepOutcome& outcome = dispatch.end_step();
-  state_->memory.look_at_red_zones();
+  state_->memory.check_red_zones();
   return outcome;
 }
 

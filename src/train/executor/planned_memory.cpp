@@ -18,8 +18,8 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr std::int64_t filled_bytes = sizeof(red_zone_bits);
 /// Of a tensor, and of what lies behind it. Workspaces of products are larger, but what they hold
 /// is the library's.
-constexpr std::int64_t most_guarded_bytes = std::int64_t{1} << 20;
-constexpr std::size_t most_damage = 8;
+constexpr std::int64_t max_guarded_bytes = std::int64_t{1} << 20;
+constexpr std::size_t max_damage = 8;
 
 }  // namespace
 
@@ -70,10 +70,10 @@ void PlannedMemory::acquire(TensorId tensor) {
   if (!counting_) return;
   const auto index = static_cast<std::size_t>(tensor);
   const PlannedTensor& planned = plan_.tensors[index];
-  of(planned).arena->acquire(planned.offset_bytes, planned.booked_bytes,
+  of(planned).arena->acquire(planned.offset_bytes, planned.padded_bytes,
                              static_cast<int>(planned.category));
   acquired_[index] = true;
-  if (guard_ != Guard::none) spoil(planned);
+  if (guard_ != Guard::none) poison(planned);
 }
 
 void PlannedMemory::release(TensorId tensor) {
@@ -84,10 +84,10 @@ void PlannedMemory::release(TensorId tensor) {
   acquired_[index] = false;
   if (guard_ == Guard::none) return;
   copied_.push_back(copy_red_zone(planned));
-  spoil(planned);
+  poison(planned);
 }
 
-void PlannedMemory::look_at_red_zones() {
+void PlannedMemory::check_red_zones() {
   for (const Copied& copied : copied_) note_damage(copied, damage_);
   copied_.clear();
 }
@@ -98,7 +98,7 @@ std::vector<std::string> PlannedMemory::damage() {
     if (acquired_[tensor]) now.push_back(copy_red_zone(plan_.tensors[tensor]));
   }
   device_.queues().finish_all();
-  look_at_red_zones();
+  check_red_zones();
   std::vector<std::string> all = damage_;
   for (const Copied& copied : now) note_damage(copied, all);
   return all;
@@ -107,14 +107,14 @@ std::vector<std::string> PlannedMemory::damage() {
 PlannedMemory::RedZone PlannedMemory::red_zone(const PlannedTensor& tensor) const {
   const std::int64_t bytes = tensor.elements * size_bytes(tensor.dtype);
   const std::int64_t begin = (bytes + filled_bytes - 1) / filled_bytes * filled_bytes;
-  const std::int64_t bytes_behind = tensor.booked_bytes * stretch_ - begin;
-  return {address_of(tensor) + begin, std::min(bytes_behind, most_guarded_bytes) / filled_bytes};
+  const std::int64_t bytes_behind = tensor.padded_bytes * stretch_ - begin;
+  return {address_of(tensor) + begin, std::min(bytes_behind, max_guarded_bytes) / filled_bytes};
 }
 
-void PlannedMemory::spoil(const PlannedTensor& tensor) const {
+void PlannedMemory::poison(const PlannedTensor& tensor) const {
   const kernels::Table& table = device_.kernels();
   table.fill(kernels::DType::bf16, address_of(tensor), not_a_number,
-             std::min(tensor.booked_bytes, most_guarded_bytes) / filled_bytes);
+             std::min(tensor.padded_bytes, max_guarded_bytes) / filled_bytes);
   const RedZone zone = red_zone(tensor);
   table.fill(kernels::DType::bf16, zone.begin, red_zone_value, zone.count);
 }
@@ -133,7 +133,7 @@ void PlannedMemory::note_damage(const Copied& copied, std::vector<std::string>& 
       zone.empty() ||
       (zone.front() == red_zone_bits &&
        std::memcmp(zone.data() + 1, zone.data(), (zone.size() - 1) * sizeof zone.front()) == 0);
-  if (damage.size() >= most_damage || is_untouched) return;
+  if (damage.size() >= max_damage || is_untouched) return;
   std::string where = copied.tensor->name;
   if (copied.tensor->layer >= 0) where += " of layer " + std::to_string(copied.tensor->layer);
   damage.push_back(std::move(where));

@@ -36,7 +36,7 @@ class PlannedMemory {
   /// Tensors beyond whose end something was written, the first few. Waits for the device.
   [[nodiscard]] std::vector<std::string> damage();
   /// Where red zones are watched: looks at those of what was released. The device is waited for.
-  void look_at_red_zones();
+  void check_red_zones();
 
   [[nodiscard]] std::byte* address(TensorId tensor) const {
     return address_of(plan_.tensors[static_cast<std::size_t>(tensor)]);
@@ -80,7 +80,7 @@ class PlannedMemory {
   };
   [[nodiscard]] RedZone red_zone(const PlannedTensor& tensor) const;
   /// Undefined content, and a red zone.
-  void spoil(const PlannedTensor& tensor) const;
+  void poison(const PlannedTensor& tensor) const;
   /// A red zone as it was when the tensor was released, or is.
   struct Copied {
     const PlannedTensor* tensor;

@@ -26,7 +26,7 @@ LossScaler::Verdict LossScaler::end_step(bool overflow) {
       verdict = fall();
       last_overflow_ = step_;
     } else {
-      stay_or_rise();
+      keep_or_raise();
     }
   }
   ++step_;
@@ -43,7 +43,7 @@ LossScaler::Verdict LossScaler::fall() {
   return Verdict::skip;
 }
 
-void LossScaler::stay_or_rise() {
+void LossScaler::keep_or_raise() {
   if (rules_.consecutive_hysteresis) hysteresis_ = rules_.hysteresis;
   const std::int64_t steps_without = step_ - last_overflow_ - 1;
   if (steps_without <= 0 || steps_without % rules_.window != 0) return;

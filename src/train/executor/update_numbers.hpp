@@ -26,7 +26,7 @@ class LossScaler {
 
  private:
   Verdict fall();
-  void stay_or_rise();
+  void keep_or_raise();
 
   LossScale rules_;
   bool dynamic_;

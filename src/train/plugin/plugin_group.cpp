@@ -16,13 +16,13 @@ namespace {
 
 /// Staging for bytes that are no whole elements, and for a broadcast's parts.
 constexpr std::int64_t staging_bytes = std::int64_t{1} << 20;
-constexpr std::int64_t least_chunk_bytes = 4096;
+constexpr std::int64_t min_chunk_bytes = 4096;
 /// Opaque to all_gather, which moves elements of four bytes.
 constexpr DType gathered = DType::i32;
 constexpr std::int64_t gathered_bytes = size_bytes(gathered);
 constexpr std::size_t longest_message = 768;
 /// Beyond any memory, and exact as a double and as a signed number of bytes.
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 52;
+constexpr std::uint64_t max_bytes = std::uint64_t{1} << 52;
 
 DType type_of(dstune_element element) {
   return element == DSTUNE_BF16 ? DType::bf16 : DType::f32;
@@ -32,7 +32,7 @@ std::int64_t padded(std::int64_t bytes) {
   return (bytes + gathered_bytes - 1) / gathered_bytes * gathered_bytes;
 }
 
-std::string objection_to_element(dstune_element element) {
+std::string element_violation(dstune_element element) {
   if (element == DSTUNE_F32 || element == DSTUNE_BF16) return "";
   return fmt::format("{} is no type of elements", element);
 }
@@ -42,7 +42,7 @@ std::string objection_to_element(dstune_element element) {
 PluginGroup::PluginGroup(ProcessGroup& group, const Waiter& waiter)
     : group_(group),
       waiter_(waiter),
-      chunk_bytes_(std::max(padded(staging_bytes / group.size()), least_chunk_bytes)),
+      chunk_bytes_(std::max(padded(staging_bytes / group.size()), min_chunk_bytes)),
       sent_(static_cast<std::size_t>(chunk_bytes_)),
       received_(static_cast<std::size_t>(chunk_bytes_ * group.size())) {
   functions_.struct_bytes = sizeof functions_;
@@ -62,7 +62,7 @@ PluginGroup::PluginGroup(ProcessGroup& group, const Waiter& waiter)
 bool PluginGroup::call(const std::string& name, const std::function<dstune_status()>& work) {
   message_.clear();
   failure_.reset();
-  met_ = Met::agreed;
+  agreement_ = Agreement::agreed;
   dstune_status status = DSTUNE_FAILED;
   try {
     status = work();
@@ -70,12 +70,12 @@ bool PluginGroup::call(const std::string& name, const std::function<dstune_statu
     failure_ = {Status::failed, "an exception left the plug-in: its functions must catch it"};
   }
   if (collective_error_) std::rethrow_exception(collective_error_);
-  if (met_ == Met::agreed) {
+  if (agreement_ == Agreement::agreed) {
     if (!failure_ && status != DSTUNE_OK) failure_ = failure_of(status);
-    met_ = meet({failure_ ? Intent::failed : Intent::returns});
+    agreement_ = agree({failure_ ? Intent::failed : Intent::returns});
   }
   if (failure_) throw RecordedStatus(failure_->status, name + ": " + failure_->message);
-  return met_ == Met::agreed;
+  return agreement_ == Agreement::agreed;
 }
 
 PluginGroup::Failure PluginGroup::failure_of(dstune_status status) const {
@@ -114,8 +114,8 @@ std::string PluginGroup::words(const Plan& plan) {
   throw LogicError("a plug-in's intent is known");
 }
 
-PluginGroup::Met PluginGroup::meet(const Plan& plan) {
-  if (group_.size() == 1) return Met::agreed;
+PluginGroup::Agreement PluginGroup::agree(const Plan& plan) {
+  if (group_.size() == 1) return Agreement::agreed;
   using Numbers = std::array<double, 3>;
   const Numbers mine{static_cast<double>(plan.intent), static_cast<double>(plan.amount),
                      static_cast<double>(plan.detail)};
@@ -128,10 +128,10 @@ PluginGroup::Met PluginGroup::meet(const Plan& plan) {
   };
   int odd_rank = 0;
   for (int rank = 0; rank < group_.size(); ++rank) {
-    if (of_rank(rank)[0] == static_cast<double>(Intent::failed)) return Met::peer_failed;
+    if (of_rank(rank)[0] == static_cast<double>(Intent::failed)) return Agreement::peer_failed;
     if (odd_rank == 0 && of_rank(rank) != of_rank(0)) odd_rank = rank;
   }
-  if (odd_rank == 0) return Met::agreed;
+  if (odd_rank == 0) return Agreement::agreed;
   const auto plan_of = [&](int rank) {
     const Numbers numbers = of_rank(rank);
     return Plan{static_cast<Intent>(static_cast<int>(numbers[0])),
@@ -139,19 +139,19 @@ PluginGroup::Met PluginGroup::meet(const Plan& plan) {
   };
   failure_ = {Status::failed, fmt::format("the ranks disagree: group rank 0 {}, group rank {} {}",
                                           words(plan_of(0)), odd_rank, words(plan_of(odd_rank)))};
-  return Met::disagreed;
+  return Agreement::disagreed;
 }
 
 template <class Work>
-dstune_status PluginGroup::together(const Plan& plan, const std::string& objection, Work&& work) {
-  if (collective_error_ || failure_ || met_ != Met::agreed) return DSTUNE_ENDED;
-  if (!objection.empty()) {
-    failure_ = {Status::failed, words(plan) + ": " + objection};
+dstune_status PluginGroup::together(const Plan& plan, const std::string& violation, Work&& work) {
+  if (collective_error_ || failure_ || agreement_ != Agreement::agreed) return DSTUNE_ENDED;
+  if (!violation.empty()) {
+    failure_ = {Status::failed, words(plan) + ": " + violation};
     return DSTUNE_FAILED;
   }
   try {
-    met_ = meet(plan);
-    if (met_ != Met::agreed) return DSTUNE_ENDED;
+    agreement_ = agree(plan);
+    if (agreement_ != Agreement::agreed) return DSTUNE_ENDED;
     work();
     return DSTUNE_OK;
   } catch (const CollectiveError&) {
@@ -159,14 +159,14 @@ dstune_status PluginGroup::together(const Plan& plan, const std::string& objecti
   } catch (const std::exception& error) {
     // Peers are inside the collective: there is nobody to agree with.
     collective_error_ = std::make_exception_ptr(
-        CollectiveError(CollectiveError::Why::aborted, words(plan) + ": " + error.what()));
+        CollectiveError(CollectiveError::Cause::aborted, words(plan) + ": " + error.what()));
   }
   return DSTUNE_ENDED;
 }
 
-std::string PluginGroup::objection_to(const void* out, const void* in, std::uint64_t amount,
+std::string PluginGroup::violation_of(const void* out, const void* in, std::uint64_t amount,
                                       std::uint64_t element_bytes) const {
-  if (amount > most_bytes / element_bytes / static_cast<std::uint64_t>(group_.size())) {
+  if (amount > max_bytes / element_bytes / static_cast<std::uint64_t>(group_.size())) {
     return "more than any memory holds";
   }
   if (amount > 0 && (out == nullptr || in == nullptr)) return "a buffer is null";
@@ -212,11 +212,11 @@ dstune_status PluginGroup::barrier(const dstune_group* group) {
 dstune_status PluginGroup::broadcast(const dstune_group* group, void* data, std::uint64_t bytes,
                                      std::int32_t root) {
   PluginGroup& self = of(group);
-  std::string objection = self.objection_to(data, data, bytes, 1);
+  std::string violation = self.violation_of(data, data, bytes, 1);
   if (root < 0 || root >= self.group_.size()) {
-    objection = fmt::format("the group has {} ranks", self.group_.size());
+    violation = fmt::format("the group has {} ranks", self.group_.size());
   }
-  return self.together({Intent::broadcast, bytes, root}, objection, [&] {
+  return self.together({Intent::broadcast, bytes, root}, violation, [&] {
     self.broadcast_bytes(static_cast<std::byte*>(data), static_cast<std::int64_t>(bytes), root);
   });
 }
@@ -224,9 +224,9 @@ dstune_status PluginGroup::broadcast(const dstune_group* group, void* data, std:
 dstune_status PluginGroup::all_reduce_mean(const dstune_group* group, void* data,
                                            std::uint64_t count, dstune_element element) {
   PluginGroup& self = of(group);
-  std::string objection = objection_to_element(element);
-  if (objection.empty()) objection = self.objection_to(data, data, count, sizeof(float));
-  return self.together({Intent::all_reduce, count, element}, objection, [&] {
+  std::string violation = element_violation(element);
+  if (violation.empty()) violation = self.violation_of(data, data, count, sizeof(float));
+  return self.together({Intent::all_reduce, count, element}, violation, [&] {
     self.group_.all_reduce_average(data, static_cast<std::int64_t>(count), type_of(element));
   });
 }
@@ -235,9 +235,9 @@ dstune_status PluginGroup::reduce_scatter_mean(const dstune_group* group, void* 
                                                std::uint64_t count_per_rank,
                                                dstune_element element) {
   PluginGroup& self = of(group);
-  std::string objection = objection_to_element(element);
-  if (objection.empty()) objection = self.objection_to(out, in, count_per_rank, sizeof(float));
-  return self.together({Intent::reduce_scatter, count_per_rank, element}, objection, [&] {
+  std::string violation = element_violation(element);
+  if (violation.empty()) violation = self.violation_of(out, in, count_per_rank, sizeof(float));
+  return self.together({Intent::reduce_scatter, count_per_rank, element}, violation, [&] {
     self.group_.reduce_scatter_average(out, in, static_cast<std::int64_t>(count_per_rank),
                                        type_of(element));
   });
@@ -247,7 +247,7 @@ dstune_status PluginGroup::all_gather(const dstune_group* group, void* out, cons
                                       std::uint64_t bytes_per_rank) {
   PluginGroup& self = of(group);
   return self.together(
-      {Intent::all_gather, bytes_per_rank}, self.objection_to(out, in, bytes_per_rank, 1), [&] {
+      {Intent::all_gather, bytes_per_rank}, self.violation_of(out, in, bytes_per_rank, 1), [&] {
         self.gather_bytes(static_cast<std::byte*>(out), static_cast<const std::byte*>(in),
                           static_cast<std::int64_t>(bytes_per_rank));
       });
@@ -255,7 +255,8 @@ dstune_status PluginGroup::all_gather(const dstune_group* group, void* out, cons
 
 dstune_status PluginGroup::poll(const dstune_group* group) {
   PluginGroup& self = of(group);
-  if (self.collective_error_ || self.failure_ || self.met_ != Met::agreed) return DSTUNE_ENDED;
+  if (self.collective_error_ || self.failure_ || self.agreement_ != Agreement::agreed)
+    return DSTUNE_ENDED;
   try {
     self.waiter_.check("a call of the plug-in");
     return DSTUNE_OK;

@@ -42,7 +42,7 @@ class PluginGroup {
     std::uint64_t amount = 0;
     std::int64_t detail = 0;
   };
-  enum class Met { agreed, peer_failed, disagreed };
+  enum class Agreement { agreed, peer_failed, disagreed };
   struct Failure {
     Status status;
     std::string message;
@@ -54,12 +54,12 @@ class PluginGroup {
   static std::string words(const Plan& plan);
 
   /// Collective over the group.
-  Met meet(const Plan& plan);
+  Agreement agree(const Plan& plan);
   /// A collective of the plug-in: meets, then works. Objections are found before, by this rank
   /// alone.
   template <class Work>
-  dstune_status together(const Plan& plan, const std::string& objection, Work&& work);
-  [[nodiscard]] std::string objection_to(const void* out, const void* in, std::uint64_t amount,
+  dstune_status together(const Plan& plan, const std::string& violation, Work&& work);
+  [[nodiscard]] std::string violation_of(const void* out, const void* in, std::uint64_t amount,
                                          std::uint64_t element_bytes) const;
   [[nodiscard]] Failure failure_of(dstune_status status) const;
 
@@ -88,9 +88,9 @@ class PluginGroup {
   std::vector<std::byte> received_;
 
   // Of the call that is under way.
-  std::string message_;             ///< the plug-in's words for what it is about to answer
-  std::optional<Failure> failure_;  ///< found by us, on this rank or in a disagreement
-  Met met_ = Met::agreed;           ///< at the last meeting: after any other there is none
+  std::string message_;                      ///< the plug-in's words for what it is about to answer
+  std::optional<Failure> failure_;           ///< found by us, on this rank or in a disagreement
+  Agreement agreement_ = Agreement::agreed;  ///< at the last meeting: after any other there is none
   std::exception_ptr collective_error_;
 };
 

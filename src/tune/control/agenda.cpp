@@ -70,7 +70,7 @@ void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
   if (!is_search_over() || (!search_.races && is_measuring)) {
     if (const auto again = search_.run_again.during_search(time_left_s)) submit(*again);
   }
-  while (!search_.is_complete && scheduler_.num_waiting() < most_waiting(is_idle)) {
+  while (!search_.is_complete && scheduler_.num_waiting() < max_waiting(is_idle)) {
     const std::optional<std::size_t> row = search_.tuner.next();
     if (!row) break;
     note_asked_for(*row);
@@ -80,8 +80,8 @@ void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
 }
 
 /// One that learns is asked when there is room for what it may answer.
-std::size_t Agenda::most_waiting(bool is_idle) const {
-  if (search_.tuner.most_waiting() > 0) return search_.tuner.most_waiting();
+std::size_t Agenda::max_waiting(bool is_idle) const {
+  if (search_.tuner.max_waiting() > 0) return search_.tuner.max_waiting();
   // Where nothing runs no rank will become idle by itself: what can not be placed is to be told.
   const bool is_asked = is_idle || std::ranges::any_of(num_left_, [&](const auto& left) {
                           return scheduler_.has_room(Needs{left.first});

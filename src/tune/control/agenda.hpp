@@ -81,7 +81,7 @@ class Agenda {
  private:
   bool take_without_run(std::size_t row);
   void note_asked_for(std::size_t row);
-  [[nodiscard]] std::size_t most_waiting(bool is_idle) const;
+  [[nodiscard]] std::size_t max_waiting(bool is_idle) const;
   void submit(const RunAgain& again);
   void give_up_impossible();
   [[nodiscard]] Needs needs(std::size_t row) const;

@@ -34,7 +34,7 @@ class AttemptDriver {
       has_heard |= !std::holds_alternative<message::Progress>(message);
       attempts_.on(received->source, std::move(message), now());
     }
-    look_for_dead();
+    check_liveness();
     attempts_.tick(now());
     return has_heard;
   }
@@ -49,10 +49,10 @@ class AttemptDriver {
  private:
   static constexpr std::chrono::milliseconds dead_interval{200};
 
-  void look_for_dead() {
+  void check_liveness() {
     const auto now = clock_().steady;
-    if (!is_dead_ || now - looked_for_dead_at_ <= dead_interval) return;
-    looked_for_dead_at_ = now;
+    if (!is_dead_ || now - liveness_checked_at_ <= dead_interval) return;
+    liveness_checked_at_ = now;
     for (const int rank : attempts_.awaited_ranks())
       if (is_dead_(rank)) attempts_.died(rank);
   }
@@ -61,7 +61,7 @@ class AttemptDriver {
   Mailbox& mailbox_;
   std::function<bool(int)> is_dead_;
   JobClock clock_;
-  SteadyClock::time_point looked_for_dead_at_{};
+  SteadyClock::time_point liveness_checked_at_{};
 };
 
 }  // namespace dstune

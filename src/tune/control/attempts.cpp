@@ -39,7 +39,7 @@ Attempts::Number Attempts::begin(message::Assign order, const Limits& limits, Mo
   return begin_order(std::move(order), limits, now);
 }
 
-Attempts::Number Attempts::begin(message::Calibrate order, const Limits& limits, Moment now) {
+Attempts::Number Attempts::begin(message::Profile order, const Limits& limits, Moment now) {
   return begin_order(std::move(order), limits, now);
 }
 
@@ -47,10 +47,10 @@ template <class Order>
 Attempts::Number Attempts::begin_order(Order order, const Limits& limits, Moment now) {
   const Number number = next_++;
   order.attempt = number;
-  order.rest_s = limits.rest_s;
+  order.drain_timeout_s = limits.drain_timeout_s;
   // Members give up by themselves long after ABORT should have reached them.
   order.timeout_s = (limits.timeout_s > 0 ? limits.timeout_s : longest_timeout_s) +
-                    limits.silence_s + 2 * limits.abort_grace_s;
+                    limits.inactivity_timeout_s + 2 * limits.abort_grace_s;
   Attempt attempt;
   attempt.members = order.world_ranks;
   attempt.limits = limits;
@@ -75,9 +75,10 @@ void Attempts::send(int world_rank, Message message) {
   outgoing_.push_back({world_rank, std::move(message)});
 }
 
-void Attempts::race(Number number, const RaceBar& bar) {
+void Attempts::race(Number number, const IncumbentEstimate& incumbent) {
   const auto found = under_way_.find(number);
-  if (found != under_way_.end()) send(found->second.members.front(), message::Bar{number, bar});
+  if (found != under_way_.end())
+    send(found->second.members.front(), message::Incumbent{number, incumbent});
 }
 
 void Attempts::on(int source, Message message, Moment now) {
@@ -93,7 +94,7 @@ void Attempts::on(int source, Message message, Moment now) {
     events_.emplace_back(Stepped{number, progress->steps});
   } else if (auto* outcome = std::get_if<message::Outcome>(&message)) {
     on_outcome(number, attempt, std::move(outcome->measurement), now);
-  } else if (auto* profiled = std::get_if<message::Calibrated>(&message)) {
+  } else if (auto* profiled = std::get_if<message::Profiled>(&message)) {
     on_profiled(number, attempt, source, std::move(*profiled), now);
   } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
     on_gone(number, attempt, source, *gone, now);
@@ -118,7 +119,7 @@ void Attempts::on_outcome(Number number, Attempt& attempt, Measurement measureme
   end(number, {.measurement = std::move(measurement), .is_cut_short = is_cut_short}, now);
 }
 
-void Attempts::on_profiled(Number number, Attempt& attempt, int source, message::Calibrated answer,
+void Attempts::on_profiled(Number number, Attempt& attempt, int source, message::Profiled answer,
                            Moment now) {
   attempt.left.insert(source);
   events_.emplace_back(Profiled{number, source, std::move(answer)});
@@ -174,9 +175,11 @@ std::optional<Attempts::Failure> Attempts::failure_of(const Attempt& attempt, Ti
   const Limits& limits = attempt.limits;
   if (limits.timeout_s > 0 && now > attempt.began + to_duration(limits.timeout_s))
     return Failure{Status::timed_out, limits.overdue};
-  const double silence_s = std::max(limits.silence_s, steps_of_silence * attempt.slowest_step_s);
-  if (limits.silence_s > 0 && seconds(now - attempt.last_sign) > silence_s)
-    return Failure{Status::timed_out, "no sign of life for " + format_duration(silence_s)};
+  const double inactivity_timeout_s =
+      std::max(limits.inactivity_timeout_s, steps_of_silence * attempt.slowest_step_s);
+  if (limits.inactivity_timeout_s > 0 && seconds(now - attempt.last_sign) > inactivity_timeout_s)
+    return Failure{Status::timed_out,
+                   "no sign of life for " + format_duration(inactivity_timeout_s)};
   return std::nullopt;
 }
 
@@ -215,7 +218,7 @@ void Attempts::begin_abort(Number number, Attempt& attempt, const Failure& failu
   attempt.reason = failure.reason;
   const Limits& limits = attempt.limits;
   attempt.give_up_at =
-      now + to_duration(limits.abort_grace_s + (stopping_since_ ? 0 : limits.rest_s));
+      now + to_duration(limits.abort_grace_s + (stopping_since_ ? 0 : limits.drain_timeout_s));
   for (const int member : attempt.members)
     if (!attempt.left.contains(member)) send(member, message::Abort{number});
 }

@@ -25,11 +25,12 @@ class Attempts {
 
   /// What an attempt may take before it is aborted, and how long that may take. 0: any time.
   struct Limits {
-    double silence_s = 0;   ///< without a sign of life; twenty of its steps, where these are longer
+    double inactivity_timeout_s =
+        0;                  ///< without a sign of life; twenty of its steps, where these are longer
     double timeout_s = 0;   ///< in all
     std::string overdue{};  ///< the reason that is given after that
-    double abort_grace_s = 10;  ///< for members to answer ABORT before they count as lost
-    double rest_s = 0;  ///< more of it, for their devices to come to rest; not where the job ends
+    double abort_grace_s = 10;   ///< for members to answer ABORT before they count as lost
+    double drain_timeout_s = 0;  ///< more of it, for their devices to drain; not where the job ends
   };
   struct Options {
     double stop_grace_s = 20;  ///< for attempts to end after STOP
@@ -46,7 +47,7 @@ class Attempts {
   struct Profiled {
     Number attempt = 0;
     int world_rank = 0;
-    message::Calibrated answer;
+    message::Profiled answer;
   };
   /// A member's words: of the first that left, and of each that failed by itself.
   struct Failed {
@@ -77,9 +78,9 @@ class Attempts {
   /// Orders the members to take part; the attempt's number and the time after which members give up
   /// by themselves are filled in. Returns the number.
   Number begin(message::Assign order, const Limits& limits, Moment now);
-  Number begin(message::Calibrate order, const Limits& limits, Moment now);
+  Number begin(message::Profile order, const Limits& limits, Moment now);
   /// Tells the leader what it is raced against.
-  void race(Number attempt, const RaceBar& bar);
+  void race(Number attempt, const IncumbentEstimate& incumbent);
   /// Of attempts that have ended nothing is taken in.
   void on(int source, Message message, Moment now);
   /// The rank's process is known to be gone: nobody waits for its answer.
@@ -136,7 +137,7 @@ class Attempts {
 
   void on_ready(Number number, Attempt& attempt, int source, Moment now);
   void on_outcome(Number number, Attempt& attempt, Measurement measurement, Moment now);
-  void on_profiled(Number number, Attempt& attempt, int source, message::Calibrated answer,
+  void on_profiled(Number number, Attempt& attempt, int source, message::Profiled answer,
                    Moment now);
   void on_gone(Number number, Attempt& attempt, int source, const message::Gone& gone, Moment now);
 

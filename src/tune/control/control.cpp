@@ -21,7 +21,7 @@
 #include "dstune/ranking/answer.hpp"
 #include "dstune/train/executor.hpp"
 #include "moment.hpp"
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 #include "profile/prediction.hpp"
 #include "start/rank_devices.hpp"
 
@@ -63,8 +63,8 @@ TimeBudget time_budget(const JobOptions& options) {
 
 /// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
 void predict_members(PlannedSpace& space, JobPredictor& predictor) {
-  constexpr std::uint64_t most_predicted = 20'000;
-  if (space.planned > most_predicted) return;
+  constexpr std::uint64_t max_predicted = 20'000;
+  if (space.planned > max_predicted) return;
   for (auto& [planned, chain] : space.members)
     if (planned.status == PlanStatus::planned)
       planned.predicted.throughput = predictor.throughput(planned.experiment);
@@ -103,15 +103,17 @@ bool is_known(const std::vector<std::int64_t>& bytes, const std::vector<std::vec
 }
 
 /// Now that the communicators of all groups are there.
-void leave_out_what_lacks_room(Preparation& ready, const std::optional<std::int64_t>& room_bytes) {
-  if (!room_bytes) return;
+void leave_out_what_does_not_fit(Preparation& ready,
+                                 const std::optional<std::int64_t>& free_memory_bytes) {
+  if (!free_memory_bytes) return;
   const auto has_run = [&](std::size_t index) {
     return ready.history.finished.contains(ready.keys[index]);
   };
-  const std::vector<std::size_t> dropped = drop_what_lacks_room(ready.space, *room_bytes, has_run);
+  const std::vector<std::size_t> dropped =
+      drop_what_does_not_fit(ready.space, *free_memory_bytes, has_run);
   if (dropped.empty()) return;
   log::warning(fmt::format("{} of the GPU are left for tensors: {} members do not fit",
-                           format_bytes(*room_bytes), dropped.size()));
+                           format_bytes(*free_memory_bytes), dropped.size()));
   for (const std::size_t index : dropped)
     ready.journal->add(event::planned(ready.space.members[index].planned));
 }
@@ -132,9 +134,9 @@ bool repeats_best(const JobSpec& job) {
 ProcessMemoryPredictor memory_predictor(const Preparation& ready,
                                         const std::vector<RankDevice>& devices,
                                         const BytesBefore& bytes) {
-  std::optional<OutsideMemory> gpus;
+  std::optional<NonArenaMemory> gpus;
   if (is_known(bytes.gpu, ready.training_ranks)) gpus.emplace(bytes.gpu, true);
-  return {OutsideMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
+  return {NonArenaMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
 }
 
 void print_summary(const Answer& answer, ExitCode code, bool is_json) {
@@ -164,9 +166,10 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   if (is_predictable(ready)) {
     machine = measure_machine(
         ready, driver, [&] { return !end.reason(driver.now()).empty(); }, options.profile_path,
-        is_on_gpus ? least_rest_s : 0);
-    memory.start_again(machine.outside_bytes, machine.gpu_outside_bytes);
-    leave_out_what_lacks_room(ready, room_on_gpus(devices, bytes.gpu, machine.gpu_outside_bytes));
+        is_on_gpus ? min_drain_timeout_s : 0);
+    memory.start_again(machine.non_arena_bytes, machine.gpu_non_arena_bytes);
+    leave_out_what_does_not_fit(ready,
+                                free_gpu_memory(devices, bytes.gpu, machine.gpu_non_arena_bytes));
   }
   if (machine.predictor) {
     limits.follow(*machine.predictor);
@@ -176,9 +179,9 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   std::optional<OverheadCounter> overheads;
   Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
                                       {.metric = ready.job.tuning.metric,
-                                       .own_runs = ready.own_runs,
+                                       .user_runs = ready.user_runs,
                                        .memory_offset_bytes = ready.memory_offset_bytes,
-                                       .own_row = ready.space.own});
+                                       .baseline_row = ready.space.baseline});
   RunAgainPolicy run_again(board, {.races = races(ready.job),
                                    .repeats_best = repeats_best(ready.job),
                                    .is_alone_in_space = ready.space.planned <= 1,
@@ -258,7 +261,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
                             [&](const std::vector<int>& one, const std::vector<int>& other) {
                               return slots.share_a_node(one, other);
                             }},
-                       death_watch(topology, devices));
+                       liveness_check(topology, devices));
   SearchEnd end;
   end.code = guarded([&] {
     end = run_search(options, ready, devices, bytes, time, slots, driver);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "dstune/base/log.hpp"
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 #include "profile/prediction.hpp"
 #include "waiting.hpp"
 #include "worker/injection.hpp"
@@ -26,7 +26,7 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
 ExitCode Controller::run() {
   listeners_.progress.begin(search_.space.planned, agenda_.num_known());
   agenda_.take_known();
-  Idle idle;
+  IdleBackoff idle;
   for (;;) {
     const bool has_heard = listen();
     watch();
@@ -93,9 +93,9 @@ void Controller::start(Agenda::Next next) {
 void Controller::race(Attempts::Number number, const Run& run) {
   const Scoreboard& board = search_.board;
   // Calibrated times are another order than those that are raced.
-  if (!search_.races || !board.best() || !board.setup().own_runs.empty()) return;
+  if (!search_.races || !board.best() || !board.setup().user_runs.empty()) return;
   if (run.repeat || search_.run_again.is_rerun(run.row)) return;
-  driver_.attempts().race(number, race_bar(board, planned(run.row).experiment));
+  driver_.attempts().race(number, incumbent_estimate(board, planned(run.row).experiment));
 }
 
 void Controller::race_all() {
@@ -169,7 +169,7 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
   Scoreboard& board = search_.board;
   search_.tuner.observe(row, {record.measurement.status,
                               value_so_far(record.measurement, board.metric(), experiment)});
-  const bool has_overheads = listeners_.overheads && !board.setup().own_runs.empty();
+  const bool has_overheads = listeners_.overheads && !board.setup().user_runs.empty();
   const bool is_best = board.record(row, std::move(record),
                                     has_overheads ? listeners_.overheads(experiment) : Overheads{});
   if (is_best) race_all();

@@ -65,8 +65,8 @@ void Progress::ended(const Record& record, Metric metric, bool is_known, bool is
   const std::string value = value_text(record.experiment, record.measurement, metric);
   if (is_best) best_ = fmt::format("{} {}", record.experiment.name, value);
   const auto now = std::chrono::steady_clock::now();
-  const bool is_crowd = now - last_line_ < line_interval && planned_ > 200;
-  if (!is_crowd || is_best) {
+  const bool is_rate_limited = now - last_line_ < line_interval && planned_ > 200;
+  if (!is_rate_limited || is_best) {
     last_line_ = now;
     line(fmt::format("[{}/{}] {} on {}: {}{}{}", ended_, planned_, record.experiment.name,
                      record.experiment.shape.size(), value, is_known ? " (known)" : "",

@@ -22,33 +22,33 @@ namespace {
 using json::Value;
 
 /// Of the time that the experiments will take, for measuring the machine: never more than
-/// most_budget_s for a model of small_model parameters, and in proportion for larger ones.
+/// max_budget_s for a model of small_model parameters, and in proportion for larger ones.
 constexpr double share_of_job = 0.05;
-constexpr double least_budget_s = 0.5;
-constexpr double most_budget_s = 5;
+constexpr double min_budget_s = 0.5;
+constexpr double max_budget_s = 5;
 constexpr double small_model = 2e8;
 constexpr double dry_run_budget_s = 1;
 /// … and for a device that does not answer.
-constexpr double dry_run_patience_s = 120;
+constexpr double dry_run_timeout_s = 120;
 constexpr std::int64_t dry_run_bytes = std::int64_t{256} << 20;
 /// Warm-up steps beside the least number: until they are steady.
 constexpr double extra_warmup_steps = 3;
-constexpr double fewest_timed_steps = 5;
+constexpr double min_timed_steps = 5;
 
 /// The slowest machine that an experiment is waited for: a tenth of a slow core.
-constexpr double least_flops_per_rank = 1e9;
-constexpr double least_patience_s = 60;
+constexpr double min_flops_per_rank = 1e9;
+constexpr double min_inactivity_timeout_s = 60;
 /// … and its host, where all ranks at once have pages zeroed and pinned.
-constexpr double least_host_bytes_per_s = 5e8;
+constexpr double min_host_bytes_per_s = 5e8;
 /// Nobody here knows how long a plug-in's steps take; --trial-timeout says it.
-constexpr double plugin_patience_s = 600;
+constexpr double plugin_inactivity_timeout_s = 600;
 /// Predictions are off by a tenth, machines that others use by a factor.
-constexpr double patience_of_steps = 50;
-constexpr double patience_of_experiments = 20;
-constexpr double least_trial_timeout_s = 300;
+constexpr double inactivity_timeout_steps = 50;
+constexpr double trial_timeout_factor = 20;
+constexpr double min_trial_timeout_s = 300;
 /// Where nothing is predicted, as of an experiment that is silent.
-constexpr double usual_rest_s = least_patience_s;
-constexpr double rest_of_steps = 5;
+constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
+constexpr double drain_timeout_steps = 5;
 
 std::vector<const Experiment*> planned_members(const Preparation& ready) {
   std::vector<const Experiment*> members;
@@ -66,7 +66,7 @@ double budget_s(const Preparation& ready) {
     rank_seconds += member->shape.size() * ready.job.tuning.measure.trial_budget_s;
   const double job_s = rank_seconds / static_cast<double>(std::max<std::size_t>(1, ranks));
   const double size = static_cast<double>(parameter_count(ready.job.model)) / small_model;
-  return std::clamp(share_of_job * job_s, least_budget_s, most_budget_s * std::max(1.0, size));
+  return std::clamp(share_of_job * job_s, min_budget_s, max_budget_s * std::max(1.0, size));
 }
 
 /// Whether an earlier job has left nothing to run.
@@ -84,7 +84,7 @@ std::string key_of_profile(const Preparation& ready, const std::vector<Profiling
   Value orders = Value::array();
   for (ProfilingTask task : tasks) {
     task.budget_s = 0;
-    orders.push_back(written(message::Calibrate{0, std::move(task), {}, 0}));
+    orders.push_back(written(message::Profile{0, std::move(task), {}, 0}));
   }
   return record_key({{"model", to_json(ready.job.model)},
                      {"machine", ready.fingerprint},
@@ -130,7 +130,7 @@ std::optional<double> JobPredictor::throughput(const Experiment& experiment) {
 std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const auto step_s = this->step_s(experiment);
   if (!step_s) return std::nullopt;
-  const double timed_s = std::max(measure_.trial_budget_s, fewest_timed_steps * *step_s);
+  const double timed_s = std::max(measure_.trial_budget_s, min_timed_steps * *step_s);
   return (measure_.start_profile_step + extra_warmup_steps) * *step_s + timed_s;
 }
 
@@ -143,7 +143,8 @@ void JobPredictor::observe(const Experiment& experiment, const Measurement& meas
 
 MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
-                                const std::optional<std::string>& profile_path, double rest_s) {
+                                const std::optional<std::string>& profile_path,
+                                double drain_timeout_s) {
   if (is_all_known(ready) && !profile_path) return {};
   const CpuWorkspaces workspaces(*ready.kernels);
   const auto members = planned_members(ready);
@@ -157,10 +158,10 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
   } else {
     const SteadyClock::time_point began = SteadyClock::now();
     Profiler profiler(driver, ready.training_ranks,
-                      {.rest_s = rest_s, .is_to_be_ended = is_to_be_ended});
+                      {.drain_timeout_s = drain_timeout_s, .is_to_be_ended = is_to_be_ended});
     profile = profiler.run(tasks);
-    result.outside_bytes = profiler.outside_bytes();
-    result.gpu_outside_bytes = profiler.gpu_outside_bytes();
+    result.non_arena_bytes = profiler.non_arena_bytes();
+    result.gpu_non_arena_bytes = profiler.gpu_non_arena_bytes();
     if (profile.empty()) return result;
     profile.machine = ready.fingerprint;
     profile.model = ready.job.model.name;
@@ -182,48 +183,50 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
   for (const Experiment& member : alone) members.push_back(&member);
   const std::vector<ProfilingTask> tasks = plan_profiling(
       ready.job.model, members, workspaces,
-      {.budget_s = dry_run_budget_s, .most_bytes = dry_run_bytes, .times_disks = false});
+      {.budget_s = dry_run_budget_s, .max_bytes = dry_run_bytes, .times_disks = false});
   if (tasks.empty()) return nullptr;
   SelfGroup group(0, device.queues());
-  const Waiter waiter =
-      Waiter().with_deadline(SteadyClock::now() + to_duration(dry_run_patience_s));
+  const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + to_duration(dry_run_timeout_s));
   return std::make_unique<JobPredictor>(
       ready, profile_device(tasks.front(), ready.job.model, device, group, reference_seed, waiter));
 }
 
-double patience_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
-                  const PlannedExperiment& planned, const std::optional<double>& predicted_step_s) {
+double inactivity_timeout_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
+                            const PlannedExperiment& planned,
+                            const std::optional<double>& predicted_step_s) {
   const Experiment& experiment = planned.experiment;
   if (job.workload.kind == WorkloadKind::plugin) {
-    return std::max(plugin_patience_s, trial_timeout_s.value_or(0));
+    return std::max(plugin_inactivity_timeout_s, trial_timeout_s.value_or(0));
   }
   if (job.workload.kind == WorkloadKind::synthetic) {
-    return least_patience_s + 20 * job.workload.step_time_s;
+    return min_inactivity_timeout_s + 20 * job.workload.step_time_s;
   }
-  const double patience_s =
-      least_patience_s +
-      static_cast<double>(planned.predicted.host_memory_bytes) / least_host_bytes_per_s;
-  if (predicted_step_s) return patience_s + patience_of_steps * *predicted_step_s;
+  const double inactivity_timeout_s =
+      min_inactivity_timeout_s +
+      static_cast<double>(planned.predicted.host_memory_bytes) / min_host_bytes_per_s;
+  if (predicted_step_s) return inactivity_timeout_s + inactivity_timeout_steps * *predicted_step_s;
   const auto tokens = static_cast<double>(global_batch(experiment.config, experiment.shape.size()) *
                                           job.sequence_length);
-  return patience_s + flops_per_token(job.model, job.sequence_length) * tokens /
-                          (least_flops_per_rank * experiment.shape.size());
+  return inactivity_timeout_s + flops_per_token(job.model, job.sequence_length) * tokens /
+                                    (min_flops_per_rank * experiment.shape.size());
 }
 
-double rest_s(const std::optional<double>& predicted_step_s) {
-  return predicted_step_s ? least_rest_s + rest_of_steps * *predicted_step_s : usual_rest_s;
+double drain_timeout_s(const std::optional<double>& predicted_step_s) {
+  return predicted_step_s ? min_drain_timeout_s + drain_timeout_steps * *predicted_step_s
+                          : default_drain_timeout_s;
 }
 
 double default_trial_timeout_s(double predicted_s) {
-  return least_trial_timeout_s + patience_of_experiments * predicted_s;
+  return min_trial_timeout_s + trial_timeout_factor * predicted_s;
 }
 
 Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
   const auto predicted_step_s =
       predictor_ != nullptr ? predictor_->step_s(planned.experiment) : std::nullopt;
   Attempts::Limits limits{.abort_grace_s = abort_grace_s_};
-  limits.silence_s = patience_s(job_, trial_timeout_s_, planned, predicted_step_s);
-  if (is_on_gpus_) limits.rest_s = rest_s(predicted_step_s);
+  limits.inactivity_timeout_s =
+      inactivity_timeout_s(job_, trial_timeout_s_, planned, predicted_step_s);
+  if (is_on_gpus_) limits.drain_timeout_s = drain_timeout_s(predicted_step_s);
   if (trial_timeout_s_) {
     limits.timeout_s = *trial_timeout_s_;
     limits.overdue = "took longer than --trial-timeout " + format_duration(limits.timeout_s);

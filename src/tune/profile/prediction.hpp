@@ -41,17 +41,18 @@ class JobPredictor {
 };
 
 struct MeasuredMachine {
-  std::unique_ptr<JobPredictor> predictor;          ///< null where nothing could be measured
-  std::map<int, std::int64_t> outside_bytes{};      ///< of the processes that took part
-  std::map<int, std::int64_t> gpu_outside_bytes{};  ///< of their GPUs
+  std::unique_ptr<JobPredictor> predictor;            ///< null where nothing could be measured
+  std::map<int, std::int64_t> non_arena_bytes{};      ///< of the processes that took part
+  std::map<int, std::int64_t> gpu_non_arena_bytes{};  ///< of their GPUs
 };
 
 /// By all groups before the first experiment, or what the journal has of an earlier job that had
-/// the same to measure; then written to `profile_path` where that is given. `rest_s`: as
+/// the same to measure; then written to `profile_path` where that is given. `drain_timeout_s`: as
 /// Attempts::Limits'. Throws IoError.
 MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
                                 const std::function<bool()>& is_to_be_ended,
-                                const std::optional<std::string>& profile_path, double rest_s);
+                                const std::optional<std::string>& profile_path,
+                                double drain_timeout_s);
 
 /// For a dry run: what this process alone can tell within a second, collectives estimated by the
 /// memory's speed. Null where it can tell nothing.
@@ -61,15 +62,16 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
 /// Of a plug-in as long as a whole trial may take. `predicted_step_s`, where it is known, stands in
 /// for the operations of a very slow machine. Taking the host's memory, which is pinned beside a
 /// GPU, is a silence, too. Local.
-double patience_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
-                  const PlannedExperiment& planned, const std::optional<double>& predicted_step_s);
+double inactivity_timeout_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,
+                            const PlannedExperiment& planned,
+                            const std::optional<double>& predicted_step_s);
 
 /// How long a GPU may take, after a failure, to do what it was asked for before it counts as one
 /// that hangs. The host is two micro-steps ahead of it at most, and never a step; predictions of
 /// that may be off by as much as above. Local.
-double rest_s(const std::optional<double>& predicted_step_s);
+double drain_timeout_s(const std::optional<double>& predicted_step_s);
 /// … while the machine is measured, in steps of a few layers.
-constexpr double least_rest_s = 10;
+constexpr double min_drain_timeout_s = 10;
 
 /// How long an experiment may take that is predicted to take so long; likewise generous.
 double default_trial_timeout_s(double predicted_s);

@@ -19,9 +19,10 @@ DeviceProfile Profiler::run(std::span<const ProfilingTask> tasks) {
 }
 
 void Profiler::begin(const ProfilingTask& task) {
-  Attempts::Limits limits{.abort_grace_s = options_.abort_grace_s, .rest_s = options_.rest_s};
+  Attempts::Limits limits{.abort_grace_s = options_.abort_grace_s,
+                          .drain_timeout_s = options_.drain_timeout_s};
   limits.timeout_s =
-      std::max(options_.least_patience_s, options_.patience_of_budgets * task.budget_s);
+      std::max(options_.min_inactivity_timeout_s, options_.timeout_budgets * task.budget_s);
   limits.overdue = "took longer than " + format_duration(limits.timeout_s);
   ProfilingTask without_disk = task;
   without_disk.disk = {};
@@ -35,7 +36,7 @@ void Profiler::begin(const ProfilingTask& task) {
       const bool is_there = std::ranges::find_first_of(ranks, group) != ranks.end();
       if (is_there) is_first = nodes_with_disk.insert(node).second && is_first;
     }
-    message::Calibrate order;
+    message::Profile order;
     order.task = is_first ? task : without_disk;
     order.world_ranks = group;
     driver_.attempts().begin(std::move(order), limits, driver_.now());
@@ -44,7 +45,7 @@ void Profiler::begin(const ProfilingTask& task) {
 
 void Profiler::await() {
   Attempts& attempts = driver_.attempts();
-  Idle idle;
+  IdleBackoff idle;
   for (;;) {
     driver_.listen();
     for (Attempts::Event& event : attempts.take_events()) {
@@ -63,8 +64,8 @@ void Profiler::await() {
 
 void Profiler::take(Attempts::Profiled profiled) {
   const auto& [attempt, world_rank, answer] = profiled;
-  outside_bytes_[world_rank] = answer.outside_bytes;
-  if (answer.gpu_outside_bytes > 0) gpu_outside_bytes_[world_rank] = answer.gpu_outside_bytes;
+  non_arena_bytes_[world_rank] = answer.non_arena_bytes;
+  if (answer.gpu_non_arena_bytes > 0) gpu_non_arena_bytes_[world_rank] = answer.gpu_non_arena_bytes;
   measured_.push_back(std::move(profiled.answer.profile));
 }
 

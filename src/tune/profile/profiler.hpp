@@ -34,10 +34,10 @@ class Profiler {
  public:
   struct Options {
     /// A task that takes this many times its budget, and the least, is aborted.
-    double patience_of_budgets = 20;
-    double least_patience_s = 120;
+    double timeout_budgets = 20;
+    double min_inactivity_timeout_s = 120;
     double abort_grace_s = 10;               ///< as Attempts::Limits'
-    double rest_s = 0;                       ///< likewise
+    double drain_timeout_s = 0;              ///< likewise
     std::function<bool()> is_to_be_ended{};  ///< a signal, the time limit; may be empty
   };
   /// ranks_of_node: those that train. The driver outlives it.
@@ -48,10 +48,12 @@ class Profiler {
   /// one that is late, or whose member is lost, ends it all.
   DeviceProfile run(std::span<const ProfilingTask> tasks);
   /// What the processes that took part hold now beside their arenas, by world rank.
-  [[nodiscard]] const std::map<int, std::int64_t>& outside_bytes() const { return outside_bytes_; }
+  [[nodiscard]] const std::map<int, std::int64_t>& non_arena_bytes() const {
+    return non_arena_bytes_;
+  }
   /// … and of their GPUs, where that is known.
-  [[nodiscard]] const std::map<int, std::int64_t>& gpu_outside_bytes() const {
-    return gpu_outside_bytes_;
+  [[nodiscard]] const std::map<int, std::int64_t>& gpu_non_arena_bytes() const {
+    return gpu_non_arena_bytes_;
   }
 
  private:
@@ -64,7 +66,7 @@ class Profiler {
   std::vector<std::vector<int>> ranks_of_node_;
   Options options_;
   std::vector<DeviceProfile> measured_;
-  std::map<int, std::int64_t> outside_bytes_, gpu_outside_bytes_;
+  std::map<int, std::int64_t> non_arena_bytes_, gpu_non_arena_bytes_;
   bool is_cut_short_ = false;
 };
 

@@ -78,8 +78,8 @@ std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& option
 }
 
 /// The least memory of a device that trains, and of its host's part.
-std::int64_t least_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nodes,
-                         const std::vector<RankDevice>& devices) {
+std::int64_t min_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nodes,
+                       const std::vector<RankDevice>& devices) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& ranks : nodes) {
     for (const int rank : ranks) {
@@ -92,7 +92,7 @@ std::int64_t least_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nod
 /// On a CPU the device's memory is the host's, too: what it leaves. A GPU has its own.
 std::int64_t host_memory_beside(std::int64_t device_memory_bytes, const RanksOfNode& nodes,
                                 const std::vector<RankDevice>& devices) {
-  const std::int64_t of_host = least_bytes(&RankDevice::host_bytes, nodes, devices);
+  const std::int64_t of_host = min_bytes(&RankDevice::host_bytes, nodes, devices);
   if (devices.front().backend != "cpu") return of_host;
   return std::max<std::int64_t>(0, of_host - device_memory_bytes);
 }
@@ -131,7 +131,7 @@ std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
 
 }  // namespace
 
-std::vector<int> left_out_ranks(const JobOptions& options, const Topology& topology) {
+std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topology) {
   if (options.dry_run || !(options.hostfile || options.host_filter)) return {};
   std::optional<Hostfile> file;
   if (options.hostfile) file = read_hostfile(*options.hostfile);
@@ -148,12 +148,12 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   Preparation ready;
   ready.kernels = &kernels;
   const std::optional<Machine> machine = decide_ranks(ready, options, topology);
-  std::size_t most_ranks_a_node = 1;
+  std::size_t max_ranks_per_node = 1;
   for (const auto& ranks : ready.training_ranks) {
-    most_ranks_a_node = std::max(most_ranks_a_node, ranks.size());
+    max_ranks_per_node = std::max(max_ranks_per_node, ranks.size());
   }
-  ready.job =
-      read_job(options.space_path, options.overrides, machine, static_cast<int>(most_ranks_a_node));
+  ready.job = read_job(options.space_path, options.overrides, machine,
+                       static_cast<int>(max_ranks_per_node));
   for (const std::string& warning : ready.job.warnings) log::warning(warning);
   if (ready.job.workload.kind == WorkloadKind::plugin) {
     ready.job.workload.library_hash = plugin_hash(ready.job.workload);
@@ -162,26 +162,26 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   ready.device_memory_bytes =
       ready.job.device_memory_bytes
           ? *ready.job.device_memory_bytes
-          : least_bytes(&RankDevice::memory_bytes, ready.training_ranks, devices);
+          : min_bytes(&RankDevice::memory_bytes, ready.training_ranks, devices);
 
   ready.host_memory_bytes = ready.job.host_memory_bytes.value_or(
       host_memory_beside(ready.device_memory_bytes, ready.training_ranks, devices));
 
   const CpuWorkspaces workspaces(kernels);
-  const std::vector<DeepSpeedRun> own_runs = read_own_runs(options.calibration_files, ready.job);
-  ready.memory_offset_bytes = memory_offset(own_runs, ready.job);
+  const std::vector<DeepSpeedRun> user_runs = read_user_runs(options.calibration_files, ready.job);
+  ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
   PlannerOptions planner;
   planner.target_offset_bytes = ready.memory_offset_bytes;
   planner.device_memory_bytes = ready.device_memory_bytes;
   planner.host_memory_bytes = ready.host_memory_bytes;
   planner.free_disk_bytes = free_disk_bytes;
   if (!options.dry_run) {
-    planner.listed = most_listed_members;
+    planner.listed = max_listed_members;
     planner.lists_pruned = false;
   }
   if (ready.job.experiment_files.empty()) {
     const SearchSpace space(ready.job);
-    if (!options.dry_run && space.size() > planner.most_members) {
+    if (!options.dry_run && space.size() > planner.max_members) {
       log::warning(fmt::format(
           "the space has {} members: all are checked before the first runs, and at most {} of them "
           "are tried; --dry-run counts them",
@@ -192,7 +192,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
     ready.space = plan_experiments(ready.job, workspaces, planner);
   }
   for (const std::string& warning : ready.space.warnings) log::warning(warning);
-  ready.own_runs = match_own_runs(own_runs, ready.space);
+  ready.user_runs = match_user_runs(user_runs, ready.space);
   if (options.import_dir) ready.imports = read_imports(*options.import_dir, ready.job, ready.space);
   return ready;
 }
@@ -227,7 +227,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   // The others decide the same again from the same results.
   ready.is_search_complete = tuning.tuner_type == "race" &&
                              ready.history.complete_searches.contains(search_key) &&
-                             ready.own_runs.empty();
+                             ready.user_runs.empty();
   Value environment = environment_info(topology, devices, options.version, options.command_line);
   environment["machine_fingerprint"] = fingerprint;
   environment["training_ranks"] = ready.training_ranks;
@@ -267,8 +267,8 @@ std::optional<MemoryTimeline> memory_timeline_of(const Preparation& ready,
   const JobSpec& job = ready.job;
   const int group_size = experiment.shape.size();
   if (job.workload.kind != WorkloadKind::transformer ||
-      !partition_objection(experiment.config, group_size).empty() ||
-      !model_objection(job.model, experiment.config, group_size).empty())
+      !partition_violation(experiment.config, group_size).empty() ||
+      !model_violation(job.model, experiment.config, group_size).empty())
     return std::nullopt;
   return memory_timeline(
       build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));

@@ -43,7 +43,7 @@ struct Preparation {
   bool is_search_complete = false;  ///< an earlier job has ended the very same one
   json::Value fingerprint;          ///< of the machine; once the results are open
   std::vector<Import> imports;
-  std::vector<OwnRun> own_runs;
+  std::vector<UserRun> user_runs;
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
@@ -54,7 +54,7 @@ struct Preparation {
 
 /// Ranks that train nothing, by hostfile and filter; none in a dry run, which may plan for other
 /// hosts. Throws InputError, UsageError.
-std::vector<int> left_out_ranks(const JobOptions& options, const Topology& topology);
+std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topology);
 
 /// Reads and plans; touches no file of the results folder. Throws InputError, UsageError.
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,

@@ -203,8 +203,8 @@ std::vector<std::string> gpus_of_node(const Topology& topology,
   return gpus;
 }
 
-std::function<bool(int)> death_watch(const Topology& topology,
-                                     const std::vector<RankDevice>& devices) {
+std::function<bool(int)> liveness_check(const Topology& topology,
+                                        const std::vector<RankDevice>& devices) {
   std::map<int, int> watched;
   const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
   for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {

@@ -66,9 +66,10 @@ std::vector<std::string> gpus_of_node(const Topology& topology,
                                       const std::vector<RankDevice>& devices);
 
 /// Tells which ranks are known to be gone: those of this node whose process was to be seen at the
-/// start (containers may hide them) and is not any more. Others are given their patience. Local.
-std::function<bool(int world_rank)> death_watch(const Topology& topology,
-                                                const std::vector<RankDevice>& devices);
+/// start (containers may hide them) and is not any more. For others the inactivity timeout decides.
+/// Local.
+std::function<bool(int world_rank)> liveness_check(const Topology& topology,
+                                                   const std::vector<RankDevice>& devices);
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.
 /// `ranks_of_node`: the world ranks of each node that may be used.

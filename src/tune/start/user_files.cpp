@@ -38,7 +38,7 @@ class Candidates {
 };
 
 /// What the work throws on the lowest rank on which it throws. Collective over the world.
-std::string first_objection(const Communicator& world, const std::function<void()>& work) {
+std::string first_violation(const Communicator& world, const std::function<void()>& work) {
   std::string mine;
   try {
     work();
@@ -79,7 +79,8 @@ std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
   return imports;
 }
 
-std::vector<DeepSpeedRun> read_own_runs(const std::vector<std::string>& paths, const JobSpec& job) {
+std::vector<DeepSpeedRun> read_user_runs(const std::vector<std::string>& paths,
+                                         const JobSpec& job) {
   json::Problems problems;
   std::vector<DeepSpeedRun> runs;
   for (const std::string& path : paths) {
@@ -108,11 +109,11 @@ std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec&
   return count > 0 ? sum_bytes / count : 0;
 }
 
-std::vector<OwnRun> match_own_runs(const std::vector<DeepSpeedRun>& runs,
-                                   const PlannedSpace& space) {
+std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
+                                     const PlannedSpace& space) {
   const Candidates candidates(space);
   json::Problems problems;
-  std::vector<OwnRun> found;
+  std::vector<UserRun> found;
   for (const DeepSpeedRun& run : runs) {
     const auto index = candidates.find(run);
     if (!index) {
@@ -135,19 +136,19 @@ std::string plugin_hash(const WorkloadSpec& workload) {
 
 std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload) {
   if (workload.kind != WorkloadKind::plugin) return "";
-  std::string objection = first_objection(world, [&] {
+  std::string violation = first_violation(world, [&] {
     if (plugin_hash(workload) != workload.library_hash) {
       throw Error(workload.library_path +
                   " is another file than on rank 0: put the same one on every host");
     }
   });
-  if (!objection.empty()) return objection;
-  return first_objection(world, [&] { load_plugin(workload.library_path); });
+  if (!violation.empty()) return violation;
+  return first_violation(world, [&] { load_plugin(workload.library_path); });
 }
 
-Problem plugin_problem(const json::Document& document, const std::string& objection) {
+Problem plugin_problem(const json::Document& document, const std::string& violation) {
   const std::string pointer = "/dstune/workload/library";
-  return {document.file(), pointer, document.line(pointer), objection};
+  return {document.file(), pointer, document.line(pointer), violation};
 }
 
 }  // namespace dstune

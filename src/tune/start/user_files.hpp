@@ -21,13 +21,13 @@ std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
                                  const PlannedSpace& space);
 
 /// --calibrate: the user's own runs.
-std::vector<DeepSpeedRun> read_own_runs(const std::vector<std::string>& paths, const JobSpec& job);
+std::vector<DeepSpeedRun> read_user_runs(const std::vector<std::string>& paths, const JobSpec& job);
 /// How much more memory they took than is planned for the training: the mean over those that say
 /// it, without what only a GPU's driver and allocator know of; 0 where none does.
 std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec& job);
 /// By member of the space. Throws InputError for a run of another configuration.
-std::vector<OwnRun> match_own_runs(const std::vector<DeepSpeedRun>& runs,
-                                   const PlannedSpace& space);
+std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
+                                     const PlannedSpace& space);
 
 /// A plug-in library by its content. Throws Error. Local.
 std::string plugin_hash(const WorkloadSpec& workload);
@@ -38,6 +38,6 @@ std::string plugin_hash(const WorkloadSpec& workload);
 std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload);
 
 /// The place in space.json that names the library. Local.
-Problem plugin_problem(const json::Document& document, const std::string& objection);
+Problem plugin_problem(const json::Document& document, const std::string& violation);
 
 }  // namespace dstune

@@ -15,7 +15,7 @@
 #include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
 #include "moment.hpp"
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 #include "profile/profiler.hpp"
 #include "waiting.hpp"
 #include "worker/injection.hpp"
@@ -23,14 +23,14 @@
 namespace dstune {
 namespace {
 
-/// PROGRESS is for people and for patience: no more often than this.
+/// PROGRESS is for people and for the inactivity timeout: no more often than this.
 constexpr std::chrono::milliseconds progress_interval{100};
 
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
 
 void add_what_devices_say(const DeviceGroups& devices, Measurement& measurement) {
-  measurement.not_comparable = devices.why_not_comparable(measurement.world_ranks);
+  measurement.not_comparable = devices.not_comparable_reason(measurement.world_ranks);
   measurement.peak_memory.communicator_bytes = devices.communicator_bytes();
   // What a GPU has less is not one process's then.
   if (!measurement.not_comparable.empty())
@@ -47,7 +47,7 @@ void Worker::send(const Message& message) {
 message::Quit Worker::run() {
   // The default slack of 50 µs would double every short sleep.
   prctl(PR_SET_TIMERSLACK, 1000UL);
-  Idle idle;
+  IdleBackoff idle;
   for (;;) {
     Message message;
     if (!pending_.empty()) {
@@ -63,7 +63,7 @@ message::Quit Worker::run() {
     if (const auto* quit = std::get_if<message::Quit>(&message)) return *quit;
     if (const auto* assign = std::get_if<message::Assign>(&message)) {
       run_assignment(*assign);
-    } else if (const auto* order = std::get_if<message::Calibrate>(&message)) {
+    } else if (const auto* order = std::get_if<message::Profile>(&message)) {
       run_profiling(*order);
     } else if (const auto* late = std::get_if<message::Abort>(&message)) {
       // The attempt was over here before the ABORT came: the controller waits for this answer.
@@ -81,9 +81,9 @@ bool Worker::poll_for_abort() {
       go_ = go_ || go->attempt == attempt_;
     } else if (const auto* stop = std::get_if<message::Stop>(&message)) {
       stop_ = stop_ || stop->attempt == attempt_;
-    } else if (const auto* bar = std::get_if<message::Bar>(&message);
-               bar != nullptr && bar->attempt == attempt_) {
-      bar_ = bar->bar;
+    } else if (const auto* incumbent = std::get_if<message::Incumbent>(&message);
+               incumbent != nullptr && incumbent->attempt == attempt_) {
+      incumbent_ = incumbent->incumbent;
     } else if (const auto* abort = std::get_if<message::Abort>(&message);
                abort != nullptr && abort->attempt == attempt_) {
       aborted_ = true;
@@ -95,12 +95,12 @@ bool Worker::poll_for_abort() {
 }
 
 /// Null where this thread always comes to look itself: on a processor, in workloads of ours.
-std::unique_ptr<Regularly> Worker::listener(const Waiter& waiter) {
-  if (!context_.leaves_when_stuck && context_.groups->devices() == nullptr) return nullptr;
-  return std::make_unique<Regularly>(
+std::unique_ptr<PeriodicTask> Worker::listener(const Waiter& waiter) {
+  if (!context_.exits_when_stuck && context_.groups->devices() == nullptr) return nullptr;
+  return std::make_unique<PeriodicTask>(
       listening_interval, [this, attempt = attempt_, deadline = waiter.deadline()] {
         try {
-          if (context_.leaves_when_stuck) leave_if_given_up();
+          if (context_.exits_when_stuck) exit_if_abandoned();
           interrupt_where_over(*context_.groups, attempt, aborted_, deadline);
         } catch (const std::exception& error) {
           // It can not leave this thread, and the other one may be stuck.
@@ -111,7 +111,7 @@ std::unique_ptr<Regularly> Worker::listener(const Waiter& waiter) {
       });
 }
 
-void Worker::leave_if_given_up() {
+void Worker::exit_if_abandoned() {
   poll_for_abort();
   const std::lock_guard lock(mailbox_mutex_);
   for (const Message& message : pending_) {
@@ -121,19 +121,19 @@ void Worker::leave_if_given_up() {
   }
 }
 
-void Worker::begin_attempt(std::uint64_t attempt, double rest_s) {
+void Worker::begin_attempt(std::uint64_t attempt, double drain_timeout_s) {
   attempt_ = attempt;
-  rest_s_ = rest_s;
+  drain_timeout_s_ = drain_timeout_s;
   go_ = false;
   stop_ = false;
-  bar_ = {};
+  incumbent_ = {};
   aborted_ = false;
   // They may have come together with the order, while the attempt before was running.
   for (const Message& message : pending_) {
     if (const auto* abort = std::get_if<message::Abort>(&message))
       aborted_ = aborted_ || abort->attempt == attempt_;
-    if (const auto* bar = std::get_if<message::Bar>(&message))
-      if (bar->attempt == attempt_) bar_ = bar->bar;
+    if (const auto* incumbent = std::get_if<message::Incumbent>(&message))
+      if (incumbent->attempt == attempt_) incumbent_ = incumbent->incumbent;
   }
 }
 
@@ -144,13 +144,13 @@ Waiter Worker::waiter(double timeout_s) {
 }
 
 void Worker::leave(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
-  say_gone(world_ranks, {attempt_, status, reason});
+  send_gone(world_ranks, {attempt_, status, reason});
 }
 
-void Worker::say_gone(const std::vector<int>& world_ranks, message::Gone gone) {
+void Worker::send_gone(const std::vector<int>& world_ranks, message::Gone gone) {
   context_.groups->abandon(world_ranks);
-  device_state_ = context_.device->come_to_rest(std::chrono::duration<double>(rest_s_));
-  const bool is_given_up = device_state_ != DeviceState::at_rest;
+  device_state_ = context_.device->drain(std::chrono::duration<double>(drain_timeout_s_));
+  const bool is_given_up = device_state_ != DeviceState::drained;
   if (is_given_up) context_.groups->give_up_device();
   gone.has_lost_device = pretends_lost_device_ || is_given_up;
   gone.is_device_silent = device_state_ == DeviceState::silent;
@@ -159,15 +159,15 @@ void Worker::say_gone(const std::vector<int>& world_ranks, message::Gone gone) {
 
 /// Nobody takes a rank out of the job that lost its device in a profiling.
 void Worker::require_device() const {
-  if (device_state_ != DeviceState::at_rest) throw DeviceError("has no device any more");
+  if (device_state_ != DeviceState::drained) throw DeviceError("has no device any more");
 }
 
 bool Worker::has_lost_device() const {
   return pretends_lost_device_ || context_.device->is_lost();
 }
 
-void Worker::run_profiling(const message::Calibrate& order) {
-  begin_attempt(order.attempt, order.rest_s);
+void Worker::run_profiling(const message::Profile& order) {
+  begin_attempt(order.attempt, order.drain_timeout_s);
   const Waiter waiter = this->waiter(order.timeout_s);
   auto listener = this->listener(waiter);
   try {
@@ -176,10 +176,10 @@ void Worker::run_profiling(const message::Calibrate& order) {
     DeviceProfile profile =
         profile_device(order.task, *context_.model, *context_.device, *group, context_.seed, waiter,
                        context_.topology->share_core ? TraceClock::own : TraceClock::elapsed);
-    send(message::Calibrated{attempt_, std::move(profile),
-                             process_resident_bytes() - context_.device->arena().capacity_bytes() -
-                                 context_.device->host_arena().capacity_bytes(),
-                             gpu_bytes_beside_arena(*context_.device)});
+    send(message::Profiled{attempt_, std::move(profile),
+                           process_resident_bytes() - context_.device->arena().capacity_bytes() -
+                               context_.device->host_arena().capacity_bytes(),
+                           gpu_bytes_beside_arena(*context_.device)});
   } catch (const std::exception& error) {
     fail(order.world_ranks, Status::failed, error.what());
   }
@@ -200,7 +200,7 @@ bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
 
 void Worker::run_assignment(const message::Assign& assign) {
   using Clock = std::chrono::steady_clock;
-  begin_attempt(assign.attempt, assign.rest_s);
+  begin_attempt(assign.attempt, assign.drain_timeout_s);
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = this->waiter(assign.timeout_s);
   const Fault fault = injected_fault(world_rank, assign.experiment);
@@ -239,20 +239,20 @@ void Worker::run_assignment(const message::Assign& assign) {
         last_progress = Clock::now();
         send(message::Progress{attempt_, steps, slowest_step_s});
         // A group of one never waits, so this is where it hears of an ABORT.
-        if (poll_for_abort()) throw CollectiveError(CollectiveError::Why::aborted, "aborted");
+        if (poll_for_abort()) throw CollectiveError(CollectiveError::Cause::aborted, "aborted");
       }
       return stop_.load();
     };
-    hooks.look_at_gpu = context_.look_at_gpu;
+    hooks.sample_gpu = context_.sample_gpu;
     hooks.has_lost_device = [this] { return has_lost_device(); };
     if (is_first_of_node(assign.world_ranks))
       hooks.joules = [this]() -> std::optional<double> {
         return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
       };
-    hooks.bar = [&] {
+    hooks.incumbent = [&] {
       poll_for_abort();
       const std::lock_guard lock(mailbox_mutex_);
-      return bar_;
+      return incumbent_;
     };
     Measurement measurement = measure(*workload, *group, context_.measure, hooks);
     if (group->group_rank() == 0) {
@@ -268,7 +268,7 @@ void Worker::run_assignment(const message::Assign& assign) {
   } catch (const StepFailure& error) {
     fail(assign.world_ranks, error.status(), error.what());
   } catch (const CollectiveError& error) {
-    const bool at_deadline = error.why() == CollectiveError::Why::deadline;
+    const bool at_deadline = error.why() == CollectiveError::Cause::deadline;
     leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what());
   } catch (const OutOfMemory& error) {
     // Of making the group: a step's comes as a StepFailure.
@@ -283,7 +283,7 @@ void Worker::run_assignment(const message::Assign& assign) {
 /// Peers may be inside a collective: the controller's ABORT gets them out.
 void Worker::fail(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
   const std::string world_rank = std::to_string(context_.topology->world_rank);
-  say_gone(world_ranks, {attempt_, status, "rank " + world_rank + ": " + reason, true});
+  send_gone(world_ranks, {attempt_, status, "rank " + world_rank + ": " + reason, true});
 }
 
 }  // namespace dstune

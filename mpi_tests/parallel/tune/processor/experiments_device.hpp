@@ -15,7 +15,7 @@ class ExperimentsDevice {
   /// Of a process beside what it is asked to hold.
   static constexpr std::int64_t tide_bytes = 2 << 20;
 
-  [[nodiscard]] std::string objection() const { return {}; }
+  [[nodiscard]] std::string violation() const { return {}; }
   [[nodiscard]] Device& device() { return device_; }
   [[nodiscard]] std::optional<DeviceGroupOptions> groups() { return std::nullopt; }
 

@@ -31,10 +31,10 @@ class ListeningTest : public testing::Test {
   ~ListeningTest() override { EXPECT_EQ(nccl_->violations(), std::vector<std::string>{}); }
 
   /// Why a collective behind one that holds this thread up ended.
-  CollectiveError::Why why_ended(Clock::time_point deadline) {
+  CollectiveError::Cause why_ended(Clock::time_point deadline) {
     const Waiter waiter(Clock::time_point::max(), nullptr, true);
     const auto group = groups_->join(std::array{world_.rank()}, ++attempt_, waiter);
-    const Regularly listener(
+    const PeriodicTask listener(
         1ms, [&] { interrupt_where_over(*groups_, attempt_, is_aborted_, deadline); });
     try {
       nccl_->wait_until_aborted();
@@ -56,12 +56,12 @@ class ListeningTest : public testing::Test {
 };
 
 TEST_F(ListeningTest, AStuckRankGoesOnAtTheDeadline) {
-  EXPECT_EQ(why_ended(Clock::now() + 20ms), CollectiveError::Why::deadline);
+  EXPECT_EQ(why_ended(Clock::now() + 20ms), CollectiveError::Cause::deadline);
 }
 
 TEST_F(ListeningTest, AndWhereItsAttemptIsAborted) {
   is_aborted_ = true;
-  EXPECT_EQ(why_ended(Clock::time_point::max()), CollectiveError::Why::aborted);
+  EXPECT_EQ(why_ended(Clock::time_point::max()), CollectiveError::Cause::aborted);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "meeting.hpp"
+#include "rendezvous.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -29,31 +29,33 @@ Message unpack(const Bytes& bytes) {
 
 }  // namespace
 
-Meeting::Meeting(Communicator world)
+Rendezvous::Rendezvous(Communicator world)
     : world_(std::move(world)),
       leading_(world_, world_, MpiMailbox::Side::controller),
       following_(world_, world_, MpiMailbox::Side::worker) {}
 
-Decision Meeting::agree(std::span<const int> world_ranks, const Offer& mine, const Waiter& waiter) {
+Decision Rendezvous::agree(std::span<const int> world_ranks, const Proposal& mine,
+                           const Waiter& waiter) {
   const int leader = world_ranks.front();
   if (leader == world_.rank()) return lead(world_ranks.subspan(1), mine, waiter);
   return follow(leader, mine, waiter);
 }
 
-void Meeting::collect_offers() {
+void Rendezvous::collect_proposals() {
   while (const std::optional<Mailbox::Message> message = leading_.try_receive()) {
-    const auto offer = unpack<Offer>(message->data);
-    offers_[offer.attempt][message->source] = offer;
+    const auto proposal = unpack<Proposal>(message->data);
+    proposals_[proposal.attempt][message->source] = proposal;
   }
 }
 
-Decision Meeting::lead(std::span<const int> members, const Offer& mine, const Waiter& waiter) {
+Decision Rendezvous::lead(std::span<const int> members, const Proposal& mine,
+                          const Waiter& waiter) {
   // Who offered for an earlier attempt has given it up, or will.
-  offers_.erase(offers_.begin(), offers_.lower_bound(mine.attempt));
+  proposals_.erase(proposals_.begin(), proposals_.lower_bound(mine.attempt));
   waiter.until(
       [&] {
-        collect_offers();
-        const auto& arrived = offers_[mine.attempt];
+        collect_proposals();
+        const auto& arrived = proposals_[mine.attempt];
         return std::all_of(members.begin(), members.end(),
                            [&](int rank) { return arrived.contains(rank); });
       },
@@ -61,16 +63,16 @@ Decision Meeting::lead(std::span<const int> members, const Offer& mine, const Wa
   Decision decision{mine.attempt, mine.duplicates_left - 1, mine.communicator_id != 0,
                     mine.gave_up};
   for (const int rank : members) {
-    const Offer& offer = offers_[mine.attempt][rank];
-    decision.duplicate = std::min(decision.duplicate, offer.duplicates_left - 1);
-    if (offer.communicator_id != mine.communicator_id) decision.use_existing = false;
-    if (offer.gave_up) decision.abandon_existing = true;
+    const Proposal& proposal = proposals_[mine.attempt][rank];
+    decision.duplicate = std::min(decision.duplicate, proposal.duplicates_left - 1);
+    if (proposal.communicator_id != mine.communicator_id) decision.use_existing = false;
+    if (proposal.gave_up) decision.abandon_existing = true;
   }
   for (const int rank : members) leading_.send(rank, pack(decision));
   return decision;
 }
 
-Decision Meeting::follow(int leader, const Offer& mine, const Waiter& waiter) {
+Decision Rendezvous::follow(int leader, const Proposal& mine, const Waiter& waiter) {
   following_.send(leader, pack(mine));
   std::optional<Decision> decision;
   waiter.until(

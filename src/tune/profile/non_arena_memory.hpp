@@ -30,14 +30,14 @@ std::vector<std::int64_t> gpu_bytes_before_experiments(const Communicator& world
 
 /// Starts from what the processes held before the first experiment and follows what experiments
 /// find: libraries keep tables of every shape they have met, the journal's index grows. Local.
-class OutsideMemory {
+class NonArenaMemory {
  public:
   /// By world rank. `has_staged`: whether the staging memory of groups is in it, or elsewhere.
-  explicit OutsideMemory(std::vector<std::int64_t> resident_bytes, bool has_staged = false);
+  explicit NonArenaMemory(std::vector<std::int64_t> resident_bytes, bool has_staged = false);
 
   /// What processes hold after groups have run in them, by world rank; the others stay as they
   /// were.
-  void start_again(const std::map<int, std::int64_t>& outside_bytes);
+  void start_again(const std::map<int, std::int64_t>& non_arena_bytes);
   /// Of the fullest of a group's ranks.
   [[nodiscard]] std::int64_t bytes(const std::vector<int>& world_ranks) const;
   /// What the fullest rank of an experiment's group was measured to hold.
@@ -56,22 +56,22 @@ class OutsideMemory {
 class ProcessMemoryPredictor {
  public:
   /// `gpus`: nothing where GPUs are not used, or nobody knows what they hold.
-  ProcessMemoryPredictor(OutsideMemory processes, std::optional<OutsideMemory> gpus,
+  ProcessMemoryPredictor(NonArenaMemory processes, std::optional<NonArenaMemory> gpus,
                          bool devices_have_own_memory)
       : processes_(std::move(processes)),
         gpus_(std::move(gpus)),
         devices_have_own_memory_(devices_have_own_memory) {}
 
-  /// As OutsideMemory's, of processes and of GPUs.
-  void start_again(const std::map<int, std::int64_t>& outside_bytes,
-                   const std::map<int, std::int64_t>& gpu_outside_bytes);
+  /// As NonArenaMemory's, of processes and of GPUs.
+  void start_again(const std::map<int, std::int64_t>& non_arena_bytes,
+                   const std::map<int, std::int64_t>& gpu_non_arena_bytes);
   /// By what was known before this experiment; learns from it for the next. What is not planned is
   /// not predicted.
   void predict(Record& record);
 
  private:
-  OutsideMemory processes_;
-  std::optional<OutsideMemory> gpus_;
+  NonArenaMemory processes_;
+  std::optional<NonArenaMemory> gpus_;
   bool devices_have_own_memory_;
 };
 
@@ -80,13 +80,13 @@ class ProcessMemoryPredictor {
 /// of a GPU at the start, less what it has lost since then. `before_bytes`, `after_bytes`: what it
 /// had lost beside the arena, by world rank. Nothing where a rank shares its GPU, since nobody can
 /// tell who took what then. Local.
-std::optional<std::int64_t> room_on_gpus(const std::vector<RankDevice>& devices,
-                                         const std::vector<std::int64_t>& before_bytes,
-                                         const std::map<int, std::int64_t>& after_bytes);
+std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devices,
+                                            const std::vector<std::int64_t>& before_bytes,
+                                            const std::map<int, std::int64_t>& after_bytes);
 
 /// Makes planned members infeasible that need more of the device than that, unless they have run:
 /// those are given. Local.
-std::vector<std::size_t> drop_what_lacks_room(PlannedSpace& space, std::int64_t room_bytes,
-                                              const std::function<bool(std::size_t)>& has_run);
+std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
+                                                const std::function<bool(std::size_t)>& has_run);
 
 }  // namespace dstune

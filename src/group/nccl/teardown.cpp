@@ -1,4 +1,4 @@
-#include "ends.hpp"
+#include "teardown.hpp"
 
 #include <atomic>
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace dstune::nccl {
 
-struct Ends::State {
+struct Teardown::State {
   using Count = std::shared_ptr<std::atomic<int>>;
 
   std::function<void()> begin_thread;
@@ -31,7 +31,7 @@ struct Ends::State {
 
 namespace {
 
-void abort_all(Library& library, const Ends::Comms& comms) {
+void abort_all(Library& library, const Teardown::Comms& comms) {
   if (comms.empty()) return;
   library.group_start();
   for (const Comm comm : comms) library.abort(comm);
@@ -40,15 +40,15 @@ void abort_all(Library& library, const Ends::Comms& comms) {
 
 }  // namespace
 
-Ends::Ends(std::function<void()> begin_thread) : state_(std::make_shared<State>()) {
+Teardown::Teardown(std::function<void()> begin_thread) : state_(std::make_shared<State>()) {
   state_->begin_thread = std::move(begin_thread);
 }
 
-Ends Ends::another() const {
-  return Ends(state_->begin_thread);
+Teardown Teardown::another() const {
+  return Teardown(state_->begin_thread);
 }
 
-void Ends::start(std::function<void()> work) noexcept {
+void Teardown::start(std::function<void()> work) noexcept {
   const State::Count under_way = state_->count();
   ++*under_way;
   try {
@@ -64,8 +64,8 @@ void Ends::start(std::function<void()> work) noexcept {
   }
 }
 
-void Ends::abort(std::shared_ptr<Library> library, Comms comms, std::function<Comms()> more,
-                 std::shared_ptr<void> owner) noexcept {
+void Teardown::abort(std::shared_ptr<Library> library, Comms comms, std::function<Comms()> more,
+                     std::shared_ptr<void> owner) noexcept {
   if (comms.empty()) return;
   start([library = std::move(library), comms = std::move(comms), more = std::move(more),
          owner = std::move(owner)] {
@@ -74,23 +74,23 @@ void Ends::abort(std::shared_ptr<Library> library, Comms comms, std::function<Co
   });
 }
 
-void Ends::destroy(std::shared_ptr<Library> library, Comms comms,
-                   std::shared_ptr<void> owner) noexcept {
+void Teardown::destroy(std::shared_ptr<Library> library, Comms comms,
+                       std::shared_ptr<void> owner) noexcept {
   start([library = std::move(library), comms = std::move(comms), owner = std::move(owner)] {
     for (const Comm comm : comms) library->destroy(comm);
   });
 }
 
-bool Ends::are_done() const {
+bool Teardown::are_done() const {
   return *state_->count() == 0;
 }
 
-void Ends::forget() {
+void Teardown::forget() {
   const std::lock_guard lock(state_->mutex);
   state_->under_way = std::make_shared<std::atomic<int>>(0);
 }
 
-void Ends::wait(const Waiter& waiter) const {
+void Teardown::wait(const Waiter& waiter) const {
   waiter.until([this] { return are_done(); }, "waiting for NCCL to end communicators");
 }
 

@@ -11,14 +11,14 @@ namespace dstune::nccl {
 
 /// Ends communicators on threads of their own, which never call MPI: ncclCommAbort itself may hang,
 /// and so may ncclCommDestroy, which waits for the peers of this node to end theirs. Local.
-class Ends {
+class Teardown {
  public:
   using Comms = std::vector<Comm>;
 
   /// `begin_thread`: what each of its threads does first; may be empty.
-  explicit Ends(std::function<void()> begin_thread = nullptr);
+  explicit Teardown(std::function<void()> begin_thread = nullptr);
   /// Whose threads begin alike, and are waited for apart.
-  [[nodiscard]] Ends another() const;
+  [[nodiscard]] Teardown another() const;
   /// On one thread, all of them in one go. Each waits for what was asked of it, so those that share
   /// no resources, of which one may hold up another, are aborted by a call each. `more`: what was
   /// made until then, and has to be aborted, too. `owner` lives until it is done.

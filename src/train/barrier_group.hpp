@@ -12,10 +12,10 @@
 
 namespace dstune::train {
 
-class MeetingGroup : public ForwardingGroup {
+class BarrierGroup : public ForwardingGroup {
  public:
   /// The group outlives it. `clock`: the trace's.
-  explicit MeetingGroup(ProcessGroup& group, TraceClock clock = TraceClock::elapsed)
+  explicit BarrierGroup(ProcessGroup& group, TraceClock clock = TraceClock::elapsed)
       : ForwardingGroup(group), clock_(clock) {}
 
   /// Meets from now on, in a step whose operations are added to the trace one by one; on every

@@ -11,7 +11,7 @@ namespace dstune {
 namespace {
 
 /// Of sub-groups' states on the disk.
-std::string state_buffers_objection(const TrainingConfig& config,
+std::string state_buffers_violation(const TrainingConfig& config,
                                     const std::vector<plan::SubGroup>& groups) {
   // Master copy, moments, gradients; DeepSpeed's Lion has two moments there.
   const OptimizerConfig& optimizer = config.optimizer;
@@ -40,7 +40,7 @@ std::string state_buffers_objection(const TrainingConfig& config,
 
 /// Of shards on the disk. DeepSpeed writes all that are large enough there as it begins, also those
 /// that it then keeps in memory.
-std::string shard_buffers_objection(const plan::Layout& layout, const TrainingConfig& config,
+std::string shard_buffers_violation(const plan::Layout& layout, const TrainingConfig& config,
                                     const std::vector<plan::SubGroup>& groups) {
   const std::int64_t element = size_bytes(element_type(config.precision));
   std::int64_t largest = 0;
@@ -86,7 +86,7 @@ const char* leaf_failure(const ModelSpec& model, ModuleKind kind) {
   }
 }
 
-std::string leaf_objection(const ModelSpec& model, const TrainingConfig& config) {
+std::string leaf_violation(const ModelSpec& model, const TrainingConfig& config) {
   if (config.zero_stage < 3) return {};
   if (config.leaf_modules == LeafModules() && config.stage3_module_granularity_threshold <= 0)
     return {};
@@ -111,8 +111,8 @@ std::string leaf_objection(const ModelSpec& model, const TrainingConfig& config)
 
 }  // namespace
 
-std::string model_objection(const ModelSpec& model, const TrainingConfig& config, int group_size) {
-  std::string leaves = leaf_objection(model, config);
+std::string model_violation(const ModelSpec& model, const TrainingConfig& config, int group_size) {
+  std::string leaves = leaf_violation(model, config);
   const bool may_fail =
       uses_disk(config) || quantizes_weights(config) || quantizes_gradients(config);
   if (!leaves.empty() || !may_fail) return leaves;
@@ -120,12 +120,12 @@ std::string model_objection(const ModelSpec& model, const TrainingConfig& config
   const plan::Layout layout(table, config.zero_stage, plan::partition_of(config, group_size, 0),
                             plan::offloaded_of(config));
   const std::vector<plan::SubGroup> groups = plan::cut_into_sub_groups(layout, config);
-  std::string objection = plan::gradients_objection(layout, config);
-  if (objection.empty() && is_optimizer_on_disk(config))
-    objection = state_buffers_objection(config, groups);
-  if (objection.empty() && are_parameters_on_disk(config))
-    objection = shard_buffers_objection(layout, config, groups);
-  if (!objection.empty() || !layout.gathers()) return objection;
+  std::string violation = plan::gradients_violation(layout, config);
+  if (violation.empty() && is_optimizer_on_disk(config))
+    violation = state_buffers_violation(config, groups);
+  if (violation.empty() && are_parameters_on_disk(config))
+    violation = shard_buffers_violation(layout, config, groups);
+  if (!violation.empty() || !layout.gathers()) return violation;
   return plan::plan_gathering(model, layout, config).failure;
 }
 

@@ -12,7 +12,7 @@ namespace dstune {
 
 /// What a member brings to a group across nodes: the communicator it has for these ranks (0: none),
 /// whether it gave one up in a failure, and how many duplicates of the world are left to it.
-struct Offer {
+struct Proposal {
   std::uint64_t attempt = 0;
   std::uint64_t communicator_id = 0;
   std::int64_t duplicates_left = 0;
@@ -30,23 +30,23 @@ struct Decision {
 
 /// Members meet before anything that can not be polled: who is missing costs a deadline and nothing
 /// else, and those who remember different failures agree again.
-class Meeting {
+class Rendezvous {
  public:
   /// Over a duplicate of the world that nobody else uses.
-  explicit Meeting(Communicator world);
+  explicit Rendezvous(Communicator world);
 
   /// Members only. Throws CollectiveError.
-  Decision agree(std::span<const int> world_ranks, const Offer& mine, const Waiter& waiter);
+  Decision agree(std::span<const int> world_ranks, const Proposal& mine, const Waiter& waiter);
 
  private:
-  Decision lead(std::span<const int> members, const Offer& mine, const Waiter& waiter);
-  Decision follow(int leader, const Offer& mine, const Waiter& waiter);
-  void collect_offers();
+  Decision lead(std::span<const int> members, const Proposal& mine, const Waiter& waiter);
+  Decision follow(int leader, const Proposal& mine, const Waiter& waiter);
+  void collect_proposals();
 
   Communicator world_;
   MpiMailbox leading_;
   MpiMailbox following_;
-  std::map<std::uint64_t, std::map<int, Offer>> offers_;  // by attempt and rank
+  std::map<std::uint64_t, std::map<int, Proposal>> proposals_;  // by attempt and rank
 };
 
 }  // namespace dstune

@@ -14,10 +14,10 @@
 namespace dstune::train {
 
 /// Of this rank's GPU, as numbers that ranks exchange.
-class GpuLooks {
+class GpuSamples {
  public:
   enum Number : std::size_t {
-    num_looks,
+    num_samples,
     sm_clock_mhz,
     max_sm_clock_mhz,
     temperature_c,
@@ -39,7 +39,7 @@ class GpuLooks {
     // Few bits, which a double has all of.
     numbers_[reasons] =
         static_cast<double>(static_cast<std::uint64_t>(numbers_[reasons]) | state.throttle_reasons);
-    ++numbers_[num_looks];
+    ++numbers_[num_samples];
   }
   [[nodiscard]] const std::array<double, size>& numbers() const { return numbers_; }
 
@@ -52,17 +52,17 @@ inline std::optional<GpuCondition> condition_of(std::span<const double> all) {
   GpuCondition worst;
   std::uint64_t reasons = 0;
   bool has_seen = false;
-  for (; !all.empty(); all = all.subspan(GpuLooks::size)) {
-    if (all[GpuLooks::num_looks] == 0) continue;
+  for (; !all.empty(); all = all.subspan(GpuSamples::size)) {
+    if (all[GpuSamples::num_samples] == 0) continue;
     has_seen = true;
-    const double clock_mhz = all[GpuLooks::sm_clock_mhz];
+    const double clock_mhz = all[GpuSamples::sm_clock_mhz];
     if (clock_mhz > 0 && (worst.sm_clock_mhz == 0 || clock_mhz < worst.sm_clock_mhz)) {
       worst.sm_clock_mhz = clock_mhz;
-      worst.max_sm_clock_mhz = all[GpuLooks::max_sm_clock_mhz];
+      worst.max_sm_clock_mhz = all[GpuSamples::max_sm_clock_mhz];
     }
-    worst.temperature_c = std::max(worst.temperature_c, all[GpuLooks::temperature_c]);
-    worst.power_w = std::max(worst.power_w, all[GpuLooks::power_w]);
-    reasons |= static_cast<std::uint64_t>(all[GpuLooks::reasons]);
+    worst.temperature_c = std::max(worst.temperature_c, all[GpuSamples::temperature_c]);
+    worst.power_w = std::max(worst.power_w, all[GpuSamples::power_w]);
+    reasons |= static_cast<std::uint64_t>(all[GpuSamples::reasons]);
   }
   if (!has_seen) return std::nullopt;
   worst.throttled_by = nvml::throttle_text(reasons);

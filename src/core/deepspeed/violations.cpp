@@ -49,12 +49,12 @@ bool holds(const std::vector<std::string_view>& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-void check_scheduler(const Settings& settings, std::vector<Objection>& objections) {
+void check_scheduler(const Settings& settings, std::vector<Violation>& violations) {
   const std::string params = "/scheduler/params";
   const auto* const type = std::get_if<std::string>(&settings.value("/scheduler/type"));
   if (type == nullptr) return;
   if (!settings.is_given(params)) {
-    objections.push_back({"/scheduler/type", *type + " needs the section /scheduler/params: add "
+    violations.push_back({"/scheduler/type", *type + " needs the section /scheduler/params: add "
                                                      "it, with {} where nothing is set"});
     return;
   }
@@ -63,13 +63,13 @@ void check_scheduler(const Settings& settings, std::vector<Objection>& objection
   for (const std::string_view key : scheduler->needed)
     // "auto" is filled in by the user's training.
     if (!settings.is_there(fmt::format("{}/{}", params, key)))
-      objections.push_back(
+      violations.push_back(
           {"/scheduler/type", fmt::format("{} needs {} in {}: add it", *type, key, params)});
   for (const Knob& knob : knobs()) {
     if (!knob.pointer.starts_with(params + "/") || !settings.is_written(knob.pointer)) continue;
     const std::string_view key = knob.pointer.substr(params.size() + 1);
     if (!holds(scheduler->needed, key) && !holds(scheduler->optional, key))
-      objections.push_back(
+      violations.push_back(
           {std::string(knob.pointer), fmt::format("{} does not take it: remove it", *type)});
   }
 }
@@ -116,7 +116,7 @@ const Optimizer& optimizer_of(const Settings& settings) {
   return on_host ? cpu_adam : fused_adam;
 }
 
-void check_optimizer(const Settings& settings, std::vector<Objection>& objections) {
+void check_optimizer(const Settings& settings, std::vector<Violation>& violations) {
   constexpr std::string_view section = "/optimizer/params/";
   const Optimizer& optimizer = optimizer_of(settings);
   for (const Knob& knob : knobs()) {
@@ -125,7 +125,7 @@ void check_optimizer(const Settings& settings, std::vector<Objection>& objection
     // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
     if (key.find('/') != key.npos || key == "max_grad_norm") continue;
     if (!holds(optimizer.arguments, key))
-      objections.push_back({std::string(knob.pointer),
+      violations.push_back({std::string(knob.pointer),
                             fmt::format("{} does not take it: remove it", optimizer.name)});
   }
 }
@@ -139,7 +139,7 @@ std::string value_text(const KnobValue& value) {
 }
 
 std::string refusal_of(const Knob& knob, const KnobValue& value) {
-  if (!knob.mend.empty()) return std::string(knob.mend);
+  if (!knob.hint.empty()) return std::string(knob.hint);
   const std::string text = value_text(value);
   const std::string name = dotted(knob.pointer);
   if (text.empty()) return fmt::format("{} is not built in dstune-mpi yet: remove the key", name);
@@ -147,22 +147,22 @@ std::string refusal_of(const Knob& knob, const KnobValue& value) {
                      text, knob.fallback);
 }
 
-void add_unbuilt_optimizer(const Settings& settings, std::vector<Objection>& objections) {
+void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& violations) {
   constexpr std::array built = {"adam", "adamw", "lion", "sgd", "adagrad"};
   const std::string type = settings.word("/optimizer/type");
   const KnobValue& written = settings.value("/optimizer/type");
   if (std::find(built.begin(), built.end(), type) == built.end()) {
-    objections.push_back({"/optimizer/type",
+    violations.push_back({"/optimizer/type",
                           fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
                                       "Adagrad or SGD",
                                       value_text(written)),
                           true});
   } else if (type == "sgd" && std::get<std::string>(written) != "SGD") {
-    objections.push_back({"/optimizer/type", "DeepSpeed wants PyTorch's own name: write SGD"});
+    violations.push_back({"/optimizer/type", "DeepSpeed wants PyTorch's own name: write SGD"});
   }
 }
 
-void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
+void add_unbuilt(const Settings& settings, std::vector<Violation>& violations) {
   static const std::vector<std::size_t> refused =
       rows_where([](const Knob& knob) { return knob.effect == KnobEffect::refused; });
   for (const std::size_t row : refused) {
@@ -171,13 +171,13 @@ void add_unbuilt(const Settings& settings, std::vector<Objection>& objections) {
     const KnobValue& value = settings.value(row);
     const bool is_scalar = !std::holds_alternative<std::monostate>(value);
     if (is_scalar && value == default_value(knob)) continue;
-    objections.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.mend.empty()});
+    violations.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.hint.empty()});
   }
-  add_unbuilt_optimizer(settings, objections);
+  add_unbuilt_optimizer(settings, violations);
 }
 
 /// Keys that DeepSpeed takes out of a section that is there.
-void add_lacking_keys(const Settings& settings, std::vector<Objection>& objections) {
+void add_lacking_keys(const Settings& settings, std::vector<Violation>& violations) {
   static const std::vector<std::size_t> needing =
       rows_where([](const Knob& knob) { return !knob.needs.empty(); });
   for (const std::size_t row : needing) {
@@ -185,7 +185,7 @@ void add_lacking_keys(const Settings& settings, std::vector<Objection>& objectio
     const std::string pointer(knobs()[row].pointer);
     for (const std::string_view key : choices_of(knobs()[row].needs))
       if (!settings.is_written(fmt::format("{}/{}", pointer, key)))
-        objections.push_back(
+        violations.push_back(
             {pointer,
              fmt::format("DeepSpeed needs {} in this section: add it{}", key,
                          key == "enabled" ? " or remove the section" : ", with {} for none")});
@@ -193,14 +193,14 @@ void add_lacking_keys(const Settings& settings, std::vector<Objection>& objectio
 }
 
 /// One field of DeepSpeed's by two names.
-void add_doubled_names(const Settings& settings, std::vector<Objection>& objections) {
+void add_doubled_names(const Settings& settings, std::vector<Violation>& violations) {
   static const std::vector<std::size_t> others =
       rows_where([](const Knob& knob) { return !knob.alias_of.empty() && !knob.takes_all_names; });
   for (const std::size_t row : others) {
     const Knob& knob = knobs()[row];
     const std::size_t first = knob_table().find(knob.alias_of).value();
     if (settings.is_set(row) && settings.is_set(first))
-      objections.push_back(
+      violations.push_back(
           {std::string(knob.pointer),
            fmt::format("is another name of {}, which is there too: keep one of them",
                        last_key(knob.alias_of))});
@@ -239,19 +239,19 @@ std::vector<std::size_t> rows_where(bool (*is_chosen)(const Knob&)) {
   return rows;
 }
 
-std::vector<Objection> objections_to(const Settings& settings) {
-  std::vector<Objection> objections;
-  add_unbuilt(settings, objections);
+std::vector<Violation> violations_of(const Settings& settings) {
+  std::vector<Violation> violations;
+  add_unbuilt(settings, violations);
   for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
     for (const ConfigRule& rule : rules)
       if (rule.is_broken(settings))
-        objections.push_back({std::string(knobs()[settings.row_of(rule.pointer)].pointer),
+        violations.push_back({std::string(knobs()[settings.row_of(rule.pointer)].pointer),
                               std::string(rule.message), rule.is_unbuilt});
-  add_lacking_keys(settings, objections);
-  check_scheduler(settings, objections);
-  check_optimizer(settings, objections);
-  add_doubled_names(settings, objections);
-  return objections;
+  add_lacking_keys(settings, violations);
+  check_scheduler(settings, violations);
+  check_optimizer(settings, violations);
+  add_doubled_names(settings, violations);
+  return violations;
 }
 
 }  // namespace dstune

@@ -1,4 +1,4 @@
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::int64_t MiB = 1 << 20;
 
-TEST(OutsideMemoryTest, StartsFromTheFullestRank) {
-  const OutsideMemory memory({30 * MiB, 20 * MiB, 40 * MiB});
+TEST(NonArenaMemoryTest, StartsFromTheFullestRank) {
+  const NonArenaMemory memory({30 * MiB, 20 * MiB, 40 * MiB});
   EXPECT_EQ(memory.bytes({1}), 20 * MiB);
   EXPECT_EQ(memory.bytes({0}), 30 * MiB);
   const std::int64_t staging_bytes = memory.bytes({0, 1}) - 30 * MiB;
@@ -16,8 +16,8 @@ TEST(OutsideMemoryTest, StartsFromTheFullestRank) {
   EXPECT_EQ(memory.bytes({0, 1, 2}), 40 * MiB + staging_bytes / 2 * 3);
 }
 
-TEST(OutsideMemoryTest, StartsAgainFromWhatGroupsLeft) {
-  OutsideMemory memory({30 * MiB, 20 * MiB, 40 * MiB});
+TEST(NonArenaMemoryTest, StartsAgainFromWhatGroupsLeft) {
+  NonArenaMemory memory({30 * MiB, 20 * MiB, 40 * MiB});
   memory.start_again({});
   EXPECT_GT(memory.bytes({0, 1}), 30 * MiB) << "staging";
   memory.start_again({{0, 37 * MiB}, {1, 29 * MiB}});
@@ -27,8 +27,8 @@ TEST(OutsideMemoryTest, StartsAgainFromWhatGroupsLeft) {
 }
 
 // A GPU has no part of what the host's groups stage.
-TEST(OutsideMemoryTest, OfAGpuHasNoStaging) {
-  OutsideMemory memory({300 * MiB, 310 * MiB}, true);
+TEST(NonArenaMemoryTest, OfAGpuHasNoStaging) {
+  NonArenaMemory memory({300 * MiB, 310 * MiB}, true);
   EXPECT_EQ(memory.bytes({0, 1}), 310 * MiB);
   memory.start_again({});
   EXPECT_EQ(memory.bytes({0, 1}), 310 * MiB);
@@ -36,8 +36,8 @@ TEST(OutsideMemoryTest, OfAGpuHasNoStaging) {
   EXPECT_EQ(memory.bytes({0, 1}), 510 * MiB);
 }
 
-TEST(OutsideMemoryTest, FollowsWhatExperimentsFind) {
-  OutsideMemory memory({30 * MiB, 20 * MiB});
+TEST(NonArenaMemoryTest, FollowsWhatExperimentsFind) {
+  NonArenaMemory memory({30 * MiB, 20 * MiB});
   const std::int64_t both = memory.bytes({0, 1});
   memory.observe({0}, 38 * MiB);
   EXPECT_EQ(memory.bytes({0}), 38 * MiB);

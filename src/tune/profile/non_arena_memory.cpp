@@ -1,4 +1,4 @@
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -55,35 +55,35 @@ std::vector<std::int64_t> gpu_bytes_before_experiments(const Communicator& world
   return gather(world, gpu_bytes_beside_arena(device));
 }
 
-OutsideMemory::OutsideMemory(std::vector<std::int64_t> resident_bytes, bool has_staged)
+NonArenaMemory::NonArenaMemory(std::vector<std::int64_t> resident_bytes, bool has_staged)
     : resident_bytes_(std::move(resident_bytes)), has_staged_(has_staged) {}
 
-void OutsideMemory::start_again(const std::map<int, std::int64_t>& outside_bytes) {
-  for (const auto& [rank, bytes] : outside_bytes)
+void NonArenaMemory::start_again(const std::map<int, std::int64_t>& non_arena_bytes) {
+  for (const auto& [rank, bytes] : non_arena_bytes)
     resident_bytes_[static_cast<std::size_t>(rank)] = bytes;
-  has_staged_ = has_staged_ || !outside_bytes.empty();
+  has_staged_ = has_staged_ || !non_arena_bytes.empty();
 }
 
-std::int64_t OutsideMemory::bytes_at_start(const std::vector<int>& world_ranks) const {
+std::int64_t NonArenaMemory::bytes_at_start(const std::vector<int>& world_ranks) const {
   std::int64_t most = 0;
   for (const int rank : world_ranks)
     most = std::max(most, resident_bytes_[static_cast<std::size_t>(rank)]);
   return most + (has_staged_ ? 0 : staging_bytes(world_ranks.size()));
 }
 
-std::int64_t OutsideMemory::bytes(const std::vector<int>& world_ranks) const {
+std::int64_t NonArenaMemory::bytes(const std::vector<int>& world_ranks) const {
   const auto found = growth_bytes_.find(world_ranks.size());
   return bytes_at_start(world_ranks) + (found == growth_bytes_.end() ? 0 : found->second);
 }
 
-void OutsideMemory::observe(const std::vector<int>& world_ranks, std::int64_t bytes) {
+void NonArenaMemory::observe(const std::vector<int>& world_ranks, std::int64_t bytes) {
   growth_bytes_[world_ranks.size()] = bytes - bytes_at_start(world_ranks);
 }
 
-void ProcessMemoryPredictor::start_again(const std::map<int, std::int64_t>& outside_bytes,
-                                         const std::map<int, std::int64_t>& gpu_outside_bytes) {
-  processes_.start_again(outside_bytes);
-  if (gpus_) gpus_->start_again(gpu_outside_bytes);
+void ProcessMemoryPredictor::start_again(const std::map<int, std::int64_t>& non_arena_bytes,
+                                         const std::map<int, std::int64_t>& gpu_non_arena_bytes) {
+  processes_.start_again(non_arena_bytes);
+  if (gpus_) gpus_->start_again(gpu_non_arena_bytes);
 }
 
 void ProcessMemoryPredictor::predict(Record& record) {
@@ -91,7 +91,7 @@ void ProcessMemoryPredictor::predict(Record& record) {
   const PeakMemory& measured = record.measurement.peak_memory;
   const std::vector<int>& ranks = record.measurement.world_ranks;
   if (predicted.peak_memory_bytes == 0) return;
-  const auto predict = [&](OutsideMemory& outside, std::int64_t planned_bytes,
+  const auto predict = [&](NonArenaMemory& outside, std::int64_t planned_bytes,
                            std::int64_t measured_bytes, std::int64_t arena_bytes) {
     const std::int64_t bytes = outside.bytes(ranks) + planned_bytes;
     if (measured_bytes > 0) outside.observe(ranks, measured_bytes - arena_bytes);
@@ -107,10 +107,10 @@ void ProcessMemoryPredictor::predict(Record& record) {
                 measured.gpu_bytes, measured.total_bytes - measured.host_bytes);
 }
 
-std::optional<std::int64_t> room_on_gpus(const std::vector<RankDevice>& devices,
-                                         const std::vector<std::int64_t>& before_bytes,
-                                         const std::map<int, std::int64_t>& after_bytes) {
-  std::optional<std::int64_t> room_bytes;
+std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devices,
+                                            const std::vector<std::int64_t>& before_bytes,
+                                            const std::map<int, std::int64_t>& after_bytes) {
+  std::optional<std::int64_t> free_memory_bytes;
   for (const auto& [rank, after] : after_bytes) {
     const auto index = static_cast<std::size_t>(rank);
     const RankDevice& device = devices[index];
@@ -118,24 +118,25 @@ std::optional<std::int64_t> room_on_gpus(const std::vector<RankDevice>& devices,
     if (before_bytes[index] == 0 || std::ranges::count_if(devices, has_same_gpu) > 1)
       return std::nullopt;
     const std::int64_t left_bytes = device.free_bytes - (after - before_bytes[index]);
-    room_bytes = std::min(room_bytes.value_or(left_bytes), left_bytes);
+    free_memory_bytes = std::min(free_memory_bytes.value_or(left_bytes), left_bytes);
   }
-  return room_bytes;
+  return free_memory_bytes;
 }
 
-std::vector<std::size_t> drop_what_lacks_room(PlannedSpace& space, std::int64_t room_bytes,
-                                              const std::function<bool(std::size_t)>& has_run) {
+std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
+                                                const std::function<bool(std::size_t)>& has_run) {
   std::vector<std::size_t> dropped;
   for (std::size_t index = 0; index < space.members.size(); ++index) {
     PlannedExperiment& planned = space.members[index].planned;
     const std::int64_t needed_bytes =
         planned.predicted.peak_memory_bytes - planned.predicted.host_memory_bytes;
-    if (planned.status != PlanStatus::planned || needed_bytes <= room_bytes || has_run(index))
+    if (planned.status != PlanStatus::planned || needed_bytes <= free_memory_bytes ||
+        has_run(index))
       continue;
     planned.status = PlanStatus::infeasible;
     planned.reason =
         fmt::format("needs {} of {} on the device, beside what libraries and communicators took",
-                    format_bytes(needed_bytes), format_bytes(room_bytes));
+                    format_bytes(needed_bytes), format_bytes(free_memory_bytes));
     --space.planned;
     ++space.infeasible;
     dropped.push_back(index);

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "profile/outside_memory.hpp"
+#include "profile/non_arena_memory.hpp"
 
 namespace dstune {
 namespace {
@@ -19,15 +19,15 @@ RankDevice gpu(const std::string& uuid, std::int64_t free_bytes) {
 TEST(GpuRoomTest, IsWhatTheFullestGpuHasLeft) {
   const std::vector<RankDevice> devices{gpu("a", 1000), gpu("b", 900), gpu("c", 100)};
   // The third took no part.
-  EXPECT_EQ(room_on_gpus(devices, {50, 60, 70}, {{0, 350}, {1, 80}}), 700);
-  EXPECT_EQ(room_on_gpus(devices, {50, 60, 70}, {{0, 50}, {1, 80}}), 880);
-  EXPECT_EQ(room_on_gpus(devices, {50, 60, 70}, {}), std::nullopt);
-  EXPECT_EQ(room_on_gpus(devices, {50, 0, 70}, {{0, 50}, {1, 80}}), std::nullopt);
+  EXPECT_EQ(free_gpu_memory(devices, {50, 60, 70}, {{0, 350}, {1, 80}}), 700);
+  EXPECT_EQ(free_gpu_memory(devices, {50, 60, 70}, {{0, 50}, {1, 80}}), 880);
+  EXPECT_EQ(free_gpu_memory(devices, {50, 60, 70}, {}), std::nullopt);
+  EXPECT_EQ(free_gpu_memory(devices, {50, 0, 70}, {{0, 50}, {1, 80}}), std::nullopt);
 }
 
 TEST(GpuRoomTest, NobodyTellsOfAGpuThatIsShared) {
   const std::vector<RankDevice> devices{gpu("a", 1000), gpu("a", 1000)};
-  EXPECT_EQ(room_on_gpus(devices, {50, 60}, {{0, 350}, {1, 80}}), std::nullopt);
+  EXPECT_EQ(free_gpu_memory(devices, {50, 60}, {{0, 350}, {1, 80}}), std::nullopt);
 }
 
 TEST(GpuRoomTest, WhatLacksRoomIsLeftOutUnlessItHasRun) {
@@ -40,7 +40,7 @@ TEST(GpuRoomTest, WhatLacksRoomIsLeftOutUnlessItHasRun) {
   }
   space.members[3].planned.status = PlanStatus::pruned;
   space.planned = 3;
-  EXPECT_THAT(drop_what_lacks_room(space, 700, [](std::size_t index) { return index == 1; }),
+  EXPECT_THAT(drop_what_does_not_fit(space, 700, [](std::size_t index) { return index == 1; }),
               ElementsAre(2));
   EXPECT_EQ(space.members[0].planned.status, PlanStatus::planned);
   EXPECT_EQ(space.members[1].planned.status, PlanStatus::planned);
