@@ -43,14 +43,14 @@ TEST_P(OldJournalTest, RecordsAreWrittenAsTheyWere) {
   for (const JournalContent::Event& event : content_.events) {
     const std::string kind = event.value["kind"];
     const std::string key = event.value.value("key", "");
-    if (kind == "finished")
+    if (kind == "finished") {
       EXPECT_EQ(event::finished(key, history_.finished.at(key)).dump(), event.value.dump());
-    if (kind == "repeated")
-      EXPECT_EQ(
-          event::repeated(key, event.value["name"], history_.repeats.at(key).at(num_repeats[key]++))
-              .dump(),
-          event.value.dump());
-    if (kind == "profile") EXPECT_EQ(history_.profile.dump(), event.value["profile"].dump());
+    } else if (kind == "repeated") {
+      const Repeat& repeat = history_.repeats.at(key).at(num_repeats[key]++);
+      EXPECT_EQ(event::repeated(key, event.value["name"], repeat).dump(), event.value.dump());
+    } else if (kind == "profile") {
+      EXPECT_EQ(history_.profile.dump(), event.value["profile"].dump());
+    }
   }
 }
 
