@@ -56,11 +56,15 @@ function(dstune_precompiled name)
   add_library(dstune_precompiled_${name} OBJECT "${unit}")
   target_link_libraries(dstune_precompiled_${name} PRIVATE dstune_flags ${arg_LIBRARIES})
   target_precompile_headers(dstune_precompiled_${name} PRIVATE ${arg_HEADERS})
+  set_target_properties(dstune_precompiled_${name} PROPERTIES DSTUNE_LIBRARIES "${arg_LIBRARIES}")
 endfunction()
 
 # dstune_use_precompiled(target name): its C++ sources begin with these headers.
 function(dstune_use_precompiled target name)
   if(DSTUNE_PRECOMPILED_HEADERS)
     target_precompile_headers(${target} REUSE_FROM dstune_precompiled_${name})
+    # What the flags of the precompiled headers depend on.
+    get_target_property(libraries dstune_precompiled_${name} DSTUNE_LIBRARIES)
+    target_link_libraries(${target} PRIVATE ${libraries})
   endif()
 endfunction()

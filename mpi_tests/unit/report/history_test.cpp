@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dstune/report/results.hpp"
 #include "samples.hpp"
 
 namespace dstune {

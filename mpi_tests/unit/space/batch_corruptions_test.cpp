@@ -24,7 +24,9 @@ TEST_F(BatchCorruptionsTest, WhatDeepSpeedRefusesIsRefusedAtTheKey) {
   while (std::getline(lines, line)) {
     const auto corruption = json::Value::parse(line);
     if (corruption["refused"].is_null() || corruption["set"].size() != 1) continue;
-    const auto& [pointer, value] = *corruption["set"].items().begin();
+    const auto change = corruption["set"].begin();
+    const std::string pointer = change.key();
+    const json::Value& value = change.value();
     if (pointer != "/train_batch_size" && pointer != "/train_micro_batch_size_per_gpu" &&
         pointer != "/gradient_accumulation_steps")
       continue;
