@@ -86,7 +86,8 @@ class OldJournalTest : public testing::TestWithParam<OldJournal> {
       event.pop_back();
       for (const auto& [name, old_key] : old_keys)
         if (const auto found = keys.find(name); found != keys.end())
-          for (std::size_t at = 0; (at = event.find(old_key, at)) != std::string::npos;)
+          for (std::size_t at = 0; (at = event.find(old_key, at)) != std::string::npos;
+               at += found->second.size())
             event.replace(at, old_key.size(), found->second);
       char head[64];
       std::snprintf(head, sizeof head, "{\"bytes\":%zu,\"crc32\":\"%08x\",", event.size(),
