@@ -32,8 +32,7 @@ int main(int argc, char** argv) {
   }
   const std::string folder = argv[1];
   const std::string page = folder + "/space.md";
-  const bool is_written =
-      write(page, dstune::with_reference(read(page))) &&
-      write(folder + "/space.schema.json", dstune::space_schema_text());
+  const bool is_written = write(page, dstune::with_reference(read(page))) &&
+                          write(folder + "/space.schema.json", dstune::space_schema_text());
   return is_written ? 0 : 1;
 }
