@@ -2,24 +2,28 @@
 """Throughput that dstune-mpi measured and predicted against that of the same configurations in DeepSpeed.
 
 Needs DeepSpeed 0.19.6 with PyTorch and Hugging Face transformers; no GPU. Every experiment of a results
-folder is trained again, on as many ranks (gloo) as it had:
+folder is trained again, on as many ranks (gloo) as it had, once in each of several passes over all of them:
 
     mpirun -np 2 build/release/dstune-mpi --results-dir DIR mpi_tests/bench/spaces/fidelity-gpt2.json
     python3 -m torch.distributed.run --standalone --nproc_per_node 2 scripts/deepspeed_fidelity.py \\
-        run mpi_tests/bench/spaces/fidelity-gpt2.config.json DIR --runs RUNS --table table.json
+        run mpi_tests/bench/spaces/fidelity-gpt2.config.json DIR --table table.json --runs RUNS
 
-RUNS/<name> has what `--calibrate` reads. Then, where there is no DeepSpeed, too:
+The same command goes on where it was stopped; with more --passes it adds some, with --only for some
+experiments. RUNS/<name> has what `--calibrate` reads. Then, where there is no DeepSpeed, too:
 
     scripts/deepspeed_fidelity.py show table.json [--calibrated DIR2]
 
 DIR2 holds the results of the same job with `--calibrate`.
 """
 import argparse
+import contextlib
 import csv
+import gc
 import json
 import math
 import os
 import pathlib
+import random
 import statistics
 import sys
 import time
@@ -33,8 +37,11 @@ def read(path):
 
 
 def write(path, value):
+    """As a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    new = path.with_name(path.name + ".new")
+    new.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
 
 
 def experiments_of(results):
@@ -51,8 +58,7 @@ def experiments_of(results):
 # What follows runs where DeepSpeed is.
 
 
-def step_times(module_config, experiment, budget_s, least_steps):
-    """Seconds of optimizer steps, the slowest rank's, after one that warms up and one that traces."""
+def make_engine(module_config, experiment):
     import deepspeed
     import torch
     import transformers
@@ -60,12 +66,40 @@ def step_times(module_config, experiment, budget_s, least_steps):
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(module_config)
     model.train()
+    if experiment["recompute"] == "block":
+        model.gradient_checkpointing_enable()
+    elif experiment["recompute"] != "none":
+        sys.exit(f"{experiment['name']}: transformers has no recompute mode \"{experiment['recompute']}\"")
     config = {key: value for key, value in experiment["ds_config"].items() if key != "autotuning"}
-    engine, *_ = deepspeed.initialize(model=model, config=config, model_parameters=model.parameters())
+    return deepspeed.initialize(model=model, config=config, model_parameters=model.parameters())[0]
+
+
+def forget(engine):
+    """DeepSpeed keeps a stage-3 engine with its model in a list and in the cache of a method."""
+    import deepspeed
+    from deepspeed.runtime.zero import parameter_offload, partitioned_param_coordinator
+
+    engine.destroy()
+    del engine
+    parameter_offload.FWD_MODULE_STACK.clear()
+    for method in vars(partitioned_param_coordinator.PartitionedParameterCoordinator).values():
+        for cell in getattr(method, "__closure__", None) or ():
+            with contextlib.suppress(ValueError):  # an empty cell
+                if hasattr(cell.cell_contents, "cache_clear"):
+                    cell.cell_contents.cache_clear()
+    deepspeed.runtime.utils.graph_cache.clear()
+    gc.collect()
+
+
+def step_times(module_config, experiment, budget_s, least_steps):
+    """Seconds of optimizer steps, the slowest rank's, after one that warms up and one that traces."""
+    import torch
+
+    engine = make_engine(module_config, experiment)
     micro, micro_steps = engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()
     tokens = torch.randint(module_config.vocab_size, (micro, experiment["sequence_length"]))
     seconds = []
-    while True:
+    while len(seconds) < 2 + least_steps or sum(seconds[2:]) < budget_s:
         torch.distributed.barrier()
         begin = time.perf_counter()
         for _ in range(micro_steps):
@@ -75,10 +109,60 @@ def step_times(module_config, experiment, budget_s, least_steps):
         slowest = torch.tensor(time.perf_counter() - begin, dtype=torch.float64)
         torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
         seconds.append(slowest.item())
-        if len(seconds) >= 2 + least_steps and sum(seconds[2:]) >= budget_s:
-            break
-    engine.destroy()
+    forget(engine)
     return seconds[2:]
+
+
+def unlink_shared_memory():
+    """DeepSpeed's shared memory of ranks on CPUs (69 MB each) outlives them otherwise."""
+    port, rank = os.environ.get("MASTER_PORT", ""), os.environ.get("RANK", "")
+    for path in pathlib.Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{port}_{rank}"):
+        path.unlink()
+
+
+def order_of_pass(names, index):
+    """Each pass has another order: what drifts concerns all alike."""
+    names = sorted(names)
+    random.Random(index).shuffle(names)
+    return names
+
+
+def new_table(options, experiments, versions):
+    return {**versions, "model": read(options.model), "experiments": [
+        {"name": name, "ds_config": experiment["ds_config"], "recompute": experiment["recompute"],
+         "sequence_length": experiment["sequence_length"], "deepspeed": [],
+         "measured": round(metrics[METRIC], 3), "predicted": round(metrics["predicted"][METRIC] or math.nan, 3)}
+        for name, (experiment, metrics) in experiments.items()]}
+
+
+def resumed_table(options, experiments, versions):
+    """What the table has already counts for the same configurations and versions alone."""
+    table = new_table(options, experiments, versions)
+    if not options.table.is_file():
+        return table
+    old = read(options.table)
+    for key in [*versions, "model"]:
+        if old[key] != table[key]:
+            sys.exit(f"{options.table}: its {key} is another one: {old[key]}")
+    known = {row["name"]: row for row in old["experiments"]}
+    for row in table["experiments"]:
+        before = known.get(row["name"], row)
+        if any(before[key] != row[key] for key in ("ds_config", "recompute", "sequence_length")):
+            sys.exit(f"{options.table}: {row['name']} is another configuration there")
+        row["deepspeed"] = before["deepspeed"]
+    return table
+
+
+def write_runs(options, table, experiments):
+    for row in table["experiments"]:
+        if not row["deepspeed"]:
+            continue
+        folder, experiment = options.runs / row["name"], experiments[row["name"]][0]
+        throughput = statistics.mean(row["deepspeed"])
+        latency_us = experiment["ds_config"]["train_batch_size"] / throughput * 1e6
+        write(folder / "exp.json", experiment)
+        write(folder / "ds_config.json", experiment["ds_config"])
+        write(folder / "metrics.json", {METRIC: throughput, "latency": latency_us})
 
 
 def run(options):
@@ -94,35 +178,31 @@ def run(options):
     deepspeed.utils.logger.setLevel(logging.ERROR)
     torch.set_num_threads(1)
     deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    is_first = torch.distributed.get_rank() == 0
+    versions = {"deepspeed": deepspeed.__version__, "torch": torch.__version__,
+                "transformers": transformers.__version__, "ranks": torch.distributed.get_world_size()}
     module_config = transformers.AutoConfig.for_model(**read(options.model))
     experiments = experiments_of(options.results)
-    is_first = torch.distributed.get_rank() == 0
-    # Twice over the whole list, once in each direction: what drifts concerns all alike.
-    seconds = {name: [] for name in experiments}
-    for names in (list(experiments), list(reversed(experiments))):
-        for name in names:
-            seconds[name].append(statistics.median(
-                step_times(module_config, experiments[name][0], options.budget, options.steps)))
+    unknown = set(options.only or []) - set(experiments)
+    if unknown:
+        sys.exit(f"no experiment of {options.results}: {', '.join(sorted(unknown))}")
+    # All ranks read the table that the first one goes on with.
+    table = resumed_table(options, experiments, versions)
+    rows = {row["name"]: row for row in table["experiments"]}
+    torch.distributed.barrier()
+    for index in range(options.passes):
+        for name in order_of_pass(options.only or experiments, index):
+            if len(rows[name]["deepspeed"]) > index:
+                continue
+            experiment = experiments[name][0]
+            step_s = statistics.median(step_times(module_config, experiment, options.budget, options.steps))
+            rows[name]["deepspeed"].append(round(experiment["ds_config"]["train_batch_size"] / step_s, 3))
             if is_first:
-                print(f"{name}: {seconds[name][-1]:.4f} s a step", flush=True)
-    if not is_first:
-        return
-    rows = []
-    for name, (experiment, metrics) in experiments.items():
-        batch = experiment["ds_config"]["train_batch_size"]
-        step_s = statistics.mean(seconds[name])
-        rows.append({"name": name, "ds_config": experiment["ds_config"],
-                     "deepspeed": [round(batch / value, 3) for value in seconds[name]],
-                     "measured": round(metrics[METRIC], 3),
-                     "predicted": round(metrics["predicted"][METRIC] or math.nan, 3)})
-        folder = options.runs / name
-        write(folder / "exp.json", experiment)
-        write(folder / "ds_config.json", experiment["ds_config"])
-        write(folder / "metrics.json", {METRIC: batch / step_s, "latency": step_s * 1e6})
-    write(options.table, {"deepspeed": deepspeed.__version__, "torch": torch.__version__,
-                          "transformers": transformers.__version__,
-                          "ranks": torch.distributed.get_world_size(), "model": read(options.model),
-                          "experiments": rows})
+                print(f"pass {index + 1}: {name}: {step_s:.4f} s a step", flush=True)
+                write(options.table, table)
+    unlink_shared_memory()
+    if is_first and options.runs:
+        write_runs(options, table, experiments)
 
 
 # What follows only computes.
@@ -150,17 +230,21 @@ def row_text(title, estimates, truth):
 
 def show(options):
     table = read(options.table)
-    rows = table["experiments"]
+    rows = [row for row in table["experiments"] if len(row["deepspeed"]) >= 2]
+    odd, even = ([statistics.mean(row["deepspeed"][first::2]) for row in rows] for first in (0, 1))
     truth = [statistics.mean(row["deepspeed"]) for row in rows]
-    spread = statistics.mean(abs(row["deepspeed"][0] - row["deepspeed"][1]) / mean
-                             for row, mean in zip(rows, truth))
+    passes = [len(row["deepspeed"]) for row in rows]
+    best = max(range(len(rows)), key=odd.__getitem__)
+    spread = statistics.mean(abs(one - other) / both for one, other, both in zip(odd, even, truth))
     print(f"{len(rows)} configurations, {table['ranks']} ranks; DeepSpeed {table['deepspeed']}, "
-          f"PyTorch {table['torch']}, two runs of each {100 * spread:.1f} % apart\n")
+          f"PyTorch {table['torch']}, {min(passes)} to {max(passes)} passes; odd and even ones are "
+          f"{100 * spread:.1f} % apart\n")
+    print(f"Best by the odd passes: {rows[best]['name']}, by the even ones "
+          f"{100 * (even[best] / statistics.median(even) - 1):.1f} % above the median.\n")
     print("| | rank correlation with DeepSpeed | mean error after one common scale | "
           "DeepSpeed's best is faster than this one's best there by |")
     print("| --- | --- | --- | --- |")
-    print(row_text("DeepSpeed's second run for its first",
-                   [row["deepspeed"][1] for row in rows], [row["deepspeed"][0] for row in rows]))
+    print(row_text("DeepSpeed's even passes for its odd ones", even, odd))
     print(row_text("measured", [row["measured"] for row in rows], truth))
     print(row_text("predicted", [row["predicted"] for row in rows], truth))
     if options.calibrated:
@@ -178,10 +262,12 @@ def main():
     runner = modes.add_parser("run", help="train the experiments under DeepSpeed")
     runner.add_argument("model", help="Hugging Face config.json")
     runner.add_argument("results", help="results folder of dstune-mpi")
-    runner.add_argument("--runs", type=pathlib.Path, required=True, help="where each run's files go")
+    runner.add_argument("--runs", type=pathlib.Path, help="where each run's files go")
     runner.add_argument("--table", type=pathlib.Path, required=True, help="where the figures go")
     runner.add_argument("--budget", type=float, default=2, help="seconds of timed steps (default 2)")
     runner.add_argument("--steps", type=int, default=5, help="at least so many (default 5)")
+    runner.add_argument("--passes", type=int, default=3, help="of each experiment (default 3)")
+    runner.add_argument("--only", nargs="+", metavar="NAME", help="these experiments alone")
     runner.set_defaults(work=run)
     shower = modes.add_parser("show", help="compare")
     shower.add_argument("table")
