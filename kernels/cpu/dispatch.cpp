@@ -1,9 +1,15 @@
+// What of the processor is used: its instruction set and its threads.
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include <omp.h>
+
+#include "backend_parts.hpp"
 #include "common/counter_hash.hpp"
 #include "dstune/kernels/kernels.hpp"
 
@@ -70,6 +76,11 @@ const Table& choose() {
   return best->table;
 }
 
+std::atomic<int>& thread_count() {
+  static std::atomic<int> count{omp_get_max_threads()};
+  return count;
+}
+
 }  // namespace
 
 const Table* cpu_table(const char* name) {
@@ -84,6 +95,23 @@ const Table* cpu_table(const char* name) {
 const Table& cpu_table() {
   static const Table& table = choose();
   return table;
+}
+
+void set_cpu_threads(int threads) {
+  thread_count() = std::max(threads, 1);
+  // OpenMP's own setting belongs to the calling thread alone; matmul() repeats it where it runs.
+  omp_set_num_threads(cpu_threads());
+}
+
+int cpu_threads() {
+  return thread_count().load(std::memory_order_relaxed);
+}
+
+int threads_for(std::int64_t elements) {
+  // Waking a team costs about as much as this many elements of a cheap loop.
+  constexpr std::int64_t elements_per_thread = 8192;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(elements / elements_per_thread, 1, cpu_threads()));
 }
 
 std::uint64_t counter_hash(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {

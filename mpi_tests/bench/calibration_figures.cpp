@@ -11,7 +11,7 @@
 
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
-#include "dstune/ranking/calibration.hpp"
+#include "dstune/ranking/scoreboard.hpp"
 #include "dstune/search/planner.hpp"
 #include "fixed_workspaces.hpp"
 

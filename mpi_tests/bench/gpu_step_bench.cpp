@@ -18,7 +18,6 @@
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/train/executor.hpp"
-#include "dstune/train/tracing.hpp"
 #include "gpu_step_arguments.hpp"
 #include "gpu_step_device.hpp"
 #include "step_bounds.hpp"

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 // Plans a second of a 48-layer model, and what accumulation adds: plan_bench
 #include <benchmark/benchmark.h>
 
-#include "dstune/plan/step_planner.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "fixed_workspaces.hpp"
 
 namespace dstune {

@@ -44,7 +44,7 @@ void cold(benchmark::State& state) {
   for (auto _ : state) {
     // Another order of stage 3's gathers each time: the last plan's is of no use.
     ++config.stage3_prefetch_bucket_size;
-    benchmark::DoNotOptimize(step_time(planner.plan(config, shape.size()), times));
+    benchmark::DoNotOptimize(cycle_time(planner.plan(config, shape.size()), times));
   }
   state.SetItemsProcessed(state.iterations());
 }
@@ -58,7 +58,7 @@ void clock_alone(benchmark::State& state) {
   const StepPlan plan = build_step_plan(model, config_of(static_cast<int>(state.range(0)), 1),
                                         shape.size(), 0, workspaces);
   OperationTimes times(profile, shape);
-  for (auto _ : state) benchmark::DoNotOptimize(step_time(plan, times));
+  for (auto _ : state) benchmark::DoNotOptimize(cycle_time(plan, times));
   state.SetItemsProcessed(state.iterations());
 }
 BENCHMARK(clock_alone)->ArgName("stage")->DenseRange(0, 3);

@@ -11,7 +11,6 @@
 #include "dstune/base/file.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/scoreboard.hpp"
-#include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/train/executor.hpp"
 
@@ -45,7 +44,7 @@ void predict(const JobSpec& job, const DeviceProfile& profile, PlannedSpace& spa
     if (planned.status != PlanStatus::planned) continue;
     const auto batch = global_batch(planned.experiment.config, planned.experiment.shape.size());
     planned.predicted.throughput =
-        static_cast<double>(batch) / predictor.predict(planned.experiment).step_s;
+        static_cast<double>(batch) / predictor.predict(planned.experiment);
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dstune/plan/trace.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/work.hpp"
 
 namespace dstune {

@@ -15,7 +15,7 @@ using nccl::Buffers;
 using nccl::Comm;
 using nccl::Reduction;
 using nccl::Result;
-using State = nccl::Opaque::State;
+using State = ncclComm::State;
 
 constexpr int for_ever = std::numeric_limits<int>::max();
 
@@ -111,7 +111,7 @@ std::string FakeNccl::error_text(Result result) {
 }
 
 Comm FakeNccl::add_comm(int size, int rank) {
-  Comm comm = comms_.emplace_back(std::make_unique<nccl::Opaque>()).get();
+  Comm comm = comms_.emplace_back(std::make_unique<ncclComm>()).get();
   comm->number = static_cast<int>(comms_.size());
   comm->size = size;
   comm->rank = rank;

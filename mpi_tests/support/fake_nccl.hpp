@@ -18,10 +18,8 @@
 #include "dstune/comm/communicator.hpp"
 #include "dstune/group/nccl_library.hpp"
 
-namespace dstune::nccl {
-
 /// A communicator of the stand-in.
-struct Opaque {
+struct ncclComm {
   enum class State { connecting, ready, busy, failed, finalizing, gone };
 
   int number = 0;  ///< in the order in which this rank made them, from 1
@@ -32,15 +30,13 @@ struct Opaque {
   std::atomic<State> state = State::ready;
   int polls_left = 0;
   bool was_finalized = false;
-  Result error = Result::success;
+  dstune::nccl::Result error = dstune::nccl::Result::success;
   std::function<bool()> has_connected;
   /// What it is being split into, and where that goes.
-  Opaque* created_since = nullptr;
-  Opaque** place_of_pending = nullptr;
+  ncclComm* created_since = nullptr;
+  ncclComm** place_of_pending = nullptr;
   std::thread::id maker;
 };
-
-}  // namespace dstune::nccl
 
 namespace dstune::test {
 
@@ -164,7 +160,7 @@ class FakeNccl : public nccl::Library {
   Waiter waiter_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<nccl::Opaque>> comms_;  ///< also those that are gone
+  std::vector<std::unique_ptr<ncclComm>> comms_;  ///< also those that are gone
   std::vector<std::string> calls_;
   std::vector<std::string> violations_;
   std::map<std::thread::id, Group> groups_;

@@ -33,9 +33,7 @@ class FakeNvml : public Library {
     device = &found->second;
     return 0;
   }
-  int energy_mj(Device device, std::uint64_t& energy) override {
-    return tell(device->energy_mj, energy);
-  }
+  int energy_mj(Device device, Count& energy) override { return tell(device->energy_mj, energy); }
   int power_mw(Device device, std::uint32_t& power) override {
     return tell(device->power_mw, power);
   }
@@ -48,16 +46,14 @@ class FakeNvml : public Library {
   int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) override {
     return clock == Clock::sm ? tell(device->max_sm_mhz, frequency) : not_supported;
   }
-  int throttle_reasons(Device device, std::uint64_t& reasons) override {
+  int throttle_reasons(Device device, Count& reasons) override {
     return tell(device->throttle_reasons, reasons);
   }
-  int free_bytes(Device device, std::uint64_t& bytes) override {
-    return tell(device->free_bytes, bytes);
-  }
+  int free_bytes(Device device, Count& bytes) override { return tell(device->free_bytes, bytes); }
 
  private:
-  template <class Number>
-  static int tell(const std::optional<Number>& number, Number& to) {
+  template <class Number, class To>
+  static int tell(const std::optional<Number>& number, To& to) {
     if (!number) return not_supported;
     to = *number;
     return 0;

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/ranking/answer.hpp"
 
 namespace dstune::test {

@@ -13,8 +13,6 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parents[2]
-# Files that are compiled singly: CMake's function dstune_layer(… SINGLY).
-SINGLY = re.findall(r'dstune_layer\((\w+) SINGLY', (ROOT / 'src/CMakeLists.txt').read_text())
 
 
 def without_templates(text):
@@ -67,8 +65,6 @@ def types_of(header):
 def main():
     clashes = 0
     for folder in sorted(path for path in (ROOT / 'src').iterdir() if path.is_dir()):
-        if folder.name in SINGLY:
-            continue
         places = collections.defaultdict(list)
         for header in [*folder.rglob('*.hpp'), *(ROOT / 'include/dstune' / folder.name).rglob('*.hpp')]:
             for name in types_of(header):

@@ -53,12 +53,10 @@ void report_problem(const std::string& message) {
 
 /// Started by srun without PMI support every task would be a world of its own and do the whole job.
 bool is_launched_alone_by_mistake() {
+  const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
+  const bool is_in_step = has("SLURM_STEP_ID") && has("SLURM_PROCID");
+  const bool has_mpi_launcher = has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK") || has("PMI_RANK");
   const char* tasks = std::getenv("SLURM_NTASKS");
-  const bool is_in_step =
-      std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("SLURM_PROCID") != nullptr;
-  const bool has_mpi_launcher = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
-                                std::getenv("PMIX_RANK") != nullptr ||
-                                std::getenv("PMI_RANK") != nullptr;
   return tasks != nullptr && std::atoi(tasks) > 1 && is_in_step && !has_mpi_launcher;
 }
 
@@ -100,7 +98,7 @@ int run(int argc, char** argv, const CommandLine& line) {
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
-  const int exit_code = code(run_job(line.job, environment.thread_multiple()));
+  const int exit_code = code(run_job(line.job, MpiEnvironment::threads_allowed()));
   finalize_within_limit(environment, exit_code);
   return exit_code;
 }

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include <boost/program_options.hpp>
+#include <fmt/format.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
@@ -16,205 +17,197 @@ namespace po = boost::program_options;
 using Strings = std::vector<std::string>;
 
 constexpr unsigned line_width = 100;
-constexpr std::int64_t largest_int = std::numeric_limits<int>::max();
 
 po::options_description visible_options() {
   po::options_description all("Options", line_width, line_width / 2);
   auto add = all.add_options();
-  add("model", po::value<std::string>()->value_name("FILE|NAME"),
-      "Hugging Face config.json, or a preset (gpt2, gpt2-medium, llama-7b, ...); overrides "
-      "dstune.model");
-  add("backend", po::value<std::string>()->value_name("auto|cpu|cuda|sim"),
-      "what experiments run on (default auto; this release has cpu)");
-  add("hostfile", po::value<std::string>()->value_name("FILE"),
-      "MPI or DeepSpeed hostfile: train on these hosts and slots only; with --dry-run it is the "
-      "cluster");
-  add("include", po::value<std::string>()->value_name("SPEC"),
-      "train on these hosts and slots only: HOST:SLOT,SLOT@HOST");
-  add("exclude", po::value<std::string>()->value_name("SPEC"),
-      "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
-  add("tuner", po::value<std::string>()->value_name("NAME"),
-      "gridsearch, random, model_based or race; overrides autotuning.tuner_type (default race)");
-  add("metric", po::value<std::string>()->value_name("NAME"),
-      "throughput, throughput_per_gpu, latency or flops; overrides autotuning.metric");
-  add("num-trials", po::value<std::string>()->value_name("N"), "run at most N experiments");
-  add("early-stopping", po::value<std::string>()->value_name("N"),
-      "stop after N experiments past the best (0: off)");
-  add("seed", po::value<std::string>()->value_name("N"), "seed of the tuner (default 0)");
+  const auto value = [&](const char* name, const char* form, const char* help) {
+    add(name, po::value<std::string>()->value_name(form), help);
+  };
+  const auto values = [&](const char* name, const char* form, const char* help) {
+    add(name, po::value<Strings>()->value_name(form), help);
+  };
+  value("model", "FILE|NAME",
+        "Hugging Face config.json, or a preset (gpt2, gpt2-medium, llama-7b, ...); overrides "
+        "dstune.model");
+  value("backend", "auto|cpu|cuda|sim",
+        "what experiments run on (default auto; this release has cpu)");
+  value("hostfile", "FILE",
+        "MPI or DeepSpeed hostfile: train on these hosts and slots only; with --dry-run it is the "
+        "cluster");
+  value("include", "SPEC", "train on these hosts and slots only: HOST:SLOT,SLOT@HOST");
+  value("exclude", "SPEC", "train on all hosts and slots but these: HOST:SLOT,SLOT@HOST");
+  value("tuner", "NAME",
+        "gridsearch, random, model_based or race; overrides autotuning.tuner_type (default race)");
+  value("metric", "NAME",
+        "throughput, throughput_per_gpu, latency or flops; overrides autotuning.metric");
+  value("num-trials", "N", "run at most N experiments");
+  value("early-stopping", "N", "stop after N experiments past the best (0: off)");
+  value("seed", "N", "seed of the tuner (default 0)");
   add("full", "as autotuning.fast = false");
-  add("results-dir", po::value<std::string>()->value_name("DIR"),
-      "where results go (default autotuning_results)");
-  add("exps-dir", po::value<std::string>()->value_name("DIR"),
-      "where experiment files go (default autotuning_exps)");
+  value("results-dir", "DIR", "where results go (default autotuning_results)");
+  value("exps-dir", "DIR", "where experiment files go (default autotuning_exps)");
   add("overwrite",
       "once the input has passed, delete what dstune-mpi wrote there before (default: resume)");
-  add("experiments", po::value<Strings>()->value_name("FILE"),
-      "run exactly this experiment file {name, ds_config, num_gpus, num_nodes}; may repeat");
-  add("calibrate", po::value<Strings>()->value_name("FILE"),
+  values("experiments", "FILE",
+         "run exactly this experiment file {name, ds_config, num_gpus, num_nodes}; may repeat");
+  values(
+      "calibrate", "FILE",
       "what your own DeepSpeed run wrote (metrics.json, or its log): times are fitted to it; may "
       "repeat");
-  add("import", po::value<std::string>()->value_name("DIR"),
-      "what the verification jobs left (<results-dir>/verify): the answer is verified with it");
+  value("import", "DIR",
+        "what the verification jobs left (<results-dir>/verify): the answer is verified with it");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
-  add("format", po::value<std::string>()->value_name("text|json"),
-      "of --dry-run and of the closing summary (default text)");
-  add("time-limit", po::value<std::string>()->value_name("DURATION"),
+  value("format", "text|json", "of --dry-run and of the closing summary (default text)");
+  value(
+      "time-limit", "DURATION",
       "how long it may run (90s, 10m, 1:30:00; default: what the batch system's environment says)");
-  add("reserve", po::value<std::string>()->value_name("DURATION"),
-      "of the time limit, for a clean end (default 60s, at most a tenth)");
-  add("trial-timeout", po::value<std::string>()->value_name("DURATION"),
-      "give an experiment up after so long (default: many times its prediction)");
-  add("profile-out", po::value<std::string>()->value_name("FILE"),
-      "write what the machine was measured to take (docs/files.md)");
-  add("coordinator", po::value<std::string>()->value_name("shared|dedicated"),
-      "does rank 0 train too (default shared)");
+  value("reserve", "DURATION", "of the time limit, for a clean end (default 60s, at most a tenth)");
+  value("trial-timeout", "DURATION",
+        "give an experiment up after so long (default: many times its prediction)");
+  value("profile-out", "FILE", "write what the machine was measured to take (docs/files.md)");
+  value("coordinator", "shared|dedicated", "does rank 0 train too (default shared)");
   add("quiet", "warnings and errors only");
   add("verbose", "more messages; with --dry-run the memory of each category");
   add("no-progress", "no progress lines");
-  add("color", po::value<std::string>()->value_name("auto|always|never"),
-      "colour of messages (default auto)");
+  value("color", "auto|always|never", "colour of messages (default auto)");
   add("version", "versions of dstune-mpi and its libraries");
   add("help", "this text");
   return all;
 }
 
-template <class T>
-T one_of(const std::string& option, const std::string& word,
-         const std::vector<std::pair<std::string, T>>& choices) {
-  std::string known;
-  for (const auto& [name, value] : choices) {
-    if (name == word) return value;
-    known += (known.empty() ? "" : ", ") + name;
-  }
-  throw UsageError("--" + option + " " + word + ": use one of " + known);
-}
-
-std::int64_t whole_number(const std::string& option, const std::string& text, std::int64_t low,
-                          std::int64_t high) {
-  std::size_t used = 0;
-  std::int64_t value = 0;
-  try {
-    value = std::stoll(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  if (used == 0 || used != text.size() || value < low || value > high) {
-    throw UsageError("--" + option + " " + text + ": expected a whole number from " +
-                     std::to_string(low) + " to " + std::to_string(high));
-  }
-  return value;
-}
-
-double duration_s(const std::string& option, const std::string& text) {
-  const std::optional<double> value = parse_duration_s(text);
-  if (!value) {
-    throw UsageError("--" + option + " " + text +
-                     ": expected a duration such as 90s, 10m, 1.5h or 1:30:00");
-  }
-  return *value;
-}
-
-/// The options that were given, typed access by name.
-class ParsedOptions {
+/// The options that were given, by name; nothing where one was not. Throw UsageError naming it.
+class GivenOptions {
  public:
-  explicit ParsedOptions(const po::variables_map& map) : map_(map) {}
+  explicit GivenOptions(const po::variables_map& map) : map_(map) {}
+
   [[nodiscard]] bool has(const char* name) const { return map_.count(name) > 0; }
-  template <class Use>
-  void use(const char* name, Use&& with) const {
-    if (has(name)) with(map_[name].as<std::string>());
+
+  [[nodiscard]] Strings all(const char* name) const {
+    return has(name) ? map_[name].as<Strings>() : Strings();
+  }
+
+  [[nodiscard]] std::optional<std::string> text(const char* name) const {
+    if (!has(name)) return std::nullopt;
+    return map_[name].as<std::string>();
+  }
+
+  /// `out` becomes what the word stands for.
+  template <class T>
+  void choose(const char* name, T& out,
+              const std::vector<std::pair<std::string, std::type_identity_t<T>>>& choices) const {
+    const std::optional<std::string> word = text(name);
+    if (!word) return;
+    std::string known;
+    for (const auto& [choice, value] : choices) {
+      if (choice == *word) {
+        out = value;
+        return;
+      }
+      known += (known.empty() ? "" : ", ") + choice;
+    }
+    refuse(name, "use one of " + known);
+  }
+
+  template <class Integer>
+  [[nodiscard]] std::optional<Integer> whole_number(const char* name, Integer low) const {
+    const std::optional<std::string> digits = text(name);
+    if (!digits) return std::nullopt;
+    constexpr Integer high = std::numeric_limits<Integer>::max();
+    std::size_t used = 0;
+    std::int64_t value = 0;
+    try {
+      value = std::stoll(*digits, &used);
+    } catch (const std::exception&) {
+      used = 0;
+    }
+    if (used == 0 || used != digits->size() || value < low || value > high) {
+      refuse(name,
+             "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high));
+    }
+    return static_cast<Integer>(value);
+  }
+
+  [[nodiscard]] std::optional<double> duration_s(const char* name) const {
+    const std::optional<std::string> words = text(name);
+    if (!words) return std::nullopt;
+    const std::optional<double> value = parse_duration_s(*words);
+    if (!value) refuse(name, "expected a duration such as 90s, 10m, 1.5h or 1:30:00");
+    return value;
   }
 
  private:
+  [[noreturn]] void refuse(const char* name, const std::string& why) const {
+    throw UsageError(fmt::format("--{} {}: {}", name, map_[name].as<std::string>(), why));
+  }
+
   const po::variables_map& map_;
 };
 
-void fill_overrides(const ParsedOptions& given, Overrides& overrides) {
-  given.use("model", [&](const std::string& text) { overrides.model = text; });
-  given.use("tuner", [&](const std::string& text) {
-    overrides.tuner_type = one_of<std::string>("tuner", text,
-                                               {{"gridsearch", "gridsearch"},
-                                                {"random", "random"},
-                                                {"model_based", "model_based"},
-                                                {"race", "race"}});
-  });
-  given.use("metric", [&](const std::string& text) {
-    overrides.metric = one_of<Metric>("metric", text,
-                                      {{"throughput", Metric::throughput},
-                                       {"throughput_per_gpu", Metric::throughput_per_gpu},
-                                       {"latency", Metric::latency},
-                                       {"flops", Metric::flops}});
-  });
-  given.use("num-trials", [&](const std::string& text) {
-    overrides.num_trials = static_cast<int>(whole_number("num-trials", text, 1, largest_int));
-  });
-  given.use("early-stopping", [&](const std::string& text) {
-    overrides.early_stopping =
-        static_cast<int>(whole_number("early-stopping", text, 0, largest_int));
-  });
-  given.use("seed", [&](const std::string& text) {
-    overrides.seed = whole_number("seed", text, 0, std::numeric_limits<std::int64_t>::max());
-  });
-  given.use("results-dir", [&](const std::string& text) { overrides.results_dir = text; });
-  given.use("exps-dir", [&](const std::string& text) { overrides.exps_dir = text; });
+Overrides overrides_of(const GivenOptions& given) {
+  Overrides overrides;
+  overrides.model = given.text("model");
+  given.choose("tuner", overrides.tuner_type,
+               {{"gridsearch", "gridsearch"},
+                {"random", "random"},
+                {"model_based", "model_based"},
+                {"race", "race"}});
+  given.choose("metric", overrides.metric,
+               {{"throughput", Metric::throughput},
+                {"throughput_per_gpu", Metric::throughput_per_gpu},
+                {"latency", Metric::latency},
+                {"flops", Metric::flops}});
+  overrides.num_trials = given.whole_number<int>("num-trials", 1);
+  overrides.early_stopping = given.whole_number<int>("early-stopping", 0);
+  overrides.seed = given.whole_number<std::int64_t>("seed", 0);
+  overrides.results_dir = given.text("results-dir");
+  overrides.exps_dir = given.text("exps-dir");
   overrides.overwrite = given.has("overwrite");
   overrides.full = given.has("full");
+  overrides.experiment_files = given.all("experiments");
+  return overrides;
 }
 
-void fill_hosts(const ParsedOptions& given, JobOptions& job) {
-  given.use("hostfile", [&](const std::string& text) { job.hostfile = text; });
+std::optional<HostFilter> host_filter_of(const GivenOptions& given) {
+  std::optional<HostFilter> filter;
   for (const char* name : {"include", "exclude"}) {
-    given.use(name, [&](const std::string& text) {
-      // As in DeepSpeed, whose default it is, nothing says nothing.
-      if (text.empty()) return;
-      if (job.host_filter) {
-        throw UsageError("--include and --exclude do not go together: leave one out");
-      }
-      job.host_filter = parse_host_filter(text, name == std::string_view("exclude"));
-    });
+    const std::optional<std::string> text = given.text(name);
+    // As in DeepSpeed, whose default it is, nothing says nothing.
+    if (!text || text->empty()) continue;
+    if (filter) throw UsageError("--include and --exclude do not go together: leave one out");
+    filter = parse_host_filter(*text, name == std::string_view("exclude"));
   }
+  return filter;
 }
 
-void fill(const ParsedOptions& given, CommandLine& line) {
-  fill_overrides(given, line.job.overrides);
-  fill_hosts(given, line.job);
-  given.use("backend", [&](const std::string& text) {
-    line.job.backend = one_of<Backend>("backend", text,
-                                       {{"auto", Backend::automatic},
-                                        {"cpu", Backend::cpu},
-                                        {"cuda", Backend::cuda},
-                                        {"sim", Backend::sim}});
-  });
-  given.use("format", [&](const std::string& text) {
-    line.job.json_output = one_of<bool>("format", text, {{"text", false}, {"json", true}});
-  });
-  given.use("import", [&](const std::string& text) { line.job.import_dir = text; });
-  given.use("time-limit", [&](const std::string& text) {
-    line.job.time_limit_s = duration_s("time-limit", text);
-  });
-  given.use("reserve",
-            [&](const std::string& text) { line.job.reserve_s = duration_s("reserve", text); });
-  given.use("trial-timeout", [&](const std::string& text) {
-    line.job.trial_timeout_s = duration_s("trial-timeout", text);
-  });
-  given.use("profile-out", [&](const std::string& text) { line.job.profile_path = text; });
-  given.use("coordinator", [&](const std::string& text) {
-    line.job.dedicated_coordinator =
-        one_of<bool>("coordinator", text, {{"shared", false}, {"dedicated", true}});
-  });
-  given.use("color", [&](const std::string& text) {
-    line.color = one_of<std::optional<bool>>(
-        "color", text, {{"auto", std::nullopt}, {"always", true}, {"never", false}});
-  });
-  line.job.dry_run = given.has("dry-run");
-  line.job.quiet = given.has("quiet");
-  line.job.verbose = given.has("verbose");
-  line.job.no_progress = given.has("no-progress");
-  if (given.has("quiet")) line.level = log::Level::warning;
-  if (given.has("verbose")) line.level = log::Level::debug;
-  if (line.job.dry_run && line.job.profile_path) {
+void fill(const GivenOptions& given, CommandLine& line) {
+  JobOptions& job = line.job;
+  job.overrides = overrides_of(given);
+  job.hostfile = given.text("hostfile");
+  job.host_filter = host_filter_of(given);
+  given.choose("backend", job.backend,
+               {{"auto", Backend::automatic},
+                {"cpu", Backend::cpu},
+                {"cuda", Backend::cuda},
+                {"sim", Backend::sim}});
+  given.choose("format", job.json_output, {{"text", false}, {"json", true}});
+  job.import_dir = given.text("import");
+  job.calibration_files = given.all("calibrate");
+  job.time_limit_s = given.duration_s("time-limit");
+  job.reserve_s = given.duration_s("reserve");
+  job.trial_timeout_s = given.duration_s("trial-timeout");
+  job.profile_path = given.text("profile-out");
+  given.choose("coordinator", job.dedicated_coordinator, {{"shared", false}, {"dedicated", true}});
+  given.choose("color", line.color, {{"auto", std::nullopt}, {"always", true}, {"never", false}});
+  job.dry_run = given.has("dry-run");
+  job.quiet = given.has("quiet");
+  job.verbose = given.has("verbose");
+  job.no_progress = given.has("no-progress");
+  if (job.quiet) line.level = log::Level::warning;
+  if (job.dry_run && job.profile_path) {
     throw UsageError("--dry-run writes no file: leave --profile-out out, or run the space");
   }
-  if (given.has("quiet") && given.has("verbose")) {
+  if (job.quiet && job.verbose) {
     throw UsageError("--quiet and --verbose contradict each other: leave one out");
   }
 }
@@ -246,17 +239,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   line.version = map.count("version") > 0;
   if (line.help || line.version) return line;
 
-  fill(ParsedOptions(map), line);
-  if (map.count("experiments") > 0) {
-    line.job.overrides.experiment_files = map["experiments"].as<Strings>();
-  }
-  if (map.count("calibrate") > 0) {
-    line.job.calibration_files = map["calibrate"].as<Strings>();
-  }
-  if (map.count("space") == 0) {
+  const GivenOptions given(map);
+  fill(given, line);
+  const Strings spaces = given.all("space");
+  if (spaces.empty()) {
     throw UsageError("no space.json is given: mpirun -np N dstune-mpi [options] space.json");
   }
-  const auto& spaces = map["space"].as<Strings>();
   if (spaces.size() > 1) {
     throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
   }

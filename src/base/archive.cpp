@@ -6,24 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "dstune/base/error.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 
-namespace dstune {
-
-std::string_view find_text(const EnumTexts& texts, int value) {
-  for (const EnumText& each : texts.all)
-    if (each.value == value) return each.text;
-  throw LogicError("an enumerator without a name");
-}
-
-std::optional<int> find_value(const EnumTexts& texts, std::string_view text) {
-  for (const EnumText& each : texts.all)
-    if (each.text == text) return each.value;
-  return std::nullopt;
-}
-
-namespace json {
+namespace dstune::json {
 
 namespace {
 
@@ -35,12 +20,12 @@ std::vector<std::pair<const std::string, Value>>& members_of(Value& object) {
 }  // namespace
 
 Writer Writer::object(Value& out, EnumForm enums) {
-  make_object(out);
+  out = Value::object();
   return {out, enums};
 }
 
 Writer Writer::list(Value& out, EnumForm enums) {
-  make_list(out);
+  out = Value::array();
   return {out, enums};
 }
 
@@ -48,20 +33,12 @@ void Writer::constant(std::string_view key, const Value& value, std::string_view
   add(key) = value;
 }
 
-Value& Writer::add(Value& object, std::string_view key) {
-  return members_of(object).emplace_back(std::string(key), Value()).second;
+Value& Writer::add(std::string_view key) {
+  return members_of(*out_).emplace_back(std::string(key), Value()).second;
 }
 
-Value& Writer::append(Value& list) {
-  return list.emplace_back();
-}
-
-void Writer::make_list(Value& place) {
-  place = Value::array();
-}
-
-void Writer::make_object(Value& place) {
-  place = Value::object();
+Value& Writer::append() {
+  return out_->emplace_back();
 }
 
 void Writer::keep_differences() {
@@ -87,12 +64,6 @@ void Writer::write_enum(Value& place, const EnumTexts& texts, int value) const {
 void Writer::write_plain(Value& place, bool value, const Form&) {
   place = value;
 }
-void Writer::write_plain(Value& place, std::int64_t value, const Form& form) {
-  if (form.nothing != Nothing::null || value > 0) place = value;
-}
-void Writer::write_plain(Value& place, std::uint64_t value, const Form& form) {
-  if (form.nothing != Nothing::null || value > 0) place = value;
-}
 void Writer::write_plain(Value& place, double value, const Form& form) {
   if (form.nothing != Nothing::null || std::isfinite(value)) place = value * form.scale;
 }
@@ -104,12 +75,6 @@ void Writer::write_plain(Value& place, std::chrono::system_clock::time_point val
 }
 void Writer::write_plain(Value& place, const Value& value, const Form&) {
   place = value;
-}
-
-Reader Reader::object(const Node& node, Problems& problems, EnumForm enums) {
-  Reader reader(node, problems, enums);
-  reader.begin_object();
-  return reader;
 }
 
 void Reader::begin_object() {
@@ -234,6 +199,4 @@ std::vector<std::byte> to_cbor(const Value& value) {
   return {begin, begin + cbor.size()};
 }
 
-}  // namespace json
-
-}  // namespace dstune
+}  // namespace dstune::json

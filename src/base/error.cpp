@@ -1,8 +1,10 @@
 #include "dstune/base/error.hpp"
 
+#include <ranges>
+
 #include <fmt/format.h>
 
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 
@@ -10,22 +12,16 @@ namespace {
 
 std::string joined(const std::vector<Problem>& problems) {
   require(!problems.empty(), "an InputError names at least one problem");
-  std::string text;
-  for (const Problem& problem : problems) {
-    if (!text.empty()) text += '\n';
-    text += problem.text();
-  }
-  return text;
-}
-
-std::string bytes_text(std::size_t bytes) {
-  return format_bytes(static_cast<std::int64_t>(bytes));
+  const auto texts = problems | std::views::transform(&Problem::text);
+  return fmt::format("{}", fmt::join(texts, "\n"));
 }
 
 std::string lack_text(std::size_t requested_bytes, std::size_t available_bytes) {
-  const std::string available = bytes_text(available_bytes) + " available";
-  return requested_bytes == 0 ? available
-                              : bytes_text(requested_bytes) + " asked for, " + available;
+  const auto text = [](std::size_t bytes) {
+    return format_bytes(static_cast<std::int64_t>(bytes));
+  };
+  const std::string available = text(available_bytes) + " available";
+  return requested_bytes == 0 ? available : text(requested_bytes) + " asked for, " + available;
 }
 
 }  // namespace
@@ -43,9 +39,7 @@ InputError::InputError(std::vector<Problem> problems)
 
 OutOfMemory::OutOfMemory(std::size_t requested_bytes, std::size_t available_bytes,
                          const std::string& what)
-    : Error(what + ": " + lack_text(requested_bytes, available_bytes)),
-      requested_bytes_(requested_bytes),
-      available_bytes_(available_bytes) {}
+    : Error(what + ": " + lack_text(requested_bytes, available_bytes)) {}
 
 void require(bool condition, const char* what, const char* file, int line) {
   if (condition) return;

@@ -130,13 +130,10 @@ AppendFile::AppendFile(const std::string& path, std::size_t keep_bytes)
   if (found_bytes < keep_bytes)
     throw IoError(fmt::format("can not continue {}: it holds {} bytes of the {} to keep", path_,
                               found_bytes, keep_bytes));
-  if (found_bytes > keep_bytes) cut();
-  sync_folder(folder_of(path_));
-}
-
-void AppendFile::cut() {
-  if (::ftruncate(descriptor_.value(), static_cast<off_t>(size_bytes_)) != 0)
+  if (found_bytes > keep_bytes &&
+      ::ftruncate(descriptor_.value(), static_cast<off_t>(keep_bytes)) != 0)
     fail("shorten", path_, errno);
+  sync_folder(folder_of(path_));
 }
 
 void AppendFile::append(std::string_view bytes) {

@@ -1,5 +1,6 @@
 #include "dstune/base/log.hpp"
 
+#include <array>
 #include <memory>
 
 #include <spdlog/logger.h>
@@ -28,54 +29,30 @@ Output& output() {
   return *made;
 }
 
-spdlog::level::level_enum native(Level level) {
-  switch (level) {
-    case Level::debug:
-      return spdlog::level::debug;
-    case Level::info:
-      return spdlog::level::info;
-    case Level::warning:
-      return spdlog::level::warn;
-    case Level::error:
-      return spdlog::level::err;
-    case Level::off:
-      break;
-  }
-  return spdlog::level::off;
-}
-
-void write(Level level, const std::string& message) {
-  output().logger.log(native(level), spdlog::string_view_t(message));
+void write(spdlog::level::level_enum level, const std::string& message) {
+  output().logger.log(level, spdlog::string_view_t(message));
 }
 
 }  // namespace
 
 void set_level(Level level) {
-  output().logger.set_level(native(level));
-}
-
-Level level() {
-  for (Level each : {Level::debug, Level::info, Level::warning, Level::error}) {
-    if (output().logger.level() == native(each)) return each;
-  }
-  return Level::off;
+  constexpr std::array levels{spdlog::level::info, spdlog::level::warn, spdlog::level::err,
+                              spdlog::level::off};
+  output().logger.set_level(levels.at(static_cast<std::size_t>(level)));
 }
 
 void set_color(bool on) {
   output().sink->set_color_mode(on ? spdlog::color_mode::always : spdlog::color_mode::never);
 }
 
-void debug(const std::string& message) {
-  write(Level::debug, message);
-}
 void info(const std::string& message) {
-  write(Level::info, message);
+  write(spdlog::level::info, message);
 }
 void warning(const std::string& message) {
-  write(Level::warning, message);
+  write(spdlog::level::warn, message);
 }
 void error(const std::string& message) {
-  write(Level::error, message);
+  write(spdlog::level::err, message);
 }
 
 }  // namespace dstune::log

@@ -1,6 +1,8 @@
 #include "dstune/comm/communicator.hpp"
 
+#include <array>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <set>
 
@@ -8,6 +10,72 @@
 #include "mpi_state.hpp"
 
 namespace dstune {
+namespace {
+
+constexpr std::size_t largest_count = std::numeric_limits<int>::max();
+constexpr std::size_t large_bytes = std::size_t{1} << 30;
+
+// One element of exactly `bytes`: gibibytes and the rest.
+MPI_Datatype make_large_type(std::size_t bytes) {
+  MPI_Datatype gibibyte = MPI_DATATYPE_NULL;
+  check_mpi(MPI_Type_contiguous(static_cast<int>(large_bytes), MPI_BYTE, &gibibyte),
+            "MPI_Type_contiguous");
+  const int lengths[2] = {static_cast<int>(bytes / large_bytes),
+                          static_cast<int>(bytes % large_bytes)};
+  const MPI_Aint places[2] = {0, static_cast<MPI_Aint>(bytes / large_bytes * large_bytes)};
+  const MPI_Datatype types[2] = {gibibyte, MPI_BYTE};
+  MPI_Datatype type = MPI_DATATYPE_NULL;
+  check_mpi(MPI_Type_create_struct(2, lengths, places, types, &type), "MPI_Type_create_struct");
+  check_mpi(MPI_Type_commit(&type), "MPI_Type_commit");
+  check_mpi(MPI_Type_free(&gibibyte), "MPI_Type_free");
+  return type;
+}
+
+/// Memory of states that are gone: as many as a group of a node's ranks has at once.
+struct {
+  std::mutex mutex;
+  std::array<void*, 64> memory{};
+  std::size_t count = 0;
+} spare_states;
+
+}  // namespace
+
+ByteBlock::ByteBlock(std::size_t bytes)
+    : count_(bytes <= largest_count ? static_cast<int>(bytes) : 1),
+      type_(bytes <= largest_count ? MPI_BYTE : make_large_type(bytes)) {}
+
+ByteBlock::~ByteBlock() {
+  if (type_ != MPI_BYTE && mpi_is_running()) MPI_Type_free(&type_);
+}
+
+void* Request::State::operator new(std::size_t bytes) {
+  const std::lock_guard lock(spare_states.mutex);
+  return spare_states.count > 0 ? spare_states.memory[--spare_states.count] : ::operator new(bytes);
+}
+
+void Request::State::operator delete(void* memory) noexcept {
+  const std::lock_guard lock(spare_states.mutex);
+  if (spare_states.count < spare_states.memory.size()) {
+    spare_states.memory[spare_states.count++] = memory;
+  } else {
+    ::operator delete(memory);
+  }
+}
+
+Request::Request() noexcept = default;
+Request::Request(Request&&) noexcept = default;
+Request& Request::operator=(Request&&) noexcept = default;
+// MPI forbids freeing an active collective's request, so an unfinished one is only forgotten.
+Request::~Request() = default;
+Request::Request(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+bool Request::test() {
+  if (!state_ || state_->done) return true;
+  int flag = 0;
+  check_mpi(MPI_Test(&state_->request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
+  state_->done = flag != 0;
+  return state_->done;
+}
 
 Communicator::State::State(MPI_Comm handle, bool own) : comm(handle), owned(own) {
   // Rather than by inheritance alone, so that it also holds where a library's rules differ.
@@ -82,7 +150,7 @@ Communicator Communicator::create_group(std::span<const int> ranks, int tag) con
 
 void Communicator::abandon() noexcept {
   state_->owned = false;
-  note_abandoned();
+  anything_abandoned = true;
 }
 
 void Communicator::broadcast(Bytes& data, int root) const {
@@ -127,42 +195,44 @@ void Communicator::barrier() const {
   check_mpi(MPI_Barrier(state_->comm), "MPI_Barrier");
 }
 
-// The communicator's operations that are started here and polled by their caller.
+namespace {
 
-Request Communicator::start_send(const void* data, std::size_t bytes, int to, int tag) const {
+/// `call(count, type, request)` starts an operation on `bytes` bytes.
+template <class Call>
+Request start(std::size_t bytes, const char* name, Call&& call) {
   auto state = std::make_unique<Request::State>(bytes);
-  check_mpi(MPI_Isend(data, state->block.count(), state->block.type(), to, tag, state_->comm,
-                      &state->request),
-            "MPI_Isend");
+  check_mpi(call(state->block.count(), state->block.type(), &state->request), name);
   return Request(std::move(state));
 }
 
+}  // namespace
+
+Request Communicator::start_send(const void* data, std::size_t bytes, int to, int tag) const {
+  return start(bytes, "MPI_Isend", [&](int count, MPI_Datatype type, MPI_Request* request) {
+    return MPI_Isend(data, count, type, to, tag, state_->comm, request);
+  });
+}
+
 Request Communicator::start_receive(void* data, std::size_t bytes, int from, int tag) const {
-  auto state = std::make_unique<Request::State>(bytes);
-  check_mpi(MPI_Irecv(data, state->block.count(), state->block.type(), from, tag, state_->comm,
-                      &state->request),
-            "MPI_Irecv");
-  return Request(std::move(state));
+  return start(bytes, "MPI_Irecv", [&](int count, MPI_Datatype type, MPI_Request* request) {
+    return MPI_Irecv(data, count, type, from, tag, state_->comm, request);
+  });
 }
 
 Request Communicator::start_all_gather(const void* mine, void* all,
                                        std::size_t bytes_per_rank) const {
-  auto state = std::make_unique<Request::State>(bytes_per_rank);
-  const ByteBlock& block = state->block;
-  check_mpi(MPI_Iallgather(mine, block.count(), block.type(), all, block.count(), block.type(),
-                           state_->comm, &state->request),
-            "MPI_Iallgather");
-  return Request(std::move(state));
+  return start(bytes_per_rank, "MPI_Iallgather",
+               [&](int count, MPI_Datatype type, MPI_Request* request) {
+                 return MPI_Iallgather(mine, count, type, all, count, type, state_->comm, request);
+               });
 }
 
 Request Communicator::start_all_to_all(const void* parts, void* received,
                                        std::size_t bytes_per_rank) const {
-  auto state = std::make_unique<Request::State>(bytes_per_rank);
-  const ByteBlock& block = state->block;
-  check_mpi(MPI_Ialltoall(parts, block.count(), block.type(), received, block.count(), block.type(),
-                          state_->comm, &state->request),
-            "MPI_Ialltoall");
-  return Request(std::move(state));
+  return start(
+      bytes_per_rank, "MPI_Ialltoall", [&](int count, MPI_Datatype type, MPI_Request* request) {
+        return MPI_Ialltoall(parts, count, type, received, count, type, state_->comm, request);
+      });
 }
 
 namespace {
@@ -177,12 +247,11 @@ std::optional<Communicator::State::Arriving> match(MPI_Comm comm, int tag) {
   MPI_Count bytes = 0;
   check_mpi(MPI_Get_elements_x(&status, MPI_BYTE, &bytes), "MPI_Get_elements_x");
   auto data = std::make_unique<Bytes>(static_cast<std::size_t>(bytes));
-  auto state = std::make_unique<Request::State>(data->size());
-  check_mpi(MPI_Imrecv(data->data(), state->block.count(), state->block.type(), &message,
-                       &state->request),
-            "MPI_Imrecv");
-  return Communicator::State::Arriving{status.MPI_SOURCE, tag, std::move(data),
-                                       Request(std::move(state))};
+  Request request =
+      start(data->size(), "MPI_Imrecv", [&](int count, MPI_Datatype type, MPI_Request* receiving) {
+        return MPI_Imrecv(data->data(), count, type, &message, receiving);
+      });
+  return Communicator::State::Arriving{status.MPI_SOURCE, tag, std::move(data), std::move(request)};
 }
 
 }  // namespace
@@ -198,7 +267,7 @@ std::optional<Communicator::Message> Communicator::try_receive(int tag) const {
       unfinished_sources.insert(message->source);
       continue;
     }
-    Message complete{message->source, tag, std::move(*message->data)};
+    Message complete{message->source, std::move(*message->data)};
     state_->arriving.erase(message);
     return complete;
   }

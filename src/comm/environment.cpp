@@ -8,6 +8,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include "dstune/base/error.hpp"
 #include "mpi_state.hpp"
 
 namespace dstune {
@@ -21,6 +22,22 @@ void flush_streams() {
 
 }  // namespace
 
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw MpiError(std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)));
+}
+
+bool mpi_is_running() {
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  return initialized != 0 && finalized == 0;
+}
+
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   // Started without mpirun, Open MPI 4 would start a daemon of its own for spawning, which nobody
   // here does.
@@ -29,14 +46,13 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv) {
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted), "MPI_Init_thread");
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  thread_multiple_ = granted == MPI_THREAD_MULTIPLE;
 }
 
 MpiEnvironment::~MpiEnvironment() {
   // An exception on its way out may have left the others in a collective: finalizing would wait for
   // them, and the abort that gets them out would never come.
   if (std::uncaught_exceptions() > 0) return;
-  if (!finalized_ && !anything_abandoned() && mpi_is_running()) MPI_Finalize();
+  if (!anything_abandoned && mpi_is_running()) MPI_Finalize();
 }
 
 bool MpiEnvironment::threads_allowed() {
@@ -47,7 +63,6 @@ bool MpiEnvironment::threads_allowed() {
 }
 
 void MpiEnvironment::finalize() {
-  finalized_ = true;
   check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 

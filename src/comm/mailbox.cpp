@@ -42,9 +42,7 @@ void MpiMailbox::send(int world_rank, Bytes data) {
 
 std::optional<Mailbox::Message> MpiMailbox::try_receive() {
   reap();
-  std::optional<Communicator::Message> message = incoming_communicator_.try_receive(receive_tag_);
-  if (!message) return std::nullopt;
-  return Message{message->source, std::move(message->data)};
+  return incoming_communicator_.try_receive(receive_tag_);
 }
 
 bool MpiMailbox::flush(double timeout_s) {

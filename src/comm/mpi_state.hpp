@@ -1,6 +1,7 @@
 #pragma once
 // What comm's sources share: the only place besides them that sees mpi.h.
 
+#include <atomic>
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -16,16 +17,15 @@ namespace dstune {
 void check_mpi(int code, const char* call);
 /// MPI runs: neither before its start nor after its end.
 bool mpi_is_running();
-/// Remembers that something was given up while a peer may still be inside.
-void note_abandoned();
-bool anything_abandoned();
+/// Something was given up while a peer may still be inside.
+inline std::atomic<bool> anything_abandoned{false};
 
 /// `bytes` bytes as a count and a type, whatever their number: MPI's counts are ints.
 class ByteBlock {
  public:
   explicit ByteBlock(std::size_t bytes);
-  ByteBlock(ByteBlock&&) noexcept;
-  ByteBlock& operator=(ByteBlock&&) = delete;
+  ByteBlock(const ByteBlock&) = delete;
+  ByteBlock& operator=(const ByteBlock&) = delete;
   ~ByteBlock();
   [[nodiscard]] int count() const { return count_; }
   [[nodiscard]] MPI_Datatype type() const { return type_; }
@@ -48,8 +48,6 @@ struct Request::State {
 
 struct Communicator::State {
   State(MPI_Comm comm, bool owned);
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
   ~State();
 
   // A message that was matched and is still on its way.

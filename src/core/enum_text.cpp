@@ -1,53 +1,22 @@
-#include "dstune/base/error.hpp"
-#include "dstune/core/calibration.hpp"
 #include "dstune/core/job.hpp"
-#include "dstune/core/measurement.hpp"
 
 namespace dstune {
 
 namespace {
 
-using Row = EnumText;
-
-constexpr Row precisions[] = {enum_text(Precision::fp32, "fp32"),
-                              enum_text(Precision::bf16, "bf16"),
-                              enum_text(Precision::fp16, "fp16")};
-constexpr Row recomputes[] = {enum_text(Recompute::none, "none"),
-                              enum_text(Recompute::selective, "selective"),
-                              enum_text(Recompute::block, "block")};
-constexpr Row optimizer_kinds[] = {
-    enum_text(OptimizerKind::adam, "adam"), enum_text(OptimizerKind::adamw, "adamw"),
-    enum_text(OptimizerKind::lion, "lion"), enum_text(OptimizerKind::sgd, "sgd"),
-    enum_text(OptimizerKind::adagrad, "adagrad")};
-constexpr Row offload_devices[] = {enum_text(OffloadDevice::none, "none"),
-                                   enum_text(OffloadDevice::cpu, "cpu"),
-                                   enum_text(OffloadDevice::nvme, "nvme")};
-constexpr Row communication_types[] = {enum_text(CommunicationType::as_gradients, "as_gradients"),
-                                       enum_text(CommunicationType::fp32, "fp32"),
-                                       enum_text(CommunicationType::fp16, "fp16"),
-                                       enum_text(CommunicationType::bf16, "bf16")};
-constexpr Row overheads[] = {enum_text(Overhead::optimizer_step, "optimizer_step"),
-                             enum_text(Overhead::module_call, "module_call"),
-                             enum_text(Overhead::gradient_hook, "gradient_hook"),
-                             enum_text(Overhead::gathering_hook, "gathering_hook"),
-                             enum_text(Overhead::communicated_byte, "communicated_byte")};
-constexpr Row plan_statuses[] = {enum_text(PlanStatus::planned, "planned"),
-                                 enum_text(PlanStatus::infeasible, "infeasible"),
-                                 enum_text(PlanStatus::pruned, "pruned")};
-constexpr Row statuses[] = {enum_text(Status::ok, "ok"), enum_text(Status::raced_out, "raced_out"),
-                            enum_text(Status::out_of_memory, "out_of_memory"),
-                            enum_text(Status::timed_out, "timed_out"),
-                            enum_text(Status::failed, "failed")};
-constexpr Row metrics[] = {enum_text(Metric::throughput, "throughput"),
-                           enum_text(Metric::throughput_per_gpu, "throughput_per_gpu"),
-                           enum_text(Metric::latency, "latency"),
-                           enum_text(Metric::flops, "flops")};
-constexpr Row repeat_kinds[] = {enum_text(RepeatKind::spread, "spread"),
-                                enum_text(RepeatKind::final_round, "final")};
-constexpr Row workload_kinds[] = {enum_text(WorkloadKind::transformer, "transformer"),
-                                  enum_text(WorkloadKind::synthetic, "synthetic"),
-                                  enum_text(WorkloadKind::replay, "replay"),
-                                  enum_text(WorkloadKind::plugin, "plugin")};
+// In the order of the enumerators.
+constexpr auto precisions = numbered({"fp32", "bf16", "fp16"});
+constexpr auto recomputes = numbered({"none", "selective", "block"});
+constexpr auto optimizer_kinds = numbered({"adam", "adamw", "lion", "sgd", "adagrad"});
+constexpr auto offload_devices = numbered({"none", "cpu", "nvme"});
+constexpr auto communication_types = numbered({"as_gradients", "fp32", "fp16", "bf16"});
+constexpr auto overheads = numbered(
+    {"optimizer_step", "module_call", "gradient_hook", "gathering_hook", "communicated_byte"});
+constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
+constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
+constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});
+constexpr auto repeat_kinds = numbered({"spread", "final"});
+constexpr auto workload_kinds = numbered({"transformer", "synthetic", "replay", "plugin"});
 
 }  // namespace
 
@@ -94,24 +63,6 @@ const EnumTexts& texts_of(RepeatKind) {
 const EnumTexts& texts_of(WorkloadKind) {
   static constexpr EnumTexts texts{workload_kinds};
   return texts;
-}
-
-std::string_view unit_text(Metric metric) {
-  switch (metric) {
-    case Metric::throughput:
-      return "samples/s";
-    case Metric::throughput_per_gpu:
-      return "samples/s per GPU";
-    case Metric::latency:
-      return "µs per optimizer step";
-    case Metric::flops:
-      return "FLOP/s per GPU";
-  }
-  throw LogicError("unknown metric");
-}
-
-bool is_minimised(Metric metric) {
-  return metric == Metric::latency;
 }
 
 }  // namespace dstune

@@ -1,9 +1,14 @@
 #include "dstune/device/disk.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -11,20 +16,12 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
-#include "dstune/base/handle.hpp"
-#include "transfer_queue.hpp"
+#include "dstune/base/file.hpp"
 
 namespace dstune {
 namespace {
 
 constexpr std::int64_t block_alignment = 4096;
-
-struct Descriptor {
-  using Handle = int;
-  static int null() { return -1; }
-  static void close(int file) noexcept { ::close(file); }
-};
-using File = UniqueHandle<Descriptor>;
 
 /// Bytes of a budget, given back at the end.
 class Share {
@@ -40,6 +37,149 @@ class Share {
   MemoryBudget& budget_;
   std::int64_t bytes_;
 };
+
+/// Transfers between memory and a file in one direction, in the order asked for, by threads that
+/// take block after block. Nothing is allocated after construction.
+class TransferQueue {
+ public:
+  enum class Direction { read, write };
+  struct Transfer {
+    std::byte* memory;
+    std::int64_t offset_bytes, bytes;
+  };
+
+  /// `capacity`: transfers that are asked for and not done, at most.
+  TransferQueue(int file, Direction direction, std::size_t capacity, const DiskAccess& access);
+  /// Ends after the transfers that were asked for.
+  ~TransferQueue();
+
+  /// Waits where as many as the capacity are not done.
+  void ask(const Transfer& transfer);
+  [[nodiscard]] std::int64_t num_asked() const { return asked_; }
+  /// Throws DeviceError where one of those failed.
+  void wait_for(std::int64_t count);
+
+ private:
+  struct Entry {
+    Transfer transfer{};
+    std::int64_t begun_bytes = 0;  ///< given to a thread
+    std::int64_t done_bytes = 0;
+  };
+
+  [[nodiscard]] Entry& entry(std::int64_t number) {
+    return ring_[static_cast<std::size_t>(number) % ring_.size()];
+  }
+  void serve();
+  void end() noexcept;
+  /// 0, or why it failed.
+  [[nodiscard]] int move(const Transfer& block) const;
+
+  int file_;
+  Direction direction_;
+  std::int64_t block_bytes_;
+  std::vector<Entry> ring_;
+  std::int64_t asked_ = 0;  ///< by the one thread that asks
+
+  std::mutex mutex_;
+  std::condition_variable work_, progress_;
+  std::int64_t queued_ = 0;  ///< asked for
+  std::int64_t next_ = 0;    ///< the first with blocks that no thread has
+  std::int64_t done_ = 0;    ///< all before it are done
+  int error_ = 0;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+TransferQueue::TransferQueue(int file, Direction direction, std::size_t capacity,
+                             const DiskAccess& access)
+    : file_(file),
+      direction_(direction),
+      block_bytes_(access.block_bytes),
+      ring_(std::max<std::size_t>(1, capacity)) {
+  require(access.threads >= 1 && block_bytes_ >= 1, "transfers need a thread and a block");
+  threads_.reserve(static_cast<std::size_t>(access.threads));
+  try {
+    for (int thread = 0; thread < access.threads; ++thread)
+      threads_.emplace_back([this] { serve(); });
+  } catch (...) {
+    end();  // those that could be had
+    throw;
+  }
+}
+
+TransferQueue::~TransferQueue() {
+  end();
+}
+
+void TransferQueue::end() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void TransferQueue::ask(const Transfer& transfer) {
+  require(transfer.bytes > 0, "a transfer moves something");
+  {
+    std::unique_lock lock(mutex_);
+    progress_.wait(lock, [&] { return queued_ - done_ < static_cast<std::int64_t>(ring_.size()); });
+    entry(queued_++) = {transfer, 0, 0};
+  }
+  ++asked_;
+  work_.notify_all();
+}
+
+void TransferQueue::wait_for(std::int64_t count) {
+  std::unique_lock lock(mutex_);
+  progress_.wait(lock, [&] { return done_ >= count; });
+  if (error_ == 0) return;
+  throw DeviceError(std::string(direction_ == Direction::read ? "reading from" : "writing to") +
+                    " the disk: " + std::system_category().message(error_));
+}
+
+void TransferQueue::serve() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [&] { return next_ < queued_ || ends_; });
+    if (next_ == queued_) return;
+    const std::int64_t number = next_;
+    Entry& mine = entry(number);
+    const std::int64_t first = mine.begun_bytes;
+    const std::int64_t bytes = std::min(block_bytes_, mine.transfer.bytes - first);
+    mine.begun_bytes += bytes;
+    if (mine.begun_bytes == mine.transfer.bytes) ++next_;
+    const Transfer block{mine.transfer.memory + first, mine.transfer.offset_bytes + first, bytes};
+    lock.unlock();
+    const int error = move(block);
+    lock.lock();
+    if (error_ == 0) error_ = error;
+    mine.done_bytes += bytes;
+    const std::int64_t before = done_;
+    while (done_ < queued_ && entry(done_).done_bytes == entry(done_).transfer.bytes) ++done_;
+    if (done_ > before) progress_.notify_all();
+  }
+}
+
+int TransferQueue::move(const Transfer& block) const {
+  std::int64_t moved = 0;
+  while (moved < block.bytes) {
+    std::byte* const memory = block.memory + moved;
+    const auto left = static_cast<std::size_t>(block.bytes - moved);
+    const off_t offset = block.offset_bytes + moved;
+    const ssize_t bytes = direction_ == Direction::read ? pread(file_, memory, left, offset)
+                                                        : pwrite(file_, memory, left, offset);
+    if (bytes > 0) {
+      moved += bytes;
+    } else if (bytes == 0) {
+      return EIO;  // the file has all its bytes: neither direction ends before them
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
 
 std::string existing_folder(const std::string& folder) {
   std::error_code ignored;
@@ -87,46 +227,49 @@ std::int64_t free_disk_bytes(const std::string& folder) {
   return static_cast<std::int64_t>(figures.f_bavail) * static_cast<std::int64_t>(figures.f_frsize);
 }
 
-struct DiskFile::State {
-  State(std::unique_ptr<Share> taken, File opened, bool direct, std::size_t transfers,
-        const DiskAccess& access)
-      : share(std::move(taken)),
-        file(std::move(opened)),
-        is_direct(direct),
-        reads(file.value(), TransferQueue::Direction::read, transfers, access),
-        writes(file.value(), TransferQueue::Direction::write, transfers, access) {}
+namespace {
 
-  std::unique_ptr<Share> share;
-  File file;
-  bool is_direct;
-  TransferQueue reads, writes;
-};
-
-DiskFile::DiskFile(const std::string& folder, std::int64_t bytes, std::size_t transfers,
-                   const DiskAccess& access, MemoryBudget& budget) {
-  require(bytes > 0 && bytes % block_alignment == 0, "a file on a disk is of whole blocks");
-  auto share = std::make_unique<Share>(budget, bytes);
+/// All of its bytes are taken now: a disk that is full shows before the steps begin. `is_direct`:
+/// whether its transfers go past the system's cache.
+FileDescriptor make_file(const std::string& folder, std::int64_t bytes, bool& is_direct) {
   const std::string place = existing_folder(folder);
-  bool is_direct = true;
   int opened = open_nameless(place, O_DIRECT);
-  if (opened == -EINVAL) {
-    is_direct = false;
-    opened = open_nameless(place, 0);
-  }
+  is_direct = opened != -EINVAL;
+  if (!is_direct) opened = open_nameless(place, 0);
   if (opened < 0) throw failure("a file in " + place, -opened);
-  File file(opened);
-  // All of it now: a disk that is full shows before the steps begin.
+  FileDescriptor file(opened);
   const int error = allocate(file.value(), bytes);
   if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
     throw OutOfMemory(static_cast<std::size_t>(bytes),
                       static_cast<std::size_t>(free_disk_bytes(place)), "the disk of " + place);
   }
   if (error != 0) throw failure("space for a file in " + place, error);
+  return file;
+}
+
+}  // namespace
+
+struct DiskFile::State {
+  State(const std::string& folder, std::int64_t bytes, std::size_t transfers,
+        const DiskAccess& access, MemoryBudget& budget)
+      : share(budget, bytes),
+        file(make_file(folder, bytes, is_direct)),
+        reads(file.value(), TransferQueue::Direction::read, transfers, access),
+        writes(file.value(), TransferQueue::Direction::write, transfers, access) {}
+
+  Share share;
+  bool is_direct = true;
+  FileDescriptor file;
+  TransferQueue reads, writes;
+};
+
+DiskFile::DiskFile(const std::string& folder, std::int64_t bytes, std::size_t transfers,
+                   const DiskAccess& access, MemoryBudget& budget) {
+  require(bytes > 0 && bytes % block_alignment == 0, "a file on a disk is of whole blocks");
   DiskAccess rounded = access;
   rounded.block_bytes =
       (access.block_bytes + block_alignment - 1) / block_alignment * block_alignment;
-  state_ =
-      std::make_unique<State>(std::move(share), std::move(file), is_direct, transfers, rounded);
+  state_ = std::make_unique<State>(folder, bytes, transfers, rounded, budget);
 }
 
 DiskFile::~DiskFile() = default;

@@ -34,26 +34,6 @@ class SumOfMeters : public EnergyMeter {
   std::unique_ptr<EnergyMeter> first_, second_;
 };
 
-}  // namespace
-
-FoundEnergyMeter sum_of(FoundEnergyMeter first, FoundEnergyMeter second) {
-  std::string reason = first.reason;
-  if (!reason.empty() && !second.reason.empty()) reason += "; ";
-  reason += second.reason;
-  if (!first.meter) return {std::move(second.meter), std::move(reason)};
-  if (!second.meter) return {std::move(first.meter), std::move(reason)};
-  return {std::make_unique<SumOfMeters>(std::move(first.meter), std::move(second.meter)), ""};
-}
-
-FoundEnergyMeter find_energy_meter(const std::string& powercap_folder,
-                                   const std::vector<std::string>& gpu_uuids) {
-  FoundEnergyMeter processors = find_powercap_meter(powercap_folder);
-  if (gpu_uuids.empty()) return processors;
-  return sum_of(std::move(processors), nvml::find_meter(nvml::find_library(), gpu_uuids));
-}
-
-namespace {
-
 /// One counter of the kernel, in microjoules.
 struct Zone {
   std::string name;
@@ -112,6 +92,22 @@ bool is_counted(const std::string& name) {
 }
 
 }  // namespace
+
+FoundEnergyMeter sum_of(FoundEnergyMeter first, FoundEnergyMeter second) {
+  std::string reason = first.reason;
+  if (!reason.empty() && !second.reason.empty()) reason += "; ";
+  reason += second.reason;
+  if (!first.meter) return {std::move(second.meter), std::move(reason)};
+  if (!second.meter) return {std::move(first.meter), std::move(reason)};
+  return {std::make_unique<SumOfMeters>(std::move(first.meter), std::move(second.meter)), ""};
+}
+
+FoundEnergyMeter find_energy_meter(const std::string& powercap_folder,
+                                   const std::vector<std::string>& gpu_uuids) {
+  FoundEnergyMeter processors = find_powercap_meter(powercap_folder);
+  if (gpu_uuids.empty()) return processors;
+  return sum_of(std::move(processors), nvml::find_meter(nvml::find_library(), gpu_uuids));
+}
 
 FoundEnergyMeter find_powercap_meter(const std::string& folder) {
   std::error_code error;

@@ -42,8 +42,8 @@ class LoadedLibrary : public Library {
   int find_device(const std::string& uuid, Device& device) override {
     return functions_.handle_by_uuid(uuid.c_str(), &device);
   }
-  int energy_mj(Device device, std::uint64_t& energy) override {
-    return wide(functions_.total_energy, device, energy);
+  int energy_mj(Device device, Count& energy) override {
+    return functions_.total_energy(device, &energy);
   }
   int power_mw(Device device, std::uint32_t& power) override {
     return functions_.power_usage(device, &power);
@@ -58,11 +58,11 @@ class LoadedLibrary : public Library {
   int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) override {
     return functions_.max_clock_info(device, static_cast<int>(clock), &frequency);
   }
-  int throttle_reasons(Device device, std::uint64_t& reasons) override {
+  int throttle_reasons(Device device, Count& reasons) override {
     if (functions_.throttle_reasons == nullptr) return not_supported;
-    return wide(functions_.throttle_reasons, device, reasons);
+    return functions_.throttle_reasons(device, &reasons);
   }
-  int free_bytes(Device device, std::uint64_t& bytes) override {
+  int free_bytes(Device device, Count& bytes) override {
     if (functions_.memory_info == nullptr) return not_supported;
     Memory memory{};
     const int result = functions_.memory_info(device, &memory);
@@ -71,14 +71,6 @@ class LoadedLibrary : public Library {
   }
 
  private:
-  static int wide(int (*function)(Device, unsigned long long*), Device device,
-                  std::uint64_t& number) {
-    unsigned long long value = 0;
-    const int result = function(device, &value);
-    number = value;
-    return result;
-  }
-
   Functions functions_;
 };
 
@@ -125,7 +117,7 @@ namespace {
 
 struct CountedGpu {
   Device device;
-  std::uint64_t began_mj;
+  Library::Count began_mj;
 };
 
 class GpuMeter : public EnergyMeter {
@@ -134,9 +126,9 @@ class GpuMeter : public EnergyMeter {
       : library_(std::move(library)), gpus_(std::move(gpus)) {}
 
   std::optional<double> joules() override {
-    std::uint64_t total_mj = 0;
+    Library::Count total_mj = 0;
     for (const CountedGpu& gpu : gpus_) {
-      std::uint64_t now_mj = 0;
+      Library::Count now_mj = 0;
       // A counter that begins again, as after a reset of the GPU, has lost what was used.
       if (library_->energy_mj(gpu.device, now_mj) != 0 || now_mj < gpu.began_mj) is_lost_ = true;
       if (is_lost_) return std::nullopt;
@@ -154,13 +146,6 @@ class GpuMeter : public EnergyMeter {
   std::vector<CountedGpu> gpus_;
   bool is_lost_ = false;
 };
-
-template <class Call>
-std::optional<double> number_of(double unit, Call&& call) {
-  std::uint32_t number = 0;
-  if (call(number) != 0) return std::nullopt;
-  return unit * number;
-}
 
 }  // namespace
 
@@ -184,17 +169,18 @@ GpuState sample_gpu(Library& library, const std::string& uuid) {
   if (const int result = library.find_device(uuid, device); result != 0)
     throw DeviceError("NVML: " + uuid + ": " + library.error_text(result));
   using Clock = Library::Clock;
+  const auto ask = [&](double unit, auto function, auto... of) -> std::optional<double> {
+    std::uint32_t number = 0;
+    if ((library.*function)(device, of..., number) != 0) return std::nullopt;
+    return unit * number;
+  };
   GpuState state;
-  state.sm_clock_mhz =
-      number_of(1, [&](auto& number) { return library.clock_mhz(device, Clock::sm, number); });
-  state.max_sm_clock_mhz =
-      number_of(1, [&](auto& number) { return library.max_clock_mhz(device, Clock::sm, number); });
-  state.memory_clock_mhz =
-      number_of(1, [&](auto& number) { return library.clock_mhz(device, Clock::memory, number); });
-  state.power_w = number_of(1e-3, [&](auto& number) { return library.power_mw(device, number); });
-  state.temperature_c =
-      number_of(1, [&](auto& number) { return library.temperature_c(device, number); });
-  std::uint64_t reasons = 0;
+  state.sm_clock_mhz = ask(1, &Library::clock_mhz, Clock::sm);
+  state.max_sm_clock_mhz = ask(1, &Library::max_clock_mhz, Clock::sm);
+  state.memory_clock_mhz = ask(1, &Library::clock_mhz, Clock::memory);
+  state.power_w = ask(1e-3, &Library::power_mw);
+  state.temperature_c = ask(1, &Library::temperature_c);
+  Library::Count reasons = 0;
   if (library.throttle_reasons(device, reasons) == 0) {
     state.throttle_reasons = reasons;
     state.throttled_by = throttle_text(reasons);
@@ -215,7 +201,7 @@ std::optional<GpuState> try_sample(const std::shared_ptr<Library>& library,
 std::optional<std::int64_t> free_bytes(const std::shared_ptr<Library>& library,
                                        const std::string& uuid) {
   Device device = nullptr;
-  std::uint64_t bytes = 0;
+  Library::Count bytes = 0;
   if (!library || library->find_device(uuid, device) != 0 ||
       library->free_bytes(device, bytes) != 0)
     return std::nullopt;

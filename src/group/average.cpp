@@ -76,24 +76,15 @@ DSTUNE_INLINE void from_float(Float16& to, float value) {
 // Blocks of sums stay in the first-level cache while the parts pass by.
 constexpr std::int64_t block = 1024;
 
-template <class T>
-DSTUNE_INLINE void start_sum(float* __restrict sum, const T* a, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = to_float(a[i]);
+// One part or two, from the left to the right.
+template <class... Parts>
+DSTUNE_INLINE void start_sum(float* __restrict sum, std::int64_t count, const Parts*... parts) {
+  for (std::int64_t i = 0; i < count; ++i) sum[i] = (... + to_float(parts[i]));
 }
 
-template <class T>
-DSTUNE_INLINE void start_sum(float* __restrict sum, const T* a, const T* b, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = to_float(a[i]) + to_float(b[i]);
-}
-
-template <class T>
-DSTUNE_INLINE void add(float* __restrict sum, const T* a, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) sum[i] += to_float(a[i]);
-}
-
-template <class T>
-DSTUNE_INLINE void add(float* __restrict sum, const T* a, const T* b, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = (sum[i] + to_float(a[i])) + to_float(b[i]);
+template <class... Parts>
+DSTUNE_INLINE void add(float* __restrict sum, std::int64_t count, const Parts*... parts) {
+  for (std::int64_t i = 0; i < count; ++i) sum[i] = (sum[i] + ... + to_float(parts[i]));
 }
 
 template <class T>
@@ -113,12 +104,12 @@ DSTUNE_INLINE void divide_as(void* out, std::span<const void* const> parts, int 
     const auto part = [&](std::size_t p) { return static_cast<const T*>(parts[p]) + first; };
     std::size_t next = 2;
     if (size == 1) {
-      start_sum(sum, part(0), now);
+      start_sum(sum, now, part(0));
     } else {
-      start_sum(sum, part(0), part(1), now);
+      start_sum(sum, now, part(0), part(1));
     }
-    for (; next + 1 < size; next += 2) add(sum, part(next), part(next + 1), now);
-    if (next < size) add(sum, part(next), now);
+    for (; next + 1 < size; next += 2) add(sum, now, part(next), part(next + 1));
+    if (next < size) add(sum, now, part(next));
     T* const target = static_cast<T*>(out) + first;
     if (write == Write::cached) {
       divide(target, sum, divisor, now);

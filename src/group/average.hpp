@@ -5,9 +5,14 @@
 #include <cstdint>
 #include <span>
 
-#include "dstune/base/dtype.hpp"
+#include "dstune/base/operands.hpp"
 
 namespace dstune {
+
+/// What so many elements take.
+[[nodiscard]] constexpr std::size_t as_bytes(std::int64_t count, DType type) {
+  return static_cast<std::size_t>(count * size_bytes(type));
+}
 
 /// Whether written data stays in the caches or goes round them: what is larger than they are would
 /// only push out the staging memory.

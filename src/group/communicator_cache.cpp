@@ -1,12 +1,16 @@
 #include "communicator_cache.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <exception>
+#include <future>
 #include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,7 +29,82 @@ constexpr std::uint64_t tags = 32768;
       std::string("no communicator for this group was made at start-up, and ") + why);
 }
 
+template <class Message>
+Bytes pack(const Message& message) {
+  static_assert(std::is_trivially_copyable_v<Message>);
+  Bytes bytes(sizeof message);
+  std::memcpy(bytes.data(), &message, sizeof message);
+  return bytes;
+}
+
+template <class Message>
+Message unpack(const Bytes& bytes) {
+  require(bytes.size() == sizeof(Message), "a message of the wrong size");
+  Message message;
+  std::memcpy(&message, bytes.data(), sizeof message);
+  return message;
+}
+
 }  // namespace
+
+Rendezvous::Rendezvous(Communicator world)
+    : world_(std::move(world)),
+      leading_(world_, world_, MpiMailbox::Side::controller),
+      following_(world_, world_, MpiMailbox::Side::worker) {}
+
+Decision Rendezvous::agree(std::span<const int> world_ranks, const Proposal& mine,
+                           const Waiter& waiter) {
+  const int leader = world_ranks.front();
+  if (leader == world_.rank()) return lead(world_ranks.subspan(1), mine, waiter);
+  return follow(leader, mine, waiter);
+}
+
+void Rendezvous::collect_proposals() {
+  while (const std::optional<Mailbox::Message> message = leading_.try_receive()) {
+    const auto proposal = unpack<Proposal>(message->data);
+    proposals_[proposal.attempt][message->source] = proposal;
+  }
+}
+
+Decision Rendezvous::lead(std::span<const int> members, const Proposal& mine,
+                          const Waiter& waiter) {
+  // Who offered for an earlier attempt has given it up, or will.
+  proposals_.erase(proposals_.begin(), proposals_.lower_bound(mine.attempt));
+  waiter.until(
+      [&] {
+        collect_proposals();
+        const auto& arrived = proposals_[mine.attempt];
+        return std::all_of(members.begin(), members.end(),
+                           [&](int rank) { return arrived.contains(rank); });
+      },
+      "waiting for the members of a group");
+  Decision decision{mine.attempt, mine.duplicates_left - 1, mine.communicator_id != 0,
+                    mine.gave_up};
+  for (const int rank : members) {
+    const Proposal& proposal = proposals_[mine.attempt][rank];
+    decision.duplicate = std::min(decision.duplicate, proposal.duplicates_left - 1);
+    if (proposal.communicator_id != mine.communicator_id) decision.use_existing = false;
+    if (proposal.gave_up) decision.abandon_existing = true;
+  }
+  for (const int rank : members) leading_.send(rank, pack(decision));
+  return decision;
+}
+
+Decision Rendezvous::follow(int leader, const Proposal& mine, const Waiter& waiter) {
+  following_.send(leader, pack(mine));
+  std::optional<Decision> decision;
+  waiter.until(
+      [&] {
+        // Answers to earlier attempts may still come in.
+        while (const std::optional<Mailbox::Message> message = following_.try_receive()) {
+          const auto received = unpack<Decision>(message->data);
+          if (received.attempt == mine.attempt) decision = received;
+        }
+        return decision.has_value();
+      },
+      "waiting for the first member of a group");
+  return *decision;
+}
 
 CommunicatorCache::CommunicatorCache(const Communicator& world,
                                      const std::vector<std::vector<int>>& known,
@@ -141,31 +220,17 @@ namespace {
 
 // What the thread and its creator share; the later of the two deletes it.
 struct Creation {
-  std::shared_ptr<Communicator> parent;
-  std::vector<int> ranks;
-  int tag = 0;
-
   std::mutex mutex;
-  bool done = false;
-  bool given_up = false;
-  std::optional<Communicator> made;
-  std::exception_ptr error;
+  bool is_given_up = false;
+  std::promise<Communicator> made;
 };
 
-void create(const std::shared_ptr<Creation>& creation) {
-  std::optional<Communicator> made;
-  std::exception_ptr error;
+void abandon_made(std::future<Communicator>& made) noexcept {
   try {
-    made = creation->parent->create_group(creation->ranks, creation->tag);
+    made.get().abandon();
   } catch (...) {
-    error = std::current_exception();
+    // There is none.
   }
-  const std::lock_guard lock(creation->mutex);
-  // The others have given up as well, so nobody would free it with us.
-  if (creation->given_up && made) made->abandon();
-  creation->made = std::move(made);
-  creation->error = error;
-  creation->done = true;
 }
 
 }  // namespace
@@ -173,28 +238,34 @@ void create(const std::shared_ptr<Creation>& creation) {
 Communicator create_group_until(std::shared_ptr<Communicator> parent, std::span<const int> ranks,
                                 int tag, const Waiter& waiter) {
   auto creation = std::make_shared<Creation>();
-  creation->parent = std::move(parent);
-  creation->ranks.assign(ranks.begin(), ranks.end());
-  creation->tag = tag;
-  std::thread thread([creation] { create(creation); });
+  std::future<Communicator> made = creation->made.get_future();
+  const auto is_done = [&] {
+    return made.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  };
+  std::thread thread([creation, parent, members = std::vector(ranks.begin(), ranks.end()), tag] {
+    try {
+      Communicator group = parent->create_group(members, tag);
+      const std::lock_guard lock(creation->mutex);
+      // The others have given up as well, so nobody would free it with us.
+      if (creation->is_given_up) group.abandon();
+      creation->made.set_value(std::move(group));
+    } catch (...) {
+      creation->made.set_exception(std::current_exception());
+    }
+  });
   try {
-    waiter.until(
-        [&] {
-          const std::lock_guard lock(creation->mutex);
-          return creation->done;
-        },
-        "making a communicator");
+    waiter.until(is_done, "making a communicator");
   } catch (...) {
     const std::lock_guard lock(creation->mutex);
-    creation->given_up = true;
-    creation->parent->abandon();
-    if (creation->made) creation->made->abandon();
+    creation->is_given_up = true;
+    parent->abandon();
     thread.detach();
+    // What is not made now is abandoned by the thread.
+    if (is_done()) abandon_made(made);
     throw;
   }
   thread.join();
-  if (creation->error) std::rethrow_exception(creation->error);
-  return std::move(*creation->made);
+  return made.get();
 }
 
 }  // namespace dstune

@@ -17,28 +17,22 @@ namespace {
 
 /// What the others must know of a rank.
 struct Rank {
-  std::uint64_t staging_bytes = 0;
-  std::int32_t nccl_version = 0;  ///< 0: none
+  std::int64_t staging_bytes = 0;
+  int nccl_version = 0;  ///< 0: none
   std::string device_id;
 };
 
 std::vector<Rank> gather(const Communicator& world, const DeviceGroupOptions& mine) {
-  const std::uint64_t staging_bytes = mine.staging.size();
-  const std::int32_t version = mine.nccl.library ? mine.nccl.library->version() : 0;
-  constexpr std::size_t numbers_bytes = sizeof staging_bytes + sizeof version;
-  Bytes bytes(numbers_bytes + mine.device_id.size());
-  std::memcpy(bytes.data(), &staging_bytes, sizeof staging_bytes);
-  std::memcpy(bytes.data() + sizeof staging_bytes, &version, sizeof version);
-  std::copy_n(reinterpret_cast<const std::byte*>(mine.device_id.data()), mine.device_id.size(),
-              bytes.data() + numbers_bytes);
-  std::vector<Rank> ranks;
-  for (const Bytes& part : world.all_gather(bytes)) {
-    Rank& rank = ranks.emplace_back();
-    std::memcpy(&rank.staging_bytes, part.data(), sizeof rank.staging_bytes);
-    std::memcpy(&rank.nccl_version, part.data() + sizeof rank.staging_bytes,
-                sizeof rank.nccl_version);
-    rank.device_id.assign(reinterpret_cast<const char*>(part.data()) + numbers_bytes,
-                          part.size() - numbers_bytes);
+  const std::int64_t numbers[] = {static_cast<std::int64_t>(mine.staging.size()),
+                                  mine.nccl.library ? mine.nccl.library->version() : 0};
+  const std::vector<Bytes> all = world.all_gather(std::as_bytes(std::span(numbers)));
+  const std::vector<Bytes> ids = world.all_gather(std::as_bytes(std::span(mine.device_id)));
+  std::vector<Rank> ranks(all.size());
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    std::int64_t theirs[std::size(numbers)];
+    std::memcpy(theirs, all[rank].data(), sizeof theirs);
+    const std::string id(reinterpret_cast<const char*>(ids[rank].data()), ids[rank].size());
+    ranks[rank] = {theirs[0], static_cast<int>(theirs[1]), id};
   }
   return ranks;
 }
@@ -48,9 +42,8 @@ std::vector<Rank> gather(const Communicator& world, const DeviceGroupOptions& mi
 struct DeviceGroups::State {
   State(const Communicator& world, DeviceGroupOptions options)
       : mine(std::move(options)), ranks(gather(world, mine)) {
-    std::uint64_t staging_bytes = mine.staging.size();
-    for (const Rank& rank : ranks) staging_bytes = std::min(staging_bytes, rank.staging_bytes);
-    mine.staging = mine.staging.first(staging_bytes);
+    const auto smallest = std::ranges::min_element(ranks, {}, &Rank::staging_bytes);
+    mine.staging = mine.staging.first(static_cast<std::size_t>(smallest->staging_bytes));
     if (mine.nccl.library) {
       communicators = std::make_unique<NcclCommunicatorSet>(
           NcclCommunicatorSet::Options{.library = mine.nccl.library,
@@ -147,10 +140,6 @@ void DeviceGroups::give_up() {
 
 void DeviceGroups::interrupt(std::uint64_t attempt, CollectiveError::Cause why) {
   if (state_->communicators) state_->communicators->interrupt(attempt, why);
-}
-
-bool DeviceGroups::is_aborting() const {
-  return state_->communicators && state_->communicators->is_aborting();
 }
 
 std::int64_t DeviceGroups::communicator_bytes() const {

@@ -36,8 +36,8 @@ std::size_t agreed_staging_bytes(const Communicator& node, const GroupTable::Opt
 }  // namespace
 
 struct GroupTable::State {
-  State(const Communicator& world, const Communicator& node, const Topology& where)
-      : topology(where), world_rank(world.rank()), node_size(node.size()) {}
+  State(const Communicator& world, const Topology& where)
+      : topology(where), world_rank(world.rank()) {}
 
   [[nodiscard]] int node_of(int rank) const {
     return topology.node_of_rank.at(static_cast<std::size_t>(rank));
@@ -56,36 +56,31 @@ struct GroupTable::State {
     return local;
   }
   std::unique_ptr<ProcessGroup> join_hosts(std::vector<int> ranks, int group_rank,
-                                           std::uint64_t attempt, const Waiter& waiter);
+                                           std::uint64_t attempt, const Waiter& waiter) {
+    if (ranks.size() == 1) return std::make_unique<SelfGroup>(world_rank);
+    if (shared && on_one_node(ranks)) {
+      const std::vector<int> local = local_ranks(ranks);
+      last_shared = ranks;
+      return std::make_unique<SharedMemoryGroup>(*shared, local, std::move(ranks), group_rank,
+                                                 attempt, waiter);
+    }
+    require(communicators.has_value(), "a group on one node without shared memory");
+    std::shared_ptr<MpiContext> context = communicators->obtain(ranks, attempt, waiter);
+    return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), group_rank, waiter);
+  }
 
   Topology topology;
   int world_rank;
-  int node_size;
   std::optional<SharedNode> shared;
   std::vector<int> last_shared;  // world ranks of the last group that shared memory
   std::optional<CommunicatorCache> communicators;
   std::optional<DeviceGroups> devices;
 };
 
-std::unique_ptr<ProcessGroup> GroupTable::State::join_hosts(std::vector<int> ranks, int group_rank,
-                                                            std::uint64_t attempt,
-                                                            const Waiter& waiter) {
-  if (ranks.size() == 1) return std::make_unique<SelfGroup>(world_rank);
-  if (shared && on_one_node(ranks)) {
-    const std::vector<int> local = local_ranks(ranks);
-    last_shared = ranks;
-    return std::make_unique<SharedMemoryGroup>(*shared, local, std::move(ranks), group_rank,
-                                               attempt, waiter);
-  }
-  require(communicators.has_value(), "a group on one node without shared memory");
-  std::shared_ptr<MpiContext> context = communicators->obtain(ranks, attempt, waiter);
-  return std::make_unique<MpiGroup>(std::move(context), std::move(ranks), group_rank, waiter);
-}
-
 GroupTable::GroupTable(const Communicator& world, const Communicator& node,
                        const Topology& topology, const std::vector<std::vector<int>>& known,
                        const Options& options)
-    : state_(std::make_unique<State>(world, node, topology)) {
+    : state_(std::make_unique<State>(world, topology)) {
   const std::size_t staging_bytes = agreed_staging_bytes(node, options);
   if (staging_bytes > 0) state_->shared.emplace(node, staging_bytes);
   // Which nodes have shared memory must be known to all: making communicators is collective.
@@ -164,15 +159,13 @@ std::vector<std::vector<int>> aligned_groups(const std::vector<std::vector<int>>
   const auto run = static_cast<std::size_t>(num_nodes);
   std::vector<std::vector<int>> groups;
   for (std::size_t first_node = 0; first_node + run <= ranks_of_node.size(); first_node += run) {
-    std::size_t smallest = ranks_of_node[first_node].size();
-    for (std::size_t i = 1; i < run; ++i) {
-      smallest = std::min(smallest, ranks_of_node[first_node + i].size());
-    }
+    const auto nodes = std::span(ranks_of_node).subspan(first_node, run);
+    const std::size_t smallest =
+        std::ranges::min_element(nodes, {}, &std::vector<int>::size)->size();
     for (std::size_t first = 0; first + per_node <= smallest; first += per_node) {
       std::vector<int> group;
-      for (std::size_t i = 0; i < run; ++i) {
-        const auto begin =
-            ranks_of_node[first_node + i].begin() + static_cast<std::ptrdiff_t>(first);
+      for (const std::vector<int>& ranks : nodes) {
+        const auto begin = ranks.begin() + static_cast<std::ptrdiff_t>(first);
         group.insert(group.end(), begin, begin + num_gpus);
       }
       std::sort(group.begin(), group.end());

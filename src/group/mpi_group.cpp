@@ -13,10 +13,6 @@ constexpr int collect_tag = 1;
 constexpr int exchange_tag = 2;
 constexpr std::size_t max_numbers = 32;
 
-std::size_t message_bytes(std::int64_t count, DType type) {
-  return static_cast<std::size_t>(count * size_bytes(type));
-}
-
 }  // namespace
 
 MpiContext::MpiContext(Communicator made, std::size_t staging_bytes, std::uint64_t number)
@@ -40,6 +36,7 @@ MpiGroup::MpiGroup(std::shared_ptr<MpiContext> context, std::vector<int> world_r
                    int group_rank, Waiter waiter)
     : ProcessGroup(group_rank, std::move(world_ranks)),
       context_(std::move(context)),
+      staging_bytes_(context_->sent->size()),
       waiter_(std::move(waiter)),
       parts_(static_cast<std::size_t>(size())) {
   requests_.reserve(2 * parts_.size());
@@ -49,11 +46,19 @@ template <class Body>
 void MpiGroup::guarded(Body&& body) {
   require(!context_->abandoned, "a group is used after it failed");
   try {
-    body(context_->sent->data(), context_->received->data());
+    body();
   } catch (...) {
     context_->abandon();
     throw;
   }
+}
+
+template <class Body>
+void MpiGroup::for_chunks(std::int64_t count, std::int64_t chunk_count, Body&& body) {
+  guarded([&] {
+    for (std::int64_t first = 0; first < count; first += chunk_count)
+      body(first, std::min(chunk_count, count - first));
+  });
 }
 
 void MpiGroup::complete(Request request, const char* what) const {
@@ -65,7 +70,7 @@ void MpiGroup::complete_requests(const char* what) {
 }
 
 std::int64_t MpiGroup::elements_per_rank(DType type, const RankRange& ranks) const {
-  return static_cast<std::int64_t>(context_->sent->size()) / size_bytes(type) / ranks.count;
+  return static_cast<std::int64_t>(staging_bytes_) / size_bytes(type) / ranks.count;
 }
 
 void MpiGroup::send_and_receive(std::size_t bytes_per_rank, std::size_t sent_stride_bytes,
@@ -76,14 +81,14 @@ void MpiGroup::send_and_receive(std::size_t bytes_per_rank, std::size_t sent_str
   for (int index = 0; index < ranks.count; ++index) {
     const int rank = ranks.rank(index);
     const auto place = static_cast<std::size_t>(index);
-    const std::byte* const sent = context_->sent->data() + place * sent_stride_bytes;
-    std::byte* const received = context_->received->data() + place * bytes_per_rank;
+    const std::byte* const from = sent() + place * sent_stride_bytes;
+    std::byte* const to = received() + place * bytes_per_rank;
     if (rank == group_rank()) {
-      std::memcpy(received, sent, bytes_per_rank);
+      std::memcpy(to, from, bytes_per_rank);
       continue;
     }
-    requests_.push_back(communicator.start_receive(received, bytes_per_rank, rank, exchange_tag));
-    requests_.push_back(communicator.start_send(sent, bytes_per_rank, rank, exchange_tag));
+    requests_.push_back(communicator.start_receive(to, bytes_per_rank, rank, exchange_tag));
+    requests_.push_back(communicator.start_send(from, bytes_per_rank, rank, exchange_tag));
   }
   complete_requests(what);
 }
@@ -91,43 +96,36 @@ void MpiGroup::send_and_receive(std::size_t bytes_per_rank, std::size_t sent_str
 void MpiGroup::exchange_parts(std::size_t bytes_per_rank, const RankRange& ranks,
                               const char* what) {
   if (ranks.count < size()) return send_and_receive(bytes_per_rank, bytes_per_rank, ranks, what);
-  complete(context_->communicator.start_all_to_all(context_->sent->data(),
-                                                   context_->received->data(), bytes_per_rank),
-           what);
+  complete(context_->communicator.start_all_to_all(sent(), received(), bytes_per_rank), what);
 }
 
 void MpiGroup::gather(std::size_t bytes_per_rank, const RankRange& ranks, const char* what) {
   if (ranks.count < size()) return send_and_receive(bytes_per_rank, 0, ranks, what);
-  complete(context_->communicator.start_all_gather(context_->sent->data(),
-                                                   context_->received->data(), bytes_per_rank),
-           what);
+  complete(context_->communicator.start_all_gather(sent(), received(), bytes_per_rank), what);
 }
 
 void MpiGroup::reduce_parts(std::int64_t count_per_rank, DType type, const RankRange& ranks,
                             int divisor) {
-  const std::size_t part_bytes = message_bytes(count_per_rank, type);
-  const std::byte* const received = context_->received->data();
+  const std::size_t part_bytes = as_bytes(count_per_rank, type);
   exchange_parts(part_bytes, ranks, "waiting for data to reduce");
   const auto parts = std::span(parts_).first(static_cast<std::size_t>(ranks.count));
   for (std::size_t index = 0; index < parts.size(); ++index)
-    parts[index] = received + index * part_bytes;
-  sum_and_divide(context_->sent->data(), parts, divisor, count_per_rank, type, Write::cached);
+    parts[index] = received() + index * part_bytes;
+  sum_and_divide(sent(), parts, divisor, count_per_rank, type, Write::cached);
 }
 
 void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
-  std::byte* const sent = context_->sent->data();
-  std::byte* const received = context_->received->data();
   const Communicator& communicator = context_->communicator;
   if (group_rank() != root) {
-    complete(communicator.start_send(sent, bytes_per_rank, root, collect_tag),
+    complete(communicator.start_send(sent(), bytes_per_rank, root, collect_tag),
              "sending a reduced slice");
     return;
   }
   requests_.clear();
   for (int rank = 0; rank < size(); ++rank) {
-    std::byte* const place = received + static_cast<std::size_t>(rank) * bytes_per_rank;
+    std::byte* const place = received() + static_cast<std::size_t>(rank) * bytes_per_rank;
     if (rank == root) {
-      std::memcpy(place, sent, bytes_per_rank);
+      std::memcpy(place, sent(), bytes_per_rank);
     } else {
       requests_.push_back(communicator.start_receive(place, bytes_per_rank, rank, collect_tag));
     }
@@ -135,120 +133,96 @@ void MpiGroup::collect_parts(std::size_t bytes_per_rank, int root) {
   complete_requests("waiting for a reduced slice");
 }
 
-void MpiGroup::all_reduce_average(void* data, std::int64_t count, DType type,
-                                  const RankRange& among) {
-  const RankRange ranks = among.in_group_of(size());
-  all_reduce(data, count, type, ranks, ranks.count);
-}
-
-void MpiGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
-  all_reduce(data, count, type, {0, 1, size()}, 1);
-}
-
-void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, const RankRange& ranks,
-                          int divisor) {
-  guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type, ranks) * ranks.count;
-    for (std::int64_t first = 0; first < count; first += chunk_count) {
-      const std::int64_t now = std::min(chunk_count, count - first);
-      const std::int64_t part = (now + ranks.count - 1) / ranks.count;
-      auto* const place = static_cast<std::byte*>(data) + message_bytes(first, type);
-      std::memcpy(sent, place, message_bytes(now, type));
-      std::memset(sent + message_bytes(now, type), 0,
-                  message_bytes(part * ranks.count - now, type));
-      reduce_parts(part, type, ranks, divisor);
-      gather(message_bytes(part, type), ranks, "waiting for reduced slices");
-      std::memcpy(place, received, message_bytes(now, type));
+void MpiGroup::reduce(void* data, std::int64_t count, DType type, const RankRange& ranks,
+                      int divisor, std::optional<int> root) {
+  const std::int64_t chunk_count = elements_per_rank(type, ranks) * ranks.count;
+  for_chunks(count, chunk_count, [&](std::int64_t first, std::int64_t now) {
+    const std::int64_t part = (now + ranks.count - 1) / ranks.count;
+    auto* const place = static_cast<std::byte*>(data) + as_bytes(first, type);
+    std::memcpy(sent(), place, as_bytes(now, type));
+    std::memset(sent() + as_bytes(now, type), 0, as_bytes(part * ranks.count - now, type));
+    reduce_parts(part, type, ranks, divisor);
+    if (root) {
+      collect_parts(as_bytes(part, type), *root);
+    } else {
+      gather(as_bytes(part, type), ranks, "waiting for reduced slices");
     }
+    if (!root || *root == group_rank()) std::memcpy(place, received(), as_bytes(now, type));
   });
+}
+
+void MpiGroup::all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                          const RankRange& among) {
+  const RankRange ranks = among.in_group_of(size());
+  reduce(data, count, type, ranks, op == Reduction::sum ? 1 : ranks.count, std::nullopt);
 }
 
 void MpiGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
-  const RankRange everyone{0, 1, size()};
-  guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type, everyone) * size();
-    for (std::int64_t first = 0; first < count; first += chunk_count) {
-      const std::int64_t now = std::min(chunk_count, count - first);
-      const std::int64_t part = (now + size() - 1) / size();
-      auto* const place = static_cast<std::byte*>(data) + message_bytes(first, type);
-      std::memcpy(sent, place, message_bytes(now, type));
-      std::memset(sent + message_bytes(now, type), 0, message_bytes(part * size() - now, type));
-      reduce_parts(part, type, everyone, size());
-      collect_parts(message_bytes(part, type), root);
-      if (group_rank() == root) std::memcpy(place, received, message_bytes(now, type));
-    }
-  });
+  reduce(data, count, type, {0, 1, size()}, size(), root);
+}
+
+void MpiGroup::copy_in(const void* parts, const Pieces& pieces) {
+  const std::size_t bytes = as_bytes(pieces.count, pieces.type);
+  for (int part = 0; part < pieces.num_parts; ++part) {
+    std::memcpy(sent() + static_cast<std::size_t>(part) * bytes,
+                static_cast<const std::byte*>(parts) +
+                    as_bytes(part * pieces.count_per_part + pieces.first, pieces.type),
+                bytes);
+  }
+}
+
+void MpiGroup::copy_out(void* parts, const Pieces& pieces) const {
+  const std::size_t bytes = as_bytes(pieces.count, pieces.type);
+  for (int part = 0; part < pieces.num_parts; ++part) {
+    std::memcpy(static_cast<std::byte*>(parts) +
+                    as_bytes(part * pieces.count_per_part + pieces.first, pieces.type),
+                received() + static_cast<std::size_t>(part) * bytes, bytes);
+  }
 }
 
 void MpiGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
                                       DType type, const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  guarded([&](std::byte* sent, std::byte*) {
-    const std::int64_t chunk_count = elements_per_rank(type, ranks);
-    for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
-      const std::int64_t now = std::min(chunk_count, count_per_rank - first);
-      for (int index = 0; index < ranks.count; ++index) {
-        std::memcpy(
-            sent + message_bytes(index * now, type),
-            static_cast<const std::byte*>(in) + message_bytes(index * count_per_rank + first, type),
-            message_bytes(now, type));
-      }
-      reduce_parts(now, type, ranks, ranks.count);
-      std::memcpy(static_cast<std::byte*>(out) + message_bytes(first, type), sent,
-                  message_bytes(now, type));
-    }
+  const std::int64_t chunk_count = elements_per_rank(type, ranks);
+  for_chunks(count_per_rank, chunk_count, [&](std::int64_t first, std::int64_t now) {
+    copy_in(in, {first, now, count_per_rank, type, ranks.count});
+    reduce_parts(now, type, ranks, ranks.count);
+    std::memcpy(static_cast<std::byte*>(out) + as_bytes(first, type), sent(), as_bytes(now, type));
   });
 }
 
 void MpiGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
                           const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type, ranks);
-    for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
-      const std::int64_t now = std::min(chunk_count, count_per_rank - first);
-      const std::size_t bytes = message_bytes(now, type);
-      std::memcpy(sent, static_cast<const std::byte*>(in) + message_bytes(first, type), bytes);
-      gather(bytes, ranks, "waiting for data to gather");
-      for (int index = 0; index < ranks.count; ++index) {
-        std::memcpy(
-            static_cast<std::byte*>(out) + message_bytes(index * count_per_rank + first, type),
-            received + static_cast<std::size_t>(index) * bytes, bytes);
-      }
-    }
+  const std::int64_t chunk_count = elements_per_rank(type, ranks);
+  for_chunks(count_per_rank, chunk_count, [&](std::int64_t first, std::int64_t now) {
+    copy_in(in, {first, now, count_per_rank, type, 1});
+    gather(as_bytes(now, type), ranks, "waiting for data to gather");
+    copy_out(out, {first, now, count_per_rank, type, ranks.count});
   });
 }
 
 void MpiGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
                           const RankRange& among) {
   const RankRange ranks = among.in_group_of(size());
-  guarded([&](std::byte* sent, std::byte* received) {
-    const std::int64_t chunk_count = elements_per_rank(type, ranks);
-    for (std::int64_t first = 0; first < count_per_rank; first += chunk_count) {
-      const std::int64_t now = std::min(chunk_count, count_per_rank - first);
-      const std::size_t bytes = message_bytes(now, type);
-      const auto place = [&](int index) {
-        return message_bytes(index * count_per_rank + first, type);
-      };
-      const auto staged = [&](int index) { return static_cast<std::size_t>(index) * bytes; };
-      for (int index = 0; index < ranks.count; ++index)
-        std::memcpy(sent + staged(index), static_cast<const std::byte*>(in) + place(index), bytes);
-      exchange_parts(bytes, ranks, "waiting for data of all");
-      for (int index = 0; index < ranks.count; ++index)
-        std::memcpy(static_cast<std::byte*>(out) + place(index), received + staged(index), bytes);
-    }
+  const std::int64_t chunk_count = elements_per_rank(type, ranks);
+  for_chunks(count_per_rank, chunk_count, [&](std::int64_t first, std::int64_t now) {
+    const Pieces pieces{first, now, count_per_rank, type, ranks.count};
+    copy_in(in, pieces);
+    exchange_parts(as_bytes(now, type), ranks, "waiting for data of all");
+    copy_out(out, pieces);
   });
 }
 
 void MpiGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
   require(mine.size() <= max_numbers, "too many numbers for an exchange");
   require(all.size() == mine.size() * static_cast<std::size_t>(size()), "room for all numbers");
-  guarded([&](std::byte* sent, std::byte* received) {
+  guarded([&] {
     if (mine.empty()) return;
-    std::memcpy(sent, mine.data(), mine.size_bytes());
-    complete(context_->communicator.start_all_gather(sent, received, mine.size_bytes()),
+    std::memcpy(sent(), mine.data(), mine.size_bytes());
+    complete(context_->communicator.start_all_gather(sent(), received(), mine.size_bytes()),
              "waiting for an exchange");
-    std::memcpy(all.data(), received, all.size_bytes());
+    std::memcpy(all.data(), received(), all.size_bytes());
   });
 }
 

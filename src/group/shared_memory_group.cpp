@@ -20,10 +20,6 @@ std::int64_t slice_elements(std::int64_t count, int size, DType type) {
   return (even + per_line - 1) / per_line * per_line;
 }
 
-std::size_t as_bytes(std::int64_t count, DType type) {
-  return static_cast<std::size_t>(count * size_bytes(type));
-}
-
 }  // namespace
 
 SharedMemoryGroup::SharedMemoryGroup(SharedNode& node, std::span<const int> local_ranks,
@@ -65,11 +61,11 @@ void SharedMemoryGroup::wait_for_ranks(const RankRange& ranks, std::uint64_t pha
 }
 
 template <class CopyIn, class Finish>
-void SharedMemoryGroup::for_chunks(const Call& call, std::int64_t count, std::int64_t chunk_count,
-                                   CopyIn&& copy_in, Finish&& finish) {
+void SharedMemoryGroup::for_chunks(const Call& call, std::int64_t chunk_count, CopyIn&& copy_in,
+                                   Finish&& finish) {
   require(call.ranks.contains(group_rank()), "a rank takes part in its own calls");
   const auto prepare = [&](std::int64_t first) {
-    Chunk chunk{first, std::min(chunk_count, count - first), next_slot_};
+    Chunk chunk{first, std::min(chunk_count, call.count - first), next_slot_};
     if (chunk.count <= 0) return chunk;
     next_slot_ = 1 - next_slot_;
     const Free& free = slot_free_[static_cast<std::size_t>(chunk.slot)];
@@ -84,8 +80,7 @@ void SharedMemoryGroup::for_chunks(const Call& call, std::int64_t count, std::in
     const Chunk chunk = next;
     next = prepare(chunk.first + chunk.count);
     finish(chunk);
-    membership_->check_all_present();
-    membership_->publish();
+    membership_->publish_read();
     slot_free_[static_cast<std::size_t>(chunk.slot)] = {call.ranks, membership_->phases()};
   }
 }
@@ -125,11 +120,10 @@ void SharedMemoryGroup::gather_slices(std::byte* data, const Chunk& chunk, std::
   }
 }
 
-void SharedMemoryGroup::reduce(void* data, std::int64_t count, const Call& call,
-                               Receivers receivers, int root) {
+void SharedMemoryGroup::reduce(void* data, const Call& call, std::optional<int> root) {
   auto* const bytes = static_cast<std::byte*>(data);
   const DType type = call.type;
-  const bool receives = receivers == Receivers::all || root == group_rank();
+  const bool receives = !root || *root == group_rank();
   const auto copy_in = [&](const Chunk& chunk) {
     copy_bytes(slot(group_rank(), chunk.slot), bytes + as_bytes(chunk.first, type),
                as_bytes(chunk.count, type), Write::cached);
@@ -147,122 +141,105 @@ void SharedMemoryGroup::reduce(void* data, std::int64_t count, const Call& call,
     const std::int64_t slice_count = slice_elements(chunk.count, call.size(), type);
     wait_for_ranks(call.ranks, chunk.copied_phase, "waiting for data to reduce");
     reduce_own_slice(chunk, slice_count, call);
-    membership_->check_all_present();
-    membership_->publish();
+    membership_->publish_read();
     if (receives) gather_slices(target, chunk, slice_count, call);
   };
-  guarded([&] { for_chunks(call, count, chunk_elements(type), copy_in, finish); });
+  guarded([&] { for_chunks(call, chunk_elements(type), copy_in, finish); });
 }
 
-void SharedMemoryGroup::all_reduce_average(void* data, std::int64_t count, DType type,
-                                           const RankRange& among) {
+SharedMemoryGroup::Call SharedMemoryGroup::call_of(const RankRange& among, std::int64_t count,
+                                                   DType type) const {
+  return {among.in_group_of(size()), count, type, write_of(as_bytes(count, type))};
+}
+
+SharedMemoryGroup::Call SharedMemoryGroup::call_of_parts(const RankRange& among, std::int64_t count,
+                                                         DType type) const {
   const RankRange ranks = among.in_group_of(size());
-  reduce(data, count, {ranks, type, ranks.count, write_of(as_bytes(count, type))}, Receivers::all,
-         0);
+  return {ranks, count, type, write_of(as_bytes(count * ranks.count, type))};
 }
 
-void SharedMemoryGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
-  reduce(data, count, {{0, 1, size()}, type, 1, write_of(as_bytes(count, type))}, Receivers::all,
-         0);
+void SharedMemoryGroup::all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                                   const RankRange& among) {
+  Call call = call_of(among, count, type);
+  if (op == Reduction::sum) call.divisor = 1;
+  reduce(data, call, std::nullopt);
 }
 
 void SharedMemoryGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
-  reduce(data, count, {{0, 1, size()}, type, size(), write_of(as_bytes(count, type))},
-         Receivers::root, root);
+  reduce(data, call_of({}, count, type), root);
+}
+
+void SharedMemoryGroup::copy_in_parts(const void* in, const Chunk& chunk, const Call& call,
+                                      std::int64_t piece) {
+  std::byte* const own_slot = slot(group_rank(), chunk.slot);
+  for (int i = 1; i < call.size(); ++i) {
+    const int index = (own_index(call) + i) % call.size();
+    copy_bytes(own_slot + as_bytes(index * piece, call.type),
+               static_cast<const std::byte*>(in) + call.place(index, chunk.first),
+               as_bytes(chunk.count, call.type), Write::cached);
+  }
+}
+
+void SharedMemoryGroup::copy_out_parts(void* out, const Chunk& chunk, const Call& call,
+                                       std::int64_t first, const char* what) {
+  for (int i = 1; i < call.size(); ++i) {
+    const int index = (own_index(call) + i) % call.size();
+    const int rank = call.ranks.rank(index);
+    membership_->wait_for(rank, chunk.copied_phase, waiter_, what);
+    copy_bytes(static_cast<std::byte*>(out) + call.place(index, chunk.first),
+               slot(rank, chunk.slot) + as_bytes(first, call.type),
+               as_bytes(chunk.count, call.type), call.write);
+  }
 }
 
 void SharedMemoryGroup::reduce_scatter_average(void* out, const void* in,
                                                std::int64_t count_per_rank, DType type,
                                                const RankRange& among) {
-  const RankRange ranks = among.in_group_of(size());
-  const Call call{ranks, type, ranks.count,
-                  write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(ranks.count))};
-  const auto* const source = static_cast<const std::byte*>(in);
-  auto* const target = static_cast<std::byte*>(out);
+  const Call call = call_of_parts(among, count_per_rank, type);
   const std::int64_t piece = chunk_elements(type) / call.size();
   const int own = own_index(call);
-  const auto own_input = [&](const Chunk& chunk, int index) {
-    return source + as_bytes(index * count_per_rank + chunk.first, type);
-  };
-  const auto copy_in = [&](const Chunk& chunk) {
-    for (int i = 1; i < call.size(); ++i) {
-      const int index = (own + i) % call.size();
-      copy_bytes(slot(group_rank(), chunk.slot) + as_bytes(index * piece, type),
-                 own_input(chunk, index), as_bytes(chunk.count, type), Write::cached);
-    }
-  };
+  const auto copy_in = [&](const Chunk& chunk) { copy_in_parts(in, chunk, call, piece); };
   const auto finish = [&](const Chunk& chunk) {
     wait_for_ranks(call.ranks, chunk.copied_phase, "waiting for data to reduce");
-    for (int index = 0; index < call.size(); ++index) {
-      part(index) = index == own
-                        ? own_input(chunk, index)
-                        : slot(call.ranks.rank(index), chunk.slot) + as_bytes(own * piece, type);
-    }
-    sum_and_divide(target + as_bytes(chunk.first, type), parts(call), call.divisor, chunk.count,
-                   type, call.write);
+    for (int index = 0; index < call.size(); ++index)
+      part(index) = slot(call.ranks.rank(index), chunk.slot) + as_bytes(own * piece, type);
+    part(own) = static_cast<const std::byte*>(in) + call.place(own, chunk.first);
+    sum_and_divide(static_cast<std::byte*>(out) + as_bytes(chunk.first, type), parts(call),
+                   call.divisor, chunk.count, type, call.write);
   };
-  guarded([&] { for_chunks(call, count_per_rank, piece, copy_in, finish); });
+  guarded([&] { for_chunks(call, piece, copy_in, finish); });
 }
 
 void SharedMemoryGroup::all_gather(void* out, const void* in, std::int64_t count_per_rank,
                                    DType type, const RankRange& among) {
-  const RankRange ranks = among.in_group_of(size());
-  const Call call{ranks, type, 1,
-                  write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(ranks.count))};
-  const auto* const source = static_cast<const std::byte*>(in);
-  const int own = own_index(call);
-  const auto place = [&](const Chunk& chunk, int index) {
-    return static_cast<std::byte*>(out) + as_bytes(index * count_per_rank + chunk.first, type);
-  };
+  const Call call = call_of_parts(among, count_per_rank, type);
   const auto copy_in = [&](const Chunk& chunk) {
-    const std::byte* const mine = source + as_bytes(chunk.first, type);
+    const auto* const mine = static_cast<const std::byte*>(in) + as_bytes(chunk.first, type);
     copy_bytes(slot(group_rank(), chunk.slot), mine, as_bytes(chunk.count, type), Write::cached);
-    std::byte* const own_place = place(chunk, own);
-    if (own_place != mine) copy_bytes(own_place, mine, as_bytes(chunk.count, type), call.write);
+    auto* const place = static_cast<std::byte*>(out) + call.place(own_index(call), chunk.first);
+    if (place != mine) copy_bytes(place, mine, as_bytes(chunk.count, type), call.write);
   };
   const auto finish = [&](const Chunk& chunk) {
-    for (int i = 1; i < call.size(); ++i) {
-      const int index = (own + i) % call.size();
-      const int rank = call.ranks.rank(index);
-      membership_->wait_for(rank, chunk.copied_phase, waiter_, "waiting for data to gather");
-      copy_bytes(place(chunk, index), slot(rank, chunk.slot), as_bytes(chunk.count, type),
-                 call.write);
-    }
+    copy_out_parts(out, chunk, call, 0, "waiting for data to gather");
   };
-  guarded([&] { for_chunks(call, count_per_rank, chunk_elements(type), copy_in, finish); });
+  guarded([&] { for_chunks(call, chunk_elements(type), copy_in, finish); });
 }
 
 void SharedMemoryGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank,
                                    DType type, const RankRange& among) {
-  const RankRange ranks = among.in_group_of(size());
-  const Call call{ranks, type, 1,
-                  write_of(as_bytes(count_per_rank, type) * static_cast<std::size_t>(ranks.count))};
-  const auto* const source = static_cast<const std::byte*>(in);
-  auto* const target = static_cast<std::byte*>(out);
+  const Call call = call_of_parts(among, count_per_rank, type);
   const std::int64_t piece = chunk_elements(type) / call.size();
   const int own = own_index(call);
-  const auto place = [&](const Chunk& chunk, int index) {
-    return as_bytes(index * count_per_rank + chunk.first, type);
-  };
   const auto copy_in = [&](const Chunk& chunk) {
-    const std::size_t bytes = as_bytes(chunk.count, type);
-    for (int i = 1; i < call.size(); ++i) {
-      const int index = (own + i) % call.size();
-      copy_bytes(slot(group_rank(), chunk.slot) + as_bytes(index * piece, type),
-                 source + place(chunk, index), bytes, Write::cached);
-    }
-    copy_bytes(target + place(chunk, own), source + place(chunk, own), bytes, call.write);
+    copy_in_parts(in, chunk, call, piece);
+    const std::size_t place = call.place(own, chunk.first);
+    copy_bytes(static_cast<std::byte*>(out) + place, static_cast<const std::byte*>(in) + place,
+               as_bytes(chunk.count, type), call.write);
   };
   const auto finish = [&](const Chunk& chunk) {
-    for (int i = 1; i < call.size(); ++i) {
-      const int index = (own + i) % call.size();
-      const int rank = call.ranks.rank(index);
-      membership_->wait_for(rank, chunk.copied_phase, waiter_, "waiting for data of all");
-      copy_bytes(target + place(chunk, index), slot(rank, chunk.slot) + as_bytes(own * piece, type),
-                 as_bytes(chunk.count, type), call.write);
-    }
+    copy_out_parts(out, chunk, call, own * piece, "waiting for data of all");
   };
-  guarded([&] { for_chunks(call, count_per_rank, piece, copy_in, finish); });
+  guarded([&] { for_chunks(call, piece, copy_in, finish); });
 }
 
 void SharedMemoryGroup::exchange_into(std::span<const double> mine, std::span<double> all) {
@@ -270,7 +247,7 @@ void SharedMemoryGroup::exchange_into(std::span<const double> mine, std::span<do
   require(all.size() == mine.size() * static_cast<std::size_t>(size()), "room for all numbers");
   guarded([&] {
     const auto index = static_cast<std::size_t>(std::exchange(next_numbers_, 1 - next_numbers_));
-    membership_->wait_for_all(numbers_free_phase_[index], waiter_, "waiting for an exchange");
+    wait_for_ranks({0, 1, size()}, numbers_free_phase_[index], "waiting for an exchange");
     std::copy(mine.begin(), mine.end(), membership_->control(group_rank()).numbers[index]);
     membership_->publish();
     const std::uint64_t written_phase = membership_->phases();
@@ -279,8 +256,7 @@ void SharedMemoryGroup::exchange_into(std::span<const double> mine, std::span<do
       const double* const numbers = membership_->control(rank).numbers[index];
       std::copy_n(numbers, mine.size(), all.data() + static_cast<std::size_t>(rank) * mine.size());
     }
-    membership_->check_all_present();
-    membership_->publish();
+    membership_->publish_read();
     numbers_free_phase_[index] = membership_->phases();
   });
 }

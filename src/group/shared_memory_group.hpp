@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "average.hpp"
 #include "dstune/group/process_group.hpp"
@@ -17,9 +18,8 @@ class SharedMemoryGroup : public ProcessGroup {
                     std::vector<int> world_ranks, int group_rank, std::uint64_t attempt,
                     Waiter waiter);
 
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override;
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
                               const RankRange& among) override;
@@ -36,15 +36,18 @@ class SharedMemoryGroup : public ProcessGroup {
     int slot = 0;
     std::uint64_t copied_phase = 0;
   };
-  enum class Receivers { all, root };
-
   /// A call's ranks, all of them counted; parts of the group go through the same phases.
   struct Call {
     RankRange ranks;
+    std::int64_t count;  ///< elements of all data, or of each rank's part
     DType type;
-    int divisor = 1;
-    Write write = Write::cached;
+    Write write;
+    int divisor = ranks.count;
     [[nodiscard]] int size() const { return ranks.count; }
+    /// Where a part's elements are from `first` on, in bytes.
+    [[nodiscard]] std::size_t place(int index, std::int64_t first) const {
+      return as_bytes(index * count + first, type);
+    }
   };
 
   template <class Body>
@@ -52,14 +55,22 @@ class SharedMemoryGroup : public ProcessGroup {
   /// Runs `copy_in` and `finish` over all chunks, the copy of each before the end of the one
   /// before.
   template <class CopyIn, class Finish>
-  void for_chunks(const Call& call, std::int64_t count, std::int64_t chunk_count, CopyIn&& copy_in,
-                  Finish&& finish);
+  void for_chunks(const Call& call, std::int64_t chunk_count, CopyIn&& copy_in, Finish&& finish);
 
-  void reduce(void* data, std::int64_t count, const Call& call, Receivers receivers, int root);
+  [[nodiscard]] Call call_of(const RankRange& among, std::int64_t count, DType type) const;
+  [[nodiscard]] Call call_of_parts(const RankRange& among, std::int64_t count, DType type) const;
+  /// To all of the ranks, or to the root alone.
+  void reduce(void* data, const Call& call, std::optional<int> root);
   void reduce_directly(std::byte* data, const Chunk& chunk, const Call& call);
   void reduce_own_slice(const Chunk& chunk, std::int64_t slice_count, const Call& call);
   void gather_slices(std::byte* data, const Chunk& chunk, std::int64_t slice_count,
                      const Call& call);
+  /// The others' parts of this chunk into the own slot, `piece` elements apart.
+  void copy_in_parts(const void* in, const Chunk& chunk, const Call& call, std::int64_t piece);
+  /// What the others have for this rank to their parts of `out`, from element `first` of their
+  /// slots on.
+  void copy_out_parts(void* out, const Chunk& chunk, const Call& call, std::int64_t first,
+                      const char* what);
   void wait_for_ranks(const RankRange& ranks, std::uint64_t phases, const char* what) const;
 
   [[nodiscard]] std::byte* slot(int rank, int index) const;

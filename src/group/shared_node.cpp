@@ -42,16 +42,13 @@ void Membership::wait_for(int group_rank, std::uint64_t phases, const Waiter& wa
   waiter.until([&] { return has_published(member, phases); }, what);
 }
 
-void Membership::wait_for_all(std::uint64_t phases, const Waiter& waiter, const char* what) const {
-  for (int rank = 0; rank < size(); ++rank) wait_for(rank, phases, waiter, what);
-}
-
-void Membership::check_all_present() const {
+void Membership::publish_read() {
   std::atomic_thread_fence(std::memory_order_acquire);
   for (const Member& member : members_) {
     if (is_present(member)) continue;
     throw CollectiveError(CollectiveError::Cause::aborted, "a member has left the group");
   }
+  publish();
 }
 
 void Membership::fail() noexcept {
@@ -66,10 +63,6 @@ void Membership::check_usable() const {
   require(!failed_, "a group is used after it failed");
   require(is_present(members_[static_cast<std::size_t>(group_rank_)]),
           "a group is used after its rank joined another one");
-}
-
-std::byte* Membership::staging(int group_rank) const {
-  return members_[static_cast<std::size_t>(group_rank)].staging;
 }
 
 void Membership::rendezvous(const Waiter& waiter) {

@@ -19,7 +19,7 @@
 
 #include "dstune/base/wait.hpp"
 #include "dstune/comm/communicator.hpp"
-#include "dstune/comm/shared_window.hpp"
+#include "dstune/comm/nodes.hpp"
 
 namespace dstune {
 
@@ -38,21 +38,22 @@ class SharedNode;
 /// One rank's part in one attempt.
 class Membership {
  public:
-  [[nodiscard]] int size() const { return static_cast<int>(members_.size()); }
   /// Phases published here.
   [[nodiscard]] std::uint64_t phases() const { return phases_; }
   void publish();
-  /// Waits until a member, or every one, has published so many phases. Throws CollectiveError.
+  /// Waits until a member has published so many phases. Throws CollectiveError.
   void wait_for(int group_rank, std::uint64_t phases, const Waiter& waiter, const char* what) const;
-  void wait_for_all(std::uint64_t phases, const Waiter& waiter, const char* what) const;
-  /// What was read since the last wait was really the group's. Throws CollectiveError.
-  void check_all_present() const;
+  /// Publishes another one after reading, where what was read since the last wait was really the
+  /// group's. Throws CollectiveError.
+  void publish_read();
   /// The others need not wait for this rank any more, nor it for them.
   void fail() noexcept;
   /// Nothing failed, and the rank has not joined another attempt since. Throws LogicError.
   void check_usable() const;
 
-  [[nodiscard]] std::byte* staging(int group_rank) const;
+  [[nodiscard]] std::byte* staging(int group_rank) const {
+    return members_[static_cast<std::size_t>(group_rank)].staging;
+  }
   [[nodiscard]] SegmentControl& control(int group_rank) const {
     return *members_[static_cast<std::size_t>(group_rank)].control;
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "average.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune {
@@ -11,10 +12,6 @@ namespace {
 
 constexpr std::size_t staged_line_bytes = 64;
 constexpr std::size_t num_slots = 2;
-
-std::int64_t staged_bytes(std::int64_t count, DType type) {
-  return count * size_bytes(type);
-}
 
 }  // namespace
 
@@ -91,29 +88,24 @@ template <class Collective>
 void StagedGroup::in_place(void* data, std::int64_t count, DType type, bool copies_back,
                            Collective&& collective) {
   const auto place = [&](const Piece& piece) {
-    return static_cast<std::byte*>(data) + staged_bytes(piece.first, type);
+    return static_cast<std::byte*>(data) + as_bytes(piece.first, type);
   };
   for_pieces(
       count, piece_elements(type, 1),
       [&](const Piece& piece) {
-        queues_.copy(piece.slot, place(piece), staged_bytes(piece.count, type));
+        queues_.copy(piece.slot, place(piece), as_bytes(piece.count, type));
       },
       collective,
       [&](const Piece& piece) {
-        if (copies_back) queues_.copy(place(piece), piece.slot, staged_bytes(piece.count, type));
+        if (copies_back) queues_.copy(place(piece), piece.slot, as_bytes(piece.count, type));
       });
 }
 
-void StagedGroup::all_reduce_average(void* data, std::int64_t count, DType type,
-                                     const RankRange& among) {
+void StagedGroup::all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                             const RankRange& among) {
   in_place(data, count, type, true, [&](const Piece& piece) {
-    host_->all_reduce_average(piece.slot, piece.count, type, among);
+    host_->all_reduce(piece.slot, piece.count, type, op, among);
   });
-}
-
-void StagedGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
-  in_place(data, count, type, true,
-           [&](const Piece& piece) { host_->all_reduce_sum(piece.slot, piece.count, type); });
 }
 
 void StagedGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {
@@ -121,29 +113,43 @@ void StagedGroup::reduce_average(void* data, std::int64_t count, DType type, int
            [&](const Piece& piece) { host_->reduce_average(piece.slot, piece.count, type, root); });
 }
 
+void StagedGroup::copy_in(const Piece& piece, const void* parts, const Parts& of) {
+  const auto bytes = as_bytes(piece.count, of.type);
+  for (int index = 0; index < of.num; ++index) {
+    queues_.copy(piece.slot + static_cast<std::size_t>(index) * bytes,
+                 static_cast<const std::byte*>(parts) +
+                     as_bytes(index * of.count_per_rank + piece.first, of.type),
+                 bytes);
+  }
+}
+
+void StagedGroup::copy_out(void* parts, const std::byte* staged, const Piece& piece,
+                           const Parts& of) {
+  const auto bytes = as_bytes(piece.count, of.type);
+  for (int index = 0; index < of.num; ++index) {
+    queues_.copy(
+        static_cast<std::byte*>(parts) + as_bytes(index * of.count_per_rank + piece.first, of.type),
+        staged + static_cast<std::size_t>(index) * bytes, bytes);
+  }
+}
+
 void StagedGroup::reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank,
                                          DType type, const RankRange& among) {
   const RankRange ranks = own_range(among);
   const int own = ranks.index_of(group_rank());
-  const auto staged = [&](const Piece& piece, int index) {
-    return piece.slot + staged_bytes(index * piece.count, type);
+  const auto own_part = [&](const Piece& piece) {
+    return piece.slot + as_bytes(own * piece.count, type);
   };
   for_pieces(
       count_per_rank, piece_elements(type, ranks.count),
       [&](const Piece& piece) {
-        for (int index = 0; index < ranks.count; ++index) {
-          queues_.copy(staged(piece, index),
-                       static_cast<const std::byte*>(in) +
-                           staged_bytes(index * count_per_rank + piece.first, type),
-                       staged_bytes(piece.count, type));
-        }
+        copy_in(piece, in, {count_per_rank, type, ranks.count});
       },
       [&](const Piece& piece) {
-        host_->reduce_scatter_average(staged(piece, own), piece.slot, piece.count, type, among);
+        host_->reduce_scatter_average(own_part(piece), piece.slot, piece.count, type, among);
       },
       [&](const Piece& piece) {
-        queues_.copy(static_cast<std::byte*>(out) + staged_bytes(piece.first, type),
-                     staged(piece, own), staged_bytes(piece.count, type));
+        copy_out(out, own_part(piece), piece, {count_per_rank, type, 1});
       });
 }
 
@@ -151,57 +157,38 @@ void StagedGroup::all_gather(void* out, const void* in, std::int64_t count_per_r
                              const RankRange& among) {
   const RankRange ranks = own_range(among);
   const int own = ranks.index_of(group_rank());
-  const auto staged = [&](const Piece& piece, int index) {
-    return piece.slot + staged_bytes(index * piece.count, type);
+  const auto own_part = [&](const Piece& piece) {
+    return piece.slot + as_bytes(own * piece.count, type);
   };
   for_pieces(
       count_per_rank, piece_elements(type, ranks.count),
       [&](const Piece& piece) {
-        queues_.copy(staged(piece, own),
-                     static_cast<const std::byte*>(in) + staged_bytes(piece.first, type),
-                     staged_bytes(piece.count, type));
+        queues_.copy(own_part(piece),
+                     static_cast<const std::byte*>(in) + as_bytes(piece.first, type),
+                     as_bytes(piece.count, type));
       },
       [&](const Piece& piece) {
-        host_->all_gather(piece.slot, staged(piece, own), piece.count, type, among);
+        host_->all_gather(piece.slot, own_part(piece), piece.count, type, among);
       },
       [&](const Piece& piece) {
-        for (int index = 0; index < ranks.count; ++index) {
-          queues_.copy(static_cast<std::byte*>(out) +
-                           staged_bytes(index * count_per_rank + piece.first, type),
-                       staged(piece, index), staged_bytes(piece.count, type));
-        }
+        copy_out(out, piece.slot, piece, {count_per_rank, type, ranks.count});
       });
 }
 
 void StagedGroup::all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
                              const RankRange& among) {
   const RankRange ranks = own_range(among);
-  const auto sent = [&](const Piece& piece, int index) {
-    return piece.slot + staged_bytes(index * piece.count, type);
-  };
-  const auto received = [&](const Piece& piece, int index) {
-    return sent(piece, ranks.count + index);
-  };
-  const auto place = [&](const Piece& piece, int index) {
-    return staged_bytes(index * count_per_rank + piece.first, type);
+  const Parts parts{count_per_rank, type, ranks.count};
+  const auto received = [&](const Piece& piece) {
+    return piece.slot + as_bytes(ranks.count * piece.count, type);
   };
   for_pieces(
       count_per_rank, piece_elements(type, 2 * ranks.count),
+      [&](const Piece& piece) { copy_in(piece, in, parts); },
       [&](const Piece& piece) {
-        for (int index = 0; index < ranks.count; ++index) {
-          queues_.copy(sent(piece, index), static_cast<const std::byte*>(in) + place(piece, index),
-                       staged_bytes(piece.count, type));
-        }
+        host_->all_to_all(received(piece), piece.slot, piece.count, type, among);
       },
-      [&](const Piece& piece) {
-        host_->all_to_all(received(piece, 0), piece.slot, piece.count, type, among);
-      },
-      [&](const Piece& piece) {
-        for (int index = 0; index < ranks.count; ++index) {
-          queues_.copy(static_cast<std::byte*>(out) + place(piece, index), received(piece, index),
-                       staged_bytes(piece.count, type));
-        }
-      });
+      [&](const Piece& piece) { copy_out(out, received(piece), piece, parts); });
 }
 
 void StagedGroup::exchange_into(std::span<const double> mine, std::span<double> all) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,20 +9,16 @@ namespace dstune {
 namespace model {
 namespace {
 
-struct ActivationName {
-  std::string_view text;
-  Activation activation;
-};
 /// Of transformers' names, those whose formula is built.
-constexpr std::array activation_names{
-    ActivationName{"gelu", Activation::gelu},
-    ActivationName{"gelu_python", Activation::gelu},
-    ActivationName{"gelu_new", Activation::gelu_tanh},
-    ActivationName{"gelu_fast", Activation::gelu_tanh},
-    ActivationName{"gelu_pytorch_tanh", Activation::gelu_tanh},
-    ActivationName{"relu", Activation::relu},
-    ActivationName{"silu", Activation::silu},
-    ActivationName{"swish", Activation::silu},
+constexpr EnumText activation_names[] = {
+    enum_text(Activation::gelu, "gelu"),
+    enum_text(Activation::gelu, "gelu_python"),
+    enum_text(Activation::gelu_tanh, "gelu_new"),
+    enum_text(Activation::gelu_tanh, "gelu_fast"),
+    enum_text(Activation::gelu_tanh, "gelu_pytorch_tanh"),
+    enum_text(Activation::relu, "relu"),
+    enum_text(Activation::silu, "silu"),
+    enum_text(Activation::silu, "swish"),
 };
 
 bool is_other_head(std::string_view architecture) {
@@ -74,18 +69,25 @@ void Config::only(const char* name, bool built) const {
   refuse(*find({name}), fmt::format("{} {} is not built; only {} is", name, !built, built));
 }
 
+std::optional<int> Config::value_of(std::span<const EnumText> names, std::string_view word,
+                                    const json::Node& at, std::string_view what) const {
+  std::vector<std::string_view> known;
+  for (const EnumText& each : names) {
+    if (each.text == word) return each.value;
+    known.push_back(each.text);
+  }
+  refuse(at,
+         fmt::format("{} \"{}\" is not built; what is: {}", what, word, fmt::join(known, ", ")));
+  return std::nullopt;
+}
+
 Activation Config::activation(const char* name, Activation fallback) const {
   const auto found = find({name});
   if (!found) return fallback;
   const auto word = found->string(problems_);
   if (!word) return fallback;
-  std::string known;
-  for (const ActivationName& each : activation_names) {
-    if (each.text == *word) return each.activation;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.text);
-  }
-  refuse(*found, fmt::format("{} \"{}\" is not built; what is: {}", name, *word, known));
-  return fallback;
+  const auto known = value_of(activation_names, *word, *found, name);
+  return known ? static_cast<Activation>(*known) : fallback;
 }
 
 void Config::only_silu(const char* name) const {
@@ -136,16 +138,11 @@ void Config::refuse_other_models() const {
 
 namespace {
 
-/// Types that users are likely to have, and what the step lacks for them.
-struct NotBuilt {
-  std::string_view type, missing;
-};
-constexpr std::array not_built{
-    NotBuilt{"gemma2",
-             "it needs soft-capped logits (attn_logit_softcapping, final_logit_softcapping), a "
-             "norm before and after each branch, a GELU in the gated MLP (hidden_activation), and "
-             "embeddings scaled by sqrt(hidden_size)"},
-};
+/// What the step lacks for a type that users are likely to have.
+constexpr std::string_view missing_for_gemma2 =
+    "it needs soft-capped logits (attn_logit_softcapping, final_logit_softcapping), a norm before "
+    "and after each branch, a GELU in the gated MLP (hidden_activation), and embeddings scaled by "
+    "sqrt(hidden_size)";
 
 ModelSpec import_family(const model::Config& config, ModelFamily family) {
   switch (family) {
@@ -163,13 +160,10 @@ ModelSpec import_family(const model::Config& config, ModelFamily family) {
 }
 
 std::string refusal(std::string_view type) {
-  for (const NotBuilt& each : not_built) {
-    if (each.type == type) {
-      return fmt::format("model type \"{}\" is not built: {}; what is built: {}", type,
-                         each.missing, model_family_names());
-    }
-  }
-  return fmt::format("model type \"{}\" is not built; what is: {}", type, model_family_names());
+  if (type != "gemma2")
+    return fmt::format("model type \"{}\" is not built; what is: {}", type, model_family_names());
+  return fmt::format("model type \"{}\" is not built: {}; what is built: {}", type,
+                     missing_for_gemma2, model_family_names());
 }
 
 }  // namespace

@@ -27,11 +27,6 @@ void read_common_sizes(const Config& config, ModelSpec& spec, std::int64_t hidde
   spec.head_size = head_size_of(spec.hidden_size, spec.num_heads, config.node(), config.problems());
 }
 
-void all_biases(ModelSpec& spec, bool there) {
-  spec.architecture.qkv_bias = spec.architecture.projection_bias = spec.architecture.mlp_bias =
-      there;
-}
-
 }  // namespace
 
 ModelSpec import_gpt2(const Config& config) {
@@ -66,7 +61,8 @@ ModelSpec import_opt(const Config& config) {
   spec.initializer_range = config.number({"init_std"}, 0.02, 0.0, 1e3);
   spec.dropout = config.dropout({{"dropout", 0.1}, {"attention_dropout", 0.0}});
   spec.architecture.activation = config.activation("activation_function", Activation::relu);
-  all_biases(spec, config.boolean("enable_bias", true));
+  Architecture& parts = spec.architecture;
+  parts.qkv_bias = parts.projection_bias = parts.mlp_bias = config.boolean("enable_bias", true);
   config.only("do_layer_norm_before", true);
   config.only("layer_norm_elementwise_affine", true);
   config.only("_remove_final_layer_norm", false);
@@ -194,9 +190,7 @@ void read_biases(const Config& config, ModelFamily family, Architecture& parts) 
 
 ModelSpec import_llama_like(const Config& config, ModelFamily family) {
   const Defaults defaults = defaults_of(family);
-  ModelSpec spec;
-  spec.family = family;
-  spec.architecture = architecture_of(family);
+  ModelSpec spec = of_family(family);
   spec.hidden_size = config.size({"hidden_size"}, defaults.hidden);
   spec.num_layers = config.size({"num_hidden_layers"}, 32);
   spec.num_heads = config.size({"num_attention_heads"}, 32);

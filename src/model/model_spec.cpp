@@ -1,3 +1,6 @@
+/// Models as values: the families with the architecture that each implies, their members, and what
+/// is checked of their sizes.
+
 #include "dstune/model/model_spec.hpp"
 
 #include <algorithm>
@@ -5,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "dstune/base/archive.hpp"
+#include "dstune/base/error.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "reading.hpp"
 
@@ -13,6 +17,8 @@ namespace {
 
 using json::Of;
 
+constexpr auto family_texts =
+    numbered({"gpt2", "llama", "mistral", "qwen2", "phi3", "opt", "gpt_neox", "qwen3", "bert"});
 constexpr auto norm_texts = numbered({"layer", "rms"});
 constexpr auto block_texts = numbered({"sequential", "parallel", "post_norm"});
 constexpr auto position_texts = numbered({"learned", "rotary"});
@@ -20,7 +26,67 @@ constexpr auto objective_texts = numbered({"next_token", "masked_token"});
 constexpr auto activation_texts = numbered({"gelu_tanh", "gelu", "relu", "silu"});
 constexpr auto rope_texts = numbered({"default", "linear", "yarn", "longrope", "llama3"});
 
+constexpr Architecture llama_architecture{.norm = NormKind::rms,
+                                          .positions = PositionKind::rotary,
+                                          .activation = Activation::silu,
+                                          .gated = true,
+                                          .qkv_bias = false,
+                                          .projection_bias = false,
+                                          .mlp_bias = false,
+                                          .scaled_projections = false};
+// Hugging Face's table keeps the first two rows that positions of padding once had.
+constexpr Architecture opt_architecture{
+    .activation = Activation::relu, .scaled_projections = false, .position_offset = 2};
+constexpr Architecture gpt_neox_architecture{.block = BlockKind::parallel,
+                                             .positions = PositionKind::rotary,
+                                             .activation = Activation::gelu,
+                                             .scaled_projections = false,
+                                             .rotary_fraction = 0.25};
+constexpr Architecture bert_architecture{.block = BlockKind::post_norm,
+                                         .objective = Objective::masked_token,
+                                         .activation = Activation::gelu,
+                                         .scaled_projections = false,
+                                         .token_types = 2};
+
 }  // namespace
+
+const EnumTexts& texts_of(ModelFamily) {
+  static constexpr EnumTexts texts{family_texts};
+  return texts;
+}
+
+std::string model_family_names() {
+  std::vector<std::string_view> names;
+  for (const EnumText& each : family_texts) names.push_back(each.text);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Architecture architecture_of(ModelFamily family) {
+  Architecture result;
+  switch (family) {
+    case ModelFamily::gpt2:
+      return result;
+    case ModelFamily::llama:
+    case ModelFamily::mistral:
+    case ModelFamily::phi3:
+      return llama_architecture;
+    case ModelFamily::qwen2:
+      result = llama_architecture;
+      result.qkv_bias = true;
+      return result;
+    case ModelFamily::qwen3:
+      result = llama_architecture;
+      result.query_key_norm = true;
+      return result;
+    case ModelFamily::opt:
+      return opt_architecture;
+    case ModelFamily::gpt_neox:
+      return gpt_neox_architecture;
+    case ModelFamily::bert:
+      return bert_architecture;
+  }
+  throw LogicError("a model is of a known family");
+}
 
 // The archive alone needs these.
 static const EnumTexts& texts_of(NormKind) {
@@ -136,17 +202,14 @@ std::string sized_name(const ModelSpec& spec) {
   return fmt::format("{}-{:.0f}K", family, count / 1e3);
 }
 
-bool has_key_heads(ModelFamily family) {
-  return architecture_of(family).norm == NormKind::rms;
-}
-
 void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& problems) {
   if (spec.num_heads % spec.num_kv_heads != 0) {
     problems.add(node.problem(fmt::format(
         "{} key and value heads do not divide {} heads; give a divisor of the number of heads",
         spec.num_kv_heads, spec.num_heads)));
   }
-  if (!has_key_heads(spec.family) && spec.num_kv_heads != spec.num_heads) {
+  const bool has_key_heads = architecture_of(spec.family).norm == NormKind::rms;
+  if (!has_key_heads && spec.num_kv_heads != spec.num_heads) {
     problems.add(
         node.problem(fmt::format("{} has as many key and value heads as heads; use family "
                                  "llama",

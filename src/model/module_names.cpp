@@ -1,9 +1,11 @@
 #include "dstune/model/module_names.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
-#include "dstune/base/error.hpp"
+#include <fmt/format.h>
+
 #include "dstune/base/text.hpp"
 
 namespace dstune {
@@ -18,11 +20,9 @@ struct Row {
   const char* class_name;
 };
 struct Family {
-  const char* python_module;
   const char* prefix;  ///< of the classes
   std::vector<Row> outside;
-  const char* blocks;  ///< before a block's number
-  const char* block;   ///< class
+  const char* block;  ///< class
   std::vector<Row> inside;
 };
 
@@ -32,8 +32,7 @@ constexpr auto embedding = "torch.nn.modules.sparse.Embedding";
 constexpr auto layer_norm = "torch.nn.modules.normalization.LayerNorm";
 constexpr auto module_list = "torch.nn.modules.container.ModuleList";
 
-const Family gpt2_modules{"transformers.models.gpt2.modeling_gpt2",
-                          "GPT2",
+const Family gpt2_modules{"GPT2",
                           {{root, "", "LMHeadModel"},
                            {base, "transformer", "Model"},
                            {token_embedding, "transformer.wte", embedding},
@@ -41,7 +40,6 @@ const Family gpt2_modules{"transformers.models.gpt2.modeling_gpt2",
                            {blocks, "transformer.h", module_list},
                            {final_norm, "transformer.ln_f", layer_norm},
                            {head, "lm_head", linear}},
-                          "transformer.h.",
                           "Block",
                           {{norm1, ".ln_1", layer_norm},
                            {attention, ".attn", "Attention"},
@@ -52,15 +50,13 @@ const Family gpt2_modules{"transformers.models.gpt2.modeling_gpt2",
                            {fc, ".mlp.c_fc", conv1d},
                            {fc_projection, ".mlp.c_proj", conv1d}}};
 
-const Family gpt_neox_modules{"transformers.models.gpt_neox.modeling_gpt_neox",
-                              "GPTNeoX",
+const Family gpt_neox_modules{"GPTNeoX",
                               {{root, "", "ForCausalLM"},
                                {base, "gpt_neox", "Model"},
                                {token_embedding, "gpt_neox.embed_in", embedding},
                                {blocks, "gpt_neox.layers", module_list},
                                {final_norm, "gpt_neox.final_layer_norm", layer_norm},
                                {head, "lm_head", linear}},
-                              "gpt_neox.layers.",
                               "Layer",
                               {{norm1, ".input_layernorm", layer_norm},
                                {norm2, ".post_attention_layernorm", layer_norm},
@@ -72,7 +68,6 @@ const Family gpt_neox_modules{"transformers.models.gpt_neox.modeling_gpt_neox",
                                {fc_projection, ".mlp.dense_4h_to_h", linear}}};
 
 const Family opt_modules{
-    "transformers.models.opt.modeling_opt",
     "OPT",
     {{root, "", "ForCausalLM"},
      {other, "model", "Model"},
@@ -82,7 +77,6 @@ const Family opt_modules{
      {final_norm, "model.decoder.final_layer_norm", layer_norm},
      {blocks, "model.decoder.layers", module_list},
      {head, "lm_head", linear}},
-    "model.decoder.layers.",
     "DecoderLayer",
     {{attention, ".self_attn", "Attention"},
      {key, ".self_attn.k_proj", linear},
@@ -95,7 +89,6 @@ const Family opt_modules{
      {norm2, ".final_layer_norm", layer_norm}}};
 
 const Family bert_modules{
-    "transformers.models.bert.modeling_bert",
     "Bert",
     {{root, "", "ForMaskedLM"},
      {base, "bert", "Model"},
@@ -112,7 +105,6 @@ const Family bert_modules{
      {transform, "cls.predictions.transform.dense", linear},
      {transform_norm, "cls.predictions.transform.LayerNorm", layer_norm},
      {head, "cls.predictions.decoder", linear}},
-    "bert.encoder.layer.",
     "Layer",
     {{other, ".attention", "Attention"},
      {other, ".attention.self", "SelfAttention"},
@@ -129,17 +121,14 @@ const Family bert_modules{
      {norm2, ".output.LayerNorm", layer_norm}}};
 
 /// LLaMA's, and those that are built like it.
-Family llama_modules(const char* python_module, const char* prefix, bool merged,
-                     bool normed_heads) {
-  Family family{python_module,
-                prefix,
+Family llama_modules(const char* prefix, bool merged, bool normed_heads) {
+  Family family{prefix,
                 {{root, "", "ForCausalLM"},
                  {base, "model", "Model"},
                  {token_embedding, "model.embed_tokens", embedding},
                  {blocks, "model.layers", module_list},
                  {final_norm, "model.norm", "RMSNorm"},
                  {head, "lm_head", linear}},
-                "model.layers.",
                 "DecoderLayer",
                 {{attention, ".self_attn", "Attention"}}};
   const auto add = [&family](const std::vector<Row>& rows) {
@@ -170,43 +159,23 @@ Family llama_modules(const char* python_module, const char* prefix, bool merged,
 }
 
 const Family& family_of(ModelFamily family) {
-  static const Family plain =
-      llama_modules("transformers.models.llama.modeling_llama", "Llama", false, false);
-  static const Family mistral =
-      llama_modules("transformers.models.mistral.modeling_mistral", "Mistral", false, false);
-  static const Family qwen2 =
-      llama_modules("transformers.models.qwen2.modeling_qwen2", "Qwen2", false, false);
-  static const Family qwen3 =
-      llama_modules("transformers.models.qwen3.modeling_qwen3", "Qwen3", false, true);
-  static const Family phi3 =
-      llama_modules("transformers.models.phi3.modeling_phi3", "Phi3", true, false);
-  switch (family) {
-    case ModelFamily::gpt2:
-      return gpt2_modules;
-    case ModelFamily::llama:
-      return plain;
-    case ModelFamily::mistral:
-      return mistral;
-    case ModelFamily::qwen2:
-      return qwen2;
-    case ModelFamily::qwen3:
-      return qwen3;
-    case ModelFamily::phi3:
-      return phi3;
-    case ModelFamily::opt:
-      return opt_modules;
-    case ModelFamily::gpt_neox:
-      return gpt_neox_modules;
-    case ModelFamily::bert:
-      return bert_modules;
-  }
-  throw LogicError("a model is of a known family");
+  static const std::map<ModelFamily, Family> families = {
+      {ModelFamily::gpt2, gpt2_modules},
+      {ModelFamily::llama, llama_modules("Llama", false, false)},
+      {ModelFamily::mistral, llama_modules("Mistral", false, false)},
+      {ModelFamily::qwen2, llama_modules("Qwen2", false, false)},
+      {ModelFamily::phi3, llama_modules("Phi3", true, false)},
+      {ModelFamily::opt, opt_modules},
+      {ModelFamily::gpt_neox, gpt_neox_modules},
+      {ModelFamily::qwen3, llama_modules("Qwen3", false, true)},
+      {ModelFamily::bert, bert_modules},
+  };
+  return families.at(family);
 }
 
 /// The row of a kind; null where the family has none.
 const Row* find(const std::vector<Row>& rows, ModuleKind kind) {
-  const auto found =
-      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.kind == kind; });
+  const auto found = std::ranges::find(rows, kind, &Row::kind);
   return found == rows.end() ? nullptr : &*found;
 }
 
@@ -214,18 +183,18 @@ const Row* find(const std::vector<Row>& rows, ModuleKind kind) {
 
 std::vector<NamedModule> named_modules(const ModelSpec& model) {
   const Family& family = family_of(model.family);
+  const std::string own =
+      fmt::format("transformers.models.{0}.modeling_{0}.{1}", to_text(model.family), family.prefix);
   std::vector<NamedModule> modules;
   const auto add = [&](ModuleKind kind, int layer, std::string name, const char* class_name) {
-    std::string whole(class_name);
-    if (whole.find('.') == whole.npos)
-      whole = std::string(family.python_module) + "." + family.prefix + whole;
-    modules.push_back({kind, layer, std::move(name), std::move(whole)});
+    const bool is_own = std::string_view(class_name).find('.') == std::string_view::npos;
+    modules.push_back({kind, layer, std::move(name), (is_own ? own : std::string()) + class_name});
   };
   for (const Row& row : family.outside) {
     add(row.kind, -1, row.name, row.class_name);
     if (row.kind != blocks) continue;
     for (int layer = 0; layer < static_cast<int>(model.num_layers); ++layer) {
-      const std::string name = family.blocks + std::to_string(layer);
+      const std::string name = row.name + ("." + std::to_string(layer));
       add(block, layer, name, family.block);
       for (const Row& each : family.inside)
         add(each.kind, layer, name + each.name, each.class_name);
@@ -246,7 +215,8 @@ std::string parameter_path(ModelFamily family, ModuleKind kind, int layer) {
   if (const Row* const outside = find(known.outside, kind)) {
     path = outside->name;
   } else if (const Row* const inside = find(known.inside, kind)) {
-    path = known.blocks + std::to_string(layer) + inside->name;
+    path.append(find(known.outside, blocks)->name).append(".");
+    path.append(std::to_string(layer)).append(inside->name);
   }
   if (family == ModelFamily::gpt_neox && kind == head) return "embed_out";
   constexpr std::string_view base_of_gpt2 = "transformer.";

@@ -9,44 +9,13 @@
 namespace dstune {
 namespace {
 
-/// Fills the table unit by unit.
-class Builder {
- public:
-  Builder(const ModelSpec& model, std::vector<Parameter>& parameters)
-      : model_(model), parameters_(parameters) {}
-
-  void matrix(int unit, ParameterRole role, std::string name, std::int64_t rows,
-              std::int64_t columns, bool residual_projection = false) {
-    // GPT-2 scales what is added to the residual stream by 1/sqrt(its number of additions).
-    const double deviation =
-        residual_projection
-            ? model_.initializer_range / std::sqrt(2.0 * static_cast<double>(model_.num_layers))
-            : model_.initializer_range;
-    add({role, unit, std::move(name), rows, columns, 0, InitialValue::normal, deviation});
-  }
-  void vector(int unit, ParameterRole role, std::string name, std::int64_t elements,
-              InitialValue initial) {
-    add({role, unit, std::move(name), elements, 1, 0, initial, 0.0});
-  }
-  [[nodiscard]] std::int64_t total() const { return total_; }
-
- private:
-  void add(Parameter parameter) {
-    parameter.offset = total_;
-    total_ += parameter.elements();
-    parameters_.push_back(std::move(parameter));
-  }
-
-  const ModelSpec& model_;
-  std::vector<Parameter>& parameters_;
-  std::int64_t total_ = 0;
-};
-
-/// Writes units: embeddings, blocks, ends.
+/// Fills the table unit by unit: embeddings, blocks, ends.
 class Units {
  public:
-  Units(const ModelSpec& model, Builder& build)
-      : model_(model), parts_(model.architecture), build_(build) {}
+  Units(const ModelSpec& model, std::vector<Parameter>& parameters)
+      : model_(model), parts_(model.architecture), parameters_(parameters) {}
+
+  [[nodiscard]] std::int64_t total() const { return total_; }
 
   void embeddings() {
     const std::int64_t hidden = model_.hidden_size;
@@ -96,9 +65,8 @@ class Units {
     if (!model_.tie_embeddings) {
       matrix(unit, head_weight, {ModuleKind::head}, model_.vocab_size, model_.hidden_size);
     }
-    if (masked) {
-      build_.vector(unit, head_bias, "cls.predictions.bias", model_.vocab_size, InitialValue::zero);
-    }
+    if (masked)
+      add({head_bias, unit, "cls.predictions.bias", model_.vocab_size, 1, 0, InitialValue::zero});
   }
 
  private:
@@ -120,14 +88,18 @@ class Units {
   }
   void matrix(int unit, ParameterRole role, const Modules& modules, std::int64_t rows,
               std::int64_t columns, bool residual_projection = false) {
-    build_.matrix(unit, role, name_of(unit, modules, ".weight"), rows, columns,
-                  residual_projection);
+    // GPT-2 scales what is added to the residual stream by 1/sqrt(its number of additions).
+    const double deviation =
+        residual_projection
+            ? model_.initializer_range / std::sqrt(2.0 * static_cast<double>(model_.num_layers))
+            : model_.initializer_range;
+    add({role, unit, name_of(unit, modules, ".weight"), rows, columns, 0, InitialValue::normal,
+         deviation});
   }
   void vector(int unit, ParameterRole role, const Modules& modules, std::int64_t elements,
               InitialValue initial) {
-    build_.vector(unit, role,
-                  name_of(unit, modules, initial == InitialValue::one ? ".weight" : ".bias"),
-                  elements, initial);
+    const char* const suffix = initial == InitialValue::one ? ".weight" : ".bias";
+    add({role, unit, name_of(unit, modules, suffix), elements, 1, 0, initial});
   }
   void norm(int unit, ParameterRole weight, ParameterRole bias, ModuleKind module) {
     vector(unit, weight, {module}, model_.hidden_size, InitialValue::one);
@@ -141,9 +113,16 @@ class Units {
     if (has_bias) vector(unit, bias, modules, rows, InitialValue::zero);
   }
 
+  void add(Parameter parameter) {
+    parameter.offset = total_;
+    total_ += parameter.elements();
+    parameters_.push_back(std::move(parameter));
+  }
+
   const ModelSpec& model_;
   const Architecture& parts_;
-  Builder& build_;
+  std::vector<Parameter>& parameters_;
+  std::int64_t total_ = 0;
 };
 
 }  // namespace
@@ -156,8 +135,7 @@ ParameterTable::ParameterTable(const ModelSpec& model)
           "a model's sizes are positive");
   constexpr std::size_t most_of_a_unit = 14;
   parameters_.reserve(static_cast<std::size_t>(num_units_) * most_of_a_unit);
-  Builder build(model, parameters_);
-  Units units(model, build);
+  Units units(model, parameters_);
   const int last = num_units_ - 1;
   for (int unit = 0; unit < num_units_; ++unit) {
     unit_begin_.push_back(static_cast<int>(parameters_.size()));
@@ -170,7 +148,7 @@ ParameterTable::ParameterTable(const ModelSpec& model)
     }
   }
   unit_begin_.push_back(static_cast<int>(parameters_.size()));
-  total_ = build.total();
+  total_ = units.total();
   std::array<int, num_roles> absent{};
   absent.fill(-1);
   of_role_.assign(static_cast<std::size_t>(num_units_), absent);

@@ -1,7 +1,6 @@
 /// Models without a config of Hugging Face: presets by name, and those that a space writes out.
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
@@ -12,53 +11,33 @@ namespace dstune {
 namespace {
 
 /// The published config.json of each, in what differs.
-struct Gpt2Row {
+struct PresetRow {
   std::string_view name;
-  std::int64_t hidden, layers, heads;
-};
-constexpr std::array gpt2_rows{
-    Gpt2Row{"distilgpt2", 768, 6, 12},    Gpt2Row{"gpt2", 768, 12, 12},
-    Gpt2Row{"gpt2-medium", 1024, 24, 16}, Gpt2Row{"gpt2-large", 1280, 36, 20},
-    Gpt2Row{"gpt2-xl", 1600, 48, 25},
-};
-
-struct LlamaRow {
-  std::string_view name;
+  ModelFamily family;
   std::int64_t hidden, layers, heads, kv_heads, intermediate, vocab, positions;
   double epsilon, theta;
 };
-constexpr std::array llama_rows{
-    LlamaRow{"tinyllama-1.1b", 2048, 22, 32, 4, 5632, 32000, 2048, 1e-5, 1e4},
-    LlamaRow{"llama-7b", 4096, 32, 32, 32, 11008, 32000, 2048, 1e-6, 1e4},
-    LlamaRow{"llama-13b", 5120, 40, 40, 40, 13824, 32000, 2048, 1e-6, 1e4},
-    LlamaRow{"llama-30b", 6656, 60, 52, 52, 17920, 32000, 2048, 1e-6, 1e4},
-    LlamaRow{"llama-65b", 8192, 80, 64, 64, 22016, 32000, 2048, 1e-5, 1e4},
-    LlamaRow{"llama-2-7b", 4096, 32, 32, 32, 11008, 32000, 4096, 1e-5, 1e4},
-    LlamaRow{"llama-2-13b", 5120, 40, 40, 40, 13824, 32000, 4096, 1e-5, 1e4},
-    LlamaRow{"llama-2-70b", 8192, 80, 64, 8, 28672, 32000, 4096, 1e-5, 1e4},
-    LlamaRow{"llama-3-8b", 4096, 32, 32, 8, 14336, 128256, 8192, 1e-5, 5e5},
-    LlamaRow{"llama-3-70b", 8192, 80, 64, 8, 28672, 128256, 8192, 1e-5, 5e5},
+constexpr PresetRow preset_rows[] = {
+    {"distilgpt2", ModelFamily::gpt2, 768, 6, 12, 12, 3072, 50257, 1024, 1e-5, 1e4},
+    {"gpt2", ModelFamily::gpt2, 768, 12, 12, 12, 3072, 50257, 1024, 1e-5, 1e4},
+    {"gpt2-medium", ModelFamily::gpt2, 1024, 24, 16, 16, 4096, 50257, 1024, 1e-5, 1e4},
+    {"gpt2-large", ModelFamily::gpt2, 1280, 36, 20, 20, 5120, 50257, 1024, 1e-5, 1e4},
+    {"gpt2-xl", ModelFamily::gpt2, 1600, 48, 25, 25, 6400, 50257, 1024, 1e-5, 1e4},
+    {"tinyllama-1.1b", ModelFamily::llama, 2048, 22, 32, 4, 5632, 32000, 2048, 1e-5, 1e4},
+    {"llama-7b", ModelFamily::llama, 4096, 32, 32, 32, 11008, 32000, 2048, 1e-6, 1e4},
+    {"llama-13b", ModelFamily::llama, 5120, 40, 40, 40, 13824, 32000, 2048, 1e-6, 1e4},
+    {"llama-30b", ModelFamily::llama, 6656, 60, 52, 52, 17920, 32000, 2048, 1e-6, 1e4},
+    {"llama-65b", ModelFamily::llama, 8192, 80, 64, 64, 22016, 32000, 2048, 1e-5, 1e4},
+    {"llama-2-7b", ModelFamily::llama, 4096, 32, 32, 32, 11008, 32000, 4096, 1e-5, 1e4},
+    {"llama-2-13b", ModelFamily::llama, 5120, 40, 40, 40, 13824, 32000, 4096, 1e-5, 1e4},
+    {"llama-2-70b", ModelFamily::llama, 8192, 80, 64, 8, 28672, 32000, 4096, 1e-5, 1e4},
+    {"llama-3-8b", ModelFamily::llama, 4096, 32, 32, 8, 14336, 128256, 8192, 1e-5, 5e5},
+    {"llama-3-70b", ModelFamily::llama, 8192, 80, 64, 8, 28672, 128256, 8192, 1e-5, 5e5},
 };
 
-ModelSpec from_row(const Gpt2Row& row) {
+ModelSpec from_row(const PresetRow& row) {
   return {.name = std::string(row.name),
-          .family = ModelFamily::gpt2,
-          .hidden_size = row.hidden,
-          .num_layers = row.layers,
-          .num_heads = row.heads,
-          .num_kv_heads = row.heads,
-          .head_size = row.hidden / row.heads,
-          .intermediate_size = 4 * row.hidden,
-          .vocab_size = 50257,
-          .max_positions = 1024,
-          .tie_embeddings = true,
-          .norm_epsilon = 1e-5,
-          .dropout = 0.1};
-}
-
-ModelSpec from_row(const LlamaRow& row) {
-  return {.name = std::string(row.name),
-          .family = ModelFamily::llama,
+          .family = row.family,
           .hidden_size = row.hidden,
           .num_layers = row.layers,
           .num_heads = row.heads,
@@ -67,35 +46,12 @@ ModelSpec from_row(const LlamaRow& row) {
           .intermediate_size = row.intermediate,
           .vocab_size = row.vocab,
           .max_positions = row.positions,
-          .tie_embeddings = false,
+          .tie_embeddings = row.family == ModelFamily::gpt2,
           .norm_epsilon = row.epsilon,
           .rope_theta = row.theta,
-          .architecture = architecture_of(ModelFamily::llama)};
+          .dropout = row.family == ModelFamily::gpt2 ? 0.1 : 0.0,
+          .architecture = architecture_of(row.family)};
 }
-
-}  // namespace
-
-std::vector<std::string_view> preset_names() {
-  std::vector<std::string_view> names;
-  names.reserve(gpt2_rows.size() + llama_rows.size());
-  for (const Gpt2Row& row : gpt2_rows) names.push_back(row.name);
-  for (const LlamaRow& row : llama_rows) names.push_back(row.name);
-  return names;
-}
-
-ModelSpec preset(std::string_view name) {
-  for (const Gpt2Row& row : gpt2_rows)
-    if (row.name == name) return from_row(row);
-  for (const LlamaRow& row : llama_rows)
-    if (row.name == name) return from_row(row);
-  throw InputError({Problem{{},
-                            {},
-                            0,
-                            fmt::format("there is no model preset \"{}\"; there are {}", name,
-                                        fmt::join(preset_names(), ", "))}});
-}
-
-namespace {
 
 /// A size by key; without a fallback its absence is a problem.
 std::int64_t read_size(const json::Node& node, json::Problems& problems, const char* key,
@@ -117,6 +73,22 @@ double default_epsilon(ModelFamily family) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> preset_names() {
+  std::vector<std::string_view> names;
+  for (const PresetRow& row : preset_rows) names.push_back(row.name);
+  return names;
+}
+
+ModelSpec preset(std::string_view name) {
+  for (const PresetRow& row : preset_rows)
+    if (row.name == name) return from_row(row);
+  throw InputError({Problem{{},
+                            {},
+                            0,
+                            fmt::format("there is no model preset \"{}\"; there are {}", name,
+                                        fmt::join(preset_names(), ", "))}});
+}
 
 ModelSpec read_model(const json::Node& node, json::Problems& problems) {
   ModelSpec spec;

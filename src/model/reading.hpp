@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,8 +17,6 @@ namespace dstune::model {
 
 /// "gpt2-124M"
 [[nodiscard]] std::string sized_name(const ModelSpec& spec);
-/// Whether key and value heads may be fewer than heads.
-[[nodiscard]] bool has_key_heads(ModelFamily family);
 /// Adds a problem at `node` where heads do not fit each other or the family.
 void check_shape(const ModelSpec& spec, const json::Node& node, json::Problems& problems);
 /// hidden_size / num_heads; a problem where it has a remainder.
@@ -47,6 +46,9 @@ class Config {
 
   /// A switch that only one position is built of.
   void only(const char* name, bool built) const;
+  /// The value of one of these names; else a problem at `at`, where `what` is to be one of them.
+  [[nodiscard]] std::optional<int> value_of(std::span<const EnumText> names, std::string_view word,
+                                            const json::Node& at, std::string_view what) const;
   /// An activation that is built.
   [[nodiscard]] Activation activation(const char* name, Activation fallback) const;
   /// SwiGLU's: silu.

@@ -2,7 +2,6 @@
 /// the angles that follow.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -16,16 +15,12 @@ namespace {
 
 constexpr double largest_factor = 1e6;
 
-struct RopeName {
-  std::string_view text;
-  RopeKind kind;
-};
 /// "su" is what longrope was called at first.
-constexpr std::array rope_names{
-    RopeName{"default", RopeKind::plain},     RopeName{"dynamic", RopeKind::plain},
-    RopeName{"linear", RopeKind::linear},     RopeName{"yarn", RopeKind::yarn},
-    RopeName{"longrope", RopeKind::longrope}, RopeName{"su", RopeKind::longrope},
-    RopeName{"llama3", RopeKind::llama3},
+constexpr EnumText rope_names[] = {
+    enum_text(RopeKind::plain, "default"),     enum_text(RopeKind::plain, "dynamic"),
+    enum_text(RopeKind::linear, "linear"),     enum_text(RopeKind::yarn, "yarn"),
+    enum_text(RopeKind::longrope, "longrope"), enum_text(RopeKind::longrope, "su"),
+    enum_text(RopeKind::llama3, "llama3"),
 };
 
 /// YaRN's advice for how much longer rotated heads become.
@@ -125,14 +120,8 @@ std::optional<RopeKind> kind_of(const Config& section, const char* name, ModelFa
   if (!word) return std::nullopt;
   // transformers reads Phi-3's early files so.
   if (family == ModelFamily::phi3 && *word == "yarn") return RopeKind::longrope;
-  std::string known;
-  for (const RopeName& each : rope_names) {
-    if (each.text == *word) return each.kind;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", each.text);
-  }
-  section.refuse(*type,
-                 fmt::format("{} of type \"{}\" is not built; what is: {}", name, *word, known));
-  return std::nullopt;
+  const auto kind = section.value_of(rope_names, *word, *type, fmt::format("{} of type", name));
+  return kind ? std::optional(static_cast<RopeKind>(*kind)) : std::nullopt;
 }
 
 void read_rotary_fraction(const Config& section, ModelSpec& spec) {

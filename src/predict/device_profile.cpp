@@ -1,8 +1,11 @@
 #include "dstune/predict/device_profile.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <string_view>
 
+#include "dstune/base/archive.hpp"
 #include "dstune/base/error.hpp"
 
 namespace dstune {
@@ -23,39 +26,29 @@ bool is_near(std::int64_t size, std::int64_t other) {
   return one <= near_ratio * two && two <= near_ratio * one;
 }
 
-/// The mean of curves of the same work.
-TimeCurve mean_of(const std::vector<const TimeCurve*>& curves) {
-  std::map<std::int64_t, std::pair<double, int>> sums;
-  for (const TimeCurve* curve : curves) {
-    for (const TimePoint& point : curve->points) {
-      auto& [seconds, count] = sums[point.size];
-      seconds += point.seconds;
-      ++count;
-    }
-  }
-  TimeCurve mean{curves.front()->work, {}};
-  for (const auto& [size, sum] : sums) mean.points.push_back({size, sum.first / sum.second});
-  return mean;
+std::vector<TimePoint> points_of(const std::map<std::int64_t, TimeSum>& sums) {
+  std::vector<TimePoint> points;
+  for (const auto& [size, sum] : sums)
+    points.push_back({size, sum.seconds / static_cast<double>(sum.count)});
+  return points;
 }
 
-/// In the order of their first appearance.
-std::vector<TimeCurve> merge_curves(const std::vector<const std::vector<TimeCurve>*>& lists) {
-  std::vector<std::vector<const TimeCurve*>> alike;
-  for (const auto* list : lists) {
-    for (const TimeCurve& curve : *list) {
-      const auto found = std::find_if(alike.begin(), alike.end(), [&](const auto& curves) {
-        return is_same_curve(curves.front()->work, curve.work);
-      });
-      if (found == alike.end()) {
-        alike.push_back({&curve});
-      } else {
-        found->push_back(&curve);
-      }
-    }
-  }
+/// The mean of those of the same work, in the order of their first appearance.
+std::vector<TimeCurve> merge_curves(const std::vector<TimeCurve>& all) {
   std::vector<TimeCurve> merged;
-  merged.reserve(alike.size());
-  for (const auto& curves : alike) merged.push_back(mean_of(curves));
+  std::vector<std::map<std::int64_t, TimeSum>> sums;
+  for (const TimeCurve& curve : all) {
+    const auto found = std::ranges::find_if(
+        merged, [&](const TimeCurve& one) { return is_same_curve(one.work, curve.work); });
+    const auto place = static_cast<std::size_t>(found - merged.begin());
+    if (place == merged.size()) {
+      merged.push_back({curve.work, {}});
+      sums.emplace_back();
+    }
+    for (const TimePoint& point : curve.points) sums[place][point.size].add(point.seconds);
+  }
+  for (std::size_t each = 0; each < merged.size(); ++each)
+    merged[each].points = points_of(sums[each]);
   return merged;
 }
 
@@ -77,31 +70,29 @@ double TimeCurve::seconds(std::int64_t size) const {
     if (points.size() == 1) return proportional;
     return std::clamp(on_line(first, points[1]), proportional, first.seconds);
   }
-  const auto above = std::upper_bound(
-      points.begin(), points.end(), size,
-      [](std::int64_t value, const TimePoint& point) { return value < point.size; });
+  const auto above = std::ranges::upper_bound(points, size, {}, &TimePoint::size);
   return on_line(*std::prev(above), *above);
 }
 
 DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles) {
   require(!profiles.empty(), "there is a profile to merge");
   DeviceProfile merged = profiles.front();
-  std::vector<const std::vector<TimeCurve>*> kernels;
+  std::vector<TimeCurve> kernels;
   std::map<GroupShape, std::vector<const GroupProfile*>> groups;
   merged.step_constant_s = 0;
   for (const DeviceProfile& profile : profiles) {
     merged.step_constant_s += profile.step_constant_s / static_cast<double>(profiles.size());
-    kernels.push_back(&profile.kernels);
+    std::ranges::copy(profile.kernels, std::back_inserter(kernels));
     for (const GroupProfile& group : profile.groups) groups[group.shape].push_back(&group);
   }
   merged.kernels = merge_curves(kernels);
   merged.groups.clear();
   for (const auto& [shape, measured] : groups) {
     GroupProfile group{shape, 0, {}};
-    std::vector<const std::vector<TimeCurve>*> collectives;
+    std::vector<TimeCurve> collectives;
     for (const GroupProfile* one : measured) {
       group.slowdown += one->slowdown / static_cast<double>(measured.size());
-      collectives.push_back(&one->collectives);
+      std::ranges::copy(one->collectives, std::back_inserter(collectives));
     }
     group.collectives = merge_curves(collectives);
     merged.groups.push_back(std::move(group));
@@ -110,9 +101,8 @@ DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles) {
 }
 
 ProfileBuilder::Curve& ProfileBuilder::curve_of(const Work& work) {
-  for (Curve& curve : curves_) {
+  for (Curve& curve : curves_)
     if (is_same_curve(curve.work, work)) return curve;
-  }
   Work any_size = work;
   any_size.size = 0;
   return curves_.emplace_back(Curve{any_size, {}, {}});
@@ -133,39 +123,146 @@ void ProfileBuilder::add(const StepPlan& plan, std::span<const StepTrace> traces
       times_s.push_back(trace[place].seconds);
     }
     const double seconds = median(times_s);
-    Sum& sum = curve_of(*work).traced[work->size];
-    sum.seconds += seconds;
-    ++sum.count;
+    curve_of(*work).traced[work->size].add(seconds);
     operations_s_ += seconds;
   }
   steps_s_ += median({steps_s.begin(), steps_s.end()});
 }
 
 void ProfileBuilder::add_alone(const Work& work, double seconds) {
-  Sum& sum = curve_of(work).alone[work.size];
-  sum.seconds += seconds;
-  ++sum.count;
+  curve_of(work).alone[work.size].add(seconds);
 }
 
 DeviceProfile ProfileBuilder::build(GroupShape shape) const {
   DeviceProfile profile;
   GroupProfile group{shape, operations_s_ > 0 ? steps_s_ / operations_s_ : 1, {}};
   for (const Curve& curve : curves_) {
-    std::map<std::int64_t, Sum> sums = curve.traced;
+    std::map<std::int64_t, TimeSum> sums = curve.traced;
     for (const auto& [size, sum] : curve.alone) {
-      const bool is_traced =
-          std::any_of(curve.traced.begin(), curve.traced.end(),
-                      [size = size](const auto& traced) { return is_near(size, traced.first); });
+      const bool is_traced = std::ranges::any_of(
+          curve.traced, [size = size](const auto& traced) { return is_near(size, traced.first); });
       if (!is_traced) sums[size] = sum;
     }
-    TimeCurve times{curve.work, {}};
-    for (const auto& [size, sum] : sums)
-      times.points.push_back({size, sum.seconds / static_cast<double>(sum.count)});
     (is_collective(curve.work.kind) ? group.collectives : profile.kernels)
-        .push_back(std::move(times));
+        .push_back({curve.work, points_of(sums)});
   }
   profile.groups.push_back(std::move(group));
   return profile;
+}
+
+namespace {
+
+using json::Of;
+
+constexpr std::string_view format_name = "dstune-mpi device profile";
+constexpr double max_exact = 0x1p53;
+constexpr json::Form from_0{.low = 0, .high = max_exact};
+constexpr json::Form from_1{.low = 1, .high = max_exact};
+
+/// The flags that are set, as a list.
+template <class Archive>
+void flags(Archive& archive, Of<Archive, Work>& work) {
+  std::vector<WorkFlag> set;
+  for (int flag = 0; flag < num_work_flags; ++flag)
+    if (work.has(static_cast<WorkFlag>(flag))) set.push_back(static_cast<WorkFlag>(flag));
+  archive("flags", set);
+  if constexpr (Archive::is_reading)
+    for (const WorkFlag flag : set) work.set(flag);
+}
+
+/// The type of what is read and that of what is written, as a list.
+template <class Archive>
+void types(Archive& archive, Of<Archive, Work>& work) {
+  std::vector<DType> both{work.type, work.out_type};
+  archive("types", both);
+  if constexpr (Archive::is_reading) {
+    if (both.size() != 2)
+      return archive.refuse("\"types\" are those of what is read and of what is written");
+    work.type = both[0];
+    work.out_type = both[1];
+  }
+}
+
+/// What types and bounds do not say of a curve.
+void check(json::Reader& archive, const std::vector<TimePoint>& points) {
+  for (std::size_t i = 1; i < points.size(); ++i)
+    if (points[i].size <= points[i - 1].size)
+      archive.refuse("sizes rise from point to point", "/points/" + std::to_string(i));
+  if (points.empty()) archive.refuse("a curve has a point at least");
+}
+
+/// Collectives belong to a group, and nothing else does.
+void check(json::Reader& archive, std::string_view key, const std::vector<TimeCurve>& curves,
+           bool of_group) {
+  for (std::size_t i = 0; i < curves.size(); ++i)
+    if (is_collective(curves[i].work.kind) != of_group)
+      archive.refuse(of_group ? "is no collective" : "is a collective: they belong to a group",
+                     '/' + std::string(key) + '/' + std::to_string(i));
+}
+
+}  // namespace
+
+template <class Archive>
+void elements(Archive& archive, Of<Archive, TimePoint>& point) {
+  archive.item(point.size, from_1);
+  archive.item(point.seconds, json::amount);
+  archive.refuse_other_sizes("is not [size, seconds]");
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, TimeCurve>& curve) {
+  archive("kind", curve.work.kind);
+  types(archive, curve.work);
+  flags(archive, curve.work);
+  archive("width", curve.work.width, from_0);
+  archive("depth", curve.work.depth, from_0);
+  archive("points", curve.points);
+  if constexpr (Archive::is_reading) check(archive, curve.points);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, GroupProfile>& group) {
+  // No group is larger; what a file says beyond it is this many.
+  constexpr std::int64_t max_ranks = 1 << 20;
+  std::int64_t num_gpus = group.shape.num_gpus;
+  std::int64_t num_nodes = group.shape.num_nodes;
+  archive("num_gpus", num_gpus, from_1);
+  archive("num_nodes", num_nodes, from_1);
+  if constexpr (Archive::is_reading)
+    group.shape = {static_cast<int>(std::min(max_ranks, num_gpus)),
+                   static_cast<int>(std::min(max_ranks, num_nodes))};
+  archive("slowdown", group.slowdown, json::amount);
+  archive("collectives", group.collectives);
+  if constexpr (Archive::is_reading) check(archive, "collectives", group.collectives, true);
+}
+
+template <class Archive>
+void members(Archive& archive, Of<Archive, DeviceProfile>& profile) {
+  archive.rules({.missing = "\"{}\" is missing", .no_list = "is {}, not a list"});
+  archive.constant("format", format_name, "is not \"dstune-mpi device profile\"");
+  archive.constant("version", DeviceProfile::current_version,
+                   "this release reads version " + std::to_string(DeviceProfile::current_version) +
+                       " alone: measure again");
+  archive.stop_where_wrong();  // What follows is another format's.
+  archive("machine", profile.machine);
+  archive("model", profile.model);
+  archive("concurrent_streams", profile.concurrent_streams);
+  archive("overlap_slowdown", profile.overlap_slowdown, json::amount);
+  archive("step_constant_s", profile.step_constant_s, json::amount);
+  archive("kernels", profile.kernels);
+  if constexpr (Archive::is_reading) check(archive, "kernels", profile.kernels, false);
+  archive("groups", profile.groups);
+}
+
+template void members(json::Writer&, const DeviceProfile&);
+template void members(json::Reader&, DeviceProfile&);
+
+json::Value to_json(const DeviceProfile& profile) {
+  return json::write(profile);
+}
+
+DeviceProfile device_profile_from_json(const json::Node& node) {
+  return json::read<DeviceProfile>(node);
 }
 
 }  // namespace dstune

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "dstune/model/parameter_table.hpp"
-#include "dstune/plan/step_planner.hpp"
+#include "dstune/plan/step_plan.hpp"
 
 namespace dstune {
 namespace {
@@ -60,12 +60,13 @@ void add_demand(const StepPlan& plan, Demand& demand, double& total) {
   }
 }
 
-std::int64_t layers_of_run(const ModelSpec& model, const ProfilingOptions& options) {
+/// The model of all runs: with no more layers than it takes.
+ModelSpec cut_down(const ModelSpec& model, const ProfilingOptions& options) {
   ModelSpec cut = model;
   cut.num_layers = std::min(model.num_layers, min_layers);
   while (cut.num_layers < model.num_layers && parameter_count(cut) < options.min_parameters)
     ++cut.num_layers;
-  return cut.num_layers;
+  return cut;
 }
 
 /// The configuration that is run in a member's stead: no step of it is ever skipped.
@@ -156,42 +157,32 @@ void add_transfers(const StepPlan& plan, std::pair<std::int64_t, std::int64_t>& 
   }
 }
 
-/// Evenly between them, in whole blocks.
-std::vector<std::int64_t> sizes_to_transfer(const std::pair<std::int64_t, std::int64_t>& range) {
+/// So many sizes from the one to the other, each by the same factor larger; in whole blocks, and
+/// those that are the same once.
+std::vector<std::int64_t> spread_sizes(std::int64_t smallest, std::int64_t largest, int count,
+                                       std::int64_t block_bytes) {
+  const auto least = static_cast<double>(smallest);
+  const double range = std::max(1.0, static_cast<double>(largest) / least);
   std::vector<std::int64_t> sizes;
-  if (range.second == 0) return sizes;
-  const auto whole = [](std::int64_t bytes) {
-    return (bytes + disk_alignment_bytes - 1) / disk_alignment_bytes * disk_alignment_bytes;
-  };
-  const double least = static_cast<double>(std::min(range.first, largest_transfer_bytes));
-  const double most = static_cast<double>(std::min(range.second, largest_transfer_bytes));
-  for (int index = 0; index < sizes_of_transfers; ++index) {
-    const double exponent = static_cast<double>(index) / (sizes_of_transfers - 1);
-    const std::int64_t bytes =
-        whole(static_cast<std::int64_t>(least * std::pow(most / least, exponent)));
-    if (sizes.empty() || bytes > sizes.back()) sizes.push_back(bytes);
+  for (int index = 0; index < count; ++index) {
+    const double exponent = static_cast<double>(index) / (count - 1);
+    const auto bytes = static_cast<std::int64_t>(least * std::pow(range, exponent));
+    const std::int64_t whole = (bytes + block_bytes - 1) / block_bytes * block_bytes;
+    if (sizes.empty() || whole > sizes.back()) sizes.push_back(whole);
   }
   return sizes;
 }
 
-/// Sizes of each collective of the demand, evenly between its smallest and its largest.
+/// Sizes of each collective of the demand.
 std::vector<Work> sizes_to_time(const Demand& demand) {
   std::vector<Work> timed;
   for (const auto& [work, sizes] : demand) {
     if (!is_collective(work.kind) || work.kind == WorkKind::exchange) continue;
     const auto smallest = std::max(sizes.begin()->first, smallest_collective_bytes);
     const auto largest = std::min(sizes.rbegin()->first, largest_collective_bytes);
-    std::int64_t last = 0;
-    for (int index = 0; index < sizes_a_collective; ++index) {
-      const double exponent = static_cast<double>(index) / (sizes_a_collective - 1);
-      Work one = work;
-      one.size = static_cast<std::int64_t>(
-          static_cast<double>(smallest) *
-          std::pow(std::max(1.0, static_cast<double>(largest) / static_cast<double>(smallest)),
-                   exponent));
-      if (one.size <= last) continue;
-      last = one.size;
-      timed.push_back(one);
+    for (const std::int64_t bytes : spread_sizes(smallest, largest, sizes_a_collective, 1)) {
+      timed.push_back(work);
+      timed.back().size = bytes;
     }
   }
   return timed;
@@ -213,11 +204,9 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
   for (const Experiment* member : members)
     by_shape[{member->shape.size(), member->shape}].push_back(member);
 
-  const std::int64_t num_layers = layers_of_run(model, options);
   std::vector<ProfilingTask> tasks;
   Demand known;  // Of kernels: groups of every shape run the same.
-  ModelSpec cut = model;
-  cut.num_layers = num_layers;
+  const ModelSpec cut = cut_down(model, options);
   StepPlanner whole_model(model, workspaces);
   StepPlanner cut_model(cut, workspaces);
   for (const auto& [key, all] : by_shape) {
@@ -238,7 +227,7 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
         if (transfers.second == 0) disk.use = member.config.disk;
         add_transfers(plan, transfers);
       }
-      Candidate candidate{run_of(member, num_layers), {}};
+      Candidate candidate{run_of(member, cut.num_layers), {}};
       if (!model_violation(cut, candidate.run.config, shape.size()).empty()) continue;
       const StepPlan& short_plan = cut_model.plan(candidate.run.config, shape.size());
       if (short_plan.memory.arena_bytes + short_plan.host_memory.arena_bytes > options.max_bytes)
@@ -247,8 +236,12 @@ std::vector<ProfilingTask> plan_profiling(const ModelSpec& model,
       candidates.push_back(std::move(candidate));
     }
     if (candidates.empty()) continue;
-    disk.bytes = sizes_to_transfer(transfers);
-    if (disk.bytes.empty()) disk.use = {};
+    if (transfers.second > 0)
+      disk.bytes = spread_sizes(std::min(transfers.first, largest_transfer_bytes),
+                                std::min(transfers.second, largest_transfer_bytes),
+                                sizes_of_transfers, disk_alignment_bytes);
+    else
+      disk.use = {};
     ProfilingTask task{shape, {}, {}, std::move(disk), 0};
     task.runs = choose(candidates, demand, total, known, options.max_runs);
     if (shape.size() > 1) task.collectives = sizes_to_time(demand);

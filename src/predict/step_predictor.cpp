@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "dstune/base/error.hpp"
 #include "dstune/model/parameter_table.hpp"
-#include "dstune/predict/work.hpp"
 
 namespace dstune {
 namespace {
@@ -20,6 +20,11 @@ constexpr double min_noise = 0.01;
 constexpr double prior_noise = 0.03;
 /// How many measurements the prior of the noise counts as.
 constexpr double prior_noise_weight = 4;
+
+template <std::size_t size>
+double dot(const std::array<double, size>& one, const std::array<double, size>& other) {
+  return std::inner_product(one.begin(), one.end(), other.begin(), 0.0);
+}
 
 /// Of a positive definite matrix, by Gauss and Jordan.
 template <class Matrix>
@@ -45,22 +50,14 @@ Matrix inverse_of(Matrix left) {
   return inverse;
 }
 
-double& of(Overheads& counts, Overhead overhead) {
-  return counts[static_cast<std::size_t>(overhead)];
-}
-
-double sent_bytes(const StepPlan& plan, const Work& work) {
-  const double ranks = work.width > 0 ? static_cast<double>(work.width) : plan.group_size;
-  const double passes = work.kind == WorkKind::all_reduce ? 2 : 1;
-  return passes * (ranks - 1) / ranks * static_cast<double>(work.size);
-}
-
 double sent_bytes(const StepPlan& plan, const Segment& segment) {
   double bytes = 0;
   for (const Step& step : segment.steps) {
     const auto work = work_of(plan, step.operation);
-    if (work && is_collective(work->kind) && work->kind != WorkKind::exchange)
-      bytes += sent_bytes(plan, *work);
+    if (!work || !is_collective(work->kind) || work->kind == WorkKind::exchange) continue;
+    const double ranks = work->width > 0 ? static_cast<double>(work->width) : plan.group_size;
+    const double passes = work->kind == WorkKind::all_reduce ? 2 : 1;
+    bytes += passes * (ranks - 1) / ranks * static_cast<double>(work->size);
   }
   return bytes;
 }
@@ -101,10 +98,6 @@ PredictionCorrection::Vector PredictionCorrection::features_of(const TrainingCon
           log2(group_size)};
 }
 
-PredictionCorrection::PredictionCorrection() {
-  fit();
-}
-
 void PredictionCorrection::observe(const TrainingConfig& config, int group_size, double predicted_s,
                                    double measured_s) {
   const double log_ratio = std::log(measured_s / predicted_s);
@@ -113,29 +106,21 @@ void PredictionCorrection::observe(const TrainingConfig& config, int group_size,
   fit();
 }
 
-PredictionCorrection::Factor PredictionCorrection::at(const TrainingConfig& config,
-                                                      int group_size) const {
-  const Vector x = features_of(config, group_size);
-  double mean = 0;
-  double variance = noise_ * noise_;
-  for (std::size_t i = 0; i < num_features; ++i) {
-    mean += weights_[i] * x[i];
-    for (std::size_t j = 0; j < num_features; ++j) variance += x[i] * covariance_[i][j] * x[j];
-  }
-  return {std::exp(mean), std::sqrt(variance)};
+double PredictionCorrection::at(const TrainingConfig& config, int group_size) const {
+  return std::exp(dot(weights_, features_of(config, group_size)));
 }
 
 /// Twice: the second time with the noise about the first fit.
 void PredictionCorrection::fit() {
-  noise_ = prior_noise;
+  double noise = prior_noise;  // standard deviation of one observation about the regression
   for (int round = 0; round < 2; ++round) {
-    Matrix left{};  // the inverse covariance
+    std::array<Vector, num_features> left{};  // the inverse covariance of the weights
     Vector right{};
     for (std::size_t i = 0; i < num_features; ++i) {
       const double prior = i == 0 ? prior_of_constant : prior_of_feature;
       left[i][i] = 1 / (prior * prior);
     }
-    const double precision = 1 / (noise_ * noise_);
+    const double precision = 1 / (noise * noise);
     for (const Observation& seen : observations_) {
       for (std::size_t i = 0; i < num_features; ++i) {
         right[i] += precision * seen.features[i] * seen.log_ratio;
@@ -143,42 +128,38 @@ void PredictionCorrection::fit() {
           left[i][j] += precision * seen.features[i] * seen.features[j];
       }
     }
-    covariance_ = inverse_of(left);
+    const auto covariance = inverse_of(left);
+    for (std::size_t i = 0; i < num_features; ++i) weights_[i] = dot(covariance[i], right);
     double squares = prior_noise_weight * prior_noise * prior_noise;
-    for (std::size_t i = 0; i < num_features; ++i) {
-      weights_[i] = 0;
-      for (std::size_t j = 0; j < num_features; ++j) weights_[i] += covariance_[i][j] * right[j];
-    }
     for (const Observation& seen : observations_) {
       double residual = seen.log_ratio;
       for (std::size_t i = 0; i < num_features; ++i) residual -= weights_[i] * seen.features[i];
       squares += residual * residual;
     }
     const double count = prior_noise_weight + static_cast<double>(observations_.size());
-    noise_ = std::max(min_noise, std::sqrt(squares / count));
+    noise = std::max(min_noise, std::sqrt(squares / count));
   }
 }
+
 StepPredictor::StepPredictor(const ModelSpec& model, DeviceProfile profile,
                              const WorkspaceSizes& workspaces)
     : profile_(std::move(profile)), planner_(model, workspaces) {}
 
-StepTime StepPredictor::model_time(const Experiment& experiment) {
+double StepPredictor::model_s(const Experiment& experiment) {
   const GroupShape shape = experiment.shape;
   auto& [times, known] =
       shapes_.try_emplace(shape, OfShape{OperationTimes(profile_, shape), {}}).first->second;
   const auto [found, is_new] = known.try_emplace(timing_key(experiment.config));
   if (is_new) found->second = cycle_time(planner_.plan(found->first, shape.size()), times);
-  return found->second.with_micro_steps(experiment.config.accumulation_steps);
+  return found->second.step_s(experiment.config.accumulation_steps);
 }
 
-PredictedTime StepPredictor::predict(const Experiment& experiment) {
-  const StepTime model = model_time(experiment);
-  const auto factor = correction_.at(experiment.config, experiment.shape.size());
-  return {model.step_s * factor.factor, factor.log_standard_deviation, model};
+double StepPredictor::predict(const Experiment& experiment) {
+  return model_s(experiment) * correction_.at(experiment.config, experiment.shape.size());
 }
 
 void StepPredictor::observe(const Experiment& experiment, double step_s) {
-  const double predicted_s = model_time(experiment).step_s;
+  const double predicted_s = model_s(experiment);
   if (predicted_s > 0 && step_s > 0)
     correction_.observe(experiment.config, experiment.shape.size(), predicted_s, step_s);
 }
@@ -198,15 +179,17 @@ Overheads OverheadCounter::count(const TrainingConfig& config, int group_size) {
   const int stage = config.zero_stage;
   const auto micro_steps = static_cast<double>(config.accumulation_steps);
   Overheads counts{};
-  of(counts, Overhead::optimizer_step) = 1;
-  of(counts, Overhead::module_call) = modules_ * micro_steps;
-  if (stage > 0) of(counts, Overhead::gradient_hook) = parameters_ * (stage == 1 ? 1 : micro_steps);
-  if (stage == 3) of(counts, Overhead::gathering_hook) = modules_ * micro_steps;
+  const auto number_of = [&](Overhead overhead) -> double& {
+    return counts[static_cast<std::size_t>(overhead)];
+  };
+  number_of(Overhead::optimizer_step) = 1;
+  number_of(Overhead::module_call) = modules_ * micro_steps;
+  if (stage > 0) number_of(Overhead::gradient_hook) = parameters_ * (stage == 1 ? 1 : micro_steps);
+  if (stage == 3) number_of(Overhead::gathering_hook) = modules_ * micro_steps;
   const StepPlan& plan = planner_.plan(config, group_size);
-  for (const Segment& segment : plan.cycle) {
-    of(counts, Overhead::communicated_byte) +=
+  for (const Segment& segment : plan.cycle)
+    number_of(Overhead::communicated_byte) +=
         static_cast<double>(segment.repeat) * sent_bytes(plan, segment);
-  }
   return counts;
 }
 

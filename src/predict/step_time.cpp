@@ -1,9 +1,10 @@
-#include "dstune/predict/step_time.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
+
+#include "dstune/predict/step_predictor.hpp"
 
 namespace dstune {
 namespace {
@@ -24,10 +25,9 @@ std::size_t hash_of(const Work& work) {
 }
 
 const TimeCurve* find_curve(const std::vector<TimeCurve>& curves, const Work& work) {
-  const auto found = std::find_if(curves.begin(), curves.end(), [&](const TimeCurve& curve) {
-    return is_same_curve(curve.work, work);
-  });
-  return found == curves.end() ? nullptr : &*found;
+  for (const TimeCurve& curve : curves)
+    if (is_same_curve(curve.work, work)) return &curve;
+  return nullptr;
 }
 
 /// From the measured work of the same kind that is nearest to it, in proportion; nothing where the
@@ -87,28 +87,25 @@ class Clock {
     now_.fill(0);
     phase_began_s_ = 0;
     const bool is_middle = segment.kind == Segment::Kind::middle_micro;
-    counted_ = is_middle ? &result_.middle : &result_.ends;
+    phases_s_ = is_middle ? &middle_s_ : &ends_s_;
     if (segment.kind != Segment::Kind::update && segment.kind != Segment::Kind::guarded_update) {
       pass(Stream::compute, work_of_tokens(plan_));
-      if (!is_middle) ++result_.num_ends;
+      if (!is_middle) ++num_ends_;
     }
     for (const Step& step : segment.steps) take(step);
     end_phase();
   }
 
   [[nodiscard]] CycleTime result() {
-    result_.ends.phase_s[static_cast<std::size_t>(Phase::update)] +=
-        times_.profile().step_constant_s;
-    for (StepTime* time : {&result_.ends, &result_.middle})
-      for (const double phase_s : time->phase_s) time->step_s += phase_s;
-    return result_;
+    ends_s_[static_cast<std::size_t>(Phase::update)] += times_.profile().step_constant_s;
+    const auto sum = [](const Phases& phases_s) {
+      return std::accumulate(phases_s.begin(), phases_s.end(), 0.0);
+    };
+    return {sum(ends_s_), sum(middle_s_), num_ends_};
   }
 
  private:
-  struct Event {
-    double at_s = 0;
-    bool is_communication = false;
-  };
+  using Phases = std::array<double, 3>;  ///< by Phase
 
   void take(const Step& step) {
     // Two of three operations.
@@ -119,28 +116,17 @@ class Clock {
       end_phase();
       phase_ = mark->phase;
     } else if (const auto* record = std::get_if<op::Record>(&step.operation)) {
-      events_[static_cast<std::size_t>(record->event)] = {
-          now(step.stream), step.stream == Stream::reduce || step.stream == Stream::gather};
+      events_[static_cast<std::size_t>(record->event)] = now(step.stream);
     } else if (const auto* wait = std::get_if<op::Wait>(&step.operation)) {
-      wait_for(step.stream, events_[static_cast<std::size_t>(wait->event)]);
+      now(step.stream) = std::max(now(step.stream), events_[static_cast<std::size_t>(wait->event)]);
     } else if (const auto work = work_of(plan_, step.operation)) {
       pass(step.stream, *work);
     }
   }
 
-  void wait_for(Stream stream, const Event& event) {
-    const double waited_s = event.at_s - now(stream);
-    if (waited_s <= 0) return;
-    now(stream) = event.at_s;
-    if (stream == Stream::compute && event.is_communication) expose(waited_s);
-  }
-
   void pass(Stream stream, const Work& work) {
     double busy_s = times_.slowdown() * times_.seconds(work);
-    counted_->kind_s[static_cast<std::size_t>(work.kind)] += busy_s;
-    const bool on_compute = place_of(stream) == place_of(Stream::compute);
-    if (on_compute && is_collective(work.kind)) expose(busy_s);
-    if (is_concurrent_ && on_compute) {
+    if (is_concurrent_ && stream == Stream::compute) {
       const double others_end_s = std::max(now(Stream::reduce), now(Stream::gather));
       const double beside_s = std::clamp(others_end_s - now(stream), 0.0, busy_s);
       busy_s += times_.profile().overlap_slowdown * beside_s;
@@ -149,11 +135,8 @@ class Clock {
   }
 
   void end_phase() {
-    counted_->phase_s[static_cast<std::size_t>(phase_)] += now(Stream::compute) - phase_began_s_;
+    (*phases_s_)[static_cast<std::size_t>(phase_)] += now(Stream::compute) - phase_began_s_;
     phase_began_s_ = now(Stream::compute);
-  }
-  void expose(double seconds) {
-    counted_->exposed_communication_s[static_cast<std::size_t>(phase_)] += seconds;
   }
   [[nodiscard]] std::size_t place_of(Stream stream) const {
     const bool is_disk = stream == Stream::disk_read || stream == Stream::disk_write;
@@ -164,12 +147,13 @@ class Clock {
   const StepPlan& plan_;
   OperationTimes& times_;
   bool is_concurrent_;
-  std::vector<Event> events_;
+  std::vector<double> events_;  ///< when each was recorded
   std::array<double, num_streams> now_{};
   Phase phase_ = Phase::forward;
   double phase_began_s_ = 0;
-  CycleTime result_;
-  StepTime* counted_ = nullptr;  ///< the part that the segment is of
+  Phases ends_s_{}, middle_s_{};
+  Phases* phases_s_ = nullptr;  ///< those of the segment
+  std::int64_t num_ends_ = 0;
 };
 
 }  // namespace
@@ -244,32 +228,14 @@ const GroupProfile* OperationTimes::group_like_part(const Work& work) const {
   const bool is_inside = work.depth == 1 && shape_.num_gpus % ranks == 0;
   const GroupShape shape = is_inside ? GroupShape{ranks, 1} : GroupShape{1, ranks};
   if (!is_inside && work.depth < shape_.num_gpus) return nullptr;
-  const auto found = std::find_if(profile_->groups.begin(), profile_->groups.end(),
-                                  [&](const GroupProfile& group) { return group.shape == shape; });
+  const auto found = std::ranges::find(profile_->groups, shape, &GroupProfile::shape);
   return found == profile_->groups.end() ? nullptr : &*found;
-}
-
-StepTime CycleTime::with_micro_steps(std::int64_t count) const {
-  const auto weight = static_cast<double>(count - num_ends);
-  StepTime time = ends;
-  const auto add = [&](auto& to, const auto& from) {
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] += weight * from[i];
-  };
-  time.step_s += weight * middle.step_s;
-  add(time.phase_s, middle.phase_s);
-  add(time.exposed_communication_s, middle.exposed_communication_s);
-  add(time.kind_s, middle.kind_s);
-  return time;
 }
 
 CycleTime cycle_time(const StepPlan& plan, OperationTimes& times) {
   Clock clock(plan, times);
   for (const Segment& segment : plan.cycle) clock.run(segment);
   return clock.result();
-}
-
-StepTime step_time(const StepPlan& plan, OperationTimes& times) {
-  return cycle_time(plan, times).with_micro_steps(plan.config.accumulation_steps);
 }
 
 }  // namespace dstune

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 
 #include "dstune/base/error.hpp"
 
@@ -54,28 +55,20 @@ constexpr auto type_texts = numbered({"f32", "bf16", "f16", "i32", "i8"});
 
 static_assert(flag_texts.size() == num_work_flags);
 
-WorkFlag activation_flag(Activation activation) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return WorkFlag::gelu_tanh;
-    case Activation::gelu:
-      return WorkFlag::gelu;
-    case Activation::relu:
-      return WorkFlag::relu;
-    case Activation::silu:
-      return WorkFlag::silu;
-  }
-  throw LogicError("an activation is a known one");
-}
+/// By Activation.
+constexpr std::array activation_flags = {WorkFlag::gelu_tanh, WorkFlag::gelu, WorkFlag::relu,
+                                         WorkFlag::silu};
+constexpr std::uint32_t activation_bits = [] {
+  Work all;
+  for (const WorkFlag flag : activation_flags) all.set(flag);
+  return all.flags;
+}();
 
-constexpr std::uint32_t bit_of(WorkFlag flag) {
-  return std::uint32_t{1} << static_cast<unsigned>(flag);
-}
-constexpr std::uint32_t activation_flags = bit_of(WorkFlag::gelu_tanh) | bit_of(WorkFlag::gelu) |
-                                           bit_of(WorkFlag::relu) | bit_of(WorkFlag::silu);
+template <class Operation, class... All>
+concept OneOf = (std::same_as<Operation, All> || ...);
 
-/// One overload an operation that takes time, so that a new one does not compile before it is given
-/// a cost; collectives and exchanges cost what the catalogue says of them.
+/// Overloads for all operations that take time, so that a new one does not compile before it is
+/// given a cost; collectives and exchanges cost what the catalogue says of them.
 class WorkReader {
  public:
   explicit WorkReader(const StepPlan& plan) : plan_(plan) {}
@@ -101,24 +94,21 @@ class WorkReader {
     return make(WorkKind::embedding_forward, o.out, o.out, plan_.model.hidden_size, 0, o.rows);
   }
   Result operator()(const op::EmbeddingBackward& o) const {
-    Work work = make(WorkKind::embedding_backward, o.d_out, o.d_token_table,
-                     plan_.model.hidden_size, plan_.model.vocab_size, o.rows);
-    work.set(WorkFlag::accumulate, o.accumulate_tokens);
-    work.set(WorkFlag::accumulate_weights, o.accumulate_positions);
-    return work;
+    return make(WorkKind::embedding_backward, o.d_out, o.d_token_table, plan_.model.hidden_size,
+                plan_.model.vocab_size, o.rows)
+        .set(WorkFlag::accumulate, o.accumulate_tokens)
+        .set(WorkFlag::accumulate_weights, o.accumulate_positions);
   }
   Result operator()(const op::NormForward& o) const {
-    Work work = make(WorkKind::norm_forward, o.residual, o.out, plan_.model.hidden_size, 0, o.rows);
-    work.set(WorkFlag::rms, o.rms);
-    work.set(WorkFlag::residual, static_cast<bool>(o.x));
-    return work;
+    return make(WorkKind::norm_forward, o.residual, o.out, plan_.model.hidden_size, 0, o.rows)
+        .set(WorkFlag::rms, o.rms)
+        .set(WorkFlag::residual, static_cast<bool>(o.x));
   }
   Result operator()(const op::NormBackward& o) const {
-    Work work = make(WorkKind::norm_backward, o.d_out, o.d_x, plan_.model.hidden_size, 0, o.rows);
-    work.set(WorkFlag::rms, o.rms);
-    work.set(WorkFlag::accumulate, o.accumulate_input);
-    work.set(WorkFlag::accumulate_weights, o.accumulate_weights);
-    return work;
+    return make(WorkKind::norm_backward, o.d_out, o.d_x, plan_.model.hidden_size, 0, o.rows)
+        .set(WorkFlag::rms, o.rms)
+        .set(WorkFlag::accumulate, o.accumulate_input)
+        .set(WorkFlag::accumulate_weights, o.accumulate_weights);
   }
   Result operator()(const op::Matmul& o) const {
     const WorkKind kind = o.activated        ? WorkKind::matmul_activation_forward
@@ -128,65 +118,57 @@ class WorkReader {
     // A is transposed where its rows are tokens: in gradients of weights, whose k counts them.
     Work work =
         o.transpose_a ? make(kind, o.a, o.c, o.m, o.n, o.k) : make(kind, o.a, o.c, o.n, o.k, o.m);
-    if (o.activated || o.pre_activation)
-      work.set(activation_flag(plan_.model.architecture.activation));
-    work.set(WorkFlag::transpose_a, o.transpose_a);
-    work.set(WorkFlag::transpose_b, o.transpose_b);
-    work.set(WorkFlag::accumulate, o.accumulate);
-    work.set(WorkFlag::bias, static_cast<bool>(o.bias));
-    return work;
+    return work.set(activation_flag(), o.activated || o.pre_activation)
+        .set(WorkFlag::transpose_a, o.transpose_a)
+        .set(WorkFlag::transpose_b, o.transpose_b)
+        .set(WorkFlag::accumulate, o.accumulate)
+        .set(WorkFlag::bias, static_cast<bool>(o.bias));
   }
   Result operator()(const op::BiasBackward& o) const {
-    Work work = make(WorkKind::bias_backward, o.d_out, o.d_bias, o.width, 0, o.rows);
-    work.set(WorkFlag::accumulate, o.accumulate);
-    return work;
+    return make(WorkKind::bias_backward, o.d_out, o.d_bias, o.width, 0, o.rows)
+        .set(WorkFlag::accumulate, o.accumulate);
   }
-  Result operator()(const op::HeadNormForward& o) const {
-    return heads(WorkKind::head_norm_forward, o.qkv);
+  Result operator()(const OneOf<op::HeadNormForward, op::Rotary> auto& o) const {
+    return heads(*o.traits.work, o.qkv);
   }
   Result operator()(const op::HeadNormBackward& o) const {
-    Work work = heads(WorkKind::head_norm_backward, o.d_qkv);
-    work.set(WorkFlag::accumulate_weights, o.accumulate_weights);
-    return work;
+    return heads(WorkKind::head_norm_backward, o.d_qkv)
+        .set(WorkFlag::accumulate_weights, o.accumulate_weights);
   }
-  Result operator()(const op::Rotary& o) const { return heads(WorkKind::rotary, o.qkv); }
-  Result operator()(const op::AttentionForward& o) const {
-    return attention(WorkKind::attention_forward, o.qkv, o.window);
+  Result operator()(const OneOf<op::AttentionForward, op::AttentionBackward> auto& o) const {
+    const ModelSpec& model = plan_.model;
+    std::int64_t sequence = plan_.config.sequence_length;
+    if (o.window > 0) {
+      const double pairs = static_cast<double>(o.window) *
+                           (static_cast<double>(sequence) - static_cast<double>(o.window) / 2);
+      sequence = std::llround(std::sqrt(2 * pairs));
+    }
+    return make(*o.traits.work, o.qkv, o.qkv, sequence, model.num_heads * model.head_size,
+                plan_.config.micro_batch)
+        .set(WorkFlag::causal, model.architecture.objective == Objective::next_token);
   }
-  Result operator()(const op::AttentionBackward& o) const {
-    return attention(WorkKind::attention_backward, o.qkv, o.window);
-  }
-  Result operator()(const op::ActivationForward& o) const {
-    return activation(WorkKind::activation_forward, o.gated, o.x, o.rows * o.width);
-  }
-  Result operator()(const op::ActivationBackward& o) const {
-    return activation(WorkKind::activation_backward, o.gated, o.x, o.rows * o.width);
+  Result operator()(const OneOf<op::ActivationForward, op::ActivationBackward> auto& o) const {
+    return elements(*o.traits.work, o.x, o.rows * o.width)
+        .set(WorkFlag::gated, o.gated)
+        .set(activation_flag());
   }
   Result operator()(const op::CrossEntropy& o) const {
     return make(WorkKind::cross_entropy, o.logits, o.logits, plan_.model.vocab_size, 0, o.rows);
   }
-  Result operator()(const op::Add& o) const { return make(WorkKind::add, o.x, o.y, 0, 0, o.count); }
-  Result operator()(const op::Convert& o) const {
-    return make(WorkKind::convert, o.x, o.y, 0, 0, o.count);
+  Result operator()(const OneOf<op::Add, op::Convert, op::ReadDisk, op::WriteDisk> auto& o) const {
+    return make(*o.traits.work, o.x, o.y, 0, 0, o.count);
   }
   Result operator()(const op::Copy& o) const {
-    Work work = make(WorkKind::copy, o.x, o.y, 0, 0, o.count);
-    work.set(WorkFlag::to_host, memory(o.y) == Memory::host && memory(o.x) == Memory::device);
-    work.set(WorkFlag::to_device, memory(o.y) == Memory::device && memory(o.x) == Memory::host);
-    return work;
-  }
-  Result operator()(const op::ReadDisk& o) const {
-    return make(WorkKind::disk_read, o.x, o.y, 0, 0, o.count);
-  }
-  Result operator()(const op::WriteDisk& o) const {
-    return make(WorkKind::disk_write, o.x, o.y, 0, 0, o.count);
+    const Memory from = tensor(o.x).memory;
+    const Memory to = tensor(o.y).memory;
+    return make(WorkKind::copy, o.x, o.y, 0, 0, o.count)
+        .set(WorkFlag::to_host, to == Memory::host && from == Memory::device)
+        .set(WorkFlag::to_device, to == Memory::device && from == Memory::host);
   }
   Result operator()(const op::Reshard& o) const {
     std::int64_t count = 0;
     for (const op::Reshard::Piece& piece : pieces_of(plan_, o)) count += piece.elements;
-    Work work = elements(WorkKind::reshard, o.slab, count);
-    work.set(WorkFlag::to_shards, o.to_shards);
-    return work;
+    return elements(WorkKind::reshard, o.slab, count).set(WorkFlag::to_shards, o.to_shards);
   }
 
   Result operator()(const op::Quantize& o) const {
@@ -207,17 +189,17 @@ class WorkReader {
     std::int64_t state_bytes = 0;
     for (const View& state : {o.master, o.m, o.v})
       if (state) state_bytes += size_bytes(tensor(state).dtype);
-    Work work =
-        make(WorkKind::update, o.gradient, o.model ? o.model : o.master, 0, state_bytes, o.count);
-    work.set(WorkFlag::separate_model, static_cast<bool>(o.model));
-    return work;
+    return make(WorkKind::update, o.gradient, o.model ? o.model : o.master, 0, state_bytes, o.count)
+        .set(WorkFlag::separate_model, static_cast<bool>(o.model));
   }
 
  private:
   [[nodiscard]] const PlannedTensor& tensor(const View& view) const {
     return plan_.tensors[static_cast<std::size_t>(view.tensor)];
   }
-  [[nodiscard]] Memory memory(const View& view) const { return tensor(view).memory; }
+  [[nodiscard]] WorkFlag activation_flag() const {
+    return activation_flags.at(static_cast<std::size_t>(plan_.model.architecture.activation));
+  }
 
   [[nodiscard]] Work make(WorkKind kind, const View& in, const View& out, std::int64_t width,
                           std::int64_t depth, std::int64_t size) const {
@@ -231,35 +213,12 @@ class WorkReader {
     return make(kind, qkv, qkv, model.head_size, model.num_heads + model.num_kv_heads,
                 plan_.config.micro_batch * plan_.config.sequence_length);
   }
-  [[nodiscard]] Work attention(WorkKind kind, const View& qkv, std::int64_t window) const {
-    const ModelSpec& model = plan_.model;
-    std::int64_t sequence = plan_.config.sequence_length;
-    if (window > 0) {
-      const double pairs = static_cast<double>(window) *
-                           (static_cast<double>(sequence) - static_cast<double>(window) / 2);
-      sequence = std::llround(std::sqrt(2 * pairs));
-    }
-    Work work =
-        make(kind, qkv, qkv, sequence, model.num_heads * model.head_size, plan_.config.micro_batch);
-    work.set(WorkFlag::causal, model.architecture.objective == Objective::next_token);
-    return work;
-  }
-  [[nodiscard]] Work activation(WorkKind kind, bool gated, const View& x,
-                                std::int64_t count) const {
-    Work work = elements(kind, x, count);
-    work.set(WorkFlag::gated, gated);
-    work.set(activation_flag(plan_.model.architecture.activation));
-    return work;
-  }
   [[nodiscard]] Result collective(WorkKind kind, const op::Collective& all) const {
     if (all.among.size(plan_.group_size) == 1) return std::nullopt;
-    Work work = elements(kind, all.data, 0);
-    if (all.among.count > 0) {
-      work.width = all.among.count;
-      work.depth = all.among.stride;
-    }
-    work.size = all.elements * size_bytes(work.type);
-    return work;
+    const bool is_of_part = all.among.count > 0;
+    return make(kind, all.data, all.data, is_of_part ? all.among.count : 0,
+                is_of_part ? all.among.stride : 0,
+                all.elements * size_bytes(tensor(all.data).dtype));
   }
   const StepPlan& plan_;
 };
@@ -290,16 +249,15 @@ std::optional<std::pair<Work, Work>> parts_of(const Work& work) {
   if (!is_product(work.kind) || work.kind == WorkKind::matmul) return std::nullopt;
   Work product = work;
   product.kind = WorkKind::matmul;
-  product.flags &= ~activation_flags;
+  product.flags &= ~activation_bits;
   if (work.kind == WorkKind::matmul_bias_backward) {
     Work sums{WorkKind::bias_backward, work.type, work.out_type, 0, work.width, 0, work.size};
-    sums.set(WorkFlag::accumulate, work.has(WorkFlag::accumulate));
-    return std::pair(product, sums);
+    return std::pair(product, sums.set(WorkFlag::accumulate, work.has(WorkFlag::accumulate)));
   }
   const WorkKind kind = work.kind == WorkKind::matmul_activation_forward
                             ? WorkKind::activation_forward
                             : WorkKind::activation_backward;
-  return std::pair(product, Work{kind, work.out_type, work.out_type, work.flags & activation_flags,
+  return std::pair(product, Work{kind, work.out_type, work.out_type, work.flags & activation_bits,
                                  0, 0, work.size * work.width});
 }
 
@@ -376,13 +334,8 @@ std::optional<Work> work_of(const StepPlan& plan, const Operation& operation) {
 }
 
 Work work_of_tokens(const StepPlan& plan) {
-  return {WorkKind::tokens,
-          DType::i32,
-          DType::i32,
-          0,
-          0,
-          0,
-          plan.config.micro_batch * plan.config.sequence_length};
+  const std::int64_t tokens = plan.config.micro_batch * plan.config.sequence_length;
+  return {WorkKind::tokens, DType::i32, DType::i32, 0, 0, 0, tokens};
 }
 
 }  // namespace dstune

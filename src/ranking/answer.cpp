@@ -1,72 +1,238 @@
 #include "dstune/ranking/answer.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <iterator>
 #include <limits>
-#include <random>
+#include <map>
+#include <numeric>
 #include <utility>
-
-#include "parts.hpp"
 
 namespace dstune {
 
+std::string status_text(const Row& row) {
+  if (row.record) return std::string(to_text(row.record->measurement.status));
+  if (row.planned.status != PlanStatus::planned) return std::string(to_text(row.planned.status));
+  return "not_run";
+}
+
+const std::string& reason_text(const Row& row) {
+  return row.record ? row.record->measurement.reason : row.planned.reason;
+}
+
 namespace {
 
-std::optional<double> joules_of(const Row& row) {
-  if (!row.record) return std::nullopt;
-  const Experiment& experiment = row.record->experiment;
-  const std::int64_t batch = global_batch(experiment.config, experiment.shape.size());
-  double sum = 0;
-  int count = 0;
-  const auto add = [&](const Measurement& measurement) {
-    const auto joules = joules_per_sample(measurement, batch);
-    sum += joules.value_or(0);
-    count += joules ? 1 : 0;
+std::vector<StatusCount> count_statuses(const std::vector<Row>& rows) {
+  std::vector<StatusCount> counts;
+  for (const Status status :
+       {Status::ok, Status::raced_out, Status::out_of_memory, Status::timed_out, Status::failed})
+    counts.push_back({std::string(to_text(status))});
+  for (const PlanStatus status : {PlanStatus::infeasible, PlanStatus::pruned})
+    counts.push_back({std::string(to_text(status))});
+  counts.push_back({"not_run"});
+  for (const Row& row : rows)
+    ++std::ranges::find(counts, status_text(row), &StatusCount::status)->count;
+  return counts;
+}
+
+/// The reason with every number replaced: members that fail for the same cause with other figures
+/// belong together.
+std::string without_numbers(const std::string& reason) {
+  std::string out;
+  for (const char letter : reason) {
+    const bool is_digit = std::isdigit(static_cast<unsigned char>(letter)) != 0;
+    if (!is_digit)
+      out += letter;
+    else if (out.empty() || out.back() != '#')
+      out += '#';
+  }
+  return out;
+}
+
+/// In the order of the statuses, then of the first member.
+std::vector<ReasonGroup> reason_groups(const std::vector<Row>& rows,
+                                       const std::vector<StatusCount>& statuses) {
+  constexpr std::size_t max_names = 3;
+  std::vector<ReasonGroup> groups;
+  std::map<std::pair<std::string, std::string>, std::size_t> index_of;
+  for (const Row& row : rows) {
+    const std::string status = status_text(row);
+    if (status == to_text(Status::ok)) continue;
+    const auto [found, is_new] =
+        index_of.try_emplace({status, without_numbers(reason_text(row))}, groups.size());
+    if (is_new) groups.push_back({status, reason_text(row)});
+    ReasonGroup& group = groups[found->second];
+    ++group.count;
+    if (group.first_names.size() < max_names)
+      group.first_names.push_back(row.planned.experiment.name);
+  }
+  std::ranges::stable_sort(groups, {}, [&](const ReasonGroup& group) {
+    return std::ranges::find(statuses, group.status, &StatusCount::status) - statuses.begin();
+  });
+  return groups;
+}
+
+std::vector<TuningSpace> spaces_of(const Scoreboard& board) {
+  std::vector<TuningSpace> spaces;
+  TuningSpace global{"global"};
+  const auto add = [&](TuningSpace& space, std::size_t row) {
+    if (space.num_experiments++ == 0) space.first = row;
+    if (!board.finite_value(row)) return;
+    if (!space.best || board.is_better(row, *space.best)) space.best = row;
   };
-  add(row.record->measurement);
-  for (const Repeat& repeat : row.repeats) add(repeat.measurement);
-  return count > 0 ? std::optional(sum / count) : std::nullopt;
-}
-
-Standing standing_of(const Scoreboard& board, std::size_t index) {
-  const Row& row = board.row(index);
-  return {&row, board.ranked_value(index), board.reported_value(index),
-          verified_value(row, board.metric()), joules_of(row)};
-}
-
-std::optional<CalibrationSummary> calibration_of(const Scoreboard& board) {
-  if (!board.calibration()) return std::nullopt;
-  CalibrationSummary summary{*board.calibration(), board.setup().memory_offset_bytes};
-  for (const UserRun& run : board.setup().user_runs) {
-    const auto latency_us = board.first_value(run.row, Metric::latency);
-    if (!latency_us) continue;
-    const Row& row = board.row(run.row);
-    const double measured_s = latency_us->value * 1e-6;
-    summary.runs.push_back({row.planned.experiment.name, run.path, run.step_s, measured_s,
-                            summary.fit.target_s(measured_s, row.overheads)});
+  for (std::size_t row = 0; row < board.rows().size(); ++row) {
+    const auto& record = board.row(row).record;
+    if (!record) continue;
+    const std::string name = "z" + std::to_string(record->experiment.config.zero_stage);
+    auto space = std::ranges::find(spaces, name, &TuningSpace::name);
+    if (space == spaces.end()) space = spaces.insert(spaces.end(), {name});
+    add(*space, row);
+    add(global, row);
   }
-  return summary;
+  if (global.num_experiments > 0) spaces.push_back(std::move(global));
+  return spaces;
 }
 
-/// The best few, and what the user came with.
-std::vector<ToVerify> to_verify(const Scoreboard& board) {
-  constexpr std::size_t max_verified = 3;
-  const std::optional<std::size_t>& own = board.setup().baseline_row;
-  std::vector<ToVerify> runs;
-  bool has_own = false;
-  for (const std::size_t row : board.best_rows(max_verified)) {
-    const bool is_baseline = row == own;
-    has_own = has_own || is_baseline;
-    runs.push_back(
-        {&board.row(row).planned.experiment, static_cast<int>(runs.size()) + 1, is_baseline});
+std::vector<BestOfSize> best_of_sizes(const Scoreboard& board) {
+  std::map<std::pair<int, std::int64_t>, std::size_t> best;
+  for (std::size_t row = 0; row < board.rows().size(); ++row) {
+    if (!board.finite_value(row)) continue;
+    const TrainingConfig& config = board.row(row).planned.experiment.config;
+    const auto [known, is_new] =
+        best.emplace(std::pair(config.zero_stage, config.micro_batch), row);
+    if (!is_new && board.is_better(row, known->second)) known->second = row;
   }
-  if (own && !has_own) runs.push_back({&board.row(*own).planned.experiment, 0, true});
-  return runs;
+  std::vector<BestOfSize> sizes;
+  for (const auto& [size, row] : best) sizes.push_back({size.first, size.second, row});
+  return sizes;
 }
 
-std::string label_of(const Scoreboard& board, const Standing& standing) {
-  if (standing.verified) return "verified";
-  return board.calibration() ? "calibrated" : "proxy";
+std::int64_t memory_bytes(const Record& record) {
+  return record.predicted.target_memory_bytes > 0 ? record.predicted.target_memory_bytes
+                                                  : record.measurement.peak_memory.total_bytes;
+}
+
+/// The best score that was to be had with at most so much memory.
+class Staircase {
+ public:
+  [[nodiscard]] bool has_as_good(double score, std::int64_t bytes) const {
+    const auto above = steps_.upper_bound(bytes);
+    return above != steps_.begin() && std::prev(above)->second >= score;
+  }
+  /// Something that is better than all with at most as much memory.
+  void add(double score, std::int64_t bytes) {
+    const auto step = steps_.insert_or_assign(bytes, score).first;
+    auto next = std::next(step);
+    while (next != steps_.end() && next->second <= score) next = steps_.erase(next);
+  }
+
+ private:
+  std::map<std::int64_t, double> steps_;  ///< memory → score; both rise
+};
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t place) { return values[place]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t first = 0; first < order.size();) {
+    std::size_t end = first;
+    while (end < order.size() && values[order[end]] == values[order[first]]) ++end;
+    const double shared = static_cast<double>(first + end - 1) / 2;
+    for (; first < end; ++first) ranks[order[first]] = shared;
+  }
+  return ranks;
+}
+
+std::optional<double> measured_throughput(const Record& record) {
+  const auto value = metric_value(record.measurement, Metric::throughput, record.experiment);
+  return value ? std::optional(value->value) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Offer> offers_of(const Scoreboard& board) {
+  const double sign = is_minimised(board.metric()) ? -1 : 1;
+  std::vector<Offer> offers;
+  for (std::size_t row = 0; row < board.rows().size(); ++row) {
+    const auto value = board.finite_value(row);
+    if (!value) continue;
+    const Record& record = *board.row(row).record;
+    offers.push_back({row, *value, record.experiment.shape.size(), memory_bytes(record)});
+  }
+  std::stable_sort(offers.begin(), offers.end(), [&](const Offer& one, const Offer& other) {
+    if (one.num_gpus != other.num_gpus) return one.num_gpus < other.num_gpus;
+    return sign * one.value > sign * other.value;
+  });
+  // Whatever beats another stands before it where equals are put in the order of their memory.
+  std::vector<Offer*> order;
+  for (Offer& offer : offers) order.push_back(&offer);
+  std::stable_sort(order.begin(), order.end(), [](const Offer* one, const Offer* other) {
+    if (one->num_gpus != other->num_gpus || one->value != other->value) return one < other;
+    return one->memory_bytes < other->memory_bytes;
+  });
+  Staircase so_far;
+  for (Offer* const offer : order) {
+    const double score = sign * offer->value;
+    offer->is_on_front = !so_far.has_as_good(score, offer->memory_bytes);
+    if (!offer->is_on_front) continue;
+    so_far.add(score, offer->memory_bytes);
+    if (const auto value = board.measured_value(offer->row, Metric::throughput_per_gpu))
+      offer->throughput_per_gpu = value->value;
+  }
+  return offers;
+}
+
+std::optional<double> prediction_error(const Record& record) {
+  if (!record.predicted.throughput) return std::nullopt;
+  const auto measured = measured_throughput(record);
+  return measured ? std::optional(*record.predicted.throughput / *measured - 1) : std::nullopt;
+}
+
+std::optional<double> rank_correlation(const std::vector<double>& one,
+                                       const std::vector<double>& other) {
+  if (one.size() < 2) return std::nullopt;
+  const std::vector<double> x = ranks_of(one);
+  const std::vector<double> y = ranks_of(other);
+  const double mean = static_cast<double>(one.size() - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  if (xx == 0 || yy == 0) return std::nullopt;
+  return xy / std::sqrt(xx * yy);
+}
+
+namespace {
+
+std::vector<PredictedSpeed> predictions_of(const std::vector<Row>& rows) {
+  std::vector<PredictedSpeed> all;
+  for (const Row& row : rows) {
+    if (!row.record) continue;
+    if (const auto error = prediction_error(*row.record))
+      all.push_back({&*row.record, *measured_throughput(*row.record), *error});
+  }
+  std::ranges::stable_sort(all, {},
+                           [](const PredictedSpeed& one) { return one.record->finished_at; });
+  double sum_of_errors = 0;
+  double count = 0;
+  for (PredictedSpeed& one : all) {
+    sum_of_errors += std::abs(one.error);
+    one.mean_error_so_far = sum_of_errors / ++count;
+  }
+  return all;
+}
+
+std::optional<double> rank_correlation_of(const std::vector<PredictedSpeed>& predictions) {
+  std::vector<double> predicted, measured;
+  for (const PredictedSpeed& one : predictions) {
+    predicted.push_back(*one.record->predicted.throughput);
+    measured.push_back(one.measured);
+  }
+  return rank_correlation(predicted, measured);
 }
 
 /// What no final round has put right may look better than what was measured again.
@@ -99,23 +265,6 @@ std::vector<Finalist> finalists_of(const Scoreboard& board) {
 
 }  // namespace
 
-std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
-  if (!board.answer()) return std::nullopt;
-  const std::size_t row = *board.answer();
-  Recommendation result;
-  result.metric = board.metric();
-  result.row = row;
-  result.standing = standing_of(board, row);
-  result.label = label_of(board, result.standing);
-  result.probability_best = chance_of_best(board, row);
-  result.chance_of_better = board.chance_of_better();
-  if (board.best() != row) result.ahead_here = standing_of(board, *board.best());
-  result.final_rounds = board.is_final(row) ? num_final_rounds(board.row(row)) : 0;
-  result.calibration = calibration_of(board);
-  result.to_verify = to_verify(board);
-  return result;
-}
-
 Answer answer_of(const Scoreboard& board) {
   Answer answer;
   answer.metric = board.metric();
@@ -134,69 +283,13 @@ Answer answer_of(const Scoreboard& board) {
   answer.best_of_sizes = best_of_sizes(board);
   answer.offers = offers_of(board);
   answer.counts = count_statuses(board.rows());
-  answer.reasons = reason_groups(board.rows());
+  answer.reasons = reason_groups(board.rows(), answer.counts);
   answer.slow_hosts = slow_hosts(board.rows());
   answer.flags = count_flags(board.rows());
   answer.predictions = predictions_of(board.rows());
   answer.rank_correlation = rank_correlation_of(answer.predictions);
   answer.elapsed_s = board.elapsed_s();
   return answer;
-}
-
-namespace {
-
-/// What is believed of a row: the logarithm of its value, larger is better.
-struct Competitor {
-  double mean = 0;
-  double standard_error = 0;
-  double degrees_of_freedom = 1;
-};
-
-constexpr double no_precision = 0.2;  ///< where an interval has no end
-
-Competitor competitor(const Scoreboard& board, std::size_t row, const Spread& in_search,
-                      const Spread& of_finals) {
-  const MetricValue value = *board.ranked_value(row);
-  Competitor result;
-  result.mean = std::log(value.value) * (is_minimised(board.metric()) ? -1 : 1);
-  const double half = std::min(no_precision, half_width(value));
-  if (board.is_final(row)) {
-    result.degrees_of_freedom = std::max(1.0, of_finals.degrees_of_freedom);
-    result.standard_error = half / student_t(0.95, result.degrees_of_freedom);
-  } else {
-    result.degrees_of_freedom = in_search.degrees_of_freedom;
-    result.standard_error = std::hypot(half / 2, in_search.deviation);
-  }
-  return result;
-}
-
-}  // namespace
-
-double chance_of_best(const Scoreboard& board, std::size_t row) {
-  constexpr std::size_t max_competitors = 20;
-  constexpr int draws = 4000;
-  const Spread in_search = pooled_spread(board.spread_in_search());
-  const Spread of_finals = board.spread_of_finals();
-  std::vector<Competitor> all = {competitor(board, row, in_search, of_finals)};
-  for (const std::size_t other : board.best_rows(max_competitors))
-    if (other != row) all.push_back(competitor(board, other, in_search, of_finals));
-
-  std::mt19937_64 generator(0);
-  const auto draw = [&](const Competitor& one) {
-    if (one.standard_error == 0) return one.mean;
-    std::student_t_distribution<double> student(one.degrees_of_freedom);
-    return one.mean + one.standard_error * student(generator);
-  };
-  int won = 0;
-  for (int i = 0; i < draws; ++i) {
-    const double mine = draw(all.front());
-    // A tie is a win: the rule that broke it has chosen.
-    won += std::all_of(all.begin() + 1, all.end(),
-                       [&](const Competitor& other) { return draw(other) <= mine; })
-               ? 1
-               : 0;
-  }
-  return static_cast<double>(won) / draws;
 }
 
 }  // namespace dstune

@@ -1,5 +1,4 @@
-#include "dstune/ranking/flags.hpp"
-
+// What is strange about measurements.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -7,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "dstune/core/interval.hpp"
+#include "dstune/ranking/answer.hpp"
 
 namespace dstune {
 

@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "dstune/base/error.hpp"
-#include "dstune/base/units.hpp"
-#include "parts.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 
@@ -28,9 +27,7 @@ constexpr int deaths_until_left_out = 2;
 constexpr double relevant_gain = 0.01;
 
 int num_final_tries(const Row& row) {
-  return static_cast<int>(
-      std::count_if(row.repeats.begin(), row.repeats.end(),
-                    [](const Repeat& repeat) { return repeat.kind == RepeatKind::final_round; }));
+  return static_cast<int>(std::ranges::count(row.repeats, RepeatKind::final_round, &Repeat::kind));
 }
 
 /// The finalist that is best so far, and those that are more than 1 % better with a chance of 5 %
@@ -53,9 +50,7 @@ std::vector<std::size_t> contenders(const Scoreboard& board) {
         {row, sign * std::log(value->value * calibrated), num_final_rounds(board.row(row))});
   }
   if (standings.empty()) return {};
-  const Standing leader = *std::max_element(
-      standings.begin(), standings.end(),
-      [](const Standing& one, const Standing& other) { return one.score < other.score; });
+  const Standing leader = *std::ranges::max_element(standings, {}, &Standing::score);
   const Spread spread = pooled_spread(board.spread_of_finals());
   // Both sides of 90 % are 5 % each.
   const double reach = spread.deviation * student_t(0.9, spread.degrees_of_freedom);
@@ -91,12 +86,13 @@ std::vector<std::size_t> finalists(const Scoreboard& board) {
   return best;
 }
 
-std::optional<FinalRun> next_final_run(const Scoreboard& board) {
+std::optional<RunAgain> next_final_run(const Scoreboard& board) {
   require(!board.finals().is_done, "there are no runs after the last one");
   for (int round = 1; round <= max_final_rounds; ++round) {
     for (const std::size_t row :
          round <= min_final_rounds ? board.finals().finalists : contenders(board))
-      if (num_final_tries(board.row(row)) < round) return FinalRun{row, round};
+      if (num_final_tries(board.row(row)) < round)
+        return RunAgain{row, RepeatKind::final_round, round};
   }
   return std::nullopt;
 }
@@ -189,8 +185,7 @@ std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
         needed_s += (min_final_rounds - next->round + 1) * duration_s(row);
     }
     const bool is_within_round = is_needed && next->row != finals.finalists.front();
-    if (is_within_round || time_left_s >= needed_s)
-      return RunAgain{next->row, RepeatKind::final_round, next->round};
+    if (is_within_round || time_left_s >= needed_s) return next;
     if (is_needed) {
       board_.give_up_finals("the time limit leaves less than the " + format_duration(needed_s) +
                             " that it takes");

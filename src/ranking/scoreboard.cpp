@@ -4,9 +4,16 @@
 #include <cmath>
 
 #include "dstune/base/error.hpp"
-#include "dstune/ranking/calibration.hpp"
 
 namespace dstune {
+
+namespace {
+
+std::int64_t measured_bytes(const Row& row) {
+  return row.record->measurement.peak_memory.total_bytes;
+}
+
+}  // namespace
 
 Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
     : setup_(std::move(setup)), rows_(std::move(rows)), first_values_(rows_.size()) {
@@ -34,8 +41,7 @@ bool Scoreboard::record(std::size_t row, Record record, const Overheads& overhea
     if (answer != answer_) ++answer_revision_;
     answer_ = answer;
   }
-  if (std::any_of(setup_.user_runs.begin(), setup_.user_runs.end(),
-                  [row](const UserRun& run) { return run.row == row; }))
+  if (std::ranges::find(setup_.user_runs, row, &UserRun::row) != setup_.user_runs.end())
     fit_calibration();
   return is_best;
 }
@@ -125,8 +131,7 @@ bool Scoreboard::is_better(std::size_t row, std::size_t other) const {
   if (!mine || !theirs) return mine.has_value();
   if (is_final(row) != is_final(other)) return is_final(row);
   if (*mine != *theirs) return is_minimised(setup_.metric) ? *mine < *theirs : *mine > *theirs;
-  return rows_[row].record->measurement.peak_memory.total_bytes <
-         rows_[other].record->measurement.peak_memory.total_bytes;
+  return measured_bytes(rows_[row]) < measured_bytes(rows_[other]);
 }
 
 std::optional<std::size_t> Scoreboard::find_best() const {
@@ -136,15 +141,12 @@ std::optional<std::size_t> Scoreboard::find_best() const {
   if (!best || !is_final(*best)) return best;
   constexpr double tie = 0.001;
   const double value = *finite_value(*best);
-  const auto bytes = [&](std::size_t row) {
-    return rows_[row].record->measurement.peak_memory.total_bytes;
-  };
   std::size_t leanest = *best;
   for (const std::size_t row : finals_.finalists) {
     const auto other = finite_value(row);
     if (!other || !is_final(row)) continue;
     const bool is_tied = std::abs(*other - value) <= tie * value;
-    if (is_tied && bytes(row) < bytes(leanest)) leanest = row;
+    if (is_tied && measured_bytes(rows_[row]) < measured_bytes(rows_[leanest])) leanest = row;
   }
   return leanest;
 }
@@ -173,8 +175,7 @@ std::vector<std::size_t> Scoreboard::best_rows(std::size_t most) const {
     if (finite_value(row)) rows.push_back(row);
   const auto end = rows.begin() + static_cast<std::ptrdiff_t>(std::min(most, rows.size()));
   std::partial_sort(rows.begin(), end, rows.end(), [&](std::size_t one, std::size_t other) {
-    if (is_better(one, other)) return true;
-    return one < other && !is_better(other, one);
+    return is_better(one, other) || (one < other && !is_better(other, one));
   });
   rows.erase(end, rows.end());
   return rows;

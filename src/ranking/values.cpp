@@ -4,14 +4,21 @@
 #include <limits>
 #include <numeric>
 
-#include "parts.hpp"
+#include "dstune/base/error.hpp"
+#include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
 
 namespace {
 
-bool is_final_round(const Repeat& repeat) {
-  return repeat.kind == RepeatKind::final_round && mean_step_s(repeat.measurement) > 0;
+/// Mean step times of the repeats of a kind that ended ok.
+std::vector<double> means_s(const Row& row, RepeatKind kind) {
+  std::vector<double> means;
+  for (const Repeat& repeat : row.repeats) {
+    if (repeat.kind != kind) continue;
+    if (const double mean_s = mean_step_s(repeat.measurement); mean_s > 0) means.push_back(mean_s);
+  }
+  return means;
 }
 
 }  // namespace
@@ -41,7 +48,7 @@ double mean_step_s(const Measurement& measurement) {
 }
 
 int num_final_rounds(const Row& row) {
-  return static_cast<int>(std::count_if(row.repeats.begin(), row.repeats.end(), is_final_round));
+  return static_cast<int>(means_s(row, RepeatKind::final_round).size());
 }
 
 std::optional<MetricValue> verified_value(const Row& row, Metric metric) {
@@ -106,7 +113,7 @@ std::optional<MetricValue> Scoreboard::final_value(std::size_t row, Metric metri
   double squares = 0;
   double count = 0;
   for (const Repeat& repeat : rows_[row].repeats) {
-    if (!is_final_round(repeat)) continue;
+    if (repeat.kind != RepeatKind::final_round || !(mean_step_s(repeat.measurement) > 0)) continue;
     const auto value = metric_value(repeat.measurement, metric, rows_[row].planned.experiment);
     if (!value || !(value->value > 0)) continue;
     sum += std::log(value->value);
@@ -129,10 +136,7 @@ std::vector<std::vector<double>> Scoreboard::means_in_search() const {
   std::vector<std::vector<double>> means;
   for (const std::size_t index : repeated_) {
     const Row& row = rows_[index];
-    std::vector<double> of_row;
-    for (const Repeat& repeat : row.repeats)
-      if (repeat.kind == RepeatKind::spread && mean_step_s(repeat.measurement) > 0)
-        of_row.push_back(mean_step_s(repeat.measurement));
+    std::vector<double> of_row = means_s(row, RepeatKind::spread);
     if (of_row.empty() || !row.record) continue;
     if (const double first_s = mean_step_s(row.record->measurement); first_s > 0)
       of_row.push_back(first_s);
@@ -143,12 +147,9 @@ std::vector<std::vector<double>> Scoreboard::means_in_search() const {
 
 std::vector<std::vector<double>> Scoreboard::means_of_finals() const {
   std::vector<std::vector<double>> means;
-  for (const std::size_t index : finals_.finalists) {
-    std::vector<double> of_row;
-    for (const Repeat& repeat : rows_[index].repeats)
-      if (is_final_round(repeat)) of_row.push_back(mean_step_s(repeat.measurement));
-    if (!of_row.empty()) means.push_back(std::move(of_row));
-  }
+  for (const std::size_t row : finals_.finalists)
+    if (auto of_row = means_s(rows_[row], RepeatKind::final_round); !of_row.empty())
+      means.push_back(std::move(of_row));
   return means;
 }
 
@@ -164,18 +165,11 @@ namespace {
 
 /// What a step does, in the metric's unit up to a constant.
 double work_of_step(const Experiment& experiment, Metric metric) {
+  if (metric == Metric::latency) return 1;
   const int size = experiment.shape.size();
   const auto samples = static_cast<double>(global_batch(experiment.config, size));
-  switch (metric) {
-    case Metric::latency:
-      return 1;
-    case Metric::throughput:
-      return samples;
-    case Metric::throughput_per_gpu:
-    case Metric::flops:  // of one model and sequence length: in proportion to the samples
-      return samples / size;
-  }
-  return samples;
+  // Operations of one model and sequence length are in proportion to the samples.
+  return metric == Metric::throughput ? samples : samples / size;
 }
 
 }  // namespace
@@ -202,6 +196,59 @@ IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& 
                       work_of_step(incumbent.planned.experiment, board.metric());
   for (double& mean_s : means_s) mean_s *= work;
   return estimate_incumbent(means_s, square_error, pooled_spread(board.spread_in_search()));
+}
+
+namespace {
+
+/// Orders of magnitude, not measurements: what one of each costs may be so much. In the order of
+/// Overhead; a hook runs a little Python, what a module does to gather is a lot of it, and a byte
+/// more is a network of 1 GB/s.
+constexpr Overheads likely_costs_s{20e-3, 0.1e-3, 0.1e-3, 1e-3, 1e-9};
+/// Relative, of one run's time over another's.
+constexpr double noise = 0.03;
+/// Sweeps over the unknowns, one at a time; there are six.
+constexpr int num_sweeps = 1000;
+
+constexpr std::size_t num_unknowns = num_overheads + 1;  // the scale first
+using Vector = std::array<double, num_unknowns>;
+
+}  // namespace
+
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points) {
+  require(!points.empty(), "there is something to fit to");
+  std::array<Vector, num_unknowns> left{};
+  Vector right{};
+  for (const CalibrationPoint& point : points) {
+    // What each unknown adds to the point's relative time, which is to be 1.
+    Vector row{point.measured_s / point.target_s};
+    for (std::size_t each = 0; each < num_overheads; ++each)
+      row[each + 1] = point.overheads[each] / point.target_s;
+    for (std::size_t i = 0; i < num_unknowns; ++i) {
+      right[i] += row[i];
+      for (std::size_t j = 0; j < num_unknowns; ++j) left[i][j] += row[i] * row[j];
+    }
+  }
+  const double scale_alone = right[0] / left[0][0];
+  // One point tells nothing apart: the order of the configurations is left as it was measured.
+  if (points.size() == 1) return {scale_alone, {}};
+  Vector fitted{scale_alone};
+  for (std::size_t i = 1; i < num_unknowns; ++i) {
+    const double strength = noise / likely_costs_s[i - 1];
+    left[i][i] += strength * strength;
+  }
+  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
+    for (std::size_t i = 0; i < num_unknowns; ++i) {
+      double rest = right[i];
+      for (std::size_t j = 0; j < num_unknowns; ++j)
+        if (j != i) rest -= left[i][j] * fitted[j];
+      fitted[i] = std::max(0.0, rest / left[i][i]);
+    }
+  }
+  // A step is never overheads alone.
+  if (fitted[0] == 0) return {scale_alone, {}};
+  TimeCalibration result{fitted[0], {}};
+  std::copy(fitted.begin() + 1, fitted.end(), result.costs_s.begin());
+  return result;
 }
 
 }  // namespace dstune

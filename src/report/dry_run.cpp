@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "dstune/base/units.hpp"
-#include "dstune/report/memory_picture.hpp"
-#include "journal/record_json.hpp"
+#include "dstune/base/archive.hpp"
+#include "dstune/base/text.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -21,37 +21,27 @@ constexpr std::size_t min_reason_width = 30;
 constexpr std::string_view gap = "  ";
 constexpr std::size_t picture_indent = 4;
 
-json::Value rank_json(const RankMemory& alike) {
-  return {{"ranks", {alike.first, alike.last}},
-          {"peak_memory_bytes", alike.peak_memory_bytes},
-          {"categories", alike.categories}};
-}
-
 /// Of a pruned member nothing is predicted; the keys are there all the same.
 json::Value predicted_json(const PlannedExperiment& planned) {
-  if (planned.status == PlanStatus::pruned) {
-    return {{"throughput", nullptr},          {"peak_memory_bytes", nullptr},
-            {"host_memory_bytes", nullptr},   {"disk_bytes", nullptr},
-            {"target_memory_bytes", nullptr}, {"process_memory_bytes", nullptr},
-            {"categories", nullptr},          {"ranks", nullptr}};
-  }
-  json::Value value = to_json(planned.predicted);
+  const bool is_predicted = planned.status != PlanStatus::pruned;
+  json::Value value = json::write(is_predicted ? planned.predicted : Prediction());
   value["categories"] = planned.predicted.categories;
   json::Value& ranks = value["ranks"] = json::Value::array();
-  for (const RankMemory& alike : planned.predicted.ranks) ranks.push_back(rank_json(alike));
+  for (const RankMemory& alike : planned.predicted.ranks)
+    ranks.push_back({{"ranks", {alike.first, alike.last}},
+                     {"peak_memory_bytes", alike.peak_memory_bytes},
+                     {"categories", alike.categories}});
+  if (!is_predicted)
+    for (json::Value& member : value) member = nullptr;
   return value;
 }
 
 /// A column before the name.
 struct PlanColumn {
   std::string header;
-  bool is_number;
-  std::vector<std::string> cells;
-  [[nodiscard]] std::size_t width() const {
-    std::size_t most = header.size();
-    for (const std::string& cell : cells) most = std::max(most, cell.size());
-    return most;
-  }
+  bool is_number = true;
+  bool is_dropped_where_empty = false;
+  std::size_t width = 0;  ///< 0: it is dropped
 };
 
 std::string aligned(const std::string& text, std::size_t width, bool to_the_right) {
@@ -62,6 +52,23 @@ std::string aligned(const std::string& text, std::size_t width, bool to_the_righ
 std::string group_text(const GroupShape& shape) {
   if (shape.num_nodes == 1) return std::to_string(shape.size());
   return fmt::format("{} ({}x{})", shape.size(), shape.num_nodes, shape.num_gpus);
+}
+
+/// What stands before the name; `number`: among those that are planned.
+TableRow cells_of(const PlannedExperiment& planned, int number) {
+  const Prediction& predicted = planned.predicted;
+  const bool is_predicted = planned.status != PlanStatus::pruned;
+  // A plug-in's memory is its own affair.
+  const std::string memory =
+      predicted.peak_memory_bytes > 0 ? format_bytes(predicted.peak_memory_bytes) : "not predicted";
+  const bool shows_target = is_predicted && predicted.target_memory_bytes > 0;
+  const bool shows_throughput = is_predicted && predicted.throughput.has_value();
+  return {planned.status == PlanStatus::planned ? std::to_string(number) : "",
+          std::string(to_text(planned.status)),
+          group_text(planned.experiment.shape),
+          is_predicted ? memory : "",
+          shows_target ? format_bytes(predicted.target_memory_bytes) : "",
+          shows_throughput ? format_number(*predicted.throughput) : ""};
 }
 
 /// "buckets 1.9 GiB, activations 3 MiB", the largest first.
@@ -114,40 +121,19 @@ std::vector<std::string> wrapped(std::string text, std::size_t width) {
 class Table {
  public:
   Table(const DryRun& plan, const DryRunStyle& style) : plan_(&plan), style_(&style) {
-    PlanColumn number{"#", true, {}};
-    PlanColumn status{"status", false, {}};
-    PlanColumn group{"ranks", true, {}};
-    PlanColumn memory{"memory", true, {}};
-    PlanColumn target{"target", true, {}};
-    PlanColumn throughput{"samples/s", true, {}};
-    bool has_target = false, has_throughput = false;
-    int next = 0;
+    int number = 1;
     for (const PlannedExperiment& planned : plan.experiments) {
-      const bool is_predicted = planned.status != PlanStatus::pruned;
-      const Prediction& predicted = planned.predicted;
-      const bool shows_target = is_predicted && predicted.target_memory_bytes > 0;
-      const bool shows_throughput = is_predicted && predicted.throughput.has_value();
-      number.cells.push_back(planned.status == PlanStatus::planned ? std::to_string(++next) : "");
-      status.cells.emplace_back(to_text(planned.status));
-      group.cells.push_back(group_text(planned.experiment.shape));
-      // A plug-in's memory is its own affair.
-      const bool has_memory = is_predicted && predicted.peak_memory_bytes > 0;
-      memory.cells.push_back(has_memory     ? format_bytes(predicted.peak_memory_bytes)
-                             : is_predicted ? "not predicted"
-                                            : "");
-      target.cells.push_back(shows_target ? format_bytes(predicted.target_memory_bytes) : "");
-      throughput.cells.push_back(shows_throughput ? format_number(*predicted.throughput) : "");
-      has_target = has_target || shows_target;
-      has_throughput = has_throughput || shows_throughput;
+      rows_.push_back(cells_of(planned, number));
+      if (planned.status == PlanStatus::planned) ++number;
       name_width_ = std::max(name_width_, planned.experiment.name.size());
       has_remarks_ = has_remarks_ || style.verbose || !planned.reason.empty();
     }
-    columns_ = {std::move(number), std::move(status), std::move(group), std::move(memory)};
-    if (has_target) columns_.push_back(std::move(target));
-    if (has_throughput) columns_.push_back(std::move(throughput));
-    for (const PlanColumn& column : columns_) {
-      widths_.push_back(column.width());
-      name_at_ += widths_.back() + gap.size();
+    for (std::size_t index = 0; index < columns_.size(); ++index) {
+      PlanColumn& column = columns_[index];
+      for (const TableRow& row : rows_) column.width = std::max(column.width, row[index].size());
+      if (column.is_dropped_where_empty && column.width == 0) continue;
+      column.width = std::max(column.width, column.header.size());
+      name_at_ += column.width + gap.size();
     }
   }
 
@@ -160,11 +146,19 @@ class Table {
   }
 
  private:
-  [[nodiscard]] std::string header() const {
+  /// Up to the name.
+  [[nodiscard]] std::string line_of(const TableRow& cells) const {
     std::string line;
     for (std::size_t index = 0; index < columns_.size(); ++index)
-      line += aligned(columns_[index].header, widths_[index], columns_[index].is_number) +
-              std::string(gap);
+      if (const PlanColumn& column = columns_[index]; column.width > 0)
+        line += aligned(cells[index], column.width, column.is_number) + std::string(gap);
+    return line;
+  }
+
+  [[nodiscard]] std::string header() const {
+    TableRow headers;
+    for (const PlanColumn& column : columns_) headers.push_back(column.header);
+    const std::string line = line_of(headers);
     if (style_->width > 0 || !has_remarks_) return line + "name\n";
     return line + aligned("name", name_width_, false) + std::string(gap) + "reason\n";
   }
@@ -178,10 +172,7 @@ class Table {
   /// A member's line, and its remarks: beside the name where that fits, else below it.
   [[nodiscard]] std::string member(std::size_t row) const {
     const PlannedExperiment& planned = plan_->experiments[row];
-    std::string line;
-    for (std::size_t index = 0; index < columns_.size(); ++index)
-      line += aligned(columns_[index].cells[row], widths_[index], columns_[index].is_number) +
-              std::string(gap);
+    std::string line = line_of(rows_[row]);
     const auto remarks = remarks_on(planned, style_->verbose);
     if (remarks.empty()) return line + planned.experiment.name + "\n";
     line += planned.experiment.name;
@@ -206,8 +197,10 @@ class Table {
 
   const DryRun* plan_;
   const DryRunStyle* style_;
-  std::vector<PlanColumn> columns_;
-  std::vector<std::size_t> widths_;
+  std::vector<PlanColumn> columns_ = {
+      {"#"},      {"status", false},      {"ranks"},
+      {"memory"}, {"target", true, true}, {"samples/s", true, true}};
+  std::vector<TableRow> rows_;
   std::size_t name_at_ = 0;
   std::size_t name_width_ = 4;
   bool has_remarks_ = false;
@@ -245,7 +238,7 @@ json::Value dry_run_json(const DryRun& plan) {
   return {{"experiments", std::move(experiments)},
           {"counts",
            {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}},
-          {"expected_duration_s", plan.expected_s ? finite_or_null(*plan.expected_s) : nullptr}};
+          {"expected_duration_s", finite_or_null(plan.expected_s)}};
 }
 
 }  // namespace dstune

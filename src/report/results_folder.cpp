@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -9,25 +10,26 @@
 #include <unistd.h>
 
 #include "dstune/base/file.hpp"
-#include "dstune/base/units.hpp"
-#include "dstune/report/launch_line.hpp"
-#include "dstune/report/memory_picture.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/report/dry_run.hpp"
+#include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
-#include "dstune/report/verify_script.hpp"
-#include "file_names.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
 namespace {
 
-/// One line, as DeepSpeed writes its files. Text that is not UTF-8 is repaired, never a crash.
-std::string json_line(const json::Value& value) {
-  return value.dump(-1, ' ', false, json::Value::error_handler_t::replace) + "\n";
-}
+namespace fs = std::filesystem;
 
 /// For files that people open.
 std::string indented(const json::Value& value) {
-  return value.dump(2, ' ', false, json::Value::error_handler_t::replace) + "\n";
+  return json_text(value, 2) + "\n";
+}
+
+/// A file of an experiment, which is not synced: the journal can restore it.
+void write_unsynced(const std::string& path, const std::string& content) {
+  write_file_atomically(path, content, Durability::rename_only);
 }
 
 /// Permissions alone do not say it: a file is made and taken away again.
@@ -49,7 +51,88 @@ json::Value without_tuning(json::Value ds_config) {
 }
 
 std::string absolute_path(const std::string& path) {
-  return std::filesystem::absolute(path).lexically_normal().string();
+  return fs::absolute(path).lexically_normal().string();
+}
+
+/// Removes a file, a link or an empty folder. What is not there, or not empty, is left.
+void remove_one(const fs::path& path) {
+  std::error_code cause;
+  fs::remove(path, cause);
+  if (cause && cause != std::errc::directory_not_empty && cause != std::errc::file_exists)
+    throw IoError("can not delete " + path.string() + ": " + cause.message());
+}
+
+void remove_file(const fs::path& path) {
+  std::error_code cause;
+  const fs::file_type type = fs::symlink_status(path, cause).type();
+  if (type == fs::file_type::regular || type == fs::file_type::symlink) remove_one(path);
+}
+
+/// Names of a temporary file that a killed process left behind.
+bool is_temporary(const std::string& name) {
+  return name.starts_with(".dstune-") && name.ends_with(".tmp");
+}
+
+std::vector<fs::directory_entry> entries(const fs::path& folder) {
+  std::error_code cause;
+  std::vector<fs::directory_entry> found;
+  for (fs::directory_iterator at(folder, cause), end; !cause && at != end; at.increment(cause))
+    found.push_back(*at);
+  if (cause) throw IoError("can not list " + folder.string() + ": " + cause.message());
+  return found;
+}
+
+void remove_temporaries(const fs::path& folder) {
+  for (const fs::directory_entry& entry : entries(folder))
+    if (is_temporary(entry.path().filename().string())) remove_file(entry.path());
+}
+
+/// The text of a member, or "".
+std::string member(const json::Value& object, const char* key) {
+  if (!object.is_object()) return "";
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// Is it the folder of an experiment of ours? DeepSpeed's own folders look alike but for the mark.
+bool is_marked(const fs::path& folder) {
+  std::error_code cause;
+  const fs::path path = folder / file_name::experiment;
+  if (!fs::is_regular_file(path, cause)) return false;
+  const json::Value description = json::Value::parse(read_file(path.string()), nullptr, false);
+  return member(description, "written_by") == file_name::writer &&
+         member(description, "name") == folder.filename().string();
+}
+
+/// The names of the experiments that were dispatched, as far as they can be found.
+std::set<std::string> previous_experiments(const std::string& results_dir,
+                                           const std::string& journal_path) {
+  std::set<std::string> names;
+  try {
+    for (const JournalContent::Event& event : read_journal(journal_path).events) {
+      const std::string kind = member(event.value, "kind");
+      if (kind == "started" || kind == "finished") names.insert(member(event.value, "name"));
+    }
+  } catch (const InputError&) {
+    // A damaged journal is deleted like a whole one; the marks below still name the experiments.
+    names.clear();
+  }
+  for (const fs::directory_entry& entry : entries(results_dir)) {
+    std::error_code cause;
+    if (entry.is_directory(cause) && !entry.is_symlink(cause) && is_marked(entry.path()))
+      names.insert(entry.path().filename().string());
+  }
+  std::erase_if(names,
+                [](const std::string& name) { return !file_name::is_experiment_name(name); });
+  return names;
+}
+
+void remove_experiment(const fs::path& folder) {
+  std::error_code cause;
+  if (fs::symlink_status(folder, cause).type() != fs::file_type::directory) return;
+  remove_temporaries(folder);
+  for (const std::string_view name : file_name::in_experiment) remove_file(folder / name);
+  remove_one(folder);
 }
 
 }  // namespace
@@ -70,6 +153,20 @@ std::string ResultsFolder::journal_path() const {
   return file(file_name::journal);
 }
 
+void ResultsFolder::delete_previous() {
+  const std::set<std::string> names = previous_experiments(results_dir_, journal_path());
+  for (const std::string_view name : file_name::in_results)
+    remove_file(fs::path(results_dir_) / name);
+  for (const std::string& name : names) {
+    remove_file(fs::path(exps_dir_) / (name + ".json"));
+    remove_experiment(fs::path(results_dir_) / name);
+  }
+  remove_temporaries(results_dir_);
+  remove_temporaries(exps_dir_);
+  // Last, since it names what is to be deleted: interrupted, the next call finishes the work.
+  remove_file(journal_path());
+}
+
 void ResultsFolder::write_experiment(const Experiment& experiment) {
   require(file_name::is_experiment_name(experiment.name), "the name is safe as a folder's");
   const std::string folder = file(experiment.name);
@@ -83,39 +180,38 @@ void ResultsFolder::write_experiment(const Experiment& experiment) {
                              {"num_gpus", experiment.shape.num_gpus},
                              {"num_nodes", experiment.shape.num_nodes},
                              {"hostfile", nullptr}};
-  write_file_atomically(fmt::format("{}/{}.json", exps_dir_, experiment.name),
-                        json_line(description), Durability::rename_only);
+  write_unsynced(fmt::format("{}/{}.json", exps_dir_, experiment.name),
+                 json_text(description) + "\n");
 
   const std::string config_path = fmt::format("{}/{}", folder, file_name::config);
-  write_file_atomically(config_path, json_line(experiment.ds_config), Durability::rename_only);
+  write_unsynced(config_path, json_text(experiment.ds_config) + "\n");
   description["result_dir"] = folder;
   description["ds_config_path"] = config_path;
   description["sequence_length"] = experiment.config.sequence_length;
   description["recompute"] = to_text(experiment.config.recompute);
   description["written_by"] = file_name::writer;
-  write_file_atomically(fmt::format("{}/{}", folder, file_name::experiment), json_line(description),
-                        Durability::rename_only);
+  write_unsynced(fmt::format("{}/{}", folder, file_name::experiment),
+                 json_text(description) + "\n");
 }
 
 void ResultsFolder::write_metrics(const Record& record, Metric metric) {
   const std::string& name = record.experiment.name;
   require(file_name::is_experiment_name(name), "the name is safe as a folder's");
-  write_file_atomically(fmt::format("{}/{}/{}", results_dir_, name, file_name::metrics),
-                        json_line(metrics_json(record, metric)), Durability::rename_only);
+  write_unsynced(fmt::format("{}/{}", file(name), file_name::metrics),
+                 json_text(metrics_json(record, metric)) + "\n");
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
   require(file_name::is_experiment_name(name), "the name is safe as a folder's");
   const std::string folder = file(name);
-  write_file_atomically(fmt::format("{}/{}", folder, file_name::memory_picture),
-                        memory_svg(timeline, name), Durability::rename_only);
-  write_file_atomically(fmt::format("{}/{}", folder, file_name::memory_text),
-                        memory_text(timeline, 0), Durability::rename_only);
+  write_unsynced(fmt::format("{}/{}", folder, file_name::memory_picture),
+                 memory_svg(timeline, name));
+  write_unsynced(fmt::format("{}/{}", folder, file_name::memory_text), memory_text(timeline, 0));
 }
 
-void ResultsFolder::write_optimal(
-    const Recommendation& recommendation, const std::optional<std::string>& training_command,
-    const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
+void ResultsFolder::write_optimal(const Recommendation& recommendation,
+                                  const std::optional<std::string>& training_command,
+                                  const ArgMappings& arg_mappings) {
   const Experiment& experiment = recommendation.standing.row->record->experiment;
   const json::Value ds_config = without_tuning(experiment.ds_config);
   const std::string config_path = file(file_name::optimal_config);
@@ -129,9 +225,9 @@ void ResultsFolder::write_optimal(
   write_file_atomically(file(file_name::optimal), indented(optimal_json(recommendation, command)));
 }
 
-void ResultsFolder::write_verification(
-    const Recommendation& recommendation, const std::optional<std::string>& training_command,
-    const std::vector<std::pair<std::string, std::string>>& arg_mappings) {
+void ResultsFolder::write_verification(const Recommendation& recommendation,
+                                       const std::optional<std::string>& training_command,
+                                       const ArgMappings& arg_mappings) {
   VerificationJob job;
   for (const ToVerify& run : recommendation.to_verify)
     job.runs.push_back(
@@ -162,7 +258,7 @@ void ResultsFolder::write_environment(const json::Value& environment) {
 }
 
 void ResultsFolder::write_validation(const Answer& answer) {
-  write_file_atomically(file(file_name::validation), json_line(validation_json(answer)));
+  write_file_atomically(file(file_name::validation), json_text(validation_json(answer)) + "\n");
 }
 
 void ResultsFolder::forget_exit_status() {

@@ -5,10 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "answer_text.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/report/results.hpp"
-#include "table.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -16,34 +15,30 @@ namespace {
 
 std::string spaces_table(const Answer& answer) {
   if (answer.spaces.empty()) return "No experiment was run.\n";
-  std::vector<Column> columns = {{"tuning_space", ColumnType::text, {}},
-                                 {"num_experiments", ColumnType::number, {}},
-                                 {"best_metric_val", ColumnType::number, {}},
-                                 {"best_exp_name", ColumnType::text, {}}};
+  const std::vector<Column> columns = {{"tuning_space", ColumnType::text},
+                                       {"num_experiments", ColumnType::number},
+                                       {"best_metric_val", ColumnType::number},
+                                       {"best_exp_name", ColumnType::text}};
+  std::vector<TableRow> rows;
   for (const TuningSpace& space : answer.spaces) {
     // Like DeepSpeed, a space without a result shows 0 and its first experiment.
     const Standing& shown = answer.standings[space.best.value_or(space.first)];
-    columns[0].cells.push_back(space.name);
-    columns[1].cells.push_back(std::to_string(space.num_experiments));
-    columns[2].cells.push_back(format_number(space.best ? shown.ranked->value : 0));
-    columns[3].cells.push_back(shown.row->planned.experiment.name);
+    rows.push_back({space.name, std::to_string(space.num_experiments),
+                    format_number(space.best ? shown.ranked->value : 0),
+                    shown.row->planned.experiment.name});
   }
-  return pipe_table(columns);
+  return pipe_table(columns, rows);
 }
 
 std::string verified_text(const Standing& standing, Metric metric) {
   const auto& value = standing.verified;
   if (!value) return "";
-  // One sample bounds nothing.
-  const std::string interval =
-      std::isfinite(value->ci_high)
-          ? fmt::format(" (95 % interval {} to {})", format_number(value->ci_low),
-                        format_number(value->ci_high))
-          : "";
+  const std::string interval = interval_text(value);
   const std::int64_t peak_bytes = standing.row->verified->peak_memory.total_bytes;
   return fmt::format(
       "  in DeepSpeed itself: {} {}{}{}\n", format_number(value->value), unit_text(metric),
-      interval, peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
+      interval.empty() ? "" : fmt::format(" (95 % interval {})", interval),
+      peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
 }
 
 std::string line_of(const std::string& what, const std::string& words) {
@@ -76,23 +71,23 @@ std::string winner_text(const Answer& answer) {
 
 /// What was measured here beside what DeepSpeed itself said, for all that it ran.
 std::string verification_text(const Answer& answer) {
-  std::vector<Column> columns = {{"in DeepSpeed itself", ColumnType::text, {}},
-                                 {"status", ColumnType::text, {}},
-                                 {"here", ColumnType::number, {}},
-                                 {"there", ColumnType::number, {}},
-                                 {"there/here", ColumnType::number, {}}};
+  const std::vector<Column> columns = {{"in DeepSpeed itself", ColumnType::text},
+                                       {"status", ColumnType::text},
+                                       {"here", ColumnType::number},
+                                       {"there", ColumnType::number},
+                                       {"there/here", ColumnType::number}};
+  std::vector<TableRow> rows;
   for (const Standing& standing : answer.standings) {
     if (!standing.row->verified) continue;
     const auto& there = standing.verified;
     const auto& here = standing.ranked;
-    columns[0].cells.push_back(standing.row->planned.experiment.name);
-    columns[1].cells.emplace_back(to_text(standing.row->verified->status));
-    columns[2].cells.push_back(here ? format_number(here->value) : "");
-    columns[3].cells.push_back(there ? format_number(there->value) : "");
-    columns[4].cells.push_back(here && there ? fmt::format("{:.3f}", there->value / here->value)
-                                             : "");
+    rows.push_back({standing.row->planned.experiment.name,
+                    std::string(to_text(standing.row->verified->status)),
+                    here ? format_number(here->value) : "",
+                    there ? format_number(there->value) : "",
+                    here && there ? fmt::format("{:.3f}", there->value / here->value) : ""});
   }
-  return columns[0].cells.empty() ? "" : pipe_table(columns) + "\n";
+  return rows.empty() ? "" : pipe_table(columns, rows) + "\n";
 }
 
 std::string warnings_text(const Answer& answer) {
@@ -135,22 +130,21 @@ std::string front_text(const Answer& answer) {
   if (front.size() < 2) return "";
   const std::string metric =
       fmt::format("{} ({})", to_text(answer.metric), unit_text(answer.metric));
-  std::vector<Column> columns = {{"GPUs", ColumnType::number, {}},
-                                 {metric, ColumnType::number, {}},
-                                 {"samples/s a GPU", ColumnType::number, {}},
-                                 {"memory of a rank", ColumnType::text, {}},
-                                 {"experiment", ColumnType::text, {}}};
+  const std::vector<Column> columns = {{"GPUs", ColumnType::number},
+                                       {metric, ColumnType::number},
+                                       {"samples/s a GPU", ColumnType::number},
+                                       {"memory of a rank", ColumnType::text},
+                                       {"experiment", ColumnType::text}};
+  std::vector<TableRow> rows;
   for (std::size_t place = 0; place < std::min(front.size(), max_offers_listed); ++place) {
     const Offer& offer = *front[place];
-    columns[0].cells.push_back(std::to_string(offer.num_gpus));
-    columns[1].cells.push_back(format_number(offer.value));
-    columns[2].cells.push_back(offer.throughput_per_gpu ? format_number(*offer.throughput_per_gpu)
-                                                        : "");
-    columns[3].cells.push_back(format_bytes(offer.memory_bytes));
-    columns[4].cells.push_back(answer.standings[offer.row].row->record->experiment.name);
+    rows.push_back({std::to_string(offer.num_gpus), format_number(offer.value),
+                    offer.throughput_per_gpu ? format_number(*offer.throughput_per_gpu) : "",
+                    format_bytes(offer.memory_bytes),
+                    answer.standings[offer.row].row->record->experiment.name});
   }
   return "\nNothing that was measured is better in one of these without being worse in another:\n" +
-         pipe_table(columns) +
+         pipe_table(columns, rows) +
          (front.size() > max_offers_listed
               ? fmt::format("and {} more, in results.csv\n", front.size() - max_offers_listed)
               : "");
@@ -163,23 +157,23 @@ std::string prediction_text(const Answer& answer) {
   constexpr std::size_t max_records_listed = 50;
   const std::vector<PredictedSpeed>& all = answer.predictions;
   if (all.empty()) return "";
-  std::vector<Column> columns = {{"experiment", ColumnType::text, {}},
-                                 {"predicted samples/s", ColumnType::number, {}},
-                                 {"measured", ColumnType::number, {}},
-                                 {"error, %", ColumnType::number, {}},
-                                 {"mean error so far, %", ColumnType::number, {}}};
+  const std::vector<Column> columns = {{"experiment", ColumnType::text},
+                                       {"predicted samples/s", ColumnType::number},
+                                       {"measured", ColumnType::number},
+                                       {"error, %", ColumnType::number},
+                                       {"mean error so far, %", ColumnType::number}};
   const std::size_t first_listed = all.size() - std::min(all.size(), max_records_listed);
+  std::vector<TableRow> rows;
   for (std::size_t index = first_listed; index < all.size(); ++index) {
     const PredictedSpeed& one = all[index];
-    columns[0].cells.push_back(one.record->experiment.name);
-    columns[1].cells.push_back(fmt::format("{:.4g}", *one.record->predicted.throughput));
-    columns[2].cells.push_back(fmt::format("{:.4g}", one.measured));
-    columns[3].cells.push_back(fmt::format("{:+.1f}", 100 * one.error));
-    columns[4].cells.push_back(fmt::format("{:.1f}", 100 * one.mean_error_so_far));
+    rows.push_back({one.record->experiment.name,
+                    fmt::format("{:.4g}", *one.record->predicted.throughput),
+                    fmt::format("{:.4g}", one.measured), fmt::format("{:+.1f}", 100 * one.error),
+                    fmt::format("{:.1f}", 100 * one.mean_error_so_far)});
   }
   std::string text = "\nPredicted before each ran, in the order in which they ended";
   if (first_listed > 0) text += fmt::format(" (the last {} of {})", max_records_listed, all.size());
-  text += ":\n" + pipe_table(columns);
+  text += ":\n" + pipe_table(columns, rows);
   text += fmt::format("Predicted throughput: mean error {:.1f} % over {} experiment{}",
                       100 * all.back().mean_error_so_far, all.size(), all.size() == 1 ? "" : "s");
   if (answer.rank_correlation)

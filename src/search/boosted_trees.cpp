@@ -1,7 +1,8 @@
-#include "boosted_trees.hpp"
-
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
+#include "surrogate.hpp"
 
 namespace dstune {
 
@@ -21,7 +22,7 @@ void BoostedTrees::learn(std::span<const Example> examples) {
   trees_.clear();
   std::vector<double> scores(examples.size());
   std::vector<std::size_t> all(examples.size());
-  for (std::size_t example = 0; example < all.size(); ++example) all[example] = example;
+  std::iota(all.begin(), all.end(), std::size_t{0});
   for (int round = 0; round < num_rounds; ++round) {
     std::vector<Gradient> gradients(examples.size());
     for (std::size_t better = 0; better < examples.size(); ++better) {
@@ -74,9 +75,8 @@ void BoostedTrees::grow(Tree& tree, std::size_t node, std::vector<std::size_t> m
   };
   double best_gain = 0;
   for (std::size_t feature = 0; depth < max_depth && feature < points_->num_features; ++feature) {
-    std::stable_sort(members.begin(), members.end(), [&](std::size_t one, std::size_t other) {
-      return feature_of(one, feature) < feature_of(other, feature);
-    });
+    std::ranges::stable_sort(members, {},
+                             [&](std::size_t member) { return feature_of(member, feature); });
     Gradient left;
     for (std::size_t at = 0; at + 1 < members.size(); ++at) {
       left.first += gradients[members[at]].first;

@@ -2,15 +2,20 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
 #include "dstune/plan/memory.hpp"
 
 namespace dstune {
 
 namespace {
 
-/// By name; they add up to the arena. What lies free between tensors is `gaps`.
-std::map<std::string, std::int64_t> categories_of(const MemoryPlan& memory) {
-  std::map<std::string, std::int64_t> categories;
+using Bytes = std::map<std::string, std::int64_t>;  ///< by name
+
+/// They add up to the arena. What lies free between tensors is `gaps`.
+Bytes categories_of(const MemoryPlan& memory) {
+  Bytes categories;
   for (int category = 0; category < num_categories; ++category)
     categories[std::string(to_text(static_cast<Category>(category)))] =
         memory.categories_at_peak[static_cast<std::size_t>(category)];
@@ -33,17 +38,25 @@ TrainingConfig memory_key(const TrainingConfig& config) {
   return result;
 }
 
+/// The largest first.
+std::string parts_text(const Bytes& parts) {
+  std::vector<std::pair<std::int64_t, std::string>> sorted;
+  for (const auto& [name, bytes] : parts)
+    if (bytes > 0) sorted.emplace_back(bytes, name);
+  std::ranges::sort(sorted, std::ranges::greater());
+  std::string text;
+  for (const auto& [bytes, name] : sorted)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, format_bytes(bytes));
+  return text;
+}
+
 }  // namespace
 
 Prediction MemoryPredictor::predict(const Experiment& experiment) {
   const int group_size = experiment.shape.size();
   const auto [found, is_new] = known_[group_size].try_emplace(memory_key(experiment.config));
-  if (is_new) found->second = prediction_of(found->first, group_size);
-  return found->second;
-}
-
-Prediction MemoryPredictor::prediction_of(const TrainingConfig& config, int group_size) {
-  Prediction prediction;
+  auto& [config, prediction] = *found;
+  if (!is_new) return prediction;
   // Partitions are padded to the same size, so that ranks can not differ: one plan is every rank's.
   const StepPlan& plan = planner_.plan(config, group_size);
   prediction.host_memory_bytes = plan.host_memory.arena_bytes;
@@ -56,6 +69,58 @@ Prediction MemoryPredictor::prediction_of(const TrainingConfig& config, int grou
   prediction.target_memory_bytes =
       target_memory(job_->model, config, group_size, job_->target).total_bytes;
   return prediction;
+}
+
+void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
+                        MemoryPredictor& predictor, PlannedExperiment& planned) {
+  if (job.workload.kind == WorkloadKind::plugin) return;  // nobody here knows what it does
+  const bool is_transformer = job.workload.kind == WorkloadKind::transformer;
+  const auto infeasible = [&](const std::string& reason) {
+    planned.status = PlanStatus::infeasible;
+    planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
+  };
+  const Experiment& experiment = planned.experiment;
+  const TrainingConfig& config = experiment.config;
+  const int group_size = experiment.shape.size();
+  std::string violation = partition_violation(config, group_size);
+  if (violation.empty()) violation = model_violation(job.model, config, group_size);
+  if (!violation.empty()) {
+    if (is_transformer) infeasible(violation);
+    return;
+  }
+  Prediction& predicted = planned.predicted = predictor.predict(experiment);
+  if (predicted.target_memory_bytes > 0) {
+    predicted.target_memory_bytes =
+        std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
+  }
+  if (!is_transformer) return;
+  const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
+                         const Bytes& parts) {
+    if (needed <= available) return;
+    infeasible(fmt::format("needs {} of {} {}{}", format_bytes(needed), format_bytes(available),
+                           where, parts.empty() ? "" : fmt::format(" ({})", parts_text(parts))));
+  };
+  const auto check_disk = [&](std::int64_t of_rank, const char* where) {
+    if (of_rank == 0 || !options.free_disk_bytes) return;
+    const std::string& folder = config.disk.folder;
+    check(of_rank * experiment.shape.num_gpus, options.free_disk_bytes(folder),
+          fmt::format("on the disk of {} for the ranks of a host{}", folder, where), {});
+  };
+  Bytes on_device = predicted.categories;
+  for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
+  check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
+        "on the device", on_device);
+  check(predicted.host_memory_bytes, options.host_memory_bytes, "on the host",
+        predicted.host_categories);
+  check_disk(predicted.disk_bytes, "");
+  const bool is_too_large = predicted.target_memory_bytes > options.device_memory_bytes;
+  if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
+  const auto target = target_memory(job.model, config, group_size, job.target);
+  check(predicted.target_memory_bytes, options.device_memory_bytes,
+        "in the training that it is for", target.parts);
+  check(target.host_bytes, options.host_memory_bytes, "on the host in the training that it is for",
+        {});
+  check_disk(target.disk_bytes, " in the training that it is for");
 }
 
 }  // namespace dstune

@@ -1,11 +1,11 @@
 #pragma once
-/// Predicted memory, remembered for configurations that plan alike. Local.
+/// Predicted memory, remembered for configurations that plan alike, and whether it fits. Local.
 
 #include <map>
 #include <unordered_map>
 
-#include "dstune/core/training_config_hash.hpp"
-#include "dstune/plan/step_planner.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/search/planner.hpp"
 
 namespace dstune {
@@ -16,15 +16,13 @@ class MemoryPredictor {
   MemoryPredictor(const JobSpec& job, const WorkspaceSizes& workspaces)
       : job_(&job), planner_(job.model, workspaces) {}
 
+  /// Of the fullest rank.
   Prediction predict(const Experiment& experiment);
 
  private:
-  /// Of a configuration as far as it takes memory.
-  [[nodiscard]] Prediction prediction_of(const TrainingConfig& config, int group_size);
-
   const JobSpec* job_;
   StepPlanner planner_;
-  /// By group size.
+  /// By group size, and the configuration as far as it takes memory.
   std::map<int, std::unordered_map<TrainingConfig, Prediction, TrainingConfigHash>> known_;
 };
 

@@ -28,30 +28,21 @@ struct Stage {
 
 std::vector<Stage> stages_of(const PlannedSpace& space) {
   std::map<std::pair<GroupShape, int>, std::map<std::uint64_t, Chain>> chains;
-  std::map<std::uint64_t, std::size_t> first_of_chain;
-  for (std::size_t index = 0; index < space.members.size(); ++index) {
+  for (const std::size_t index : planned_members(space)) {
     const auto& [planned, chain] = space.members[index];
-    if (planned.status != PlanStatus::planned) continue;
     const Experiment& experiment = planned.experiment;
     chains[{experiment.shape, experiment.config.zero_stage}][chain.value_or(index)].push_back(
         index);
   }
-  const auto micro_batch = [&](std::size_t index) {
-    return space.members[index].planned.experiment.config.micro_batch;
-  };
   std::vector<Stage> stages;
   for (auto& [key, of_stage] : chains) {
     Stage& stage = stages.emplace_back(Stage{key.first, key.second, {}});
-    for (auto& [chain, members] : of_stage) {
-      std::stable_sort(members.begin(), members.end(), [&](std::size_t one, std::size_t other) {
-        return micro_batch(one) < micro_batch(other);
+    for (auto& [chain, members] : of_stage) stage.chains.push_back(std::move(members));
+    std::ranges::sort(stage.chains, {}, [](const Chain& chain) { return chain.front(); });
+    for (Chain& chain : stage.chains)
+      std::ranges::stable_sort(chain, {}, [&](std::size_t index) {
+        return space.members[index].planned.experiment.config.micro_batch;
       });
-      stage.chains.push_back(std::move(members));
-    }
-    std::sort(stage.chains.begin(), stage.chains.end(), [](const Chain& one, const Chain& other) {
-      return *std::min_element(one.begin(), one.end()) <
-             *std::min_element(other.begin(), other.end());
-    });
   }
   return stages;
 }
@@ -66,7 +57,7 @@ class PhasedTuner : public Tuner {
         trials_left_(options.num_trials ? static_cast<std::size_t>(*options.num_trials)
                                         : SIZE_MAX) {
     stages_ = stages_of(space);
-    begin_stage();
+    if (!stages_.empty()) begin_sizes();
   }
 
   std::optional<std::size_t> next() override {
@@ -107,17 +98,15 @@ class PhasedTuner : public Tuner {
           if (!known_.contains(index)) all.push_back({index, reason_of(stage, index)});
       }
     }
-    std::sort(all.begin(), all.end(),
-              [](const Skipped& one, const Skipped& other) { return one.index < other.index; });
+    std::ranges::sort(all, {}, &Skipped::index);
     return all;
   }
 
  private:
   /// Larger is better; nothing where it did not run to its end.
   [[nodiscard]] std::optional<double> score_of(const Observation& observation) const {
-    if (observation.status != Status::ok || !observation.value) return std::nullopt;
-    const double value = observation.value->value;
-    return is_minimised(options_.metric) ? 1 / value : value;
+    const auto value = observation.result();
+    return value && is_minimised(options_.metric) ? 1 / *value : value;
   }
 
   /// A search in which nothing ever runs.
@@ -131,7 +120,7 @@ class PhasedTuner : public Tuner {
     while (stage_ < stages_.size()) {
       if (grid_) {
         if (const auto place = grid_->next()) return grid_members_[*place];
-        if (!grid_->is_done() || is_any_of_grid_running()) return std::nullopt;
+        if (!grid_->is_done() || !running_.empty()) return std::nullopt;
         end_stage();
       } else {
         if (const auto place = sizes_->next()) return chain()[*place];
@@ -142,27 +131,20 @@ class PhasedTuner : public Tuner {
     return std::nullopt;
   }
 
-  [[nodiscard]] bool is_any_of_grid_running() const { return !running_.empty(); }
-
   void tell(std::size_t index, const Observation& observation) {
     const auto score = score_of(observation);
     failures_.observe(observation.value ? std::optional(observation.value->value) : std::nullopt);
     if (score && (!best_score_ || *score > *best_score_)) best_score_ = score;
-    if (grid_) {
-      const auto place = std::find(grid_members_.begin(), grid_members_.end(), index);
-      grid_->observe(static_cast<std::size_t>(place - grid_members_.begin()), observation);
-    } else {
-      const auto place = std::find(chain().begin(), chain().end(), index);
-      sizes_->observe(static_cast<std::size_t>(place - chain().begin()), score);
-    }
+    const auto& members = grid_ ? grid_members_ : chain();
+    const auto place =
+        static_cast<std::size_t>(std::ranges::find(members, index) - members.begin());
+    if (grid_)
+      grid_->observe(place, observation);
+    else
+      sizes_->observe(place, score);
   }
 
   [[nodiscard]] const Chain& chain() const { return stages_[stage_].chains[chain_]; }
-
-  void begin_stage() {
-    chain_ = 0;
-    if (stage_ < stages_.size()) begin_sizes();
-  }
 
   /// From the largest of the stage before, which runs here if it ran there.
   void begin_sizes() {
@@ -178,70 +160,69 @@ class PhasedTuner : public Tuner {
   /// The configuration's sizes are known: the stage's other configurations are tried with the best
   /// of them. Where none ran, another configuration may.
   void end_sizes() {
-    const Stage& stage = stages_[stage_];
-    if (!sizes_->best()) {
-      const auto failed = sizes_->smallest_failed();
-      for (const std::size_t index : chain())
-        reasons_[index] = fmt::format("the smaller micro-batch {} did not run",
-                                      micro_batch(chain()[failed.value_or(0)]));
-      ++chain_;
-      if (chain_ < stage.chains.size())
-        begin_sizes();
-      else
-        end_stage();
-      return;
-    }
+    if (!sizes_->best()) return leave_chain();
+    const GroupShape& shape = stages_[stage_].shape;
     const std::int64_t largest = micro_batch(chain()[*sizes_->largest()]);
-    if (stage.shape != largest_shape_ || largest > largest_) largest_ = largest;
-    largest_shape_ = stage.shape;
+    if (shape != largest_shape_ || largest > largest_) largest_ = largest;
+    largest_shape_ = shape;
     note_sizes();
+    begin_grid(largest);
+  }
+
+  void leave_chain() {
+    const auto failed = sizes_->smallest_failed();
+    for (const std::size_t index : chain())
+      reasons_[index] = fmt::format("the smaller micro-batch {} did not run",
+                                    micro_batch(chain()[failed.value_or(0)]));
+    if (++chain_ < stages_[stage_].chains.size())
+      begin_sizes();
+    else
+      end_stage();
+  }
+
+  /// What is known of the chain, and of the others behind it the sizes that were its best.
+  /// `largest`: that ran of the chain.
+  void begin_grid(std::int64_t largest) {
     std::vector<std::int64_t> candidates;
     for (const std::size_t place : sizes_->candidates())
       candidates.push_back(micro_batch(chain()[place]));
-    PlannedSpace grid;
     grid_members_.clear();
-    for (std::size_t at = chain_; at < stage.chains.size(); ++at) {
-      for (const std::size_t index : stage.chains[at]) {
+    for (const std::size_t index : chain())
+      if (known_.contains(index)) grid_members_.push_back(index);
+    const std::size_t num_known = grid_members_.size();
+    const std::vector<Chain>& chains = stages_[stage_].chains;
+    for (std::size_t at = chain_ + 1; at < chains.size(); ++at) {
+      for (const std::size_t index : chains[at]) {
         // What has more room is worth a larger size.
-        const bool is_candidate =
-            std::find(candidates.begin(), candidates.end(), micro_batch(index)) !=
-                candidates.end() ||
-            (index == stage.chains[at].back() && micro_batch(index) > largest);
-        if (at != chain_ && !is_candidate) {
+        const bool has_more_room = index == chains[at].back() && micro_batch(index) > largest;
+        const auto tried = std::ranges::find(candidates, micro_batch(index));
+        if (has_more_room || tried != candidates.end())
+          grid_members_.push_back(index);
+        else
           reasons_[index] = fmt::format("micro-batches {} were tried: they were the best of {}",
-                                        fmt::join(candidates, ", "), name_of(chain()));
-          continue;
-        }
-        if (at == chain_ && !known_.contains(index)) continue;
-        grid_members_.push_back(index);
+                                        fmt::join(candidates, ", "),
+                                        space_.members[chain().front()].planned.experiment.name);
       }
     }
-    for (const std::size_t index : grid_members_) {
-      grid.members.push_back(space_.members[index]);
-      grid.members.back().micro_batch_chain.reset();
-    }
-    grid_space_ = std::move(grid);
+    grid_space_.members.clear();
+    for (const std::size_t index : grid_members_)
+      grid_space_.members.push_back(space_.members[index]);
     grid_ = make_flat_tuner(type_, grid_space_, options_);
-    for (std::size_t place = 0; place < grid_members_.size(); ++place) {
-      const std::size_t index = grid_members_[place];
-      const bool is_own = std::find(chain().begin(), chain().end(), index) != chain().end();
-      if (is_own) grid_->observe(place, known_.at(index));
-    }
+    for (std::size_t place = 0; place < num_known; ++place)
+      grid_->observe(place, known_.at(grid_members_[place]));
   }
 
   void end_stage() {
     if (grid_)
       for (const auto& [place, reason] : grid_->skipped()) reasons_[grid_members_[place]] = reason;
     grid_.reset();
-    ++stage_;
-    while (stage_ < stages_.size()) {
+    chain_ = 0;
+    while (++stage_ < stages_.size()) {
       const std::string violation = violation_of(stages_[stage_]);
-      if (violation.empty()) break;
+      if (violation.empty()) return begin_sizes();
       for (const Chain& chain : stages_[stage_].chains)
         for (const std::size_t index : chain) reasons_[index] = violation;
-      ++stage_;
     }
-    begin_stage();
   }
 
   /// Why a stage can not improve on the one before, on groups of the same shape; empty where it
@@ -283,15 +264,9 @@ class PhasedTuner : public Tuner {
     }
   }
 
-  [[nodiscard]] const std::string& name_of(const Chain& chain) const {
-    return space_.members[chain.front()].planned.experiment.name;
-  }
-
   [[nodiscard]] std::string reason_of(const Stage& stage, std::size_t index) const {
     if (const auto known = reasons_.find(index); known != reasons_.end()) return known->second;
-    if (has_only_failed())
-      return fmt::format("early stopping: {} experiments brought nothing better",
-                         failures_.num_since_best());
+    if (has_only_failed()) return failures_.reason();
     if (trials_left_ == 0) return "past the cap of trials";
     return fmt::format("the search did not come to stage {}", stage.zero_stage);
   }

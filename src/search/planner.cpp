@@ -3,31 +3,17 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
-#include "dstune/base/units.hpp"
-#include "dstune/plan/memory.hpp"
+#include "dstune/core/settings.hpp"
 #include "memory_predictor.hpp"
 
 namespace dstune {
 
 namespace {
-
-/// The largest first.
-std::string parts_text(const std::map<std::string, std::int64_t>& parts) {
-  std::vector<std::pair<std::int64_t, std::string>> sorted;
-  for (const auto& [name, bytes] : parts) {
-    if (bytes > 0) sorted.emplace_back(bytes, name);
-  }
-  std::sort(sorted.rbegin(), sorted.rend());
-  std::string text;
-  for (const auto& [bytes, name] : sorted) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, format_bytes(bytes));
-  }
-  return text;
-}
 
 /// Whether what is tried, and in which order, is the tuner's choice and not the plan's. A dry run
 /// has no measurements to choose by: it lists the space's order, up to the cap.
@@ -57,15 +43,15 @@ void count(PlannedSpace& planned, PlanStatus status) {
 }
 
 /// The first `count` of an order that is drawn from the seed.
-std::vector<std::uint64_t> drawn(std::vector<std::uint64_t> numbers, std::uint64_t count,
-                                 std::int64_t seed) {
+template <class Each>
+std::vector<Each> drawn(std::vector<Each> all, std::uint64_t count, std::int64_t seed) {
   // Fisher and Yates by hand: std::shuffle's order differs between standard libraries.
   std::mt19937_64 random(static_cast<std::uint64_t>(seed));
-  count = std::min<std::uint64_t>(count, numbers.size());
+  count = std::min<std::uint64_t>(count, all.size());
   for (std::uint64_t place = 0; place < count; ++place)
-    std::swap(numbers[place], numbers[place + random() % (numbers.size() - place)]);
-  numbers.resize(count);
-  return numbers;
+    std::swap(all[place], all[place + random() % (all.size() - place)]);
+  all.resize(count);
+  return all;
 }
 
 /// Puts the sizes of each micro-batch chain in order, on the places that the chain has.
@@ -77,8 +63,7 @@ void sort_chains(std::vector<Member>& members) {
   for (const auto& [chain, places] : places_of_chain) {
     std::vector<Member> sorted;
     for (const auto place : places) sorted.push_back(std::move(members[place]));
-    std::sort(sorted.begin(), sorted.end(),
-              [](const Member& one, const Member& other) { return one.number < other.number; });
+    std::ranges::sort(sorted, {}, &Member::number);
     for (std::size_t index = 0; index < places.size(); ++index)
       members[places[index]] = std::move(sorted[index]);
   }
@@ -94,12 +79,7 @@ struct Selection {
 Selection select_all(const JobSpec& job, const SearchSpace& space) {
   Selection selection{space.members()};
   if (job.tuning.tuner_type != "random") return selection;
-  std::vector<std::uint64_t> numbers;
-  for (const Member& member : selection.members) numbers.push_back(member.number);
-  std::vector<Member> members;
-  for (const auto number : drawn(numbers, numbers.size(), job.tuning.seed))
-    members.push_back(std::move(selection.members[number]));
-  selection.members = std::move(members);
+  selection.members = drawn(std::move(selection.members), UINT64_MAX, job.tuning.seed);
   sort_chains(selection.members);
   return selection;
 }
@@ -137,67 +117,6 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
 }
 
 }  // namespace
-
-void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
-                        MemoryPredictor& predictor, PlannedExperiment& planned) {
-  if (job.workload.kind == WorkloadKind::plugin) return;  // nobody here knows what it does
-  const auto infeasible = [&](const std::string& reason) {
-    planned.status = PlanStatus::infeasible;
-    planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
-  };
-  const Experiment& experiment = planned.experiment;
-  const int group_size = experiment.shape.size();
-  std::string violation = partition_violation(experiment.config, group_size);
-  if (violation.empty()) violation = model_violation(job.model, experiment.config, group_size);
-  if (!violation.empty()) {
-    if (job.workload.kind == WorkloadKind::transformer) infeasible(violation);
-    return;
-  }
-  planned.predicted = predictor.predict(experiment);
-  if (planned.predicted.target_memory_bytes > 0) {
-    planned.predicted.target_memory_bytes = std::max<std::int64_t>(
-        1, planned.predicted.target_memory_bytes + options.target_offset_bytes);
-  }
-  if (job.workload.kind != WorkloadKind::transformer) return;
-  const auto& predicted = planned.predicted;
-  const std::int64_t device_memory_bytes = options.device_memory_bytes;
-  std::map<std::string, std::int64_t> on_device = predicted.categories;
-  for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
-  const auto check = [&](std::int64_t needed, std::int64_t available, const char* memory,
-                         const std::map<std::string, std::int64_t>& parts) {
-    if (needed <= available) return;
-    infeasible(fmt::format("needs {} of {} on the {} ({})", format_bytes(needed),
-                           format_bytes(available), memory, parts_text(parts)));
-  };
-  check(predicted.peak_memory_bytes - predicted.host_memory_bytes, device_memory_bytes, "device",
-        on_device);
-  check(predicted.host_memory_bytes, options.host_memory_bytes, "host", predicted.host_categories);
-  const TrainingConfig& config = planned.experiment.config;
-  const auto check_disk = [&](std::int64_t of_rank, const char* where) {
-    if (of_rank == 0 || !options.free_disk_bytes) return;
-    const std::string& folder = config.disk.folder;
-    const std::int64_t needed = of_rank * experiment.shape.num_gpus;
-    const std::int64_t available = options.free_disk_bytes(folder);
-    if (needed <= available) return;
-    infeasible(fmt::format("needs {} of {} on the disk of {} for the ranks of a host{}",
-                           format_bytes(needed), format_bytes(available), folder, where));
-  };
-  check_disk(predicted.disk_bytes, "");
-  const bool is_too_large = predicted.target_memory_bytes > device_memory_bytes;
-  if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
-  const auto target = target_memory(job.model, config, planned.experiment.shape.size(), job.target);
-  if (is_too_large) {
-    infeasible(fmt::format("needs {} of {} in the training that it is for ({})",
-                           format_bytes(predicted.target_memory_bytes),
-                           format_bytes(device_memory_bytes), parts_text(target.parts)));
-  }
-  if (target.host_bytes > options.host_memory_bytes) {
-    infeasible(fmt::format("needs {} of {} on the host in the training that it is for",
-                           format_bytes(target.host_bytes),
-                           format_bytes(options.host_memory_bytes)));
-  }
-  check_disk(target.disk_bytes, " in the training that it is for");
-}
 
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options) {
@@ -249,9 +168,137 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   return planned;
 }
 
-Prediction predict_memory(const JobSpec& job, const Experiment& experiment,
-                          const WorkspaceSizes& workspaces) {
-  return MemoryPredictor(job, workspaces).predict(experiment);
+namespace {
+
+bool is_folder_name(const std::string& name) {
+  const auto is_kept = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           std::string_view(".+-_=").find(c) != std::string_view::npos;
+  };
+  return !name.empty() && name.front() != '.' && std::ranges::all_of(name, is_kept);
+}
+
+/// One file as an experiment. Adds problems; what it returns then is not to be used.
+class ExperimentFile {
+ public:
+  ExperimentFile(const JobSpec& job, const json::Document& document, json::Problems& problems)
+      : job_(&job), root_(document.node()), problems_(&problems) {}
+
+  Experiment read() {
+    Experiment experiment;
+    if (!root_.expect_object(*problems_)) return experiment;
+    read_name(experiment);
+    read_shape(experiment);
+    const auto config = root_.find("ds_config");
+    if (!config) {
+      problems_->add(root_.problem("\"ds_config\" is missing: the DeepSpeed config to be run"));
+    } else if (config->expect_object(*problems_)) {
+      read_config(*config, experiment);
+    }
+    return experiment;
+  }
+
+ private:
+  void read_name(Experiment& experiment) {
+    const auto name = root_.find("name");
+    if (!name) {
+      problems_->add(root_.problem("\"name\" is missing"));
+    } else if (const auto text = name->string(*problems_)) {
+      experiment.name = *text;
+      if (!is_folder_name(*text)) {
+        problems_->add(name->problem(
+            "a name becomes a folder: letters, digits and . + - _ = only, not starting with ."));
+      }
+    }
+  }
+
+  void read_shape(Experiment& experiment) {
+    experiment.shape = job_->shapes.front();
+    const auto gpus = root_.find("num_gpus");
+    const auto nodes = root_.find("num_nodes");
+    if (!gpus && !nodes) return;
+    const auto count = [&](const json::Node& node) {
+      return static_cast<int>(node.integer(*problems_, 1, 1 << 20).value_or(1));
+    };
+    if (gpus) experiment.shape.num_gpus = count(*gpus);
+    experiment.shape.num_nodes = nodes ? count(*nodes) : 1;
+    if (job_->machine && !job_->machine->holds(experiment.shape)) {
+      problems_->add((gpus ? *gpus : *nodes).problem(job_->machine->refusal(experiment.shape)));
+    }
+  }
+
+  void read_config(const json::Node& config, Experiment& experiment) {
+    auto& value = experiment.ds_config = config.value();
+    value.erase("autotuning");
+    value.erase("dstune");
+    json::Problems found;
+    // The table's pointers start at the config's own root.
+    const Settings settings = dstune::read_config(json::Node(config.document(), value, ""), found);
+    experiment.config = training_config(settings);
+    for (auto problem : found.all()) {
+      problem.pointer = config.pointer() + problem.pointer;
+      problem.line = config.document().line(problem.pointer);
+      problems_->add(std::move(problem));
+    }
+    std::string why;
+    const auto triple = resolve_batch(
+        settings.integer("/train_batch_size"), settings.integer("/train_micro_batch_size_per_gpu"),
+        settings.integer("/gradient_accumulation_steps"), experiment.shape.size(), why);
+    if (!triple) {
+      problems_->add(config.problem(why));
+      return;
+    }
+    value["train_batch_size"] = triple->train_batch_size;
+    value["train_micro_batch_size_per_gpu"] = triple->micro_batch;
+    value["gradient_accumulation_steps"] = triple->accumulation_steps;
+    experiment.config.micro_batch = triple->micro_batch;
+    experiment.config.accumulation_steps = triple->accumulation_steps;
+    place_on(experiment.shape, experiment.config);
+    complete_config(*job_, job_->recompute.front(), experiment.config);
+    const std::string refusal = target_refusal(*job_, experiment.config);
+    if (!refusal.empty()) problems_->add(config.problem(refusal));
+  }
+
+  const JobSpec* job_;
+  json::Node root_;
+  json::Problems* problems_;
+};
+
+}  // namespace
+
+PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspaces,
+                              const PlannerOptions& options) {
+  json::Problems problems;
+  std::vector<Experiment> experiments;
+  std::set<std::string> names;
+  for (const auto& path : job.experiment_files) {
+    try {
+      const auto document = json::Document::read(path);
+      experiments.push_back(ExperimentFile(job, document, problems).read());
+      const auto& name = experiments.back().name;
+      if (!name.empty() && !names.insert(name).second) {
+        problems.add({path, "/name", document.line("/name"),
+                      "the name " + name + " is that of another experiment, too: change one"});
+      }
+    } catch (const InputError& error) {
+      for (const auto& problem : error.problems()) problems.add(problem);
+    }
+  }
+  problems.check();
+
+  PlannedSpace space;
+  MemoryPredictor predictor(job, workspaces);
+  for (auto& experiment : experiments) {
+    PlannedMember member;
+    member.planned.experiment = std::move(experiment);
+    decide_feasibility(job, options, predictor, member.planned);
+    if (member.planned.status == PlanStatus::planned && !space.baseline)
+      space.baseline = space.members.size();
+    count(space, member.planned.status);
+    ++space.total;
+    space.members.push_back(std::move(member));
+  }
+  return space;
 }
 
 }  // namespace dstune

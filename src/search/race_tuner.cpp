@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <random>
+#include <set>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
-#include "failure_rules.hpp"
 #include "surrogate.hpp"
 #include "tuners.hpp"
 
@@ -32,10 +33,7 @@ constexpr double no_precision = 0.2;
 class RaceTuner : public Tuner {
  public:
   RaceTuner(const PlannedSpace& space, const TuningOptions& options)
-      : space_(space),
-        is_minimised_(is_minimised(options.metric)),
-        metric_(options.metric),
-        seed_(static_cast<std::uint64_t>(options.seed)) {
+      : space_(space), metric_(options.metric), seed_(static_cast<std::uint64_t>(options.seed)) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     choose_candidates();
     std::vector<const PlannedExperiment*> members;
@@ -50,12 +48,11 @@ class RaceTuner : public Tuner {
   }
 
   std::optional<std::size_t> next() override {
-    if (trials_left_ == 0 || num_waiting_ == 0 || is_enough()) return std::nullopt;
+    if (trials_left_ == 0 || waiting_.empty() || is_enough()) return std::nullopt;
     const std::size_t chosen = samples_.empty() ? first_choice() : best_choice();
-    candidates_[chosen].phase = Phase::running;
-    --num_waiting_;
+    waiting_.erase(chosen);
+    running_.insert(chosen);
     --trials_left_;
-    ++num_running_;
     is_conditioned_ = false;
     return candidates_[chosen].member;
   }
@@ -65,9 +62,10 @@ class RaceTuner : public Tuner {
     if (found == place_of_member_.end()) return;  // known, but none of those that are told apart
     const std::size_t place = found->second;
     Candidate& candidate = candidates_[place];
-    if (candidate.phase == Phase::waiting) --num_waiting_;
-    if (candidate.phase == Phase::running) --num_running_;
-    candidate.phase = Phase::observed;
+    waiting_.erase(place);
+    running_.erase(place);
+    observed_.insert(place);
+    candidate.reason.clear();
     is_conditioned_ = false;
     const bool is_timed = observation.value && observation.value->value > 0;
     if (is_timed) {
@@ -78,11 +76,11 @@ class RaceTuner : public Tuner {
         (!best_ || candidate.score > candidates_[*best_].score))
       best_ = place;
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
-      exclude(excluded, reason);
+      if (waiting_.erase(excluded) > 0) candidates_[excluded].reason = reason;
   }
 
   [[nodiscard]] bool is_done() const override {
-    return num_running_ == 0 && (trials_left_ == 0 || num_waiting_ == 0 || is_enough());
+    return running_.empty() && (trials_left_ == 0 || waiting_.empty() || is_enough());
   }
 
   /// The next choice is made when ranks are idle, with all that is known by then.
@@ -92,8 +90,8 @@ class RaceTuner : public Tuner {
     std::vector<Skipped> all;
     for (std::size_t place = 0; place < candidates_.size(); ++place) {
       const Candidate& candidate = candidates_[place];
-      if (candidate.phase == Phase::excluded) all.push_back({candidate.member, candidate.reason});
-      if (candidate.phase == Phase::waiting) all.push_back({candidate.member, reason_of(place)});
+      if (!candidate.reason.empty()) all.push_back({candidate.member, candidate.reason});
+      if (waiting_.contains(place)) all.push_back({candidate.member, reason_of(place)});
     }
     for (const std::size_t index : never_considered_)
       all.push_back(
@@ -108,13 +106,11 @@ class RaceTuner : public Tuner {
   }
 
  private:
-  enum class Phase { waiting, running, observed, excluded };
   struct Candidate {
     std::size_t member = 0;
-    double prior = 0;  ///< logarithm of the metric as predicted, larger is better
-    double score = 0;  ///< likewise, as measured
-    Phase phase = Phase::waiting;
-    std::string reason;
+    double prior = 0;    ///< logarithm of the metric as predicted, larger is better
+    double score = 0;    ///< likewise, as measured
+    std::string reason;  ///< why a failure excludes it; empty: none does
   };
 
   /// Larger is better; up to a constant, which all members share. Nothing where there is no
@@ -123,71 +119,48 @@ class RaceTuner : public Tuner {
     const double throughput = planned.predicted.throughput.value_or(0);
     if (throughput <= 0) return std::nullopt;
     const int size = planned.experiment.shape.size();
-    switch (metric_) {
-      case Metric::throughput:
-        return std::log(throughput);
-      case Metric::latency:
-        return std::log(throughput /
-                        static_cast<double>(global_batch(planned.experiment.config, size)));
-      case Metric::throughput_per_gpu:
-      case Metric::flops:
-        return std::log(throughput / size);
-    }
-    return std::nullopt;
+    if (metric_ == Metric::throughput) return std::log(throughput);
+    const bool is_latency = metric_ == Metric::latency;
+    const auto divisor =
+        is_latency ? static_cast<double>(global_batch(planned.experiment.config, size)) : size;
+    return std::log(throughput / divisor);
   }
 
   void choose_candidates() {
     double sum = 0;
-    int num_predicted = 0;
     std::vector<std::size_t> unpredicted;
-    for (std::size_t index = 0; index < space_.members.size(); ++index) {
-      const PlannedExperiment& planned = space_.members[index].planned;
-      if (planned.status != PlanStatus::planned) continue;
-      const auto predicted = predicted_score(planned);
-      if (predicted) {
-        sum += *predicted;
-        ++num_predicted;
-      } else {
-        unpredicted.push_back(candidates_.size());
-      }
-      candidates_.push_back({index, predicted.value_or(0), 0, Phase::waiting, {}});
+    for (const std::size_t index : planned_members(space_)) {
+      const auto predicted = predicted_score(space_.members[index].planned);
+      sum += predicted.value_or(0);
+      if (!predicted) unpredicted.push_back(candidates_.size());
+      candidates_.push_back({index, predicted.value_or(0), 0, {}});
     }
+    const std::size_t num_predicted = candidates_.size() - unpredicted.size();
     // Nothing is known of them: as good as the others are on average.
     for (const std::size_t place : unpredicted)
-      candidates_[place].prior = num_predicted > 0 ? sum / num_predicted : 0;
+      candidates_[place].prior = num_predicted > 0 ? sum / static_cast<double>(num_predicted) : 0;
     // The order breaks ties, so it must not be the document's.
     std::mt19937_64 random(seed_);
     for (std::size_t left = candidates_.size(); left > 1; --left)
       std::swap(candidates_[left - 1], candidates_[random() % left]);
-    std::stable_sort(
-        candidates_.begin(), candidates_.end(),
-        [](const Candidate& one, const Candidate& other) { return one.prior > other.prior; });
-    if (candidates_.size() > max_candidates) {
-      for (std::size_t place = max_candidates; place < candidates_.size(); ++place)
-        never_considered_.push_back(candidates_[place].member);
-      candidates_.resize(max_candidates);
-    }
-    for (std::size_t place = 0; place < candidates_.size(); ++place)
+    std::ranges::stable_sort(candidates_, std::ranges::greater(), &Candidate::prior);
+    for (std::size_t place = max_candidates; place < candidates_.size(); ++place)
+      never_considered_.push_back(candidates_[place].member);
+    candidates_.resize(std::min(candidates_.size(), max_candidates));
+    for (std::size_t place = 0; place < candidates_.size(); ++place) {
       place_of_member_[candidates_[place].member] = place;
-    num_waiting_ = candidates_.size();
+      waiting_.insert(place);
+    }
   }
 
   [[nodiscard]] Sample sample_of(std::size_t place, const MetricValue& value) const {
-    const double sign = is_minimised_ ? -1 : 1;
+    const double sign = is_minimised(metric_) ? -1 : 1;
     double deviation = no_precision;
     if (value.ci_low > 0 && std::isfinite(value.ci_high) && value.ci_high > 0)
       deviation = std::log(value.ci_high / value.ci_low) / (2 * 1.96);
     deviation = std::min(deviation, no_precision);
     return {place, sign * std::log(value.value) - candidates_[place].prior,
             std::hypot(deviation, run_to_run)};
-  }
-
-  void exclude(std::size_t place, const std::string& reason) {
-    Candidate& candidate = candidates_[place];
-    if (candidate.phase != Phase::waiting) return;
-    candidate.phase = Phase::excluded;
-    candidate.reason = reason;
-    --num_waiting_;
   }
 
   /// Brings the posterior up to what is known. Those that run count as if they would end as
@@ -201,9 +174,8 @@ class RaceTuner : public Tuner {
     }
     surrogate_->condition(samples_);
     std::vector<Sample> with_running = samples_;
-    for (std::size_t place = 0; place < candidates_.size(); ++place)
-      if (candidates_[place].phase == Phase::running)
-        with_running.push_back({place, surrogate_->at(place).mean, run_to_run});
+    for (const std::size_t place : running_)
+      with_running.push_back({place, surrogate_->at(place).mean, run_to_run});
     if (with_running.size() > samples_.size()) surrogate_->condition(with_running);
     is_conditioned_ = true;
     is_chance_known_ = false;
@@ -216,19 +188,13 @@ class RaceTuner : public Tuner {
     return posterior;
   }
 
-  /// Nothing is known: what is predicted to be best, or drawn from the seed; rather what shares
-  /// little with what runs or has failed.
-  [[nodiscard]] std::size_t first_choice() const {
+  /// Of those that wait the first one with the highest score.
+  template <class Score>
+  [[nodiscard]] std::size_t most_promising(const Score& score_of) const {
     std::size_t chosen = candidates_.size();
     double best_score = 0;
-    for (std::size_t place = 0; place < candidates_.size(); ++place) {
-      if (candidates_[place].phase != Phase::waiting) continue;
-      double similarity = 0;
-      for (std::size_t other = 0; other < candidates_.size(); ++other)
-        if (candidates_[other].phase == Phase::running ||
-            candidates_[other].phase == Phase::observed)
-          similarity = std::max(similarity, features_.similarity(place, other));
-      const double score = candidates_[place].prior - similarity;
+    for (const std::size_t place : waiting_) {
+      const double score = score_of(place);
       if (chosen != candidates_.size() && score <= best_score) continue;
       chosen = place;
       best_score = score;
@@ -236,21 +202,25 @@ class RaceTuner : public Tuner {
     return chosen;
   }
 
+  /// Nothing is known: what is predicted to be best, or drawn from the seed; rather what shares
+  /// little with what runs or has failed.
+  [[nodiscard]] std::size_t first_choice() const {
+    return most_promising([&](std::size_t place) {
+      double similarity = 0;
+      for (const auto* const others : {&running_, &observed_})
+        for (const std::size_t other : *others)
+          similarity = std::max(similarity, features_.similarity(place, other));
+      return candidates_[place].prior - similarity;
+    });
+  }
+
   [[nodiscard]] std::size_t best_choice() const {
     condition();
-    std::size_t chosen = candidates_.size();
-    double best_score = 0;
-    for (std::size_t place = 0; place < candidates_.size(); ++place) {
-      if (candidates_[place].phase != Phase::waiting) continue;
+    return most_promising([&](std::size_t place) {
       // Without a best one all that was timed was raced out: what is known of the member decides.
-      const Posterior posterior = best_ ? advantage(place) : surrogate_->at(place);
-      const double score =
-          best_ ? expected_improvement(posterior) : candidates_[place].prior + posterior.mean;
-      if (chosen != candidates_.size() && score <= best_score) continue;
-      chosen = place;
-      best_score = score;
-    }
-    return chosen;
+      return best_ ? expected_improvement(advantage(place))
+                   : candidates_[place].prior + surrogate_->at(place).mean;
+    });
   }
 
   [[nodiscard]] bool is_enough() const {
@@ -264,8 +234,7 @@ class RaceTuner : public Tuner {
     condition();
     if (is_chance_known_) return;
     std::vector<std::pair<double, Surrogate::Challenger>> challengers;
-    for (std::size_t place = 0; place < candidates_.size(); ++place) {
-      if (candidates_[place].phase != Phase::waiting) continue;
+    for (const std::size_t place : waiting_) {
       Posterior posterior = advantage(place);
       posterior.mean -= std::log1p(relevant_gain);
       const double offset = candidates_[place].prior - candidates_[*best_].prior;
@@ -285,8 +254,7 @@ class RaceTuner : public Tuner {
       chance_ = std::min(1.0, std::max(challengers.front().first, of_others));
     } else {
       std::vector<Surrogate::Challenger> closest;
-      for (auto challenger = challengers.begin(); challenger != middle; ++challenger)
-        closest.push_back(challenger->second);
+      for (std::size_t each = 0; each < joint; ++each) closest.push_back(challengers[each].second);
       chance_ = std::min(1.0, surrogate_->chance_of_any(closest, *best_, seed_) + of_others);
     }
     is_chance_known_ = true;
@@ -307,7 +275,6 @@ class RaceTuner : public Tuner {
   }
 
   const PlannedSpace& space_;
-  bool is_minimised_;
   Metric metric_;
   std::uint64_t seed_;
   std::size_t trials_left_ = SIZE_MAX;
@@ -316,8 +283,7 @@ class RaceTuner : public Tuner {
   std::unordered_map<std::size_t, std::size_t> place_of_member_;
   Features features_;
   std::optional<FailureRules> failures_;
-  std::size_t num_waiting_ = 0;
-  std::size_t num_running_ = 0;
+  std::set<std::size_t> waiting_, running_, observed_;  ///< places
   std::vector<Sample> samples_;
   std::optional<std::size_t> best_;
   // Beliefs, made where they are asked for.

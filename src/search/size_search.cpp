@@ -25,7 +25,10 @@ SizeSearch::SizeSearch(std::vector<std::int64_t> sizes, int num_candidates, std:
 
 std::optional<std::size_t> SizeSearch::next() {
   if (phase_ == Phase::done) return std::nullopt;
-  return phase_ == Phase::largest ? next_probe() : next_of_wanted();
+  if (phase_ == Phase::largest) return next_probe();
+  const auto wanted =
+      std::ranges::find_if(wanted_, [&](std::size_t place) { return is_untried(place); });
+  return wanted == wanted_.end() ? std::nullopt : take(*wanted);
 }
 
 void SizeSearch::observe(std::size_t place, std::optional<double> score) {
@@ -34,12 +37,9 @@ void SizeSearch::observe(std::size_t place, std::optional<double> score) {
 }
 
 std::optional<std::size_t> SizeSearch::best() const {
-  std::optional<std::size_t> best;
-  for (std::size_t place = 0; place < trials_.size(); ++place) {
-    if (!trials_[place].score) continue;
-    if (!best || *trials_[place].score > *trials_[*best].score) best = place;
-  }
-  return best;
+  const auto best = std::ranges::max_element(trials_, {}, &Trial::score);
+  if (!best->score) return std::nullopt;
+  return static_cast<std::size_t>(best - trials_.begin());
 }
 
 std::optional<std::size_t> SizeSearch::largest() const {
@@ -59,8 +59,7 @@ bool SizeSearch::is_untried(std::size_t place) const {
 }
 
 bool SizeSearch::is_any_running() const {
-  return std::any_of(trials_.begin(), trials_.end(),
-                     [](const Trial& trial) { return trial.is_running; });
+  return std::ranges::any_of(trials_, &Trial::is_running);
 }
 
 std::optional<std::size_t> SizeSearch::take(std::size_t place) {
@@ -89,12 +88,6 @@ std::optional<std::size_t> SizeSearch::next_probe() {
   }
   if (widest < 2) return std::nullopt;
   return take(from + widest / 2);
-}
-
-std::optional<std::size_t> SizeSearch::next_of_wanted() {
-  for (const std::size_t place : wanted_)
-    if (is_untried(place)) return take(place);
-  return std::nullopt;
 }
 
 bool SizeSearch::is_largest_known() const {
@@ -126,7 +119,7 @@ void SizeSearch::advance() {
   }
   const auto is_over = [&](std::size_t place) { return trials_[place].is_over; };
   while ((phase_ == Phase::candidates || phase_ == Phase::fine) && !is_any_running() &&
-         std::all_of(wanted_.begin(), wanted_.end(), is_over)) {
+         std::ranges::all_of(wanted_, is_over)) {
     const double best_now = *trials_[*best()].score;
     const bool goes_on =
         phase_ == Phase::candidates || best_now > (1 + min_fine_gain) * best_before_;
@@ -136,14 +129,14 @@ void SizeSearch::advance() {
   }
   if (phase_ != Phase::done) return;
   candidates_.push_back(*best());
-  std::sort(candidates_.begin(), candidates_.end());
-  candidates_.erase(std::unique(candidates_.begin(), candidates_.end()), candidates_.end());
+  std::ranges::sort(candidates_);
+  candidates_.erase(std::ranges::unique(candidates_).begin(), candidates_.end());
 }
 
 /// Evenly from half of the largest to it.
 void SizeSearch::choose_candidates() {
   const std::size_t last = *largest();
-  const auto half = std::lower_bound(sizes_.begin(), sizes_.end(), sizes_[last] / 2);
+  const auto half = std::ranges::lower_bound(sizes_, sizes_[last] / 2);
   const auto first = std::min(last, static_cast<std::size_t>(half - sizes_.begin()));
   for (int number = 0; number < num_candidates_; ++number)
     wanted_.push_back(last - (last - first) * static_cast<std::size_t>(number) /

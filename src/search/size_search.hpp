@@ -25,7 +25,7 @@ class SizeSearch {
   [[nodiscard]] std::optional<std::size_t> best() const;
   /// The largest that ran.
   [[nodiscard]] std::optional<std::size_t> largest() const;
-  /// Whether a size that was tried did not run, so that larger ones were not tried.
+  /// The smallest of those that were tried and did not run: larger ones were not tried.
   [[nodiscard]] std::optional<std::size_t> smallest_failed() const;
   /// What other configurations like this one are worth trying with: the best and its challengers.
   [[nodiscard]] const std::vector<std::size_t>& candidates() const { return candidates_; }
@@ -41,7 +41,6 @@ class SizeSearch {
   [[nodiscard]] bool is_any_running() const;
   std::optional<std::size_t> take(std::size_t place);
   std::optional<std::size_t> next_probe();
-  std::optional<std::size_t> next_of_wanted();
   /// Goes on to the next phase where this one has its answer.
   void advance();
   [[nodiscard]] bool is_largest_known() const;

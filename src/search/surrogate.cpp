@@ -86,13 +86,12 @@ class Kernel {
   VectorXd scales_;
 };
 
-MatrixXd columns_of(const Points& points, std::span<const Sample> samples) {
-  MatrixXd columns(static_cast<Index>(points.num_features), static_cast<Index>(samples.size()));
+/// Of all columns those of the samples.
+MatrixXd columns_of(const MatrixXd& features, std::span<const Sample> samples) {
+  MatrixXd columns(features.rows(), static_cast<Index>(samples.size()));
   for (Index column = 0; column < columns.cols(); ++column)
-    for (Index feature = 0; feature < columns.rows(); ++feature)
-      columns(feature, column) = points[samples[static_cast<std::size_t>(column)].point]
-                                       [static_cast<std::size_t>(feature)] -
-                                 0.5;
+    columns.col(column) =
+        features.col(static_cast<Index>(samples[static_cast<std::size_t>(column)].point));
   return columns;
 }
 
@@ -164,11 +163,12 @@ struct Surrogate::State {
   }
 };
 
-Surrogate::Surrogate(const Points& points) : points_(&points), state_(std::make_unique<State>()) {
-  std::vector<Sample> all(points.size);
-  for (std::size_t point = 0; point < all.size(); ++point) all[point].point = point;
-  state_->features = columns_of(points, all);
-  state_->hyperparameters.resize(first_feature + static_cast<Index>(points.num_features));
+Surrogate::Surrogate(const Points& points) : state_(std::make_unique<State>()) {
+  const auto num_features = static_cast<Index>(points.num_features);
+  const Eigen::Map<const MatrixXd> features(points.features.data(), num_features,
+                                            static_cast<Index>(points.size));
+  state_->features = features.array() - 0.5;
+  state_->hyperparameters.resize(first_feature + num_features);
   for (Index parameter = 0; parameter < state_->hyperparameters.size(); ++parameter)
     state_->hyperparameters[parameter] = prior_of(parameter).start;
 }
@@ -176,7 +176,7 @@ Surrogate::Surrogate(const Points& points) : points_(&points), state_(std::make_
 Surrogate::~Surrogate() = default;
 
 void Surrogate::learn(std::span<const Sample> samples) {
-  const MatrixXd columns = columns_of(*points_, samples);
+  const MatrixXd columns = columns_of(state_->features, samples);
   const VectorXd values = values_of(samples);
   VectorXd& hyperparameters = state_->hyperparameters;
   double best = State::likelihood(hyperparameters, columns, samples, values);
@@ -201,7 +201,7 @@ void Surrogate::condition(std::span<const Sample> samples) {
   State& state = *state_;
   const Kernel& kernel = state.kernel.emplace(state.hyperparameters);
   state.scaled = kernel.scaled(state.features);
-  const MatrixXd of_samples = kernel.scaled(columns_of(*points_, samples));
+  const MatrixXd of_samples = kernel.scaled(columns_of(state_->features, samples));
   const Eigen::LLT<MatrixXd> factor(covariance(kernel, of_samples, samples));
   MatrixXd cross = kernel.between(of_samples, state.scaled);
   for (Index i = 0; i < cross.rows(); ++i)

@@ -1,11 +1,7 @@
 #pragma once
-/// What is to be expected of members that were not measured, from those that were: a Gaussian
-/// process over their features (Rasmussen and Williams 2006, chapters 2 and 5). Local.
-///
-/// Values are differences of logarithms: what is measured against what was predicted. The prior is
-/// a constant, plus a linear part and a smooth one, plus what is every member's own; how much of
-/// each, and which features matter, is what makes the samples likeliest.
+/// What is to be expected of members that were not measured, from those that were. Local.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,9 +34,13 @@ struct Posterior {
   double deviation = 0;
 };
 
+/// A Gaussian process over the features (Rasmussen and Williams 2006, chapters 2 and 5).
+///
+/// Values are differences of logarithms: what is measured against what was predicted. The prior is
+/// a constant, plus a linear part and a smooth one, plus what is every member's own; how much of
+/// each, and which features matter, is what makes the samples likeliest.
 class Surrogate {
  public:
-  /// The points outlive it.
   explicit Surrogate(const Points& points);
   ~Surrogate();
   Surrogate(const Surrogate&) = delete;
@@ -65,7 +65,6 @@ class Surrogate {
 
  private:
   struct State;
-  const Points* points_;
   std::unique_ptr<State> state_;
 };
 
@@ -74,8 +73,45 @@ class Surrogate {
 /// What a normal number is above 0 on average, 0 where it is below.
 [[nodiscard]] double expected_improvement(const Posterior& posterior);
 
-/// Members as points of numbers, for the surrogate. Local.
+/// Which of several points is the better one, learnt from measured ones: gradient-boosted
+/// regression trees on the pairwise logistic loss (Chen and Guestrin, XGBoost, KDD 2016, sections 2
+/// and 3.1; Burges et al., ICML 2005), with the settings of DeepSpeed's cost model.
+class BoostedTrees {
+ public:
+  /// The points outlive it.
+  explicit BoostedTrees(const Points& points) : points_(&points) {}
 
+  struct Example {
+    std::size_t point = 0;
+    double value = 0;  ///< larger is better
+  };
+  /// Learns from these alone. O(rounds · (examples² + features · examples · log examples)).
+  void learn(std::span<const Example> examples);
+  /// Larger for what is likely to be better; means nothing by itself. 0 before learning.
+  [[nodiscard]] double score(std::size_t point) const;
+
+ private:
+  /// A node; leaves have no feature. Children lie beside each other.
+  struct Node {
+    std::size_t feature = 0;
+    double threshold = 0;  ///< smaller values go left
+    std::size_t left = 0;  ///< 0: a leaf
+    double value = 0;      ///< of a leaf
+  };
+  struct Gradient {
+    double first = 0, second = 0;
+  };
+  using Tree = std::vector<Node>;
+
+  void grow(Tree& tree, std::size_t node, std::vector<std::size_t> members, int depth,
+            std::span<const Example> examples, std::span<const Gradient> gradients) const;
+  [[nodiscard]] double value_of(const Tree& tree, std::size_t point) const;
+
+  const Points* points_;
+  std::vector<Tree> trees_;
+};
+
+/// Members as points of numbers.
 struct Features {
   Points points;
   std::vector<std::string> names;  ///< of the feature: TrainingConfig's member, or the group's

@@ -1,6 +1,7 @@
 #include "dstune/search/tuner.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -9,79 +10,123 @@
 
 namespace dstune {
 
+std::vector<std::size_t> planned_members(const PlannedSpace& space) {
+  std::vector<std::size_t> planned;
+  for (std::size_t index = 0; index < space.members.size(); ++index)
+    if (space.members[index].planned.status == PlanStatus::planned) planned.push_back(index);
+  return planned;
+}
+
+namespace {
+
+/// One failure may be the machine's; several with the same value are the value's.
+constexpr int enough_failures = 3;
+
+}  // namespace
+
+FailureRules::Level& FailureRules::level_of(std::size_t feature, double value) {
+  const auto found = std::ranges::find_if(levels_, [&](const Level& level) {
+    return level.feature == feature && level.value == value;
+  });
+  return found != levels_.end() ? *found : levels_.emplace_back(Level{feature, value});
+}
+
+bool FailureRules::needs_no_less(std::size_t place, std::size_t than) const {
+  const PlannedExperiment& one = *members_[place];
+  const PlannedExperiment& other = *members_[than];
+  if (one.experiment.shape != other.experiment.shape) return false;
+  if (other.predicted.peak_memory_bytes > 0)
+    return one.predicted.peak_memory_bytes >= other.predicted.peak_memory_bytes;
+  TrainingConfig smaller = one.experiment.config;
+  if (smaller.micro_batch < other.experiment.config.micro_batch) return false;
+  smaller.micro_batch = other.experiment.config.micro_batch;
+  return smaller == other.experiment.config;
+}
+
+std::vector<std::pair<std::size_t, std::string>> FailureRules::observe(std::size_t place,
+                                                                       Status status) {
+  std::vector<std::pair<std::size_t, std::string>> excluded;
+  const std::string& name = members_[place]->experiment.name;
+  if (status == Status::out_of_memory) {
+    for (std::size_t other = 0; other < members_.size(); ++other)
+      if (other != place && needs_no_less(other, place))
+        excluded.emplace_back(
+            other, fmt::format("needs no less memory than {}, which ran out of it", name));
+    return excluded;
+  }
+  const bool has_failed = status == Status::failed || status == Status::timed_out;
+  if (!has_failed) ++succeeded_;
+  const Points& points = features_->points;
+  for (std::size_t feature = 0; feature < points.num_features; ++feature) {
+    Level& level = level_of(feature, points[place][feature]);
+    ++(has_failed ? level.failed : level.succeeded);
+  }
+  if (succeeded_ == 0) return excluded;
+  for (const Level& level : levels_) {
+    if (level.failed < enough_failures || level.succeeded > 0) continue;
+    for (std::size_t other = 0; other < members_.size(); ++other)
+      if (points[other][level.feature] == level.value)
+        excluded.emplace_back(other, fmt::format("all {} members with the same {} failed",
+                                                 level.failed, features_->names[level.feature]));
+  }
+  return excluded;
+}
+
+namespace {
+
+/// Every planned member, in the plan's order.
+class OrderedTuner : public Tuner {
+ public:
+  OrderedTuner(const PlannedSpace& space, const TuningOptions& options)
+      : num_members_(space.members.size()),
+        early_stopping_(options.metric, options.early_stopping.value_or(0)) {
+    for (const std::size_t index : planned_members(space)) waiting_.insert(index);
+  }
+
+  std::optional<std::size_t> next() override {
+    if (is_done()) return std::nullopt;
+    return waiting_.extract(waiting_.begin()).value();
+  }
+
+  void observe(std::size_t index, const Observation& observation) override {
+    require(index < num_members_, "an index of the planned space");
+    waiting_.erase(index);
+    early_stopping_.observe(observation.result());
+  }
+
+  [[nodiscard]] bool is_done() const override {
+    return waiting_.empty() || early_stopping_.is_due();
+  }
+
+  [[nodiscard]] std::vector<Skipped> skipped() const override {
+    std::vector<Skipped> all;
+    for (const std::size_t index : waiting_) all.push_back({index, early_stopping_.reason()});
+    return all;
+  }
+
+ private:
+  std::size_t num_members_;
+  std::set<std::size_t> waiting_;
+  EarlyStopping early_stopping_;
+};
+
+}  // namespace
+
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
                                        const TuningOptions& options) {
   if (type == "race") return make_race_tuner(space, options);
   if (type == "model_based") return make_model_based_tuner(space, options);
   require(type == "gridsearch" || type == "random", "a tuner's name");
-  return make_ordered_tuner(space, options);
+  return std::make_unique<OrderedTuner>(space, options);
 }
 
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options) {
-  const bool is_size_searched =
-      std::any_of(space.members.begin(), space.members.end(),
-                  [](const PlannedMember& member) { return member.micro_batch_chain.has_value(); });
+  const bool is_size_searched = std::ranges::any_of(space.members, [](const PlannedMember& member) {
+    return member.micro_batch_chain.has_value();
+  });
   if (is_size_searched && type != "race") return make_phased_tuner(type, space, options);
   return make_flat_tuner(type, space, options);
-}
-
-namespace {
-
-class OrderedTuner : public Tuner {
- public:
-  OrderedTuner(const PlannedSpace& space, const TuningOptions& options)
-      : phases_(space.members.size(), Phase::none),
-        early_stopping_(options.metric, options.early_stopping.value_or(0)) {
-    for (std::size_t index = 0; index < phases_.size(); ++index) {
-      if (space.members[index].planned.status != PlanStatus::planned) continue;
-      phases_[index] = Phase::waiting;
-      ++num_waiting_;
-    }
-  }
-
-  std::optional<std::size_t> next() override {
-    if (is_done()) return std::nullopt;
-    while (phases_[first_] != Phase::waiting) ++first_;
-    phases_[first_] = Phase::taken;
-    --num_waiting_;
-    return first_;
-  }
-
-  void observe(std::size_t index, const Observation& observation) override {
-    require(index < phases_.size(), "an index of the planned space");
-    if (phases_[index] == Phase::waiting) --num_waiting_;
-    phases_[index] = Phase::taken;
-    const bool is_ok = observation.status == Status::ok && observation.value.has_value();
-    early_stopping_.observe(is_ok ? std::optional(observation.value->value) : std::nullopt);
-  }
-
-  [[nodiscard]] bool is_done() const override {
-    return num_waiting_ == 0 || early_stopping_.is_due();
-  }
-
-  [[nodiscard]] std::vector<Skipped> skipped() const override {
-    const auto reason = fmt::format("early stopping: {} experiments brought nothing better",
-                                    early_stopping_.num_since_best());
-    std::vector<Skipped> all;
-    for (std::size_t index = 0; index < phases_.size(); ++index)
-      if (phases_[index] == Phase::waiting) all.push_back({index, reason});
-    return all;
-  }
-
- private:
-  enum class Phase { none, waiting, taken };
-
-  std::vector<Phase> phases_;
-  EarlyStopping early_stopping_;
-  std::size_t num_waiting_ = 0;
-  std::size_t first_ = 0;  ///< nothing before it waits
-};
-
-}  // namespace
-
-std::unique_ptr<Tuner> make_ordered_tuner(const PlannedSpace& space, const TuningOptions& options) {
-  return std::make_unique<OrderedTuner>(space, options);
 }
 
 }  // namespace dstune

@@ -1,16 +1,21 @@
 #pragma once
-/// The tuners, each in a file of its own. Local.
+/// The tuners, each in a file of its own, and the rules that they share. Local.
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "dstune/core/measurement.hpp"
 #include "dstune/search/tuner.hpp"
+#include "surrogate.hpp"
 
 namespace dstune {
 
-std::unique_ptr<Tuner> make_ordered_tuner(const PlannedSpace& space, const TuningOptions& options);
 std::unique_ptr<Tuner> make_model_based_tuner(const PlannedSpace& space,
                                               const TuningOptions& options);
 std::unique_ptr<Tuner> make_phased_tuner(const std::string& type, const PlannedSpace& space,
@@ -21,8 +26,10 @@ std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOp
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,
                                        const TuningOptions& options);
 
-/// DeepSpeed's early stopping: after so many experiments past the best one. Local.
+/// Of the space, rising.
+[[nodiscard]] std::vector<std::size_t> planned_members(const PlannedSpace& space);
 
+/// DeepSpeed's early stopping: after so many experiments past the best one.
 class EarlyStopping {
  public:
   /// `max_since_best` 0: never.
@@ -42,13 +49,48 @@ class EarlyStopping {
   [[nodiscard]] bool is_due() const {
     return max_since_best_ > 0 && num_since_best_ >= max_since_best_;
   }
-  [[nodiscard]] int num_since_best() const { return num_since_best_; }
+  /// Why others are not run, where it is due.
+  [[nodiscard]] std::string reason() const {
+    return fmt::format("early stopping: {} experiments brought nothing better", num_since_best_);
+  }
 
  private:
   Metric metric_;
   int max_since_best_;
   int num_since_best_ = 0;
   std::optional<double> best_;
+};
+
+/// What a failure tells of members that were not run.
+class FailureRules {
+ public:
+  /// All of them by place, as in the features, which outlive it.
+  FailureRules(std::vector<const PlannedExperiment*> members, const Features& features)
+      : members_(std::move(members)), features_(&features) {}
+
+  /// Places that are not worth a run after this one ended, each with the reason; some may have been
+  /// run already.
+  /// - Out of memory: what needs no less, by the plan, on the same group; where nothing is
+  ///   planned, what differs by a larger micro-batch alone.
+  /// - Anything else that failed: every member with a value of a knob with which `enough_failures`
+  ///   members failed and none succeeded, while others did.
+  std::vector<std::pair<std::size_t, std::string>> observe(std::size_t place, Status status);
+
+ private:
+  /// How members with one value of one feature ended.
+  struct Level {
+    std::size_t feature = 0;
+    double value = 0;
+    int failed = 0;
+    int succeeded = 0;
+  };
+  [[nodiscard]] bool needs_no_less(std::size_t place, std::size_t than) const;
+  Level& level_of(std::size_t feature, double value);
+
+  std::vector<const PlannedExperiment*> members_;
+  const Features* features_;
+  std::vector<Level> levels_;
+  int succeeded_ = 0;
 };
 
 }  // namespace dstune

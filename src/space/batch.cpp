@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "dimensions.hpp"
+#include "products.hpp"
 
 namespace dstune {
 

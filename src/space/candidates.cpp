@@ -1,6 +1,8 @@
 #include <algorithm>
 
-#include "dimensions.hpp"
+#include <fmt/format.h>
+
+#include "products.hpp"
 
 namespace dstune {
 
@@ -143,60 +145,176 @@ class CandidateCheck {
   json::Problems* problems_;
 };
 
-bool is_list_knob(const std::string& pointer) {
-  const Knob* const knob = find_knob(pointer);
-  return knob != nullptr && knob->type == KnobType::list;
+/// What the step does not do of a candidate, in every member that was tried; empty: nothing.
+std::string unbuilt_reason(const Trials& trials, const Dimension& dimension, std::size_t index) {
+  for (const Violation& violation : trials.common(&dimension, index))
+    if (violation.is_unbuilt && is_below(violation.pointer, dimension.pointer))
+      return violation.message;
+  return "";
 }
 
-/// DeepSpeed's schema may know nothing of what stands under these, so that a list may be a value.
-bool is_open_optimizer_member(const std::string& pointer) {
-  return pointer.starts_with("/optimizer/") && find_knob(pointer) == nullptr;
+// What the user is told once.
+
+bool is_default(const json::Value& value, const Knob& knob) {
+  return value.is_null() || value == "auto" || value == json::Value::parse(knob.fallback);
+}
+
+/// Keys that are there and do not move the search, by why.
+class EffectNotes {
+ public:
+  void read(const json::Node& node) {
+    const Knob* const knob = find_knob(node.pointer());
+    if (knob != nullptr && knob->type == KnobType::object && knob->effect == KnobEffect::inert &&
+        !has_effect_below(node)) {
+      inert_.push_back(node.pointer().substr(1));
+      return;
+    }
+    if (node.is_object()) {
+      for (const auto& key : node.keys()) read(*node.find(key));
+      return;
+    }
+    if (knob == nullptr) return;
+    if (knob->effect == KnobEffect::inert) inert_.push_back(node.pointer().substr(1));
+    const bool is_single = node.is_array() && node.value().size() == 1;
+    const json::Value& value = is_single ? node.value().front() : node.value();
+    if (knob->effect == KnobEffect::not_built && !is_default(value, *knob))
+      not_built_.push_back(node.pointer().substr(1));
+  }
+
+  void add_to(std::vector<std::string>& warnings) const {
+    if (!not_built_.empty())
+      warnings.push_back(fmt::format(
+          "kept in the answer, without effect on the search, since the step measured here does not "
+          "act on them yet: {}",
+          fmt::join(not_built_, ", ")));
+    if (!inert_.empty())
+      warnings.push_back(fmt::format("kept in the answer, without effect on a step's time: {}",
+                                     fmt::join(inert_, ", ")));
+  }
+
+ private:
+  static bool has_effect_below(const json::Node& node) {
+    for (const auto& key : node.keys()) {
+      const json::Node member = *node.find(key);
+      const Knob* const knob = find_knob(member.pointer());
+      if (knob != nullptr && knob->effect != KnobEffect::inert) return true;
+      if (has_effect_below(member)) return true;
+    }
+    return false;
+  }
+
+  std::vector<std::string> inert_, not_built_;
+};
+
+/// Of a key of a section.
+json::Value candidates_of(const json::Node& root, const char* section, const char* key) {
+  const auto above = root.find(section);
+  const auto found = above && above->is_object() ? above->find(key) : std::nullopt;
+  if (!found) return json::Value::array();
+  return found->is_array() ? found->value() : json::Value::array({found->value()});
+}
+json::Value candidates_of(const json::Node& root, const char* key) {
+  return candidates_of(root, "zero_optimization", key);
+}
+
+bool has(const json::Value& candidates, const json::Value& value) {
+  return std::find(candidates.begin(), candidates.end(), value) != candidates.end();
+}
+
+/// Where DeepSpeed itself does not average (get_param_gradient_attribute in stage_1_and_2.py).
+bool has_unreduced_sums(const JobSpec& job, const json::Node& root) {
+  if (!has(candidates_of(root, "data_types", "grad_accum_dtype"), "fp32")) return false;
+  const json::Value stages = candidates_of(root, "stage");
+  const bool has_stage1 = !root.find("zero_optimization") || has(stages, 1) || has(stages, "all");
+  const json::Value devices = candidates_of(root, "offload_optimizer");
+  const bool offloads = std::any_of(devices.begin(), devices.end(),
+                                    [](const json::Value& each) { return !each.is_null(); });
+  const bool is_group = std::any_of(job.shapes.begin(), job.shapes.end(),
+                                    [](const GroupShape& shape) { return shape.size() > 1; });
+  return is_group && has_stage1 && (offloads || has(candidates_of(root, "fp16", "enabled"), true));
+}
+
+/// What ZeRO++'s quantisation changes but times.
+void add_quantization(const JobSpec& job, const json::Node& root,
+                      std::vector<std::string>& warnings) {
+  if (has(candidates_of(root, "zero_quantized_weights"), true)) {
+    warnings.push_back(
+        "zero_optimization.zero_quantized_weights: stage 3 with it computes with weights of 8 "
+        "bits, so its losses are others than without");
+  }
+  const bool has_nodes = std::any_of(job.shapes.begin(), job.shapes.end(),
+                                     [](const GroupShape& shape) { return shape.num_nodes > 1; });
+  if (has_nodes && has(candidates_of(root, "zero_quantized_gradients"), true)) {
+    warnings.push_back(
+        "zero_optimization.zero_quantized_gradients: stage 3 with it reduces gradients across "
+        "nodes in 4 bits, so its losses are others than without; DeepSpeed 0.19.6 itself does not "
+        "divide those of matrices by the ranks of a node, as is done here");
+  }
+}
+
+/// Whether some group would hold several copies of the states (MiCS).
+bool has_copies(const JobSpec& job, const json::Node& root) {
+  const json::Value list = candidates_of(root, "mics_shard_size");
+  return std::any_of(list.begin(), list.end(), [&](const json::Value& candidate) {
+    return candidate.is_number() && candidate.get<double>() > 0 &&
+           std::any_of(job.shapes.begin(), job.shapes.end(), [&](const GroupShape& shape) {
+             return candidate.get<double>() < shape.size();
+           });
+  });
 }
 
 }  // namespace
-
-bool is_candidate_list(const json::Node& node) {
-  if (!node.is_array() || is_open_optimizer_member(node.pointer())) return false;
-  if (!is_list_knob(node.pointer())) return true;
-  return !node.value().empty() && node.value().front().is_array();
-}
-
-std::vector<json::Value> product_of(const json::Node& node, const std::string& knob_pointer) {
-  if (!node.is_object()) return {node.value()};
-  std::vector<json::Value> objects = {json::Value::object()};
-  for (const auto& key : node.keys()) {
-    const json::Node member = *node.find(key);
-    const auto pointer = json::append_pointer(knob_pointer, key);
-    std::vector<json::Value> candidates;
-    if (is_candidate_list(json::Node(node.document(), member.value(), pointer))) {
-      for (const auto& element : member.elements()) {
-        for (auto& value : product_of(element, pointer)) candidates.push_back(std::move(value));
-      }
-    } else {
-      candidates = product_of(member, pointer);
-    }
-    std::vector<json::Value> longer;
-    for (const auto& object : objects) {
-      for (const auto& candidate : candidates) {
-        longer.push_back(object);
-        longer.back()[key] = candidate;
-      }
-    }
-    objects = std::move(longer);
-  }
-  return objects;
-}
 
 void check_candidates(const JobSpec& job, std::vector<Product>& products,
                       json::Problems& problems) {
   for (Product& product : products) CandidateCheck(job, product, problems).run();
 }
 
-std::string unbuilt_reason(const Product& product, const Dimension& dimension, std::size_t index) {
-  for (const Violation& violation : Trials(product).common(&dimension, index))
-    if (violation.is_unbuilt && is_below(violation.pointer, dimension.pointer))
-      return violation.message;
-  return "";
+std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products) {
+  std::vector<std::string> warnings;
+  EffectNotes notes;
+  const json::Node root(*job.document, job.ds_config, "");
+  for (const auto& key : root.keys()) {
+    const auto node = *root.find(key);
+    if (find_knob(node.pointer()) == nullptr) {
+      warnings.push_back(node.pointer() +
+                         " is no key that DeepSpeed 0.19.6 knows: it passes through unchecked");
+    } else {
+      notes.read(node);
+    }
+  }
+  notes.add_to(warnings);
+  if (has_copies(job, root)) {
+    warnings.push_back(
+        "zero_optimization.mics_shard_size: DeepSpeed 0.19.6 itself hangs in its first update "
+        "where "
+        "this is less than the group's size; what is measured here is MiCS as other releases run "
+        "it");
+  }
+  add_quantization(job, root, warnings);
+  if (has_unreduced_sums(job, root)) {
+    warnings.push_back(
+        "data_types.grad_accum_dtype: at stage 1 in fp16, and in bf16 with an offloaded optimizer, "
+        "DeepSpeed 0.19.6 itself updates with the sums in fp32 of each rank's own gradients; their "
+        "mean over ranks, which it makes and drops, is what is used here");
+  }
+  for (const Product& product : products) {
+    const Trials trials(product);
+    for (const Dimension& dimension : product.dimensions) {
+      if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;
+      for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
+        const std::string reason = unbuilt_reason(trials, dimension, index);
+        if (reason.empty()) continue;
+        std::string warning = fmt::format(
+            "{}: members with this candidate are not run: {}",
+            dimension.origins[index].empty() ? dimension.pointer : dimension.origins[index],
+            reason);
+        if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end())
+          warnings.push_back(std::move(warning));
+      }
+    }
+  }
+  return warnings;
 }
 
 }  // namespace dstune

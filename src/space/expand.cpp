@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
-#include "dimensions.hpp"
 #include "dstune/space/search_space.hpp"
+#include "products.hpp"
+#include "sections/sections.hpp"
 
 namespace dstune {
 
@@ -15,6 +17,44 @@ constexpr const char* stage_pointer = "/zero_optimization/stage";
 
 json::Value shape_value(const GroupShape& shape) {
   return {{"num_gpus", shape.num_gpus}, {"num_nodes", shape.num_nodes}};
+}
+
+/// A list that is a set of candidates, given what the table says about its place.
+bool is_candidate_list(const json::Node& node) {
+  if (!node.is_array()) return false;
+  const Knob* const knob = find_knob(node.pointer());
+  // DeepSpeed's schema may know nothing of what stands there, so that a list may be a value.
+  if (knob == nullptr) return !node.pointer().starts_with("/optimizer/");
+  if (knob->type != KnobType::list) return true;
+  return !node.value().empty() && node.value().front().is_array();
+}
+
+/// An object with lists of candidates inside as the objects that it stands for, the last key
+/// fastest; any other value as itself. `knob_pointer`: its place in a DeepSpeed config.
+std::vector<json::Value> product_of(const json::Node& node, const std::string& knob_pointer) {
+  if (!node.is_object()) return {node.value()};
+  std::vector<json::Value> objects = {json::Value::object()};
+  for (const auto& key : node.keys()) {
+    const json::Node member = *node.find(key);
+    const auto pointer = json::append_pointer(knob_pointer, key);
+    std::vector<json::Value> candidates;
+    if (is_candidate_list(json::Node(node.document(), member.value(), pointer))) {
+      for (const auto& element : member.elements()) {
+        for (auto& value : product_of(element, pointer)) candidates.push_back(std::move(value));
+      }
+    } else {
+      candidates = product_of(member, pointer);
+    }
+    std::vector<json::Value> longer;
+    for (const auto& object : objects) {
+      for (const auto& candidate : candidates) {
+        longer.push_back(object);
+        longer.back()[key] = candidate;
+      }
+    }
+    objects = std::move(longer);
+  }
+  return objects;
 }
 
 /// One config with lists as a product.
@@ -157,6 +197,93 @@ std::vector<int> stages_of(const std::optional<json::Node>& zero, json::Problems
     if (std::find(stages.begin(), stages.end(), number) == stages.end()) stages.push_back(number);
   }
   return stages;
+}
+
+// DeepSpeed's templates and default grids of the ZeRO stages (docs/space.md).
+
+json::Value built_in_template(int stage, std::int64_t hidden_size) {
+  json::Value section = {{"stage", stage}};
+  if (stage == 1) {
+    section["reduce_bucket_size"] = 500'000'000;
+    section["allgather_bucket_size"] = 500'000'000;
+  }
+  if (stage < 2) return section;
+  section["allgather_partitions"] = true;
+  section["allgather_bucket_size"] = 500'000'000;
+  section["overlap_comm"] = false;
+  section["reduce_scatter"] = true;
+  section["reduce_bucket_size"] = 500'000'000;
+  section["contiguous_gradients"] = false;
+  if (stage < 3) return section;
+  const auto squared = hidden_size * hidden_size;
+  section["reduce_bucket_size"] = squared;
+  section["stage3_max_live_parameters"] = 1'000'000'000;
+  section["stage3_max_reuse_distance"] = 1'000'000'000;
+  section["stage3_prefetch_bucket_size"] = std::llround(0.9 * static_cast<double>(squared));
+  section["stage3_param_persistence_threshold"] = 10 * hidden_size;
+  section["stage3_gather_16bit_weights_on_model_save"] = false;
+  section["sub_group_size"] = 1'000'000'000'000;
+  return section;
+}
+
+json::Value default_grid(int stage) {
+  const json::Value buckets = {50'000'000, 500'000'000, 1'000'000'000};
+  json::Value grid = json::Value::object();
+  if (stage >= 2) {
+    grid["overlap_comm"] = {true, false};
+    grid["reduce_scatter"] = {false, true};
+  }
+  if (stage >= 1) grid["reduce_bucket_size"] = buckets;
+  if (stage == 3) grid["allgather_partitions"] = {true, false};
+  if (stage >= 1) grid["allgather_bucket_size"] = buckets;
+  if (stage >= 2) grid["contiguous_gradients"] = {false, true};
+  return grid;
+}
+
+/// A template file as DeepSpeed has them: {"zero_optimization": {...}}; lists are candidates.
+json::Value file_template(const std::string& path, json::Problems& problems) {
+  try {
+    const auto document = json::Document::read(path);
+    const auto root = document.node();
+    if (!root.expect_object(problems)) return json::Value::object();
+    root.refuse_unknown_keys(problems, {"zero_optimization"});
+    const auto section = root.find("zero_optimization");
+    if (!section) {
+      problems.add(root.problem("a template has the section \"zero_optimization\": add it"));
+      return json::Value::object();
+    }
+    if (!section->expect_object(problems)) return json::Value::object();
+    for (const auto& key : section->keys()) {
+      const auto node = *section->find(key);
+      if (!node.is_array()) read_settings(node, problems);
+      for (const auto& element : node.elements())
+        read_settings(json::Node(document, element.value(), node.pointer()), problems);
+    }
+    return section->value();
+  } catch (const InputError& error) {
+    add_all(error, problems);
+    return json::Value::object();
+  }
+}
+
+/// The `zero_optimization` section of a stage: the template (the job's own file where it names
+/// one), over it the stage's default lists, over both what the document says in `written`, whose
+/// stage is replaced. Bucket sizes of stage 3 follow from the model's hidden size, rounded. Adds
+/// problems.
+json::Value full_zero_section(const JobSpec& job, int stage, const json::Value& written,
+                              json::Problems& problems) {
+  const auto file = job.templates.find(stage);
+  json::Value section = file == job.templates.end()
+                            ? built_in_template(stage, job.model.hidden_size)
+                            : file_template(file->second, problems);
+  // A file says itself what is tried.
+  if (file == job.templates.end()) {
+    const json::Value grid = default_grid(stage);
+    for (const auto& [key, candidates] : grid.items()) section[key] = candidates;
+  }
+  for (const auto& [key, value] : written.items()) section[key] = value;
+  section["stage"] = stage;
+  return section;
 }
 
 /// The document with a stage's template and default lists: `zero_optimization` first, as DeepSpeed

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "dstune/model/module_names.hpp"
-#include "dstune/space/search_space.hpp"
+#include "products.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {
@@ -14,10 +14,6 @@ namespace dstune {
 namespace {
 
 constexpr std::int64_t default_sequence_length = 1024;
-
-std::shared_ptr<const json::Document> read_document(const std::string& path) {
-  return std::make_shared<const json::Document>(json::Document::read(path));
-}
 
 void apply(const Overrides& overrides, TuningOptions& tuning) {
   if (overrides.tuner_type) tuning.tuner_type = *overrides.tuner_type;
@@ -29,6 +25,108 @@ void apply(const Overrides& overrides, TuningOptions& tuning) {
   if (overrides.results_dir) tuning.results_dir = *overrides.results_dir;
   if (overrides.exps_dir) tuning.exps_dir = *overrides.exps_dir;
   if (overrides.overwrite) tuning.overwrite = true;
+}
+
+// What values stand for: groups of ranks, models.
+
+/// A value of `num_gpus` or `num_nodes`, with its place.
+struct Count {
+  int value;
+  std::optional<json::Node> node;
+};
+
+std::vector<Count> counts_of(const std::vector<Reading>& readings, int fallback) {
+  if (readings.empty()) return {{fallback, std::nullopt}};
+  std::vector<Count> counts;
+  for (const Reading& reading : readings)
+    counts.push_back({static_cast<int>(std::get<std::int64_t>(reading.value)), reading.node});
+  return counts;
+}
+
+/// The group shapes of `resources`, or every rank of the machine.
+void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget& target) {
+  JobSpec& job = *target.job;
+  const Machine all = job.machine ? *job.machine : Machine{{default_ranks}};
+  const int ranks_a_node = *std::min_element(all.ranks_of_node.begin(), all.ranks_of_node.end());
+  const int every_node = target.num_gpus.empty() ? static_cast<int>(all.ranks_of_node.size()) : 1;
+  const auto gpus = counts_of(target.num_gpus, ranks_a_node);
+  const auto nodes = counts_of(target.num_nodes, every_node);
+
+  const auto add = [&](const Count& num_gpus, const Count& num_nodes) {
+    const GroupShape shape{num_gpus.value, num_nodes.value};
+    job.shapes.push_back(shape);
+    if (!job.machine || job.machine->holds(shape)) return;
+    const auto& place = num_gpus.node ? num_gpus.node : num_nodes.node;
+    target.problems->add(place->problem(job.machine->refusal(shape)));
+  };
+  // The last key varies fastest, as everywhere in the document.
+  const auto keys = resources != nullptr ? resources->keys() : std::vector<std::string>{};
+  const bool nodes_first = !keys.empty() && keys.front() == "num_nodes";
+  for (const auto& outer : nodes_first ? nodes : gpus) {
+    for (const auto& inner : nodes_first ? gpus : nodes)
+      nodes_first ? add(inner, outer) : add(outer, inner);
+  }
+  const int used = job.shapes.empty() ? 0 : job.shapes.front().size();
+  if (resources == nullptr && job.machine && used < job.machine->num_ranks()) {
+    job.warnings.push_back(fmt::format(
+        "the nodes have different numbers of ranks: groups take {} on each, {} of {} ranks",
+        ranks_a_node, used, job.machine->num_ranks()));
+  }
+}
+
+std::optional<ModelSpec> read_model_file(const std::string& path, json::Problems& problems) {
+  try {
+    return import_huggingface(json::Document::read(path));
+  } catch (const InputError& error) {
+    add_all(error, problems);
+    return std::nullopt;
+  }
+}
+
+/// A file where there is one or where the name looks like one, else a preset.
+bool names_a_file(const std::string& name, const std::string& path) {
+  std::error_code ignored;
+  return name.ends_with(".json") || std::filesystem::is_regular_file(path, ignored);
+}
+
+/// `place`: where the document names it.
+std::optional<ModelSpec> read_named_model(const std::string& name, const std::string& path,
+                                          const json::Node* place, json::Problems& problems) {
+  if (names_a_file(name, path)) return read_model_file(path, problems);
+  try {
+    return preset(name);
+  } catch (const InputError& error) {
+    for (const auto& problem : error.problems())
+      problems.add(place != nullptr ? place->problem(problem.message) : problem);
+    return std::nullopt;
+  }
+}
+
+/// The object without keys that are null, which stand for their defaults.
+json::Value without_nulls(const json::Value& object) {
+  json::Value kept = json::Value::object();
+  for (const auto& [key, value] : object.items())
+    if (!value.is_null()) kept[key] = value;
+  // The family is a word: read in any case of letters.
+  if (kept.contains("family")) kept["family"] = lower_case(kept["family"].get<std::string>());
+  return kept;
+}
+
+/// The model that the command line (a file's or preset's name) or `dstune.model` names; nothing
+/// where neither does or where it can not be read.
+std::optional<ModelSpec> find_model(const std::optional<std::string>& override_name,
+                                    const std::optional<json::Node>& node,
+                                    const std::string& folder, json::Problems& problems) {
+  if (override_name) return read_named_model(*override_name, *override_name, nullptr, problems);
+  if (!node) return std::nullopt;
+  if (node->is_string()) {
+    const auto name = node->value().get<std::string>();
+    return read_named_model(name, path_from(folder, name), &*node, problems);
+  }
+  if (const auto path = node->find("hf_config"))
+    return read_model_file(path_from(folder, path->value().get<std::string>()), problems);
+  const json::Value written = without_nulls(node->value());
+  return read_model(json::Node(node->document(), written, node->pointer()), problems);
 }
 
 void decide_model(const Overrides& overrides, const json::Node& root, const json::Node* section,
@@ -61,15 +159,32 @@ void decide_sequence_length(SectionTarget& target) {
                                     positions, job.sequence_length)));
 }
 
-json::Value deepspeed_part(const json::Value& root) {
-  json::Value part = json::Value::object();
-  for (const auto& [key, value] : root.items()) {
-    if (key != "autotuning" && key != "dstune") part[key] = value;
-  }
-  return part;
+}  // namespace
+
+int Machine::num_ranks() const {
+  int total = 0;
+  for (const int ranks : ranks_of_node) total += ranks;
+  return total;
 }
 
-}  // namespace
+bool Machine::holds(const GroupShape& shape) const {
+  return std::count_if(ranks_of_node.begin(), ranks_of_node.end(),
+                       [&](int ranks) { return ranks >= shape.num_gpus; }) >= shape.num_nodes;
+}
+
+std::string Machine::refusal(const GroupShape& shape) const {
+  if (is_restricted) {
+    return fmt::format(
+        "groups of {} ranks on each of {} node(s) are asked for, but --hostfile, --include and "
+        "--exclude leave {} rank(s) on {} node(s): name more hosts or slots, or take smaller "
+        "groups",
+        shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size());
+  }
+  return fmt::format(
+      "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
+      "node(s): start it with mpirun -np {}, or take smaller groups",
+      shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size(), shape.size());
+}
 
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config) {
   const bool reads_section = job.target.framework == TargetFramework::self ||
@@ -94,7 +209,7 @@ std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
 JobSpec read_job(const std::string& path, const Overrides& overrides,
                  const std::optional<Machine>& machine, int default_ranks) {
   JobSpec job;
-  job.document = read_document(path);
+  job.document = std::make_shared<const json::Document>(json::Document::read(path));
   job.folder = std::filesystem::path(path).parent_path().string();
   job.recompute = {TrainingConfig().recompute};
   job.machine = machine;
@@ -119,7 +234,8 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   decide_model(overrides, root, section ? &*section : nullptr, target);
   decide_sequence_length(target);
 
-  job.ds_config = deepspeed_part(replaced);
+  job.ds_config = replaced;
+  for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
   if (job.experiment_files.empty()) {
     const auto products = expand(job, problems);
     problems.check();

@@ -5,8 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "dimensions.hpp"
-#include "members.hpp"
+#include "products.hpp"
 
 namespace dstune {
 
@@ -33,42 +32,38 @@ Knobs knobs_of(const Settings& settings) {
 class MemberCursor {
  public:
   /// At member 0. `product` outlives it.
-  explicit MemberCursor(const Product& product);
+  explicit MemberCursor(const Product& product)
+      : product_(&product), digits_(product.dimensions.size(), 0) {
+    settings_.apply(product.settings);
+    for (const auto& dimension : product.dimensions)
+      if (dimension.kind == Kind::knob) settings_.apply(dimension.settings.front());
+  }
 
   /// The candidate of each dimension.
-  [[nodiscard]] const std::vector<std::size_t>& digits() const { return digits_; }
+  [[nodiscard]] const Digits& digits() const { return digits_; }
   [[nodiscard]] const Settings& settings() const { return settings_; }
   /// Goes on; after the last member it is at the first again. Returns whether a knob changed.
-  bool advance();
+  bool advance() {
+    bool is_knob_changed = false;
+    for (std::size_t index = digits_.size(); index-- > 0;) {
+      const auto& dimension = product_->dimensions[index];
+      const bool is_last = digits_[index] + 1 == dimension.candidates.size();
+      const std::size_t next = is_last ? 0 : digits_[index] + 1;
+      if (dimension.kind == Kind::knob && next != digits_[index]) {
+        settings_.apply(dimension.settings[next]);
+        is_knob_changed = true;
+      }
+      digits_[index] = next;
+      if (!is_last) break;
+    }
+    return is_knob_changed;
+  }
 
  private:
   const Product* product_;
-  std::vector<std::size_t> digits_;
+  Digits digits_;
   Settings settings_;
 };
-
-MemberCursor::MemberCursor(const Product& product)
-    : product_(&product), digits_(product.dimensions.size(), 0) {
-  settings_.apply(product.settings);
-  for (const auto& dimension : product.dimensions)
-    if (dimension.kind == Dimension::Kind::knob) settings_.apply(dimension.settings.front());
-}
-
-bool MemberCursor::advance() {
-  bool is_knob_changed = false;
-  for (std::size_t index = digits_.size(); index-- > 0;) {
-    const auto& dimension = product_->dimensions[index];
-    const bool is_last = digits_[index] + 1 == dimension.candidates.size();
-    const std::size_t next = is_last ? 0 : digits_[index] + 1;
-    if (dimension.kind == Dimension::Kind::knob && next != digits_[index]) {
-      settings_.apply(dimension.settings[next]);
-      is_knob_changed = true;
-    }
-    digits_[index] = next;
-    if (!is_last) break;
-  }
-  return is_knob_changed;
-}
 
 /// How far one step of each dimension goes in a member's number; the last goes by 1.
 std::vector<std::uint64_t> strides_of(const Product& product) {
@@ -77,17 +72,6 @@ std::vector<std::uint64_t> strides_of(const Product& product) {
   for (std::size_t index = dimensions.size(); index-- > 1;)
     strides[index - 1] = strides[index] * dimensions[index].candidates.size();
   return strides;
-}
-
-/// The candidate of each dimension of a member.
-Digits digits_of(const Product& product, std::uint64_t number) {
-  Digits digits(product.dimensions.size());
-  for (std::size_t index = digits.size(); index-- > 0;) {
-    const auto count = product.dimensions[index].candidates.size();
-    digits[index] = static_cast<std::size_t>(number % count);
-    number /= count;
-  }
-  return digits;
 }
 
 }  // namespace
@@ -111,6 +95,15 @@ struct SearchSpace::Part {
       places.emplace_back(product.dimensions[index].pointer);
       if (product.dimensions[index].kind == Kind::micro_batch) micro_batch = index;
     }
+  }
+
+  /// The candidate of each dimension of a member.
+  [[nodiscard]] Digits digits_of(std::uint64_t number) const {
+    Digits digits;
+    for (std::size_t index = 0; index < strides.size(); ++index)
+      digits.push_back((number - first) / strides[index] %
+                       product.dimensions[index].candidates.size());
+    return digits;
   }
 };
 
@@ -182,7 +175,7 @@ class SearchSpace::Visit {
     if (is_new) return;
     const std::uint64_t number = twin->second;
     const Part& part_of_twin = space_->part_of(number);
-    const Digits others = digits_of(part_of_twin.product, number - part_of_twin.first);
+    const Digits others = part_of_twin.digits_of(number);
     const int stage = member.config.zero_stage;
     member.is_pruned = true;
     member.reason = "runs exactly as " + name_of(part_of_twin, others, number, stage, batch);
@@ -245,7 +238,7 @@ std::vector<Member> SearchSpace::members() const {
 
 Experiment SearchSpace::experiment(const Member& member) const {
   const Part& part = part_of(member.number);
-  const Digits digits = digits_of(part.product, member.number - part.first);
+  const Digits digits = part.digits_of(member.number);
   Experiment experiment{member.name, part.product.base, member.shape, member.config};
   auto& config = experiment.ds_config;
   for (std::size_t index = 0; index < digits.size(); ++index) {

@@ -1,12 +1,9 @@
 #include "agreement.hpp"
 
 #include <algorithm>
-#include <array>
 #include <new>
 #include <span>
 
-#include "dstune/base/error.hpp"
-#include "dstune/base/units.hpp"
 #include "dstune/kernels/cuda.hpp"
 
 namespace dstune::train {
@@ -83,19 +80,17 @@ Failure share_failure(ProcessGroup& group, int group_rank, const FailureCode& co
                       const Failure& mine) {
   const int world_rank = group.world_ranks()[static_cast<std::size_t>(group_rank)];
   const std::string reason =
-      share_text(group, group_rank, mine.reason, static_cast<std::size_t>(code.reason_bytes));
-  return {static_cast<Status>(static_cast<int>(code.status)),
+      share_text(group, group_rank, mine.reason, static_cast<std::size_t>(code[1]));
+  return {static_cast<Status>(static_cast<int>(code[0])),
           "rank " + std::to_string(world_rank) + ": " + reason};
 }
 
 Failure agree(ProcessGroup& group, const Failure& mine) {
-  const FailureCode code = failure_code(mine);
-  const std::array<double, 2> numbers{code.status, code.reason_bytes};
-  const std::vector<double> all = group.exchange(numbers);
+  const std::vector<double> all = group.exchange(failure_code(mine));
   for (int rank = 0; rank < group.size(); ++rank) {
-    const auto at = static_cast<std::size_t>(rank) * numbers.size();
+    const auto at = 2 * static_cast<std::size_t>(rank);
     const FailureCode theirs{all[at], all[at + 1]};
-    if (theirs.status != static_cast<double>(Status::ok))
+    if (theirs[0] != static_cast<double>(Status::ok))
       return share_failure(group, rank, theirs, mine);
   }
   return {};

@@ -1,7 +1,7 @@
 #pragma once
 /// How a group agrees on a failure: the lowest group rank's that has one, with its reason.
 
-#include <cstdint>
+#include <array>
 #include <functional>
 #include <string>
 
@@ -31,11 +31,9 @@ struct Failure {
 /// Does the work; what it throws becomes a failure, but a CollectiveError passes. Local.
 Failure attempt(const std::function<void()>& work);
 
-/// What a rank puts into an exchange about its failure, and reads out of it.
-struct FailureCode {
-  double status = 0;
-  double reason_bytes = 0;
-};
+/// What a rank puts into an exchange about its failure, and reads out of it: the status, 0 where
+/// all is well, and the reason's bytes.
+using FailureCode = std::array<double, 2>;
 FailureCode failure_code(const Failure& failure);
 
 /// The failure of `group_rank`, whose code everybody knows, with its reason on every rank:

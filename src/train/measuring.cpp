@@ -1,31 +1,87 @@
-#include "dstune/train/measuring.hpp"
-
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "agreement.hpp"
-#include "dstune/base/error.hpp"
-#include "gpu_samples.hpp"
+#include "dstune/train/workload.hpp"
 #include "stopping.hpp"
 
 namespace dstune {
 namespace {
 
 using train::Failure;
-using train::FailureCode;
 
 constexpr std::chrono::seconds joules_interval{1};
 constexpr std::chrono::seconds gpu_interval{1};
+
+/// A struct of doubles from every rank of the group. Collective over the group.
+template <class Numbers>
+std::vector<Numbers> exchange(ProcessGroup& group, const Numbers& mine) {
+  const auto plain = std::bit_cast<std::array<double, sizeof(Numbers) / sizeof(double)>>(mine);
+  const std::vector<double> all = group.exchange(plain);
+  std::vector<Numbers> result(static_cast<std::size_t>(group.size()));
+  std::memcpy(static_cast<void*>(result.data()), all.data(), all.size() * sizeof(double));
+  return result;
+}
+
+/// Of this rank's GPU while steps are timed. 0: nobody told.
+struct GpuSamples {
+  double num_samples = 0;
+  double sm_clock_mhz = 0;  ///< the lowest, of the others the highest
+  double max_sm_clock_mhz = 0;
+  double temperature_c = 0;
+  double power_w = 0;
+  double reasons = 0;  ///< few bits, which a double has all of
+
+  void add(const nvml::GpuState& state) {
+    const double clock_mhz = state.sm_clock_mhz.value_or(0);
+    if (clock_mhz > 0 && (sm_clock_mhz == 0 || clock_mhz < sm_clock_mhz)) sm_clock_mhz = clock_mhz;
+    max_sm_clock_mhz = std::max<double>(max_sm_clock_mhz, state.max_sm_clock_mhz.value_or(0));
+    temperature_c = std::max<double>(temperature_c, state.temperature_c.value_or(0));
+    power_w = std::max<double>(power_w, state.power_w.value_or(0));
+    reasons = static_cast<double>(static_cast<std::uint64_t>(reasons) | state.throttle_reasons);
+    ++num_samples;
+  }
+};
+
+/// Of the GPUs of all ranks; nothing where no rank saw any.
+std::optional<GpuCondition> condition_of(const std::vector<GpuSamples>& all) {
+  GpuCondition worst;
+  std::uint64_t reasons = 0;
+  bool has_seen = false;
+  for (const GpuSamples& one : all) {
+    if (one.num_samples == 0) continue;
+    has_seen = true;
+    if (one.sm_clock_mhz > 0 &&
+        (worst.sm_clock_mhz == 0 || one.sm_clock_mhz < worst.sm_clock_mhz)) {
+      worst.sm_clock_mhz = one.sm_clock_mhz;
+      worst.max_sm_clock_mhz = one.max_sm_clock_mhz;
+    }
+    worst.temperature_c = std::max(worst.temperature_c, one.temperature_c);
+    worst.power_w = std::max(worst.power_w, one.power_w);
+    reasons |= static_cast<std::uint64_t>(one.reasons);
+  }
+  if (!has_seen) return std::nullopt;
+  worst.throttled_by = nvml::throttle_text(reasons);
+  return worst;
+}
+
+/// What a step's agreement carries from each rank.
+struct StepNumbers {
+  double status, reason_bytes;  ///< train::FailureCode
+  double stop, skipped;         ///< 1: yes
+  double step_s, forward_s, backward_s, update_s;
+};
 
 /// One measurement on its way, the same on every rank but for overhead_s.
 class Run {
@@ -35,7 +91,8 @@ class Run {
       : workload_(workload),
         group_(group),
         hooks_(hooks),
-        warmup_rule_(options, workload.has_simulated_times(), workload.min_warmup_steps()),
+        traits_(workload.traits()),
+        warmup_rule_(options, traits_.has_simulated_times, traits_.min_warmup_steps),
         timing_rule_(options) {
     result_.world_ranks = group.world_ranks();
   }
@@ -52,22 +109,9 @@ class Run {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// What a step's agreement carries from each rank.
-  enum Slot : std::size_t {
-    status,
-    reason_bytes,
-    stop,
-    skipped,
-    step_s,
-    forward_s,
-    backward_s,
-    update_s
-  };
-  static constexpr std::size_t num_slots = 8;
-
   bool build() {
     const Failure mine = timed("build", [&] { workload_.build(); });
-    leave_if_race_lost(mine);
+    leave_if_device_lost(mine);
     return passed(train::agree(group_, mine));
   }
 
@@ -82,7 +126,7 @@ class Run {
         mine = train::attempt([&] { together([&] { sample = workload_.step(step); }); });
         if (!mine) mine = failure_of(sample);
       }
-      leave_if_race_lost(mine);
+      leave_if_device_lost(mine);
       if (!agree_on_step(mine, sample)) return false;
       if (!is_warm_) {
         ++result_.warmup_steps;
@@ -155,39 +199,34 @@ class Run {
   /// Puts the slowest rank's times, the loss and the leader's wish to stop into the result.
   bool agree_on_step(const Failure& mine, const StepSample& sample) {
     report_last_step();
-    const FailureCode code = train::failure_code(mine);
-    std::array<double, num_slots> numbers{};
-    numbers[status] = code.status;
-    numbers[reason_bytes] = code.reason_bytes;
-    numbers[stop] = stop_wanted_ ? 1 : 0;
-    numbers[skipped] = sample.skipped ? 1 : 0;
-    numbers[step_s] = sample.step_s;
-    numbers[forward_s] = sample.forward_s;
-    numbers[backward_s] = sample.backward_s;
-    numbers[update_s] = sample.update_s;
-    const std::vector<double> all = group_.exchange(numbers);
-    const auto of = [&](int rank, Slot slot) {
-      return all[static_cast<std::size_t>(rank) * num_slots + slot];
-    };
-
-    int slowest = 0;
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      if (of(rank, status) != static_cast<double>(Status::ok)) {
-        const FailureCode theirs{of(rank, status), of(rank, reason_bytes)};
-        return passed(train::share_failure(group_, rank, theirs, mine));
-      }
-      if (of(rank, step_s) > of(slowest, step_s)) slowest = rank;
+    const auto [status, reason_bytes] = train::failure_code(mine);
+    const std::vector<StepNumbers> all =
+        exchange(group_, StepNumbers{.status = status,
+                                     .reason_bytes = reason_bytes,
+                                     .stop = stop_wanted_ ? 1.0 : 0.0,
+                                     .skipped = sample.skipped ? 1.0 : 0.0,
+                                     .step_s = sample.step_s,
+                                     .forward_s = sample.forward_s,
+                                     .backward_s = sample.backward_s,
+                                     .update_s = sample.update_s});
+    const auto failed = std::ranges::find_if(all, [](const StepNumbers& rank) {
+      return rank.status != static_cast<double>(Status::ok);
+    });
+    if (failed != all.end()) {
+      return passed(train::share_failure(group_, static_cast<int>(failed - all.begin()),
+                                         {failed->status, failed->reason_bytes}, mine));
     }
-    stopped_ = of(0, stop) != 0;
-    skipped_in_a_row_ = of(0, skipped) != 0 ? skipped_in_a_row_ + 1 : 0;
+    const StepNumbers& slowest = *std::ranges::max_element(all, {}, &StepNumbers::step_s);
+    stopped_ = all.front().stop != 0;
+    skipped_in_a_row_ = all.front().skipped != 0 ? skipped_in_a_row_ + 1 : 0;
     if (skipped_in_a_row_ > 0)
       result_.skipped_steps.push_back(static_cast<std::int64_t>(result_.step_times_s.size()));
-    result_.step_times_s.push_back(of(slowest, step_s));
-    phases_.push_back({of(slowest, forward_s), of(slowest, backward_s), of(slowest, update_s)});
+    result_.step_times_s.push_back(slowest.step_s);
+    phases_.push_back({slowest.forward_s, slowest.backward_s, slowest.update_s});
     if (is_warm_ && skipped_in_a_row_ == 0) {
-      result_.rank_forward_s.resize(static_cast<std::size_t>(group_.size()));
-      for (int rank = 0; rank < group_.size(); ++rank)
-        result_.rank_forward_s[static_cast<std::size_t>(rank)] += of(rank, forward_s);
+      result_.rank_forward_s.resize(all.size());
+      for (std::size_t rank = 0; rank < all.size(); ++rank)
+        result_.rank_forward_s[rank] += all[rank].forward_s;
     }
     // A workload without a loss has none from its first step on.
     if (!result_.losses.empty() || !std::isnan(sample.loss)) result_.losses.push_back(sample.loss);
@@ -214,8 +253,7 @@ class Run {
     average_phases();
     result_.flops_per_step = workload_.flops_per_step();
     exchange_totals(workload_.peak_memory(), joules_used);
-    if (hooks_.sample_gpu)
-      result_.gpu = train::condition_of(group_.exchange(gpu_samples_.numbers()));
+    if (hooks_.sample_gpu) result_.gpu = condition_of(exchange(group_, gpu_samples_));
     add_overhead("teardown", began);
   }
 
@@ -232,7 +270,7 @@ class Run {
       ++steps;
     }
     if (steps == 0) return;
-    const double micro_steps = steps * static_cast<double>(workload_.micro_steps());
+    const double micro_steps = steps * static_cast<double>(traits_.micro_steps);
     for (double& rank_s : result_.rank_forward_s) rank_s /= micro_steps;
     result_.forward_s = sum[0] / micro_steps;
     result_.backward_s = sum[1] / micro_steps;
@@ -275,12 +313,12 @@ class Run {
   /// is nobody to agree with.
   template <class Work>
   void together(Work&& work) {
-    if (!workload_.talks_to_peers() || group_.size() == 1) return work();
+    if (!traits_.talks_to_peers || group_.size() == 1) return work();
     const Failure failure = train::attempt(work);
     if (failure) throw StepFailure(failure.status, failure.reason);
   }
 
-  void leave_if_race_lost(const Failure& failure) const {
+  void leave_if_device_lost(const Failure& failure) const {
     if (failure && hooks_.has_lost_device && hooks_.has_lost_device())
       throw StepFailure(failure.status, failure.reason);
   }
@@ -306,6 +344,7 @@ class Run {
   Workload& workload_;
   ProcessGroup& group_;
   const MeasureHooks& hooks_;
+  WorkloadTraits traits_;
   train::WarmupRule warmup_rule_;
   train::TimingRule timing_rule_;
   Measurement result_;
@@ -313,7 +352,7 @@ class Run {
   bool is_warm_ = false;
   double joules_at_begin_ = 0;  ///< of the timed steps
   Clock::time_point asked_for_joules_at_;
-  train::GpuSamples gpu_samples_;
+  GpuSamples gpu_samples_;
   Clock::time_point looked_at_gpu_at_;
   int skipped_in_a_row_ = 0;  ///< up to the last step
   bool stop_wanted_ = false;  ///< leader: what the hook has said

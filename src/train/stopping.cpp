@@ -1,6 +1,5 @@
 #include "stopping.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -27,12 +26,12 @@ bool is_steady(const std::vector<double>& times_s) {
 }  // namespace
 
 bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
-  const auto least = static_cast<std::size_t>(min_steps_);
+  const auto least = static_cast<std::size_t>(std::max({options.start_profile_step, min_steps, 0}));
   const std::size_t steps = step_times_s.size();
   if (steps < least) return false;
-  if (simulated_times_ || steps >= least + max_extra_warmup_steps) return true;
+  if (has_simulated_times || steps >= least + max_extra_warmup_steps) return true;
   const double spent_s = std::accumulate(step_times_s.begin(), step_times_s.end(), 0.0);
-  return spent_s >= warmup_share_of_budget * options_.trial_budget_s || is_steady(step_times_s);
+  return spent_s >= warmup_share_of_budget * options.trial_budget_s || is_steady(step_times_s);
 }
 
 TimingRule::TimingRule(const MeasureOptions& options)

@@ -2,7 +2,6 @@
 /// When warming up and when timing ends. Pure: every rank decides the same from the same times,
 /// but for looks at intervals.
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -15,21 +14,13 @@ namespace dstune::train {
 /// loss scale from 2^63 down has found its place by then.
 inline constexpr int max_skipped_in_a_row = 100;
 
-class WarmupRule {
- public:
-  /// `simulated_times`: exactly the least number of steps. `min_steps`: what the workload needs
-  /// before its steps are alike, whatever the options say.
-  WarmupRule(const MeasureOptions& options, bool simulated_times, int min_steps = 0)
-      : options_(options),
-        min_steps_(std::max({options.start_profile_step, min_steps, 0})),
-        simulated_times_(simulated_times) {}
+struct WarmupRule {
+  MeasureOptions options;
+  bool has_simulated_times;  ///< exactly the least number of steps
+  int min_steps = 0;  ///< what the workload needs before its steps are alike, whatever options say
+
   /// Whether the steps so far, all that made their update, are warm-up enough.
   [[nodiscard]] bool is_over(const std::vector<double>& step_times_s) const;
-
- private:
-  MeasureOptions options_;
-  int min_steps_;
-  bool simulated_times_;
 };
 
 /// What becomes of a measurement after a timed step.

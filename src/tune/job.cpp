@@ -1,44 +1,31 @@
 #include "dstune/tune/job.hpp"
 
-#include <algorithm>
+#include <cstring>
 #include <functional>
-#include <optional>
 #include <set>
+#include <span>
 #include <thread>
 
 #include <fmt/format.h>
 
-#include "control/control.hpp"
-#include "control/job_end.hpp"
-#include "dstune/base/error.hpp"
+#include "control/controller.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/comm/mailbox.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
 #include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/worker.hpp"
-#include "profile/non_arena_memory.hpp"
 #include "profile/prediction.hpp"
 #include "start/preparation.hpp"
 #include "start/rank_devices.hpp"
-#include "start/user_files.hpp"
 #include "worker/injection.hpp"
 
 namespace dstune {
 namespace {
-
-/// What rank 0's work ended with, on every rank. Collective over the world.
-template <class Work>
-ExitCode rank_0_says(const Communicator& world, Work&& work) {
-  Bytes code(1);
-  if (world.rank() == 0) code[0] = static_cast<std::byte>(guarded(work));
-  world.broadcast(code, 0);
-  return static_cast<ExitCode>(code[0]);
-}
 
 /// What nobody expected: the others wait for this rank, and only the end of the job gets them out.
 [[noreturn]] void give_up(const Preparation& ready, const std::string& where,
@@ -88,9 +75,7 @@ std::string transports_of(const DeviceGroups& devices,
     ways.insert(way.is_staged ? way.text + ", so times say nothing of GPUs of their own"
                               : way.text);
   }
-  std::string text = "collectives: ";
-  for (const std::string& way : ways) text += (text.back() == ' ' ? "" : "; ") + way;
-  return text;
+  return fmt::format("collectives: {}", fmt::join(ways, "; "));
 }
 
 /// excluded_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
@@ -104,11 +89,11 @@ std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOpt
       // The preparation will say so, with what else is wrong.
     }
   }
-  const auto* const begin = reinterpret_cast<const std::byte*>(ranks.data());
-  Bytes bytes(begin, begin + ranks.size() * sizeof(int));
+  const auto plain = std::as_bytes(std::span(ranks));
+  Bytes bytes(plain.begin(), plain.end());
   world.broadcast(bytes, 0);
   ranks.resize(bytes.size() / sizeof(int));
-  std::copy_n(bytes.data(), bytes.size(), reinterpret_cast<std::byte*>(ranks.data()));
+  std::memcpy(ranks.data(), bytes.data(), bytes.size());
   return ranks;
 }
 
@@ -175,12 +160,17 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   if (!energy.reason.empty())
     ready.energy += (energy.meter ? "; nothing else: " : ": ") + energy.reason;
   // Only now: bad input touches no result.
-  const ExitCode start = rank_0_says(world, [&] {
-    if (!violation.empty()) throw InputError({plugin_problem(*ready.job.document, violation)});
-    open_results(ready, decided, topology, devices);
-    log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
-    return ExitCode::ok;
-  });
+  Bytes code(1);
+  if (world.rank() == 0) {
+    code[0] = static_cast<std::byte>(guarded([&] {
+      if (!violation.empty()) throw InputError({plugin_problem(*ready.job.document, violation)});
+      open_results(ready, decided, topology, devices);
+      log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
+      return ExitCode::ok;
+    }));
+  }
+  world.broadcast(code, 0);
+  const auto start = static_cast<ExitCode>(code[0]);
   if (start != ExitCode::ok) return start;
 
   count_stop_signals();
@@ -198,8 +188,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
         "loaded, and graphs are recorded",
         steps_until_alike(device), input.measure.start_profile_step));
   }
-  const BytesBefore bytes_before{resident_before_experiments(world, device),
-                                 gpu_bytes_before_experiments(world, device)};
+  const BytesBefore bytes_before = bytes_before_experiments(world, device);
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker({.model = &input.model,
                  .workload = &input.workload,

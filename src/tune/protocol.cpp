@@ -30,6 +30,14 @@ void elements(Archive& archive, Of<Archive, IncumbentEstimate>& incumbent) {
 }
 
 template <class Archive>
+void elements(Archive& archive, Of<Archive, DiskUse>& use) {
+  archive.item(use.folder);
+  archive.item(use.block_bytes);
+  archive.item(use.queue_depth);
+  archive.item(use.threads);
+}
+
+template <class Archive>
 void members(Archive& archive, Of<Archive, ProfilingRun>& run) {
   archive("layers", run.num_layers);
   archive("config", run.config);
@@ -44,12 +52,7 @@ void members(Archive& archive, Of<Archive, ProfilingTask>& task) {
   archive("num_nodes", task.shape.num_nodes);
   archive("runs", task.runs);
   archive("collectives", task.collectives);
-  archive.row("disk", [&use = task.disk.use](auto& row) {
-    row.item(use.folder);
-    row.item(use.block_bytes);
-    row.item(use.queue_depth);
-    row.item(use.threads);
-  });
+  archive("disk", task.disk.use);
   archive("transfers", task.disk.bytes);
   archive("budget", task.budget_s);
 }
@@ -102,19 +105,14 @@ template <class Archive>
 void members(Archive& archive, Of<Archive, Incumbent>& m) {
   archive("bar", m.incumbent);
 }
-template <class Archive>
-void members(Archive&, Of<Archive, Go>&) {}
-template <class Archive>
-void members(Archive&, Of<Archive, Stop>&) {}
-template <class Archive>
-void members(Archive&, Of<Archive, Abort>&) {}
+template <class Archive, class AnySignal>
+requires std::is_base_of_v<Signal, AnySignal>
+void members(Archive&, AnySignal&) {}
 template <class Archive>
 void members(Archive& archive, Of<Archive, Quit>& m) {
   archive("exit_code", m.exit_code);
   archive("finalize", m.finalize);
 }
-template <class Archive>
-void members(Archive&, Of<Archive, Ready>&) {}
 template <class Archive>
 void members(Archive& archive, Of<Archive, Progress>& m) {
   archive("steps", m.steps);

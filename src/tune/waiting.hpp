@@ -1,6 +1,6 @@
 #pragma once
-/// How the threads of a rank wait: idle between messages, and beside another thread that may be
-/// stuck.
+/// Points in time, and how the threads of a rank wait: idle between messages, and beside another
+/// thread that may be stuck.
 
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +13,28 @@
 #include "dstune/group/group_table.hpp"
 
 namespace dstune {
+
+using SteadyClock = std::chrono::steady_clock;
+
+inline double seconds(SteadyClock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+inline SteadyClock::duration to_duration(double duration_s) {
+  return std::chrono::duration_cast<SteadyClock::duration>(
+      std::chrono::duration<double>(duration_s));
+}
+
+/// Limits are of the steady clock, records of the other.
+struct Moment {
+  SteadyClock::time_point steady;
+  std::chrono::system_clock::time_point wall;
+
+  static Moment now() { return {SteadyClock::now(), std::chrono::system_clock::now()}; }
+};
+
+/// Moment::now, unless a test has other clocks.
+using JobClock = std::function<Moment()>;
 
 /// How controller and idle workers wait for messages: attentive just after one, then asleep most of
 /// the time, so that they take nothing from ranks that measure (a poll every 20 µs costs a

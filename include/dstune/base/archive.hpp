@@ -11,7 +11,7 @@
 ///
 /// From that list follow writing (Writer), strict reading with the place of each problem (Reader),
 /// and so JSON text and CBOR. Members may be numbers, texts, times, enumerations with texts
-/// (enum_text.hpp), JSON values, other such values, and lists, maps and optionals of these. A value
+/// (text.hpp), JSON values, other such values, and lists, maps and optionals of these. A value
 /// that is written as a list has a function `elements` in place of `members`, which calls
 /// archive.item(). Where the list is used in several files, a header declares it and one file
 /// instantiates it for Writer and Reader. Local.
@@ -29,8 +29,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "dstune/base/enum_text.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune::json {
 
@@ -99,17 +99,12 @@ class Writer {
   /// The next element of a list.
   template <class Member>
   void item(const Member& member, const Form& form = {}) {
-    write(append(*out_), member, form);
+    write(append(), member, form);
   }
-  /// An object, or a list, of members that belong to the same value.
+  /// An object of members that belong to the same value.
   template <class Visit>
   void section(std::string_view key, Visit&& visit) {
     Writer inner = object(add(key), enums_);
-    visit(inner);
-  }
-  template <class Visit>
-  void row(std::string_view key, Visit&& visit) {
-    Writer inner = list(add(key), enums_);
     visit(inner);
   }
   /// Of a member those members that are not `usual`'s; nothing where there are none.
@@ -144,38 +139,31 @@ class Writer {
  private:
   Writer(Value& out, EnumForm enums) : out_(&out), enums_(enums) {}
 
-  /// A new member of the object, a new element of a list.
-  Value& add(std::string_view key) { return add(*out_, key); }
-  static Value& add(Value& object, std::string_view key);
-  static Value& append(Value& list);
-  static void make_list(Value& place);
-  static void make_object(Value& place);
+  /// A new member of the object, a new element of the list.
+  Value& add(std::string_view key);
+  Value& append();
   void keep_differences();
 
   void write_enum(Value& place, const EnumTexts& texts, int value) const;
   static void write_plain(Value& place, bool value, const Form& form);
-  static void write_plain(Value& place, std::int64_t value, const Form& form);
-  static void write_plain(Value& place, std::uint64_t value, const Form& form);
   static void write_plain(Value& place, double value, const Form& form);
   static void write_plain(Value& place, const std::string& value, const Form& form);
   static void write_plain(Value& place, std::chrono::system_clock::time_point value,
                           const Form& form);
   static void write_plain(Value& place, const Value& value, const Form& form);
-  static void write_plain(Value& place, int value, const Form& form) {
-    write_plain(place, std::int64_t{value}, form);
-  }
-  static void write_plain(Value& place, std::uint32_t value, const Form& form) {
-    write_plain(place, std::uint64_t{value}, form);
+  template <std::integral T>
+  static void write_plain(Value& place, T value, const Form& form) {
+    if (form.nothing != Nothing::null || value > 0) place = value;
   }
   template <class T>
   void write_plain(Value& place, const std::vector<T>& values, const Form& form) {
-    make_list(place);
-    for (const T& value : values) write(append(place), value, form);
+    Writer inner = list(place, enums_);
+    for (const T& value : values) inner.item(value, form);
   }
   template <class T>
   void write_plain(Value& place, const std::map<std::string, T>& values, const Form& form) {
-    make_object(place);
-    for (const auto& [key, value] : values) write(add(place, key), value, form);
+    Writer inner = object(place, enums_);
+    for (const auto& [key, value] : values) inner.write(inner.add(key), value, form);
   }
   template <class T>
   void write_plain(Value& place, const std::optional<T>& value, const Form& form) {
@@ -202,8 +190,11 @@ class Reader {
  public:
   static constexpr bool is_reading = true;
 
-  /// Begins with strict rules. finish() ends it.
-  static Reader object(const Node& node, Problems& problems, EnumForm enums);
+  /// Of an object. Begins with strict rules. finish() ends it.
+  Reader(const Node& node, Problems& problems, EnumForm enums)
+      : node_(node), out_(&problems), enums_(enums) {
+    begin_object();
+  }
 
   template <class Member>
   void operator()(std::string_view key, Member& member, const Form& form = {}) {
@@ -218,32 +209,17 @@ class Reader {
   }
   template <class Visit>
   void section(std::string_view key, Visit&& visit) {
-    const auto found = find(key, {}, false);
-    if (!found) return;
-    Reader inner(*found, *this);
-    inner.begin_object();
-    visit(inner);
-    inner.finish();
-  }
-  template <class Visit>
-  void row(std::string_view key, Visit&& visit) {
-    const auto found = find(key, {}, false);
-    if (!found) return;
-    Reader inner(*found, *this);
-    inner.begin_list();
-    visit(inner);
-    inner.finish();
+    if (const auto found = find(key, {}, false)) read_object(*found, visit);
   }
   template <class Member>
   void differences(std::string_view key, Member& member, const Member& usual) {
     member = usual;
     const auto found = find(key, {.may_be_missing = true}, false);
     if (!found) return;
-    Reader inner(*found, *this);
-    inner.rules_.missing = {};
-    inner.begin_object();
-    members(inner, member);
-    inner.finish();
+    read_object(*found, [&](Reader& inner) {
+      inner.rules_.missing = {};
+      members(inner, member);
+    });
   }
 
   /// For what follows in this value, and for those inside it.
@@ -262,10 +238,7 @@ class Reader {
     if constexpr (std::is_enum_v<T>) {
       if (const auto known = read_enum(node, texts_of(value))) value = static_cast<T>(*known);
     } else if constexpr (HasMembers<T>) {
-      Reader inner(node, *this);
-      inner.begin_object();
-      members(inner, value);
-      inner.finish();
+      read_object(node, [&](Reader& inner) { members(inner, value); });
     } else if constexpr (HasElements<T>) {
       Reader inner(node, *this);
       inner.begin_list();
@@ -280,14 +253,19 @@ class Reader {
   void finish();
 
  private:
-  Reader(const Node& node, Problems& problems, EnumForm enums)
-      : node_(node), out_(&problems), enums_(enums) {}
   /// Of a value inside that of `outer`.
   Reader(const Node& node, Reader& outer)
       : node_(node), out_(&outer.problems_), rules_(outer.rules_), enums_(outer.enums_) {}
 
   void begin_object();
   void begin_list();
+  template <class Visit>
+  void read_object(const Node& node, Visit&& visit) {
+    Reader inner(node, *this);
+    inner.begin_object();
+    visit(inner);
+    inner.finish();
+  }
   std::optional<Node> find(std::string_view key, const Form& form, bool is_optional);
   std::optional<Node> next();
 
@@ -350,7 +328,7 @@ Value write(const T& value, EnumForm enums = EnumForm::text) {
 }
 template <class T>
 void read(const Node& node, T& value, Problems& problems, EnumForm enums = EnumForm::text) {
-  Reader reader = Reader::object(node, problems, enums);
+  Reader reader(node, problems, enums);
   members(reader, value);
   reader.finish();
 }

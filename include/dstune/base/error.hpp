@@ -22,14 +22,12 @@ enum class ExitCode : int {
   stopped_early = 75,
 };
 
-class Error : public std::runtime_error {
- public:
+struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 /// Bad command line.
-class UsageError : public Error {
- public:
+struct UsageError : Error {
   using Error::Error;
 };
 
@@ -56,33 +54,23 @@ class InputError : public Error {
 };
 
 /// A result that can not be written.
-class IoError : public Error {
- public:
+struct IoError : Error {
   using Error::Error;
 };
 
 /// An MPI call failed: nothing is trusted after it.
-class MpiError : public Error {
- public:
+struct MpiError : Error {
   using Error::Error;
 };
 
 /// No usable device, or one that is lost.
-class DeviceError : public Error {
- public:
+struct DeviceError : Error {
   using Error::Error;
 };
 
 /// More than the memory budget, or an allocation that failed (0: nobody says how large): an answer.
-class OutOfMemory : public Error {
- public:
+struct OutOfMemory : Error {
   OutOfMemory(std::size_t requested_bytes, std::size_t available_bytes, const std::string& what);
-  [[nodiscard]] std::size_t requested_bytes() const { return requested_bytes_; }
-  [[nodiscard]] std::size_t available_bytes() const { return available_bytes_; }
-
- private:
-  std::size_t requested_bytes_;
-  std::size_t available_bytes_;
 };
 
 /// A wait inside a group ended without completion.
@@ -97,8 +85,7 @@ class CollectiveError : public Error {
 };
 
 /// A broken invariant of ours.
-class LogicError : public Error {
- public:
+struct LogicError : Error {
   using Error::Error;
 };
 

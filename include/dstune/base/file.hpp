@@ -40,8 +40,6 @@ class AppendFile {
   void sync();
 
  private:
-  void cut();
-
   std::string path_;
   FileDescriptor descriptor_;
   std::size_t size_bytes_;

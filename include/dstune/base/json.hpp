@@ -24,6 +24,7 @@ namespace dstune::json {
 using Value = nlohmann::ordered_json;
 
 class Node;
+class TreeBuilder;
 
 // A value's list of members is a function of both (archive.hpp). A writer takes the value const.
 class Writer;
@@ -63,6 +64,9 @@ class Document {
   [[nodiscard]] Node node() const;
 
  private:
+  static Document read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
+                          std::string file);
+
   std::string file_;
   Value root_;
   LineTree lines_;

@@ -6,14 +6,12 @@
 
 namespace dstune::log {
 
-enum class Level { debug, info, warning, error, off };
+enum class Level { info, warning, error, off };
 
 void set_level(Level level);
-[[nodiscard]] Level level();
 /// Colour of the level's word: as said, or (automatic) where stderr is a terminal.
 void set_color(bool on);
 
-void debug(const std::string& message);
 void info(const std::string& message);
 void warning(const std::string& message);
 void error(const std::string& message);

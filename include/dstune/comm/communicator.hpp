@@ -70,7 +70,6 @@ class Communicator {
 
   struct Message {
     int source;
-    int tag;
     Bytes data;
   };
   /// A message with this tag from anybody, if one has arrived. Safe beside other threads that ask

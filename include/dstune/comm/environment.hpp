@@ -15,8 +15,6 @@ class MpiEnvironment {
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-  [[nodiscard]] bool thread_multiple() const { return thread_multiple_; }
-
   /// Whether MPI was started, by whomever, with MPI_THREAD_MULTIPLE. Local.
   static bool threads_allowed();
 
@@ -28,10 +26,6 @@ class MpiEnvironment {
   [[noreturn]] static void abort(int exit_code);
   /// "Open MPI v4.1.4, …", one line; needs no running MPI. Local.
   static std::string library_version();
-
- private:
-  bool thread_multiple_ = false;
-  bool finalized_ = false;
 };
 
 }  // namespace dstune

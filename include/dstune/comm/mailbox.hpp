@@ -11,10 +11,7 @@ namespace dstune {
 
 class Mailbox {
  public:
-  struct Message {
-    int source;  ///< world rank
-    Bytes data;
-  };
+  using Message = Communicator::Message;  ///< from a world rank
   virtual ~Mailbox() = default;
   /// Local; the bytes are copied, delivery goes on in try_receive() and flush().
   virtual void send(int world_rank, Bytes data) = 0;

@@ -1,6 +1,7 @@
 #pragma once
 /// An experiment: one DeepSpeed configuration to be measured on a group of a certain size.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,6 +42,27 @@ struct RankMemory {
   int first = 0, last = 0;  ///< group ranks, both included
   std::int64_t peak_memory_bytes = 0;
   std::map<std::string, std::int64_t> categories;  ///< of peak_memory_bytes, at its instant
+};
+
+/// What one rank holds at each instant of its plan, by category: what a picture of it is drawn
+/// from.
+struct MemoryTimeline {
+  /// Bytes of every category at one instant.
+  using Instant = std::vector<std::int64_t>;
+  struct Memory {
+    std::string name;               ///< "device", "host"
+    std::vector<Instant> instants;  ///< as many in each memory
+  };
+  /// From this instant on, up to the next part.
+  struct Part {
+    std::string name;   ///< "micro-step 1", "micro-steps 2 to 7", "update"
+    std::string phase;  ///< "forward", "backward"; empty where the name says it
+    std::size_t first_instant = 0;
+  };
+
+  std::vector<std::string> categories;
+  std::vector<Memory> memories;  ///< those that hold anything
+  std::vector<Part> parts;       ///< in order, the first from instant 0 on
 };
 
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.

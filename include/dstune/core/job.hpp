@@ -27,6 +27,11 @@ struct WorkloadSpec {
   std::string library_hash;  ///< plugin: of the file's content, which has passed the check
 };
 
+/// The content of a plug-in's file (dstune/workload.h), which is checked before anything of it
+/// runs. Throws Error where it is no shared library for this machine, lacks a symbol, or was built
+/// for another version: what is wrong and how to fix it, in one sentence. Local.
+std::string check_plugin_library(const std::string& path);
+
 /// When to stop warming up and when to stop measuring (design 6).
 struct MeasureOptions {
   int start_profile_step = 3;

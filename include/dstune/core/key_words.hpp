@@ -127,14 +127,11 @@ constexpr Key section(std::string_view pointer, KnobEffect effect, std::string_v
 
 // A row whose type and default are those of a member of a plain structure.
 
+/// What a member is, or is where it is there. For decltype alone.
 template <class Field>
-struct FieldOf {
-  using Type = Field;
-};
+Field content_of(const Field&);
 template <class Field>
-struct FieldOf<std::optional<Field>> {
-  using Type = Field;
-};
+Field content_of(const std::optional<Field>&);
 
 /// The member at the end of a path: of<&A::b, &B::c>(a) is a.b.c.
 template <auto first, auto... rest, class Structure>
@@ -146,10 +143,7 @@ constexpr auto& of(Structure& structure) {
 }
 
 /// A value as it stands in tables: 0, 1.0, 0.001, 1e-8, true, "adam".
-[[nodiscard]] std::string default_text(bool value);
-[[nodiscard]] std::string default_text(std::int64_t value);
-[[nodiscard]] std::string default_text(double value);
-[[nodiscard]] std::string default_text(std::string_view value);
+[[nodiscard]] std::string default_text(const json::Value& value);
 
 /// The default of Structure's member, as JSON text.
 template <class Structure, auto... path>
@@ -161,9 +155,7 @@ std::string_view default_of() {
     if constexpr (requires { field.has_value(); })
       return std::string("null");
     else if constexpr (std::is_enum_v<Field>)
-      return default_text(std::string_view(to_text(field)));
-    else if constexpr (std::integral<Field> && !std::is_same_v<Field, bool>)
-      return default_text(static_cast<std::int64_t>(field));
+      return default_text(to_text(field));
     else
       return default_text(field);
   }();
@@ -172,8 +164,7 @@ std::string_view default_of() {
 
 template <class Structure, auto... path>
 constexpr KnobType type_of() {
-  using Field =
-      typename FieldOf<std::decay_t<decltype(of<path...>(std::declval<Structure&>()))>>::Type;
+  using Field = decltype(content_of(of<path...>(std::declval<Structure&>())));
   if constexpr (std::is_same_v<Field, bool>)
     return KnobType::boolean;
   else if constexpr (std::integral<Field>)
@@ -189,7 +180,7 @@ constexpr KnobType type_of() {
 template <class Structure, auto... path>
 void assign(Structure& structure, const KnobValue& value) {
   auto& field = of<path...>(structure);
-  using Field = typename FieldOf<std::decay_t<decltype(field)>>::Type;
+  using Field = decltype(content_of(field));
   if constexpr (std::is_same_v<Field, bool>)
     field = std::get<bool>(value);
   else if constexpr (std::integral<Field>)

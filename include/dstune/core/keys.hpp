@@ -1,6 +1,6 @@
 #pragma once
 /// Tables of the keys of a document: one form of row, and one reader. The DeepSpeed config
-/// (knobs.hpp) and the sections that are not DeepSpeed's are such tables. Reading, ranges,
+/// (settings.hpp) and the sections that are not DeepSpeed's are such tables. Reading, ranges,
 /// refusals, the reference and the schema follow from the rows. Local.
 
 #include <array>

@@ -1,18 +1,44 @@
 #pragma once
-/// One DeepSpeed config by the rows of the table of knobs: what its JSON says, typed. Between JSON
-/// and TrainingConfig, so that members of a large space differ by a few assignments and are checked
-/// without reading JSON again. Local.
+/// The keys of a DeepSpeed config that are understood, as a table of knobs, and one config by its
+/// rows. Local.
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dstune/base/json.hpp"
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/keys.hpp"
+#include "dstune/core/training_config.hpp"
 
 namespace dstune {
+
+/// A row of the table: a key of a DeepSpeed config. Adding a knob is adding a row (and what it
+/// does, in `plan`).
+struct Knob : Key {
+  using Apply = void (*)(TrainingConfig&, const KnobValue&);
+
+  // NOLINTNEXTLINE(google-explicit-constructor): most rows do nothing.
+  constexpr Knob(const Key& key, Apply does = nullptr) : Key(key), apply(does) {}
+
+  Apply apply = nullptr;  ///< only where it is measured
+};
+
+/// The release whose keys these are.
+inline constexpr Version deepspeed_version{0, 19, 6};
+
+/// All rows of that release, sections before their members. A list of fixed length has a row for
+/// each element ("/optimizer/params/betas/0").
+[[nodiscard]] std::span<const Knob> knobs();
+/// The same as a table, whose rows have the same numbers.
+[[nodiscard]] const KeyTable& knob_table();
+/// The row of a pointer, or null.
+[[nodiscard]] const Knob* find_knob(std::string_view pointer);
+
+/// See KeyTable.
+[[nodiscard]] const KnobValue& default_value(const Knob& knob);
 
 /// What a config says of one row.
 struct Setting {
@@ -22,6 +48,8 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
+/// What a config's JSON says, typed. Between JSON and TrainingConfig, so that members of a large
+/// space differ by a few assignments and are checked without reading JSON again.
 class Settings {
  public:
   /// Every row at its default, none given.
@@ -85,7 +113,5 @@ struct Violation {
 /// A whole config without lists of candidates: read_settings() and violations_of() in one. `node`
 /// is the config's root object.
 [[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems);
-/// The same and training_config().
-[[nodiscard]] TrainingConfig read_training_config(const json::Node& node, json::Problems& problems);
 
 }  // namespace dstune

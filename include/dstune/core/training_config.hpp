@@ -1,13 +1,16 @@
 #pragma once
 /// One fully decided training configuration: what a StepPlan is built from. A plain value; the
-/// table of knobs (knobs.hpp) fills it from a DeepSpeed config.
+/// table of knobs (settings.hpp) fills it from a DeepSpeed config.
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
-#include "dstune/base/enum_text.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 
@@ -270,6 +273,17 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("initial_accumulator", config.optimizer.initial_accumulator);
   visit("torch_adam", config.optimizer.torch_adam);
 }
+
+/// For tables of configurations.
+struct TrainingConfigHash {
+  std::size_t operator()(const TrainingConfig& config) const {
+    std::size_t hash = 0;
+    for_each_member(config, [&](const char*, const auto& member) {
+      hash = hash * 0x9E3779B97F4A7C15 + std::hash<std::decay_t<decltype(member)>>()(member);
+    });
+    return hash;
+  }
+};
 
 // Their names here are their texts.
 [[nodiscard]] const EnumTexts& texts_of(Precision);

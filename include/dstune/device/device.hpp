@@ -25,9 +25,17 @@ enum class DeviceState {
 /// host's, after a finish() of what the device did to it. Local.
 class Device {
  public:
+  struct Parts {
+    const kernels::Table* kernels;
+    std::unique_ptr<MemorySource> memory, host_memory;
+    std::unique_ptr<Queues> queues;
+    std::int64_t limit_bytes, host_limit_bytes;
+    int threads;  ///< of the host's kernels
+    std::string description;
+    bool is_asynchronous = false;
+  };
+  explicit Device(Parts parts);
   virtual ~Device() = default;
-  Device(const Device&) = delete;
-  Device& operator=(const Device&) = delete;
 
   /// Of the device: what they are asked for goes to the used queue.
   [[nodiscard]] const kernels::Table& kernels() const { return *parts_.kernels; }
@@ -74,18 +82,6 @@ class Device {
   /// "cpu (AMD EPYC, avx512_bf16, 2 threads)"
   [[nodiscard]] const std::string& description() const { return parts_.description; }
 
- protected:
-  struct Parts {
-    const kernels::Table* kernels;
-    std::unique_ptr<MemorySource> memory, host_memory;
-    std::unique_ptr<Queues> queues;
-    std::int64_t limit_bytes, host_limit_bytes;
-    int threads;  ///< of the host's kernels
-    std::string description;
-    bool is_asynchronous = false;
-  };
-  explicit Device(Parts parts);
-
  private:
   Parts parts_;
   MemoryBudget budget_, host_budget_, input_budget_, disk_budget_;
@@ -103,9 +99,8 @@ class CpuDevice : public Device {
 
 /// Memory of this host that a process may use: the smaller of RAM and the cgroup's limit (v1, v2).
 std::int64_t host_memory_bytes();
-/// Resident bytes of this process, now and at most so far.
+/// Resident bytes of this process.
 std::int64_t process_resident_bytes();
-std::int64_t process_peak_resident_bytes();
 /// The processor's clock now, as the system tells it; 0 where it does not.
 double processor_clock_mhz();
 /// The processor's name as the system tells it.

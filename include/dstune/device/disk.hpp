@@ -30,8 +30,6 @@ class DiskFile {
   DiskFile(const std::string& folder, std::int64_t bytes, std::size_t transfers,
            const DiskAccess& access, MemoryBudget& budget);
   ~DiskFile();
-  DiskFile(const DiskFile&) = delete;
-  DiskFile& operator=(const DiskFile&) = delete;
 
   /// Begins a transfer after those of its direction that were asked for before. The memory is the
   /// transfer's until it is waited for.

@@ -20,27 +20,23 @@ using Device = Opaque*;  ///< nvmlDevice_t
 class Library {
  public:
   enum class Clock : int { sm = 1, memory = 2 };
+  using Count = unsigned long long;
 
   virtual ~Library() = default;
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
   [[nodiscard]] virtual std::string error_text(int result) = 0;
   /// "GPU-8932f937-…"
   virtual int find_device(const std::string& uuid, Device& device) = 0;
   /// Since the driver was loaded, in millijoules.
-  virtual int energy_mj(Device device, std::uint64_t& energy) = 0;
+  virtual int energy_mj(Device device, Count& energy) = 0;
   virtual int power_mw(Device device, std::uint32_t& power) = 0;
   virtual int temperature_c(Device device, std::uint32_t& temperature) = 0;
   virtual int clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
   virtual int max_clock_mhz(Device device, Clock clock, std::uint32_t& frequency) = 0;
   /// Bits, as throttle_text() names them.
-  virtual int throttle_reasons(Device device, std::uint64_t& reasons) = 0;
+  virtual int throttle_reasons(Device device, Count& reasons) = 0;
   /// Of its memory, whoever uses it.
-  virtual int free_bytes(Device device, std::uint64_t& bytes) = 0;
-
- protected:
-  Library() = default;
+  virtual int free_bytes(Device device, Count& bytes) = 0;
 };
 
 /// A library, or the reason why there is none.

@@ -2,8 +2,10 @@
 /// The order in which a device works: queues that run side by side (CUDA: streams), and events
 /// between them.
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "dstune/base/wait.hpp"
 
@@ -15,19 +17,12 @@ namespace dstune {
 class Recording {
  public:
   virtual ~Recording() = default;
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-
- protected:
-  Recording() = default;
 };
 
 /// Of the queues of a device. All functions: Local, of one thread.
 class Recorder {
  public:
   virtual ~Recorder() = default;
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
 
   /// From here on what the queues are asked for is noted and not done; queue 0 is used. The host
   /// waits for nothing until end(). A queue waits for events that were recorded since; such an
@@ -42,9 +37,6 @@ class Recorder {
   /// Its stamps are numbered from first_stamp on now. Queue 0 is used then. Before the next
   /// prepare() of the queues. Throws DeviceError.
   virtual void replay(Recording& recording, int first_stamp) = 0;
-
- protected:
-  Recorder() = default;
 };
 
 /// What a thread asks of the device (kernels, copies, collectives) goes to the queue that it used
@@ -54,8 +46,6 @@ class Recorder {
 class Queues {
  public:
   virtual ~Queues() = default;
-  Queues(const Queues&) = delete;
-  Queues& operator=(const Queues&) = delete;
 
   /// How many there are of each, numbered from 0.
   struct Numbers {
@@ -88,9 +78,25 @@ class Queues {
   [[nodiscard]] virtual void* native() const = 0;
   /// Null where what is asked for can not be recorded. It lives as long as the queues.
   [[nodiscard]] virtual Recorder* recorder() { return nullptr; }
+};
 
- protected:
-  Queues() = default;
+/// The queues of a processor, which has done everything when a call returns.
+class CpuQueues : public Queues {
+ public:
+  void prepare(const Numbers& numbers, const Waiter& waiter) override;
+  void use(int /*queue*/) override {}
+  void record(int /*event*/) override {}
+  void wait(int /*event*/) override {}
+  void copy(void* to, const void* from, std::int64_t bytes) override;
+  void finish(int /*event*/) override {}
+  void finish_used() override {}
+  void finish_all() override {}
+  void stamp(int stamp) override;
+  double seconds_between(int first, int second) override;
+  [[nodiscard]] void* native() const override { return nullptr; }
+
+ private:
+  std::vector<std::chrono::steady_clock::time_point> stamps_;
 };
 
 }  // namespace dstune

@@ -42,8 +42,6 @@ class DeviceGroups {
   DeviceGroups(const Communicator& world, DeviceGroupOptions mine);
   /// Closes NCCL's communicators. On every rank at about the same time.
   ~DeviceGroups();
-  DeviceGroups(const DeviceGroups&) = delete;
-  DeviceGroups& operator=(const DeviceGroups&) = delete;
 
   /// How a group's collectives go.
   struct Transport {
@@ -73,8 +71,6 @@ class DeviceGroups {
   /// stuck in CUDA behind it and so hears of nothing: that thread goes on, and its next call throws
   /// CollectiveError. By any thread. Local.
   void interrupt(std::uint64_t attempt, CollectiveError::Cause why);
-  /// Whether a communicator is being aborted: what waits for that GPU may wait for it. Local.
-  [[nodiscard]] bool is_aborting() const;
   /// What NCCL's communicators hold of this rank's device, as it was seen to become less. Local.
   [[nodiscard]] std::int64_t communicator_bytes() const;
 

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "dstune/comm/communicator.hpp"
-#include "dstune/comm/shared_window.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/group/device_groups.hpp"
 #include "dstune/group/process_group.hpp"
 
@@ -42,8 +41,6 @@ class GroupTable {
              const std::vector<std::vector<int>>& known, const Options& options);
   /// Frees windows and communicators. Collective over the node unless something was abandoned.
   ~GroupTable();
-  GroupTable(const GroupTable&) = delete;
-  GroupTable& operator=(const GroupTable&) = delete;
 
   /// The group of these world ranks (ascending) for one attempt (positive, larger than any this
   /// rank joined before; the same on every member). Shared memory inside a node, else MPI; a group

@@ -8,12 +8,14 @@
 #include <memory>
 #include <string>
 
-#include "dstune/base/dtype.hpp"
+#include "dstune/base/operands.hpp"
+#include "dstune/group/process_group.hpp"
+
+struct ncclComm;  // as NCCL's header declares it
 
 namespace dstune::nccl {
 
-struct Opaque;
-using Comm = Opaque*;  ///< ncclComm_t
+using Comm = ncclComm*;  ///< ncclComm_t
 
 /// ncclUniqueId
 struct UniqueId {
@@ -32,7 +34,7 @@ enum class Result : int {
   in_progress = 7,
 };
 
-enum class Reduction { sum, average };
+using dstune::Reduction;
 
 /// What a call hands over and gets.
 struct Buffers {
@@ -47,8 +49,6 @@ struct Buffers {
 class Library {
  public:
   virtual ~Library() = default;
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
   /// As NCCL codes it: 22809 is 2.28.9.
   [[nodiscard]] virtual int version() const = 0;
@@ -85,9 +85,6 @@ class Library {
                       void* stream) = 0;
   virtual Result receive(void* data, std::int64_t count, DType type, int peer, Comm comm,
                          void* stream) = 0;
-
- protected:
-  Library() = default;
 };
 
 /// "2.28.9"

@@ -10,17 +10,20 @@
 /// range of as many ranks, so that the group falls into parts that do the same side by side; only
 /// the ranks of a part wait for each other.
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "dstune/base/dtype.hpp"
-#include "dstune/base/rank_range.hpp"
+#include "dstune/base/operands.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/device/queues.hpp"
 
 namespace dstune {
+
+enum class Reduction { sum, average };
 
 class ProcessGroup {
  public:
@@ -46,11 +49,16 @@ class ProcessGroup {
   /// While one of the two works the other may not. Local.
   [[nodiscard]] virtual ProcessGroup& host() { return *this; }
 
-  /// data[count] becomes the mean over the ranks. f32, bf16 or f16. Collective over the group.
-  virtual void all_reduce_average(void* data, std::int64_t count, DType type,
-                                  const RankRange& among = {}) = 0;
-  /// As all_reduce_average over all ranks, but the sum. Collective over the group.
-  virtual void all_reduce_sum(void* data, std::int64_t count, DType type) = 0;
+  /// data[count] becomes the sum or the mean over the ranks. f32, bf16 or f16. Collective over the
+  /// group.
+  virtual void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                          const RankRange& among) = 0;
+  void all_reduce_average(void* data, std::int64_t count, DType type, const RankRange& among = {}) {
+    all_reduce(data, count, type, Reduction::average, among);
+  }
+  void all_reduce_sum(void* data, std::int64_t count, DType type) {
+    all_reduce(data, count, type, Reduction::sum, {});
+  }
   /// As all_reduce_average over all ranks, but only `root` has the result; the others' data is
   /// unchanged. Collective over the group.
   virtual void reduce_average(void* data, std::int64_t count, DType type, int root) = 0;
@@ -96,20 +104,30 @@ class SelfGroup : public ProcessGroup {
 
   [[nodiscard]] ProcessGroup& host() override { return host_ ? *host_ : *this; }
   [[nodiscard]] bool is_recordable() const override { return true; }
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override;
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
-  void reduce_average(void* data, std::int64_t count, DType type, int root) override;
+  void all_reduce(void*, std::int64_t, DType, Reduction, const RankRange&) override {}
+  void reduce_average(void*, std::int64_t, DType, int) override {}
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
-                              const RankRange& among) override;
+                              const RankRange&) override {
+    copy(out, in, count_per_rank * size_bytes(type));
+  }
   void all_gather(void* out, const void* in, std::int64_t count_per_rank, DType type,
-                  const RankRange& among) override;
+                  const RankRange&) override {
+    copy(out, in, count_per_rank * size_bytes(type));
+  }
   void all_to_all(void* out, const void* in, std::int64_t count_per_rank, DType type,
-                  const RankRange& among) override;
-  void exchange_into(std::span<const double> mine, std::span<double> all) override;
+                  const RankRange&) override {
+    copy(out, in, count_per_rank * size_bytes(type));
+  }
+  void exchange_into(std::span<const double> mine, std::span<double> all) override {
+    std::ranges::copy(mine, all.begin());
+  }
 
  private:
-  void copy(void* out, const void* in, std::int64_t count, DType type);
+  void copy(void* out, const void* in, std::int64_t bytes) {
+    if (out == in || bytes == 0) return;
+    if (queues_ != nullptr) return queues_->copy(out, in, bytes);
+    std::memcpy(out, in, static_cast<std::size_t>(bytes));
+  }
 
   Queues* queues_ = nullptr;
   std::unique_ptr<SelfGroup> host_;
@@ -124,14 +142,10 @@ class ForwardingGroup : public ProcessGroup {
   }
   [[nodiscard]] bool is_recordable() const override { return group_.is_recordable(); }
   [[nodiscard]] ProcessGroup& host() override { return group_.host(); }
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override {
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override {
     before_collective();
-    group_.all_reduce_average(data, count, type, among);
-  }
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override {
-    before_collective();
-    group_.all_reduce_sum(data, count, type);
+    group_.all_reduce(data, count, type, op, among);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
     before_collective();

@@ -27,9 +27,8 @@ class StagedGroup : public ProcessGroup {
 
   [[nodiscard]] int mpi_communicator() const override { return host_->mpi_communicator(); }
   [[nodiscard]] ProcessGroup& host() override { return *host_; }
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override;
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
                               const RankRange& among) override;
@@ -40,6 +39,12 @@ class StagedGroup : public ProcessGroup {
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
+  /// What a call has for each of so many ranks, one after the other.
+  struct Parts {
+    std::int64_t count_per_rank;
+    DType type;
+    int num;
+  };
   /// Elements of each of a call's parts, and where they are staged.
   struct Piece {
     std::int64_t first = 0;
@@ -55,6 +60,9 @@ class StagedGroup : public ProcessGroup {
   template <class Collective>
   void in_place(void* data, std::int64_t count, DType type, bool copies_back,
                 Collective&& collective);
+  /// The piece of all parts to where it is staged, or from there.
+  void copy_in(const Piece& piece, const void* parts, const Parts& of);
+  void copy_out(void* parts, const std::byte* staged, const Piece& piece, const Parts& of);
   [[nodiscard]] RankRange own_range(const RankRange& among) const;
   /// Elements of a piece where a slot holds so many parts of it.
   [[nodiscard]] std::int64_t piece_elements(DType type, int parts) const;

@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "dstune/base/enum_text.hpp"
 #include "dstune/base/json.hpp"
-#include "dstune/model/rotary.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 
@@ -52,6 +51,24 @@ struct Architecture {
 /// The architecture of a family where its config says nothing else.
 [[nodiscard]] Architecture architecture_of(ModelFamily family);
 
+/// transformers' rope_type. Its "dynamic" acts on sequences beyond max_positions alone, and none is
+/// longer here: it is plain.
+enum class RopeKind { plain, linear, yarn, longrope, llama3 };
+
+/// What of a Hugging Face config's rope_parameters (rope_scaling) its kind needs, by transformers'
+/// names; formulas: docs/reference-step.md, section 4.
+struct RopeScaling {
+  RopeKind kind = RopeKind::plain;
+  double factor = 1;                                  ///< linear, yarn, llama3
+  std::int64_t original_positions = 0;                ///< yarn, longrope, llama3
+  double low_freq_factor = 1, high_freq_factor = 4;   ///< llama3
+  double beta_fast = 32, beta_slow = 1;               ///< yarn
+  bool truncate = true;                               ///< yarn
+  double attention_factor = 1;                        ///< yarn, longrope: of cosines and sines
+  std::vector<double> short_factor{}, long_factor{};  ///< longrope: one for each frequency
+  bool operator==(const RopeScaling&) const = default;
+};
+
 struct ModelSpec {
   std::string name;  ///< as shown: a preset's name, or the model's type and size
   ModelFamily family = ModelFamily::gpt2;
@@ -83,6 +100,15 @@ struct ModelSpec {
     return static_cast<std::int64_t>(static_cast<double>(head_size) * architecture.rotary_fraction);
   }
 };
+
+/// Pair i of a head's rotated elements turns by position·frequencies[i], and becomes `magnitude`
+/// times as long.
+struct RotaryAngles {
+  std::vector<double> frequencies;  ///< rotary_size() / 2
+  double magnitude = 1;
+};
+/// For sequences of that length.
+[[nodiscard]] RotaryAngles rotary_angles(const ModelSpec& model, std::int64_t sequence_length);
 
 [[nodiscard]] const EnumTexts& texts_of(ModelFamily);
 /// "gpt2, llama, …"

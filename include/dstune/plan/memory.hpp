@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
+#include "dstune/core/experiment.hpp"
 #include "dstune/core/job.hpp"
-#include "dstune/core/memory_timeline.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/plan/step_plan.hpp"

@@ -24,12 +24,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dstune/base/dtype.hpp"
+#include "dstune/base/operands.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/operations/operation.hpp"
@@ -117,14 +118,30 @@ struct StepPlan {
 
 [[nodiscard]] inline std::span<const ReshardPiece> pieces_of(const StepPlan& plan,
                                                              const op::Reshard& operation) {
-  return std::span(plan.reshard_pieces)
-      .subspan(static_cast<std::size_t>(operation.first_piece),
-               static_cast<std::size_t>(operation.num_pieces));
+  return std::span(plan.reshard_pieces).subspan(operation.first_piece, operation.num_pieces);
 }
 
 /// The tensors that an operation of the plan accesses, in the order of reads before writes of the
 /// same.
 [[nodiscard]] std::vector<Access> accesses(const StepPlan& plan, const Operation& operation);
+
+/// An operation of a plan in a step that was run, and how long it took: what the executor measures
+/// and the time model is fitted to.
+struct TracedOperation {
+  const Operation* operation = nullptr;  ///< the plan's; null: making a micro-step's tokens
+  double seconds = 0;
+};
+
+/// What an operation is charged with.
+enum class TraceClock : std::uint8_t {
+  elapsed,  ///< all time from its begin to its end
+  /// Only while this thread had a core: where ranks take turns on one, others may run in between
+  /// for longer than the operation takes.
+  own,
+};
+
+/// In the order in which they were run. Two steady steps of a plan have equal operations.
+using StepTrace = std::vector<TracedOperation>;
 
 /// Targets of a sequence: all of its tokens, or those that are masked (15 %, at least one).
 [[nodiscard]] std::int64_t targets_per_sequence(const ModelSpec& model,
@@ -184,5 +201,28 @@ class WorkspaceSizes {
 /// Throws LogicError for a configuration that validation should have refused.
 StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, int group_size,
                          int group_rank, const WorkspaceSizes& workspaces);
+
+/// Builds plans of one model, one after another. What they share is made once: the table of
+/// parameters, and stage 3's gathers for all configurations that gather alike. The memory of a plan
+/// is used again by the next one. So plans are built several times faster than by build_step_plan.
+class StepPlanner {
+ public:
+  /// The workspaces outlive it.
+  StepPlanner(ModelSpec model, const WorkspaceSizes& workspaces);
+  StepPlanner(StepPlanner&& other) noexcept;
+  StepPlanner& operator=(StepPlanner&& other) noexcept;
+  ~StepPlanner();
+
+  /// As build_step_plan. It holds until the next call.
+  const StepPlan& plan(const TrainingConfig& config, int group_size, int group_rank = 0);
+
+ private:
+  friend StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config,
+                                  int group_size, int group_rank, const WorkspaceSizes& workspaces);
+  struct Shared;
+
+  std::unique_ptr<Shared> shared_;
+  StepPlan plan_;
+};
 
 }  // namespace dstune

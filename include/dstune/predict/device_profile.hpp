@@ -11,7 +11,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
-#include "dstune/plan/trace.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/work.hpp"
 
 namespace dstune {
@@ -75,6 +75,16 @@ DeviceProfile device_profile_from_json(const json::Node& node);
 /// others', points of equal size are averaged. At least one.
 DeviceProfile merge_profiles(std::span<const DeviceProfile> profiles);
 
+/// Times of which the mean is wanted.
+struct TimeSum {
+  double seconds = 0;
+  std::int64_t count = 0;
+  void add(double another_s) {
+    seconds += another_s;
+    ++count;
+  }
+};
+
 /// Makes a DeviceProfile from operations that were timed inside real steps, where caches, memory
 /// and neighbours are as they will be.
 class ProfileBuilder {
@@ -90,13 +100,9 @@ class ProfileBuilder {
   [[nodiscard]] DeviceProfile build(GroupShape shape) const;
 
  private:
-  struct Sum {
-    double seconds = 0;
-    std::int64_t count = 0;
-  };
   struct Curve {
     Work work;
-    std::map<std::int64_t, Sum> traced, alone;  ///< by size
+    std::map<std::int64_t, TimeSum> traced, alone;  ///< by size
   };
   Curve& curve_of(const Work& work);
 

@@ -1,45 +1,84 @@
 #pragma once
-/// How long an experiment's steps will take, with an uncertainty, learning from those that were
-/// measured. Plans are built once for all configurations that differ in what takes no time, or in
-/// how often the middle micro-step is repeated. Local.
+/// How long an experiment's steps will take: the time of a StepPlan on a machine that a
+/// DeviceProfile describes, corrected by experiments that were measured. All functions: Local.
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <unordered_map>
 #include <vector>
 
-#include "dstune/core/calibration.hpp"
 #include "dstune/core/experiment.hpp"
-#include "dstune/core/training_config_hash.hpp"
-#include "dstune/plan/step_planner.hpp"
+#include "dstune/core/measurement.hpp"
+#include "dstune/core/training_config.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
-#include "dstune/predict/step_time.hpp"
 
 namespace dstune {
+
+/// Times of single operations for groups of one shape, looked up once for each different one.
+/// What was not measured is scaled from the nearest measured work of its kind by amount(); a
+/// collective over a part of the group from a group of the part's shape, one of an unmeasured shape
+/// from the measured shape of nearest size; without any, from the memory's speed.
+class OperationTimes {
+ public:
+  /// The profile outlives it.
+  OperationTimes(const DeviceProfile& profile, GroupShape shape);
+
+  [[nodiscard]] const DeviceProfile& profile() const { return *profile_; }
+  [[nodiscard]] double slowdown() const { return slowdown_; }
+  [[nodiscard]] double seconds(const Work& work);
+
+ private:
+  struct Slot {
+    Work work;
+    double seconds = -1;
+  };
+  [[nodiscard]] double look_up(const Work& work) const;
+  [[nodiscard]] double estimate_collective(const Work& work) const;
+  /// Measured: as many ranks as a part of the group has, inside a node or one on each, as there.
+  [[nodiscard]] const GroupProfile* group_like_part(const Work& work) const;
+
+  const DeviceProfile* profile_;
+  GroupShape shape_;
+  const GroupProfile* group_ = nullptr;
+  double slowdown_ = 1;
+  double seconds_per_byte_ = 0;
+  std::vector<Slot> known_;  ///< by the hash of the work; a newer one takes an older one's place
+};
+
+/// Seconds of a cycle in its steady state, its middle micro-steps folded.
+struct CycleTime {
+  double ends_s = 0;          ///< first and last micro-step, and the update
+  double middle_s = 0;        ///< one middle micro-step
+  std::int64_t num_ends = 0;  ///< micro-steps of `ends_s`: the last one may be a middle one
+  /// An optimizer step of so many micro-steps in all.
+  [[nodiscard]] double step_s(std::int64_t num_micro_steps) const {
+    return ends_s + static_cast<double>(num_micro_steps - num_ends) * middle_s;
+  }
+};
+
+/// The plan's operations on a virtual clock a stream, with events. Of the plan's rank; partitions
+/// are padded to equal sizes, so that every rank takes as long.
+[[nodiscard]] CycleTime cycle_time(const StepPlan& plan, OperationTimes& times);
 
 /// What measured experiments say about the predictions of the others: a regression of the logarithm
 /// of measured over predicted time on a few features of the configuration.
 /// Bayesian linear regression (Bishop, Pattern Recognition and Machine Learning, section 3.3) with
-/// a normal prior of mean 0 on every weight: with few measurements it stays near 1, and what
-/// resembles nothing measured keeps the prior's spread. Features: a constant, ZeRO stage 1, 2 and
-/// 3 (of several ranks), offload, the logarithms of micro-batch, accumulation and group size.
+/// a normal prior of mean 0 on every weight: with few measurements it stays near 1. Features: a
+/// constant, ZeRO stage 1, 2 and 3 (of several ranks), offload, the logarithms of micro-batch,
+/// accumulation and group size.
 class PredictionCorrection {
  public:
-  struct Factor {
-    double factor = 1;  ///< on the predicted time
-    double log_standard_deviation = 0;
-  };
-
-  PredictionCorrection();
   /// Both positive and finite.
   void observe(const TrainingConfig& config, int group_size, double predicted_s, double measured_s);
-  [[nodiscard]] Factor at(const TrainingConfig& config, int group_size) const;
+  /// The factor on the predicted time.
+  [[nodiscard]] double at(const TrainingConfig& config, int group_size) const;
 
  private:
   static constexpr std::size_t num_features = 8;
   using Vector = std::array<double, num_features>;
-  using Matrix = std::array<Vector, num_features>;
   struct Observation {
     Vector features;
     double log_ratio;
@@ -50,17 +89,10 @@ class PredictionCorrection {
 
   std::vector<Observation> observations_;
   Vector weights_{};
-  Matrix covariance_{};  ///< of the weights
-  double noise_ = 0;     ///< standard deviation of one observation about the regression
 };
 
-struct PredictedTime {
-  double step_s = 0;  ///< of an optimizer step, corrected by what was measured
-  /// Of the logarithm of the measured over the predicted time, so about the relative error.
-  double log_standard_deviation = 0;
-  StepTime model;  ///< by the profile alone
-};
-
+/// Predicts, learning from what was measured. Plans are built once for all configurations that
+/// differ in what takes no time, or in how often the middle micro-step is repeated.
 class StepPredictor {
  public:
   /// The workspaces outlive it.
@@ -68,7 +100,8 @@ class StepPredictor {
   StepPredictor(const StepPredictor&) = delete;
   StepPredictor& operator=(const StepPredictor&) = delete;
 
-  [[nodiscard]] PredictedTime predict(const Experiment& experiment);
+  /// Seconds of an optimizer step, corrected by what was measured.
+  [[nodiscard]] double predict(const Experiment& experiment);
   /// A measured mean step time.
   void observe(const Experiment& experiment, double step_s);
   [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
@@ -78,7 +111,8 @@ class StepPredictor {
     OperationTimes times;
     std::unordered_map<TrainingConfig, CycleTime, TrainingConfigHash> known;
   };
-  StepTime model_time(const Experiment& experiment);
+  /// By the profile alone.
+  double model_s(const Experiment& experiment);
 
   DeviceProfile profile_;
   StepPlanner planner_;

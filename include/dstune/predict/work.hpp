@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "dstune/base/dtype.hpp"
-#include "dstune/base/enum_text.hpp"
+#include "dstune/base/operands.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/plan/step_plan.hpp"
 
 namespace dstune {
@@ -58,8 +58,9 @@ struct Work {
   std::int64_t depth = 0;
   std::int64_t size = 0;  ///< what a curve of times runs over
 
-  void set(WorkFlag flag, bool is_set = true) {
+  constexpr Work& set(WorkFlag flag, bool is_set = true) {
     if (is_set) flags |= std::uint32_t{1} << static_cast<unsigned>(flag);
+    return *this;
   }
   [[nodiscard]] bool has(WorkFlag flag) const {
     return (flags >> static_cast<unsigned>(flag) & 1U) != 0;

@@ -27,14 +27,6 @@ inline constexpr int max_final_rounds = 6;
 /// done.
 [[nodiscard]] std::vector<std::size_t> finalists(const Scoreboard& board);
 
-struct FinalRun {
-  std::size_t row = 0;
-  int round = 1;
-};
-/// The next final run of the finalists after those that the rows have; nothing once it is clear
-/// which one is the best, or not worth more runs.
-[[nodiscard]] std::optional<FinalRun> next_final_run(const Scoreboard& board);
-
 /// A run that is to be made.
 struct RunAgain {
   std::size_t row = 0;
@@ -43,6 +35,10 @@ struct RunAgain {
   int round = 0;                     ///< of its kind
   std::vector<int> avoided_ranks{};  ///< another placement tells more
 };
+
+/// The next final run of the finalists after those that the rows have; nothing once it is clear
+/// which one is the best, or not worth more runs.
+[[nodiscard]] std::optional<RunAgain> next_final_run(const Scoreboard& board);
 
 /// Decides what is run again, and keeps the finals on the scoreboard.
 class RunAgainPolicy {

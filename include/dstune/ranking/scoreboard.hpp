@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "dstune/core/calibration.hpp"
 #include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
 
@@ -51,6 +50,24 @@ struct Finals {
 [[nodiscard]] int num_final_rounds(const Row& row);
 /// What DeepSpeed itself made of a row; nothing where it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
+
+/// Half of an interval's width, of the logarithm; infinite where it has no end.
+[[nodiscard]] double half_width(const MetricValue& value);
+
+/// One configuration that ran here and in the user's training.
+struct CalibrationPoint {
+  double measured_s = 0;  ///< an optimizer step here
+  double target_s = 0;    ///< there
+  Overheads overheads{};  ///< of the step
+};
+
+/// Least squares of the relative errors over the scale and the costs, none below 0. The costs are
+/// drawn to 0, each as strongly as a normal prior of what such a thing may cost says beside the
+/// errors that measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with
+/// the bounds: Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not
+/// tell apart changes the scale, and one point gives the scale alone. At least one point; times
+/// are positive and finite.
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points);
 
 /// What is known before anything is measured.
 struct ScoreboardSetup {
@@ -125,6 +142,8 @@ class Scoreboard {
   [[nodiscard]] std::optional<MetricValue> measured_value(std::size_t row, Metric metric) const;
   /// What a row is ranked by: the same in the board's metric, calibrated where that is possible.
   [[nodiscard]] std::optional<MetricValue> ranked_value(std::size_t row) const;
+  /// … where that is a finite number.
+  [[nodiscard]] std::optional<double> finite_value(std::size_t row) const;
   /// The same for people: of a single run, whose interval is that of its own steps, with an
   /// interval that other runs of the configuration would be in, too.
   [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t row) const;
@@ -143,7 +162,6 @@ class Scoreboard {
   [[nodiscard]] double half_width_of_run() const { return half_width_of_run_; }
 
  private:
-  [[nodiscard]] std::optional<double> finite_value(std::size_t row) const;
   [[nodiscard]] std::vector<std::vector<double>> means_in_search() const;
   [[nodiscard]] std::vector<std::vector<double>> means_of_finals() const;
   [[nodiscard]] std::optional<std::size_t> find_best() const;

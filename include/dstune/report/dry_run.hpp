@@ -1,6 +1,6 @@
 #pragma once
-/// What --dry-run prints: the plan as a table for people and as JSON (fields in docs/files.md).
-/// Local.
+/// What --dry-run prints: the plan as a table for people and as JSON (fields in docs/files.md), and
+/// pictures of a plan's memory: stacked categories over the operations of a step. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,6 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/experiment.hpp"
-#include "dstune/core/memory_timeline.hpp"
 
 namespace dstune {
 
@@ -38,5 +37,12 @@ std::string dry_run_text(const DryRun& plan, const DryRunStyle& style = {});
 /// to its peak), ranks: [{ranks: [first, last], peak_memory_bytes, categories}] for group ranks
 /// that plan alike; all null of a pruned member.
 json::Value dry_run_json(const DryRun& plan);
+
+/// Bars of letters, one line for each stretch of operations at its fullest. `width`: characters of
+/// a line, 0 for 100; `indent`: blanks before each.
+std::string memory_text(const MemoryTimeline& timeline, std::size_t width, std::size_t indent = 0);
+
+/// A standalone SVG in the colours of the reader's scheme, light or dark. `name`: the experiment's.
+std::string memory_svg(const MemoryTimeline& timeline, const std::string& name);
 
 }  // namespace dstune

@@ -2,16 +2,20 @@
 /// The journal: what happened, in order, durable before anything depends on it. One JSON line an
 /// event:
 /// {"bytes":N,"crc32":"89abcdef","event":{…}}, N and the checksum of the event's own text.
-/// Rank 0 is its only writer. Local.
+/// Rank 0 is its only writer. What earlier runs in the same results folder left is understood from
+/// these events. Local.
 
+#include <chrono>
 #include <cstdint>
-#include <memory>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/core/measurement.hpp"
 
 namespace dstune {
 
@@ -49,5 +53,64 @@ class Journal {
 
 /// CRC-32 (ISO-HDLC, polynomial 0xEDB88320).
 std::uint32_t crc32(std::string_view bytes);
+
+/// Changes whenever a measured number would mean something else.
+inline constexpr int measuring_version = 1;
+
+/// MurmurHash3_x64_128 (Austin Appleby, public domain) of the bytes with seed 0: 32 hex digits, h1
+/// before h2. For naming things by their content; not for keeping secrets.
+std::string hash128(std::string_view bytes);
+/// A hash128() of whatever identifies a result: configuration, group shape, model, sequence length,
+/// target, workload, machine fingerprint and measuring version. A record counts only for the same
+/// key. Equal values give equal keys: the keys of objects in any order, 5e8 and 500000000, -0.0 and
+/// 0.
+std::string record_key(const json::Value& identity);
+
+/// What is written to the journal: an object with its `kind` (docs/files.md). Times are UTC.
+namespace event {
+using Time = std::chrono::system_clock::time_point;
+inline Time now() {
+  return std::chrono::system_clock::now();
+}
+
+/// `job`, an object: version, fingerprint, command, … beside kind and time.
+json::Value job_started(const json::Value& job, Time time = now());
+json::Value planned(const PlannedExperiment& planned);  ///< for infeasible and pruned members
+json::Value started(const std::string& key, const std::string& name, int attempt,
+                    const std::vector<int>& world_ranks, Time time = now());
+json::Value finished(const std::string& key, const Record& record);
+/// What a configuration did in DeepSpeed itself. `path`: of the folder that says it.
+json::Value verified(const std::string& key, const std::string& name, const std::string& path,
+                     const Measurement& measurement, Time time = now());
+/// A rank died in it and it is to be tried again: one death.
+json::Value lost(const std::string& key, const std::string& name,
+                 const std::vector<int>& lost_ranks, Time time = now());
+/// A configuration that was measured is run once more …
+json::Value repeat_started(const std::string& key, const std::string& name, RepeatKind kind,
+                           int round, const std::vector<int>& world_ranks, Time time = now());
+/// … and was.
+json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat);
+/// What the machine was measured to take, and the key of what was to be measured.
+json::Value profile(const std::string& key, const json::Value& profile);
+json::Value job_finished(int exit_code, const std::string& reason, Time time = now());
+}  // namespace event
+
+struct History {
+  std::map<std::string, Record> finished;       ///< by key, the last one
+  std::map<std::string, Measurement> verified;  ///< by key, the last one
+  std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
+  std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
+  std::map<std::string, int> repeat_deaths;  ///< key → how many jobs died while it was repeated
+  std::set<std::string> complete_searches;   ///< `search_key` of jobs that ended with 0
+  int num_jobs = 0;
+  std::string profile_key;  ///< of the last profile; empty where there is none
+  json::Value profile;
+};
+
+/// An experiment that was started and neither finished nor followed by job_finished before the next
+/// job_started or the end died with its job; finishing it later clears its deaths. Members of an
+/// event that are not known are ignored. Throws InputError with the line where an event is not one
+/// of ours, or its members have the wrong type.
+History understand(const JournalContent& content, const std::string& path);
 
 }  // namespace dstune

@@ -1,5 +1,6 @@
 #pragma once
-/// The command with which the user starts the real training. Local.
+/// The command with which the user starts the real training, and batch scripts that check an answer
+/// with it in DeepSpeed itself. The program writes them and starts nothing. Local.
 
 #include <optional>
 #include <string>
@@ -10,6 +11,9 @@
 
 namespace dstune {
 
+/// Key in the DeepSpeed config → flag of the user's script.
+using ArgMappings = std::vector<std::pair<std::string, std::string>>;
+
 /// A word as a POSIX shell takes it for itself: in single quotes where it needs them.
 std::string shell_quote(const std::string& word);
 
@@ -19,20 +23,42 @@ std::string shell_quote(const std::string& word);
 /// the
 ///   word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
 ///   replaced, else `--deepspeed_config` is appended.
-/// - For each of `arg_mappings` (key in the DeepSpeed config → flag of the script): the key is
-/// looked
-///   up depth-first in `ds_config`; the word after the flag is replaced, or `flag value` appended.
-///   Nothing happens for a key that is not there or is null, "", false or "auto".
+/// - For each of `arg_mappings`: the key is looked up depth-first in `ds_config`; the word after
+///   the flag is replaced, or `flag value` appended. Nothing happens for a key that is not there or
+///   is null, "", false or "auto".
 /// - `--autotuning tune|run` is removed.
 /// - A command that is only a Python script is started with `deepspeed` on the group's shape; one
 ///   that starts with `deepspeed` and does not say where is given the shape.
 /// - `hostfile`, where given, is named to a `deepspeed` that names none.
 std::string launch_line(const std::string& training_command, const std::string& config_path,
                         const json::Value& ds_config, const GroupShape& shape,
-                        const std::vector<std::pair<std::string, std::string>>& arg_mappings,
+                        const ArgMappings& arg_mappings,
                         const std::optional<std::string>& hostfile = std::nullopt);
 
 /// The line for those who gave no command, with `your_training_script.py` in the script's place.
 std::string placeholder_launch_line(const std::string& config_path, const GroupShape& shape);
+
+enum class BatchSystem { slurm, pbs };
+
+/// What a script runs, one after the other, and with what.
+struct VerificationJob {
+  struct Run {
+    const Experiment* experiment;
+    std::string why;  ///< in words, for the script's reader: "best here", "your own configuration"
+  };
+  std::vector<Run> runs;                        ///< at least one; names are unique
+  std::string folder;                           ///< for the results, absolute: folder/<name>/
+  std::string script_path;                      ///< absolute: how the user is told to submit it
+  std::optional<std::string> training_command;  ///< absent: the script asks for it
+  ArgMappings arg_mappings;
+};
+
+/// What DeepSpeed is given: the experiment's configuration with an `autotuning` section that makes
+/// any training write `metrics_path` and leave after a few steps, and with a log line of each step.
+json::Value verification_config(const Experiment& experiment, const std::string& metrics_path);
+
+/// A bash script. Each run leaves in its folder exp.json, ds_config.json, cmd.txt, log.txt,
+/// status.json and, where DeepSpeed came to an end, its metrics.json; docs/trust.md has the fields.
+std::string verify_script(const VerificationJob& job, BatchSystem system);
 
 }  // namespace dstune

@@ -11,8 +11,9 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/json.hpp"
-#include "dstune/core/memory_timeline.hpp"
+#include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
+#include "dstune/report/launch_line.hpp"
 
 namespace dstune {
 
@@ -41,11 +42,11 @@ class ResultsFolder {
   /// ds_config_optimal.json, optimal.json, cmd_optimal.txt; at each improvement. Synced.
   void write_optimal(const Recommendation& recommendation,
                      const std::optional<std::string>& training_command,
-                     const std::vector<std::pair<std::string, std::string>>& arg_mappings);
+                     const ArgMappings& arg_mappings);
   /// verify.sbatch and verify.pbs for what the recommendation names; with the optimum. Synced.
   void write_verification(const Recommendation& recommendation,
                           const std::optional<std::string>& training_command,
-                          const std::vector<std::pair<std::string, std::string>>& arg_mappings);
+                          const ArgMappings& arg_mappings);
   /// summary.txt, report.html and results.csv. Synced.
   void write_summary(const Answer& answer);
   /// environment.json, which report.html then shows, too. Synced.

@@ -1,19 +1,116 @@
 #pragma once
+/// The slots of the job and the queue for them. Local; one thread.
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "dstune/core/experiment.hpp"
+
+namespace dstune {
+
+class SlotPool;
+
+/// Bytes of a node that experiments may take.
+struct NodeBytes {
+  std::int64_t host = std::numeric_limits<std::int64_t>::max();
+  std::int64_t disk = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Ranks, their bytes, and the disks of their nodes where they are needed, held for one experiment;
+/// given back on every path, together, but for what a retired rank holds. Move-only.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept;
+  Reservation& operator=(Reservation other) noexcept;
+  ~Reservation() { give_back(); }
+  [[nodiscard]] const std::vector<int>& world_ranks() const { return world_ranks_; }
+  /// A rank of it is lost: it and its bytes never come back to the pool; the others do, on
+  /// destruction.
+  void retire(int world_rank);
+  void give_back();
+
+ private:
+  friend class SlotPool;
+  Reservation(SlotPool& pool, std::vector<int> world_ranks, const Needs& needs);
+  SlotPool* pool_ = nullptr;
+  std::vector<int> world_ranks_;
+  Needs needs_;
+};
+
+/// Ranks on nodes, idle, taken or retired; the bytes of the nodes' hosts and disks; and the disks
+/// themselves, each for one experiment at a time, because two would measure each other.
+class SlotPool {
+ public:
+  /// ranks_of_node: the world ranks of each node that may train, ascending; `bytes`: of each node,
+  /// none where they are not counted. Outlives its reservations.
+  explicit SlotPool(std::vector<std::vector<int>> ranks_of_node,
+                    const std::vector<NodeBytes>& bytes = {});
+  SlotPool(const SlotPool&) = delete;
+  SlotPool& operator=(const SlotPool&) = delete;
+
+  /// What is needed, all of it or nothing: an aligned group (positions k·num_gpus … on the node)
+  /// where one is idle, else any idle slots of a node; nodes next to each other first. `avoid`:
+  /// ranks that must stay free.
+  std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
+  /// Whether reserve() would get it now.
+  [[nodiscard]] bool has_room(const Needs& needs) const;
+  /// The slots that would be got soonest: the placement with the most idle slots, aligned and on
+  /// neighbouring nodes where that costs none of them. Ascending; empty where it is impossible.
+  [[nodiscard]] std::vector<int> best_future_placement(const Needs& needs) const;
+  /// Whether ranks of the one are on nodes of the other.
+  [[nodiscard]] bool share_a_node(const std::vector<int>& one, const std::vector<int>& other) const;
+  /// Whether it could be placed if everything running ended.
+  [[nodiscard]] bool is_possible(const Needs& needs) const;
+  /// Idle or taken, it is never reserved again.
+  void retire(int world_rank);
+
+  [[nodiscard]] int num_idle() const;
+  [[nodiscard]] int num_slots() const;  ///< not retired
+
+ private:
+  friend class Reservation;
+  enum class Slot { idle, taken, retired };
+  /// Of a node: what is left where nothing runs, and now.
+  struct Node {
+    std::vector<int> world_ranks;
+    NodeBytes all, free;
+    bool is_disk_taken = false;
+  };
+  /// Slots of one node for one group; `cost`: how many of them are not free yet.
+  struct Part {
+    std::size_t node = 0;
+    std::vector<int> world_ranks;
+    int cost = 0;
+    bool is_aligned = false;
+  };
+  /// The cheapest slots of a node; of equally cheap ones aligned ones, then the first. Nothing
+  /// where the node can never hold them.
+  [[nodiscard]] std::optional<Part> cheapest_part(std::size_t node, int num_gpus,
+                                                  const std::vector<bool>& avoid) const;
+  /// The cheapest placement over nodes, of equally cheap ones the most aligned on neighbours.
+  [[nodiscard]] std::optional<Part> cheapest_placement(const Needs& needs,
+                                                       const std::vector<int>& avoid,
+                                                       bool now) const;
+  /// Whether a node has the bytes, and where `now` is set has them and its disk free.
+  [[nodiscard]] static bool has_bytes(const Node& node, const Needs& needs, bool now);
+  void take(const std::vector<int>& world_ranks, const Needs& needs);
+  void release(const std::vector<int>& world_ranks, const Needs& needs) noexcept;
+
+  std::vector<Node> nodes_;
+  std::vector<Slot> slots_;           ///< by world rank; ranks that may not train count as retired
+  std::vector<std::size_t> node_of_;  ///< by world rank, of those that may train
+};
+
 /// Which waiting experiment gets slots now: first in, first out. A head that does not fit stays at
 /// the front and chooses the slots that it waits for, once: those of the placement with the most
 /// idle ones. Later experiments run only beside these, so what runs there when the choice is made
 /// is all that the head can be kept waiting by. It starts earlier where another placement becomes
-/// free. Behind a head that needs disks nothing starts that needs some, too. Local.
-
-#include <cstddef>
-#include <deque>
-#include <optional>
-#include <vector>
-
-#include "dstune/schedule/slot_pool.hpp"
-
-namespace dstune {
-
+/// free. Behind a head that needs disks nothing starts that needs some, too.
 class Scheduler {
  public:
   explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
@@ -31,11 +128,9 @@ class Scheduler {
   std::optional<Dispatch> next();
   /// Waiting experiments whose shape has become impossible; they leave the queue.
   std::vector<std::size_t> take_impossible();
-  /// Whether something with these needs would start now, were it at the front.
-  [[nodiscard]] bool has_room(const Needs& needs) const { return pool_->has_room(needs); }
   [[nodiscard]] std::size_t num_waiting() const { return queue_.size(); }
-  /// Nothing more is dispatched: the queue is emptied and returned.
-  std::vector<std::size_t> drain();
+  /// Nothing more is dispatched.
+  void clear();
 
  private:
   struct Waiting {

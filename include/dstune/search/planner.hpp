@@ -56,10 +56,6 @@ struct PlannedSpace {
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 
-/// Predicted memory of one experiment, fullest rank.
-Prediction predict_memory(const JobSpec& job, const Experiment& experiment,
-                          const WorkspaceSizes& workspaces);
-
 /// Experiments given by --experiments files instead of the space: {name, ds_config, num_gpus,
 /// num_nodes}, other keys are not looked at. Without num_gpus and num_nodes: the job's first shape.
 /// Throws InputError.

@@ -18,6 +18,11 @@ struct Observation {
   /// Of the job's metric; nothing where nothing was timed. One that was raced out has a value, too,
   /// which is no candidate for the best.
   std::optional<MetricValue> value;
+
+  /// The value of one that ran to its end.
+  [[nodiscard]] std::optional<double> result() const {
+    return status == Status::ok && value ? std::optional(value->value) : std::nullopt;
+  }
 };
 
 class Tuner {

@@ -11,41 +11,9 @@
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
-#include "dstune/core/settings.hpp"
 #include "dstune/space/job_spec.hpp"
 
 namespace dstune {
-
-/// One dimension: a place in the DeepSpeed config and its candidates, at least one.
-struct Dimension {
-  enum class Kind { knob, train_batch_size, micro_batch, accumulation_steps, shape, recompute };
-  Kind kind = Kind::knob;
-  /// JSON pointer in the DeepSpeed config; "" for the group's shape and recompute.
-  std::string pointer;
-  /// null for a batch size that is derived. Shapes are {num_gpus, num_nodes}, recompute is its
-  /// word.
-  std::vector<json::Value> candidates;
-  std::vector<std::string> origins;            ///< JSON pointer of each candidate in the document
-  std::vector<std::vector<Setting>> settings;  ///< knob: what each candidate says
-};
-
-/// Dimensions in the order in which they vary, slowest first.
-struct Product {
-  std::vector<Dimension> dimensions;
-  json::Value base;               ///< the DeepSpeed config with each dimension's first candidate
-  std::vector<Setting> settings;  ///< what `base` says
-  bool is_micro_batch_searched = false;  ///< its candidates are ours, not the user's
-};
-
-/// Finds the dimensions and checks every candidate by itself: a wrong type or value, or what
-/// DeepSpeed refuses in every member that has it, is the input's problem; what it refuses only in
-/// some combinations, and what the step does not do, is left to the members. Adds problems with the
-/// place of the candidate. At least one product.
-std::vector<Product> expand(const JobSpec& job, json::Problems& problems);
-
-/// What the user is told once: unknown top-level keys, keys without an effect on the search, and
-/// candidates that are not built, whose members are pruned.
-std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products);
 
 /// The batch triple by DeepSpeed's rules: absent values are derived. Nothing where DeepSpeed
 /// asserts, with the reason in `why`.

@@ -1,9 +1,12 @@
 #pragma once
-/// Runs a StepPlan on a device: its operations in order, every tensor at its planned place.
+/// Runs a StepPlan on a device: its operations in order, every tensor at its planned place. What
+/// they take there is traced for the time model.
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +15,6 @@
 #include "dstune/device/disk.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/plan/step_plan.hpp"
-#include "dstune/plan/trace.hpp"
 
 namespace dstune {
 
@@ -49,8 +51,6 @@ class Executor {
   Executor(const StepPlan& plan, Device& device, ProcessGroup& group, std::int64_t seed,
            Guard guard = Guard::none, const Waiter& waiter = Waiter());
   ~Executor();
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
 
   /// Initial weights and optimizer state. Collective over the group.
   void initialize();
@@ -75,6 +75,27 @@ class Executor {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// What the operations of a plan take inside real steps, for the time model.
+struct TracedSteps {
+  std::vector<StepTrace> traces;  ///< what this rank waited for its peers is in none
+  std::vector<double> steps_s;    ///< elapsed, of steps without a trace, slowest rank
+};
+
+/// Runs the plan from its initial state, which is not timed, nor are the first steps; then one step
+/// with and one without a trace in turn, as few as tell something and no more once `budget_s` is
+/// over. Nothing, on every rank, where a rank's memory does not hold it. The waiter ends waits for
+/// the device; the group has its own. Collective over the group.
+std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
+                                       std::int64_t seed, double budget_s, const Waiter& waiter,
+                                       TraceClock clock = TraceClock::elapsed);
+
+/// Median of what `timed` gives, seconds of something that the whole group does, slowest rank; as
+/// often as tells something within `budget_s`, once before that. Collective over the group.
+double median_together(ProcessGroup& group, double budget_s, const std::function<double()>& timed);
+/// Likewise of how long the work takes by that clock. Collective over the group.
+double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,
+                     TraceClock clock = TraceClock::elapsed);
 
 /// The workspace sizes of the CPU's kernels, for building plans that it can run. Local.
 class CpuWorkspaces : public WorkspaceSizes {

@@ -1,22 +1,30 @@
 #pragma once
-/// What an experiment runs: built once, then stepped. A failure on one rank becomes a status that
-/// its group agrees on (see measuring.hpp), so everything that may fail belongs into build().
+/// What an experiment runs, built once, then stepped on a group until its step time is known
+/// (design 6). A failure on one rank becomes a status that its group agrees on wherever that rank
+/// could fail while its peers wait, so everything that may fail belongs into build().
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 
+#include "dstune/base/error.hpp"
 #include "dstune/base/wait.hpp"
+#include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/device/device.hpp"
+#include "dstune/device/nvml.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/workload.h"
 
 namespace dstune {
+
+/// The clock's resolution, in seconds. A step of no time at all would have no throughput.
+inline constexpr double min_step_s = 1e-9;
 
 /// One optimizer step as one rank saw it.
 struct StepSample {
@@ -29,9 +37,22 @@ struct StepSample {
   std::string failure{};  ///< why the training ends here, or empty; the same on every rank
 };
 
+/// What holds of a workload from its beginning.
+struct WorkloadTraits {
+  std::int64_t micro_steps = 1;  ///< of a step, over which forward_s and backward_s are sums
+  int min_warmup_steps = 0;      ///< steps before all are alike, which are never timed
+  /// Whether step times are given and not measured: then exactly the least number of steps is
+  /// warm-up, since nothing has to become steady.
+  bool has_simulated_times = false;
+  /// Whether initialize() and step() talk to peers without meeting them first. What they throw then
+  /// can not be agreed on, because the peers are inside a collective; it ends as CollectiveError.
+  bool talks_to_peers = false;
+};
+
 class Workload {
  public:
   virtual ~Workload() = default;
+  [[nodiscard]] virtual WorkloadTraits traits() const = 0;
   /// Everything that may fail for want of memory, without talking to peers unless it meets them
   /// first. Throws OutOfMemory.
   virtual void build() = 0;
@@ -41,40 +62,6 @@ class Workload {
   virtual StepSample step(std::int64_t step) = 0;
   [[nodiscard]] virtual PeakMemory peak_memory() const = 0;
   [[nodiscard]] virtual double flops_per_step() const = 0;
-  /// Micro-steps of a step, over which forward_s and backward_s are sums.
-  [[nodiscard]] virtual std::int64_t micro_steps() const = 0;
-  /// Steps before all are alike, which are never timed. Known before build().
-  [[nodiscard]] virtual int min_warmup_steps() const = 0;
-  /// Whether step times are given and not measured: then exactly the least number of steps is
-  /// warm-up, since nothing has to become steady.
-  [[nodiscard]] virtual bool has_simulated_times() const = 0;
-  /// Whether initialize() and step() talk to peers without meeting them first. What they throw then
-  /// can not be agreed on, because the peers are inside a collective; it ends as CollectiveError.
-  [[nodiscard]] virtual bool talks_to_peers() const = 0;
-};
-
-/// Another workload with something changed: overrides that, and all else is the other's. Nothing of
-/// a Workload has a default, so that what this forgets to forward does not compile.
-class ForwardingWorkload : public Workload {
- public:
-  void build() override { workload_->build(); }
-  void initialize() override { workload_->initialize(); }
-  StepSample step(std::int64_t step) override { return workload_->step(step); }
-  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
-  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
-  [[nodiscard]] std::int64_t micro_steps() const override { return workload_->micro_steps(); }
-  [[nodiscard]] int min_warmup_steps() const override { return workload_->min_warmup_steps(); }
-  [[nodiscard]] bool has_simulated_times() const override {
-    return workload_->has_simulated_times();
-  }
-  [[nodiscard]] bool talks_to_peers() const override { return workload_->talks_to_peers(); }
-
- protected:
-  explicit ForwardingWorkload(std::unique_ptr<Workload> workload)
-      : workload_(std::move(workload)) {}
-
- private:
-  std::unique_ptr<Workload> workload_;
 };
 
 struct WorkloadContext {
@@ -82,7 +69,6 @@ struct WorkloadContext {
   const ModelSpec* model;
   const TrainingConfig* config;
   const std::string* experiment_name;
-  const MeasureOptions* measure;
   std::int64_t seed;
   Device* device;
   ProcessGroup* group;
@@ -90,8 +76,57 @@ struct WorkloadContext {
   const std::string* ds_config = nullptr;  ///< plugin: the experiment's, as JSON
 };
 
+/// Tokens of a step of the whole group. Local.
+double tokens_per_step(const WorkloadContext& context);
+/// What the model computes in it. Local.
+double model_flops_per_step(const WorkloadContext& context);
+
 /// Local.
 std::unique_ptr<Workload> make_workload(const WorkloadContext& context);
+
+/// What this rank threw inside a step that talks to peers, or when its device was lost: the cause
+/// of what they report, who are left waiting for it.
+class StepFailure : public CollectiveError {
+ public:
+  StepFailure(Status status, const std::string& reason)
+      : CollectiveError(Cause::aborted, reason), status_(status) {}
+  [[nodiscard]] Status status() const { return status_; }
+
+ private:
+  Status status_;
+};
+
+struct MeasureHooks {
+  /// Called on every rank once all have built; returns when the experiment may start (GO). May
+  /// throw CollectiveError (aborted).
+  std::function<void()> ready;
+  /// Leader only, once for each step: the slowest rank's time. Called right before the agreement on
+  /// the step that follows, so that what it takes is in no step's time. Returns true to stop: that
+  /// rides on this agreement, after which all leave.
+  std::function<bool(double step_s)> stepped;
+  /// On one rank of each node, about once a second: the joules that the node has used since any
+  /// moment, nothing where nobody knows. Empty on the others.
+  std::function<std::optional<double>()> joules;
+  /// How this rank's GPU is now; asked when timing begins, about once a second, and when it ends.
+  /// On every rank of a group or on none.
+  std::function<std::optional<nvml::GpuState>()> sample_gpu;
+  /// Whether this rank's device is lost. Asked after a failure: there is nothing to agree on then,
+  /// because the rank leaves its group for good. Empty: never.
+  std::function<bool()> has_lost_device;
+  /// Leader only, at each look of the race: what it is compared with by now. Empty: no race.
+  std::function<IncumbentEstimate()> incumbent;
+};
+
+/// Build, agree, initialise, warm up, time: at least 5 steps are timed, until the 95 % interval of
+/// their mean is within 1 % or the budget of timed steps is used up, or until the race is
+/// lost (docs/measuring.md). An out-of-memory or a failure on any rank is every rank's
+/// result, with the reason and the world rank it came from; a stop and a lost race end as
+/// raced_out. Every rank gets the same measurement but for overhead_s ("build", "initialize",
+/// "teardown"), which is its own; hosts is left empty. Collective over the group. Throws
+/// CollectiveError only: a StepFailure for what this rank throws inside a step that talks to peers,
+/// or without its device; peers are then ended by an abort or their deadline.
+Measurement measure(Workload& workload, ProcessGroup& group, const MeasureOptions& options,
+                    const MeasureHooks& hooks);
 
 /// The functions of a workload plug-in, loaded.
 struct PluginFunctions {

@@ -36,27 +36,23 @@ struct Assign {
   bool is_risky = false;         ///< an earlier attempt lost a rank, its device, or the job
   double drain_timeout_s = 0;    ///< that its device may take to drain after a failure
 };
+/// A message that says nothing but what it is.
+struct Signal {
+  std::uint64_t attempt = 0;
+};
 struct Incumbent {
   std::uint64_t attempt = 0;
   IncumbentEstimate incumbent;
 };
-struct Go {
-  std::uint64_t attempt = 0;
-};
-struct Stop {
-  std::uint64_t attempt = 0;
-};
-struct Abort {
-  std::uint64_t attempt = 0;
-};
+struct Go : Signal {};
+struct Stop : Signal {};
+struct Abort : Signal {};
 struct Quit {
   int exit_code = 0;
   bool finalize = true;
 };
 
-struct Ready {
-  std::uint64_t attempt = 0;
-};
+struct Ready : Signal {};
 struct Progress {
   std::uint64_t attempt = 0;
   int steps = 0;

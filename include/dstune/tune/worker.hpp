@@ -12,7 +12,7 @@
 
 #include "dstune/base/wait.hpp"
 #include "dstune/comm/mailbox.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
@@ -56,19 +56,13 @@ class Worker {
   void run_assignment(const message::Assign& assign);
   void run_profiling(const message::Profile& order);
   [[nodiscard]] bool is_first_of_node(const std::vector<int>& world_ranks) const;
-  /// From here on the messages of this attempt count. `drain_timeout_s`: as message::Assign's.
-  void begin_attempt(std::uint64_t attempt, double drain_timeout_s);
-  [[nodiscard]] Waiter waiter(double timeout_s);
-  /// Leaves the group for good and says so.
-  void leave(const std::vector<int>& world_ranks, Status status, const std::string& reason);
-  /// … in these words.
-  void send_gone(const std::vector<int>& world_ranks, message::Gone gone);
-  /// Leaves an attempt that this rank itself could not go on with.
-  void fail(const std::vector<int>& world_ranks, Status status, const std::string& reason);
+  /// From here on the messages of the order's attempt count, and its waits end with it.
+  template <class Order>
+  [[nodiscard]] Waiter begin_attempt(const Order& order);
+  /// Leaves the group for good and says so. `is_cause`: this rank itself could not go on.
+  void leave(const std::vector<int>& world_ranks, Status status, std::string reason, bool is_cause);
   /// Throws DeviceError where it was given up.
   void require_device() const;
-  /// Asked right after a failure, when peers may still hold the device up.
-  [[nodiscard]] bool has_lost_device() const;
   /// Takes what has arrived; true where the current attempt is to be aborted.
   bool poll_for_abort();
   /// While it lives another thread listens, too.

@@ -3,7 +3,7 @@
 //
 // Forward is the running softmax of Milakov and Gimelshein (2018), backward recomputes the
 // probabilities from log_sum_exp, as in Dao et al. (2022).
-#include "common/elementary_functions.hpp"
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/attention_tiles.hpp"
 #include "isa/parallel.hpp"
@@ -229,10 +229,10 @@ void attention_forward(const AttentionShape& shape, void* out, float* log_sum_ex
           for (std::int64_t i = 0; i < g.group; ++i) {
             const std::int64_t head = kv_head * g.group + i;
             const std::int64_t column = head * shape.head_size;
-            for (std::int64_t tile = 0; tile < g.query_tiles; ++tile) {
+            for (std::int64_t query = 0; query < shape.sequence; query += query_tile) {
               forward_tile(g, s, static_cast<T*>(out) + g.first_row(batch) * g.out_width + column,
                            log_sum_exp + (batch * shape.heads + head) * shape.sequence,
-                           rows + column, tile * query_tile);
+                           rows + column, query);
             }
           }
         });
@@ -259,11 +259,11 @@ void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_
           for (std::int64_t i = 0; i < g.group; ++i) {
             const std::int64_t head = kv_head * g.group + i;
             const std::int64_t column = head * shape.head_size;
-            for (std::int64_t tile = 0; tile < g.query_tiles; ++tile) {
-              backward_tile(
-                  g, s, d_rows + column, static_cast<const T*>(d_out) + out_offset + column,
-                  rows + column, static_cast<const T*>(out) + out_offset + column,
-                  log_sum_exp + (batch * shape.heads + head) * shape.sequence, tile * query_tile);
+            for (std::int64_t query = 0; query < shape.sequence; query += query_tile) {
+              backward_tile(g, s, d_rows + column,
+                            static_cast<const T*>(d_out) + out_offset + column, rows + column,
+                            static_cast<const T*>(out) + out_offset + column,
+                            log_sum_exp + (batch * shape.heads + head) * shape.sequence, query);
             }
           }
           unpack_rows(d_rows + g.key_column(kv_head), g.row_width, s.d_keys, shape.sequence,

@@ -24,7 +24,6 @@ struct AttentionGeometry {
       : shape(shape_in),
         depth(round_up(shape.head_size, padding)),
         key_tiles((shape.sequence + key_tile - 1) / key_tile),
-        query_tiles((shape.sequence + query_tile - 1) / query_tile),
         group(shape.heads / shape.kv_heads),
         row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size),
         out_width(shape.heads * shape.head_size),
@@ -64,7 +63,6 @@ struct AttentionGeometry {
   AttentionShape shape;
   std::int64_t depth;  ///< head_size, padded
   std::int64_t key_tiles;
-  std::int64_t query_tiles;
   std::int64_t group;  ///< query heads that share a key head
   std::int64_t row_width;
   std::int64_t out_width;

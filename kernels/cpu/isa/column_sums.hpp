@@ -23,19 +23,17 @@ class ColumnSums {
     rows_per_block_ = share < min_rows ? min_rows : share;
   }
 
-  std::int64_t rows_per_block() const { return rows_per_block_; }
-  std::int64_t blocks() const { return (rows_ + rows_per_block_ - 1) / rows_per_block_; }
-  std::int64_t begin(std::int64_t block) const { return block * rows_per_block_; }
-  std::int64_t end(std::int64_t block) const {
-    const std::int64_t last = begin(block) + rows_per_block_;
-    return last < rows_ ? last : rows_;
-  }
-
-  /// The block's sums of one kind, set to zero.
-  float* clear(std::int64_t block, std::int64_t kind) const {
-    float* sums = partial(block, kind);
-    __builtin_memset(sums, 0, sizeof(float) * static_cast<std::size_t>(width_));
-    return sums;
+  /// add(row, sums) for every row, which is about so many elements of work: adds the row to the
+  /// sums of its block, of one kind after the other.
+  template <class Add>
+  void add_rows(std::int64_t elements, Add add) const {
+    for_items(blocks(), rows_per_block_ * elements, [&](std::int64_t block) {
+      float* sums = partial(block, 0);
+      __builtin_memset(sums, 0, sizeof(float) * static_cast<std::size_t>(kinds_ * width_));
+      const std::int64_t last = (block + 1) * rows_per_block_;
+      const std::int64_t end = last < rows_ ? last : rows_;
+      for (std::int64_t row = block * rows_per_block_; row < end; ++row) add(row, sums);
+    });
   }
 
   template <class T>
@@ -54,6 +52,7 @@ class ColumnSums {
   static constexpr std::int64_t max_kinds = 2;
   static constexpr std::int64_t min_rows = 16;
 
+  std::int64_t blocks() const { return (rows_ + rows_per_block_ - 1) / rows_per_block_; }
   float* partial(std::int64_t block, std::int64_t kind) const {
     return partial_ + (block * kinds_ + kind) * width_;
   }

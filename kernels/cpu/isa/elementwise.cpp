@@ -10,25 +10,18 @@ void add(DType to, void* y, DType from, const void* x, std::int64_t count) {
   with_type(to, [&](auto to_tag) {
     with_type(from, [&](auto from_tag) {
       auto* sum = static_cast<decltype(to_tag)*>(y);
-      const auto* term = static_cast<const decltype(from_tag)*>(x);
-      for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-        for_vectors(begin, end, [&](std::int64_t i, auto extent) {
-          store(sum + i, load(sum + i, extent) + load(term + i, extent), extent);
-        });
-      });
+      for_elements(
+          count, sum, [](Vector value, Vector term) { return value + term; }, sum,
+          static_cast<const decltype(from_tag)*>(x));
     });
   });
 }
 
 void scale(DType type, void* y, float factor, std::int64_t count) {
   with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    T* values = static_cast<T*>(y);
-    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
-        store(values + i, load(values + i, extent) * factor, extent);
-      });
-    });
+    auto* values = static_cast<decltype(tag)*>(y);
+    for_elements(
+        count, values, [=](Vector value) { return value * factor; }, values);
   });
 }
 
@@ -41,16 +34,11 @@ void convert(DType to, void* y, DType from, const void* x, std::int64_t count) {
     });
     return;
   }
-  const auto copy = [&](auto* target, const auto* source) {
-    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-      for_vectors(begin, end, [&](std::int64_t i, auto extent) {
-        store(target + i, load(source + i, extent), extent);
-      });
-    });
-  };
   with_type(to, [&](auto to_tag) {
     with_type(from, [&](auto from_tag) {
-      copy(static_cast<decltype(to_tag)*>(y), static_cast<const decltype(from_tag)*>(x));
+      for_elements(
+          count, static_cast<decltype(to_tag)*>(y), [](Vector value) { return value; },
+          static_cast<const decltype(from_tag)*>(x));
     });
   });
 }
@@ -63,12 +51,7 @@ void zero(void* y, std::size_t bytes) {
 
 void fill(DType type, void* y, float value, std::int64_t count) {
   with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    T* values = static_cast<T*>(y);
-    for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
-      for_vectors(begin, end,
-                  [&](std::int64_t i, auto extent) { store(values + i, splat(value), extent); });
-    });
+    for_elements(count, static_cast<decltype(tag)*>(y), [=] { return splat(value); });
   });
 }
 

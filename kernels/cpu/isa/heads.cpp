@@ -1,23 +1,12 @@
 // RMSNorm of each head of q and k, in place in the packed qkv.
 
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
-#include "common/rotation.hpp"
 #include "isa/column_sums.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
-
-/// What a row of qkv holds.
-struct Heads {
-  explicit Heads(const AttentionShape& shape)
-      : rows(shape.batch * shape.sequence),
-        queries(shape.heads),
-        normed(shape.heads + shape.kv_heads),
-        size(shape.head_size),
-        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
-  std::int64_t rows, queries, normed, size, row_width;
-};
 
 template <class T>
 float forward_head(T* head, T* raw, const T* weight, std::int64_t size, float epsilon) {
@@ -54,6 +43,24 @@ void backward_head(T* d_head, float* d_weight, const T* raw, float rstd, const T
   });
 }
 
+// Rotary position embedding, angles in double.
+
+/// Pairs whose cosines and sines are kept at a time.
+constexpr std::int64_t chunk = 64;
+
+template <class T>
+void rotate(T* head, const float* cosines, const float* sines, std::int64_t first,
+            std::int64_t count, std::int64_t half) {
+  for_vectors(0, count, [&](std::int64_t i, auto extent) {
+    T* low = head + first + i;
+    T* high = low + half;
+    const Pair pair = turned({load(low, extent), load(high, extent)}, load(cosines + i, extent),
+                             load(sines + i, extent));
+    store(low, pair.low, extent);
+    store(high, pair.high, extent);
+  });
+}
+
 }  // namespace
 
 void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
@@ -80,45 +87,20 @@ void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weig
   with_type(shape.type, [&](auto tag) {
     using T = decltype(tag);
     const ColumnSums sums(heads.rows, heads.size, 2, workspace);
-    for_items(sums.blocks(), sums.rows_per_block() * heads.row_width, [&](std::int64_t block) {
-      float* q_sums = sums.clear(block, 0);
-      float* k_sums = sums.clear(block, 1);
-      for (std::int64_t row = sums.begin(block); row < sums.end(block); ++row) {
-        for (std::int64_t head = 0; head < heads.normed; ++head) {
-          const bool query = head < heads.queries;
-          const std::int64_t number = row * heads.normed + head;
-          backward_head(static_cast<T*>(d_qkv) + row * heads.row_width + head * heads.size,
-                        query ? q_sums : k_sums, static_cast<const T*>(raw) + number * heads.size,
-                        rstd[number], static_cast<const T*>(query ? q_weight : k_weight),
-                        heads.size);
-        }
+    sums.add_rows(heads.row_width, [&](std::int64_t row, float* q_sums) {
+      for (std::int64_t head = 0; head < heads.normed; ++head) {
+        const bool query = head < heads.queries;
+        const std::int64_t number = row * heads.normed + head;
+        backward_head(static_cast<T*>(d_qkv) + row * heads.row_width + head * heads.size,
+                      query ? q_sums : q_sums + heads.size,
+                      static_cast<const T*>(raw) + number * heads.size, rstd[number],
+                      static_cast<const T*>(query ? q_weight : k_weight), heads.size);
       }
     });
     sums.combine(static_cast<T*>(d_q_weight), 0, accumulate_weights);
     sums.combine(static_cast<T*>(d_k_weight), 1, accumulate_weights);
   });
 }
-
-// Rotary position embedding, angles in double.
-namespace {
-
-/// Pairs whose cosines and sines are kept at a time.
-constexpr std::int64_t chunk = 64;
-
-template <class T>
-void rotate(T* head, const float* cosines, const float* sines, std::int64_t first,
-            std::int64_t count, std::int64_t half) {
-  for_vectors(0, count, [&](std::int64_t i, auto extent) {
-    T* low = head + first + i;
-    T* high = low + half;
-    const Pair pair = turned({load(low, extent), load(high, extent)}, load(cosines + i, extent),
-                             load(sines + i, extent));
-    store(low, pair.low, extent);
-    store(high, pair.high, extent);
-  });
-}
-
-}  // namespace
 
 void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,
             const double* frequencies, float magnitude, bool inverse) {

@@ -1,5 +1,5 @@
 // Softmax cross-entropy, fused with its gradient.
-#include "common/elementary_functions.hpp"
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
 

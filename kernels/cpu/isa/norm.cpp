@@ -2,7 +2,6 @@
 #include "common/functions.hpp"
 #include "isa/column_sums.hpp"
 #include "isa/parallel.hpp"
-#include "matmul.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
@@ -40,23 +39,6 @@ void forward_row(T* out, T* residual_out, float* mean, float* rstd, const T* res
   });
 }
 
-template <bool Centred>
-void forward(DType type, void* out, void* residual_out, float* mean, float* rstd,
-             const void* residual, const void* x, const void* weight, const void* bias,
-             std::int64_t rows, std::int64_t width, float epsilon) {
-  with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    for_items(rows, width, [&](std::int64_t row) {
-      const std::int64_t first = row * width;
-      forward_row<Centred>(
-          static_cast<T*>(out) + first, static_cast<T*>(residual_out) + first,
-          Centred ? mean + row : nullptr, rstd + row, static_cast<const T*>(residual) + first,
-          x != nullptr ? static_cast<const T*>(x) + first : nullptr, static_cast<const T*>(weight),
-          static_cast<const T*>(bias), width, epsilon);
-    });
-  });
-}
-
 /// d_x = rstd·(g − mean(g) − unit·mean(g·unit)) with g = d_out·weight; mean(g) only where Centred.
 template <bool Centred, class T>
 void backward_row(T* d_x, float* d_weight, float* d_bias, const T* d_out, const T* input,
@@ -84,59 +66,48 @@ void backward_row(T* d_x, float* d_weight, float* d_bias, const T* d_out, const 
   });
 }
 
-template <bool Centred>
-void backward(DType type, void* d_x, void* d_weight, void* d_bias, const void* d_out,
-              const void* input, const float* mean, const float* rstd, const void* weight,
-              std::int64_t rows, std::int64_t width, bool accumulate_input, bool accumulate_weights,
-              void* workspace) {
-  with_type(type, [&](auto tag) {
-    using T = decltype(tag);
-    const ColumnSums sums(rows, width, Centred ? 2 : 1, workspace);
-    for_items(sums.blocks(), sums.rows_per_block() * width, [&](std::int64_t block) {
-      float* weight_sums = sums.clear(block, 0);
-      float* bias_sums = Centred ? sums.clear(block, 1) : nullptr;
-      for (std::int64_t row = sums.begin(block); row < sums.end(block); ++row) {
+}  // namespace
+
+void norm_forward(DType type, void* out, void* residual_out, float* mean, float* rstd,
+                  const void* residual, const void* x, const void* weight, const void* bias,
+                  std::int64_t rows, std::int64_t width, float epsilon) {
+  with_either<true, false>(bias != nullptr, [&](auto centred) {
+    constexpr bool is_centred = centred;
+    with_type(type, [&](auto tag) {
+      using T = decltype(tag);
+      for_items(rows, width, [&](std::int64_t row) {
         const std::int64_t first = row * width;
-        backward_row<Centred>(static_cast<T*>(d_x) + first, weight_sums, bias_sums,
-                              static_cast<const T*>(d_out) + first,
-                              static_cast<const T*>(input) + first, Centred ? mean[row] : 0.0F,
-                              rstd[row], static_cast<const T*>(weight), width, accumulate_input);
-      }
+        forward_row<is_centred>(
+            static_cast<T*>(out) + first, static_cast<T*>(residual_out) + first,
+            is_centred ? mean + row : nullptr, rstd + row, static_cast<const T*>(residual) + first,
+            x != nullptr ? static_cast<const T*>(x) + first : nullptr,
+            static_cast<const T*>(weight), static_cast<const T*>(bias), width, epsilon);
+      });
     });
-    sums.combine(static_cast<T*>(d_weight), 0, accumulate_weights);
-    if (Centred) sums.combine(static_cast<T*>(d_bias), 1, accumulate_weights);
   });
 }
 
-}  // namespace
-
-void layernorm_forward(DType type, void* out, void* residual_out, float* mean, float* rstd,
-                       const void* residual, const void* x, const void* weight, const void* bias,
-                       std::int64_t rows, std::int64_t width, float epsilon) {
-  forward<true>(type, out, residual_out, mean, rstd, residual, x, weight, bias, rows, width,
-                epsilon);
-}
-
-void rmsnorm_forward(DType type, void* out, void* residual_out, float* rstd, const void* residual,
-                     const void* x, const void* weight, std::int64_t rows, std::int64_t width,
-                     float epsilon) {
-  forward<false>(type, out, residual_out, nullptr, rstd, residual, x, weight, nullptr, rows, width,
-                 epsilon);
-}
-
-void layernorm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const void* d_out,
-                        const void* input, const float* mean, const float* rstd, const void* weight,
-                        std::int64_t rows, std::int64_t width, bool accumulate_input,
-                        bool accumulate_weights, void* workspace) {
-  backward<true>(type, d_x, d_weight, d_bias, d_out, input, mean, rstd, weight, rows, width,
-                 accumulate_input, accumulate_weights, workspace);
-}
-
-void rmsnorm_backward(DType type, void* d_x, void* d_weight, const void* d_out, const void* input,
-                      const float* rstd, const void* weight, std::int64_t rows, std::int64_t width,
-                      bool accumulate_input, bool accumulate_weights, void* workspace) {
-  backward<false>(type, d_x, d_weight, nullptr, d_out, input, nullptr, rstd, weight, rows, width,
-                  accumulate_input, accumulate_weights, workspace);
+void norm_backward(DType type, void* d_x, void* d_weight, void* d_bias, const void* d_out,
+                   const void* input, const float* mean, const float* rstd, const void* weight,
+                   std::int64_t rows, std::int64_t width, bool accumulate_input,
+                   bool accumulate_weights, void* workspace) {
+  with_either<true, false>(d_bias != nullptr, [&](auto centred) {
+    constexpr bool is_centred = centred;
+    with_type(type, [&](auto tag) {
+      using T = decltype(tag);
+      const ColumnSums sums(rows, width, is_centred ? 2 : 1, workspace);
+      sums.add_rows(width, [&](std::int64_t row, float* weight_sums) {
+        const std::int64_t first = row * width;
+        backward_row<is_centred>(static_cast<T*>(d_x) + first, weight_sums, weight_sums + width,
+                                 static_cast<const T*>(d_out) + first,
+                                 static_cast<const T*>(input) + first,
+                                 is_centred ? mean[row] : 0.0F, rstd[row],
+                                 static_cast<const T*>(weight), width, accumulate_input);
+      });
+      sums.combine(static_cast<T*>(d_weight), 0, accumulate_weights);
+      if (is_centred) sums.combine(static_cast<T*>(d_bias), 1, accumulate_weights);
+    });
+  });
 }
 
 std::size_t norm_workspace_bytes(std::int64_t width) {
@@ -148,24 +119,14 @@ void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t row
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
     const ColumnSums sums(rows, width, 1, workspace);
-    for_items(sums.blocks(), sums.rows_per_block() * width, [&](std::int64_t block) {
-      float* bias_sums = sums.clear(block, 0);
-      for (std::int64_t row = sums.begin(block); row < sums.end(block); ++row) {
-        const T* d_row = static_cast<const T*>(d_out) + row * stride;
-        for_vectors(0, width, [&](std::int64_t i, auto extent) {
-          store(bias_sums + i, load(bias_sums + i, extent) + load(d_row + i, extent), extent);
-        });
-      }
+    sums.add_rows(width, [&](std::int64_t row, float* bias_sums) {
+      const T* d_row = static_cast<const T*>(d_out) + row * stride;
+      for_vectors(0, width, [&](std::int64_t i, auto extent) {
+        store(bias_sums + i, load(bias_sums + i, extent) + load(d_row + i, extent), extent);
+      });
     });
     sums.combine(static_cast<T*>(d_bias), 0, accumulate);
   });
-}
-
-void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
-                          void* d_bias, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  bias_backward(shape.type, d_bias, a, shape.k, shape.m, shape.row_of_a(), shape.accumulate,
-                workspace);
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

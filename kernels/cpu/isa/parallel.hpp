@@ -5,9 +5,9 @@
 
 #include <omp.h>
 
+#include "backend_parts.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "isa/vector.hpp"
-#include "threads.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
@@ -45,6 +45,16 @@ inline void for_pieces(std::int64_t count, Body body) {
     const std::int64_t end = grains * (self + 1) / team * grain;
     body(begin, end < count ? end : count);
   }
+}
+
+/// to[i] = function(from[i]…) for `count` elements, a vector of them at a time.
+template <class T, class Function, class... From>
+inline void for_elements(std::int64_t count, T* to, Function function, const From*... from) {
+  for_pieces(count, [&](std::int64_t begin, std::int64_t end) {
+    for_vectors(begin, end, [&](std::int64_t i, auto extent) {
+      store(to + i, function(load(from + i, extent)...), extent);
+    });
+  });
 }
 
 /// body(item) for items [0, items), each of about `elements` elements of work.

@@ -1,6 +1,5 @@
 // Numbers of 8 or 4 bits with a scale for each run of them: ZeRO++'s traffic.
-#include "common/quantization.hpp"
-
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/parallel.hpp"
 

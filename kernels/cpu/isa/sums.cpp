@@ -1,7 +1,7 @@
 // Sums in double over fixed blocks, the blocks' sums added in order: the same for any number of
 // threads.
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
-#include "common/optimizer_rules.hpp"
 #include "isa/parallel.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

@@ -76,15 +76,12 @@ inline void store(float* to, Vector value, Extent extent) {
   __builtin_memcpy(to, &value, sizeof(float) * static_cast<std::size_t>(extent.count));
 }
 
-template <class Extent>
-inline Vector load(const Bfloat16* from, Extent extent) {
-  HalfWords bits{};
-  __builtin_memcpy(&bits, from, sizeof(Bfloat16) * static_cast<std::size_t>(extent.count));
+inline Vector widen(Bfloat16 /*type*/, HalfWords bits) {
   return reinterpret_cast<Vector>(__builtin_convertvector(bits, Words) << 16);
 }
 
 /// To nearest, ties to even; a NaN stays one. With AVX512_BF16 denormals become zero.
-inline HalfWords round_to_bfloat16(Vector value) {
+inline HalfWords round_to(Bfloat16 /*type*/, Vector value) {
 #if defined(__AVX512BF16__)
   const __m256bh rounded = _mm512_cvtneps_pbh(reinterpret_cast<__m512>(value));
   HalfWords bits;
@@ -98,13 +95,7 @@ inline HalfWords round_to_bfloat16(Vector value) {
 #endif
 }
 
-template <class Extent>
-inline void store(Bfloat16* to, Vector value, Extent extent) {
-  const HalfWords bits = round_to_bfloat16(value);
-  __builtin_memcpy(to, &bits, sizeof(Bfloat16) * static_cast<std::size_t>(extent.count));
-}
-
-inline Vector widen_float16(HalfWords bits) {
+inline Vector widen(Float16 /*type*/, HalfWords bits) {
 #if defined(__AVX512F__)
   // The plain intrinsics start from an undefined register, of which g++ 12 warns.
   return reinterpret_cast<Vector>(_mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(bits)));
@@ -123,7 +114,7 @@ inline Vector widen_float16(HalfWords bits) {
 }
 
 /// To nearest, ties to even; too large becomes infinite, a NaN stays one.
-inline HalfWords round_to_float16(Vector value) {
+inline HalfWords round_to(Float16 /*type*/, Vector value) {
 #if defined(__AVX512F__)
   return reinterpret_cast<HalfWords>(_mm512_maskz_cvtps_ph(
       0xffff, reinterpret_cast<__m512>(value), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -145,22 +136,23 @@ inline HalfWords round_to_float16(Vector value) {
 #endif
 }
 
-template <class Extent>
-inline Vector load(const Float16* from, Extent extent) {
+/// Of the 16-bit types.
+template <class T, class Extent>
+inline Vector load(const T* from, Extent extent) {
   HalfWords bits{};
-  __builtin_memcpy(&bits, from, sizeof(Float16) * static_cast<std::size_t>(extent.count));
-  return widen_float16(bits);
+  __builtin_memcpy(&bits, from, sizeof(T) * static_cast<std::size_t>(extent.count));
+  return widen(T{}, bits);
 }
 
-template <class Extent>
-inline void store(Float16* to, Vector value, Extent extent) {
-  const HalfWords bits = round_to_float16(value);
-  __builtin_memcpy(to, &bits, sizeof(Float16) * static_cast<std::size_t>(extent.count));
+template <class T, class Extent>
+inline void store(T* to, Vector value, Extent extent) {
+  const HalfWords bits = round_to(T{}, value);
+  __builtin_memcpy(to, &bits, sizeof(T) * static_cast<std::size_t>(extent.count));
 }
 
 /// Rounded to half precision.
 inline Vector to_half(Vector value) {
-  return widen_float16(round_to_float16(value));
+  return widen(Float16{}, round_to(Float16{}, value));
 }
 
 /// a·b + c, rounded once where the instruction set can.

@@ -1,36 +1,10 @@
 // Activations and SwiGLU.
-#include "common/elementary_functions.hpp"
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
-
-DSTUNE_FUNCTION float value_of(Activation activation, float x) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return GeluTanh::value(x);
-    case Activation::gelu:
-      return Gelu::value(x);
-    case Activation::relu:
-      return Relu::value(x);
-    default:
-      return Silu::value(x);
-  }
-}
-
-DSTUNE_FUNCTION float slope_of(Activation activation, float x) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return GeluTanh::slope(x);
-    case Activation::gelu:
-      return Gelu::slope(x);
-    case Activation::relu:
-      return Relu::slope(x);
-    default:
-      return Silu::slope(x);
-  }
-}
 
 struct ActivationForward {
   Activation activation;
@@ -43,7 +17,10 @@ struct ActivationForward {
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
     Values<N> values = x.load<N>(i);
-    for (int k = 0; k < N; ++k) values.of[k] = value_of(activation, values.of[k]);
+    for (int k = 0; k < N; ++k) {
+      values.of[k] =
+          with_function(activation, [&](auto function) { return function.value(values.of[k]); });
+    }
     out.store(i, values);
   }
 };
@@ -60,7 +37,10 @@ struct ActivationBackward {
   DSTUNE_DEVICE void at(std::int64_t i) const {
     const Values<N> from = x.load<N>(i);
     Values<N> d = d_out.load<N>(i);
-    for (int k = 0; k < N; ++k) d.of[k] *= slope_of(activation, from.of[k]);
+    for (int k = 0; k < N; ++k) {
+      d.of[k] *=
+          with_function(activation, [&](auto function) { return function.slope(from.of[k]); });
+    }
     d_x.store(i, d);
   }
 };
@@ -114,26 +94,25 @@ struct SwigluBackward {
 
 void activation_forward(DType type, Activation activation, void* out, const void* x,
                         std::int64_t count) {
-  const ActivationForward body{activation, {out, type}, {x, type}};
-  for_elements(count, body, body.out, body.x);
+  for_elements(count, ActivationForward{activation, {out, type}, {x, type}}, are_packed(out, x));
 }
 
 void activation_backward(DType type, Activation activation, void* d_x, const void* d_out,
                          const void* x, std::int64_t count) {
-  const ActivationBackward body{activation, {d_x, type}, {d_out, type}, {x, type}};
-  for_elements(count, body, body.d_x, body.d_out, body.x);
+  for_elements(count, ActivationBackward{activation, {d_x, type}, {d_out, type}, {x, type}},
+               are_packed(d_x, d_out, x));
 }
 
 void swiglu_forward(DType type, void* out, const void* gate_up, std::int64_t rows,
                     std::int64_t width) {
-  const SwigluForward body{{out, type}, {gate_up, type}, width};
-  for_rows(rows, width, body, body.out, body.gate_up);
+  for_rows(rows, width, SwigluForward{{out, type}, {gate_up, type}, width},
+           are_rows_packed(width, width, out, gate_up));
 }
 
 void swiglu_backward(DType type, void* d_gate_up, const void* d_out, const void* gate_up,
                      std::int64_t rows, std::int64_t width) {
-  const SwigluBackward body{{d_gate_up, type}, {d_out, type}, {gate_up, type}, width};
-  for_rows(rows, width, body, body.d_gate_up, body.d_out, body.gate_up);
+  for_rows(rows, width, SwigluBackward{{d_gate_up, type}, {d_out, type}, {gate_up, type}, width},
+           are_rows_packed(width, width, d_gate_up, d_out, gate_up));
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -6,7 +6,7 @@
 // for those of keys and values, so that every gradient has one writer and sums have one order.
 #include <stdexcept>
 
-#include "common/elementary_functions.hpp"
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/attention_tiles.hpp"
 
@@ -309,17 +309,13 @@ void launch_tiles(const Kernel& kernel) {
          kernel);
 }
 
-template <int Number>
-struct Constant {
-  static constexpr int value = Number;
-};
-/// body(Constant<as many chunks of 32 elements as the head has, or somewhat more>{})
+/// body(as many chunks of 32 elements as the head has, or somewhat more), a constant.
 template <class Body>
 void with_chunks(std::int64_t head_size, Body body) {
   if (head_size > 256) throw std::invalid_argument("CUDA attention: head_size above 256");
-  if (head_size <= 64) return body(Constant<2>{});
-  if (head_size <= 128) return body(Constant<4>{});
-  body(Constant<8>{});
+  if (head_size <= 64) return body(Constant<2>());
+  if (head_size <= 128) return body(Constant<4>());
+  body(Constant<8>());
 }
 
 bool is_empty(const AttentionShape& shape) {
@@ -336,7 +332,7 @@ void attention_forward(const AttentionShape& shape, void* out, float* log_sum_ex
                        void* /*workspace*/) {
   if (is_empty(shape)) return;
   with_chunks(shape.head_size, [&](auto chunks) {
-    launch_tiles(AttentionForward<decltype(chunks)::value>{
+    launch_tiles(AttentionForward<chunks>{
         AttentionGeometry(shape), {out, shape.type}, log_sum_exp, {qkv, shape.type}});
   });
 }
@@ -353,8 +349,8 @@ void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_
          AttentionDelta{g, delta, {out, type}, {d_out, type}});
   const BackwardTensors tensors{{d_qkv, type}, {d_out, type}, {qkv, type}, log_sum_exp, delta};
   with_chunks(shape.head_size, [&](auto chunks) {
-    launch_tiles(QueryGradients<decltype(chunks)::value>{g, tensors});
-    launch_tiles(KeyGradients<decltype(chunks)::value>{g, tensors});
+    launch_tiles(QueryGradients<chunks>{g, tensors});
+    launch_tiles(KeyGradients<chunks>{g, tensors});
   });
 }
 

@@ -124,12 +124,12 @@ void add_pieces(const Output (&totals)[kinds], const float* partial, std::int64_
          all);
 }
 
-/// totals[kind] (+)= the sums over the terms' tensors, whose rows begin at multiples of `stride`.
+/// totals[kind] (+)= the sums over the terms, in packs of columns where that is allowed.
 /// workspace: column_sum_bytes(width).
-template <class Term, class... Tensors>
-void sum_columns(const Term& term, std::int64_t rows, std::int64_t width, std::int64_t stride,
+template <class Term>
+void sum_columns(const Term& term, std::int64_t rows, std::int64_t width,
                  const Output (&totals)[Term::kinds], bool accumulate, void* workspace,
-                 const Tensors&... tensors) {
+                 bool packed) {
   if (width <= 0) return;
   static_assert(Term::kinds <= max_sum_kinds);
   constexpr std::int64_t min_rows = 4 * max_warps;
@@ -137,19 +137,15 @@ void sum_columns(const Term& term, std::int64_t rows, std::int64_t width, std::i
   const std::int64_t rows_per_piece = share < min_rows ? min_rows : share;
   const std::int64_t pieces = divide_up(rows, rows_per_piece);
   auto* partial = static_cast<float*>(workspace);
-  const auto add_up = [&](auto partials) {
-    using Partials = decltype(partials);
+  with_packs(packed, [&](auto n) {
+    using Partials = ColumnPartials<n, Term>;
+    if (pieces <= 0) return;
     launch({.blocks = divide_up(width, Partials::columns),
             .threads = max_warps * warp_size,
             .shared_bytes = Partials::shared_bytes,
             .pieces = pieces},
-           partials);
-  };
-  if (pieces > 0 && width % pack == 0 && stride % pack == 0 && (... && is_packed(tensors.data))) {
-    add_up(ColumnPartials<pack, Term>{term, partial, rows, rows_per_piece, width});
-  } else if (pieces > 0) {
-    add_up(ColumnPartials<1, Term>{term, partial, rows, rows_per_piece, width});
-  }
+           Partials{term, partial, rows, rows_per_piece, width});
+  });
   add_pieces(totals, partial, pieces, width, accumulate);
 }
 

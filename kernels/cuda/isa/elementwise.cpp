@@ -17,8 +17,7 @@ struct Addition {
   template <int N>
   DSTUNE_DEVICE void at(std::int64_t i) const {
     Values<N> sum = y.load<N>(i);
-    const Values<N> term = x.load<N>(i);
-    for (int k = 0; k < N; ++k) sum.of[k] += term.of[k];
+    sum += x.load<N>(i);
     y.store(i, sum);
   }
 };
@@ -77,20 +76,17 @@ struct NormalFilling {
 }  // namespace
 
 void add(DType to, void* y, DType from, const void* x, std::int64_t count) {
-  const Addition body{{y, to}, {x, from}, to != from};
-  for_elements(count, body, body.y, body.x);
+  for_elements(count, Addition{{y, to}, {x, from}, to != from}, are_packed(y, x));
 }
 
 void convert(DType to, void* y, DType from, const void* x, std::int64_t count) {
   if (count <= 0) return;
   if (to == from) return copy_bytes(y, x, static_cast<std::size_t>(count * size_of(to)));
-  const Conversion body{{y, to}, {x, from}};
-  for_elements(count, body, body.y, body.x);
+  for_elements(count, Conversion{{y, to}, {x, from}}, are_packed(y, x));
 }
 
 void scale(DType type, void* y, float factor, std::int64_t count) {
-  const Scaling body{{y, type}, factor};
-  for_elements(count, body, body.y);
+  for_elements(count, Scaling{{y, type}, factor}, are_packed(y));
 }
 
 void zero(void* y, std::size_t bytes) {
@@ -98,8 +94,7 @@ void zero(void* y, std::size_t bytes) {
 }
 
 void fill(DType type, void* y, float value, std::int64_t count) {
-  const Filling body{{y, type}, value};
-  for_elements(count, body, body.y);
+  for_elements(count, Filling{{y, type}, value}, are_packed(y));
 }
 
 void fill_normal(DType type, void* y, std::uint64_t seed, std::uint64_t tensor,
@@ -108,7 +103,7 @@ void fill_normal(DType type, void* y, std::uint64_t seed, std::uint64_t tensor,
                            hash_offset(seed, tensor),
                            static_cast<std::uint64_t>(first_index),
                            standard_deviation / deviation_of_sum};
-  for_elements(count, body, body.y);
+  for_elements(count, body, are_packed(y));
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -22,16 +22,10 @@ struct Gathering {
     const std::int64_t position = row % sequence * width;
     for_row<N>(block, width, [&](std::int64_t i) {
       Values<N> sum = token_table.load<N>(token + i);
-      if (position_table.data != nullptr) add(sum, position_table.load<N>(position + i));
-      if (type_row.data != nullptr) add(sum, type_row.load<N>(i));
+      if (position_table.data != nullptr) sum += position_table.load<N>(position + i);
+      if (type_row.data != nullptr) sum += type_row.load<N>(i);
       out.store(row * width + i, sum);
     });
-  }
-
- private:
-  template <int N>
-  static DSTUNE_DEVICE void add(Values<N>& sum, const Values<N>& term) {
-    for (int k = 0; k < N; ++k) sum.of[k] += term.of[k];
   }
 };
 
@@ -105,12 +99,6 @@ struct Scattering {
     return total;
   }
 
-  template <int N>
-  DSTUNE_DEVICE void add(Values<N>& sum, std::int64_t row, std::int64_t column) const {
-    const Values<N> term = d_out.load<N>(row * width + column);
-    for (int k = 0; k < N; ++k) sum.of[k] += term.of[k];
-  }
-
   /// For the columns of a warp: each_row(add_row) calls add_row for the token's rows in order.
   template <int N, class EachRow>
   DSTUNE_DEVICE void sum_rows(std::int64_t token, std::int64_t column, EachRow each_row) const {
@@ -118,7 +106,7 @@ struct Scattering {
     Values<N> sum{};
     if (accumulate && has_column) sum = d_token_table.load<N>(token * width + column);
     each_row([&](std::int64_t row) {
-      if (has_column) add<N>(sum, row, column);
+      if (has_column) sum += d_out.load<N>(row * width + column);
     });
     if (has_column) d_token_table.store(token * width + column, sum);
   }
@@ -168,8 +156,8 @@ struct Scattering {
   }
 
   template <int N>
-  DSTUNE_DEVICE void scatter(const Block& block) const {
-    std::int64_t begin = block.index() * tokens_of_block;
+  DSTUNE_DEVICE void row(const Block& block, std::int64_t range) const {
+    std::int64_t begin = range * tokens_of_block;
     const std::int64_t last = begin + tokens_of_block;
     const std::int64_t end_of_block = last < vocabulary ? last : vocabulary;
     while (begin < end_of_block) {
@@ -190,12 +178,6 @@ struct Scattering {
   }
 };
 
-template <int N>
-struct ScatteringBy {
-  Scattering body;
-  DSTUNE_DEVICE void operator()(const Block& block) const { body.scatter<N>(block); }
-};
-
 struct PositionSums {
   Output d_position_table;
   Input d_out;
@@ -209,10 +191,8 @@ struct PositionSums {
   DSTUNE_DEVICE void at(std::int64_t i) const {
     Values<N> sum{};
     if (accumulate) sum = d_position_table.load<N>(i);
-    for (std::int64_t from = i; from < rows * width; from += sequence * width) {
-      const Values<N> term = d_out.load<N>(from);
-      for (int k = 0; k < N; ++k) sum.of[k] += term.of[k];
-    }
+    for (std::int64_t from = i; from < rows * width; from += sequence * width)
+      sum += d_out.load<N>(from);
     d_position_table.store(i, sum);
   }
 };
@@ -225,7 +205,8 @@ void embedding_forward(DType type, void* out, const void* token_table, const voi
   const Gathering body{
       {out, type}, {token_table, type}, {position_table, type}, {type_row, type}, tokens, sequence,
       width};
-  for_rows(rows, width, body, body.out, body.token_table, body.position_table, body.type_row);
+  for_rows(rows, width, body,
+           are_rows_packed(width, width, out, token_table, position_table, type_row));
 }
 
 void embedding_backward(DType type, void* d_token_table, void* d_position_table, const void* d_out,
@@ -245,20 +226,13 @@ void embedding_backward(DType type, void* d_token_table, void* d_position_table,
     const cuda::Grid grid{.blocks = divide_up(vocabulary, tokens_of_block),
                           .threads = max_warps * warp_size,
                           .shared_bytes = Scattering::shared_bytes};
-    if (width % pack == 0 && is_packed(d_token_table) && is_packed(d_out)) {
-      launch(grid, ScatteringBy<pack>{body});
-    } else {
-      launch(grid, ScatteringBy<1>{body});
-    }
+    with_packs(are_rows_packed(width, width, d_token_table, d_out),
+               [&](auto n) { launch(grid, EachRow<n, Scattering>{body}); });
   }
   if (d_position_table == nullptr) return;
   const PositionSums body{{d_position_table, type}, from, rows, sequence, width,
                           accumulate_positions};
-  if (width % pack == 0) {
-    for_elements(sequence * width, body, body.d_position_table, body.d_out);
-  } else {
-    for_elements_by<1>(sequence * width, body);
-  }
+  for_elements(sequence * width, body, are_rows_packed(width, width, d_position_table, d_out));
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

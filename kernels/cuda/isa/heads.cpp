@@ -1,29 +1,11 @@
 // RMSNorm of each head of q and k, in place in the packed qkv: a warp a head.
 
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
-#include "common/rotation.hpp"
 #include "isa/column_sums.hpp"
-#include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
-
-/// What a row of qkv holds.
-struct Heads {
-  explicit Heads(const AttentionShape& shape)
-      : rows(shape.batch * shape.sequence),
-        queries(shape.heads),
-        normed(shape.heads + shape.kv_heads),
-        size(shape.head_size),
-        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
-  /// Where the head's elements begin, of all rows' heads of q and k.
-  DSTUNE_FUNCTION std::int64_t begin(std::int64_t number) const {
-    return number / normed * row_width + number % normed * size;
-  }
-  DSTUNE_FUNCTION bool is_query(std::int64_t number) const { return number % normed < queries; }
-
-  std::int64_t rows, queries, normed, size, row_width;
-};
 
 struct HeadNormForward {
   Heads heads;
@@ -136,30 +118,8 @@ struct HeadWeightTerm {
   }
 };
 
-}  // namespace
-
-void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
-                       const void* q_weight, const void* k_weight, float epsilon) {
-  const DType type = shape.type;
-  for_heads(HeadNormForward{
-      Heads(shape), {qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}, epsilon});
-}
-
-void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
-                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
-                        const void* k_weight, bool accumulate_weights, void* workspace) {
-  const DType type = shape.type;
-  const Heads heads(shape);
-  const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
-  sum_columns(term, heads.rows, heads.size, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
-              accumulate_weights, workspace, term.d_qkv, term.raw);
-  for_heads(HeadNormBackward{
-      heads, {d_qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}});
-}
-
 // Rotary position embedding, angles in double: a block a position, which keeps its cosines and
 // sines in shared memory and turns it in all samples.
-namespace {
 
 struct Rotation {
   Output qkv;
@@ -222,6 +182,25 @@ struct RotationBy {
 
 }  // namespace
 
+void head_norm_forward(const AttentionShape& shape, void* qkv, void* raw, float* rstd,
+                       const void* q_weight, const void* k_weight, float epsilon) {
+  const DType type = shape.type;
+  for_heads(HeadNormForward{
+      Heads(shape), {qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}, epsilon});
+}
+
+void head_norm_backward(const AttentionShape& shape, void* d_qkv, void* d_q_weight,
+                        void* d_k_weight, const void* raw, const float* rstd, const void* q_weight,
+                        const void* k_weight, bool accumulate_weights, void* workspace) {
+  const DType type = shape.type;
+  const Heads heads(shape);
+  const HeadWeightTerm term{heads, {d_qkv, type}, {raw, type}, rstd};
+  sum_columns(term, heads.rows, heads.size, {{d_q_weight, type}, {d_k_weight, type}},
+              accumulate_weights, workspace, are_rows_packed(heads.size, heads.size, d_qkv, raw));
+  for_heads(HeadNormBackward{
+      heads, {d_qkv, type}, {raw, type}, rstd, {q_weight, type}, {k_weight, type}});
+}
+
 void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,
             const double* frequencies, float magnitude, bool inverse) {
   const std::int64_t half = rotary_size / 2;
@@ -238,11 +217,8 @@ void rotary(const AttentionShape& shape, std::int64_t rotary_size, void* qkv,
                       inverse};
   const cuda::Grid grid{.blocks = shape.sequence,
                         .shared_bytes = 2 * sizeof(float) * static_cast<std::size_t>(half)};
-  if (half % pack == 0 && shape.head_size % pack == 0 && is_packed(qkv)) {
-    launch(grid, RotationBy<pack>{body});
-  } else {
-    launch(grid, RotationBy<1>{body});
-  }
+  with_packs(are_rows_packed(half, shape.head_size, qkv),
+             [&](auto n) { launch(grid, RotationBy<n>{body}); });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

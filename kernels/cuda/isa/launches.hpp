@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "execution.hpp"
 #include "isa/tensor.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -20,14 +19,26 @@ inline std::int64_t smaller_of(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
-/// step(body), with known types where the body has such: Body::type(), and unless it is_mixed.
+/// step(body), where the compiler knows the types of the body's tensors if it has Body::type(), and
+/// unless it is_mixed: Body::assume(type) sets those of all of them.
 template <class Body, class Step>
 DSTUNE_DEVICE void with_known_types(const Body& body, Step step) {
   if constexpr (requires { body.is_mixed; }) {
     if (body.is_mixed) return step(body);
   }
   if constexpr (requires { body.type(); }) {
-    with_known_type(body.type(), body, step);
+    Body known = body;
+    switch (body.type()) {
+      case DType::bf16:
+        known.assume(DType::bf16);
+        return step(known);
+      case DType::f16:
+        known.assume(DType::f16);
+        return step(known);
+      default:
+        known.assume(DType::f32);
+        return step(known);
+    }
   } else {
     step(body);
   }
@@ -55,23 +66,16 @@ struct EachElement {
   }
 };
 
-/// For every element, N at a time.
-template <int N, class Body>
-void for_elements_by(std::int64_t count, const Body& body) {
+/// For every element, in packs where that is allowed.
+template <class Body>
+void for_elements(std::int64_t count, const Body& body, bool packed) {
   if (count <= 0) return;
   // As many as any GPU runs at once, and some more.
   constexpr std::int64_t max_blocks = 8192;
-  const std::int64_t blocks = divide_up(divide_up(count, N), cuda::max_threads);
-  launch({.blocks = smaller_of(blocks, max_blocks)}, EachElement<N, Body>{body, count});
-}
-/// In packs where all the tensors' addresses allow it.
-template <class Body, class... Tensors>
-void for_elements(std::int64_t count, const Body& body, const Tensors&... tensors) {
-  if ((... && is_packed(tensors.data))) {
-    for_elements_by<pack>(count, body);
-  } else {
-    for_elements_by<1>(count, body);
-  }
+  with_packs(packed, [&](auto n) {
+    const std::int64_t blocks = divide_up(divide_up(count, n), cuda::max_threads);
+    launch({.blocks = smaller_of(blocks, max_blocks)}, EachElement<n, Body>{body, count});
+  });
 }
 
 /// The sum over the lanes of a warp, in every lane. Every lane must come.
@@ -149,28 +153,17 @@ struct EachRow {
   }
 };
 
-/// For every row of tensors whose rows begin at multiples of `stride`; in packs where all addresses
-/// allow it. The launch has reduction_bytes of shared memory.
-template <class Body, class... Tensors>
-void for_rows_apart(std::int64_t rows, std::int64_t width, std::int64_t stride, const Body& body,
-                    const Tensors&... tensors) {
+/// For every row of `width` elements, in packs where that is allowed. The launch has
+/// reduction_bytes of shared memory.
+template <class Body>
+void for_rows(std::int64_t rows, std::int64_t width, const Body& body, bool packed) {
   if (rows <= 0 || width <= 0) return;
-  const bool packed = width % pack == 0 && stride % pack == 0 && (... && is_packed(tensors.data));
   const std::int64_t items = packed ? width / pack : width;
   const std::int64_t threads =
       smaller_of(divide_up(items, warp_size) * warp_size, cuda::max_threads);
   const cuda::Grid grid{
       .blocks = rows, .threads = static_cast<int>(threads), .shared_bytes = reduction_bytes};
-  if (packed) {
-    launch(grid, EachRow<pack, Body>{body});
-  } else {
-    launch(grid, EachRow<1, Body>{body});
-  }
-}
-/// Likewise where rows follow each other.
-template <class Body, class... Tensors>
-void for_rows(std::int64_t rows, std::int64_t width, const Body& body, const Tensors&... tensors) {
-  for_rows_apart(rows, width, width, body, tensors...);
+  with_packs(packed, [&](auto n) { launch(grid, EachRow<n, Body>{body}); });
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Softmax cross-entropy, fused with its gradient: a block a row, which it reads twice, the second
 // time from its end on: what was read last is what caches still have.
-#include "common/elementary_functions.hpp"
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 
@@ -114,11 +114,7 @@ void cross_entropy(DType type, float* losses, void* logits, const std::int32_t* 
   if (rows <= 0 || vocabulary <= 0) return;
   const CrossEntropy body{losses, {logits, type}, targets, vocabulary, stride, scale};
   const cuda::Grid grid{.blocks = rows, .shared_bytes = reduction_bytes};
-  if (is_packed(logits)) {
-    launch(grid, EachRow<pack, CrossEntropy>{body});
-  } else {
-    launch(grid, EachRow<1, CrossEntropy>{body});
-  }
+  with_packs(are_packed(logits), [&](auto n) { launch(grid, EachRow<n, CrossEntropy>{body}); });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,7 +1,6 @@
 // Matrix products in fp32 arithmetic and without tensor cores: what is used where the library is
 // absent, or refuses.
-#include "isa/matmul.hpp"
-
+#include "backend_parts.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 
@@ -96,8 +95,7 @@ struct BiasAddition {
   DSTUNE_DEVICE void row(const Block& block, std::int64_t row) const {
     for_row<N>(block, width, [&](std::int64_t i) {
       Values<N> values = c.load<N>(row * stride + i);
-      const Values<N> shift = bias.load<N>(i);
-      for (int k = 0; k < N; ++k) values.of[k] += shift.of[k];
+      values += bias.load<N>(i);
       c.store(row * stride + i, values);
     });
   }
@@ -126,29 +124,9 @@ std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
   return 0;
 }
 
-void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
-                               const void* b, const void* bias, void* c, void* activated,
-                               void* workspace) {
-  matmul(shape, a, b, bias, c, workspace);
-  activation_forward(shape.out_type, activation, activated, c, shape.m * shape.n);
-}
-
-void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
-                                const void* b, const void* x, void* c, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  activation_backward(shape.out_type, activation, c, c, x, shape.m * shape.n);
-}
-
-void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
-                          void* d_bias, void* workspace) {
-  matmul(shape, a, b, nullptr, c, workspace);
-  bias_backward(shape.type, d_bias, a, shape.k, shape.m, shape.row_of_a(), shape.accumulate,
-                workspace);
-}
-
 void add_bias(const MatmulShape& shape, const void* bias, void* c) {
   const BiasAddition body{{c, shape.out_type}, {bias, shape.type}, shape.n, shape.row_of_c()};
-  for_rows_apart(shape.m, shape.n, shape.row_of_c(), body, body.c, body.bias);
+  for_rows(shape.m, shape.n, body, are_rows_packed(shape.n, shape.row_of_c(), c, bias));
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

@@ -1,6 +1,5 @@
 // Numbers of 8 or 4 bits with a scale for each run of them: ZeRO++'s traffic.
-#include "common/quantization.hpp"
-
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
 #include "isa/launches.hpp"
 
@@ -109,38 +108,26 @@ struct Dequantization {
   }
 };
 
-struct Address {
-  const void* data;
-};
-
-template <int Bits>
-void quantize_to(DType from, void* codes, float* scales, const void* x, std::int64_t count,
-                 std::int64_t group_elements) {
-  const Quantization<Bits> body{
-      static_cast<std::uint8_t*>(codes), scales, {x, from}, group_elements};
-  for_rows(count / group_elements, group_elements, body, body.x, Address{codes});
-}
-
-template <int Bits>
-void dequantize_from(DType to, void* y, const void* codes, const float* scales, std::int64_t count,
-                     std::int64_t group_elements, int parts, int divisor) {
-  const Dequantization<Bits> body{
-      {y, to}, static_cast<const std::uint8_t*>(codes), scales, count, group_elements, parts,
-      divisor};
-  for_elements(count, body, body.y, Address{codes});
-}
-
 }  // namespace
 
 void quantize(DType from, int bits, void* codes, float* scales, const void* x, std::int64_t count,
               std::int64_t group_elements) {
-  (bits == 8 ? quantize_to<8> : quantize_to<4>)(from, codes, scales, x, count, group_elements);
+  with_either<8, 4>(bits == 8, [&](auto known) {
+    const Quantization<known> body{
+        static_cast<std::uint8_t*>(codes), scales, {x, from}, group_elements};
+    for_rows(count / group_elements, group_elements, body,
+             are_rows_packed(group_elements, group_elements, x, codes));
+  });
 }
 
 void dequantize(DType to, int bits, void* y, const void* codes, const float* scales,
                 std::int64_t count, std::int64_t group_elements, int parts, int divisor) {
-  (bits == 8 ? dequantize_from<8> : dequantize_from<4>)(to, y, codes, scales, count, group_elements,
-                                                        parts, divisor);
+  with_either<8, 4>(bits == 8, [&](auto known) {
+    const Dequantization<known> body{
+        {y, to}, static_cast<const std::uint8_t*>(codes), scales, count, group_elements, parts,
+        divisor};
+    for_elements(count, body, are_packed(y, codes));
+  });
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

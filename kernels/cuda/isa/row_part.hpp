@@ -1,8 +1,6 @@
 #pragma once
 /// What norms share: a row among the threads of a block.
 
-#include <type_traits>
-
 #include "isa/launches.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -72,11 +70,7 @@ constexpr std::int64_t widest_kept_row = 2 * widest_row;
 /// call(how many packs of a row a thread keeps): no more registers than the row takes.
 template <class Call>
 void with_kept(std::int64_t width, Call call) {
-  if (width <= widest_row) {
-    call(std::integral_constant<int, 1>());
-  } else {
-    call(std::integral_constant<int, 2>());
-  }
+  with_either<1, 2>(width <= widest_row, call);
 }
 
 }  // namespace

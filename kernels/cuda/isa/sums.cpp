@@ -1,10 +1,9 @@
 // Sums in double: as many partial sums as the count alone decides, then these in order.
 
+#include "backend_parts.hpp"
+#include "common/formulas.hpp"
 #include "common/functions.hpp"
-#include "common/optimizer_rules.hpp"
 #include "isa/column_sums.hpp"
-#include "isa/launches.hpp"
-#include "isa/partial_sums.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
@@ -81,13 +80,28 @@ void add_sum(Input x, std::int64_t count, double* sum) {
   constexpr std::int64_t elements_per_block = 4096;
   const std::int64_t blocks = smaller_of(divide_up(count, elements_per_block), max_partial_sums);
   const cuda::Grid grid{.blocks = blocks, .shared_bytes = reduction_bytes};
-  if (is_packed(x.data)) {
-    launch(grid, PartialSums<pack, squared>{x, count, sum + 1});
-  } else {
-    launch(grid, PartialSums<1, squared>{x, count, sum + 1});
-  }
+  with_packs(are_packed(x.data), [&](auto n) {
+    launch(grid, PartialSums<n, squared>{x, count, sum + 1});
+  });
   launch({.shared_bytes = reduction_bytes}, SumOfPartialSums{sum + 1, blocks, sum});
 }
+
+// Gradients of biases: sums over rows.
+
+struct BiasTerm {
+  static constexpr int kinds = 1;
+  static constexpr int rows_together = 4;
+  Input d_out;
+  std::int64_t stride;
+
+  DSTUNE_DEVICE DType type() const { return d_out.type; }
+  DSTUNE_DEVICE void assume(DType all) { d_out.type = all; }
+
+  template <int N>
+  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
+    sums[0] += d_out.load<N>(row * stride + column);
+  }
+};
 
 }  // namespace
 
@@ -104,31 +118,10 @@ void clip_factor(const double* squares, std::int64_t count, double clip, double 
   launch({.threads = warp_size}, FindClipFactor{{squares, count, clip, loss_scale, norm, factor}});
 }
 
-// Gradients of biases: sums over rows.
-namespace {
-
-struct BiasTerm {
-  static constexpr int kinds = 1;
-  static constexpr int rows_together = 4;
-  Input d_out;
-  std::int64_t stride;
-
-  DSTUNE_DEVICE DType type() const { return d_out.type; }
-  DSTUNE_DEVICE void assume(DType all) { d_out.type = all; }
-
-  template <int N>
-  DSTUNE_DEVICE void add(std::int64_t row, std::int64_t column, Values<N>* sums) const {
-    const Values<N> d = d_out.load<N>(row * stride + column);
-    for (int k = 0; k < N; ++k) sums[0].of[k] += d.of[k];
-  }
-};
-
-}  // namespace
-
 void bias_backward(DType type, void* d_bias, const void* d_out, std::int64_t rows,
                    std::int64_t width, std::int64_t stride, bool accumulate, void* workspace) {
-  const BiasTerm term{{d_out, type}, stride};
-  sum_columns(term, rows, width, stride, {{d_bias, type}}, accumulate, workspace, term.d_out);
+  sum_columns(BiasTerm{{d_out, type}, stride}, rows, width, {{d_bias, type}}, accumulate, workspace,
+              are_rows_packed(width, stride, d_out));
 }
 
 }  // namespace dstune::kernels::DSTUNE_ISA

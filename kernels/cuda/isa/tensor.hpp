@@ -1,13 +1,14 @@
 #pragma once
 /// Tensors whose storage type is known when a kernel runs: a branch that a whole warp takes alike,
 /// instead of one kernel for each type. A branch at each load would hold back the next load until
-/// this one's numbers are there; with_known_type() is one branch before all of them.
+/// this one's numbers are there; with_known_types() is one branch before all of them.
 
 #include <cstdint>
 
-#include "access.hpp"
 #include "common/function.hpp"
+#include "common/functions.hpp"
 #include "dstune/kernels/kernels.hpp"
+#include "execution.hpp"
 #include "isa/vector.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
@@ -21,6 +22,11 @@ constexpr std::uintptr_t pack_alignment = 16;
 /// N elements, widened.
 template <int N>
 struct Values {
+  DSTUNE_FUNCTION Values& operator+=(const Values& terms) {
+    for (int k = 0; k < N; ++k) of[k] += terms.of[k];
+    return *this;
+  }
+
   float of[N];
 };
 
@@ -76,6 +82,19 @@ DSTUNE_FUNCTION Values<N> rounded_to(Values<N> values) {
   return values;
 }
 
+/// step(T{}) with T the storage type of `type`.
+template <class Step>
+DSTUNE_FUNCTION auto with_type(DType type, Step step) {
+  switch (type) {
+    case DType::bf16:
+      return step(Bfloat16{});
+    case DType::f16:
+      return step(Float16{});
+    default:
+      return step(float{});
+  }
+}
+
 /// What a kernel reads.
 struct Input {
   const void* data;
@@ -84,14 +103,8 @@ struct Input {
   /// Elements index … index + N − 1. For N > 1 their address is a multiple of 16.
   template <int N>
   DSTUNE_FUNCTION Values<N> load(std::int64_t index) const {
-    switch (type) {
-      case DType::bf16:
-        return load_as<N>(static_cast<const Bfloat16*>(data) + index);
-      case DType::f16:
-        return load_as<N>(static_cast<const Float16*>(data) + index);
-      default:
-        return load_as<N>(static_cast<const float*>(data) + index);
-    }
+    return with_type(type,
+                     [&]<class T>(T) { return load_as<N>(static_cast<const T*>(data) + index); });
   }
   DSTUNE_FUNCTION float operator[](std::int64_t index) const { return load<1>(index).of[0]; }
 };
@@ -107,26 +120,12 @@ struct Output {
   }
   template <int N>
   DSTUNE_FUNCTION void store(std::int64_t index, const Values<N>& values) const {
-    switch (type) {
-      case DType::bf16:
-        return store_as<N>(static_cast<Bfloat16*>(data) + index, values);
-      case DType::f16:
-        return store_as<N>(static_cast<Float16*>(data) + index, values);
-      default:
-        return store_as<N>(static_cast<float*>(data) + index, values);
-    }
+    with_type(type, [&]<class T>(T) { store_as<N>(static_cast<T*>(data) + index, values); });
   }
   /// The values as they will be read again.
   template <int N>
   DSTUNE_FUNCTION Values<N> rounded(const Values<N>& values) const {
-    switch (type) {
-      case DType::bf16:
-        return rounded_to<Bfloat16>(values);
-      case DType::f16:
-        return rounded_to<Float16>(values);
-      default:
-        return values;
-    }
+    return with_type(type, [&]<class T>(T) { return rounded_to<T>(values); });
   }
   DSTUNE_FUNCTION float operator[](std::int64_t index) const { return load<1>(index).of[0]; }
   DSTUNE_FUNCTION void set(std::int64_t index, float value) const {
@@ -134,27 +133,22 @@ struct Output {
   }
 };
 
-/// step(body), where the compiler knows the type of the body's tensors: Body::assume(type) sets
-/// that of all of them.
-template <class Body, class Step>
-DSTUNE_DEVICE void with_known_type(DType type, const Body& body, Step step) {
-  Body known = body;
-  switch (type) {
-    case DType::bf16:
-      known.assume(DType::bf16);
-      return step(known);
-    case DType::f16:
-      known.assume(DType::f16);
-      return step(known);
-    default:
-      known.assume(DType::f32);
-      return step(known);
-  }
+/// Whether packs of tensors that begin there can be moved at once; null: there is no tensor.
+template <class... Addresses>
+bool are_packed(Addresses... addresses) {
+  return (... && (reinterpret_cast<std::uintptr_t>(addresses) % pack_alignment == 0));
 }
 
-/// Whether packs of a tensor that begins there can be moved at once; null: there is no tensor.
-inline bool is_packed(const void* data) {
-  return reinterpret_cast<std::uintptr_t>(data) % pack_alignment == 0;
+/// Likewise of their rows, which begin at multiples of `stride` and have `width` elements.
+template <class... Addresses>
+bool are_rows_packed(std::int64_t width, std::int64_t stride, Addresses... addresses) {
+  return width % pack == 0 && stride % pack == 0 && are_packed(addresses...);
+}
+
+/// call(how many elements a thread moves at once), a constant.
+template <class Call>
+void with_packs(bool packed, Call call) {
+  with_either<pack, 1>(packed, call);
 }
 
 inline std::int64_t size_of(DType type) {

@@ -112,8 +112,8 @@ class Attention {
   std::pair<Tensor, Tensor> numbers(Tensor like) {
     const Tensor row = graph.between(CUDNN_DATA_INT32, scores_);
     const Tensor column = graph.between(CUDNN_DATA_INT32, scores_);
-    graph.count_along(2, like, row);
-    graph.count_along(3, like, column);
+    graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, {like}, row, CUDNN_DATA_FLOAT, 2);
+    graph.pointwise(CUDNN_POINTWISE_GEN_INDEX, {like}, column, CUDNN_DATA_FLOAT, 3);
     return {row, column};
   }
 

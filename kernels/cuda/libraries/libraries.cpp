@@ -1,28 +1,40 @@
 #include "libraries.hpp"
 
+#include <stdexcept>
+
 #include <dlfcn.h>
 
 namespace dstune::kernels::cuda {
-
-SharedLibrary::SharedLibrary(const std::string& name)
-    : name_(name), library_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-  if (library_ != nullptr) return;
-  const char* const said = dlerror();
-  const std::string reason = said != nullptr ? said : name + ": not found";
-  for (const char* const folder : {DSTUNE_LIBRARY_FOLDERS}) {
-    library_ = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ != nullptr) return;
-  }
-  throw std::runtime_error(reason);
-}
-
-void* SharedLibrary::address_of(const char* name) const {
-  void* const address = dlsym(library_, name);
-  if (address == nullptr) throw std::runtime_error(name_ + " has no " + name);
-  return address;
-}
-
 namespace {
+
+/// Stays loaded.
+class SharedLibrary {
+ public:
+  /// As the dynamic linker finds it, else in the folders of the toolkit and of cuDNN that this was
+  /// built with. std::runtime_error with the linker's words.
+  explicit SharedLibrary(const std::string& name)
+      : name_(name), library_(dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ != nullptr) return;
+    const char* const said = dlerror();
+    const std::string reason = said != nullptr ? said : name + ": not found";
+    for (const char* const folder : {DSTUNE_LIBRARY_FOLDERS}) {
+      library_ = dlopen((std::string(folder) + "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library_ != nullptr) return;
+    }
+    throw std::runtime_error(reason);
+  }
+
+  /// function = the library's of that name. std::runtime_error where it has none.
+  template <class Function>
+  void find(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(dlsym(library_, name));
+    if (function == nullptr) throw std::runtime_error(name_ + " has no " + name);
+  }
+
+ private:
+  std::string name_;
+  void* library_ = nullptr;
+};
 
 BlasLibrary load_blas() {
   const SharedLibrary file("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR));
@@ -43,24 +55,6 @@ BlasLibrary load_blas() {
   return library;
 }
 
-}  // namespace
-
-const BlasLibrary* blas_library(std::string& why_not) {
-  static std::string reason;
-  static const BlasLibrary library = [] {
-    try {
-      return load_blas();
-    } catch (const std::runtime_error& error) {
-      reason = error.what();
-      return BlasLibrary{};
-    }
-  }();
-  why_not = reason;
-  return reason.empty() ? &library : nullptr;
-}
-
-namespace {
-
 DnnLibrary load_dnn() {
   const SharedLibrary file("libcudnn.so." + std::to_string(CUDNN_MAJOR));
   DnnLibrary library{};
@@ -77,20 +71,34 @@ DnnLibrary load_dnn() {
   return library;
 }
 
-}  // namespace
-
-const DnnLibrary* dnn_library(std::string& why_not) {
-  static std::string reason;
-  static const DnnLibrary library = [] {
+/// A library as load() gives it, or why there is none.
+template <class Library>
+struct Loaded {
+  explicit Loaded(Library (*load)()) {
     try {
-      return load_dnn();
+      library = load();
     } catch (const std::runtime_error& error) {
       reason = error.what();
-      return DnnLibrary{};
     }
-  }();
-  why_not = reason;
-  return reason.empty() ? &library : nullptr;
+  }
+  const Library* get(std::string& why_not) const {
+    why_not = reason;
+    return reason.empty() ? &library : nullptr;
+  }
+  Library library{};
+  std::string reason;
+};
+
+}  // namespace
+
+const BlasLibrary* blas_library(std::string& why_not) {
+  static const Loaded<BlasLibrary> loaded(load_blas);
+  return loaded.get(why_not);
+}
+
+const DnnLibrary* dnn_library(std::string& why_not) {
+  static const Loaded<DnnLibrary> loaded(load_dnn);
+  return loaded.get(why_not);
 }
 
 }  // namespace dstune::kernels::cuda

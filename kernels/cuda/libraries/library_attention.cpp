@@ -5,12 +5,9 @@
 #include <limits>
 #include <string>
 
-#include "libraries/refusals.hpp"
-
 namespace dstune::kernels::cuda {
 namespace {
 
-constexpr const char* name = "cuDNN";
 constexpr std::int64_t largest_head = 256;
 /// Before it, backward is known to be wrong (cuDNN's release notes of 9.10.2).
 constexpr std::size_t oldest_version = 91002;
@@ -53,10 +50,6 @@ std::int64_t scratch_bytes(const AttentionShape& shape, BackwardForm form) {
   const std::int64_t padded = round_up(shape.sequence, score_tile);
   if (form == BackwardForm::stored_scores) return padded * padded * element_bytes;
   return 2 * padded * shape.head_size * std::int64_t{sizeof(float)};
-}
-
-AttentionPiece all_of(const AttentionShape& shape) {
-  return {shape, shape.batch, shape.kv_heads};
 }
 
 std::int64_t delta_bytes(const AttentionPiece& piece) {
@@ -144,14 +137,6 @@ std::size_t LibraryAttention::workspace_bytes(const AttentionShape& given) const
   return bytes;
 }
 
-bool LibraryAttention::serves(const AttentionShape& shape, Direction direction) const {
-  if (library_ == nullptr || !may_serve(shape)) return false;
-  const std::size_t version = library_->get_version();
-  return version >= oldest_version &&
-         (direction == Direction::forward || version > last_of_whole_tiles ||
-          shape.sequence % score_tile == 0);
-}
-
 cudnnHandle_t LibraryAttention::context_of(int device) {
   if (const auto found = contexts_.find(device); found != contexts_.end())
     return found->second.get();
@@ -171,54 +156,58 @@ LibraryAttention::Candidates& LibraryAttention::candidates_of(const AttentionSha
   if (const auto found = candidates_.find(key); found != candidates_.end()) return found->second;
   Candidates candidates;
   const std::size_t most = choice_ == Choice::first ? 1 : max_candidates;
+  const auto add_backward = [&](BackwardForm form, std::size_t max_plans) {
+    const AttentionPiece piece = backward_piece(s, form);
+    add_plans(candidates, piece, form, plan_bytes(piece, form), max_plans);
+  };
   if (direction == Direction::forward) {
-    add_forward(candidates, s, most);
+    const auto bytes = static_cast<std::int64_t>(workspace_bytes(s)) - workspace_alignment;
+    add_plans(candidates, {s, s.batch, s.kv_heads}, {}, bytes, most);
   } else if (choice_ == Choice::fastest) {
-    add_backward(candidates, s, BackwardForm::added_up, most - 1);
-    add_backward(candidates, s, BackwardForm::stored_scores, 1);
+    add_backward(BackwardForm::added_up, most - 1);
+    add_backward(BackwardForm::stored_scores, 1);
   } else {
-    add_backward(candidates, s, BackwardForm::stored_scores, most);
+    add_backward(BackwardForm::stored_scores, most);
   }
   return candidates_.emplace(key, std::move(candidates)).first->second;
 }
 
-void LibraryAttention::add_forward(Candidates& to, const AttentionShape& shape,
-                                   std::size_t most) try {
-  const AttentionPiece piece = all_of(shape);
-  const OperationGraph graph = attention_forward_graph(*library_, piece);
-  const auto bytes = static_cast<std::int64_t>(workspace_bytes(shape)) - workspace_alignment;
-  for (Descriptor& plan : graph.plans({.handle = context_of(gpu_.device())}, bytes, most))
-    to.all.push_back({std::move(plan), piece, {}});
-} catch (const DnnRefusal& refusal) {
-  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
-  to.refusal = refusal.status;  // our own kernel serves
-}
-
-void LibraryAttention::add_backward(Candidates& to, const AttentionShape& shape, BackwardForm form,
-                                    std::size_t most) try {
-  const AttentionPiece piece = backward_piece(shape, form);
-  const OperationGraph graph = attention_backward_graph(*library_, piece, form);
-  for (Descriptor& plan :
-       graph.plans({.handle = context_of(gpu_.device())}, plan_bytes(piece, form), most))
+void LibraryAttention::add_plans(Candidates& to, const AttentionPiece& piece,
+                                 std::optional<BackwardForm> form, std::int64_t max_bytes,
+                                 std::size_t most) try {
+  const OperationGraph graph = form ? attention_backward_graph(*library_, piece, *form)
+                                    : attention_forward_graph(*library_, piece);
+  for (Descriptor& plan : graph.plans(context_of(gpu_.device()), max_bytes, most))
     to.all.push_back({std::move(plan), piece, form});
 } catch (const DnnRefusal& refusal) {
-  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
+  throw_if_out_of_memory(gpu_, refusal.status);
   to.refusal = refusal.status;  // the other form or our own kernel serves
 }
 
-bool LibraryAttention::run(Candidates& candidates,
-                           const std::function<bool(const Candidate&)>& execute) {
-  failure_ = CUDNN_STATUS_SUCCESS;
-  if (!candidates.is_settled && !gpu_.is_recording()) {
-    // Inputs are only read, and outputs the same each time but for the order of sums.
-    if (candidates.all.size() > 1) sort_by_time(gpu_, candidates.all, execute);
-    candidates.is_settled = true;
+bool LibraryAttention::serve(const AttentionShape& shape, Direction direction, bool is_aligned,
+                             const std::function<bool(const Candidate&)>& execute) {
+  if (library_ == nullptr) return false;
+  const std::size_t version = library_->get_version();
+  const bool takes_tiles = direction == Direction::forward || version > last_of_whole_tiles ||
+                           shape.sequence % score_tile == 0;
+  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
+  if (may_serve(shape) && version >= oldest_version && takes_tiles && is_aligned) {
+    const std::lock_guard lock(mutex_);
+    Candidates& candidates = candidates_of(shape, direction);
+    failure_ = CUDNN_STATUS_SUCCESS;
+    if (!candidates.is_settled && !gpu_.is_recording()) {
+      // Inputs are only read, and outputs the same each time but for the order of sums.
+      if (candidates.all.size() > 1) sort_by_time(gpu_, candidates.all, execute);
+      candidates.is_settled = true;
+    }
+    while (!candidates.all.empty()) {
+      if (execute(candidates.all.front())) return true;
+      candidates.all.erase(candidates.all.begin());
+    }
+    if (failure_ != CUDNN_STATUS_SUCCESS) candidates.refusal = failure_;
+    refusal = candidates.refusal;
   }
-  while (!candidates.all.empty()) {
-    if (execute(candidates.all.front())) return true;
-    candidates.all.erase(candidates.all.begin());
-  }
-  if (failure_ != CUDNN_STATUS_SUCCESS) candidates.refusal = failure_;
+  note_refusal_of(shape, direction == Direction::forward ? "forward" : "backward", refusal);
   return false;
 }
 
@@ -249,7 +238,7 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
   if (status == CUDNN_STATUS_SUCCESS) return true;
   throw DnnRefusal{status};
 } catch (const DnnRefusal& refusal) {
-  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
+  throw_if_out_of_memory(gpu_, refusal.status);
   failure_ = refusal.status;
   return false;
 }
@@ -257,77 +246,63 @@ bool LibraryAttention::execute(const Descriptor& plan, const AttentionShape& sha
 void LibraryAttention::forward(const AttentionShape& given, void* out, float* log_sum_exp,
                                const void* qkv, void* workspace) {
   const AttentionShape shape = simplest(given);
-  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
-  if (serves(shape, Direction::forward) && are_aligned(out, qkv, log_sum_exp)) {
-    const std::lock_guard lock(mutex_);
-    const std::int64_t keys = shape.heads * shape.head_size;
-    const std::int64_t values = keys + shape.kv_heads * shape.head_size;
-    Candidates& candidates = candidates_of(shape, Direction::forward);
-    const bool works = run(candidates, [&](const Candidate& candidate) {
-      return execute(candidate.plan, shape,
-                     {{uid_q, qkv},
-                      {uid_k, at(qkv, keys)},
-                      {uid_v, at(qkv, values)},
-                      {uid_out, out},
-                      {uid_log_sum_exp, log_sum_exp}},
-                     aligned(workspace));
-    });
-    if (works) return;
-    refusal = candidates.refusal;
-  }
-  if (library_ != nullptr) note_refusal_of(shape, "forward", refusal);
-  own_.forward(shape, out, log_sum_exp, qkv, workspace);
+  const std::int64_t keys = shape.heads * shape.head_size;
+  const std::int64_t values = keys + shape.kv_heads * shape.head_size;
+  const auto execute_plan = [&](const Candidate& candidate) {
+    return execute(candidate.plan, shape,
+                   {{uid_q, qkv},
+                    {uid_k, at(qkv, keys)},
+                    {uid_v, at(qkv, values)},
+                    {uid_out, out},
+                    {uid_log_sum_exp, log_sum_exp}},
+                   aligned(workspace));
+  };
+  if (!serve(shape, Direction::forward, are_aligned(out, qkv, log_sum_exp), execute_plan))
+    own_.forward(shape, out, log_sum_exp, qkv, workspace);
 }
 
 void LibraryAttention::backward(const AttentionShape& given, void* d_qkv, const void* d_out,
                                 const void* qkv, const void* out, const float* log_sum_exp,
                                 void* workspace) {
   const AttentionShape shape = simplest(given);
-  cudnnStatus_t refusal = CUDNN_STATUS_NOT_SUPPORTED;
-  if (serves(shape, Direction::backward) && are_aligned(d_qkv, d_out, qkv, out, log_sum_exp)) {
-    const std::lock_guard lock(mutex_);
-    const std::int64_t group = shape.heads / shape.kv_heads;
-    const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
-    const float one = 1.0F;
-    const auto execute_piece = [&](const Candidate& candidate, std::int64_t batch,
-                                   std::int64_t kv_head) {
-      const std::int64_t row = batch * shape.sequence;
-      const std::int64_t head = kv_head * group;
-      const std::int64_t q = row * row_width + head * shape.head_size;
-      const std::int64_t k = row * row_width + (shape.heads + kv_head) * shape.head_size;
-      const std::int64_t v = k + shape.kv_heads * shape.head_size;
-      const std::int64_t o = (row * shape.heads + head) * shape.head_size;
-      char* const delta = aligned(static_cast<char*>(workspace));
-      char* const sums = delta + delta_bytes(candidate.piece);
-      Addresses addresses{
-          {uid_q, at(qkv, q)},
-          {uid_k, at(qkv, k)},
-          {uid_v, at(qkv, v)},
-          {uid_out, at(out, o)},
-          {uid_log_sum_exp, log_sum_exp + (batch * shape.heads + head) * shape.sequence},
-          {uid_d_out, at(d_out, o)},
-          {uid_d_q, at(d_qkv, q)},
-          {uid_d_k, at(d_qkv, k)},
-          {uid_d_v, at(d_qkv, v)},
-          {uid_delta, delta},
-          {uid_one, &one}};
-      if (candidate.form == BackwardForm::added_up) addresses.emplace_back(uid_d_q_sums, sums);
-      return execute(candidate.plan, shape, std::move(addresses),
-                     sums + sum_bytes(candidate.piece, candidate.form));
-    };
-    Candidates& candidates = candidates_of(shape, Direction::backward);
-    const bool works = run(candidates, [&](const Candidate& candidate) {
-      const AttentionPiece& piece = candidate.piece;
-      for (std::int64_t batch = 0; batch < shape.batch; batch += piece.batches)
-        for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += piece.kv_heads)
-          if (!execute_piece(candidate, batch, kv_head)) return false;
-      return true;
-    });
-    if (works) return;
-    refusal = candidates.refusal;
-  }
-  if (library_ != nullptr) note_refusal_of(shape, "backward", refusal);
-  own_.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
+  const std::int64_t row_width = (shape.heads + 2 * shape.kv_heads) * shape.head_size;
+  const float one = 1.0F;
+  const auto execute_piece = [&](const Candidate& candidate, std::int64_t batch,
+                                 std::int64_t kv_head) {
+    const std::int64_t row = batch * shape.sequence;
+    const std::int64_t head = kv_head * (shape.heads / shape.kv_heads);
+    const std::int64_t q = row * row_width + head * shape.head_size;
+    const std::int64_t k = row * row_width + (shape.heads + kv_head) * shape.head_size;
+    const std::int64_t v = k + shape.kv_heads * shape.head_size;
+    const std::int64_t o = (row * shape.heads + head) * shape.head_size;
+    char* const delta = aligned(static_cast<char*>(workspace));
+    char* const sums = delta + delta_bytes(candidate.piece);
+    Addresses addresses{
+        {uid_q, at(qkv, q)},
+        {uid_k, at(qkv, k)},
+        {uid_v, at(qkv, v)},
+        {uid_out, at(out, o)},
+        {uid_log_sum_exp, log_sum_exp + (batch * shape.heads + head) * shape.sequence},
+        {uid_d_out, at(d_out, o)},
+        {uid_d_q, at(d_qkv, q)},
+        {uid_d_k, at(d_qkv, k)},
+        {uid_d_v, at(d_qkv, v)},
+        {uid_delta, delta},
+        {uid_one, &one}};
+    if (candidate.form == BackwardForm::added_up) addresses.emplace_back(uid_d_q_sums, sums);
+    return execute(candidate.plan, shape, std::move(addresses),
+                   sums + sum_bytes(candidate.piece, *candidate.form));
+  };
+  const auto execute_pieces = [&](const Candidate& candidate) {
+    const AttentionPiece& piece = candidate.piece;
+    for (std::int64_t batch = 0; batch < shape.batch; batch += piece.batches)
+      for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += piece.kv_heads)
+        if (!execute_piece(candidate, batch, kv_head)) return false;
+    return true;
+  };
+  const bool is_aligned = are_aligned(d_qkv, d_out, qkv, out, log_sum_exp);
+  if (!serve(shape, Direction::backward, is_aligned, execute_pieces))
+    own_.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
 }
 
 }  // namespace dstune::kernels::cuda

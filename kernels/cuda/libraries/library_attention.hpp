@@ -17,13 +17,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "dstune/kernels/kernels.hpp"
 #include "libraries/attention_graph.hpp"
-#include "libraries/choice.hpp"
-#include "libraries/gpu.hpp"
+#include "libraries/candidates.hpp"
 
 namespace dstune::kernels::cuda {
 
@@ -63,7 +63,7 @@ class LibraryAttention {
   struct Candidate {
     Descriptor plan;
     AttentionPiece piece;
-    BackwardForm form;  ///< of backward
+    std::optional<BackwardForm> form;  ///< of backward
   };
   /// Best first; none: our own kernel.
   struct Candidates {
@@ -73,14 +73,14 @@ class LibraryAttention {
   };
 
   [[nodiscard]] AttentionPiece backward_piece(const AttentionShape& shape, BackwardForm form) const;
-  [[nodiscard]] bool serves(const AttentionShape& shape, Direction direction) const;
   Candidates& candidates_of(const AttentionShape& shape, Direction direction);
-  void add_forward(Candidates& to, const AttentionShape& shape, std::size_t most);
-  void add_backward(Candidates& to, const AttentionShape& shape, BackwardForm form,
-                    std::size_t most);
-  /// Whether one of them did it; one that fails is never used again. execute(candidate) does all
-  /// pieces and gives whether it works.
-  bool run(Candidates& candidates, const std::function<bool(const Candidate&)>& execute);
+  /// Forward without a form.
+  void add_plans(Candidates& to, const AttentionPiece& piece, std::optional<BackwardForm> form,
+                 std::int64_t max_bytes, std::size_t most);
+  /// Whether one of the candidates did it; one that fails is never used again. execute(candidate)
+  /// does all pieces and gives whether it works. Where none did, that is noted.
+  bool serve(const AttentionShape& shape, Direction direction, bool is_aligned,
+             const std::function<bool(const Candidate&)>& execute);
   cudnnHandle_t context_of(int device);
   [[nodiscard]] bool execute(const Descriptor& plan, const AttentionShape& shape,
                              Addresses addresses, void* workspace);

@@ -1,11 +1,7 @@
 #include "matrix_products.hpp"
 
-#include <algorithm>
-#include <stdexcept>
+#include <initializer_list>
 #include <string>
-#include <utility>
-
-#include "libraries/refusals.hpp"
 
 namespace dstune::kernels::cuda {
 namespace {
@@ -14,8 +10,6 @@ namespace {
 /// want 16 bytes. So addresses that are better aligned share what was chosen.
 constexpr std::uintptr_t max_alignment = 16;
 constexpr int max_candidates = 8;
-
-constexpr const char* name = "cuBLASLt";
 
 /// The library refused: there are kernels of our own.
 struct Refusal {
@@ -99,59 +93,62 @@ MatrixProducts::MatrixProducts(const BlasLibrary* library, Gpu& gpu, OwnKernels 
 
 void MatrixProducts::run(const MatmulShape& shape, const void* a, const void* b, const void* bias,
                          void* c, void* workspace) {
-  serve({shape},
-        {.a = a, .b = b, .bias = shape.has_bias ? bias : nullptr, .c = c, .workspace = workspace});
+  Call call{{shape}, a, b, c, workspace};
+  if (shape.has_bias) call.bias = bias;
+  serve(call);
 }
 
 void MatrixProducts::run_activation_forward(const MatmulShape& shape, Activation activation,
                                             const void* a, const void* b, const void* bias, void* c,
                                             void* activated, void* workspace) {
-  serve({shape, Then::activation, activation},
-        {.a = a, .b = b, .bias = bias, .c = c, .activated = activated, .workspace = workspace});
+  Call call{{shape, Then::activation, activation}, a, b, c, workspace};
+  call.bias = bias;
+  call.activated = activated;
+  serve(call);
 }
 
 void MatrixProducts::run_activation_backward(const MatmulShape& shape, Activation activation,
                                              const void* a, const void* b, const void* x, void* c,
                                              void* workspace) {
-  serve({shape, Then::slope, activation}, {.a = a, .b = b, .c = c, .x = x, .workspace = workspace});
+  Call call{{shape, Then::slope, activation}, a, b, c, workspace};
+  call.x = x;
+  serve(call);
 }
 
 void MatrixProducts::run_bias_backward(const MatmulShape& shape, const void* a, const void* b,
                                        void* c, void* d_bias, void* workspace) {
-  serve({shape, Then::bias_gradient},
-        {.a = a, .b = b, .c = c, .d_bias = d_bias, .workspace = workspace});
+  Call call{{shape, Then::bias_gradient}, a, b, c, workspace};
+  call.d_bias = d_bias;
+  serve(call);
 }
 
-void MatrixProducts::serve(const Operation& operation, const Arguments& arguments) {
-  const MatmulShape& shape = operation.shape;
+void MatrixProducts::serve(const Call& call) {
+  const MatmulShape& shape = call.operation.shape;
   if (library_ != nullptr && shape.m > 0 && shape.n > 0 && shape.k > 0) {
     const std::lock_guard lock(mutex_);
-    Product& product = product_of(operation, arguments);
+    Product& product = product_of(call);
     if (!product.is_settled && !gpu_.is_recording()) {
-      settle(operation, product, arguments);
+      settle(call, product);
       product.is_settled = true;
     }
     while (!product.candidates.empty()) {
-      if (execute(operation, product, product.candidates.front(), arguments, arguments.c)) return;
+      if (execute(call, product, product.candidates.front())) return;
       product.candidates.erase(product.candidates.begin());
     }
     note_refusal(words_for(shape, product.refusal));
   }
-  own_.matmul(shape, arguments.a, arguments.b, arguments.bias, arguments.c, arguments.workspace);
-  finish(operation, {.adds_bias = true}, arguments, arguments.c);
+  own_.matmul(shape, call.a, call.b, call.bias, call.c, call.workspace);
+  finish(call, {.adds_bias = true});
 }
 
-MatrixProducts::Product& MatrixProducts::product_of(const Operation& operation,
-                                                    const Arguments& arguments) {
+MatrixProducts::Product& MatrixProducts::product_of(const Call& call) {
   std::uint64_t alignments = 0;
-  for (const void* const address :
-       {arguments.a, arguments.b, arguments.bias, static_cast<const void*>(arguments.c),
-        static_cast<const void*>(arguments.activated), arguments.x,
-        static_cast<const void*>(arguments.d_bias)})
+  for (const void* const address : std::initializer_list<const void*>{
+           call.a, call.b, call.bias, call.c, call.activated, call.x, call.d_bias})
     alignments = alignments * 2 * max_alignment + alignment_of(address);
-  const Key key{operation, gpu_.device(), alignments};
+  const Key key{call.operation, gpu_.device(), alignments};
   if (const auto found = products_.find(key); found != products_.end()) return found->second;
-  return products_.emplace(key, build(operation, arguments)).first->second;
+  return products_.emplace(key, build(call)).first->second;
 }
 
 cublasLtEpilogue_t MatrixProducts::its_epilogue(Then then, const Epilogue& epilogue) {
@@ -171,8 +168,8 @@ cublasLtHandle_t MatrixProducts::context_of(int device) {
   return contexts_.emplace(device, Context(context, library_->destroy)).first->second.get();
 }
 
-MatrixProducts::Product MatrixProducts::build(const Operation& operation,
-                                              const Arguments& arguments) try {
+MatrixProducts::Product MatrixProducts::build(const Call& call) try {
+  const Operation& operation = call.operation;
   const MatmulShape& shape = operation.shape;
   const auto layout = [&](DType type, std::int64_t rows, std::int64_t columns,
                           std::int64_t stride) {
@@ -189,26 +186,26 @@ MatrixProducts::Product MatrixProducts::build(const Operation& operation,
                                     : layout(shape.type, shape.k, shape.m, shape.row_of_a());
   product.result = layout(shape.out_type, shape.n, shape.m, shape.row_of_c());
   // Most of it first, since that is what the first choice takes.
-  const bool can_add = shape.has_bias && shape.type == shape.out_type && can_take(arguments.bias);
+  const bool can_add = shape.has_bias && shape.type == shape.out_type && can_take(call.bias);
   const bool is_activated = operation.then == Then::activation || operation.then == Then::slope;
   if (is_activated && shape.has_bias == can_add &&
-      can_activate(shape, operation.activation, input_of(operation, arguments)))
-    add_candidates(operation, arguments, {.adds_bias = can_add, .activates = true}, product);
-  if (operation.then == Then::bias_gradient && can_sum(shape, arguments.d_bias))
-    add_candidates(operation, arguments, {.sums = true}, product);
-  if (can_add) add_candidates(operation, arguments, {.adds_bias = true}, product);
-  add_candidates(operation, arguments, {}, product);
+      can_activate(shape, operation.activation, call.input()))
+    add_candidates(call, {.adds_bias = can_add, .activates = true}, product);
+  if (operation.then == Then::bias_gradient && can_sum(shape, call.d_bias))
+    add_candidates(call, {.sums = true}, product);
+  if (can_add) add_candidates(call, {.adds_bias = true}, product);
+  add_candidates(call, {}, product);
   return product;
 } catch (const Refusal& refusal) {
-  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
+  throw_if_out_of_memory(gpu_, refusal.status);
   Product refused;
   refused.refusal = refusal.status;
   return refused;
 }
 
-void MatrixProducts::add_candidates(const Operation& operation, const Arguments& arguments,
-                                    const Epilogue& epilogue, Product& product) try {
-  const MatmulShape& shape = operation.shape;
+void MatrixProducts::add_candidates(const Call& call, const Epilogue& epilogue,
+                                    Product& product) try {
+  const MatmulShape& shape = call.operation.shape;
   cublasLtMatmulDesc_t description = nullptr;
   check(library_->matmul_desc_create(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   product.descriptions.emplace_back(description, library_->matmul_desc_destroy);
@@ -221,9 +218,9 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
     describe(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(shape.type));
   // The activation's input has the result's type where nothing else is said.
   if (epilogue.activates) describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, shape.n);
-  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, its_epilogue(operation.then, epilogue));
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, its_epilogue(call.operation.then, epilogue));
   // Their alignment is what the library goes by.
-  check(set_pointers(operation, epilogue, description, arguments));
+  check(set_pointers(call, epilogue, description));
 
   cublasLtMatmulPreference_t made = nullptr;
   check(library_->matmul_preference_create(&made));
@@ -231,15 +228,14 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
     check(library_->matmul_preference_set_attribute(made, attribute, &value, sizeof(value)));
   };
-  const std::size_t workspace_limit = library_bytes(shape, epilogue);
+  const std::size_t workspace_limit = library_bytes(call, epilogue);
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_limit);
   // Parts of a sum are added up in fp32 or not at all.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const std::uint32_t of_result =
-      alignment_of(result_of(operation, epilogue, arguments, arguments.c));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(arguments.b));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(arguments.a));
+  const std::uint32_t of_result = alignment_of(call.result(epilogue));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(call.b));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(call.a));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, of_result);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, of_result);
 
@@ -255,114 +251,98 @@ void MatrixProducts::add_candidates(const Operation& operation, const Arguments&
   }
 } catch (const Refusal& refusal) {
   // Where it has no such epilogue our kernels have.
-  throw_if_out_of_memory(gpu_, library_failure_of(refusal.status), name);
+  throw_if_out_of_memory(gpu_, refusal.status);
   product.refusal = refusal.status;
 }
 
-void MatrixProducts::settle(const Operation& operation, Product& product,
-                            const Arguments& arguments) {
+void MatrixProducts::settle(const Call& call, Product& product) {
   if (choice_ == Choice::first || product.candidates.size() < 2) return;
   // Operands are only read, so they are the real ones, and so are results unless they are added to.
-  const MatmulShape& shape = operation.shape;
+  const MatmulShape& shape = call.operation.shape;
   const auto give_back = [this](void* memory) { gpu_.give_back(memory); };
   std::unique_ptr<void, decltype(give_back)> scratch(nullptr, give_back);
-  void* c = arguments.c;
-  Arguments timed = arguments;
+  Call timed = call;
   if (shape.accumulate) {
     const std::size_t c_bytes = aligned(bytes_of(shape.out_type, shape.m * shape.row_of_c()));
     scratch.reset(gpu_.take(c_bytes + bytes_of(shape.type, shape.m)));
     if (scratch == nullptr) return;
-    c = scratch.get();
-    if (operation.then == Then::bias_gradient) {
-      timed.d_bias = static_cast<char*>(c) + c_bytes;
-      add_up_columns(shape, timed, false);  // or sums were added to what nobody wrote
+    timed.c = scratch.get();
+    timed.added_to = call.c;
+    if (call.operation.then == Then::bias_gradient) {
+      timed.d_bias = static_cast<char*>(timed.c) + c_bytes;
+      add_up_columns(timed, false);  // or sums were added to what nobody wrote
     }
   }
-  sort_by_time(gpu_, product.candidates, [&](const Candidate& candidate) {
-    return execute(operation, product, candidate, timed, c);
-  });
+  sort_by_time(gpu_, product.candidates,
+               [&](const Candidate& candidate) { return execute(timed, product, candidate); });
 }
 
-bool MatrixProducts::execute(const Operation& operation, Product& product,
-                             const Candidate& candidate, const Arguments& arguments, void* c) {
-  const bool accumulate = operation.shape.accumulate;
+bool MatrixProducts::execute(const Call& call, Product& product, const Candidate& candidate) {
   const float one = 1.0F;
-  const float old_share = accumulate ? 1.0F : 0.0F;
-  void* const result = result_of(operation, candidate.epilogue, arguments, c);
-  cublasStatus_t status =
-      set_pointers(operation, candidate.epilogue, candidate.description, arguments);
+  const float old_share = call.operation.shape.accumulate ? 1.0F : 0.0F;
+  void* const result = call.result(candidate.epilogue);
+  cublasStatus_t status = set_pointers(call, candidate.epilogue, candidate.description);
   if (status == CUBLAS_STATUS_SUCCESS) {
     status = library_->matmul(
-        product.context, candidate.description, &one, arguments.b, product.left.get(), arguments.a,
-        product.right.get(), &old_share, accumulate ? arguments.c : result, product.result.get(),
-        result, product.result.get(), &candidate.algorithm, aligned(arguments.workspace),
-        library_bytes(operation.shape, candidate.epilogue), gpu_.stream());
+        product.context, candidate.description, &one, call.b, product.left.get(), call.a,
+        product.right.get(), &old_share, call.added_to != nullptr ? call.added_to : result,
+        product.result.get(), result, product.result.get(), &candidate.algorithm,
+        aligned(call.workspace), library_bytes(call, candidate.epilogue), gpu_.stream());
   }
   if (status != CUBLAS_STATUS_SUCCESS) {
-    throw_if_out_of_memory(gpu_, library_failure_of(status), name);
+    throw_if_out_of_memory(gpu_, status);
     product.refusal = status;
     return false;
   }
-  finish(operation, candidate.epilogue, arguments, c);
+  finish(call, candidate.epilogue);
   return true;
 }
 
-std::size_t MatrixProducts::library_bytes(const MatmulShape& shape, const Epilogue& epilogue) {
+std::size_t MatrixProducts::library_bytes(const Call& call, const Epilogue& epilogue) {
+  const MatmulShape& shape = call.operation.shape;
   const bool keeps_sums = epilogue.sums && shape.accumulate;
   return library_workspace_bytes - (keeps_sums ? aligned(bytes_of(shape.type, shape.m)) : 0);
 }
 
-void* MatrixProducts::sums_of(const MatmulShape& shape, const Arguments& arguments) {
-  if (!shape.accumulate) return arguments.d_bias;
-  return static_cast<char*>(aligned(arguments.workspace)) + library_bytes(shape, {.sums = true});
+void* MatrixProducts::sums_of(const Call& call) {
+  if (!call.operation.shape.accumulate) return call.d_bias;
+  return static_cast<char*>(aligned(call.workspace)) + library_bytes(call, {.sums = true});
 }
 
-void* MatrixProducts::result_of(const Operation& operation, const Epilogue& epilogue,
-                                const Arguments& arguments, void* c) {
-  return epilogue.activates && operation.then == Then::activation ? arguments.activated : c;
-}
-
-const void* MatrixProducts::input_of(const Operation& operation, const Arguments& arguments) {
-  return operation.then == Then::slope ? arguments.x : arguments.c;
-}
-
-cublasStatus_t MatrixProducts::set_pointers(const Operation& operation, const Epilogue& epilogue,
-                                            cublasLtMatmulDesc_t description,
-                                            const Arguments& arguments) const {
+cublasStatus_t MatrixProducts::set_pointers(const Call& call, const Epilogue& epilogue,
+                                            cublasLtMatmulDesc_t description) const {
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
     return library_->matmul_desc_set_attribute(description, attribute, &address, sizeof(address));
   };
   if (epilogue.adds_bias || epilogue.sums) {
     const cublasStatus_t status =
-        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-            epilogue.sums ? sums_of(operation.shape, arguments) : arguments.bias);
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.sums ? sums_of(call) : call.bias);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
   }
   if (!epilogue.activates) return CUBLAS_STATUS_SUCCESS;
-  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, input_of(operation, arguments));
+  return set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, call.input());
 }
 
-void MatrixProducts::finish(const Operation& operation, const Epilogue& done,
-                            const Arguments& arguments, void* c) const {
-  const MatmulShape& shape = operation.shape;
+void MatrixProducts::finish(const Call& call, const Epilogue& done) const {
+  const auto& [shape, then, activation] = call.operation;
   const std::int64_t count = shape.m * shape.n;
-  if (shape.has_bias && !done.adds_bias) own_.add_bias(shape, arguments.bias, c);
+  if (shape.has_bias && !done.adds_bias) own_.add_bias(shape, call.bias, call.c);
   if (done.sums && shape.accumulate)
-    own_.add(shape.type, arguments.d_bias, shape.type, sums_of(shape, arguments), shape.m);
+    own_.add(shape.type, call.d_bias, shape.type, sums_of(call), shape.m);
   if (done.activates || done.sums) return;
-  if (operation.then == Then::activation) {
-    own_.activation_forward(shape.out_type, operation.activation, arguments.activated, c, count);
-  } else if (operation.then == Then::slope) {
-    own_.activation_backward(shape.out_type, operation.activation, c, c, arguments.x, count);
-  } else if (operation.then == Then::bias_gradient) {
-    add_up_columns(shape, arguments, shape.accumulate);
+  if (then == Then::activation) {
+    own_.activation_forward(shape.out_type, activation, call.activated, call.c, count);
+  } else if (then == Then::slope) {
+    own_.activation_backward(shape.out_type, activation, call.c, call.c, call.x, count);
+  } else if (then == Then::bias_gradient) {
+    add_up_columns(call, shape.accumulate);
   }
 }
 
-void MatrixProducts::add_up_columns(const MatmulShape& shape, const Arguments& arguments,
-                                    bool accumulate) const {
-  own_.bias_backward(shape.type, arguments.d_bias, arguments.a, shape.k, shape.m, shape.row_of_a(),
-                     accumulate, arguments.workspace);
+void MatrixProducts::add_up_columns(const Call& call, bool accumulate) const {
+  const MatmulShape& shape = call.operation.shape;
+  own_.bias_backward(shape.type, call.d_bias, call.a, shape.k, shape.m, shape.row_of_a(),
+                     accumulate, call.workspace);
 }
 
 }  // namespace dstune::kernels::cuda

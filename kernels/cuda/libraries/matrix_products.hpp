@@ -20,8 +20,7 @@
 #include <vector>
 
 #include "dstune/kernels/kernels.hpp"
-#include "libraries/choice.hpp"
-#include "libraries/gpu.hpp"
+#include "libraries/candidates.hpp"
 #include "libraries/libraries.hpp"
 
 namespace dstune::kernels::cuda {
@@ -77,15 +76,30 @@ class MatrixProducts {
     Activation activation = Activation::gelu_tanh;
     bool operator==(const Operation&) const = default;
   };
-  struct Arguments {
+  /// What the library does itself of what comes after the product; our kernels do the rest.
+  struct Epilogue {
+    bool adds_bias = false;
+    bool activates = false;
+    bool sums = false;  ///< the bias's gradient
+  };
+  struct Call {
+    Operation operation;
     const void* a = nullptr;
     const void* b = nullptr;
-    const void* bias = nullptr;
     void* c = nullptr;
+    void* workspace = nullptr;
+    const void* added_to = nullptr;  ///< where that is not C
+    const void* bias = nullptr;
     void* activated = nullptr;
     const void* x = nullptr;  ///< where the activation's slope is taken
     void* d_bias = nullptr;
-    void* workspace = nullptr;
+
+    /// Where the library's result goes: where it activates that is not C.
+    [[nodiscard]] void* result(const Epilogue& epilogue) const {
+      return epilogue.activates && operation.then == Then::activation ? activated : c;
+    }
+    /// The activation's.
+    [[nodiscard]] const void* input() const { return operation.then == Then::slope ? x : c; }
   };
   /// A cached algorithm serves operands as well aligned as those that it was chosen for.
   struct Key {
@@ -96,12 +110,6 @@ class MatrixProducts {
   };
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
-  };
-  /// What the library does itself of what comes after the product; our kernels do the rest.
-  struct Epilogue {
-    bool adds_bias = false;
-    bool activates = false;
-    bool sums = false;  ///< the bias's gradient
   };
   /// A product as the library knows it, with an epilogue, and one of its algorithms for that.
   struct Candidate {
@@ -121,35 +129,25 @@ class MatrixProducts {
     cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;  ///< the last
   };
 
-  void serve(const Operation& operation, const Arguments& arguments);
-  Product& product_of(const Operation& operation, const Arguments& arguments);
-  [[nodiscard]] Product build(const Operation& operation, const Arguments& arguments);
-  void add_candidates(const Operation& operation, const Arguments& arguments,
-                      const Epilogue& epilogue, Product& product);
+  void serve(const Call& call);
+  Product& product_of(const Call& call);
+  [[nodiscard]] Product build(const Call& call);
+  void add_candidates(const Call& call, const Epilogue& epilogue, Product& product);
   [[nodiscard]] static cublasLtEpilogue_t its_epilogue(Then then, const Epilogue& epilogue);
   cublasLtHandle_t context_of(int device);
-  void settle(const Operation& operation, Product& product, const Arguments& arguments);
+  void settle(const Call& call, Product& product);
   /// With what comes after it; whether the library did its part.
-  [[nodiscard]] bool execute(const Operation& operation, Product& product,
-                             const Candidate& candidate, const Arguments& arguments, void* c);
+  [[nodiscard]] bool execute(const Call& call, Product& product, const Candidate& candidate);
   /// Where the library stores a bias's gradient: what will be added to something behind its
   /// workspace, which is so much smaller then.
-  [[nodiscard]] static void* sums_of(const MatmulShape& shape, const Arguments& arguments);
-  [[nodiscard]] static std::size_t library_bytes(const MatmulShape& shape,
-                                                 const Epilogue& epilogue);
-  /// Where the library's result goes: where it activates that is not C.
-  [[nodiscard]] static void* result_of(const Operation& operation, const Epilogue& epilogue,
-                                       const Arguments& arguments, void* c);
-  /// The activation's.
-  [[nodiscard]] static const void* input_of(const Operation& operation, const Arguments& arguments);
-  [[nodiscard]] cublasStatus_t set_pointers(const Operation& operation, const Epilogue& epilogue,
-                                            cublasLtMatmulDesc_t description,
-                                            const Arguments& arguments) const;
+  [[nodiscard]] static void* sums_of(const Call& call);
+  [[nodiscard]] static std::size_t library_bytes(const Call& call, const Epilogue& epilogue);
+  [[nodiscard]] cublasStatus_t set_pointers(const Call& call, const Epilogue& epilogue,
+                                            cublasLtMatmulDesc_t description) const;
   /// What the epilogue has not done, in C.
-  void finish(const Operation& operation, const Epilogue& done, const Arguments& arguments,
-              void* c) const;
+  void finish(const Call& call, const Epilogue& done) const;
   /// The bias's gradient by our kernels.
-  void add_up_columns(const MatmulShape& shape, const Arguments& arguments, bool accumulate) const;
+  void add_up_columns(const Call& call, bool accumulate) const;
 
   const BlasLibrary* library_;
   Gpu& gpu_;

@@ -94,47 +94,41 @@ OperationGraph::Tensor OperationGraph::between(cudnnDataType_t type, const Dimen
   return add(uid, type, size, strides, default_alignment, Place::nowhere);
 }
 
+void OperationGraph::operate(
+    cudnnBackendDescriptorType_t type,
+    std::initializer_list<std::pair<cudnnBackendAttributeName_t, const Descriptor*>> attributes) {
+  Descriptor& operation = operations_.emplace_back(library_, type);
+  for (const auto& [name, value] : attributes) {
+    if (value != nullptr) operation.set(name, *value);
+  }
+  operation.finalize();
+}
+
 void OperationGraph::multiply(Tensor a, Tensor b, Tensor product) {
   Descriptor& how = kinds_.emplace_back(library_, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   how.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
   how.finalize();
-  Descriptor& operation =
-      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, tensors_[a]);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, tensors_[b]);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, tensors_[product]);
-  operation.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-  operation.finalize();
-}
-
-void OperationGraph::add_pointwise(Descriptor how, const Operands& operands, Tensor y) {
-  how.finalize();
-  Descriptor& operation =
-      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors_[operands.x]);
-  if (operands.b != none) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors_[operands.b]);
-  if (operands.mask != none)
-    operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensors_[operands.mask]);
-  operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors_[y]);
-  operation.finalize();
-  kinds_.push_back(std::move(how));
+  operate(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR,
+          {{CUDNN_ATTR_OPERATION_MATMUL_ADESC, &tensors_[a]},
+           {CUDNN_ATTR_OPERATION_MATMUL_BDESC, &tensors_[b]},
+           {CUDNN_ATTR_OPERATION_MATMUL_CDESC, &tensors_[product]},
+           {CUDNN_ATTR_OPERATION_MATMUL_DESC, &how}});
 }
 
 void OperationGraph::pointwise(cudnnPointwiseMode_t mode, const Operands& operands, Tensor y,
-                               cudnnDataType_t arithmetic) {
-  Descriptor how(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+                               cudnnDataType_t arithmetic, std::optional<std::int64_t> axis) {
+  Descriptor& how = kinds_.emplace_back(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
   how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, arithmetic);
-  add_pointwise(std::move(how), operands, y);
-}
-
-void OperationGraph::count_along(std::int64_t axis, Tensor like, Tensor y) {
-  Descriptor how(library_, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, CUDNN_POINTWISE_GEN_INDEX);
-  how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
-  how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, axis);
-  add_pointwise(std::move(how), {like}, y);
+  if (axis) how.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, *axis);
+  how.finalize();
+  const auto given = [&](Tensor t) { return t == none ? nullptr : &tensors_[t]; };
+  operate(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+          {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, &how},
+           {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &tensors_[operands.x]},
+           {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, given(operands.b)},
+           {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, given(operands.mask)},
+           {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &tensors_[y]}});
 }
 
 void OperationGraph::reduce(cudnnReduceTensorOp_t how_reduced, Tensor x, Tensor y) {
@@ -142,23 +136,19 @@ void OperationGraph::reduce(cudnnReduceTensorOp_t how_reduced, Tensor x, Tensor 
   how.set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, how_reduced);
   how.set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT);
   how.finalize();
-  Descriptor& operation =
-      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, tensors_[x]);
-  operation.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, tensors_[y]);
-  operation.finalize();
+  operate(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR,
+          {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, &how},
+           {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, &tensors_[x]},
+           {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, &tensors_[y]}});
 }
 
 void OperationGraph::reshape(Tensor x, Tensor y) {
-  Descriptor& operation =
-      operations_.emplace_back(library_, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, tensors_[x]);
-  operation.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, tensors_[y]);
-  operation.finalize();
+  operate(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
+          {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, &tensors_[x]},
+           {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, &tensors_[y]}});
 }
 
-std::vector<Descriptor> OperationGraph::plans(const Target& target,
+std::vector<Descriptor> OperationGraph::plans(cudnnHandle_t handle,
                                               std::int64_t max_workspace_bytes,
                                               std::size_t max_plans) const {
   Descriptor graph(library_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -166,15 +156,12 @@ std::vector<Descriptor> OperationGraph::plans(const Target& target,
   for (const Descriptor& operation : operations_) operations.push_back(operation.get());
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
             static_cast<std::int64_t>(operations.size()), operations.data());
-  if (target.handle != nullptr)
-    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle);
   graph.finalize();
 
   Descriptor advice(library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   advice.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   advice.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, CUDNN_HEUR_MODE_A);
-  if (target.properties != nullptr)
-    advice.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.properties);
   advice.finalize();
   std::vector<Descriptor> made;
   DnnRefusal last;
@@ -184,10 +171,7 @@ std::vector<Descriptor> OperationGraph::plans(const Target& target,
     try {
       Descriptor plan(library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-      if (target.handle != nullptr)
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
-      if (target.properties != nullptr)
-        plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
+      plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
       plan.finalize();
       if (plan.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <= max_workspace_bytes)
         made.push_back(std::move(plan));

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -61,16 +63,16 @@ class OperationGraph {
   Tensor between(cudnnDataType_t type, const Dimensions& size, const Dimensions& strides);
 
   void multiply(Tensor a, Tensor b, Tensor product);
-  /// y = x `mode` b; y = mask ? x : b for a selection.
+  /// y = x `mode` b; y = mask ? x : b for a selection; y = the number of each element's row (axis
+  /// 2) or column (3) for CUDNN_POINTWISE_GEN_INDEX, which alone has an axis.
   struct Operands {
     Tensor x;
     Tensor b = none;
     Tensor mask = none;
   };
   void pointwise(cudnnPointwiseMode_t mode, const Operands& operands, Tensor y,
-                 cudnnDataType_t arithmetic = CUDNN_DATA_FLOAT);
-  /// y = the number of each element's row (axis 2) or column (3).
-  void count_along(std::int64_t axis, Tensor like, Tensor y);
+                 cudnnDataType_t arithmetic = CUDNN_DATA_FLOAT,
+                 std::optional<std::int64_t> axis = {});
   void reduce(cudnnReduceTensorOp_t how, Tensor x, Tensor y);
   /// The same elements under another size.
   void reshape(Tensor x, Tensor y);
@@ -78,15 +80,9 @@ class OperationGraph {
   [[nodiscard]] const Dimensions& size(Tensor tensor) const { return sizes_[tensor]; }
 
   /// What executes it: the first `max_plans` of the library's configurations, in the order in
-  /// which it recommends them, that it can make for the GPU; at least one. With a handle for the
-  /// handle's GPU, or else for the one whose finalized properties
-  /// (CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR) are given.
-  struct Target {
-    cudnnHandle_t handle = nullptr;
-    const Descriptor* properties = nullptr;
-  };
-  /// Those that need more than `max_workspace_bytes` are left out.
-  [[nodiscard]] std::vector<Descriptor> plans(const Target& target,
+  /// which it recommends them, that it can make for the handle's GPU; at least one. Those that need
+  /// more than `max_workspace_bytes` are left out.
+  [[nodiscard]] std::vector<Descriptor> plans(cudnnHandle_t handle,
                                               std::int64_t max_workspace_bytes,
                                               std::size_t max_plans) const;
 
@@ -98,7 +94,10 @@ class OperationGraph {
   enum class Place { memory, nowhere, argument };
   Tensor add(std::int64_t uid, cudnnDataType_t type, const Dimensions& size,
              const Dimensions& strides, std::int64_t alignment, Place place);
-  void add_pointwise(Descriptor how, const Operands& operands, Tensor y);
+  /// One more operation, with these descriptors as its attributes; null: without that one.
+  void operate(
+      cudnnBackendDescriptorType_t type,
+      std::initializer_list<std::pair<cudnnBackendAttributeName_t, const Descriptor*>> attributes);
 
   const DnnLibrary& library_;
   std::vector<Descriptor> tensors_;

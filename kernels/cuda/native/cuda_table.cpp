@@ -2,14 +2,14 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
 #include "dstune/kernels/cuda.hpp"
+#include "libraries/candidates.hpp"
 #include "libraries/library_attention.hpp"
 #include "libraries/matrix_products.hpp"
-#include "libraries/refusals.hpp"
-#include "real_gpu.hpp"
 #include "stream.hpp"
 
 namespace dstune::kernels {
@@ -32,11 +32,10 @@ Choice choice() {
 
 /// What the libraries made lives as long as the process: when it ends, CUDA may be gone first.
 struct Libraries {
-  RealGpu gpu;
   std::string blas_unavailable_reason;
   const BlasLibrary* blas = blas_library(blas_unavailable_reason);
   MatrixProducts products{blas,
-                          gpu,
+                          real_gpu(),
                           {table.matmul, add_bias, table.activation_forward,
                            table.activation_backward, table.bias_backward, table.add},
                           choice()};
@@ -44,7 +43,7 @@ struct Libraries {
   const DnnLibrary* dnn = dnn_library(dnn_unavailable_reason);
   LibraryAttention attention{
       dnn,
-      gpu,
+      real_gpu(),
       {table.attention_forward, table.attention_backward, table.attention_workspace_bytes},
       choice()};
 };
@@ -59,58 +58,31 @@ Libraries& libraries() {
   return all;
 }
 
-void matmul(const MatmulShape& shape, const void* a, const void* b, const void* bias, void* c,
-            void* workspace) {
-  libraries().products.run(shape, a, b, bias, c, workspace);
-}
-
-void matmul_activation_forward(const MatmulShape& shape, Activation activation, const void* a,
-                               const void* b, const void* bias, void* c, void* activated,
-                               void* workspace) {
-  libraries().products.run_activation_forward(shape, activation, a, b, bias, c, activated,
-                                              workspace);
-}
-
-void matmul_activation_backward(const MatmulShape& shape, Activation activation, const void* a,
-                                const void* b, const void* x, void* c, void* workspace) {
-  libraries().products.run_activation_backward(shape, activation, a, b, x, c, workspace);
-}
-
-void matmul_bias_backward(const MatmulShape& shape, const void* a, const void* b, void* c,
-                          void* d_bias, void* workspace) {
-  libraries().products.run_bias_backward(shape, a, b, c, d_bias, workspace);
-}
-
-std::size_t matmul_workspace_bytes(const MatmulShape& /*shape*/) {
-  return MatrixProducts::workspace_bytes;
-}
-
-void attention_forward(const AttentionShape& shape, void* out, float* log_sum_exp, const void* qkv,
-                       void* workspace) {
-  libraries().attention.forward(shape, out, log_sum_exp, qkv, workspace);
-}
-
-void attention_backward(const AttentionShape& shape, void* d_qkv, const void* d_out,
-                        const void* qkv, const void* out, const float* log_sum_exp,
-                        void* workspace) {
-  libraries().attention.backward(shape, d_qkv, d_out, qkv, out, log_sum_exp, workspace);
-}
-
-std::size_t attention_workspace_bytes(const AttentionShape& shape) {
-  return libraries().attention.workspace_bytes(shape);
-}
-
 Table table_with_libraries() {
   Table with = table;
-  with.attention_forward = attention_forward;
-  with.attention_backward = attention_backward;
-  with.attention_workspace_bytes = attention_workspace_bytes;
-  with.matmul = matmul;
-  with.matmul_activation_forward = matmul_activation_forward;
-  with.matmul_activation_backward = matmul_activation_backward;
-  with.matmul_bias_backward = matmul_bias_backward;
-  with.matmul_workspace_bytes = matmul_workspace_bytes;
+  with.matmul_workspace_bytes = [](const MatmulShape&) { return MatrixProducts::workspace_bytes; };
+  with.matmul = [](auto... arguments) { libraries().products.run(arguments...); };
+  with.matmul_activation_forward = [](auto... arguments) {
+    libraries().products.run_activation_forward(arguments...);
+  };
+  with.matmul_activation_backward = [](auto... arguments) {
+    libraries().products.run_activation_backward(arguments...);
+  };
+  with.matmul_bias_backward = [](auto... arguments) {
+    libraries().products.run_bias_backward(arguments...);
+  };
+  with.attention_forward = [](auto... arguments) { libraries().attention.forward(arguments...); };
+  with.attention_backward = [](auto... arguments) { libraries().attention.backward(arguments...); };
+  with.attention_workspace_bytes = [](const AttentionShape& shape) {
+    return libraries().attention.workspace_bytes(shape);
+  };
   return with;
+}
+
+/// Not a global itself: others are initialized with it.
+std::vector<const void*>& known_kernels() {
+  static std::vector<const void*> kernels;
+  return kernels;
 }
 
 }  // namespace
@@ -126,6 +98,11 @@ void check(cudaError_t error) {
       std::string("CUDA: ") + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) throw CudaOutOfMemory(words);
   throw std::runtime_error(words);
+}
+
+bool know(const void* kernel) {
+  known_kernels().push_back(kernel);
+  return true;
 }
 
 }  // namespace cuda
@@ -163,6 +140,14 @@ CudaLibraries cuda_libraries() {
 
 std::vector<std::string> take_cuda_refusals() {
   return cuda::take_refusals();
+}
+
+int load_cuda_kernels() {
+  for (const void* const kernel : cuda::known_kernels()) {
+    cudaFuncAttributes attributes{};
+    cuda::check(cudaFuncGetAttributes(&attributes, kernel));
+  }
+  return static_cast<int>(cuda::known_kernels().size());
 }
 
 void set_cuda_stream(void* stream) {

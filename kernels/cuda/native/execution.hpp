@@ -1,20 +1,30 @@
 #pragma once
 /// CUDA's execution model as the kernels see it: a Block's threads, barrier, shuffles and shared
-/// memory, and launches on the calling thread's stream. The tests compile the same kernels against
-/// another header of this name, which emulates it.
+/// memory, memory that a thread moves at once, and launches on the calling thread's stream. The
+/// tests compile the same kernels against another header of this name, which emulates it.
 
 #include <cstdint>
 #include <stdexcept>
 
 #include <cuda_runtime.h>
 
-#include "bytes.hpp"
 #include "common/function.hpp"
 #include "isa/grid.hpp"
 #include "stream.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {
 namespace {
+
+/// What lies there, which is a multiple of the Chunk's alignment: a GPU that is asked for it
+/// elsewhere is lost to the process.
+template <class Chunk>
+DSTUNE_FUNCTION const Chunk& at_once(const void* place) {
+  return *static_cast<const Chunk*>(place);
+}
+template <class Chunk>
+DSTUNE_FUNCTION Chunk& at_once(void* place) {
+  return *static_cast<Chunk*>(place);
+}
 
 /// Shared memory as an array of T.
 template <class T>
@@ -27,7 +37,6 @@ class Block {
   DSTUNE_DEVICE std::int64_t index() const { return blockIdx.x; }
   DSTUNE_DEVICE std::int64_t blocks() const { return gridDim.x; }
   DSTUNE_DEVICE std::int64_t piece() const { return blockIdx.y; }
-  DSTUNE_DEVICE std::int64_t pieces() const { return gridDim.y; }
 
   /// Barrier of the block. Every thread must come.
   DSTUNE_DEVICE void sync() const { __syncthreads(); }

@@ -30,14 +30,10 @@ class OnTheHost : public ProcessGroup {
         group_(std::move(group)),
         staging_(staging) {}
 
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override {
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override {
     check(data, count, type);
-    group_->all_reduce_average(data, count, type, among);
-  }
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override {
-    check(data, count, type);
-    group_->all_reduce_sum(data, count, type);
+    group_->all_reduce(data, count, type, op, among);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
     check(data, count, type);

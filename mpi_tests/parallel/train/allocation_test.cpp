@@ -103,10 +103,9 @@ class AllocationTest : public test::TrainingTest {
     CpuDevice device(256 << 20, 1);
     const WorkloadSpec spec;
     const std::string name = "allocations";
-    const MeasureOptions options;
     const Waiter waiter;
     const auto workload =
-        make_workload({&spec, &model, &config, &name, &options, 0, &device, group.get(), &waiter});
+        make_workload({&spec, &model, &config, &name, 0, &device, group.get(), &waiter});
     workload->build();
     workload->initialize();
     for (int step = 0; step < 3; ++step) workload->step(step);

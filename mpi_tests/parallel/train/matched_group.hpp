@@ -22,14 +22,11 @@ class MatchedGroup : public ProcessGroup {
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override {
     return group_.watched(waiter);
   }
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override {
-    note(Call::all_reduce_average, count, type, among);
-    group_.all_reduce_average(data, count, type, among);
-  }
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override {
-    note(Call::all_reduce_sum, count, type);
-    group_.all_reduce_sum(data, count, type);
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override {
+    note(op == Reduction::sum ? Call::all_reduce_sum : Call::all_reduce_average, count, type,
+         among);
+    group_.all_reduce(data, count, type, op, among);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
     note(Call::reduce_average, count, type, {}, root);

@@ -10,9 +10,8 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/comm/communicator.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/group/group_table.hpp"
-#include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
 #include "plugin/plugin_group.hpp"
 
@@ -52,8 +51,8 @@ class PluginTest : public testing::TestWithParam<Transport> {
   Measurement run(const std::string& library, const json::Value& options) {
     spec_.library_path = library;
     spec_.options = options;
-    const auto workload = make_workload({&spec_, &model_, &config_, &name_, &options_, 0, &device_,
-                                         group_.get(), &waiter_, &ds_config_});
+    const auto workload = make_workload(
+        {&spec_, &model_, &config_, &name_, 0, &device_, group_.get(), &waiter_, &ds_config_});
     return measure(*workload, *group_, options_, {});
   }
   Measurement run_subject(const std::string& action) {

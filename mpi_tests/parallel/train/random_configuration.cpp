@@ -158,7 +158,7 @@ std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
   const json::Document document = json::Document::parse(draft.dump(), "random.json");
   json::Problems problems;
   RandomConfiguration result;
-  result.config = read_training_config(document.node(), problems);
+  result.config = training_config(read_config(document.node(), problems));
   if (!problems.empty()) return std::nullopt;
   result.ds_config = document.root();
   return result;

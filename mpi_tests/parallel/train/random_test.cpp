@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 #include "golden.hpp"
 #include "random_configuration.hpp"
 #include "training.hpp"

@@ -32,14 +32,11 @@ class RecordingGroup : public ProcessGroup {
   explicit RecordingGroup(ProcessGroup& group)
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group) {}
 
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override {
-    calls.push_back({"all_reduce", count, type, among});
-    group_.all_reduce_average(data, count, type, among);
-  }
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override {
-    calls.push_back({"all_reduce_sum", count, type});
-    group_.all_reduce_sum(data, count, type);
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override {
+    const char* const name = op == Reduction::sum ? "all_reduce_sum" : "all_reduce";
+    calls.push_back({name, count, type, among});
+    group_.all_reduce(data, count, type, op, among);
   }
   void reduce_average(void* data, std::int64_t count, DType type, int root) override {
     calls.push_back({"reduce", count, type, {}, root});

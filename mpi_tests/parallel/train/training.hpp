@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/comm/communicator.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"

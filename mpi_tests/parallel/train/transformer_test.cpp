@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "dstune/model/parameter_table.hpp"
-#include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
 #include "training.hpp"
 
@@ -36,8 +35,8 @@ class TransformerTest : public test::TrainingTest {
   Measurement run(Device& device, const MeasureHooks& hooks = {}) {
     const std::unique_ptr<ProcessGroup> group = job().join();
     const Waiter waiter;
-    const auto workload = make_workload(
-        {&spec_, &model_, &config_, &name_, &options_, 0, &device, group.get(), &waiter});
+    const auto workload =
+        make_workload({&spec_, &model_, &config_, &name_, 0, &device, group.get(), &waiter});
     return measure(*workload, *group, options_, hooks);
   }
   [[nodiscard]] std::int64_t arena_bytes(const Device& device) const {

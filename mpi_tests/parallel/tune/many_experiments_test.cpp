@@ -17,7 +17,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/comm/mailbox.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/device/cuda.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/worker.hpp"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "deferred_queues.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "fake_nccl.hpp"
 #include "waiting.hpp"
 

@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 
 namespace dstune {
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
-/// The words of kernels/cuda/native/access.hpp, for kernels that the emulator does.
+/// Memory that a thread moves at once, in the words of kernels/cuda/native/execution.hpp, for
+/// kernels that the emulator does.
 
 #include <cstddef>
 

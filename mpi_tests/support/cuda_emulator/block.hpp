@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "access.hpp"
 #include "common/function.hpp"
 #include "emulator.hpp"
 #include "isa/grid.hpp"
@@ -22,7 +23,6 @@ class Block {
   std::int64_t index() const { return thread_->block; }
   std::int64_t blocks() const { return thread_->blocks; }
   std::int64_t piece() const { return thread_->piece; }
-  std::int64_t pieces() const { return thread_->pieces; }
 
   void sync() const { thread_->sync(); }
   template <class T>

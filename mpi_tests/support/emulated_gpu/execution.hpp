@@ -6,7 +6,6 @@
 
 #include "block.hpp"
 #include "calls.hpp"
-#include "native/bytes.hpp"
 #include "native/stream.hpp"
 
 namespace dstune::kernels::DSTUNE_ISA {

@@ -42,13 +42,9 @@ ShuffledDevice::ShuffledDevice(std::int64_t memory_limit_bytes, std::uint64_t se
   kernels::set_cpu_threads(1);
 }
 
-void ShuffledGroup::all_reduce_average(void* data, std::int64_t count, DType type,
-                                       const RankRange& among) {
-  queues_.ask_for_collective([=, this] { group_.all_reduce_average(data, count, type, among); });
-}
-
-void ShuffledGroup::all_reduce_sum(void* data, std::int64_t count, DType type) {
-  queues_.ask_for_collective([=, this] { group_.all_reduce_sum(data, count, type); });
+void ShuffledGroup::all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                               const RankRange& among) {
+  queues_.ask_for_collective([=, this] { group_.all_reduce(data, count, type, op, among); });
 }
 
 void ShuffledGroup::reduce_average(void* data, std::int64_t count, DType type, int root) {

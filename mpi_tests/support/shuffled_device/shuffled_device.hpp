@@ -41,9 +41,8 @@ class ShuffledGroup : public ProcessGroup {
       : ProcessGroup(group.group_rank(), group.world_ranks()), group_(group), queues_(queues) {}
 
   [[nodiscard]] bool is_recordable() const override { return true; }
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override;
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
                               const RankRange& among) override;

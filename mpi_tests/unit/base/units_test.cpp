@@ -1,8 +1,8 @@
-#include "dstune/base/units.hpp"
-
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {

@@ -16,7 +16,7 @@ inline ReadConfig read_config(const std::string& text) {
   const json::Document document = json::Document::parse(text, "space.json");
   json::Problems problems;
   ReadConfig read;
-  read.config = read_training_config(document.node(), problems);
+  read.config = training_config(read_config(document.node(), problems));
   read.problems = problems.all();
   return read;
 }

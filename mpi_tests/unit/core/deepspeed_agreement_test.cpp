@@ -99,7 +99,7 @@ bool is_about(const Case& said, std::string_view pointer) {
 /// The value has another type than its row, in a section that DeepSpeed reads without looking.
 bool is_unlooked_at(const Case& said, const Problem& problem) {
   const Knob* const knob = find_knob(problem.pointer);
-  if (knob == nullptr || is_converted(*knob) || knob->model) return false;
+  if (knob == nullptr || knob_table().is_converted(*knob) || knob->model) return false;
   const json::Value& value = said.config.at(json::Value::json_pointer(problem.pointer));
   switch (knob->type) {
     case KnobType::boolean:

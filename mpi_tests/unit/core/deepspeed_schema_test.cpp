@@ -96,7 +96,7 @@ TEST(DeepSpeedSchemaTest, TypesDefaultsAndRangesAreDeepSpeeds) {
       ++defaults;
     }
     if (!key.contains("strict")) continue;
-    EXPECT_TRUE(is_converted(*knob)) << pointer;
+    EXPECT_TRUE(knob_table().is_converted(*knob)) << pointer;
     // A validator of its own makes the default of null.
     const bool takes_null = key.contains("nullable") || pointer == "/zero_optimization/leaf_module";
     EXPECT_EQ(takes_null, knob->fallback == "null") << pointer << " " << key;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/core/key_words.hpp"
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 
 namespace dstune {
 namespace {

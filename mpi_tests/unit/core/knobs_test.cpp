@@ -1,11 +1,10 @@
-#include "dstune/core/knobs.hpp"
-
 #include <cmath>
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "config_cases.hpp"
+#include "dstune/core/settings.hpp"
 
 namespace dstune {
 namespace {
@@ -45,10 +44,10 @@ TrainingConfig read_without(json::Value config, std::string_view pointer) {
 }
 
 bool takes_null(const Knob& knob) {
-  return is_converted(knob) ? knob.fallback == "null" : knob.takes_null;
+  return knob_table().is_converted(knob) ? knob.fallback == "null" : knob.takes_null;
 }
 bool takes_auto(const Knob& knob) {
-  return is_converted(knob) || knob.takes_auto;
+  return knob_table().is_converted(knob) || knob.takes_auto;
 }
 
 bool is_element(const Knob& knob) {

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/base/archive.hpp"
+
 namespace dstune {
 namespace {
 
@@ -33,11 +35,11 @@ Measurement example() {
 
 Measurement read_back(const json::Value& value) {
   const json::Document document = json::Document::parse(value.dump(), "metrics.json");
-  return measurement_from_json(document.node());
+  return json::read<Measurement>(document.node());
 }
 
 TEST(MeasurementTest, HasTheKeysAndUnitsOfMetricsJson) {
-  const json::Value value = to_json(example());
+  const json::Value value = json::write(example());
   EXPECT_EQ(value["status"], "ok");
   EXPECT_DOUBLE_EQ(value["fwd"].get<double>(), 25'000);
   EXPECT_DOUBLE_EQ(value["bwd"].get<double>(), 62'500);
@@ -56,14 +58,14 @@ TEST(MeasurementTest, HasTheKeysAndUnitsOfMetricsJson) {
 }
 
 TEST(MeasurementTest, WithoutAHostsMemoryIsOfAnEarlierRelease) {
-  json::Value value = to_json(example());
+  json::Value value = json::write(example());
   value["peak_memory_bytes"].erase("host");
   EXPECT_EQ(read_back(value).peak_memory.host_bytes, 0);
 }
 
 TEST(MeasurementTest, IsReadAsWritten) {
   const Measurement before = example();
-  const Measurement after = read_back(to_json(before));
+  const Measurement after = read_back(json::write(before));
   EXPECT_EQ(after.status, before.status);
   EXPECT_EQ(after.reason, before.reason);
   EXPECT_EQ(after.step_times_s, before.step_times_s);
@@ -85,13 +87,13 @@ TEST(MeasurementTest, IsReadAsWritten) {
 
 TEST(MeasurementTest, WhatGpusSayIsReadAsWritten) {
   Measurement before = example();
-  EXPECT_FALSE(read_back(to_json(before)).gpu) << "processors say nothing";
+  EXPECT_FALSE(read_back(json::write(before)).gpu) << "processors say nothing";
   before.gpu = GpuCondition{1410, 1980, 61, 412.5, "power cap, heat"};
   before.peak_memory.gpu_bytes = 12345;
   before.peak_memory.communicator_bytes = 345;
   before.peak_memory.graph_bytes = 34;
   before.not_comparable = "ranks 0 and 1 share a GPU";
-  const Measurement after = read_back(to_json(before));
+  const Measurement after = read_back(json::write(before));
   ASSERT_TRUE(after.gpu);
   EXPECT_EQ(after.gpu->sm_clock_mhz, 1410);
   EXPECT_EQ(after.gpu->max_sm_clock_mhz, 1980);
@@ -108,7 +110,7 @@ TEST(MeasurementTest, AnEmptyFailureIsReadAsWritten) {
   Measurement failure;
   failure.status = Status::out_of_memory;
   failure.reason = "arena: \"1 GiB\"";
-  const Measurement after = read_back(to_json(failure));
+  const Measurement after = read_back(json::write(failure));
   EXPECT_EQ(after.status, Status::out_of_memory);
   EXPECT_EQ(after.reason, failure.reason);
   EXPECT_TRUE(after.step_times_s.empty());
@@ -119,7 +121,7 @@ TEST(MeasurementTest, AnEmptyFailureIsReadAsWritten) {
 TEST(MeasurementTest, ALossThatIsNoNumberIsNull) {
   Measurement diverged = example();
   diverged.losses = {1.5, std::nan(""), std::numeric_limits<double>::infinity()};
-  const json::Value value = to_json(diverged);
+  const json::Value value = json::write(diverged);
   EXPECT_TRUE(value["losses"][1].is_null());
   EXPECT_TRUE(value["losses"][2].is_null());
   const Measurement after = read_back(value);
@@ -129,7 +131,7 @@ TEST(MeasurementTest, ALossThatIsNoNumberIsNull) {
 
 TEST(MeasurementTest, RefusesWhatIsNoMeasurement) {
   const auto refusal = [](const std::function<void(json::Value&)>& damage) -> std::string {
-    json::Value value = to_json(example());
+    json::Value value = json::write(example());
     damage(value);
     try {
       (void)read_back(value);
@@ -151,7 +153,7 @@ TEST(MeasurementTest, RefusesWhatIsNoMeasurement) {
               HasSubstr("/group/world_ranks/1: "));
   EXPECT_THAT(refusal([](auto& v) { v["overhead_s"]["build"] = nullptr; }), HasSubstr("a number"));
   EXPECT_THAT(refusal([](auto& v) { v = 7; }), HasSubstr("expected an object, got 7"));
-  const json::Value whole = to_json(example());
+  const json::Value whole = json::write(example());
   for (const auto& member : whole.items()) {
     // Journals of earlier releases have none.
     if (member.key() == "skipped_steps") continue;
@@ -161,7 +163,7 @@ TEST(MeasurementTest, RefusesWhatIsNoMeasurement) {
 }
 
 TEST(MeasurementTest, EarlierReleasesSkippedNoSteps) {
-  json::Value value = to_json(example());
+  json::Value value = json::write(example());
   value.erase("skipped_steps");
   EXPECT_TRUE(read_back(value).skipped_steps.empty());
 }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "libraries/gpu.hpp"
+#include "libraries/candidates.hpp"
 
 namespace dstune::kernels::test {
 

@@ -13,7 +13,7 @@
 #include "dstune/kernels/cuda.hpp"
 #include "fake_dnn.hpp"
 #include "fake_gpu.hpp"
-#include "libraries/refusals.hpp"
+#include "libraries/candidates.hpp"
 
 namespace dstune::kernels::test {
 namespace {

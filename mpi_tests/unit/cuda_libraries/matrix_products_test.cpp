@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "libraries/refusals.hpp"
+#include "libraries/candidates.hpp"
 #include "matrix_products_fixture.hpp"
 
 namespace dstune::kernels::test {

@@ -177,7 +177,8 @@ TEST_F(CudaQueuesTest, AGraphThatMayBeUnderWayIsKeptUntilTheNextUse) {
 // As NCCL does, so that other graphs and streams wait for a graph's collectives.
 TEST_F(CudaQueuesTest, EventsThatALibraryRecordsInAGraphStayAsTheyAre) {
   int node = 0, event = 0;
-  runtime_.further_nodes = {{&node, &event}};
+  runtime_.further_nodes = {
+      {reinterpret_cast<cuda::Node>(&node), reinterpret_cast<cuda::Event>(&event)}};
   prepare();
   Recorder& recorder = *queues_.recorder();
   recorder.begin(0);

@@ -13,7 +13,6 @@
 #include <gtest/gtest.h>
 
 #include "cuda/cuda_device.hpp"
-#include "cuda/first_use.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/kernels/cuda.hpp"
 #include "fake_runtime.hpp"

@@ -57,7 +57,7 @@ class FakeRuntime : public cuda::Runtime {
     return called("set_device", fmt::format("set_device {}", device));
   }
   cuda::Code get_properties(int device, cuda::Properties& properties) override {
-    properties = {"a GPU", fmt::format("gpu-{}", device), 4, capability};
+    properties = {"a GPU", fmt::format("gpu-{}", device), capability};
     return called("get_properties");
   }
   cuda::Code get_memory(std::size_t& bytes, std::size_t& total_bytes) override {
@@ -115,7 +115,7 @@ class FakeRuntime : public cuda::Runtime {
   }
   cuda::Code end_capture(cuda::Stream stream, cuda::Graph& graph) override {
     const cuda::Code code = called("end_capture", "end capture of " + name(stream));
-    graph = code == 0 ? number(++made_) : nullptr;
+    graph = number(code == 0 ? ++made_ : 0);
     return code;
   }
   cuda::Code record_in_graph(cuda::Event event, cuda::Stream stream) override {
@@ -163,7 +163,15 @@ class FakeRuntime : public cuda::Runtime {
     const bool is_whole = reinterpret_cast<std::uintptr_t>(memory) % page_bytes == misplaced_bytes;
     return function + (is_whole ? "" : " inside a piece");
   }
-  static void* number(std::uintptr_t value) { return reinterpret_cast<void*>(value); }
+  /// Whatever it is that is made.
+  struct Number {
+    std::uintptr_t value;
+    template <class Object>
+    operator Object*() const {
+      return reinterpret_cast<Object*>(value);
+    }
+  };
+  static Number number(std::uintptr_t value) { return {value}; }
   static std::string name(void* object) {
     return std::to_string(reinterpret_cast<std::uintptr_t>(object));
   }

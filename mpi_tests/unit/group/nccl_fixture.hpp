@@ -27,8 +27,7 @@ class LoneHost : public ProcessGroup {
   LoneHost(int group_rank, std::vector<int> world_ranks, Others others = nullptr)
       : ProcessGroup(group_rank, std::move(world_ranks)), others_(std::move(others)) {}
 
-  void all_reduce_average(void*, std::int64_t, DType, const RankRange&) override { refuse(); }
-  void all_reduce_sum(void*, std::int64_t, DType) override { refuse(); }
+  void all_reduce(void*, std::int64_t, DType, Reduction, const RankRange&) override { refuse(); }
   void reduce_average(void*, std::int64_t, DType, int) override { refuse(); }
   void reduce_scatter_average(void*, const void*, std::int64_t, DType, const RankRange&) override {
     refuse();

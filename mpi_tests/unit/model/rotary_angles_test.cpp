@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "dstune/model/model_spec.hpp"
-#include "dstune/model/rotary.hpp"
 
 namespace dstune {
 namespace {

@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 #include "plan_fixtures.hpp"
 #include "traffic.hpp"
 

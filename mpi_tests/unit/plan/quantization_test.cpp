@@ -1,11 +1,10 @@
-#include "zero/quantization.hpp"
-
 #include <gtest/gtest.h>
 
 #include "dstune/core/experiment.hpp"
 #include "plan_fixtures.hpp"
 #include "replay.hpp"
 #include "traffic.hpp"
+#include "zero/layout.hpp"
 
 namespace dstune {
 namespace {

@@ -1,9 +1,8 @@
-#include "dstune/plan/step_planner.hpp"
-
 #include <random>
 
 #include <gtest/gtest.h>
 
+#include "dstune/plan/step_plan.hpp"
 #include "plan_fixtures.hpp"
 
 namespace dstune {

@@ -1,9 +1,9 @@
 #pragma once
 /// A machine whose every time is known by formula, and profiles of it.
 
-#include "dstune/plan/trace.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
-#include "dstune/predict/step_time.hpp"
+#include "dstune/predict/step_predictor.hpp"
 #include "plan_fixtures.hpp"
 
 namespace dstune::test {

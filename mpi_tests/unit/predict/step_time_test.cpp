@@ -1,6 +1,4 @@
-#include "dstune/predict/step_time.hpp"
-
-#include <numeric>
+#include <functional>
 
 #include <gtest/gtest.h>
 
@@ -14,13 +12,21 @@ using test::build;
 using test::formula_profile;
 using test::formula_step_s;
 
-StepTime time_of(const StepPlan& plan, const DeviceProfile& profile) {
+double step_s(const StepPlan& plan, const DeviceProfile& profile) {
   OperationTimes times(profile, {plan.group_size, 1});
-  return step_time(plan, times);
+  return cycle_time(plan, times).step_s(plan.config.accumulation_steps);
 }
 
-double sum(const std::array<double, 3>& phases) {
-  return std::accumulate(phases.begin(), phases.end(), 0.0);
+/// Of all work of a kind in a cycle.
+double sum_of(const StepPlan& plan, WorkKind kind, const std::function<double(const Work&)>& time) {
+  double sum = 0;
+  for (const Segment& segment : plan.cycle) {
+    for (const Step& step : segment.steps) {
+      const auto work = work_of(plan, step.operation);
+      if (work && work->kind == kind) sum += static_cast<double>(segment.repeat) * time(*work);
+    }
+  }
+  return sum;
 }
 
 TEST(StepTimeTest, AddsUpWhatWasMeasured) {
@@ -29,10 +35,10 @@ TEST(StepTimeTest, AddsUpWhatWasMeasured) {
     config.accumulation_steps = 4;
     config.overlap_comm = true;
     const StepPlan plan = build(test::tiny_gpt2(), config, 2);
-    const StepTime time = time_of(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1}));
-    EXPECT_NEAR(time.step_s, formula_step_s(plan), 1e-9) << stage;
-    EXPECT_NEAR(sum(time.phase_s), time.step_s, 1e-12);
-    EXPECT_NEAR(std::accumulate(time.kind_s.begin(), time.kind_s.end(), 0.0), time.step_s, 1e-12);
+    // Streams in one thread hide nothing.
+    EXPECT_NEAR(step_s(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1})),
+                formula_step_s(plan), 1e-9)
+        << stage;
   }
 }
 
@@ -48,7 +54,7 @@ TEST(StepTimeTest, OtherSizesFollowFromTheMeasuredOnes) {
   config.accumulation_steps = 5;
   known[1].accumulation_steps = 2;
   const StepPlan plan = build(model, config, 2);
-  EXPECT_NEAR(time_of(plan, formula_profile(model, known, {2, 1})).step_s, formula_step_s(plan),
+  EXPECT_NEAR(step_s(plan, formula_profile(model, known, {2, 1})), formula_step_s(plan),
               1e-3 * formula_step_s(plan));
 }
 
@@ -112,39 +118,6 @@ TEST(StepTimeTest, CollectivesOverPartsTakeWhatGroupsOfTheirShapeTake) {
   EXPECT_NEAR(of_group.seconds(work), 6e-9 * (1 << 20) * (1.0 / 2) / (3.0 / 4), 1e-9);
 }
 
-TEST(StepTimeTest, BooksPhasesAsTheExecutorDoes) {
-  TrainingConfig config = test::tiny_config(1);
-  config.accumulation_steps = 3;
-  const StepPlan plan = build(test::tiny_gpt2(), config, 2);
-  std::array<double, 3> expected{};
-  auto phase = Phase::forward;
-  for (const Segment& segment : plan.cycle) {
-    const auto weight = static_cast<double>(segment.repeat);
-    if (segment.kind != Segment::Kind::update)
-      expected[static_cast<std::size_t>(phase)] += weight * test::formula_s(work_of_tokens(plan));
-    for (const Step& step : segment.steps) {
-      if (const auto* mark = std::get_if<op::Mark>(&step.operation)) phase = mark->phase;
-      if (const auto work = work_of(plan, step.operation))
-        expected[static_cast<std::size_t>(phase)] += weight * test::formula_s(*work);
-    }
-  }
-  const StepTime time = time_of(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1}));
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(time.phase_s[i], expected[i], 1e-9);
-}
-
-TEST(StepTimeTest, StreamsInOneThreadHideNothing) {
-  TrainingConfig config = test::tiny_config(2);
-  config.overlap_comm = true;
-  const StepPlan plan = build(test::tiny_gpt2(), config, 2);
-  const StepTime time = time_of(plan, formula_profile(test::tiny_gpt2(), {config}, {2, 1}));
-  double collectives_s = 0;
-  for (const WorkKind kind : {WorkKind::all_reduce, WorkKind::reduce, WorkKind::reduce_scatter,
-                              WorkKind::all_gather, WorkKind::exchange})
-    collectives_s += time.kind_s[static_cast<std::size_t>(kind)];
-  EXPECT_GT(collectives_s, 0);
-  EXPECT_NEAR(sum(time.exposed_communication_s), collectives_s, 1e-12);
-}
-
 TEST(StepTimeTest, ConcurrentStreamsHideWhatOverlaps) {
   TrainingConfig config = test::tiny_config(2);
   const StepPlan plain = build(test::tiny_gpt2(), config, 2);
@@ -153,17 +126,15 @@ TEST(StepTimeTest, ConcurrentStreamsHideWhatOverlaps) {
   DeviceProfile profile =
       formula_profile(test::tiny_gpt2(), {test::tiny_config(2), config}, {2, 1});
   profile.concurrent_streams = true;
-  const StepTime without = time_of(plain, profile);
-  const StepTime with = time_of(overlapped, profile);
-  EXPECT_NEAR(without.step_s, formula_step_s(plain), 1e-9);
-  EXPECT_LT(with.step_s, without.step_s);
-  // Beside the reductions, what adds their results up runs on their stream.
-  EXPECT_LT(sum(with.exposed_communication_s), sum(without.exposed_communication_s));
+  const double without_s = step_s(plain, profile);
+  const double with_s = step_s(overlapped, profile);
+  EXPECT_NEAR(without_s, formula_step_s(plain), 1e-9);
+  EXPECT_LT(with_s, without_s);
 
   profile.overlap_slowdown = 0.5;
-  const StepTime slowed = time_of(overlapped, profile);
-  EXPECT_GT(slowed.step_s, with.step_s);
-  EXPECT_LT(slowed.step_s, without.step_s);
+  const double slowed_s = step_s(overlapped, profile);
+  EXPECT_GT(slowed_s, with_s);
+  EXPECT_LT(slowed_s, without_s);
 }
 
 TEST(StepTimeTest, TransfersHideBehindTheUpdateWhereverTheyMay) {
@@ -176,15 +147,15 @@ TEST(StepTimeTest, TransfersHideBehindTheUpdateWhereverTheyMay) {
   const DeviceProfile profile = formula_profile(test::wide_gpt2(), {config}, {2, 1});
   config.disk.pipeline_read = config.disk.pipeline_write = true;
   const StepPlan pipelined = build(test::wide_gpt2(), config, 2);
-  const StepTime waits = time_of(plain, profile);
-  const StepTime hides = time_of(pipelined, profile);
-  EXPECT_LT(hides.step_s, waits.step_s);
-  const auto transfers_s = [](const StepTime& time) {
-    return time.kind_s[static_cast<std::size_t>(WorkKind::disk_read)] +
-           time.kind_s[static_cast<std::size_t>(WorkKind::disk_write)];
+  const double waits_s = step_s(plain, profile);
+  const double hides_s = step_s(pipelined, profile);
+  EXPECT_LT(hides_s, waits_s);
+  const auto transfers_s = [](const StepPlan& plan) {
+    return sum_of(plan, WorkKind::disk_read, test::formula_s) +
+           sum_of(plan, WorkKind::disk_write, test::formula_s);
   };
-  EXPECT_NEAR(transfers_s(hides), transfers_s(waits), 1e-9);
-  EXPECT_GT(hides.step_s, waits.step_s - transfers_s(waits));
+  EXPECT_NEAR(transfers_s(pipelined), transfers_s(plain), 1e-9);
+  EXPECT_GT(hides_s, waits_s - transfers_s(plain));
 }
 
 TEST(StepTimeTest, AppliesTheGroupsSlowdownAndTheConstant) {
@@ -192,7 +163,7 @@ TEST(StepTimeTest, AppliesTheGroupsSlowdownAndTheConstant) {
   const StepPlan plan = build(test::tiny_gpt2(), config, 2);
   DeviceProfile profile = formula_profile(test::tiny_gpt2(), {config}, {2, 1}, 1.5);
   profile.step_constant_s = 2;
-  EXPECT_NEAR(time_of(plan, profile).step_s, 1.5 * formula_step_s(plan) + 2, 1e-9);
+  EXPECT_NEAR(step_s(plan, profile), 1.5 * formula_step_s(plan) + 2, 1e-9);
 }
 
 TEST(StepTimeTest, AnUnmeasuredShapeTakesTheNearestOnesCollectives) {
@@ -202,8 +173,9 @@ TEST(StepTimeTest, AnUnmeasuredShapeTakesTheNearestOnesCollectives) {
   const DeviceProfile larger = formula_profile(model, {config}, {4, 1});
   profile.groups.push_back(larger.groups.at(0));
   const auto all_reduce_s = [&](int ranks) {
-    const StepTime time = time_of(build(model, config, ranks), profile);
-    return time.kind_s[static_cast<std::size_t>(WorkKind::all_reduce)];
+    OperationTimes times(profile, {ranks, 1});
+    return sum_of(build(model, config, ranks), WorkKind::all_reduce,
+                  [&](const Work& work) { return times.seconds(work); });
   };
   // Of every byte (N − 1)/N travel.
   EXPECT_NEAR(all_reduce_s(8) / all_reduce_s(4), (7.0 / 8) / (3.0 / 4), 1e-9);
@@ -214,8 +186,10 @@ TEST(StepTimeTest, WithoutAnyGroupCollectivesGoAtTheMemorysSpeed) {
   const TrainingConfig config = test::tiny_config(0);
   const ModelSpec model = test::tiny_gpt2();
   const DeviceProfile alone = formula_profile(model, {config}, {1, 1});
-  const StepTime time = time_of(build(model, config, 2), alone);
-  EXPECT_GT(time.kind_s[static_cast<std::size_t>(WorkKind::all_reduce)], 0);
+  OperationTimes times(alone, {2, 1});
+  EXPECT_GT(sum_of(build(model, config, 2), WorkKind::all_reduce,
+                   [&](const Work& work) { return times.seconds(work); }),
+            0);
 }
 
 Experiment experiment_of(std::int64_t micro_batch, int group_size = 2) {
@@ -231,16 +205,14 @@ TEST(StepPredictorTest, LearnsFromWhatWasMeasured) {
   const test::SomeWorkspaces workspaces;
   StepPredictor predictor(model, formula_profile(model, {test::tiny_config(1)}, {2, 1}),
                           workspaces);
-  const PredictedTime before = predictor.predict(experiment_of(4));
-  EXPECT_NEAR(before.step_s, before.model.step_s, 1e-12);
-  for (const std::int64_t micro_batch : {1, 2, 3}) {
-    const double model_s = predictor.predict(experiment_of(micro_batch)).model.step_s;
-    predictor.observe(experiment_of(micro_batch), 1.2 * model_s);
-  }
-  const PredictedTime after = predictor.predict(experiment_of(4));
-  EXPECT_NEAR(after.model.step_s, before.model.step_s, 1e-12);
-  EXPECT_NEAR(after.step_s / before.step_s, 1.19, 0.03);
-  EXPECT_LT(after.log_standard_deviation, before.log_standard_deviation);
+  const double before_s = predictor.predict(experiment_of(4));
+  std::vector<double> model_s;
+  for (const std::int64_t micro_batch : {1, 2, 3})
+    model_s.push_back(predictor.predict(experiment_of(micro_batch)));
+  for (const std::int64_t micro_batch : {1, 2, 3})
+    predictor.observe(experiment_of(micro_batch),
+                      1.2 * model_s[static_cast<std::size_t>(micro_batch) - 1]);
+  EXPECT_NEAR(predictor.predict(experiment_of(4)) / before_s, 1.19, 0.03);
 }
 
 TEST(StepPredictorTest, FoldsMicroStepsAsThePlanDoes) {
@@ -254,8 +226,9 @@ TEST(StepPredictorTest, FoldsMicroStepsAsThePlanDoes) {
       Experiment experiment = experiment_of(2);
       experiment.config.zero_stage = stage;
       experiment.config.accumulation_steps = accumulation;
-      const double exact_s = step_time(build(model, experiment.config, 2), times).step_s;
-      EXPECT_NEAR(predictor.predict(experiment).step_s, exact_s, 1e-9 * exact_s);
+      const CycleTime cycle = cycle_time(build(model, experiment.config, 2), times);
+      const double exact_s = cycle.step_s(accumulation);
+      EXPECT_NEAR(predictor.predict(experiment), exact_s, 1e-9 * exact_s);
     }
   }
 }
@@ -267,7 +240,7 @@ TEST(StepPredictorTest, RatesOfTheOptimizerTakeNoTime) {
                           workspaces);
   Experiment other = experiment_of(2);
   other.config.optimizer.learning_rate = 0.5;
-  EXPECT_EQ(predictor.predict(other).step_s, predictor.predict(experiment_of(2)).step_s);
+  EXPECT_EQ(predictor.predict(other), predictor.predict(experiment_of(2)));
 }
 
 }  // namespace

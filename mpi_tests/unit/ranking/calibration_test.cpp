@@ -1,6 +1,6 @@
-#include "dstune/ranking/calibration.hpp"
-
 #include <gtest/gtest.h>
+
+#include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
 namespace {

@@ -1,11 +1,10 @@
-#include "dstune/ranking/flags.hpp"
-
 #include <algorithm>
 #include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/ranking/answer.hpp"
 #include "samples.hpp"
 #include "step_series.hpp"
 

@@ -1,10 +1,10 @@
-#include "dstune/report/history.hpp"
-
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
 
+#include "dstune/base/archive.hpp"
+#include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "samples.hpp"
 
@@ -192,7 +192,7 @@ TEST(HistoryTest, KeepsWhatDeepSpeedSaid) {
   const History history = history_of({event::verified("k", "a", "/there/a", failed),
                                       event::verified("k", "a", "/there/a", verified),
                                       event::verified("l", "b", "/there/b", failed)});
-  EXPECT_EQ(to_json(history.verified.at("k")), to_json(verified));
+  EXPECT_EQ(json::write(history.verified.at("k")), json::write(verified));
   EXPECT_EQ(history.verified.at("l").status, Status::out_of_memory);
   EXPECT_EQ(history.verified.at("l").reason, "too much");
   EXPECT_THROW(history_of({json::Value{{"kind", "verified"}, {"key", "k"}}}), InputError);

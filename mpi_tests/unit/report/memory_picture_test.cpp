@@ -1,5 +1,3 @@
-#include "dstune/report/memory_picture.hpp"
-
 #include <algorithm>
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 // again are the same bytes.
 #include <gtest/gtest.h>
 
-#include "dstune/report/history.hpp"
+#include "dstune/report/journal.hpp"
 
 namespace dstune {
 

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "dstune/base/file.hpp"
-#include "dstune/report/history.hpp"
+#include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "samples.hpp"
 

@@ -1,8 +1,7 @@
-#include "dstune/report/verify_script.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "dstune/report/launch_line.hpp"
 #include "samples.hpp"
 
 namespace dstune {

@@ -1,5 +1,3 @@
-#include "dstune/schedule/slot_pool.hpp"
-
 #include <random>
 #include <set>
 #include <utility>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/schedule/scheduler.hpp"
 
 namespace dstune {
 namespace {

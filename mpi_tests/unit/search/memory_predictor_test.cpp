@@ -1,3 +1,5 @@
+#include "memory_predictor.hpp"
+
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -54,7 +56,7 @@ TEST_F(MemoryPredictorTest, SaysOfEveryRankWhatItsOwnPlanSays) {
         Experiment experiment;
         experiment.shape = {group_size, 1};
         experiment.config = config;
-        const Prediction predicted = predict_memory(read, experiment, workspaces_);
+        const Prediction predicted = MemoryPredictor(read, workspaces_).predict(experiment);
         int next = 0;
         std::int64_t fullest = 0;
         for (const RankMemory& alike : predicted.ranks) {

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "boosted_trees.hpp"
 #include "dstune/search/tuner.hpp"
+#include "surrogate.hpp"
 
 namespace dstune {
 namespace {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/plan/memory.hpp"
+#include "memory_predictor.hpp"
 #include "search_fixture.hpp"
 
 namespace dstune {
@@ -41,7 +42,7 @@ TEST_F(PlannerTest, PredictsWhatThePlanSays) {
     std::int64_t sum = 0;
     for (const auto& [name, bytes] : planned.predicted.categories) sum += bytes;
     EXPECT_EQ(sum, expected.arena_bytes);
-    EXPECT_EQ(predict_memory(read, experiment, workspaces_).peak_memory_bytes,
+    EXPECT_EQ(MemoryPredictor(read, workspaces_).predict(experiment).peak_memory_bytes,
               expected.arena_bytes);
     EXPECT_FALSE(chain);
   }

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/json.hpp"
-#include "executor/update_numbers.hpp"
+#include "executor/step_inputs.hpp"
 
 namespace dstune::train {
 namespace {

@@ -1,5 +1,3 @@
-#include "dstune/train/measuring.hpp"
-
 #include <atomic>
 #include <functional>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/kernels/cuda.hpp"
+#include "dstune/train/workload.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {
@@ -37,10 +36,12 @@ class ScriptedWorkload : public Workload {
   StepSample step(std::int64_t step) override { return on_step(step); }
   [[nodiscard]] PeakMemory peak_memory() const override { return peak; }
   [[nodiscard]] double flops_per_step() const override { return 1e9; }
-  [[nodiscard]] std::int64_t micro_steps() const override { return 4; }
-  [[nodiscard]] bool has_simulated_times() const override { return simulated_times; }
-  [[nodiscard]] int min_warmup_steps() const override { return min_warmup; }
-  [[nodiscard]] bool talks_to_peers() const override { return talks; }
+  [[nodiscard]] WorkloadTraits traits() const override {
+    return {.micro_steps = 4,
+            .min_warmup_steps = min_warmup,
+            .has_simulated_times = simulated_times,
+            .talks_to_peers = talks};
+  }
 };
 
 /// What every rank measured; the body prepares a rank's workload and hooks.

@@ -23,8 +23,7 @@ class AlikeRanks : public ProcessGroup {
   explicit AlikeRanks(int size)
       : ProcessGroup(0, std::vector<int>(static_cast<std::size_t>(size))) {}
 
-  void all_reduce_average(void*, std::int64_t, DType, const RankRange&) override {}
-  void all_reduce_sum(void*, std::int64_t, DType) override {}
+  void all_reduce(void*, std::int64_t, DType, Reduction, const RankRange&) override {}
   void reduce_average(void*, std::int64_t, DType, int) override {}
   void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
                               const RankRange&) override {

@@ -8,7 +8,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/file.hpp"
-#include "dstune/core/plugin_library.hpp"
+#include "dstune/core/job.hpp"
 #include "dstune/train/workload.hpp"
 
 namespace dstune {

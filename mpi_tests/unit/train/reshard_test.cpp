@@ -1,4 +1,5 @@
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,29 +17,21 @@ op::Reshard operation(bool to_shards) {
   return {{}, {}, to_shards, 3, 3, 0, 2};
 }
 
-ShardedBytes bytes_of(std::vector<float>& elements) {
-  return {reinterpret_cast<std::byte*>(elements.data()), sizeof(float)};
-}
-
-void copy_floats(std::byte* to, const std::byte* from, std::int64_t count) {
-  std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(float));
-}
-
-void zero_bytes(std::byte* first, std::int64_t bytes) {
-  std::memset(first, 0, static_cast<std::size_t>(bytes));
+TypedBytes bytes_of(std::vector<float>& elements) {
+  return {reinterpret_cast<std::byte*>(elements.data()), DType::f32};
 }
 
 TEST(ReshardTest, InterleavesShardsAndPadsThem) {
   std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
   std::vector<float> shards(9, -1);
-  reshard(operation(true), pieces, bytes_of(slab), bytes_of(shards), copy_floats, zero_bytes);
+  reshard(kernels::cpu_table(), operation(true), pieces, bytes_of(slab), bytes_of(shards));
   EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 
 TEST(ReshardTest, PutsParametersTogetherAgain) {
   std::vector<float> slab(8, -1);
   std::vector<float> shards{1, 2, 6, 3, 4, 7, 5, 0, 0};
-  reshard(operation(false), pieces, bytes_of(slab), bytes_of(shards), copy_floats, zero_bytes);
+  reshard(kernels::cpu_table(), operation(false), pieces, bytes_of(slab), bytes_of(shards));
   EXPECT_THAT(slab, ElementsAreArray({1, 2, 3, 4, 5, 6, 7, -1}));
 }
 
@@ -46,21 +39,18 @@ TEST(ReshardTest, RanksBeyondTheLastElementHaveOnlyPadding) {
   const std::vector<ReshardPiece> two{{0, 1, 0, 1}, {1, 1, 1, 1}};
   std::vector<float> slab{8, 9};
   std::vector<float> shards(8, -1);
-  reshard({{}, {}, true, 4, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards), copy_floats,
-          zero_bytes);
+  reshard(kernels::cpu_table(), {{}, {}, true, 4, 2, 0, 2}, two, bytes_of(slab), bytes_of(shards));
   EXPECT_THAT(shards, ElementsAreArray({8, 9, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST(ReshardTest, CopiesBetweenElementsOfDifferentSizes) {
   std::vector<float> slab{1, 2, 3, 4, 5, 6, 7};
-  std::vector<double> shards(9, -1);
-  const auto widen = [](std::byte* to, const std::byte* from, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i)
-      reinterpret_cast<double*>(to)[i] = reinterpret_cast<const float*>(from)[i];
-  };
-  reshard(operation(true), pieces, bytes_of(slab),
-          {reinterpret_cast<std::byte*>(shards.data()), sizeof(double)}, widen, zero_bytes);
-  EXPECT_THAT(shards, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
+  std::vector<std::uint16_t> shards(9, 0xFFFF);
+  reshard(kernels::cpu_table(), operation(true), pieces, bytes_of(slab),
+          {reinterpret_cast<std::byte*>(shards.data()), DType::bf16});
+  std::vector<float> values;
+  for (const std::uint32_t bits : shards) values.push_back(std::bit_cast<float>(bits << 16));
+  EXPECT_THAT(values, ElementsAreArray({1, 2, 6, 3, 4, 7, 5, 0, 0}));
 }
 
 }  // namespace

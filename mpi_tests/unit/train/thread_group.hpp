@@ -61,8 +61,7 @@ class ThreadGroup : public ProcessGroup {
   ThreadGroup(Rendezvous& rendezvous, int group_rank, int size)
       : ProcessGroup(group_rank, world_ranks_of(size)), rendezvous_(rendezvous) {}
 
-  void all_reduce_average(void*, std::int64_t, DType, const RankRange&) override { refuse(); }
-  void all_reduce_sum(void*, std::int64_t, DType) override { refuse(); }
+  void all_reduce(void*, std::int64_t, DType, Reduction, const RankRange&) override { refuse(); }
   void reduce_average(void*, std::int64_t, DType, int) override { refuse(); }
   void reduce_scatter_average(void* out, const void* in, std::int64_t count, DType type,
                               const RankRange&) override {

@@ -1,13 +1,11 @@
-#include "dstune/train/tracing.hpp"
-
 #include <chrono>
 #include <thread>
 
 #include <gtest/gtest.h>
 
-#include "barrier_group.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/train/executor.hpp"
+#include "executor/dispatch.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {

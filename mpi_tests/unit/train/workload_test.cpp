@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 
 #include "dstune/model/parameter_table.hpp"
-#include "dstune/train/measuring.hpp"
 #include "thread_group.hpp"
 
 namespace dstune {
@@ -47,7 +46,7 @@ struct Setting {
     Measurement leaders;
     const auto thrown = test::run_ranks(ranks, [&](ProcessGroup& group) {
       const auto workload =
-          make_workload({&spec, &model, &config, &name, &options, 0, nullptr, &group, &waiter});
+          make_workload({&spec, &model, &config, &name, 0, nullptr, &group, &waiter});
       Measurement mine = measure(*workload, group, options, {});
       if (group.group_rank() == 0) leaders = std::move(mine);
     });

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "dstune/base/archive.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "full_values.hpp"
@@ -29,8 +30,8 @@ std::map<std::string, std::string> written() {
                            .reason = "a twin of \"z2\"",
                            .predicted = test::full_prediction()};
   std::map<std::string, std::string> lines = {
-      {"measurement", text(to_json(test::full_measurement()))},
-      {"measurement of nothing", text(to_json(Measurement{}))},
+      {"measurement", text(json::write(test::full_measurement()))},
+      {"measurement of nothing", text(json::write(Measurement{}))},
       {"gpu", text(to_json(*test::full_measurement().gpu))},
       {"job_started", text(event::job_started({{"version", "1"}, {"search_key", "s"}}, time))},
       {"planned", text(event::planned(pruned))},

@@ -11,11 +11,10 @@
 
 #include <gtest/gtest.h>
 
-#include "control/control.hpp"
 #include "control/controller.hpp"
 #include "dstune/search/tuner.hpp"
 #include "fake_workers.hpp"
-#include "profile/non_arena_memory.hpp"
+#include "profile/prediction.hpp"
 
 namespace dstune {
 
@@ -110,7 +109,7 @@ class ControllerTest : public testing::Test {
     policy.limits = [](const PlannedExperiment&) {
       return Attempts::Limits{.inactivity_timeout_s = 0.2, .abort_grace_s = 0.1};
     };
-    policy.end = JobEnd(settings.end_at, settings.signals);
+    policy.end = {settings.end_at, settings.signals};
     Controller controller({space, keys, history, board, run_again, tuner, slots, settings.races},
                           policy, driver,
                           {.journal = journal,

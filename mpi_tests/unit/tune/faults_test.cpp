@@ -20,10 +20,9 @@ class Unusual : public Workload {
     return peak;
   }
   [[nodiscard]] double flops_per_step() const override { return 12; }
-  [[nodiscard]] std::int64_t micro_steps() const override { return 5; }
-  [[nodiscard]] int min_warmup_steps() const override { return 3; }
-  [[nodiscard]] bool has_simulated_times() const override { return true; }
-  [[nodiscard]] bool talks_to_peers() const override { return false; }
+  [[nodiscard]] WorkloadTraits traits() const override {
+    return {.micro_steps = 5, .min_warmup_steps = 3, .has_simulated_times = true};
+  }
 
  private:
   std::int64_t built_ = 0;
@@ -37,10 +36,10 @@ TEST(FaultsTest, AWorkloadThatFailsInAStepIsTheOtherInAllElse) {
   failing->initialize();
   EXPECT_EQ(failing->peak_memory().total_bytes, 2);
   EXPECT_EQ(failing->flops_per_step(), 12);
-  EXPECT_EQ(failing->micro_steps(), 5);
-  EXPECT_EQ(failing->min_warmup_steps(), 3);
-  EXPECT_TRUE(failing->has_simulated_times());
-  EXPECT_FALSE(failing->talks_to_peers());
+  EXPECT_EQ(failing->traits().micro_steps, 5);
+  EXPECT_EQ(failing->traits().min_warmup_steps, 3);
+  EXPECT_TRUE(failing->traits().has_simulated_times);
+  EXPECT_FALSE(failing->traits().talks_to_peers);
   EXPECT_EQ(failing->step(1).loss, 8);
   EXPECT_THROW(failing->step(2), Error);
   EXPECT_EQ(failing->step(3).loss, 10);

@@ -2,8 +2,8 @@
 /// Values whose every member differs from its default, for tests of how values are written and
 /// read.
 
-#include "dstune/base/units.hpp"
-#include "dstune/report/history.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/report/journal.hpp"
 #include "dstune/tune/protocol.hpp"
 #include "start/rank_devices.hpp"
 #include "value_fields.hpp"

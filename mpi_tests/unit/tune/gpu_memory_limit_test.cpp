@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "profile/non_arena_memory.hpp"
+#include "profile/prediction.hpp"
 
 namespace dstune {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "dstune/group/process_group.hpp"
 #include "dstune/report/results.hpp"
-#include "dstune/train/measuring.hpp"
+#include "dstune/train/workload.hpp"
 #include "fake_nvml.hpp"
 
 namespace dstune {
@@ -18,10 +18,9 @@ class IdleBackoff : public Workload {
   StepSample step(std::int64_t) override { return {.loss = 1, .step_s = 0.25}; }
   [[nodiscard]] PeakMemory peak_memory() const override { return {}; }
   [[nodiscard]] double flops_per_step() const override { return 1; }
-  [[nodiscard]] std::int64_t micro_steps() const override { return 1; }
-  [[nodiscard]] int min_warmup_steps() const override { return 0; }
-  [[nodiscard]] bool has_simulated_times() const override { return true; }
-  [[nodiscard]] bool talks_to_peers() const override { return true; }
+  [[nodiscard]] WorkloadTraits traits() const override {
+    return {.has_simulated_times = true, .talks_to_peers = true};
+  }
 };
 
 TEST(GpuResultsTest, ThrottlingIsFlaggedInTheSummary) {

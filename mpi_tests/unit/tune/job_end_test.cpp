@@ -1,9 +1,9 @@
-#include "control/job_end.hpp"
-
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
+
+#include "control/controller.hpp"
 
 namespace dstune {
 namespace {

@@ -1,6 +1,6 @@
-#include "profile/non_arena_memory.hpp"
-
 #include <gtest/gtest.h>
+
+#include "profile/prediction.hpp"
 
 namespace dstune {
 namespace {

@@ -1,13 +1,10 @@
 #include "json/builder.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "dstune/base/text.hpp"
 
 namespace dstune::json {
 
@@ -18,12 +15,9 @@ std::size_t sequence_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text.front());
   if (lead == 0) return 0;
   if (lead < 0x80) return 1;
-  const std::size_t length = lead < 0xC2   ? 0
-                             : lead < 0xE0 ? 2
-                             : lead < 0xF0 ? 3
-                             : lead < 0xF5 ? 4
-                                           : 0;
-  if (length == 0 || text.size() < length) return 0;
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (text.size() < length) return 0;
   if (!std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length),
                    is_continuation))
     return 0;
@@ -32,11 +26,6 @@ std::size_t sequence_length(std::string_view text) {
   if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
   if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
   return length;
-}
-
-bool is_word_char(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-         std::string_view("_+-.$").find(c) != std::string_view::npos;
 }
 
 /// The word that touches `offset`, or the character there.
@@ -52,50 +41,10 @@ std::string_view word_at(std::string_view text, std::size_t offset) {
   return text.substr(begin, std::min<std::size_t>(end - begin, 40));
 }
 
-char last_visible_before(std::string_view text, std::size_t offset) {
-  while (offset > 0 && std::isspace(static_cast<unsigned char>(text[offset - 1])) != 0) --offset;
-  return offset == 0 ? '\0' : text[offset - 1];
-}
-
-/// A word that people bring from other languages, and a hint.
-std::string_view advice(std::string_view word) {
-  std::string lower = lower_case(word);
-  if (!lower.empty() && (lower.front() == '-' || lower.front() == '+')) lower.erase(0, 1);
-  if (lower == "nan" || lower == "infinity" || lower == "inf")
-    return "; only finite numbers can be written";
-  if (lower == "true" || lower == "false") return "; write true and false in small letters";
-  if (lower == "none" || lower == "null") return "; write null";
-  if (word == "'") return "; write texts in double quotes";
-  if (word.size() > 1 && std::isdigit(static_cast<unsigned char>(lower.front())) != 0)
-    return "; this is no JSON number";
-  if (word.size() > 1) return "; write texts in double quotes";
-  return "";
-}
-
-struct Meaning {
-  std::string_view problem_text;  ///< a piece of the library's message
-  std::string_view words;
-};
-constexpr std::array inside_texts = {
-    Meaning{"missing closing quote", "a text is not closed: add the closing double quote"},
-    Meaning{"control character",
-            "a line break or control character stands inside a text: close the text or write \\n"},
-    Meaning{
-        "forbidden character after backslash",
-        "a backslash in a text is followed by a character that it can not escape: write \\\\ for a "
-        "backslash"},
-    Meaning{"must be followed by 4 hex digits", "\\u needs four hexadecimal digits after it"},
-    Meaning{"surrogate",
-            "half of a surrogate pair stands alone: write both halves as \\uXXXX\\uXXXX"},
-    Meaning{"invalid comment", "a comment is not complete: comments are // … and /* … */"},
-};
-constexpr std::array between_texts = {
-    Meaning{"while parsing object key", "a key in double quotes or }"},
-    Meaning{"while parsing object separator", "':' after the key"},
-    Meaning{"while parsing object", "',' or '}'"},
-    Meaning{"while parsing array", "',' or ']'"},
-    Meaning{"expected end of input", "the end of the file"},
-};
+/// Deeper documents are no configuration, and would exhaust the stack of whoever walks them.
+constexpr std::size_t deepest_nesting = 200;
+/// Nobody reads more, and each holds a pointer that may be long.
+constexpr std::size_t max_problems = 100;
 
 }  // namespace
 
@@ -124,6 +73,11 @@ bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
 }
 
+bool is_word_char(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+         std::string_view("_+-.$").find(c) != std::string_view::npos;
+}
+
 std::string found_at(std::string_view text, std::size_t offset) {
   const std::string_view word = word_at(text, offset);
   const auto first = static_cast<unsigned char>(word.front());
@@ -141,43 +95,13 @@ std::optional<std::size_t> find_bad_byte(std::string_view text) {
   return std::nullopt;
 }
 
-std::string explain_syntax(std::string_view text, std::size_t offset,
-                           std::string_view problem_text) {
-  const auto holds = [problem_text](const Meaning& meaning) {
-    return problem_text.find(meaning.problem_text) != std::string_view::npos;
-  };
-  for (const Meaning& meaning : inside_texts)
-    if (holds(meaning)) return std::string(meaning.words);
-
-  // "1." is found wrong at what follows it.
-  const bool after_number = problem_text.find("invalid number") != std::string_view::npos &&
-                            offset > 0 && !is_word_char(text[offset]);
-  const std::string found = found_at(text, after_number ? offset - 1 : offset);
-  if ((found == "}" || found == "]") && last_visible_before(text, offset) == ',')
-    return fmt::format("there is a comma before {}: remove it", found);
-  std::string_view expected = "a value";
-  const auto* place = std::find_if(between_texts.begin(), between_texts.end(), holds);
-  if (place != between_texts.end()) expected = place->words;
-  return fmt::format("expected {} but found {}{}", expected, found, advice(found));
-}
-
-namespace {
-
-/// Deeper documents are no configuration, and would exhaust the stack of whoever walks them.
-constexpr std::size_t deepest_nesting = 200;
-/// Nobody reads more, and each holds a pointer that may be long.
-constexpr std::size_t max_problems = 100;
-
-}  // namespace
-
 bool TreeBuilder::open(Value&& empty, int line) {
   if (open_.size() == deepest_nesting) {
     refuse(line, fmt::format("lists and objects are nested more than {} deep: flatten them",
                              deepest_nesting));
     return false;
   }
-  const Placed placed = place(std::move(empty), line);
-  open_.push_back({placed.value, placed.lines});
+  open_.push_back(place(std::move(empty), line));
   return true;
 }
 
@@ -212,7 +136,7 @@ void TreeBuilder::finish(Value& root, LineTree& lines) {
   lines = std::move(lines_);
 }
 
-TreeBuilder::Placed TreeBuilder::place(Value&& value, int line) {
+TreeBuilder::Container TreeBuilder::place(Value&& value, int line) {
   if (open_.empty()) {
     root_ = std::move(value);
     lines_.line = line;

@@ -29,17 +29,14 @@ class TextPlaces {
 
 /// Whether a byte of UTF-8 is one after the first of its character.
 bool is_continuation(char);
+/// Whether a character belongs to a word of JSON, or of other languages that people bring.
+bool is_word_char(char);
 
 /// The word that touches `offset`, or the character there, as a message shows it.
 std::string found_at(std::string_view text, std::size_t offset);
 
 /// The offset of the first byte that is not part of a UTF-8 text, or is 0.
 std::optional<std::size_t> find_bad_byte(std::string_view text);
-
-/// What is wrong with the syntax at `offset`, where the library's reader stopped with
-/// `problem_text`.
-std::string explain_syntax(std::string_view text, std::size_t offset,
-                           std::string_view problem_text);
 
 /// Builds a document's values from a reader's events, whatever the notation: with the line of each,
 /// every repeated key, and a limit on nesting. Time and memory are linear in the text.
@@ -81,12 +78,8 @@ class TreeBuilder {
     std::string key = {};  ///< of the member being read
     std::unordered_map<std::string, int> seen = {};
   };
-  struct Placed {
-    Value* value;
-    LineTree* lines;
-  };
 
-  Placed place(Value&& value, int line);
+  Container place(Value&& value, int line);
   [[nodiscard]] std::string next_pointer() const;
 
   TextPlaces places_;
@@ -97,13 +90,14 @@ class TreeBuilder {
   Problems problems_;
 };
 
-/// Reads Hjson (hjson.github.io/syntax.html) as the Python package that DeepSpeed reads its configs
-/// with does, so that what works there means the same here. Stricter than it, because the other
-/// reading is a mistake of the writer: repeated keys, numbers too large for a double, halves of
-/// surrogate pairs, control characters, an empty document and one that is a single text without
+/// Reads JSON with comments. `text` is UTF-8 and begins with no byte order mark. What is wrong
+/// becomes a problem of the tree's.
+void read_json(std::string_view text, TreeBuilder& tree);
+/// Likewise Hjson (hjson.github.io/syntax.html) as the Python package that DeepSpeed reads its
+/// configs with does, so that what works there means the same here. Stricter than it, because the
+/// other reading is a mistake of the writer: repeated keys, numbers too large for a double, halves
+/// of surrogate pairs, control characters, an empty document and one that is a single text without
 /// quotes are refused.
-/// `text` is UTF-8 and begins with no byte order mark. What is wrong becomes a problem of the
-/// tree's.
 void read_hjson(std::string_view text, TreeBuilder& tree);
 
 }  // namespace dstune::json

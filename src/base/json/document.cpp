@@ -1,114 +1,18 @@
+#include <algorithm>
 #include <charconv>
-#include <iterator>
+#include <cmath>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
+#include "dstune/base/text.hpp"
 #include "json/builder.hpp"
 
 namespace dstune::json {
 
 namespace {
-
-/// Hands characters to the library's reader and says how far it has come.
-class CountingIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  CountingIterator(const char* at, const char** reached) : at_(at), reached_(reached) {}
-  reference operator*() const { return *at_; }
-  CountingIterator& operator++() {
-    *reached_ = ++at_;
-    return *this;
-  }
-  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
-  bool operator!=(const CountingIterator& other) const { return at_ != other.at_; }
-
- private:
-  const char* at_;
-  const char** reached_;
-};
-
-/// Hands the library's events on, each with the line it was read on.
-class JsonReader : public nlohmann::json_sax<Value> {
- public:
-  JsonReader(std::string_view text, TreeBuilder& tree)
-      : text_(text), tree_(&tree), reached_(text.data()) {}
-
-  void run() {
-    const CountingIterator begin(text_.data(), &reached_);
-    const CountingIterator end(text_.data() + text_.size(), &reached_);
-    Value::sax_parse(begin, end, this, nlohmann::detail::input_format_t::json, true, true);
-  }
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(std::int64_t value) override { return add(value); }
-  bool number_unsigned(std::uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string&) override { return add(value); }
-  bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(nlohmann::json::binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(Value::object()); }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t) override { return open(Value::array()); }
-  bool end_array() override { return close(); }
-  bool key(std::string& name) override { return tree_->key(std::move(name), line()); }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& cause) override {
-    constexpr int number_overflow = 406;
-    const std::size_t offset = position == 0 ? 0 : position - 1;
-    const TextPlaces& places = tree_->places();
-    if (cause.id == number_overflow)
-      tree_->refuse_number(line());
-    else if (offset >= text_.size())
-      tree_->refuse(places.line(text_.size()), early_end(cause.what()));
-    else
-      tree_->refuse(places.line(offset), fmt::format("column {}: {}", places.column(offset),
-                                                     explain_syntax(text_, offset, cause.what())));
-    return false;
-  }
-
- private:
-  /// The line of the token that was read last. The reader has seen one character more where that
-  /// was a number; only a line break there matters.
-  [[nodiscard]] int line() const {
-    auto offset = static_cast<std::size_t>(reached_ - text_.data());
-    if (offset > 0) --offset;
-    if (offset > 0 && text_[offset] == '\n') --offset;
-    return tree_->places().line(offset);
-  }
-
-  bool add(Value&& value) {
-    tree_->add(std::move(value), line());
-    return true;
-  }
-  bool open(Value&& empty) { return tree_->open(std::move(empty), line()); }
-  bool close() {
-    tree_->close();
-    return true;
-  }
-
-  [[nodiscard]] std::string early_end(std::string_view problem_text) const {
-    if (text_.find_first_not_of(" \t\r\n") == text_.npos)
-      return "the file is empty: it must hold a JSON document";
-    if (problem_text.find("missing closing quote") != problem_text.npos)
-      return "the file ends inside a text: add the closing double quote";
-    if (problem_text.find("invalid comment") != problem_text.npos)
-      return "the file ends inside a comment: close it with */";
-    return tree_->depth() == 0 ? "the file ends before its value is complete" : tree_->unfinished();
-  }
-
-  std::string_view text_;
-  TreeBuilder* tree_;
-  const char* reached_;
-};
 
 /// Without byte order marks (the library would skip a second one). Throws InputError where it is
 /// not UTF-8.
@@ -149,6 +53,72 @@ std::optional<Found> find(const Value& value, std::string_view token) {
   return Found{&found->second, static_cast<std::size_t>(found - members.begin())};
 }
 
+/// " of at least 0", " from 0 to 3", or nothing where the bounds are those of the type.
+template <class Number>
+std::string range_words(Number low, Number high, Number lowest, Number highest) {
+  if (low == lowest && high == highest) return "";
+  const auto text = [](Number number) {
+    if constexpr (std::is_same_v<Number, double>)
+      return format_number(number);
+    else
+      return std::to_string(number);
+  };
+  if (high == highest) return " of at least " + text(low);
+  if (low == lowest) return " of at most " + text(high);
+  return " from " + text(low) + " to " + text(high);
+}
+
+/// A value as a message shows it.
+std::string shown(const Value& value) {
+  if (value.is_string()) {
+    constexpr std::size_t longest = 60;
+    const auto& text = value.get_ref<const std::string&>();
+    if (text.size() > longest) return "a long text";
+    return value.dump();
+  }
+  return value.is_primitive() ? value.dump() : type_words(value);
+}
+
+Problem mistaken(const Node& node, std::string_view expected) {
+  return node.problem(fmt::format("expected {}, got {}", expected, shown(node.value())));
+}
+
+std::size_t edits(std::string_view from, std::string_view to) {
+  // Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+  std::vector<std::vector<std::size_t>> cost(from.size() + 1,
+                                             std::vector<std::size_t>(to.size() + 1));
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      if (i == 0 || j == 0) {
+        cost[i][j] = i + j;
+        continue;
+      }
+      const std::size_t replaced = from[i - 1] == to[j - 1] ? 0 : 1;
+      cost[i][j] =
+          std::min({cost[i - 1][j] + 1, cost[i][j - 1] + 1, cost[i - 1][j - 1] + replaced});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1])
+        cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+    }
+  }
+  return cost[from.size()][to.size()];
+}
+
+/// The value as an integer where it is one: 5e8 is, 4.7 and what 64 bits do not hold are not. (The
+/// document's reader makes floats of integers that are too long.)
+std::optional<std::int64_t> exact_integer(const Value& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      return std::nullopt;
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (!value.is_number_float()) return std::nullopt;
+  const auto number = value.get<double>();
+  if (std::trunc(number) != number || number <= -0x1p63 || number >= 0x1p63) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
 }  // namespace
 
 void Problems::check() const {
@@ -156,19 +126,18 @@ void Problems::check() const {
 }
 
 Document Document::parse(std::string_view text, std::string file) {
-  text = checked(text, file);
-  TreeBuilder tree(text, file);
-  JsonReader(text, tree).run();
-  Document document;
-  document.file_ = std::move(file);
-  tree.finish(document.root_, document.lines_);
-  return document;
+  return read_by(&read_json, text, std::move(file));
 }
 
 Document Document::parse_hjson(std::string_view text, std::string file) {
+  return read_by(&read_hjson, text, std::move(file));
+}
+
+Document Document::read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
+                           std::string file) {
   text = checked(text, file);
   TreeBuilder tree(text, file);
-  read_hjson(text, tree);
+  reader(text, tree);
   Document document;
   document.file_ = std::move(file);
   tree.finish(document.root_, document.lines_);
@@ -217,6 +186,116 @@ int Document::line(const std::string& pointer) const {
 
 Node Document::node() const {
   return {*this, root_, ""};
+}
+
+Problem Node::problem(std::string message) const {
+  return {document_->file(), pointer_, line(), std::move(message)};
+}
+
+std::vector<std::string> Node::keys() const {
+  std::vector<std::string> names;
+  if (!is_object()) return names;
+  for (const auto& member : value_->items()) names.push_back(member.key());
+  return names;
+}
+
+std::optional<Node> Node::find(const std::string& key) const {
+  if (!is_object()) return std::nullopt;
+  const auto found = value_->find(key);
+  if (found == value_->end()) return std::nullopt;
+  return Node(*document_, *found, append_pointer(pointer_, key));
+}
+
+std::vector<Node> Node::elements() const {
+  std::vector<Node> nodes;
+  if (!is_array()) return nodes;
+  for (const Value& element : *value_)
+    nodes.emplace_back(*document_, element, append_pointer(pointer_, std::to_string(nodes.size())));
+  return nodes;
+}
+
+std::optional<bool> Node::boolean(Problems& problems) const {
+  if (value_->is_boolean()) return value_->get<bool>();
+  problems.add(mistaken(*this, "true or false"));
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> Node::integer(Problems& problems, std::int64_t low,
+                                          std::int64_t high) const {
+  const std::optional<std::int64_t> number = exact_integer(*value_);
+  if (number && *number >= low && *number <= high) return number;
+  using Limits = std::numeric_limits<std::int64_t>;
+  problems.add(
+      mistaken(*this, "an integer" + range_words(low, high, Limits::min(), Limits::max())));
+  return std::nullopt;
+}
+
+std::optional<double> Node::number(Problems& problems, double low, double high) const {
+  if (value_->is_number()) {
+    const auto number = value_->get<double>();
+    if (number >= low && number <= high) return number;
+  }
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  problems.add(mistaken(*this, "a number" + range_words(low, high, -infinity, infinity)));
+  return std::nullopt;
+}
+
+std::optional<std::string> Node::string(Problems& problems) const {
+  if (value_->is_string()) return value_->get<std::string>();
+  problems.add(mistaken(*this, "a text in double quotes"));
+  return std::nullopt;
+}
+
+bool Node::expect_object(Problems& problems) const {
+  if (!is_object()) problems.add(mistaken(*this, "an object"));
+  return is_object();
+}
+
+void Node::refuse_unknown_keys(Problems& problems,
+                               const std::vector<std::string_view>& known) const {
+  for (const std::string& key : keys()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    const std::optional<std::string> meant = nearest(key, known);
+    const std::string hint = meant ? fmt::format("did you mean \"{}\"?", *meant) : "remove it";
+    problems.add(find(key)->problem("unknown key: " + hint));
+  }
+}
+
+std::string append_pointer(const std::string& pointer, std::string_view key) {
+  std::string out = pointer + '/';
+  for (char c : key) {
+    if (c == '~' || c == '/')
+      out += c == '~' ? "~0" : "~1";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string type_words(const Value& value) {
+  if (value.is_null()) return "null";
+  if (value.is_boolean()) return "true or false";
+  if (value.is_number_integer()) return "an integer";
+  if (value.is_number()) return "a number";
+  if (value.is_string()) return "a text";
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  return "no JSON value";
+}
+
+std::optional<std::string> nearest(std::string_view word,
+                                   const std::vector<std::string_view>& known) {
+  std::optional<std::string> best;
+  // A short word is within two edits of anything.
+  std::size_t best_edits = std::min<std::size_t>(3, (word.size() + 2) / 2);
+  for (std::string_view candidate : known) {
+    if (candidate.size() > word.size() + 2 || word.size() > candidate.size() + 2) continue;
+    const std::size_t distance = edits(word, candidate);
+    if (distance >= best_edits) continue;
+    best_edits = distance;
+    best = std::string(candidate);
+  }
+  return best;
 }
 
 }  // namespace dstune::json

@@ -25,21 +25,21 @@ class HjsonReader {
       : text_(text), tree_(&tree), scan_(text, tree.places()) {}
 
   void read() {
-    if (scan_.next() == '\0')
-      throw HjsonFault{scan_.offset(), "the file is empty: it must hold an Hjson document"};
+    if (scan_.next() == '\0') fail("the file is empty: it must hold an Hjson document");
     has_no_braces_ = begins_with_key();
     if (has_no_braces_)
       open(Value::object());
     else
       value();
     while (tree_->depth() > 0) read_on();
-    if (scan_.next() != '\0') fail_at("expected the end of the file but found {}");
+    if (scan_.next() != '\0') fail("expected the end of the file but found " + found());
   }
 
  private:
-  [[noreturn]] void fail_at(fmt::format_string<std::string> message) const {
-    throw HjsonFault{scan_.offset(), fmt::format(message, found_at(text_, scan_.offset()))};
+  [[noreturn]] void fail(const std::string& message) const {
+    throw HjsonFault{scan_.offset(), message};
   }
+  [[nodiscard]] std::string found() const { return found_at(text_, scan_.offset()); }
 
   [[nodiscard]] bool is_root_without_braces() const {
     return has_no_braces_ && tree_->depth() == 1;
@@ -70,7 +70,7 @@ class HjsonReader {
   void read_on() {
     const char c = scan_.next();
     if (c == '\0' && is_root_without_braces()) return tree_->close();
-    if (c == '\0') throw HjsonFault{scan_.offset(), unfinished()};
+    if (c == '\0') fail(unfinished());
     if (!is_root_without_braces() && scan_.skip(tree_->closing())) {
       tree_->close();
       return after_value();
@@ -80,12 +80,11 @@ class HjsonReader {
     value();
   }
 
-  [[noreturn]] void wrong_bracket(char found) const {
+  [[noreturn]] void wrong_bracket(char bracket) const {
     if (is_root_without_braces())
-      throw HjsonFault{scan_.offset(),
-                       fmt::format("{} closes nothing that is open: remove it", found)};
-    throw HjsonFault{scan_.offset(), fmt::format("{} is closed with {}, not with {}",
-                                                 tree_->innermost(), tree_->closing(), found)};
+      fail(fmt::format("{} closes nothing that is open: remove it", bracket));
+    fail(fmt::format("{} is closed with {}, not with {}", tree_->innermost(), tree_->closing(),
+                     bracket));
   }
 
   void member_key() {
@@ -94,16 +93,14 @@ class HjsonReader {
     const std::string shown = is_short_word(name) ? " " + name : "";
     if (!tree_->key(std::move(name), line)) throw Stopped{};
     if (scan_.next() == '\0')
-      throw HjsonFault{scan_.offset(),
-                       fmt::format("the file ends after the key{}: add ':' and a value", shown)};
+      fail(fmt::format("the file ends after the key{}: add ':' and a value", shown));
     if (!scan_.skip(':'))
-      throw HjsonFault{scan_.offset(),
-                       fmt::format("expected ':' after the key{} but found {}; a key with spaces "
-                                   "in it needs double quotes",
-                                   shown, found_at(text_, scan_.offset()))};
+      fail(
+          fmt::format("expected ':' after the key{} but found {}; a key with spaces in it needs "
+                      "double quotes",
+                      shown, found()));
     if (scan_.next() == '\0')
-      throw HjsonFault{scan_.offset(),
-                       fmt::format("the file ends before the value of the key{}: add it", shown)};
+      fail(fmt::format("the file ends before the value of the key{}: add it", shown));
   }
 
   void value() {
@@ -116,7 +113,8 @@ class HjsonReader {
       case ']':
       case ',':
       case ':':
-        fail_at("expected a value but found {}; a text that begins so needs double quotes");
+        fail(fmt::format("expected a value but found {}; a text that begins so needs double quotes",
+                         found()));
       default:
         break;
     }

@@ -1,6 +1,7 @@
 #include "json/hjson_scanner.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 #include <fmt/format.h>
 
@@ -15,32 +16,26 @@ bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20;
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-/// The number of digits at the front.
-std::size_t digits(std::string_view text) {
-  return std::min(text.find_first_not_of("0123456789"), text.size());
-}
-
 /// Whether all of `word` is a JSON number.
 bool is_number(std::string_view word) {
-  if (word.starts_with('-')) word.remove_prefix(1);
-  const std::size_t whole = digits(word);
-  if (whole == 0 || (whole > 1 && word.front() == '0')) return false;
-  word.remove_prefix(whole);
-  if (word.starts_with('.')) {
-    const std::size_t fraction = digits(word.substr(1));
-    if (fraction == 0) return false;
-    word.remove_prefix(1 + fraction);
-  }
-  if (word.starts_with('e') || word.starts_with('E')) {
-    word.remove_prefix(1);
-    if (word.starts_with('+') || word.starts_with('-')) word.remove_prefix(1);
-    const std::size_t exponent = digits(word);
-    if (exponent == 0) return false;
-    word.remove_prefix(exponent);
+  const auto skip_one_of = [&word](std::string_view letters) {
+    const bool is_there = !word.empty() && letters.find(word.front()) != letters.npos;
+    if (is_there) word.remove_prefix(1);
+    return is_there;
+  };
+  const auto skip_digits = [&word] {
+    const std::size_t count = std::min(word.find_first_not_of("0123456789"), word.size());
+    word.remove_prefix(count);
+    return count;
+  };
+  skip_one_of("-");
+  const bool begins_with_zero = word.starts_with('0');
+  const std::size_t whole = skip_digits();
+  if (whole == 0 || (whole > 1 && begins_with_zero)) return false;
+  if (skip_one_of(".") && skip_digits() == 0) return false;
+  if (skip_one_of("eE")) {
+    skip_one_of("+-");
+    if (skip_digits() == 0) return false;
   }
   return word.empty();
 }
@@ -60,20 +55,10 @@ void refuse_control_characters(std::string_view text, std::size_t offset) {
                   static_cast<unsigned char>(*found), static_cast<unsigned char>(*found))};
 }
 
-void append_utf8(std::string& out, unsigned point) {
-  const auto put = [&out](unsigned byte) { out += static_cast<char>(byte); };
-  if (point < 0x80) return put(point);
-  if (point < 0x800) {
-    put(0xC0U | (point >> 6));
-  } else if (point < 0x10000) {
-    put(0xE0U | (point >> 12));
-    put(0x80U | ((point >> 6) & 0x3FU));
-  } else {
-    put(0xF0U | (point >> 18));
-    put(0x80U | ((point >> 12) & 0x3FU));
-    put(0x80U | ((point >> 6) & 0x3FU));
-  }
-  put(0x80U | (point & 0x3FU));
+[[noreturn]] void refuse_unfinished(std::string_view what, std::size_t end, int first_line,
+                                    std::string_view hint) {
+  throw HjsonFault{end, fmt::format("the file ends inside the {} that begins on line {}: {}", what,
+                                    first_line, hint)};
 }
 
 }  // namespace
@@ -93,11 +78,7 @@ void HjsonScanner::skip_comment() {
     return;
   }
   const std::size_t end = text_.find("*/", at_ + 2);
-  if (end == text_.npos)
-    throw HjsonFault{text_.size(),
-                     fmt::format("the file ends inside the comment that begins on line {}: close "
-                                 "it with */",
-                                 line())};
+  if (end == text_.npos) refuse_unfinished("comment", text_.size(), line(), "close it with */");
   at_ = end + 2;
 }
 
@@ -133,10 +114,9 @@ std::string HjsonScanner::quoted() {
     while (!at_end() && text_[at_] != quote && text_[at_] != '\\' && !is_control(text_[at_])) ++at_;
     out += text_.substr(begin, at_ - begin);
     if (at_end())
-      throw HjsonFault{at_,
-                       fmt::format("the file ends inside the text that begins on line {}: add the "
-                                   "closing {} quote",
-                                   first_line, quote == '"' ? "double" : "single")};
+      refuse_unfinished(
+          "text", at_, first_line,
+          quote == '"' ? "add the closing double quote" : "add the closing single quote");
     if (skip(quote)) return out;
     if (!skip('\\'))
       throw HjsonFault{at_,
@@ -150,42 +130,44 @@ void HjsonScanner::append_escaped(std::string& out) {
   constexpr std::string_view letters = "\"'\\/bfnrt";
   constexpr std::string_view meanings = "\"'\\/\b\f\n\r\t";
   const std::size_t backslash = at_ - 1;
-  if (!skip('u')) {
-    const std::size_t which = at_end() ? letters.npos : letters.find(text_[at_]);
-    if (which == letters.npos)
-      throw HjsonFault{backslash,
-                       "a backslash in a text is followed by a character that it can not escape: "
-                       "write \\\\ for a backslash"};
-    out += meanings[which];
-    ++at_;
+  if (skip('u')) {
+    const unsigned point = four_hex_digits();
+    const bool is_high = point >= 0xD800 && point < 0xDC00;
+    if (is_high && at("\\u")) {
+      at_ += 2;
+      (void)four_hex_digits();
+    }
+    out += code_point(backslash);
     return;
   }
-  unsigned point = four_hex_digits();
-  const bool is_high = point >= 0xD800 && point < 0xDC00;
-  const bool is_low = point >= 0xDC00 && point < 0xE000;
-  unsigned low = 0;
-  if (is_high && at("\\u")) {
-    at_ += 2;
-    low = four_hex_digits();
-  }
-  if (is_low || (is_high && (low < 0xDC00 || low >= 0xE000)))
+  const std::size_t which = at_end() ? letters.npos : letters.find(text_[at_]);
+  if (which == letters.npos)
     throw HjsonFault{backslash,
+                     "a backslash in a text is followed by a character that it can not escape: "
+                     "write \\\\ for a backslash"};
+  out += meanings[which];
+  ++at_;
+}
+
+/// What is escaped from `begin` to here, in UTF-8.
+std::string HjsonScanner::code_point(std::size_t begin) const {
+  const std::string_view escaped = text_.substr(begin, at_ - begin);
+  try {
+    return Value::parse(fmt::format("\"{}\"", escaped)).get<std::string>();
+  } catch (const Value::parse_error&) {
+    throw HjsonFault{begin,
                      "half of a surrogate pair stands alone: write both halves as \\uXXXX\\uXXXX"};
-  if (is_high) point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
-  append_utf8(out, point);
+  }
 }
 
 unsigned HjsonScanner::four_hex_digits() {
+  const std::string_view digits = text_.substr(at_, 4);
   unsigned value = 0;
-  for (int i = 0; i < 4; ++i) {
-    const char digit = at_end() ? '\0' : text_[at_];
-    const bool is_letter = (digit >= 'a' && digit <= 'f') || (digit >= 'A' && digit <= 'F');
-    if (!is_digit(digit) && !is_letter)
-      throw HjsonFault{std::min(at_, text_.size() - 1),
-                       "\\u needs four hexadecimal digits after it"};
-    value = value * 16 + static_cast<unsigned>(is_letter ? (digit & 0xF) + 9 : digit - '0');
-    ++at_;
-  }
+  const char* const begin = digits.data();
+  const char* const end = std::from_chars(begin, begin + digits.size(), value, 16).ptr;
+  at_ += static_cast<std::size_t>(end - begin);
+  if (end != begin + 4)
+    throw HjsonFault{std::min(at_, text_.size() - 1), "\\u needs four hexadecimal digits after it"};
   return value;
 }
 
@@ -202,11 +184,7 @@ std::string HjsonScanner::multiline() {
     refuse_control_characters(run, at_);
     out += run;
     at_ = end;
-    if (at_end())
-      throw HjsonFault{at_,
-                       fmt::format("the file ends inside the text that begins on line {}: close it "
-                                   "with '''",
-                                   first_line)};
+    if (at_end()) refuse_unfinished("text", at_, first_line, "close it with '''");
     if (at("'''")) break;
     const char c = text_[at_++];
     if (c != '\r') out += c;
@@ -222,26 +200,26 @@ Value HjsonScanner::unquoted() {
   const std::size_t word_end = end_of_word();
   if (auto value = literal(without_spaces_at_end(text_.substr(begin, word_end - begin)))) {
     at_ = word_end;
-    if (value->is_discarded()) throw HjsonOverflow{begin};
     return std::move(*value);
   }
   at_ = end_of_line(word_end);
   const std::string_view all = without_spaces_at_end(text_.substr(begin, at_ - begin));
   refuse_control_characters(all, begin);
   const std::size_t last = all.find_last_not_of(" \t,");
-  if (last != all.npos && all[last] == '}') ends_with_brace_ = begin;
-  if (last != all.npos && all[last] == ']') ends_with_bracket_ = begin;
+  if (last != all.npos) ending_with_[all[last]] = begin;
   return std::string(all);
 }
 
-/// The value that `word` is, unless it is a text; discarded where it is a number beyond a double.
+/// The value that `word` is, unless it is a text.
 std::optional<Value> HjsonScanner::literal(std::string_view word) const {
   if (word == "true") return true;
   if (word == "false") return false;
   if (word == "null") return nullptr;
   if (!is_number(word)) return std::nullopt;
   // As the reader of JSON does, to the last bit.
-  return Value::parse(word.begin(), word.end(), nullptr, false);
+  Value number = Value::parse(word.begin(), word.end(), nullptr, false);
+  if (number.is_discarded()) throw HjsonOverflow{at_};
+  return number;
 }
 
 std::size_t HjsonScanner::end_of_word() const {
@@ -275,8 +253,9 @@ void HjsonScanner::skip_spaces(std::size_t at_most) {
 }
 
 std::optional<int> HjsonScanner::line_of_text_ending_with(char bracket) const {
-  const std::optional<std::size_t>& offset = bracket == '}' ? ends_with_brace_ : ends_with_bracket_;
-  return offset ? std::optional(places_->line(*offset)) : std::nullopt;
+  const auto found = ending_with_.find(bracket);
+  if (found == ending_with_.end()) return std::nullopt;
+  return places_->line(found->second);
 }
 
 }  // namespace dstune::json

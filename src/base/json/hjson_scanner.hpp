@@ -2,6 +2,7 @@
 /// The pieces of an Hjson text, one after another.
 
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,6 +58,7 @@ class HjsonScanner {
   void skip_comment();
   void skip_spaces(std::size_t at_most);
   void append_escaped(std::string& out);
+  [[nodiscard]] std::string code_point(std::size_t begin) const;
   unsigned four_hex_digits();
   std::size_t characters_before(std::size_t offset);
   [[nodiscard]] std::size_t end_of_line(std::size_t from) const;
@@ -71,8 +73,8 @@ class HjsonScanner {
     std::size_t offset = 0;
     std::size_t characters = 0;
   } counted_;
-  std::optional<std::size_t> ends_with_brace_;
-  std::optional<std::size_t> ends_with_bracket_;
+  /// Where the latest text without quotes begins that ends with such a character.
+  std::map<char, std::size_t> ending_with_;
 };
 
 }  // namespace dstune::json

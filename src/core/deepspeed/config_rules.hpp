@@ -10,9 +10,11 @@
 
 namespace dstune {
 
+using Pointer = std::string_view;
+
 struct ConfigRule {
-  std::string_view pointer;  ///< the key that is to be changed
-  bool (*is_broken)(const Settings&);
+  Pointer pointer;  ///< the key that is to be changed
+  bool (*is_broken)(const Settings&, Pointer pointer);
   std::string_view message;  ///< what is wrong, with a hint
   bool is_unbuilt = false;   ///< DeepSpeed takes it, the step here does not
 };
@@ -31,6 +33,8 @@ struct ConfigRule {
 /// arguments of PyTorch's schedulers are PyTorch's.
 [[nodiscard]] bool is_deepspeed_scheduler(std::string_view type);
 
+/// Whoever's it is.
+[[nodiscard]] bool has_adam(const Settings& settings);
 /// Of these settings, at any stage: the optimizer is then one for the host.
 [[nodiscard]] bool offloads_optimizer(const Settings& settings);
 

@@ -1,6 +1,5 @@
 /// Rules of zero_optimization, and of how its stages reduce.
 
-#include <array>
 #include <string>
 
 #include "deepspeed/config_rules.hpp"
@@ -13,7 +12,7 @@ bool scatters_from_stage_2_on(const Settings& settings) {
 }
 
 /// Two names of one field, of which DeepSpeed takes one.
-bool has_both(const Settings& settings, std::string_view old_name, std::string_view new_name) {
+bool has_both(const Settings& settings, Pointer old_name, Pointer new_name) {
   return settings.is_set(knob_table().find(old_name).value()) &&
          settings.is_set(knob_table().find(new_name).value());
 }
@@ -36,11 +35,6 @@ bool swaps_optimizer(const Settings& settings) {
 bool swaps_parameters(const Settings& settings) {
   return settings.zero_stage() == 3 &&
          settings.word("/zero_optimization/offload_param/device") == "nvme";
-}
-
-bool has_adam(const Settings& settings) {
-  const std::string type = settings.word("/optimizer/type");
-  return type == "adam" || type == "adamw";
 }
 
 /// Of a sub-group: master copy, moments and gradients. DeepSpeed's Lion has two moments there.
@@ -72,163 +66,132 @@ bool offloads_parameters(const Settings& settings) {
   return !device.empty() && device != "none";
 }
 
-constexpr std::array rules = {
-    ConfigRule{
-        "/zero_optimization/allgather_bucket_size",
-        [](const Settings& s) {
-          const int stage = s.zero_stage();
-          return (stage == 1 || stage == 2) &&
-                 std::get<std::int64_t>(s.value("/zero_optimization/allgather_bucket_size")) % 2 !=
-                     0;
-        },
-        "must be even: DeepSpeed refuses odd sizes"},
+constexpr ConfigRule rules_of_zero[] = {
+    {"/zero_optimization/allgather_bucket_size",
+     [](const Settings& s, Pointer key) {
+       const int stage = s.zero_stage();
+       return (stage == 1 || stage == 2) && std::get<std::int64_t>(s.value(key)) % 2 != 0;
+     },
+     "must be even: DeepSpeed refuses odd sizes"},
     // A copy on every rank, which DeepSpeed goes on gathering and reducing alone.
-    ConfigRule{"/zero_optimization/mics_shard_size",
-               [](const Settings& s) {
-                 return has_mics(s) && s.number("/zero_optimization/mics_shard_size") == 1;
-               },
-               "1 partitions nothing and is not built in dstune-mpi: write -1 and stage 0, or 2 "
-               "and more",
-               true},
+    {"/zero_optimization/mics_shard_size",
+     [](const Settings& s, Pointer key) { return has_mics(s) && s.number(key) == 1; },
+     "1 partitions nothing and is not built in dstune-mpi: write -1 and stage 0, or 2 and more",
+     true},
     // DeepSpeed would make the second partition and never gather from it.
-    ConfigRule{"/zero_optimization/zero_hpz_partition_size",
-               [](const Settings& s) { return has_mics(s) && has_hpz(s); },
-               "with mics_shard_size is not built in dstune-mpi: write 1, or mics_shard_size -1",
-               true},
+    {"/zero_optimization/zero_hpz_partition_size",
+     [](const Settings& s, Pointer) { return has_mics(s) && has_hpz(s); },
+     "with mics_shard_size is not built in dstune-mpi: write 1, or mics_shard_size -1", true},
     // Its gathers take shards on the device only.
-    ConfigRule{"/zero_optimization/mics_shard_size",
-               [](const Settings& s) { return has_mics(s) && offloads_parameters(s); },
-               "fails in DeepSpeed with offload_param: write -1, or offload_param none", true},
-    ConfigRule{"/zero_optimization/zero_hpz_partition_size",
-               [](const Settings& s) { return has_hpz(s) && swaps_parameters(s); },
-               "fails in DeepSpeed where offload_param.device is nvme: write 1, or cpu or none",
-               true},
-    ConfigRule{"/zero_optimization/zero_quantized_gradients",
-               [](const Settings& s) {
-                 return s.zero_stage() == 3 && !has_mics(s) &&
-                        s.is_on("/zero_optimization/zero_quantized_gradients") &&
-                        !s.is_on("/zero_optimization/reduce_scatter");
-               },
-               "fails in DeepSpeed without reduce_scatter: write false, or reduce_scatter true",
-               true},
+    {"/zero_optimization/mics_shard_size",
+     [](const Settings& s, Pointer) { return has_mics(s) && offloads_parameters(s); },
+     "fails in DeepSpeed with offload_param: write -1, or offload_param none", true},
+    {"/zero_optimization/zero_hpz_partition_size",
+     [](const Settings& s, Pointer) { return has_hpz(s) && swaps_parameters(s); },
+     "fails in DeepSpeed where offload_param.device is nvme: write 1, or cpu or none", true},
+    {"/zero_optimization/zero_quantized_gradients",
+     [](const Settings& s, Pointer key) {
+       return s.zero_stage() == 3 && !has_mics(s) && s.is_on(key) &&
+              !s.is_on("/zero_optimization/reduce_scatter");
+     },
+     "fails in DeepSpeed without reduce_scatter: write false, or reduce_scatter true", true},
     // DeepSpeed reads such a config, and its optimizers for the host then refuse the parameters on
     // the device at the first step.
-    ConfigRule{"/zero_optimization/offload_optimizer/device",
-               [](const Settings& s) {
-                 return s.zero_stage() == 0 && offloads_optimizer(s) && has_deepspeed_optimizer(s);
-               },
-               "fails in DeepSpeed at stage 0, whose optimizer is not offloaded: write none, or a "
-               "stage from 1 on",
-               true},
-    ConfigRule{"/zero_optimization/offload_optimizer/device",
-               [](const Settings& s) {
-                 return swaps_optimizer(s) &&
-                        !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
-               },
-               "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
-    ConfigRule{"/zero_optimization/offload_optimizer/buffer_count",
-               [](const Settings& s) {
-                 return swaps_optimizer(s) && !offloads_in_part(s) &&
-                        s.number("/zero_optimization/offload_optimizer/buffer_count") <
-                            min_swap_buffers(s);
-               },
-               "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
-               "copy, one for each moment, one for the gradients, 4 do for any optimizer",
-               true},
-    ConfigRule{"/zero_optimization/offload_optimizer/device",
-               [](const Settings& s) { return swaps_optimizer(s) && has_low_precision_master(s); },
-               "nvme fails in DeepSpeed with 16-bit master weights: write cpu", true},
-    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) { return offloads_in_part(s) && !has_adam(s); },
-               "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0",
-               true},
-    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) { return offloads_in_part(s) && has_low_precision_master(s); },
-               "below 1 is not built in dstune-mpi with 16-bit master weights, which PyTorch's "
-               "AdamW then updates on the device, rounding after each of its operations: write 1.0",
-               true},
-    ConfigRule{"/zero_optimization/offload_param/device",
-               [](const Settings& s) {
-                 return swaps_parameters(s) &&
-                        !s.is_set("/zero_optimization/offload_param/nvme_path");
-               },
-               "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
-    ConfigRule{"/zero_optimization/offload_param/nvme_path",
-               [](const Settings& s) {
-                 return swaps_parameters(s) && swaps_optimizer(s) &&
-                        s.is_set("/zero_optimization/offload_param/nvme_path") &&
-                        s.is_set("/zero_optimization/offload_optimizer/nvme_path") &&
-                        s.value("/zero_optimization/offload_param/nvme_path") !=
-                            s.value("/zero_optimization/offload_optimizer/nvme_path");
-               },
-               "another folder than offload_optimizer's is not built in dstune-mpi: name the same",
-               true},
-    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) {
-                 return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");
-               },
-               "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", true},
+    {"/zero_optimization/offload_optimizer/device",
+     [](const Settings& s, Pointer) {
+       return s.zero_stage() == 0 && offloads_optimizer(s) && has_deepspeed_optimizer(s);
+     },
+     "fails in DeepSpeed at stage 0, whose optimizer is not offloaded: write none, or a "
+     "stage from 1 on",
+     true},
+    {"/zero_optimization/offload_optimizer/device",
+     [](const Settings& s, Pointer) {
+       return swaps_optimizer(s) && !s.is_set("/zero_optimization/offload_optimizer/nvme_path");
+     },
+     "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+    {"/zero_optimization/offload_optimizer/buffer_count",
+     [](const Settings& s, Pointer key) {
+       return swaps_optimizer(s) && !offloads_in_part(s) && s.number(key) < min_swap_buffers(s);
+     },
+     "fewer fail in DeepSpeed where the device is nvme: one is needed for the master "
+     "copy, one for each moment, one for the gradients, 4 do for any optimizer",
+     true},
+    {"/zero_optimization/offload_optimizer/device",
+     [](const Settings& s, Pointer) { return swaps_optimizer(s) && has_low_precision_master(s); },
+     "nvme fails in DeepSpeed with 16-bit master weights: write cpu", true},
+    {"/zero_optimization/offload_optimizer/ratio",
+     [](const Settings& s, Pointer) { return offloads_in_part(s) && !has_adam(s); },
+     "DeepSpeed refuses below 1 with other optimizers than Adam and AdamW: write 1.0", true},
+    {"/zero_optimization/offload_optimizer/ratio",
+     [](const Settings& s, Pointer) { return offloads_in_part(s) && has_low_precision_master(s); },
+     "below 1 is not built in dstune-mpi with 16-bit master weights, which PyTorch's "
+     "AdamW then updates on the device, rounding after each of its operations: write 1.0",
+     true},
+    {"/zero_optimization/offload_param/device",
+     [](const Settings& s, Pointer) {
+       return swaps_parameters(s) && !s.is_set("/zero_optimization/offload_param/nvme_path");
+     },
+     "DeepSpeed refuses nvme without nvme_path: name a folder on the disk"},
+    {"/zero_optimization/offload_param/nvme_path",
+     [](const Settings& s, Pointer key) {
+       return swaps_parameters(s) && swaps_optimizer(s) && s.is_set(key) &&
+              s.is_set("/zero_optimization/offload_optimizer/nvme_path") &&
+              s.value(key) != s.value("/zero_optimization/offload_optimizer/nvme_path");
+     },
+     "another folder than offload_optimizer's is not built in dstune-mpi: name the same", true},
+    {"/zero_optimization/offload_optimizer/ratio",
+     [](const Settings& s, Pointer) {
+       return offloads_in_part(s) && s.is_on("/optimizer/params/torch_adam");
+     },
+     "below 1 fails in DeepSpeed with torch_adam: write 1.0, or torch_adam false", true},
     // What stays on the device is updated by AdamW there, whatever the optimizer.
-    ConfigRule{
-        "/zero_optimization/offload_optimizer/ratio",
-        [](const Settings& s) {
-          return offloads_in_part(s) && s.word("/optimizer/type") == "adam" &&
-                 !s.is_on("/optimizer/params/adam_w_mode") &&
-                 s.number("/optimizer/params/weight_decay") > 0;
-        },
-        "below 1 mixes Adam with AdamW in DeepSpeed where adam_w_mode is false, which is not "
-        "built in dstune-mpi: write 1.0, or adam_w_mode true",
-        true},
-    ConfigRule{"/zero_optimization/offload_optimizer/ratio",
-               [](const Settings& s) {
-                 return s.zero_stage() != 3 &&
-                        s.number("/zero_optimization/offload_optimizer/ratio") < 1;
-               },
-               "below 1 only stage 3 works: write 1.0 or stage 3"},
-    ConfigRule{"/prescale_gradients",
-               [](const Settings& s) {
-                 return scatters_from_stage_2_on(s) && s.is_on("/prescale_gradients");
-               },
-               "DeepSpeed refuses this with reduce_scatter from stage 2 on: write false, or "
-               "reduce_scatter false"},
-    ConfigRule{"/gradient_predivide_factor",
-               [](const Settings& s) {
-                 return scatters_from_stage_2_on(s) && s.number("/gradient_predivide_factor") != 1;
-               },
-               "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on"},
-    ConfigRule{"/gradient_allreduce_op",
-               [](const Settings& s) {
-                 return s.zero_stage() == 3 && s.word("/gradient_allreduce_op") == "sum";
-               },
-               "DeepSpeed refuses sum at stage 3: write mean, or a stage below 3"},
-    ConfigRule{"/zero_optimization/cpu_offload",
-               [](const Settings& s) {
-                 return has_both(s, "/zero_optimization/cpu_offload",
-                                 "/zero_optimization/offload_optimizer");
-               },
-               "is the deprecated name of offload_optimizer, which is there too: remove it"},
-    ConfigRule{"/zero_optimization/cpu_offload_param",
-               [](const Settings& s) {
-                 return has_both(s, "/zero_optimization/cpu_offload_param",
-                                 "/zero_optimization/offload_param");
-               },
-               "is the deprecated name of offload_param, which is there too: remove it"},
-    ConfigRule{
-        "/zero_optimization/stage3_gather_fp16_weights_on_model_save",
-        [](const Settings& s) {
-          constexpr auto old_name = "/zero_optimization/stage3_gather_fp16_weights_on_model_save";
-          return has_both(s, old_name,
-                          "/zero_optimization/stage3_gather_16bit_weights_on_model_save") ||
-                 has_both(s, old_name, "/zero_optimization/gather_16bit_weights_on_model_save");
-        },
-        "is the deprecated name of stage3_gather_16bit_weights_on_model_save, which is there too: "
-        "remove it"},
+    {"/zero_optimization/offload_optimizer/ratio",
+     [](const Settings& s, Pointer) {
+       return offloads_in_part(s) && s.word("/optimizer/type") == "adam" &&
+              !s.is_on("/optimizer/params/adam_w_mode") &&
+              s.number("/optimizer/params/weight_decay") > 0;
+     },
+     "below 1 mixes Adam with AdamW in DeepSpeed where adam_w_mode is false, which is not "
+     "built in dstune-mpi: write 1.0, or adam_w_mode true",
+     true},
+    {"/zero_optimization/offload_optimizer/ratio",
+     [](const Settings& s, Pointer key) { return s.zero_stage() != 3 && s.number(key) < 1; },
+     "below 1 only stage 3 works: write 1.0 or stage 3"},
+    {"/prescale_gradients",
+     [](const Settings& s, Pointer key) { return scatters_from_stage_2_on(s) && s.is_on(key); },
+     "DeepSpeed refuses this with reduce_scatter from stage 2 on: write false, or "
+     "reduce_scatter false"},
+    {"/gradient_predivide_factor",
+     [](const Settings& s, Pointer key) {
+       return scatters_from_stage_2_on(s) && s.number(key) != 1;
+     },
+     "DeepSpeed refuses other values than 1.0 with reduce_scatter from stage 2 on"},
+    {"/gradient_allreduce_op",
+     [](const Settings& s, Pointer key) { return s.zero_stage() == 3 && s.word(key) == "sum"; },
+     "DeepSpeed refuses sum at stage 3: write mean, or a stage below 3"},
+    {"/zero_optimization/cpu_offload",
+     [](const Settings& s, Pointer key) {
+       return has_both(s, key, "/zero_optimization/offload_optimizer");
+     },
+     "is the deprecated name of offload_optimizer, which is there too: remove it"},
+    {"/zero_optimization/cpu_offload_param",
+     [](const Settings& s, Pointer key) {
+       return has_both(s, key, "/zero_optimization/offload_param");
+     },
+     "is the deprecated name of offload_param, which is there too: remove it"},
+    {"/zero_optimization/stage3_gather_fp16_weights_on_model_save",
+     [](const Settings& s, Pointer key) {
+       return has_both(s, key, "/zero_optimization/stage3_gather_16bit_weights_on_model_save") ||
+              has_both(s, key, "/zero_optimization/gather_16bit_weights_on_model_save");
+     },
+     "is the deprecated name of stage3_gather_16bit_weights_on_model_save, which is there too: "
+     "remove it"},
 };
 
 }  // namespace
 
 std::span<const ConfigRule> zero_rules() {
-  return rules;
+  return rules_of_zero;
 }
 
 }  // namespace dstune

@@ -1,10 +1,12 @@
 #pragma once
 /// The parts of the table of knobs, and the words that only its rows are written in.
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "dstune/core/key_words.hpp"
-#include "dstune/core/knobs.hpp"
+#include "dstune/core/settings.hpp"
 
 namespace dstune::rows {
 
@@ -15,6 +17,17 @@ constexpr unsigned stages_1_3 = 0b1010;
 constexpr unsigned stages_1_2_3 = 0b1110;
 constexpr unsigned stage_2 = 0b0100;
 constexpr unsigned stage_3 = 0b1000;
+
+/// A text that lives as long as the program.
+[[nodiscard]] std::string_view kept(std::string text);
+
+/// The rows of several tables in succession.
+template <class... Tables>
+[[nodiscard]] std::vector<Knob> joined(const Tables&... tables) {
+  std::vector<Knob> all;
+  (all.insert(all.end(), tables.begin(), tables.end()), ...);
+  return all;
+}
 
 /// A measured row whose type and default are those of a member of TrainingConfig, at the end of a
 /// path; `apply` sets it.
@@ -33,17 +46,26 @@ Knob sets(std::string_view pointer, std::string_view help) {
   return sets<path...>(pointer, assign<TrainingConfig, path...>, help);
 }
 
-/// An integer, though the member is a number.
-inline Knob as_integer(Knob knob) {
-  knob.type = KnobType::integer;
-  knob.fallback = knob.fallback.substr(0, knob.fallback.find('.'));
-  return knob;
+/// Of how a disk is used.
+template <auto member>
+Knob sets_disk(std::string_view pointer, std::string_view help) {
+  return at(stage_3, sets<&TrainingConfig::disk, member>(pointer, help));
 }
+
 constexpr Knob acting(Knob knob, Knob::Apply apply) {
   knob.apply = apply;
   return knob;
 }
-/// In this order: precision, optimizer and all else of a step; zero_optimization; the rest.
+/// An integer of any size without an effect.
+constexpr Key any_integer(std::string_view pointer, std::string_view fallback,
+                          std::string_view help) {
+  return integer(pointer, fallback, -unbounded, inert, help);
+}
+
+// The parts. A pointer without '/' at its front is that of a member of the section above which has
+// one.
+
+/// Precision, optimizer and all else of a step.
 [[nodiscard]] std::vector<Knob> training();
 [[nodiscard]] std::vector<Knob> zero();
 [[nodiscard]] std::vector<Knob> beside_training();

@@ -1,6 +1,9 @@
 /// Rows of zero_optimization.
 
 #include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
 
 #include "deepspeed/knob_rows.hpp"
 
@@ -27,19 +30,36 @@ void set_leaves(Config& config, const KnobValue& value) {
 }
 
 /// DeepSpeed's default names classes of models that are not among the families here.
-void set_leaf_classes(Config& config, const KnobValue& value) {
-  constexpr std::string_view usual =
-      "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock\n"
-      "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock\n"
-      "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock\n";
-  set_leaves<&LeafModules::classes>(config, value);
-  if (config.leaf_modules.classes == usual) config.leaf_modules.classes.clear();
+constexpr std::array<std::string_view, 3> default_leaf_classes = {
+    "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
+    "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
+    "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"};
+
+std::string_view default_leaf_classes_text() {
+  static const std::string text = fmt::format("[\"{}\"]", fmt::join(default_leaf_classes, "\",\""));
+  return text;
 }
 
-template <auto member>
+void set_leaf_classes(Config& config, const KnobValue& value) {
+  std::string& classes = config.leaf_modules.classes;
+  set_leaves<&LeafModules::classes>(config, value);
+  if (classes == fmt::format("{}\n", fmt::join(default_leaf_classes, "\n"))) classes.clear();
+}
+
+Knob sets_leaves(std::string_view pointer, std::string_view fallback, Knob::Apply apply,
+                 std::string_view help) {
+  return at(stage_3,
+            acting(or_one_text(list_of_texts(pointer, fallback, "", measured, help)), apply));
+}
+
+template <auto device>
 void set_device(Config& config, const KnobValue& value) {
-  for (const OffloadDevice device : {OffloadDevice::none, OffloadDevice::cpu, OffloadDevice::nvme})
-    if (std::get<std::string>(value) == to_text(device)) config.*member = device;
+  if (const auto word = from_text<OffloadDevice>(std::get<std::string>(value)))
+    config.*device = *word;
+}
+template <auto device>
+Knob sets_device() {
+  return one_of("none|cpu|nvme", sets<device>("device", set_device<device>, "none, cpu or nvme"));
 }
 
 /// The rows of the devices come before these. A rule refuses two folders.
@@ -47,133 +67,129 @@ template <auto device>
 void set_folder(Config& config, const KnobValue& value) {
   if (config.*device == OffloadDevice::nvme) config.disk.folder = std::get<std::string>(value);
 }
+template <auto device>
+Knob sets_folder() {
+  return at(stage_3, acting(text("nvme_path", "null", "", measured, "folder on the disk"),
+                            set_folder<device>));
+}
 
 template <auto device>
 void set_host(Config& config, const KnobValue& value) {
   if (std::get<bool>(value)) config.*device = OffloadDevice::cpu;
 }
 
-std::vector<Knob> stage_rows() {
+/// A key that DeepSpeed takes without "stage3_", too.
+template <auto member>
+Knob sets_stage3(std::string_view pointer, std::string_view help) {
+  constexpr std::string_view prefix = "stage3_";
+  return also(pointer.substr(prefix.size()), sets<member>(pointer, help));
+}
+
+/// How states are partitioned and gradients are reduced, at any stage.
+std::vector<Knob> reduction_rows() {
   return {
       as_flag_of("stage", model(section("/zero_optimization", measured,
                                         "partitioning of the model's states"))),
       up_to(3, from(0, sets<&Config::zero_stage>(
-                           "/zero_optimization/stage",
+                           "stage",
                            "what is partitioned: 1 optimizer states, 2 and gradients, 3 and "
                            "parameters"))),
-      at(stages_1_2, flag("/zero_optimization/allgather_partitions", "true", inert,
-                          "gather updated parameters by all-gather")),
-      at(stages_1_2, integer("/zero_optimization/allgather_bucket_size", "500000000", 0, inert,
-                             "elements of an all-gather; read on a legacy path only; even")),
-      at(stages_1_2_3, optional(sets<&Config::overlap_comm>(
-                           "/zero_optimization/overlap_comm",
-                           "reduce gradients beside backward; unset: at stage 3 only"))),
-      at(stages_1_2_3, sets<&Config::reduce_scatter>("/zero_optimization/reduce_scatter",
-                                                     "reduce to the owner instead of to all")),
-      at(stages_1_2_3,
-         from(1, sets<&Config::reduce_bucket_size>("/zero_optimization/reduce_bucket_size",
-                                                   "elements of gradients reduced together"))),
-      at(stages_1_2, sets<&Config::use_multi_rank_bucket_allreduce>(
-                         "/zero_optimization/use_multi_rank_bucket_allreduce",
-                         "all-reduce buckets of several owners as one")),
-      at(stages_1_2_3,
-         sets<&Config::contiguous_gradients>("/zero_optimization/contiguous_gradients",
-                                             "copy gradients into one buffer as they come")),
       at(stages_1_2,
-         sets<&Config::round_robin_gradients>("/zero_optimization/round_robin_gradients",
+         flag("allgather_partitions", "true", inert, "gather updated parameters by all-gather")),
+      at(stages_1_2, integer("allgather_bucket_size", "500000000", 0, inert,
+                             "elements of an all-gather; read on a legacy path only; even")),
+      at(stages_1_2_3,
+         optional(sets<&Config::overlap_comm>(
+             "overlap_comm", "reduce gradients beside backward; unset: at stage 3 only"))),
+      at(stages_1_2_3,
+         sets<&Config::reduce_scatter>("reduce_scatter", "reduce to the owner instead of to all")),
+      at(stages_1_2_3,
+         from(1, sets<&Config::reduce_bucket_size>("reduce_bucket_size",
+                                                   "elements of gradients reduced together"))),
+      at(stages_1_2,
+         sets<&Config::use_multi_rank_bucket_allreduce>(
+             "use_multi_rank_bucket_allreduce", "all-reduce buckets of several owners as one")),
+      at(stages_1_2_3, sets<&Config::contiguous_gradients>(
+                           "contiguous_gradients", "copy gradients into one buffer as they come")),
+      at(stages_1_2,
+         sets<&Config::round_robin_gradients>("round_robin_gradients",
                                               "deal the parameters out to their owners in turn")),
-      at(stage_2, flag("/zero_optimization/ignore_unused_parameters", "true", inert,
-                       "allow parameters without a gradient")),
-      flag("/zero_optimization/load_from_fp32_weights", "true", inert, "checkpoints"),
-      flag("/zero_optimization/elastic_checkpoint", "false", inert, "checkpoints, legacy"),
+      at(stage_2,
+         flag("ignore_unused_parameters", "true", inert, "allow parameters without a gradient")),
+      flag("load_from_fp32_weights", "true", inert, "checkpoints"),
+      flag("elastic_checkpoint", "false", inert, "checkpoints, legacy"),
       instead("remove it: DeepSpeed removed this path",
-              at(stages_1_2_3, flag("/zero_optimization/legacy_stage1", "false", refused,
-                                    "removed by DeepSpeed"))),
+              at(stages_1_2_3, flag("legacy_stage1", "false", refused, "removed by DeepSpeed"))),
+  };
+}
 
-      at(stage_3, from(0, sets<&Config::sub_group_size>("/zero_optimization/sub_group_size",
-                                                        "elements updated together"))),
-      at(stage_3,
-         also("prefetch_bucket_size", from(0, sets<&Config::stage3_prefetch_bucket_size>(
-                                                  "/zero_optimization/stage3_prefetch_bucket_size",
-                                                  "elements gathered ahead")))),
-      at(stage_3, also("param_persistence_threshold",
-                       from(0, sets<&Config::stage3_param_persistence_threshold>(
-                                   "/zero_optimization/stage3_param_persistence_threshold",
-                                   "parameters of no more elements stay whole")))),
-      at(stage_3, also("model_persistence_threshold",
-                       from(0, sets<&Config::stage3_model_persistence_threshold>(
-                                   "/zero_optimization/stage3_model_persistence_threshold",
-                                   "elements kept whole in all")))),
-      at(stage_3, also("max_live_parameters",
-                       from(0, sets<&Config::stage3_max_live_parameters>(
-                                   "/zero_optimization/stage3_max_live_parameters",
-                                   "gathered elements beyond which nothing is gathered ahead")))),
-      at(stage_3, also("max_reuse_distance",
-                       from(0, sets<&Config::stage3_max_reuse_distance>(
-                                   "/zero_optimization/stage3_max_reuse_distance",
-                                   "a parameter used again within so many elements is kept")))),
-      at(stage_3, also("gather_16bit_weights_on_model_save",
-                       once("stage3_gather_fp16_weights_on_model_save",
-                            flag("/zero_optimization/stage3_gather_16bit_weights_on_model_save",
-                                 "false", inert, "checkpoints")))),
-      at(stage_3, also("module_granularity_threshold",
-                       sets<&Config::stage3_module_granularity_threshold>(
-                           "/zero_optimization/stage3_module_granularity_threshold",
-                           "modules with fewer elements a parameter are gathered whole"))),
-      at(stage_3, also("use_all_reduce_for_fetch_params",
-                       sets<&Config::stage3_use_all_reduce_for_fetch_params>(
-                           "/zero_optimization/stage3_use_all_reduce_for_fetch_params",
-                           "gather several parameters at once by all-reduce"))),
-      at(stage_3, also("allgather_sequential", sets<&Config::stage3_allgather_sequential>(
-                                                   "/zero_optimization/stage3_allgather_sequential",
-                                                   "one all-gather a parameter"))),
-      at(stage_3, sets<&Config::memory_efficient_linear>(
-                      "/zero_optimization/memory_efficient_linear",
-                      "linear layers that hold no gathered weight from forward to backward")),
-      at(stage_3,
-         flag("/zero_optimization/override_module_apply", "true", inert, "initialisation")),
-      at(stage_3,
-         flag("/zero_optimization/pipeline_loading_checkpoint", "false", inert, "checkpoints")),
+std::vector<Knob> stage_3_rows() {
+  std::vector<Knob> rows = {
+      from(0, sets<&Config::sub_group_size>("sub_group_size", "elements updated together")),
+      from(0, sets_stage3<&Config::stage3_prefetch_bucket_size>("stage3_prefetch_bucket_size",
+                                                                "elements gathered ahead")),
+      from(0,
+           sets_stage3<&Config::stage3_param_persistence_threshold>(
+               "stage3_param_persistence_threshold", "parameters of no more elements stay whole")),
+      from(0, sets_stage3<&Config::stage3_model_persistence_threshold>(
+                  "stage3_model_persistence_threshold", "elements kept whole in all")),
+      from(0, sets_stage3<&Config::stage3_max_live_parameters>(
+                  "stage3_max_live_parameters",
+                  "gathered elements beyond which nothing is gathered ahead")),
+      from(0, sets_stage3<&Config::stage3_max_reuse_distance>(
+                  "stage3_max_reuse_distance",
+                  "a parameter used again within so many elements is kept")),
+      also("gather_16bit_weights_on_model_save",
+           once("stage3_gather_fp16_weights_on_model_save",
+                flag("stage3_gather_16bit_weights_on_model_save", "false", inert, "checkpoints"))),
+      sets_stage3<&Config::stage3_module_granularity_threshold>(
+          "stage3_module_granularity_threshold",
+          "modules with fewer elements a parameter are gathered whole"),
+      sets_stage3<&Config::stage3_use_all_reduce_for_fetch_params>(
+          "stage3_use_all_reduce_for_fetch_params",
+          "gather several parameters at once by all-reduce"),
+      sets_stage3<&Config::stage3_allgather_sequential>("stage3_allgather_sequential",
+                                                        "one all-gather a parameter"),
+      sets<&Config::memory_efficient_linear>(
+          "memory_efficient_linear",
+          "linear layers that hold no gathered weight from forward to backward"),
+      flag("override_module_apply", "true", inert, "initialisation"),
+      flag("pipeline_loading_checkpoint", "false", inert, "checkpoints"),
 
-      at(stage_3, from(0, sets<&Config::zero_hpz_partition_size>(
-                              "/zero_optimization/zero_hpz_partition_size", set_hpz,
-                              "ZeRO++: ranks that hold the parameters once more, for all gathers "
-                              "of a step but the first"))),
-      at(stage_3,
-         sets<&Config::zero_quantized_weights>("/zero_optimization/zero_quantized_weights",
-                                               "ZeRO++: gather parameters as numbers of 8 bits")),
-      at(stage_3, flag("/zero_optimization/zero_quantized_nontrainable_weights", "false", inert,
-                       "ZeRO++: frozen parameters in 8 bits; here all are trained")),
-      at(stage_3, sets<&Config::zero_quantized_gradients>(
-                      "/zero_optimization/zero_quantized_gradients",
-                      "ZeRO++: reduce gradients across nodes as numbers of 4 bits")),
-      at(stage_3, free_form(optional(section("/zero_optimization/zeropp_loco_param", refused,
-                                             "ZeRO++: error feedback of quantized reductions")))),
-      at(stage_3, acting(integer("/zero_optimization/mics_shard_size", "-1", -unbounded, measured,
-                                 "MiCS: ranks that share a copy of the states; 0 and below: all"),
-                         set_mics)),
-      at(stage_3, sets<&Config::mics_hierarchical_params_gather>(
-                      "/zero_optimization/mics_hierarchical_params_gather",
-                      "MiCS: gather across the nodes first, then inside each")),
-      free_form(optional(section("/zero_optimization/zenflow", refused,
-                                 "ZenFlow: asynchronous offloaded updates"))),
+      from(0, sets<&Config::zero_hpz_partition_size>(
+                  "zero_hpz_partition_size", set_hpz,
+                  "ZeRO++: ranks that hold the parameters once more, for all gathers of a step "
+                  "but the first")),
+      sets<&Config::zero_quantized_weights>("zero_quantized_weights",
+                                            "ZeRO++: gather parameters as numbers of 8 bits"),
+      flag("zero_quantized_nontrainable_weights", "false", inert,
+           "ZeRO++: frozen parameters in 8 bits; here all are trained"),
+      sets<&Config::zero_quantized_gradients>(
+          "zero_quantized_gradients", "ZeRO++: reduce gradients across nodes as numbers of 4 bits"),
+      free_form(optional(
+          section("zeropp_loco_param", refused, "ZeRO++: error feedback of quantized reductions"))),
+      acting(integer("mics_shard_size", "-1", -unbounded, measured,
+                     "MiCS: ranks that share a copy of the states; 0 and below: all"),
+             set_mics),
+      sets<&Config::mics_hierarchical_params_gather>(
+          "mics_hierarchical_params_gather",
+          "MiCS: gather across the nodes first, then inside each"),
+  };
+  for (Knob& knob : rows) knob.stages = stage_3;
+  return rows;
+}
+
+/// What is beside the stages.
+std::vector<Knob> module_rows() {
+  return {
+      free_form(optional(section("zenflow", refused, "ZenFlow: asynchronous offloaded updates"))),
       at(stage_3,
          nested(optional(section("/zero_optimization/leaf_module", measured,
                                  "modules whose parameters are gathered with all below them")))),
-      at(stage_3,
-         acting(or_one_text(list_of_texts(
-                    "/zero_optimization/leaf_module/classes",
-                    R"(["transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",)"
-                    R"("transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",)"
-                    R"("transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"])",
-                    "", measured, "by class, with or without its Python module")),
-                set_leaf_classes)),
-      at(stage_3, acting(or_one_text(list_of_texts("/zero_optimization/leaf_module/names", "[]", "",
-                                                   measured, "by name, as in named_modules()")),
-                         set_leaves<&LeafModules::names>)),
-      at(stage_3, acting(or_one_text(list_of_texts("/zero_optimization/leaf_module/name_suffixes",
-                                                   "[]", "", measured, "by end of name")),
-                         set_leaves<&LeafModules::name_suffixes>)),
+      sets_leaves("classes", default_leaf_classes_text(), set_leaf_classes,
+                  "by class, with or without its Python module"),
+      sets_leaves("names", "[]", set_leaves<&LeafModules::names>, "by name, as in named_modules()"),
+      sets_leaves("name_suffixes", "[]", set_leaves<&LeafModules::name_suffixes>, "by end of name"),
       flag("/zero_optimization/log_trace_cache_warnings", "false", inert, "logging"),
       flag("/zero_optimization/enable_sanity_checks", "false", inert, "checks of gradients"),
       flag("/zero_optimization/save_muon_momentum_buffer_in_memory", "false", inert,
@@ -185,54 +201,30 @@ std::vector<Knob> offload_rows() {
   return {
       at(stage_3, nested(optional(section("/zero_optimization/offload_param", measured,
                                           "where partitioned parameters live")))),
-      at(stage_3,
-         one_of("none|cpu|nvme", sets<&Config::offload_param>(
-                                     "/zero_optimization/offload_param/device",
-                                     set_device<&Config::offload_param>, "none, cpu or nvme"))),
-      at(stage_3, acting(text("/zero_optimization/offload_param/nvme_path", "null", "", measured,
-                              "folder on the disk"),
-                         set_folder<&Config::offload_param>)),
-      at(stage_3, from(0, sets<&Config::disk, &DiskUse::parameter_buffers>(
-                              "/zero_optimization/offload_param/buffer_count",
-                              "buffers for reading from the disk"))),
-      at(stage_3,
-         from(0, sets<&Config::disk, &DiskUse::parameter_buffer_size>(
-                     "/zero_optimization/offload_param/buffer_size", "elements of a buffer"))),
-      at(stage_3, from(0, sets<&Config::disk, &DiskUse::parameters_in_memory>(
-                              "/zero_optimization/offload_param/max_in_cpu",
-                              "elements kept in host memory beside a disk"))),
-      at(stage_3, flag("/zero_optimization/offload_param/pin_memory", "true", not_built,
-                       "page-locked host memory")),
+      at(stage_3, sets_device<&Config::offload_param>()),
+      sets_folder<&Config::offload_param>(),
+      from(0, sets_disk<&DiskUse::parameter_buffers>("buffer_count",
+                                                     "buffers for reading from the disk")),
+      from(0, sets_disk<&DiskUse::parameter_buffer_size>("buffer_size", "elements of a buffer")),
+      from(0, sets_disk<&DiskUse::parameters_in_memory>(
+                  "max_in_cpu", "elements kept in host memory beside a disk")),
+      at(stage_3, flag("pin_memory", "true", not_built, "page-locked host memory")),
 
       at(stages_1_2_3, nested(optional(section("/zero_optimization/offload_optimizer", measured,
                                                "where optimizer states live and are updated")))),
-      at(stages_1_2_3,
-         one_of("none|cpu|nvme", sets<&Config::offload_optimizer>(
-                                     "/zero_optimization/offload_optimizer/device",
-                                     set_device<&Config::offload_optimizer>, "none, cpu or nvme"))),
-      at(stage_3, acting(text("/zero_optimization/offload_optimizer/nvme_path", "null", "",
-                              measured, "folder on the disk"),
-                         set_folder<&Config::offload_optimizer>)),
+      at(stages_1_2_3, sets_device<&Config::offload_optimizer>()),
+      sets_folder<&Config::offload_optimizer>(),
+      from(0, sets_disk<&DiskUse::optimizer_buffers>("buffer_count", "buffers for the disk")),
+      at(stages_1_2_3, flag("pin_memory", "true", not_built, "page-locked host memory")),
+      sets_disk<&DiskUse::pipeline_read>("pipeline_read", "read ahead from the disk"),
+      sets_disk<&DiskUse::pipeline_write>("pipeline_write", "write behind to the disk"),
+      at(stages_1_2_3, flag("fast_init", "false", inert, "faster start on a disk")),
       at(stage_3,
-         from(0, sets<&Config::disk, &DiskUse::optimizer_buffers>(
-                     "/zero_optimization/offload_optimizer/buffer_count", "buffers for the disk"))),
-      at(stages_1_2_3, flag("/zero_optimization/offload_optimizer/pin_memory", "true", not_built,
-                            "page-locked host memory")),
+         from(0, up_to(1, sets<&Config::offload_ratio>(
+                              "ratio", "share of the sub-groups whose states are offloaded")))),
+      at(stage_3, flag("super_offload", "false", refused, "speculative updates on the host")),
       at(stage_3,
-         sets<&Config::disk, &DiskUse::pipeline_read>(
-             "/zero_optimization/offload_optimizer/pipeline_read", "read ahead from the disk")),
-      at(stage_3,
-         sets<&Config::disk, &DiskUse::pipeline_write>(
-             "/zero_optimization/offload_optimizer/pipeline_write", "write behind to the disk")),
-      at(stages_1_2_3, flag("/zero_optimization/offload_optimizer/fast_init", "false", inert,
-                            "faster start on a disk")),
-      at(stage_3, from(0, up_to(1, sets<&Config::offload_ratio>(
-                                       "/zero_optimization/offload_optimizer/ratio",
-                                       "share of the sub-groups whose states are offloaded")))),
-      at(stage_3, flag("/zero_optimization/offload_optimizer/super_offload", "false", refused,
-                       "speculative updates on the host")),
-      at(stage_3, number("/zero_optimization/offload_optimizer/cpuadam_cores_perc", "0.8", 0, 1,
-                         inert, "share of the cores for the update")),
+         number("cpuadam_cores_perc", "0.8", 0, 1, inert, "share of the cores for the update")),
 
       // Deprecated. DeepSpeed turns true into a section with device "cpu", false into none.
       at(stages_1_2_3, acting(flag("/zero_optimization/cpu_offload", "null", measured,
@@ -249,9 +241,7 @@ std::vector<Knob> offload_rows() {
 }  // namespace
 
 std::vector<Knob> zero() {
-  std::vector<Knob> all = stage_rows();
-  for (const Knob& knob : offload_rows()) all.push_back(knob);
-  return all;
+  return joined(reduction_rows(), stage_3_rows(), module_rows(), offload_rows());
 }
 
 }  // namespace dstune::rows

@@ -6,7 +6,7 @@ namespace dstune {
 
 namespace {
 
-/// The defaults of the table, whichever release of DeepSpeed they are from.
+/// The defaults of the table.
 TrainingConfig with_defaults(const std::vector<std::size_t>& acting) {
   TrainingConfig config;
   for (const std::size_t row : acting) {
@@ -18,12 +18,10 @@ TrainingConfig with_defaults(const std::vector<std::size_t>& acting) {
 
 OptimizerKind optimizer_kind(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
-  if (type == "lion") return OptimizerKind::lion;
-  if (type == "sgd") return OptimizerKind::sgd;
-  if (type == "adagrad") return OptimizerKind::adagrad;
   // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
-  const bool decoupled = type != "adam" || settings.is_on("/optimizer/params/adam_w_mode");
-  return decoupled ? OptimizerKind::adamw : OptimizerKind::adam;
+  if (type == "adam" && settings.is_on("/optimizer/params/adam_w_mode"))
+    return OptimizerKind::adamw;
+  return from_text<OptimizerKind>(type).value_or(OptimizerKind::adamw);
 }
 
 OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optimizer) {

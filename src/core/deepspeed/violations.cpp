@@ -12,101 +12,94 @@ namespace dstune {
 
 namespace {
 
+// Lists of words are separated by '|', as a row's choices are.
+
 struct Scheduler {
-  std::string_view type;
-  std::vector<std::string_view> needed, optional;
+  std::string_view type, needed, optional;
+};
+constexpr std::array schedulers = {
+    Scheduler{"LRRangeTest", "",
+              "lr_range_test_min_lr|lr_range_test_step_size|lr_range_test_step_rate|"
+              "lr_range_test_staircase"},
+    Scheduler{"OneCycle", "cycle_min_lr|cycle_max_lr",
+              "decay_lr_rate|cycle_first_step_size|cycle_second_step_size|"
+              "cycle_first_stair_count|cycle_second_stair_count|decay_step_size|cycle_momentum|"
+              "cycle_min_mom|cycle_max_mom|decay_mom_rate"},
+    Scheduler{"WarmupLR", "", "warmup_min_lr|warmup_max_lr|warmup_num_steps|warmup_type"},
+    Scheduler{"WarmupDecayLR", "total_num_steps",
+              "warmup_min_lr|warmup_max_lr|warmup_num_steps|warmup_type"},
+    Scheduler{"WarmupCosineLR", "total_num_steps",
+              "warmup_min_ratio|warmup_num_steps|cos_min_ratio|warmup_type"},
 };
 
-const std::vector<Scheduler>& schedulers() {
-  static const std::vector<Scheduler> all = {
-      {"LRRangeTest",
-       {},
-       {"lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate",
-        "lr_range_test_staircase"}},
-      {"OneCycle",
-       {"cycle_min_lr", "cycle_max_lr"},
-       {"decay_lr_rate", "cycle_first_step_size", "cycle_second_step_size",
-        "cycle_first_stair_count", "cycle_second_stair_count", "decay_step_size", "cycle_momentum",
-        "cycle_min_mom", "cycle_max_mom", "decay_mom_rate"}},
-      {"WarmupLR", {}, {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
-      {"WarmupDecayLR",
-       {"total_num_steps"},
-       {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
-      {"WarmupCosineLR",
-       {"total_num_steps"},
-       {"warmup_min_ratio", "warmup_num_steps", "cos_min_ratio", "warmup_type"}},
-  };
-  return all;
-}
-
 const Scheduler* find_scheduler(std::string_view type) {
-  const auto found = std::find_if(schedulers().begin(), schedulers().end(),
-                                  [type](const auto& each) { return each.type == type; });
-  return found == schedulers().end() ? nullptr : &*found;
+  const auto* const found = std::ranges::find(schedulers, type, &Scheduler::type);
+  return found == schedulers.end() ? nullptr : found;
 }
 
-bool holds(const std::vector<std::string_view>& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+/// Keys that are written among `rows` and are none of the words.
+void check_arguments(const Settings& settings, const std::vector<std::size_t>& rows,
+                     std::string_view taker, std::string_view words,
+                     std::vector<Violation>& violations) {
+  for (const std::size_t row : rows) {
+    const std::string_view pointer = knobs()[row].pointer;
+    if (settings.is_written(pointer) && !find_choice(words, last_key(pointer), false))
+      violations.push_back(
+          {std::string(pointer), fmt::format("{} does not take it: remove it", taker)});
+  }
 }
 
 void check_scheduler(const Settings& settings, std::vector<Violation>& violations) {
-  const std::string params = "/scheduler/params";
+  static const std::vector<std::size_t> arguments =
+      rows_where([](const Knob& knob) { return knob.pointer.starts_with("/scheduler/params/"); });
   const auto* const type = std::get_if<std::string>(&settings.value("/scheduler/type"));
   if (type == nullptr) return;
-  if (!settings.is_given(params)) {
+  if (!settings.is_given("/scheduler/params")) {
     violations.push_back({"/scheduler/type", *type + " needs the section /scheduler/params: add "
                                                      "it, with {} where nothing is set"});
     return;
   }
   const Scheduler* const scheduler = find_scheduler(*type);
   if (scheduler == nullptr) return;
-  for (const std::string_view key : scheduler->needed)
+  for (const std::string_view key : choices_of(scheduler->needed))
     // "auto" is filled in by the user's training.
-    if (!settings.is_there(fmt::format("{}/{}", params, key)))
+    if (!settings.is_there(fmt::format("/scheduler/params/{}", key)))
       violations.push_back(
-          {"/scheduler/type", fmt::format("{} needs {} in {}: add it", *type, key, params)});
-  for (const Knob& knob : knobs()) {
-    if (!knob.pointer.starts_with(params + "/") || !settings.is_written(knob.pointer)) continue;
-    const std::string_view key = knob.pointer.substr(params.size() + 1);
-    if (!holds(scheduler->needed, key) && !holds(scheduler->optional, key))
-      violations.push_back(
-          {std::string(knob.pointer), fmt::format("{} does not take it: remove it", *type)});
-  }
+          {"/scheduler/type", fmt::format("{} needs {} in /scheduler/params: add it", *type, key)});
+  check_arguments(settings, arguments, *type,
+                  fmt::format("{}|{}", scheduler->needed, scheduler->optional), violations);
 }
 
 /// An implementation of an optimizer and what it takes in /optimizer/params, or is taken out of it
 /// by DeepSpeed before.
 struct Optimizer {
-  std::string_view name;
-  std::vector<std::string_view> arguments;
+  std::string_view name, arguments;
 };
+constexpr Optimizer fused_adam = {
+    "DeepSpeed's FusedAdam",
+    "lr|betas|eps|weight_decay|bias_correction|amsgrad|set_grad_none|adam_w_mode|torch_adam|"
+    "fp32_optimizer_states"};
+constexpr Optimizer cpu_adam = {
+    "DeepSpeed's CPU Adam",
+    "lr|betas|eps|weight_decay|bias_correction|amsgrad|adam_w_mode|torch_adam|"
+    "fp32_optimizer_states"};
+constexpr Optimizer torch_adam = {
+    "PyTorch's Adam",
+    "lr|betas|eps|weight_decay|amsgrad|maximize|foreach|capturable|differentiable|fused|"
+    "adam_w_mode|torch_adam|fp32_optimizer_states"};
+constexpr Optimizer fused_lion = {"DeepSpeed's FusedLion", "lr|betas|weight_decay|set_grad_none"};
+constexpr Optimizer cpu_lion = {"DeepSpeed's CPU Lion",
+                                "lr|betas|weight_decay|fp32_optimizer_states"};
+constexpr Optimizer torch_sgd = {
+    "PyTorch's SGD",
+    "lr|momentum|dampening|weight_decay|nesterov|maximize|foreach|differentiable|fused"};
+constexpr Optimizer torch_adagrad = {
+    "PyTorch's Adagrad",
+    "lr|lr_decay|weight_decay|initial_accumulator_value|eps|maximize|foreach|differentiable|fused"};
+constexpr Optimizer cpu_adagrad = {"DeepSpeed's CPU Adagrad",
+                                   "lr|eps|weight_decay|amsgrad|fp32_optimizer_states"};
 
 const Optimizer& optimizer_of(const Settings& settings) {
-  static const Optimizer fused_adam = {
-      "DeepSpeed's FusedAdam",
-      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "set_grad_none",
-       "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
-  static const Optimizer cpu_adam = {
-      "DeepSpeed's CPU Adam",
-      {"lr", "betas", "eps", "weight_decay", "bias_correction", "amsgrad", "adam_w_mode",
-       "torch_adam", "fp32_optimizer_states"}};
-  static const Optimizer torch_adam = {
-      "PyTorch's Adam",
-      {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
-       "differentiable", "fused", "adam_w_mode", "torch_adam", "fp32_optimizer_states"}};
-  static const Optimizer fused_lion = {"DeepSpeed's FusedLion",
-                                       {"lr", "betas", "weight_decay", "set_grad_none"}};
-  static const Optimizer cpu_lion = {"DeepSpeed's CPU Lion",
-                                     {"lr", "betas", "weight_decay", "fp32_optimizer_states"}};
-  static const Optimizer torch_sgd = {"PyTorch's SGD",
-                                      {"lr", "momentum", "dampening", "weight_decay", "nesterov",
-                                       "maximize", "foreach", "differentiable", "fused"}};
-  static const Optimizer torch_adagrad = {
-      "PyTorch's Adagrad",
-      {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps", "maximize", "foreach",
-       "differentiable", "fused"}};
-  static const Optimizer cpu_adagrad = {
-      "DeepSpeed's CPU Adagrad", {"lr", "eps", "weight_decay", "amsgrad", "fp32_optimizer_states"}};
   const bool on_host = offloads_optimizer(settings);
   const std::string type = settings.word("/optimizer/type");
   if (type == "lion") return on_host ? cpu_lion : fused_lion;
@@ -117,25 +110,25 @@ const Optimizer& optimizer_of(const Settings& settings) {
 }
 
 void check_optimizer(const Settings& settings, std::vector<Violation>& violations) {
-  constexpr std::string_view section = "/optimizer/params/";
+  // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
+  static const std::vector<std::size_t> arguments = rows_where([](const Knob& knob) {
+    return parent_of(knob.pointer) == "/optimizer/params" &&
+           last_key(knob.pointer) != "max_grad_norm";
+  });
   const Optimizer& optimizer = optimizer_of(settings);
-  for (const Knob& knob : knobs()) {
-    if (!knob.pointer.starts_with(section) || !settings.is_written(knob.pointer)) continue;
-    const std::string_view key = knob.pointer.substr(section.size());
-    // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
-    if (key.find('/') != key.npos || key == "max_grad_norm") continue;
-    if (!holds(optimizer.arguments, key))
-      violations.push_back({std::string(knob.pointer),
-                            fmt::format("{} does not take it: remove it", optimizer.name)});
-  }
+  check_arguments(settings, arguments, optimizer.name, optimizer.arguments, violations);
 }
 
+/// Empty where the value has no content.
 std::string value_text(const KnobValue& value) {
-  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
-  if (const auto* number = std::get_if<double>(&value)) return json::Value(*number).dump();
-  if (const auto* text = std::get_if<std::string>(&value)) return json::Value(*text).dump();
-  return "";
+  return std::visit(
+      [](const auto& content) -> std::string {
+        if constexpr (std::is_same_v<decltype(content), const std::monostate&>)
+          return "";
+        else
+          return json::Value(content).dump();
+      },
+      value);
 }
 
 std::string refusal_of(const Knob& knob, const KnobValue& value) {
@@ -148,10 +141,9 @@ std::string refusal_of(const Knob& knob, const KnobValue& value) {
 }
 
 void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& violations) {
-  constexpr std::array built = {"adam", "adamw", "lion", "sgd", "adagrad"};
   const std::string type = settings.word("/optimizer/type");
   const KnobValue& written = settings.value("/optimizer/type");
-  if (std::find(built.begin(), built.end(), type) == built.end()) {
+  if (!from_text<OptimizerKind>(type)) {
     violations.push_back({"/optimizer/type",
                           fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
                                       "Adagrad or SGD",
@@ -209,6 +201,11 @@ void add_doubled_names(const Settings& settings, std::vector<Violation>& violati
 
 }  // namespace
 
+bool has_adam(const Settings& settings) {
+  const std::string type = settings.word("/optimizer/type");
+  return type == "adam" || type == "adamw";
+}
+
 bool offloads_optimizer(const Settings& settings) {
   return settings.is_on("/zero_optimization/cpu_offload") ||
          settings.word("/zero_optimization/offload_optimizer/device") != "none";
@@ -244,7 +241,7 @@ std::vector<Violation> violations_of(const Settings& settings) {
   add_unbuilt(settings, violations);
   for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
     for (const ConfigRule& rule : rules)
-      if (rule.is_broken(settings))
+      if (rule.is_broken(settings, rule.pointer))
         violations.push_back({std::string(knobs()[settings.row_of(rule.pointer)].pointer),
                               std::string(rule.message), rule.is_unbuilt});
   add_lacking_keys(settings, violations);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -69,15 +68,11 @@ std::string plain_number_text(std::string_view text, bool is_integer) {
 
 std::optional<bool> lenient_boolean(const json::Value& value) {
   std::string word;
-  if (value.is_string()) word = lower_case(value.get_ref<const std::string&>());
+  if (value.is_string()) word = value.get_ref<const std::string&>();
   if (value.is_number() && value == 0) word = "0";
   if (value.is_number() && value == 1) word = "1";
-  const auto any_of = [&word](auto words) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  };
-  using Words = std::array<std::string_view, 6>;
-  if (any_of(Words{"1", "on", "t", "true", "y", "yes"})) return true;
-  if (any_of(Words{"0", "off", "f", "false", "n", "no"})) return false;
+  if (find_choice("1|on|t|true|y|yes", word, true)) return true;
+  if (find_choice("0|off|f|false|n|no", word, true)) return false;
   return std::nullopt;
 }
 
@@ -117,10 +112,8 @@ std::optional<KnobValue> read_integer(const json::Node& node, const Key& key,
     problems.add(node.problem("expected an integer without a point, got " + node.value().dump()));
     return std::nullopt;
   }
-  const auto number = node.integer(problems, bound(key.low, Limits::min()),
-                                   bound(std::min(key.high, key.largest_here), Limits::max()));
-  if (!number) return std::nullopt;
-  return *number;
+  return node.integer(problems, bound(key.low, Limits::min()),
+                      bound(std::min(key.high, key.largest_here), Limits::max()));
 }
 
 std::optional<KnobValue> read_text(const json::Node& node, const Key& key,
@@ -145,9 +138,7 @@ std::optional<KnobValue> read_list(const json::Node& node, const Key& key,
   if (!key.of_texts) return std::monostate();
   std::string lines;
   for (const json::Node& element : node.elements()) {
-    Key each = key;
-    each.type = KnobType::text;
-    const std::optional<KnobValue> line = read_text(element, each, problems);
+    const std::optional<KnobValue> line = read_text(element, key, problems);
     if (!line) return std::nullopt;
     lines += std::get<std::string>(*line) + '\n';
   }
@@ -158,13 +149,11 @@ std::optional<KnobValue> read_strictly(const json::Node& node, const Key& key,
                                        json::Problems& problems) {
   switch (key.type) {
     case KnobType::boolean:
-      if (const auto flag = node.boolean(problems)) return *flag;
-      return std::nullopt;
+      return node.boolean(problems);
     case KnobType::integer:
       return read_integer(node, key, problems);
     case KnobType::number:
-      if (const auto number = node.number(problems, key.low, key.high)) return *number;
-      return std::nullopt;
+      return node.number(problems, key.low, key.high);
     case KnobType::text:
       return read_text(node, key, problems);
     case KnobType::object:
@@ -267,24 +256,14 @@ bool KeyTable::stands_for_default(const json::Node& node, const Key& key) const 
 
 namespace rows {
 
-std::string default_text(bool value) {
-  return value ? "true" : "false";
-}
-
-std::string default_text(std::int64_t value) {
-  return std::to_string(value);
-}
-
-std::string default_text(double value) {
-  if (value == 0) return "0";
-  if (std::trunc(value) == value && value < 10) return fmt::format("{:.1f}", value);
-  std::string text = fmt::format("{}", value);
+std::string default_text(const json::Value& value) {
+  if (!value.is_number_float()) return value.dump();
+  const auto number = value.get<double>();
+  if (number == 0) return "0";
+  if (std::trunc(number) == number && number < 10) return fmt::format("{:.1f}", number);
+  std::string text = fmt::format("{}", number);
   if (const std::size_t zero = text.find("e-0"); zero != text.npos) text.erase(zero + 2, 1);
   return text;
-}
-
-std::string default_text(std::string_view value) {
-  return json::Value(value).dump();
 }
 
 }  // namespace rows

@@ -1,19 +1,20 @@
 #include "cuda_device.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <future>
+#include <limits>
 #include <string_view>
 #include <thread>
 #include <utility>
 
-#include "cpu_queues.hpp"
 #include "dstune/base/error.hpp"
+#include "dstune/base/handle.hpp"
 #include "dstune/device/nvml.hpp"
 #include "dstune/kernels/cuda.hpp"
-#include "first_use.hpp"
-#include "memory.hpp"
 #include "queues.hpp"
 
 namespace dstune {
@@ -75,21 +76,6 @@ std::string description_of(const Properties& properties) {
   return "cuda (" + properties.name + ")";
 }
 
-class DeviceLikeCuda : public Device {
- public:
-  DeviceLikeCuda(const kernels::Table& table, const DeviceRequest& request,
-                 const Properties& properties)
-      : Device({.kernels = &table,
-                .memory = std::make_unique<SystemMemory>(),
-                .host_memory = std::make_unique<SystemMemory>(),
-                .queues = std::make_unique<CpuQueues>(kernels::cpu_table()),
-                .limit_bytes = 0,
-                .host_limit_bytes = request.host_limit_bytes,
-                .threads = request.threads,
-                .description = description_of(properties),
-                .is_asynchronous = true}) {}
-};
-
 bool graphs_are_wanted() {
   const char* const wanted = std::getenv("DSTUNE_CUDA_GRAPHS");
   if (wanted == nullptr || std::string_view(wanted) == "1") return true;
@@ -97,7 +83,72 @@ bool graphs_are_wanted() {
   throw DeviceError("DSTUNE_CUDA_GRAPHS is neither 0 nor 1");
 }
 
+/// Zeros on the GPU, for as long as it lives.
+class Zeros {
+ public:
+  Zeros(Runtime& runtime, const kernels::Table& table, std::size_t bytes)
+      : memory_(runtime, CudaMemory::Kind::device) {
+    arena_.prepare(static_cast<std::int64_t>(std::max<std::size_t>(bytes, 1)));
+    table.zero(get(), static_cast<std::size_t>(arena_.capacity_bytes()));
+  }
+  [[nodiscard]] void* get() const { return arena_.base(); }
+
+ private:
+  CudaMemory memory_;
+  MemoryBudget no_limit_{std::numeric_limits<std::int64_t>::max()};
+  Arena arena_{no_limit_, memory_};
+};
+
+/// Memory is given back only when nothing uses it any more; where that never comes, not at all.
+void finish_first_use(Runtime& runtime, const Waiter& waiter) {
+  Event made = nullptr;
+  check(runtime, runtime.create_event(made, false), "making an event");
+  const UniqueHandle<EventTraits> event(Owned{&runtime, made});
+  check(runtime, runtime.record(made, nullptr), "recording an event");
+  const auto is_done = [&] {
+    const Code code = runtime.query(made);
+    if (code == runtime.not_ready()) return false;
+    check(runtime, code, "using the libraries");
+    return true;
+  };
+  try {
+    waiter.until(is_done, "the first use of the libraries");
+  } catch (const CollectiveError&) {
+    runtime.give_up();
+    throw;
+  }
+}
+
 }  // namespace
+
+void use_libraries(Runtime& runtime, const kernels::Table& table, const Waiter& waiter) {
+  // finish_first_use() waits for that; a device that this thread used before has left its own
+  // behind.
+  kernels::set_cuda_stream(nullptr);
+  constexpr std::int64_t size = 128;
+  constexpr std::size_t max_bytes = std::size_t{size} * size * sizeof(float);
+  const Zeros in(runtime, table, 3 * max_bytes);
+  const Zeros more(runtime, table, max_bytes);
+  const Zeros out(runtime, table, max_bytes);
+  for (const kernels::DType type :
+       {kernels::DType::f32, kernels::DType::bf16, kernels::DType::f16}) {
+    const kernels::MatmulShape product{
+        .m = size, .n = size, .k = size, .type = type, .out_type = type};
+    const Zeros workspace(runtime, table, table.matmul_workspace_bytes(product));
+    table.matmul(product, in.get(), more.get(), nullptr, out.get(), workspace.get());
+    finish_first_use(runtime, waiter);
+  }
+  const kernels::AttentionShape heads{.batch = 1,
+                                      .sequence = size,
+                                      .heads = 1,
+                                      .kv_heads = 1,
+                                      .head_size = size / 2,
+                                      .type = kernels::DType::bf16};
+  const Zeros workspace(runtime, table, table.attention_workspace_bytes(heads));
+  table.attention_forward(heads, out.get(), static_cast<float*>(more.get()), in.get(),
+                          workspace.get());
+  finish_first_use(runtime, waiter);
+}
 
 CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table,
                                    const DeviceRequest& request) {
@@ -121,8 +172,8 @@ CudaDevice::Found CudaDevice::find(Runtime& runtime, const kernels::Table& table
   if (told_after) free_bytes = [tell = request.free_bytes, uuid = gpu.uuid] { return tell(uuid); };
   const auto limit = share_of_free_memory * static_cast<double>(gpu.free_bytes);
   return {.parts = {.kernels = &table,
-                    .memory = std::make_unique<DeviceMemory>(runtime),
-                    .host_memory = std::make_unique<PinnedMemory>(runtime),
+                    .memory = std::make_unique<CudaMemory>(runtime, CudaMemory::Kind::device),
+                    .host_memory = std::make_unique<CudaMemory>(runtime, CudaMemory::Kind::pinned),
                     .queues = std::make_unique<StreamQueues>(runtime, graphs_are_wanted()),
                     .limit_bytes = static_cast<std::int64_t>(limit),
                     .host_limit_bytes = request.host_limit_bytes,
@@ -142,7 +193,6 @@ CudaDevice::CudaDevice(Runtime& runtime, const kernels::Table& table, const Devi
 CudaDevice::CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu)
     : Device(std::move(found.parts)),
       runtime_(runtime),
-      streams_(&dynamic_cast<StreamQueues&>(queues())),
       number_(found.number),
       free_bytes_(std::move(found.free_bytes)),
       free_bytes_before_(found.free_bytes_before) {
@@ -167,7 +217,7 @@ DeviceState CudaDevice::drain(std::chrono::duration<double> limit) {
   const bool is_silent = told.wait_for(limit) != std::future_status::ready;
   if (!is_silent && !told.get()) {
     // NCCL does not end communicators before the graphs with their collectives are gone.
-    streams_->drain();
+    dynamic_cast<StreamQueues&>(queues()).drain();
     return DeviceState::drained;
   }
   given_up_as_ = is_silent ? DeviceState::silent : DeviceState::lost;
@@ -183,7 +233,15 @@ std::unique_ptr<Device> make_device_like(Runtime& runtime, const kernels::Table&
                                          const DeviceRequest& request, CudaGpu* gpu) {
   const Properties properties = choose(runtime, request.rank_of_node).second;
   if (gpu != nullptr) *gpu = {.name = properties.name, .uuid = {}};
-  return std::make_unique<DeviceLikeCuda>(table, request, properties);
+  return std::make_unique<Device>(Device::Parts{.kernels = &table,
+                                                .memory = std::make_unique<SystemMemory>(),
+                                                .host_memory = std::make_unique<SystemMemory>(),
+                                                .queues = std::make_unique<CpuQueues>(),
+                                                .limit_bytes = 0,
+                                                .host_limit_bytes = request.host_limit_bytes,
+                                                .threads = request.threads,
+                                                .description = description_of(properties),
+                                                .is_asynchronous = true});
 }
 
 std::string missing_kernels(const kernels::Table& table) {

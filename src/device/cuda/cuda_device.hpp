@@ -21,8 +21,6 @@ struct DeviceRequest {
   std::function<void()> use_libraries{};
 };
 
-class StreamQueues;
-
 class CudaDevice : public Device {
  public:
   /// As make_cuda_device, of any runtime and table.
@@ -49,7 +47,6 @@ class CudaDevice : public Device {
   CudaDevice(Runtime& runtime, Found found, CudaGpu* gpu);
 
   Runtime& runtime_;
-  StreamQueues* streams_;  ///< its queues
   int number_;
   std::function<std::optional<std::int64_t>()> free_bytes_;
   std::int64_t free_bytes_before_;
@@ -59,6 +56,12 @@ class CudaDevice : public Device {
 /// As make_device_like_cuda, of any runtime and table.
 std::unique_ptr<Device> make_device_like(Runtime& runtime, const kernels::Table& table,
                                          const DeviceRequest& request, CudaGpu* gpu);
+
+/// Has the table multiply and attend once, a little, and waits for the GPU: what libraries take of
+/// its memory for handles and their first kernels is taken then. Throws DeviceError, OutOfMemory,
+/// CollectiveError (the waiter's: the runtime is given up then), and what the table's functions
+/// throw.
+void use_libraries(Runtime& runtime, const kernels::Table& table, const Waiter& waiter);
 
 /// The functions that a table lacks, "matmul, quantize"; empty where it is whole.
 std::string missing_kernels(const kernels::Table& table);

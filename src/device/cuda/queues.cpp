@@ -101,7 +101,7 @@ double StreamQueues::seconds_between(int first, int second) {
 /// What queues are asked for as a graph.
 
 GraphRecording::~GraphRecording() {
-  queues_.drop(std::move(executable_));
+  queues.drop(std::move(executable));
 }
 
 void StreamQueues::drop(UniqueHandle<ExecutableTraits> executable) noexcept {
@@ -173,14 +173,15 @@ void StreamQueues::drop() noexcept {
 
 void StreamQueues::replay(Recording& recording, int first_stamp) {
   const auto& graph = dynamic_cast<GraphRecording&>(recording);
-  for (const auto& [node, number] : graph.stamps()) {
-    check(runtime_, runtime_.set_event(graph.executable(), node, at(stamps_, first_stamp + number)),
+  const ExecutableGraph executable = graph.executable.value().object;
+  for (const auto& [node, number] : graph.stamps) {
+    check(runtime_, runtime_.set_event(executable, node, at(stamps_, first_stamp + number)),
           "choosing the events of a graph");
   }
   join();
   use(0);
   may_be_at_graph_ = true;
-  check(runtime_, runtime_.launch(graph.executable(), stream(0)), "launching a graph");
+  check(runtime_, runtime_.launch(executable, stream(0)), "launching a graph");
   fork();
 }
 

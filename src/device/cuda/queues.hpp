@@ -11,51 +11,49 @@
 
 namespace dstune::cuda {
 
-/// A stream or an event with the runtime that ends it.
+/// A stream, an event or a graph with the runtime that ends it.
+template <class Object>
 struct Owned {
   Runtime* runtime;
-  void* object;
+  Object object;
   bool operator==(const Owned&) const = default;
 };
-template <Code (Runtime::*Destroy)(void*)>
+template <class Object>
+Owned(Runtime*, Object) -> Owned<Object>;
+template <class Object, Code (Runtime::*Destroy)(Object)>
 struct OwnedTraits {
-  using Handle = Owned;
+  using Handle = Owned<Object>;
   static Handle null() { return {}; }
   static void close(Handle handle) noexcept {
     if (!handle.runtime->is_given_up()) (handle.runtime->*Destroy)(handle.object);
   }
 };
-using StreamTraits = OwnedTraits<&Runtime::destroy_stream>;
-using EventTraits = OwnedTraits<&Runtime::destroy_event>;
-using GraphTraits = OwnedTraits<&Runtime::destroy_graph>;
-using ExecutableTraits = OwnedTraits<&Runtime::destroy_executable>;
+using StreamTraits = OwnedTraits<Stream, &Runtime::destroy_stream>;
+using EventTraits = OwnedTraits<Event, &Runtime::destroy_event>;
+using GraphTraits = OwnedTraits<Graph, &Runtime::destroy_graph>;
+using ExecutableTraits = OwnedTraits<ExecutableGraph, &Runtime::destroy_executable>;
 
 class StreamQueues;
 
 /// As a graph. Launches differ in the events that stand for its stamps.
-class GraphRecording : public Recording {
- public:
+struct GraphRecording : public Recording {
   struct Stamp {
     Node node;
     int number;  ///< from the recording's first on
   };
   /// The queues outlive it.
-  GraphRecording(StreamQueues& queues, UniqueHandle<GraphTraits> graph,
-                 UniqueHandle<ExecutableTraits> executable, std::vector<Stamp> stamps)
-      : queues_(queues),
-        graph_(std::move(graph)),
-        executable_(std::move(executable)),
-        stamps_(std::move(stamps)) {}
+  GraphRecording(StreamQueues& of, UniqueHandle<GraphTraits> captured,
+                 UniqueHandle<ExecutableTraits> instantiated, std::vector<Stamp> recorded)
+      : queues(of),
+        graph(std::move(captured)),
+        executable(std::move(instantiated)),
+        stamps(std::move(recorded)) {}
   ~GraphRecording() override;
 
-  [[nodiscard]] ExecutableGraph executable() const { return executable_.value().object; }
-  [[nodiscard]] const std::vector<Stamp>& stamps() const { return stamps_; }
-
- private:
-  StreamQueues& queues_;
-  UniqueHandle<GraphTraits> graph_;  ///< of which the nodes are
-  UniqueHandle<ExecutableTraits> executable_;
-  std::vector<Stamp> stamps_;
+  StreamQueues& queues;
+  UniqueHandle<GraphTraits> graph;  ///< of which the nodes are
+  UniqueHandle<ExecutableTraits> executable;
+  std::vector<Stamp> stamps;
 };
 
 /// Streams, and events that take times, are kept from one prepare() to the next. The kernels'

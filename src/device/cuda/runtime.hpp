@@ -1,26 +1,36 @@
 #pragma once
-/// What is used of CUDA's runtime, so that order and failures can be tested without a GPU. All
-/// functions but those that say otherwise return a cudaError_t, 0 where nothing failed.
+/// What is used of CUDA's runtime, so that order and failures can be tested without a GPU, and
+/// memory that is taken by it. All functions of the runtime but those that say otherwise return a
+/// cudaError_t, 0 where nothing failed.
 
 #include <atomic>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "dstune/device/memory.hpp"
+
+// CUDA's own types, as its headers declare them.
+struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+struct CUgraphNode_st;
 
 namespace dstune::cuda {
 
 /// cudaStream_t, cudaEvent_t, cudaGraph_t, cudaGraphExec_t, cudaGraphNode_t.
-using Stream = void*;
-using Event = void*;
-using Graph = void*;
-using ExecutableGraph = void*;
-using Node = void*;
+using Stream = CUstream_st*;
+using Event = CUevent_st*;
+using Graph = CUgraph_st*;
+using ExecutableGraph = CUgraphExec_st*;
+using Node = CUgraphNode_st*;
 using Code = int;
 
 struct Properties {
-  std::string name;  ///< "NVIDIA H200"
-  std::string uuid;  ///< of the GPU, or of the part of one that a process was given
-  int multiprocessors = 0;
+  std::string name;    ///< "NVIDIA H200"
+  std::string uuid;    ///< of the GPU, or of the part of one that a process was given
   int capability = 0;  ///< 90: compute capability 9.0
 };
 
@@ -105,5 +115,24 @@ void check(Runtime& runtime, Code code, const char* what, std::size_t bytes = 0)
 
 /// CUDA's own; null in a build without it.
 Runtime* native_runtime();
+
+/// Memory of a GPU, or pinned memory of its host: from multiples of 4096 on, also where CUDA, which
+/// promises 256, begins in between.
+class CudaMemory : public MemorySource {
+ public:
+  enum class Kind { device, pinned };
+  CudaMemory(Runtime& runtime, Kind kind) : runtime_(runtime), is_pinned_(kind == Kind::pinned) {}
+
+  std::byte* take(std::int64_t bytes) override;
+  void give_back(std::byte* begin, std::int64_t bytes) noexcept override;
+
+ private:
+  void* allocate(std::int64_t bytes);
+  void free(void* memory) noexcept;
+
+  Runtime& runtime_;
+  bool is_pinned_;
+  std::map<std::byte*, void*> misplaced_;  ///< what lies in a larger piece, and that
+};
 
 }  // namespace dstune::cuda

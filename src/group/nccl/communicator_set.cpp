@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,27 @@ Waiter limited(const Waiter& waiter, double limit_s) {
   const auto limit =
       std::chrono::duration_cast<Waiter::Clock::duration>(std::chrono::duration<double>(limit_s));
   return waiter.with_deadline(std::min(waiter.deadline(), Waiter::Clock::now() + limit));
+}
+
+/// An id that the first rank asks the library for. Throws CollectiveError on every rank where it
+/// gets none. Collective over the group.
+nccl::UniqueId agree_on_unique_id(ProcessGroup& host, nccl::Library& library) {
+  // What NCCL says, and the id's bytes as numbers that nobody computes with.
+  nccl::UniqueId id;
+  std::array<double, 1 + sizeof id.bytes / sizeof(double)> mine{};
+  if (host.group_rank() == 0) {
+    mine[0] = static_cast<double>(library.get_unique_id(id));
+    std::memcpy(&mine[1], id.bytes.data(), sizeof id.bytes);
+  }
+  const std::vector<double> all = host.exchange(mine);
+  const auto result = static_cast<nccl::Result>(static_cast<int>(all[0]));
+  if (result != nccl::Result::success) {
+    throw CollectiveError(
+        CollectiveError::Cause::aborted,
+        "making an NCCL communicator: the first rank gets no id: " + library.error_text(result));
+  }
+  std::memcpy(id.bytes.data(), &all[1], sizeof id.bytes);
+  return id;
 }
 
 }  // namespace
@@ -44,11 +66,6 @@ void NcclCommunicatorSet::wait_for(const nccl::Teardown& teardown) const noexcep
   } catch (const CollectiveError&) {
     // The threads that are stuck have all they need.
   }
-}
-
-void NcclCommunicatorSet::drop_unusable() {
-  std::erase_if(entries_,
-                [](const auto& entry) { return !entry.second.communicator->is_usable(); });
 }
 
 std::uint64_t NcclCommunicatorSet::id_of_oldest_beside(const Key& own) const {
@@ -99,7 +116,8 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
     // ever. What that one still holds is lost.
     teardown_.forget();
   }
-  drop_unusable();
+  std::erase_if(entries_,
+                [](const auto& entry) { return !entry.second.communicator->is_usable(); });
   const Key key{host.world_ranks(), is_risky};
   const auto own = entries_.find(key);
   const auto own_id =
@@ -132,7 +150,7 @@ std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::obtain(ProcessGroup& host
 std::shared_ptr<NcclCommunicator> NcclCommunicatorSet::make(ProcessGroup& host,
                                                             std::uint64_t attempt,
                                                             const Waiter& waiter, bool is_risky) {
-  const nccl::UniqueId unique_id = nccl::agree_on_unique_id(host, *options_.library);
+  const nccl::UniqueId unique_id = agree_on_unique_id(host, *options_.library);
   auto made = std::make_shared<NcclCommunicator>(
       NcclCommunicator::Parts{options_.library, teardown_, options_.free_bytes, !is_risky,
                               options_.longest_call},
@@ -188,48 +206,3 @@ std::int64_t NcclCommunicatorSet::device_bytes() const {
 }
 
 }  // namespace dstune
-
-namespace dstune::nccl {
-namespace {
-
-// Bytes in a number, so that every value of them is one exactly; all of them fit an exchange.
-constexpr std::size_t bytes_a_number = 6;
-constexpr std::size_t num_bytes = sizeof(UniqueId::bytes);
-constexpr std::size_t num_numbers = (num_bytes + bytes_a_number - 1) / bytes_a_number;
-
-void pack(const UniqueId& id, std::span<double> numbers) {
-  for (std::size_t i = num_bytes; i-- > 0;) {
-    double& number = numbers[i / bytes_a_number];
-    number = 256 * number + static_cast<unsigned char>(id.bytes[i]);
-  }
-}
-
-UniqueId unpack(std::span<const double> numbers) {
-  UniqueId id;
-  for (std::size_t i = 0; i < num_bytes; ++i) {
-    const auto number = static_cast<std::uint64_t>(numbers[i / bytes_a_number]);
-    id.bytes[i] = static_cast<char>(number >> 8 * (i % bytes_a_number) & 0xff);
-  }
-  return id;
-}
-
-}  // namespace
-
-UniqueId agree_on_unique_id(ProcessGroup& host, Library& library) {
-  std::vector<double> mine(1 + num_numbers);
-  if (host.group_rank() == 0) {
-    UniqueId id;
-    mine[0] = static_cast<double>(library.get_unique_id(id));
-    pack(id, std::span(mine).subspan(1));
-  }
-  const std::vector<double> all = host.exchange(mine);
-  const auto result = static_cast<Result>(static_cast<int>(all[0]));
-  if (result != Result::success) {
-    throw CollectiveError(
-        CollectiveError::Cause::aborted,
-        "making an NCCL communicator: the first rank gets no id: " + library.error_text(result));
-  }
-  return unpack(std::span(all).subspan(1, num_numbers));
-}
-
-}  // namespace dstune::nccl

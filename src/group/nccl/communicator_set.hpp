@@ -38,8 +38,6 @@ class NcclCommunicatorSet {
         left_(options_.begin_thread) {}
   /// Closes them, the oldest first. On every rank at about the same time.
   ~NcclCommunicatorSet();
-  NcclCommunicatorSet(const NcclCommunicatorSet&) = delete;
-  NcclCommunicatorSet& operator=(const NcclCommunicatorSet&) = delete;
 
   /// That of the host group's ranks: theirs, where all still have it, else a new one. The attempt
   /// is the group's. One that is risky shares nothing between all and their parts, and is kept
@@ -79,7 +77,6 @@ class NcclCommunicatorSet {
     std::weak_ptr<NcclCommunicator> communicator;
   };
 
-  void drop_unusable();
   [[nodiscard]] std::uint64_t id_of_oldest_beside(const Key& own) const;
   /// `present`: ranks that close the same ones now.
   void close(std::vector<std::uint64_t> ids, std::span<const int> present);
@@ -99,11 +96,3 @@ class NcclCommunicatorSet {
 };
 
 }  // namespace dstune
-
-namespace dstune::nccl {
-
-/// An id that the first rank asks the library for. Throws CollectiveError on every rank where it
-/// gets none. Collective over the group.
-UniqueId agree_on_unique_id(ProcessGroup& host, Library& library);
-
-}  // namespace dstune::nccl

@@ -2,10 +2,102 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "dstune/base/error.hpp"
+
+namespace dstune::nccl {
+
+struct Teardown::State {
+  using Count = std::shared_ptr<std::atomic<int>>;
+
+  std::function<void()> begin_thread;
+  mutable std::mutex mutex;
+  Count under_way = std::make_shared<std::atomic<int>>(0);
+
+  [[nodiscard]] Count count() const {
+    const std::lock_guard lock(mutex);
+    return under_way;
+  }
+  void begin() const noexcept {
+    if (!begin_thread) return;
+    try {
+      begin_thread();
+    } catch (const std::exception&) {
+      // A device that is lost: what is to end is tried all the same.
+    }
+  }
+};
+
+namespace {
+
+void abort_all(Library& library, const Teardown::Comms& comms) {
+  if (comms.empty()) return;
+  library.group_start();
+  for (const Comm comm : comms) library.abort(comm);
+  library.group_end();
+}
+
+}  // namespace
+
+Teardown::Teardown(std::function<void()> begin_thread) : state_(std::make_shared<State>()) {
+  state_->begin_thread = std::move(begin_thread);
+}
+
+Teardown Teardown::another() const {
+  return Teardown(state_->begin_thread);
+}
+
+void Teardown::start(std::function<void()> work) noexcept {
+  const State::Count under_way = state_->count();
+  ++*under_way;
+  try {
+    // The state is shared: a thread that never ends outlives this.
+    std::thread([state = state_, under_way, work = std::move(work)]() mutable {
+      state->begin();
+      work();
+      work = nullptr;
+      --*under_way;
+    }).detach();
+  } catch (const std::exception&) {
+    // No thread can be had: they count as ends that never come.
+  }
+}
+
+void Teardown::abort(std::shared_ptr<Library> library, Comms comms, std::function<Comms()> more,
+                     std::shared_ptr<void> owner) noexcept {
+  if (comms.empty()) return;
+  start([library = std::move(library), comms = std::move(comms), more = std::move(more),
+         owner = std::move(owner)] {
+    abort_all(*library, comms);
+    if (more) abort_all(*library, more());
+  });
+}
+
+void Teardown::destroy(std::shared_ptr<Library> library, Comms comms,
+                       std::shared_ptr<void> owner) noexcept {
+  start([library = std::move(library), comms = std::move(comms), owner = std::move(owner)] {
+    for (const Comm comm : comms) library->destroy(comm);
+  });
+}
+
+bool Teardown::are_done() const {
+  return *state_->count() == 0;
+}
+
+void Teardown::forget() {
+  const std::lock_guard lock(state_->mutex);
+  state_->under_way = std::make_shared<std::atomic<int>>(0);
+}
+
+void Teardown::wait(const Waiter& waiter) const {
+  waiter.until([this] { return are_done(); }, "waiting for NCCL to end communicators");
+}
+
+}  // namespace dstune::nccl
 
 namespace dstune {
 
@@ -57,35 +149,38 @@ void NcclCommunicator::require_success(Result result, const char* what) const {
 
 template <class Make>
 void NcclCommunicator::measured(Make&& make) {
-  const std::int64_t before = parts_.free_bytes ? parts_.free_bytes() : 0;
-  make();
-  const std::int64_t after = parts_.free_bytes ? parts_.free_bytes() : 0;
-  device_bytes_ += std::max<std::int64_t>(0, before - after);
+  guarded([&] {
+    const std::int64_t before = parts_.free_bytes ? parts_.free_bytes() : 0;
+    make();
+    const std::int64_t after = parts_.free_bytes ? parts_.free_bytes() : 0;
+    device_bytes_ += std::max<std::int64_t>(0, before - after);
+  });
+}
+
+Result NcclCommunicator::state_of(Comm comm, const char* what) {
+  Result state = Result::success;
+  require_success(locked([&](nccl::Library& library) { return library.async_error(comm, state); }),
+                  what);
+  return state;
 }
 
 void NcclCommunicator::wait_for(Comm comm, Result state, const Waiter& waiter, const char* what) {
-  waiter.until(
-      [&] {
-        if (state == Result::in_progress) {
-          const auto ask = [&](nccl::Library& library) { return library.async_error(comm, state); };
-          require_success(locked(ask), what);
-        }
-        return state != Result::in_progress;
-      },
-      what);
+  const auto is_done = [&] {
+    if (state == Result::in_progress) state = state_of(comm, what);
+    return state != Result::in_progress;
+  };
+  waiter.until(is_done, what);
   require_success(state, what);
 }
 
 void NcclCommunicator::connect(const Waiter& waiter) {
   constexpr const char* what = "making an NCCL communicator";
-  guarded([&] {
-    measured([&] {
-      const Result result = locked([&](nccl::Library& library) {
-        return library.init(all_, place_.size, place_.unique_id, place_.rank,
-                            parts_.shares_resources);
-      });
-      wait_for(all_, result, waiter, what);
+  measured([&] {
+    const Result result = locked([&](nccl::Library& library) {
+      return library.init(all_, place_.size, place_.unique_id, place_.rank,
+                          parts_.shares_resources);
     });
+    wait_for(all_, result, waiter, what);
   });
 }
 
@@ -96,19 +191,17 @@ Comm NcclCommunicator::of(const RankRange& among, const Waiter& waiter) {
   const Range range{among.first, among.stride, among.count};
   if (const auto known = of_range_.find(range); known != of_range_.end()) return known->second;
   Comm* made = nullptr;
-  guarded([&] {
-    measured([&] {
-      const Result result = locked([&](nccl::Library& library) {
-        made = &of_range_[range];
-        // Ranges that do not overlap differ in their first ranks.
-        return library.split(all_, among.first, among.index_of(place_.rank), *made,
-                             parts_.shares_resources);
-      });
-      // It has only begun when the call says success (NCCL's source, init.cc: what is returned is
-      // not what has become of it), and the handle is there when the parent is ready.
-      wait_for(all_, result == Result::success ? Result::in_progress : result, waiter, what);
-      wait_for(*made, Result::in_progress, waiter, what);
+  measured([&] {
+    const Result result = locked([&](nccl::Library& library) {
+      made = &of_range_[range];
+      // Ranges that do not overlap differ in their first ranks.
+      return library.split(all_, among.first, among.index_of(place_.rank), *made,
+                           parts_.shares_resources);
     });
+    // It has only begun when the call says success (NCCL's source, init.cc: what is returned is
+    // not what has become of it), and the handle is there when the parent is ready.
+    wait_for(all_, result == Result::success ? Result::in_progress : result, waiter, what);
+    wait_for(*made, Result::in_progress, waiter, what);
   });
   return *made;
 }
@@ -116,9 +209,7 @@ Comm NcclCommunicator::of(const RankRange& among, const Waiter& waiter) {
 void NcclCommunicator::check() {
   constexpr const char* what = "waiting for collectives";
   const auto look = [&](Comm comm) {
-    Result state = Result::success;
-    const auto ask = [&](nccl::Library& library) { return library.async_error(comm, state); };
-    require_success(locked(ask), what);
+    const Result state = state_of(comm, what);
     if (state != Result::in_progress) require_success(state, what);
   };
   guarded([&] {
@@ -127,16 +218,14 @@ void NcclCommunicator::check() {
   });
 }
 
-void NcclCommunicator::finalize(Comm comm, const Waiter& waiter) {
-  const auto call = [&](nccl::Library& library) { return library.finalize(comm); };
-  wait_for(comm, locked(call), waiter, "closing an NCCL communicator");
-}
-
 void NcclCommunicator::close(const Waiter& waiter) noexcept {
   if (!is_usable()) return;
   try {
     const nccl::Teardown::Comms comms = all_comms();
-    for (const Comm comm : comms) finalize(comm, waiter);
+    for (const Comm comm : comms) {
+      const auto finalize = [&](nccl::Library& library) { return library.finalize(comm); };
+      wait_for(comm, locked(finalize), waiter, "closing an NCCL communicator");
+    }
     {
       const std::lock_guard lock(calls_);
       require_usable();

@@ -12,10 +12,43 @@
 #include <vector>
 
 #include "dstune/base/error.hpp"
-#include "dstune/base/rank_range.hpp"
+#include "dstune/base/operands.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/group/nccl_library.hpp"
-#include "teardown.hpp"
+
+namespace dstune::nccl {
+
+/// Ends communicators on threads of their own, which never call MPI: ncclCommAbort itself may hang,
+/// and so may ncclCommDestroy, which waits for the peers of this node to end theirs. Local.
+class Teardown {
+ public:
+  using Comms = std::vector<Comm>;
+
+  /// `begin_thread`: what each of its threads does first; may be empty.
+  explicit Teardown(std::function<void()> begin_thread = nullptr);
+  /// Whose threads begin alike, and are waited for apart.
+  [[nodiscard]] Teardown another() const;
+  /// On one thread, all of them in one go. Each waits for what was asked of it, so those that share
+  /// no resources, of which one may hold up another, are aborted by a call each. `more`: what was
+  /// made until then, and has to be aborted, too. `owner` lives until it is done.
+  void abort(std::shared_ptr<Library> library, Comms comms, std::function<Comms()> more,
+             std::shared_ptr<void> owner) noexcept;
+  /// On one thread, one after the other: what was finalized.
+  void destroy(std::shared_ptr<Library> library, Comms comms, std::shared_ptr<void> owner) noexcept;
+  [[nodiscard]] bool are_done() const;
+  /// Those that are under way count no more.
+  void forget();
+  /// Throws CollectiveError.
+  void wait(const Waiter& waiter) const;
+
+ private:
+  struct State;
+  void start(std::function<void()> work) noexcept;
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace dstune::nccl
 
 namespace dstune {
 
@@ -41,8 +74,6 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   };
   /// `id` tells apart the communicators that the same ranks had. Local.
   NcclCommunicator(Parts parts, std::uint64_t id, const Place& place);
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   /// Once, before anything else. Throws CollectiveError (deadline, abort, a peer's failure),
   /// DeviceError (this rank's), and has then abandoned it. Collective over the ranks.
@@ -99,10 +130,11 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void end(State state, nccl::Teardown& teardown) noexcept;
   /// Parts first. With the lock, where it can be had.
   [[nodiscard]] nccl::Teardown::Comms all_comms() const;
+  nccl::Result state_of(nccl::Comm comm, const char* what);
   void wait_for(nccl::Comm comm, nccl::Result state, const Waiter& waiter, const char* what);
   [[noreturn]] void fail(nccl::Result result, const char* what) const;
   void require_success(nccl::Result result, const char* what) const;
-  void finalize(nccl::Comm comm, const Waiter& waiter);
+  /// Guarded, and counts what it takes of the device's memory.
   template <class Make>
   void measured(Make&& make);
   /// Abandons where the body throws.

@@ -29,9 +29,8 @@ class NcclGroup : public ProcessGroup {
   [[nodiscard]] ProcessGroup& host() override { return *host_; }
   [[nodiscard]] Waiter watched(const Waiter& waiter) const override;
   [[nodiscard]] bool is_recordable() const override { return communicator_->is_usable(); }
-  void all_reduce_average(void* data, std::int64_t count, DType type,
-                          const RankRange& among) override;
-  void all_reduce_sum(void* data, std::int64_t count, DType type) override;
+  void all_reduce(void* data, std::int64_t count, DType type, Reduction op,
+                  const RankRange& among) override;
   void reduce_average(void* data, std::int64_t count, DType type, int root) override;
   void reduce_scatter_average(void* out, const void* in, std::int64_t count_per_rank, DType type,
                               const RankRange& among) override;
@@ -42,12 +41,9 @@ class NcclGroup : public ProcessGroup {
   void exchange_into(std::span<const double> mine, std::span<double> all) override;
 
  private:
-  /// Among some ranks, on their communicator; a part of one rank has what it gives.
-  template <class Enqueue>
-  void among_ranks(const RankRange& among, std::int64_t count, Enqueue&& enqueue);
-  void all_reduce(void* data, std::int64_t count, DType type, nccl::Reduction op,
-                  const RankRange& among);
-  void copy(void* out, const void* in, std::int64_t count, DType type);
+  /// call(library, communicator, stream) among some ranks; a part of one rank has what it gives.
+  template <class Call>
+  void enqueue(const RankRange& among, const nccl::Buffers& buffers, const char* what, Call&& call);
 
   std::unique_ptr<ProcessGroup> host_;
   std::shared_ptr<NcclCommunicator> communicator_;

@@ -1,22 +1,19 @@
-#include "parts/arithmetic.hpp"
+#include "parts/parts.hpp"
 
 namespace dstune::plan {
 namespace {
 
 void emit_forward(const Context& context, const Linear& layer, TensorId out, TensorId in,
                   TensorId activated) {
-  context.emitter.matmul({.a = at(in),
-                          .b = context.parameters.view(layer.unit, layer.weight),
-                          .bias = context.parameters.view(layer.unit, layer.bias),
-                          .c = at(out),
-                          .workspace = {},
-                          .m = context.sizes.rows,
-                          .n = layer.outputs,
-                          .k = layer.inputs,
-                          .transpose_a = false,
-                          .transpose_b = true,
-                          .accumulate = false,
-                          .activated = at(activated)});
+  context.emitter.emit(op::Matmul{.a = at(in),
+                                  .b = context.parameters.view(layer.unit, layer.weight),
+                                  .bias = context.parameters.view(layer.unit, layer.bias),
+                                  .c = at(out),
+                                  .m = context.sizes.rows,
+                                  .n = layer.outputs,
+                                  .k = layer.inputs,
+                                  .transpose_b = true,
+                                  .activated = at(activated)});
 }
 
 }  // namespace
@@ -50,8 +47,7 @@ TensorId linear_activation_forward(const Context& context, const Linear& layer, 
                                    TensorId in) {
   context.parameters.use(layer.unit, layer.weight, layer.bias);
   // After what is gathered for the layer, which is released first.
-  const TensorId activated =
-      context.activation("activated", layer.unit - 1, context.sizes.rows * layer.outputs);
+  const TensorId activated = context.activation("activated", layer.unit - 1, layer.outputs);
   emit_forward(context, layer, out, in, activated);
   context.parameters.done(layer.unit, layer.weight, layer.bias);
   return activated;
@@ -70,43 +66,47 @@ void pass(const Context& context, const Norm& norm) {
 void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
                            TensorId d_out, bool accumulate, TensorId pre_activation) {
   context.parameters.use(layer.unit, layer.weight, layer.bias);
-  context.emitter.matmul({.a = at(d_out),
-                          .b = context.parameters.view(layer.unit, layer.weight),
-                          .bias = {},
-                          .c = at(d_in),
-                          .workspace = {},
-                          .m = context.sizes.rows,
-                          .n = layer.inputs,
-                          .k = layer.outputs,
-                          .transpose_a = false,
-                          .transpose_b = false,
-                          .accumulate = accumulate,
-                          .pre_activation = at(pre_activation)});
+  context.emitter.emit(op::Matmul{.a = at(d_out),
+                                  .b = context.parameters.view(layer.unit, layer.weight),
+                                  .c = at(d_in),
+                                  .m = context.sizes.rows,
+                                  .n = layer.inputs,
+                                  .k = layer.outputs,
+                                  .accumulate = accumulate,
+                                  .pre_activation = at(pre_activation)});
   context.parameters.done(layer.unit, layer.weight, layer.bias);
 }
 
 void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
                              TensorId in) {
-  context.emitter.matmul({.a = at(d_out),
-                          .b = at(in),
-                          .bias = {},
-                          .c = context.gradients.view(layer.unit, layer.weight),
-                          .workspace = {},
-                          .m = layer.outputs,
-                          .n = layer.inputs,
-                          .k = context.sizes.rows,
-                          .transpose_a = true,
-                          .transpose_b = false,
-                          .accumulate = context.gradients.accumulate(),
-                          .d_bias = context.gradients.view(layer.unit, layer.bias)});
+  context.emitter.emit(op::Matmul{.a = at(d_out),
+                                  .b = at(in),
+                                  .c = context.gradients.view(layer.unit, layer.weight),
+                                  .m = layer.outputs,
+                                  .n = layer.inputs,
+                                  .k = context.sizes.rows,
+                                  .transpose_a = true,
+                                  .accumulate = context.gradients.accumulate(),
+                                  .d_bias = context.gradients.view(layer.unit, layer.bias)});
+}
+
+TensorId linear_backward(const Context& context, const Linear& layer, TensorId d_out, TensorId in,
+                         TensorId d_in) {
+  linear_backward_weights(context, layer, d_out, in);
+  context.emitter.release(in);
+  const bool accumulate = d_in != no_tensor;
+  if (!accumulate) d_in = context.activation("d norm", layer.unit - 1, layer.inputs);
+  linear_backward_input(context, layer, d_in, d_out, accumulate);
+  context.emitter.release(d_out);
+  return d_in;
 }
 
 void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorId x) {
   const Sizes& sizes = context.sizes;
   const int layer = norm.unit - 1;
-  if (!sizes.rms) norm.mean = context.statistics("mean", layer, sizes.rows);
-  norm.rstd = context.statistics("rstd", layer, sizes.rows);
-  norm.out = context.activation("norm", layer, sizes.rows * sizes.hidden);
+  if (!sizes.rms) norm.mean = context.statistics("mean", layer);
+  norm.rstd = context.statistics("rstd", layer);
+  norm.out = context.activation("norm", layer, sizes.hidden);
   context.parameters.use(norm.unit, norm.weight, norm.bias);
   context.emitter.emit(op::NormForward{.rms = sizes.rms,
                                        .out = at(norm.out),
@@ -121,25 +121,40 @@ void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorI
   context.parameters.done(norm.unit, norm.weight, norm.bias);
 }
 
+void norm_forward_of_sum(const Context& context, Norm& norm, int layer, TensorId residual,
+                         TensorId x) {
+  norm.input = context.activation("residual", layer, context.sizes.hidden);
+  norm_forward(context, norm, residual, x);
+  context.emitter.release(x);
+}
+
 void norm_backward(const Context& context, const Norm& norm, TensorId d_residual, TensorId d_out,
                    bool accumulate_input) {
   context.parameters.use(norm.unit, norm.weight, norm.bias);
-  context.emitter.norm_backward({.rms = context.sizes.rms,
-                                 .d_x = at(d_residual),
-                                 .d_weight = context.gradients.view(norm.unit, norm.weight),
-                                 .d_bias = context.gradients.view(norm.unit, norm.bias),
-                                 .d_out = at(d_out),
-                                 .input = at(norm.input),
-                                 .mean = at(norm.mean),
-                                 .rstd = at(norm.rstd),
-                                 .weight = context.parameters.view(norm.unit, norm.weight),
-                                 .workspace = {},
-                                 .rows = context.sizes.rows,
-                                 .accumulate_input = accumulate_input,
-                                 .accumulate_weights = context.gradients.accumulate()});
+  context.emitter.emit(op::NormBackward{.rms = context.sizes.rms,
+                                        .d_x = at(d_residual),
+                                        .d_weight = context.gradients.view(norm.unit, norm.weight),
+                                        .d_bias = context.gradients.view(norm.unit, norm.bias),
+                                        .d_out = at(d_out),
+                                        .input = at(norm.input),
+                                        .mean = at(norm.mean),
+                                        .rstd = at(norm.rstd),
+                                        .weight = context.parameters.view(norm.unit, norm.weight),
+                                        .rows = context.sizes.rows,
+                                        .accumulate_input = accumulate_input,
+                                        .accumulate_weights = context.gradients.accumulate()});
   context.parameters.done(norm.unit, norm.weight, norm.bias);
   context.emitter.release(norm.mean);
   context.emitter.release(norm.rstd);
+}
+
+TensorId norm_backward_anew(const Context& context, const Norm& norm, const char* name, int layer,
+                            TensorId d_out) {
+  const TensorId d_input = context.activation(name, layer, context.sizes.hidden);
+  norm_backward(context, norm, d_input, d_out, false);
+  context.emitter.release(d_out);
+  context.emitter.release(norm.input);
+  return d_input;
 }
 
 }  // namespace dstune::plan

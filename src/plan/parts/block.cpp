@@ -1,4 +1,4 @@
-#include "parts/block.hpp"
+#include "parts/parts.hpp"
 
 namespace dstune::plan {
 
@@ -30,60 +30,45 @@ Running Block::forward(const Running& running) {
 }
 
 void Block::first_norm(const Running& running) {
-  const Sizes& sizes = context_.sizes;
   if (running.x == no_tensor) {
     norm1_.input = running.residual;
     norm_forward(context_, norm1_, running.residual, no_tensor);
     return;
   }
-  norm1_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-  norm_forward(context_, norm1_, running.residual, running.x);
-  context_.emitter.release(running.x);
+  norm_forward_of_sum(context_, norm1_, layer_, running.residual, running.x);
   if (running.release_residual) context_.emitter.release(running.residual);
 }
 
 Running Block::branches() {
-  const Sizes& sizes = context_.sizes;
-  Emitter& emitter = context_.emitter;
   const TensorId attended = attention_.forward(norm1_.out);
   if (kind_ == BlockKind::sequential) {
-    norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-    norm_forward(context_, norm2_, norm1_.input, attended);
-    emitter.release(attended);
+    norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, attended);
     // The second norm's input is the block's own until its backward, or made again for it.
     return {norm2_.input, mlp_.forward(norm2_.out), recompute_ == Recompute::block};
   }
   norm2_.input = norm1_.input;
   norm_forward(context_, norm2_, norm2_.input, no_tensor);
   const TensorId out = mlp_.forward(norm2_.out);
-  emitter.emit(op::Add{at(out), at(attended), sizes.rows * sizes.hidden});
-  emitter.release(attended);
+  const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
+  context_.emitter.emit(op::Add{at(out), at(attended), elements});
+  context_.emitter.release(attended);
   return {norm1_.input, out, false};
 }
 
 Running Block::post_norm_forward(TensorId input) {
-  const Sizes& sizes = context_.sizes;
-  Emitter& emitter = context_.emitter;
-  const TensorId attended = attention_.forward(input);
-  norm1_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-  norm_forward(context_, norm1_, input, attended);
-  emitter.release(attended);
-  const TensorId out = mlp_.forward(norm1_.out);
-  norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-  norm_forward(context_, norm2_, norm1_.out, out);
-  emitter.release(out);
+  norm_forward_of_sum(context_, norm1_, layer_, input, attention_.forward(input));
+  norm_forward_of_sum(context_, norm2_, layer_, norm1_.out, mlp_.forward(norm1_.out));
   return {norm2_.out, no_tensor, false};
 }
 
 void Block::release_saved() {
   Emitter& emitter = context_.emitter;
-  for (const TensorId tensor : {norm1_.mean, norm1_.rstd, norm1_.out}) emitter.release(tensor);
+  emitter.release({norm1_.mean, norm1_.rstd, norm1_.out});
   attention_.release_saved();
-  for (const TensorId tensor : {norm2_.mean, norm2_.rstd}) emitter.release(tensor);
+  emitter.release({norm2_.mean, norm2_.rstd});
   if (kind_ == BlockKind::post_norm) {
     // The second norm's result is the next block's input.
-    emitter.release(norm1_.input);
-    emitter.release(norm2_.input);
+    emitter.release({norm1_.input, norm2_.input});
   } else {
     emitter.release(norm2_.out);
   }
@@ -92,16 +77,14 @@ void Block::release_saved() {
 
 void Block::release_cheap() {
   Emitter& emitter = context_.emitter;
-  for (const TensorId tensor : {norm1_.mean, norm1_.rstd, norm1_.out}) emitter.release(tensor);
+  emitter.release({norm1_.mean, norm1_.rstd, norm1_.out});
   // Where norms come after their branch, the second one's result is the next block's.
-  if (kind_ != BlockKind::post_norm)
-    for (const TensorId tensor : {norm2_.mean, norm2_.rstd, norm2_.out}) emitter.release(tensor);
+  if (kind_ != BlockKind::post_norm) emitter.release({norm2_.mean, norm2_.rstd, norm2_.out});
   attention_.release_cheap();
   mlp_.release_cheap();
 }
 
 void Block::forward_again() {
-  const Sizes& sizes = context_.sizes;
   if (kind_ == BlockKind::post_norm) {
     forward_again_of_post_norm();
     return;
@@ -109,9 +92,7 @@ void Block::forward_again() {
   norm_forward(context_, norm1_, norm1_.input, no_tensor);
   if (kind_ == BlockKind::sequential && recompute_ == Recompute::block) {
     const TensorId attended = attention_.forward(norm1_.out);
-    norm2_.input = context_.activation("residual", layer_, sizes.rows * sizes.hidden);
-    norm_forward(context_, norm2_, norm1_.input, attended);
-    context_.emitter.release(attended);
+    norm_forward_of_sum(context_, norm2_, layer_, norm1_.input, attended);
   } else {
     attention_.forward_again(norm1_.out);
     if (kind_ == BlockKind::parallel) norm2_.input = norm1_.input;
@@ -157,17 +138,16 @@ TensorId Block::backward(TensorId d_out) {
 }
 
 void Block::sequential_backward(TensorId d_residual) {
-  norm_backward_into(norm2_, d_residual, mlp_.backward(d_residual, norm2_.out, no_tensor, true));
+  norm_backward_into(norm2_, d_residual, mlp_.backward(d_residual, norm2_.out));
   context_.emitter.release(norm2_.input);
-  norm_backward_into(norm1_, d_residual,
-                     attention_.backward(d_residual, norm1_.out, no_tensor, true));
+  norm_backward_into(norm1_, d_residual, attention_.backward(d_residual, norm1_.out));
   context_.emitter.release(norm1_.input);
 }
 
 void Block::parallel_backward(TensorId d_residual) {
   // Both branches read the gradient of the sum before either adds to it.
-  const TensorId d_norm2 = mlp_.backward(d_residual, norm2_.out, no_tensor, true);
-  const TensorId d_norm1 = attention_.backward(d_residual, norm1_.out, no_tensor, true);
+  const TensorId d_norm2 = mlp_.backward(d_residual, norm2_.out);
+  const TensorId d_norm1 = attention_.backward(d_residual, norm1_.out);
   norm_backward_into(norm2_, d_residual, d_norm2);
   norm_backward_into(norm1_, d_residual, d_norm1);
   context_.emitter.release(norm1_.input);
@@ -176,24 +156,15 @@ void Block::parallel_backward(TensorId d_residual) {
 TensorId Block::post_norm_backward(TensorId d_out) {
   // Each norm's input is a sum: its gradient is the branch's and, the branch's own added, that of
   // the branch's input.
-  const TensorId d_sum2 = norm_backward_anew(norm2_, d_out);
-  mlp_.backward(d_sum2, norm1_.out, d_sum2, true);
-  const TensorId d_sum1 = norm_backward_anew(norm1_, d_sum2);
-  return attention_.backward(d_sum1, input_, d_sum1, true);
+  const TensorId d_sum2 = norm_backward_anew(context_, norm2_, "d residual", layer_, d_out);
+  mlp_.backward(d_sum2, norm1_.out, d_sum2);
+  const TensorId d_sum1 = norm_backward_anew(context_, norm1_, "d residual", layer_, d_sum2);
+  return attention_.backward(d_sum1, input_, d_sum1);
 }
 
 void Block::norm_backward_into(const Norm& norm, TensorId d_residual, TensorId d_norm) {
   norm_backward(context_, norm, d_residual, d_norm, true);
   context_.emitter.release(d_norm);
-}
-
-TensorId Block::norm_backward_anew(const Norm& norm, TensorId d_out) {
-  const TensorId d_sum =
-      context_.activation("d residual", layer_, context_.sizes.rows * context_.sizes.hidden);
-  norm_backward(context_, norm, d_sum, d_out, false);
-  context_.emitter.release(d_out);
-  context_.emitter.release(norm.input);
-  return d_sum;
 }
 
 }  // namespace dstune::plan

@@ -1,4 +1,4 @@
-#include "parts/block.hpp"
+#include "parts/parts.hpp"
 
 namespace dstune::plan {
 
@@ -17,8 +17,7 @@ Attention::Attention(const Context& context, int layer)
 
 TensorId Attention::forward(TensorId in) {
   forward_for_backward(in);
-  const TensorId projected =
-      context_.activation("projection", layer_, context_.sizes.rows * context_.sizes.hidden);
+  const TensorId projected = context_.activation("projection", layer_, context_.sizes.hidden);
   linear_forward(context_, projection_layer_, projected, attention_);
   return projected;
 }
@@ -35,12 +34,13 @@ void Attention::forward_again(TensorId in) {
 
 void Attention::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
-  qkv_ = context_.activation("qkv", layer_, sizes.rows * sizes.qkv_width);
+  qkv_ = context_.activation("qkv", layer_, sizes.qkv_width);
   linear_forward(context_, qkv_layer_, qkv_, in);
   make_heads();
-  attention_ = context_.activation("attention", layer_, sizes.rows * sizes.heads_width);
-  log_sum_exp_ = context_.statistics("log sum exp", layer_, sizes.rows * context_.model.num_heads);
-  context_.emitter.attention_forward({at(attention_), at(log_sum_exp_), at(heads_), {}, window_});
+  attention_ = context_.activation("attention", layer_, sizes.heads_width);
+  log_sum_exp_ = context_.statistics("log sum exp", layer_, context_.model.num_heads);
+  context_.emitter.emit(
+      op::AttentionForward{at(attention_), at(log_sum_exp_), at(heads_), {}, window_});
 }
 
 void Attention::make_heads() {
@@ -49,7 +49,7 @@ void Attention::make_heads() {
   Emitter& emitter = context_.emitter;
   heads_ = qkv_;
   if (keeps_raw_) {
-    heads_ = context_.activation("heads", layer_, sizes.rows * sizes.qkv_width);
+    heads_ = context_.activation("heads", layer_, sizes.qkv_width);
     emitter.emit(op::Convert{at(heads_), at(qkv_), sizes.rows * sizes.qkv_width});
   }
   if (parts.query_key_norm) head_norm_forward();
@@ -57,45 +57,34 @@ void Attention::make_heads() {
 }
 
 void Attention::release_saved() {
-  for (const TensorId tensor : {heads_, raw_, head_rstd_, attention_, log_sum_exp_})
-    context_.emitter.release(tensor);
+  context_.emitter.release({heads_, raw_, head_rstd_, attention_, log_sum_exp_});
 }
 
 void Attention::release_cheap() {
-  if (!keeps_raw_) return;
-  for (const TensorId tensor : {heads_, raw_, head_rstd_}) context_.emitter.release(tensor);
+  if (keeps_raw_) context_.emitter.release({heads_, raw_, head_rstd_});
 }
 
-TensorId Attention::backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in) {
+TensorId Attention::backward(TensorId d_out, TensorId in, TensorId d_in) {
   const Sizes& sizes = context_.sizes;
   const Architecture& parts = context_.model.architecture;
   Emitter& emitter = context_.emitter;
-  const TensorId d_attention =
-      context_.activation("d attention", layer_, sizes.rows * sizes.heads_width);
+  const TensorId d_attention = context_.activation("d attention", layer_, sizes.heads_width);
   linear_backward_input(context_, projection_layer_, d_attention, d_out);
   linear_backward_weights(context_, projection_layer_, d_out, attention_);
-  const TensorId d_qkv = context_.activation("d qkv", layer_, sizes.rows * sizes.qkv_width);
-  emitter.attention_backward(
-      {at(d_qkv), at(d_attention), at(heads_), at(attention_), at(log_sum_exp_), {}, window_});
-  for (const TensorId tensor : {d_attention, heads_, attention_, log_sum_exp_})
-    emitter.release(tensor);
+  const TensorId d_qkv = context_.activation("d qkv", layer_, sizes.qkv_width);
+  emitter.emit(op::AttentionBackward{
+      at(d_qkv), at(d_attention), at(heads_), at(attention_), at(log_sum_exp_), {}, window_});
+  emitter.release({d_attention, heads_, attention_, log_sum_exp_});
   if (keeps_raw_) emitter.release(qkv_);
   if (parts.positions == PositionKind::rotary) emitter.emit(op::Rotary{at(d_qkv), true});
   if (parts.query_key_norm) head_norm_backward(d_qkv);
-  linear_backward_weights(context_, qkv_layer_, d_qkv, in);
-  if (release_in) emitter.release(in);
-  const bool accumulate = d_in != no_tensor;
-  if (!accumulate) d_in = context_.activation("d norm", layer_, sizes.rows * sizes.hidden);
-  linear_backward_input(context_, qkv_layer_, d_in, d_qkv, accumulate);
-  emitter.release(d_qkv);
-  return d_in;
+  return linear_backward(context_, qkv_layer_, d_qkv, in, d_in);
 }
 
 void Attention::head_norm_forward() {
-  const Sizes& sizes = context_.sizes;
   const std::int64_t heads = context_.model.num_heads + context_.model.num_kv_heads;
-  raw_ = context_.activation("raw q and k", layer_, sizes.rows * heads * context_.model.head_size);
-  head_rstd_ = context_.statistics("heads' rstd", layer_, sizes.rows * heads);
+  raw_ = context_.activation("raw q and k", layer_, heads * context_.model.head_size);
+  head_rstd_ = context_.statistics("heads' rstd", layer_, heads);
   context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
   context_.emitter.emit(op::HeadNormForward{at(heads_), at(raw_), at(head_rstd_),
                                             context_.parameters.view(unit_, query_norm_weight),
@@ -105,19 +94,17 @@ void Attention::head_norm_forward() {
 
 void Attention::head_norm_backward(TensorId d_qkv) {
   context_.parameters.use(unit_, query_norm_weight, key_norm_weight);
-  context_.emitter.head_norm_backward(
-      {.d_qkv = at(d_qkv),
-       .d_q_weight = context_.gradients.view(unit_, query_norm_weight),
-       .d_k_weight = context_.gradients.view(unit_, key_norm_weight),
-       .raw = at(raw_),
-       .rstd = at(head_rstd_),
-       .q_weight = context_.parameters.view(unit_, query_norm_weight),
-       .k_weight = context_.parameters.view(unit_, key_norm_weight),
-       .workspace = {},
-       .accumulate_weights = context_.gradients.accumulate()});
+  context_.emitter.emit(
+      op::HeadNormBackward{.d_qkv = at(d_qkv),
+                           .d_q_weight = context_.gradients.view(unit_, query_norm_weight),
+                           .d_k_weight = context_.gradients.view(unit_, key_norm_weight),
+                           .raw = at(raw_),
+                           .rstd = at(head_rstd_),
+                           .q_weight = context_.parameters.view(unit_, query_norm_weight),
+                           .k_weight = context_.parameters.view(unit_, key_norm_weight),
+                           .accumulate_weights = context_.gradients.accumulate()});
   context_.parameters.done(unit_, query_norm_weight, key_norm_weight);
-  context_.emitter.release(raw_);
-  context_.emitter.release(head_rstd_);
+  context_.emitter.release({raw_, head_rstd_});
 }
 
 Mlp::Mlp(const Context& context, int layer)
@@ -130,7 +117,7 @@ Mlp::Mlp(const Context& context, int layer)
 TensorId Mlp::forward(TensorId in) {
   const Sizes& sizes = context_.sizes;
   forward_for_backward(in);
-  const TensorId out = context_.activation("mlp out", layer_, sizes.rows * sizes.hidden);
+  const TensorId out = context_.activation("mlp out", layer_, sizes.hidden);
   linear_forward(context_, fc_projection_layer_, out, activated_);
   return out;
 }
@@ -147,7 +134,7 @@ void Mlp::forward_again(TensorId in) {
 
 void Mlp::forward_for_backward(TensorId in) {
   const Sizes& sizes = context_.sizes;
-  fc_ = context_.activation("fc", layer_, sizes.rows * sizes.fc_width);
+  fc_ = context_.activation("fc", layer_, sizes.fc_width);
   if (sizes.fuses_activation) {
     activated_ = linear_activation_forward(context_, fc_layer_, fc_, in);
   } else {
@@ -158,14 +145,13 @@ void Mlp::forward_for_backward(TensorId in) {
 
 void Mlp::activate() {
   const Sizes& sizes = context_.sizes;
-  activated_ = context_.activation("activated", layer_, sizes.rows * sizes.intermediate);
+  activated_ = context_.activation("activated", layer_, sizes.intermediate);
   context_.emitter.emit(
       op::ActivationForward{sizes.gated, at(activated_), at(fc_), sizes.rows, sizes.intermediate});
 }
 
 void Mlp::release_saved() {
-  context_.emitter.release(fc_);
-  context_.emitter.release(activated_);
+  context_.emitter.release({fc_, activated_});
 }
 
 void Mlp::release_cheap() {
@@ -175,8 +161,7 @@ void Mlp::release_cheap() {
 TensorId Mlp::projection_backward(TensorId d_out) {
   const Sizes& sizes = context_.sizes;
   Emitter& emitter = context_.emitter;
-  const TensorId d_activated =
-      context_.activation("d activated", layer_, sizes.rows * sizes.intermediate);
+  const TensorId d_activated = context_.activation("d activated", layer_, sizes.intermediate);
   const TensorId pre_activation = sizes.fuses_activation ? fc_ : no_tensor;
   linear_backward_input(context_, fc_projection_layer_, d_activated, d_out, false, pre_activation);
   emitter.release(pre_activation);
@@ -191,17 +176,8 @@ TensorId Mlp::projection_backward(TensorId d_out) {
   return d_fc;
 }
 
-TensorId Mlp::backward(TensorId d_out, TensorId in, TensorId d_in, bool release_in) {
-  const Sizes& sizes = context_.sizes;
-  Emitter& emitter = context_.emitter;
-  const TensorId d_fc = projection_backward(d_out);
-  linear_backward_weights(context_, fc_layer_, d_fc, in);
-  if (release_in) emitter.release(in);
-  const bool accumulate = d_in != no_tensor;
-  if (!accumulate) d_in = context_.activation("d norm", layer_, sizes.rows * sizes.hidden);
-  linear_backward_input(context_, fc_layer_, d_in, d_fc, accumulate);
-  emitter.release(d_fc);
-  return d_in;
+TensorId Mlp::backward(TensorId d_out, TensorId in, TensorId d_in) {
+  return linear_backward(context_, fc_layer_, projection_backward(d_out), in, d_in);
 }
 
 }  // namespace dstune::plan

@@ -1,7 +1,9 @@
-#include "parts/micro_step.hpp"
+#include "parts/parts.hpp"
 
 namespace dstune::plan {
 namespace {
+
+using enum ParameterRole;
 
 /// Where blocks are computed again and `cpu_checkpointing` asks for it: their inputs are in host
 /// memory between forward and backward. As DeepSpeed 0.19.6 does it
@@ -13,8 +15,21 @@ class HostCheckpoints {
   /// Does nothing where nothing asks for it.
   HostCheckpoints(const Context& context, std::vector<Block>& blocks);
 
-  void after_forward(int layer);
-  void before_backward(int layer);
+  void after_forward(int layer) {
+    if (checkpoints_.empty()) return;
+    if (layer >= 2) drop_from_device(layer - 2);
+    if (layer >= 1) send(layer - 1);
+  }
+
+  void before_backward(int layer) {
+    if (checkpoints_.empty()) return;
+    Checkpoint& checkpoint = at_layer(layer);
+    if (checkpoint.host != no_tensor) {
+      context_.emitter.wait(Stream::compute, checkpoint.event);
+      context_.emitter.release(checkpoint.host);
+    }
+    if (layer > 0 && on_device(layer - 1) == no_tensor) fetch(layer - 1);
+  }
 
  private:
   struct Checkpoint {
@@ -22,16 +37,34 @@ class HostCheckpoints {
     int event = -1;  ///< of the last copy of it
   };
 
-  void send(int layer);
-  void drop_from_device(int layer);
-  void fetch(int layer);
+  void send(int layer) {
+    const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
+    Emitter& emitter = context_.emitter;
+    Checkpoint& checkpoint = at_layer(layer);
+    checkpoint.host = emitter.acquire("checkpoint", layer, Category::activations, emitter.type(),
+                                      elements, Memory::host);
+    const Stream stream = emitter.begin_beside(true, Stream::copy);
+    emitter.emit(op::Copy{at(checkpoint.host), at(on_device(layer)), elements}, stream);
+    checkpoint.event = emitter.record(stream);
+  }
 
-  [[nodiscard]] TensorId& on_device(int layer) {
-    return blocks_[static_cast<std::size_t>(layer)].input();
+  void drop_from_device(int layer) {
+    context_.emitter.wait(Stream::compute, at_layer(layer).event);
+    context_.emitter.release(on_device(layer));
+    on_device(layer) = no_tensor;
   }
-  [[nodiscard]] Checkpoint& at_layer(int layer) {
-    return checkpoints_[static_cast<std::size_t>(layer)];
+
+  void fetch(int layer) {
+    const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
+    Emitter& emitter = context_.emitter;
+    on_device(layer) = context_.activation("residual", layer, context_.sizes.hidden);
+    const Stream stream = emitter.begin_beside(true, Stream::copy);
+    emitter.emit(op::Copy{at(on_device(layer)), at(at_layer(layer).host), elements}, stream);
+    at_layer(layer).event = emitter.record(stream);
   }
+
+  [[nodiscard]] TensorId& on_device(int layer) { return blocks_[layer].input(); }
+  [[nodiscard]] Checkpoint& at_layer(int layer) { return checkpoints_[layer]; }
 
   const Context& context_;
   std::vector<Block>& blocks_;
@@ -41,49 +74,7 @@ class HostCheckpoints {
 HostCheckpoints::HostCheckpoints(const Context& context, std::vector<Block>& blocks)
     : context_(context), blocks_(blocks) {
   if (context.config.cpu_checkpointing && context.config.recompute == Recompute::block)
-    checkpoints_.resize(static_cast<std::size_t>(context.model.num_layers));
-}
-
-void HostCheckpoints::after_forward(int layer) {
-  if (checkpoints_.empty()) return;
-  if (layer >= 2) drop_from_device(layer - 2);
-  if (layer >= 1) send(layer - 1);
-}
-
-void HostCheckpoints::before_backward(int layer) {
-  if (checkpoints_.empty()) return;
-  Checkpoint& checkpoint = at_layer(layer);
-  if (checkpoint.host != no_tensor) {
-    context_.emitter.wait(Stream::compute, checkpoint.event);
-    context_.emitter.release(checkpoint.host);
-  }
-  if (layer > 0 && on_device(layer - 1) == no_tensor) fetch(layer - 1);
-}
-
-void HostCheckpoints::send(int layer) {
-  const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
-  Emitter& emitter = context_.emitter;
-  Checkpoint& checkpoint = at_layer(layer);
-  checkpoint.host = emitter.acquire("checkpoint", layer, Category::activations, emitter.type(),
-                                    elements, Memory::host);
-  const Stream stream = emitter.begin_beside(true, Stream::copy);
-  emitter.emit(op::Copy{at(checkpoint.host), at(on_device(layer)), elements}, stream);
-  checkpoint.event = emitter.record(stream);
-}
-
-void HostCheckpoints::drop_from_device(int layer) {
-  context_.emitter.wait(Stream::compute, at_layer(layer).event);
-  context_.emitter.release(on_device(layer));
-  on_device(layer) = no_tensor;
-}
-
-void HostCheckpoints::fetch(int layer) {
-  const std::int64_t elements = context_.sizes.rows * context_.sizes.hidden;
-  Emitter& emitter = context_.emitter;
-  on_device(layer) = context_.activation("residual", layer, elements);
-  const Stream stream = emitter.begin_beside(true, Stream::copy);
-  emitter.emit(op::Copy{at(on_device(layer)), at(at_layer(layer).host), elements}, stream);
-  at_layer(layer).event = emitter.record(stream);
+    checkpoints_.resize(context.model.num_layers);
 }
 
 /// At both ends of each checkpoint's forward and backward the host waits for all that the device
@@ -100,6 +91,98 @@ void wait_at_boundary(const Context& context) {
   if (config.cpu_checkpointing) wait_for(Stream::copy);
 }
 
+/// The model's first part: tokens, positions and types looked up and added, and normed where norms
+/// come after their branch.
+class Embedding {
+ public:
+  explicit Embedding(const Context& context)
+      : context_(context),
+        normed_(context.model.architecture.block == BlockKind::post_norm),
+        last_table_(context.model.architecture.token_types > 0 ? token_type_embedding
+                                                               : position_embedding),
+        norm_{.unit = 0, .weight = embedding_norm_weight, .bias = embedding_norm_bias} {}
+
+  Running forward() {
+    const Sizes& sizes = context_.sizes;
+    const TensorId sum = context_.activation("residual", -1, sizes.hidden);
+    context_.parameters.use(0, token_embedding, last_table_);
+    context_.emitter.emit(
+        op::EmbeddingForward{at(sum), context_.parameters.view(0, token_embedding),
+                             first_position(context_.parameters.view(0, position_embedding)),
+                             context_.parameters.view(0, token_type_embedding), sizes.rows});
+    context_.parameters.done(0, token_embedding, last_table_);
+    norm_.input = sum;
+    if (normed_) norm_forward(context_, norm_, sum, no_tensor);
+    return {normed_ ? norm_.out : sum, no_tensor, false};
+  }
+
+  /// Takes over the gradient of forward's result; closes unit 0's gradients. (With tied embeddings
+  /// they are open already and hold the head's.)
+  void backward(TensorId d_out) {
+    const Sizes& sizes = context_.sizes;
+    Emitter& emitter = context_.emitter;
+    const bool tied = context_.model.tie_embeddings;
+    const bool accumulate = context_.gradients.accumulate();
+    if (!tied) context_.gradients.open(0);
+    const TensorId d_sum =
+        normed_ ? norm_backward_anew(context_, norm_, "d residual", -1, d_out) : d_out;
+    // DeepSpeed gathers the tables before their backward, which does not read them.
+    context_.parameters.use(0, token_embedding, last_table_);
+    positions_backward(accumulate);
+    emitter.emit(op::EmbeddingBackward{
+        .d_token_table = context_.gradients.view(0, token_embedding),
+        .d_position_table = first_position(context_.gradients.view(0, position_embedding)),
+        .d_out = at(d_sum),
+        .rows = sizes.rows,
+        // A tied table holds the head's gradient already.
+        .accumulate_tokens = tied || accumulate,
+        .accumulate_positions = accumulate});
+    types_backward(d_sum, accumulate);
+    context_.parameters.done(0, token_embedding, last_table_);
+    emitter.release(d_sum);
+    context_.gradients.close(0);
+  }
+
+ private:
+  void positions_backward(bool accumulate) const {
+    const View d_positions = context_.gradients.view(0, position_embedding);
+    if (!d_positions || accumulate) return;
+    // The rows of positions that occur are overwritten; the others have no gradient.
+    const std::int64_t hidden = context_.sizes.hidden;
+    const std::int64_t before = context_.model.architecture.position_offset;
+    const std::int64_t used = context_.config.sequence_length;
+    const std::int64_t after = context_.model.max_positions - used;
+    if (before > 0) context_.emitter.emit(op::Fill{d_positions, 0.0F, before * hidden});
+    if (after > 0) {
+      context_.emitter.emit(
+          op::Fill{moved(d_positions, (before + used) * hidden), 0.0F, after * hidden});
+    }
+  }
+
+  void types_backward(TensorId d_sum, bool accumulate) const {
+    const View d_types = context_.gradients.view(0, token_type_embedding);
+    if (!d_types) return;
+    // All tokens are of type 0, so its gradient is the sum over rows; the others have none.
+    const Sizes& sizes = context_.sizes;
+    context_.emitter.emit(op::BiasBackward{
+        d_types, at(d_sum), {}, sizes.rows, sizes.hidden, sizes.hidden, accumulate});
+    const std::int64_t others = (context_.model.architecture.token_types - 1) * sizes.hidden;
+    if (others > 0 && !accumulate)
+      context_.emitter.emit(op::Fill{moved(d_types, sizes.hidden), 0.0F, others});
+  }
+
+  /// Position 0's row.
+  [[nodiscard]] View first_position(View table) const {
+    if (!table) return {};
+    return moved(table, context_.model.architecture.position_offset * context_.sizes.hidden);
+  }
+
+  const Context& context_;
+  bool normed_;
+  ParameterRole last_table_;  // of those that are looked up, in the flat order
+  Norm norm_;
+};
+
 }  // namespace
 
 void emit_micro_step(const Context& context, MicroStep micro) {
@@ -108,7 +191,7 @@ void emit_micro_step(const Context& context, MicroStep micro) {
   Running running = embedding.forward();
   const auto layers = static_cast<int>(context.model.num_layers);
   std::vector<Block> blocks;
-  blocks.reserve(static_cast<std::size_t>(layers));
+  blocks.reserve(layers);
   HostCheckpoints checkpoints(context, blocks);
   for (int layer = 0; layer < layers; ++layer) {
     blocks.emplace_back(context, layer);
@@ -121,7 +204,7 @@ void emit_micro_step(const Context& context, MicroStep micro) {
   for (int layer = layers - 1; layer >= 0; --layer) {
     wait_at_boundary(context);
     checkpoints.before_backward(layer);
-    d_residual = blocks[static_cast<std::size_t>(layer)].backward(d_residual);
+    d_residual = blocks[layer].backward(d_residual);
   }
   wait_at_boundary(context);
   embedding.backward(d_residual);

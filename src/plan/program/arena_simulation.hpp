@@ -40,7 +40,7 @@ class ArenaSimulation {
     bool is_hole = false;
   };
 
-  [[nodiscard]] Block& at(int block) { return blocks_[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] Block& at(int block) { return blocks_[block]; }
   /// The hole that `bytes` go into; none where they go to the top.
   [[nodiscard]] int find(std::int64_t bytes);
   int add(std::int64_t offset, std::int64_t bytes, int lower, int higher);

@@ -114,7 +114,7 @@ void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kin
   }
   if (kind != Segment::Kind::update && kind != Segment::Kind::guarded_update) {
     // Growing by copies would take most of the time of building a plan.
-    const auto layers = static_cast<std::size_t>(plan_.model.num_layers);
+    const std::int64_t layers = plan_.model.num_layers;
     steps_->reserve(layers * steps_a_layer);
     plan_.tensors.reserve(plan_.tensors.size() + layers * tensors_a_layer);
   }
@@ -129,10 +129,10 @@ void Emitter::end_segment() {
 }
 
 void Emitter::finish() {
-  for (const Memory memory : {Memory::device, Memory::host, Memory::disk}) write_peak(memory);
-  plan_.memory.arena_bytes = account_of(Memory::device).arena.highest_bytes();
-  plan_.host_memory.arena_bytes = account_of(Memory::host).arena.highest_bytes();
-  plan_.disk.arena_bytes = account_of(Memory::disk).arena.highest_bytes();
+  for (const Memory memory : {Memory::device, Memory::host, Memory::disk}) {
+    write_peak(memory);
+    figures_of(memory).arena_bytes = account_of(memory).arena.highest_bytes();
+  }
 }
 
 TensorId Emitter::acquire(const char* name, int layer, Category category, DType type,
@@ -144,9 +144,8 @@ TensorId Emitter::acquire(const char* name, int layer, Category category, DType 
 
 void Emitter::release(TensorId id) {
   if (id == no_tensor) return;
-  const auto index = static_cast<std::size_t>(id);
-  const PlannedTensor& tensor = plan_.tensors[index];
-  account_of(tensor.memory).arena.release(blocks_[index]);
+  const PlannedTensor& tensor = plan_.tensors[id];
+  account_of(tensor.memory).arena.release(blocks_[id]);
   remove_from_account(tensor);
   emit(op::Release{id});
 }
@@ -161,18 +160,18 @@ void Emitter::remove_from_account(const PlannedTensor& tensor) {
 TensorId Emitter::borrow_workspace(std::int64_t bytes) {
   if (bytes == 0) return no_tensor;
   const std::int64_t elements = (bytes + 3) / 4;
-  const std::int64_t padded = account_of(Memory::device).padded(elements * size_bytes(DType::f32));
+  MemoryAccount& account = account_of(Memory::device);
+  const std::int64_t padded = account.padded(elements * size_bytes(DType::f32));
   // Half of a plan's tensors are scratch: they leave the arena as it is.
-  const std::int64_t offset = account_of(Memory::device).arena.borrow(padded);
   const TensorId scratch = add("workspace", -1, Category::workspace, DType::f32, elements,
-                               Memory::device, padded, {offset, -1});
+                               Memory::device, padded, {account.arena.borrow(padded), -1});
   emit(op::Acquire{scratch});
   return scratch;
 }
 
 void Emitter::return_workspace(TensorId scratch) {
   if (scratch == no_tensor) return;
-  remove_from_account(plan_.tensors[static_cast<std::size_t>(scratch)]);
+  remove_from_account(plan_.tensors[scratch]);
   emit(op::Release{scratch});
 }
 
@@ -190,30 +189,9 @@ std::int64_t Emitter::norm_bytes(std::int64_t width) {
   return norms_.emplace_back(width, workspaces_.norm(width)).second;
 }
 
-void Emitter::matmul(op::Matmul operation) {
-  std::int64_t bytes = matmul_bytes(operation);
-  if (operation.d_bias) bytes = std::max(bytes, norm_bytes(operation.m));
-  emit_with_workspace(operation, bytes);
-}
-
-void Emitter::norm_backward(op::NormBackward operation) {
-  emit_with_workspace(operation, norm_bytes(plan_.model.hidden_size));
-}
-
-void Emitter::bias_backward(op::BiasBackward operation) {
-  emit_with_workspace(operation, norm_bytes(operation.width));
-}
-
-void Emitter::head_norm_backward(op::HeadNormBackward operation) {
-  emit_with_workspace(operation, norm_bytes(plan_.model.head_size));
-}
-
-void Emitter::attention_forward(op::AttentionForward operation) {
-  emit_with_workspace(operation, attention_bytes_);
-}
-
-void Emitter::attention_backward(op::AttentionBackward operation) {
-  emit_with_workspace(operation, attention_bytes_);
+std::int64_t Emitter::workspace_bytes(const op::Matmul& operation) {
+  const std::int64_t bytes = matmul_bytes(operation);
+  return operation.d_bias ? std::max(bytes, norm_bytes(operation.m)) : bytes;
 }
 
 int Emitter::record(Stream stream) {

@@ -1,6 +1,7 @@
 #pragma once
 /// Writes a plan down: steps, tensors with their places, the memory figures, workspaces, events.
 
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -43,10 +44,21 @@ class Emitter {
                    std::int64_t elements, Memory memory = Memory::device);
   /// Nothing where there is no tensor.
   void release(TensorId tensor);
+  void release(std::initializer_list<TensorId> tensors) {
+    for (const TensorId tensor : tensors) release(tensor);
+  }
 
+  /// A workspace that the operation needs is taken around it. (All such on the compute stream.)
   template <class Op>
   void emit(Op operation, Stream stream = Stream::compute) {
-    steps_->emplace_back(stream, operation);
+    if constexpr (requires { operation.workspace; }) {
+      const TensorId scratch = borrow_workspace(workspace_bytes(operation));
+      operation.workspace = at(scratch);
+      steps_->emplace_back(stream, operation);
+      return_workspace(scratch);
+    } else {
+      steps_->emplace_back(stream, operation);
+    }
   }
   /// `add` appends the operation's pieces to the plan's.
   template <class Add>
@@ -57,13 +69,6 @@ class Emitter {
     operation.num_pieces = static_cast<int>(pieces.size()) - operation.first_piece;
     emit(operation, stream);
   }
-  /// With the workspace that it needs, taken around it. (All on the compute stream.)
-  void matmul(op::Matmul operation);
-  void norm_backward(op::NormBackward operation);
-  void bias_backward(op::BiasBackward operation);
-  void head_norm_backward(op::HeadNormBackward operation);
-  void attention_forward(op::AttentionForward operation);
-  void attention_backward(op::AttentionBackward operation);
 
   /// A new event, reached when what the stream was given so far is done.
   int record(Stream stream);
@@ -81,7 +86,7 @@ class Emitter {
     return workspaces_.row_alignment_bytes();
   }
   [[nodiscard]] std::int64_t elements(TensorId tensor) const {
-    return plan_.tensors[static_cast<std::size_t>(tensor)].elements;
+    return plan_.tensors[tensor].elements;
   }
 
  private:
@@ -103,14 +108,6 @@ class Emitter {
   TensorId add(const char* name, int layer, Category category, DType type, std::int64_t elements,
                Memory memory, std::int64_t padded_bytes, ArenaSimulation::Taken taken);
   void remove_from_account(const PlannedTensor& tensor);
-  /// `operation` with scratch of so many bytes, if any, taken around it.
-  template <class Op>
-  void emit_with_workspace(Op& operation, std::int64_t bytes) {
-    const TensorId scratch = borrow_workspace(bytes);
-    operation.workspace = at(scratch);
-    emit(operation);
-    return_workspace(scratch);
-  }
   TensorId borrow_workspace(std::int64_t bytes);
   void return_workspace(TensorId scratch);
   [[nodiscard]] MemoryPlan& figures_of(Memory memory);
@@ -118,6 +115,18 @@ class Emitter {
   [[nodiscard]] MemoryAccount& account_of(Memory memory) {
     return accounts_[static_cast<std::size_t>(memory)];
   }
+  std::int64_t workspace_bytes(const op::Matmul& operation);
+  std::int64_t workspace_bytes(const op::NormBackward&) {
+    return norm_bytes(plan_.model.hidden_size);
+  }
+  std::int64_t workspace_bytes(const op::BiasBackward& operation) {
+    return norm_bytes(operation.width);
+  }
+  std::int64_t workspace_bytes(const op::HeadNormBackward&) {
+    return norm_bytes(plan_.model.head_size);
+  }
+  std::int64_t workspace_bytes(const op::AttentionForward&) const { return attention_bytes_; }
+  std::int64_t workspace_bytes(const op::AttentionBackward&) const { return attention_bytes_; }
   std::int64_t matmul_bytes(const op::Matmul& operation);
   std::int64_t norm_bytes(std::int64_t width);
   void account(const PlannedTensor& tensor);

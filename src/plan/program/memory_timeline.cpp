@@ -60,10 +60,10 @@ class Recorder {
 
   void play(const Operation& operation) {
     if (const auto* const acquired = std::get_if<op::Acquire>(&operation)) {
-      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(acquired->tensor)];
+      const PlannedTensor& tensor = plan_.tensors[acquired->tensor];
       account(tensor, tensor.padded_bytes);
     } else if (const auto* const released = std::get_if<op::Release>(&operation)) {
-      const PlannedTensor& tensor = plan_.tensors[static_cast<std::size_t>(released->tensor)];
+      const PlannedTensor& tensor = plan_.tensors[released->tensor];
       account(tensor, -tensor.padded_bytes);
     } else if (kind_of(operation) != OperationKind::order) {
       for (MemoryAccount& each : accounts_) {

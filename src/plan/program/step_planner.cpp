@@ -1,12 +1,10 @@
-#include "dstune/plan/step_planner.hpp"
-
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "dstune/base/error.hpp"
-#include "parts/micro_step.hpp"
-#include "zero/quantization.hpp"
+#include "dstune/plan/step_plan.hpp"
+#include "parts/parts.hpp"
 
 namespace dstune {
 namespace {
@@ -74,6 +72,31 @@ std::string_view to_text(Category category) {
 std::int64_t targets_per_sequence(const ModelSpec& model, std::int64_t sequence_length) {
   if (model.architecture.objective == Objective::next_token) return sequence_length;
   return std::max<std::int64_t>(1, sequence_length * 15 / 100);
+}
+
+std::optional<op::Collective> collective_of(const Operation& operation, int group_size) {
+  std::optional<op::Collective> collective;
+  visit_kind<OperationKind::collective>(
+      [&](const auto& one) { collective = one.collective(group_size); }, operation);
+  return collective;
+}
+
+std::vector<Access> accesses(const StepPlan& plan, const Operation& operation) {
+  const ModelSpec& model = plan.model;
+  const PlanSizes sizes{.samples = plan.config.micro_batch,
+                        .sequence = plan.config.sequence_length,
+                        .hidden = model.hidden_size,
+                        .vocabulary = model.vocab_size,
+                        .heads = model.num_heads,
+                        .kv_heads = model.num_kv_heads,
+                        .head_size = model.head_size,
+                        .group_size = plan.group_size,
+                        .reshard_pieces = plan.reshard_pieces};
+  AccessList list;
+  visit_kind<OperationKind::arithmetic, OperationKind::copy, OperationKind::disk,
+             OperationKind::collective>([&](const auto& one) { one.access(list, sizes); },
+                                        operation);
+  return list.all();
 }
 
 struct StepPlanner::Shared {

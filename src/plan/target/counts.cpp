@@ -22,13 +22,6 @@ std::int64_t whole_parameters(const ParameterTable& table, std::int64_t own) {
   return most;
 }
 
-/// Master copy, moments and gradients. DeepSpeed's Lion for the host has a moment that it does not
-/// use.
-std::int64_t tensors_on_disk(const OptimizerConfig& optimizer) {
-  const bool has_second = has_second_moment(optimizer) || optimizer.kind == OptimizerKind::lion;
-  return 2 + (has_first_moment(optimizer) ? 1 : 0) + (has_second ? 1 : 0);
-}
-
 /// What an optimizer that is not all on the host leaves on the device, and what it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 TargetCounts& counts) {
@@ -40,7 +33,7 @@ void count_left(const ParameterTable& table, const TrainingConfig& config, int g
     if (group.memory != Memory::disk) continue;
     counts.largest_on_disk = std::max(counts.largest_on_disk, group.count);
     const bool has_moments = group.moments_memory == Memory::disk;
-    counts.disk_bytes += 4 * (has_moments ? tensors_on_disk(config.optimizer) : 2) *
+    counts.disk_bytes += 4 * tensors_on_disk(config.optimizer, group) *
                          round_up(group.count, transfer_alignment(config, 4));
     if (!has_moments) counts.moments_on_host += group.count;
   }
@@ -62,13 +55,11 @@ void count_swapped_shards(const ParameterTable& table, const TrainingConfig& con
   }
   std::int64_t largest = 0;
   for (const SubGroup& group : groups) {
-    const PieceRange range = layout.pieces_of(group.first, group.count);
     std::int64_t blocks = 0;
-    for (int piece = range.first; piece < range.last; ++piece) {
+    for (const int piece : layout.pieces_of(group.first, group.count)) {
       const std::int64_t shard = layout.piece_shard_elements(piece);
       blocks += round_up(shard, transfer_alignment(config, e));
-      if (group.swaps_parameters && !on_disk[static_cast<std::size_t>(piece)])
-        counts.small_shards.push_back(shard);
+      if (group.swaps_parameters && !on_disk[piece]) counts.small_shards.push_back(shard);
     }
     // DeepSpeed's choice: the first of the largest ones.
     if (group.count <= largest) continue;
@@ -101,8 +92,7 @@ void count_gathered(const ModelSpec& model, const ParameterTable& table,
       live -= elements(gathering.steady.released[event.visit]);
       continue;
     }
-    if (is_forward &&
-        !gathering.traced->trace.visits[static_cast<std::size_t>(event.visit)].is_forward) {
+    if (is_forward && !gathering.traced->trace.visits[event.visit].is_forward) {
       is_forward = false;
       counts.left_of_forward = live;
     }

@@ -15,16 +15,19 @@ bool is_swappable(const TrainingConfig& config, std::int64_t bytes) {
   return bytes >= std::max(min_swapped_bytes, config.disk.block_bytes);
 }
 
+std::int64_t tensors_on_disk(const OptimizerConfig& optimizer, const SubGroup& group) {
+  if (group.moments_memory != Memory::disk) return 2;
+  const bool has_second = has_second_moment(optimizer) || optimizer.kind == OptimizerKind::lion;
+  return 2 + (has_first_moment(optimizer) ? 1 : 0) + (has_second ? 1 : 0);
+}
+
 std::vector<bool> find_shards_on_disk(const Layout& layout, const TrainingConfig& config) {
   std::vector<bool> on_disk(layout.pieces().size(), false);
   const std::int64_t element = size_bytes(element_type(config.precision));
   for (const SubGroup& group : cut_into_sub_groups(layout, config)) {
     if (!group.swaps_parameters) continue;
-    const PieceRange range = layout.pieces_of(group.first, group.count);
-    for (int piece = range.first; piece < range.last; ++piece) {
-      on_disk[static_cast<std::size_t>(piece)] =
-          is_swappable(config, element * layout.piece_shard_elements(piece));
-    }
+    for (const int piece : layout.pieces_of(group.first, group.count))
+      on_disk[piece] = is_swappable(config, element * layout.piece_shard_elements(piece));
   }
   return on_disk;
 }
@@ -179,43 +182,6 @@ void OptimizerSwapper::swap_out(std::size_t index) {
 void OptimizerSwapper::wait_for_write(const Swap& write) {
   emitter_.wait(Stream::compute, write.event);
   free_.insert(free_.end(), write.buffers.begin(), write.buffers.end());
-}
-
-ShardReader::ShardReader(const ZeroContext& zero)
-    : ZeroPart(zero),
-      // In a larger group compute waits for copies.
-      copies_beside_compute_(config_.overlap_comm && layout_.group_size() == 1) {
-  if (tensors_.shards_on_disk != no_tensor) buffer_.assign(tensors_.shards.size(), no_tensor);
-}
-
-void ShardReader::read(std::span<const ShardRead> reads) {
-  if (reads.empty()) return;
-  emitter_.wait(Stream::disk_read, emitter_.record(Stream::compute));
-  if (copies_beside_compute_) emitter_.wait(Stream::disk_read, emitter_.record(Stream::gather));
-  for (const ShardRead& each : reads) {
-    const auto piece = static_cast<std::size_t>(each.piece);
-    buffer_[piece] = tensors_.shard_buffers[static_cast<std::size_t>(each.buffer)];
-    emitter_.emit(op::ReadDisk{at(buffer_[piece]), tensors_.shards[piece],
-                               layout_.piece_shard_elements(each.piece)},
-                  Stream::disk_read);
-    on_their_way_.push_back(each.piece);
-  }
-  event_ = emitter_.record(Stream::disk_read);
-}
-
-void ShardReader::wait_for(std::span<const int> pieces) {
-  const bool is_there = std::none_of(pieces.begin(), pieces.end(), [&](int piece) {
-    return std::find(on_their_way_.begin(), on_their_way_.end(), piece) != on_their_way_.end();
-  });
-  if (is_there) return;
-  emitter_.wait(Stream::compute, event_);
-  on_their_way_.clear();
-}
-
-View ShardReader::shard(int piece) const {
-  const auto index = static_cast<std::size_t>(piece);
-  const View place = tensors_.shards[index];
-  return tensors_.is_on_disk(place) ? at(buffer_[index]) : place;
 }
 
 }  // namespace dstune::plan

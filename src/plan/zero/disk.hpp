@@ -25,6 +25,10 @@ inline constexpr std::int64_t disk_alignment_elements = disk_alignment_of(DType:
 [[nodiscard]] std::vector<bool> find_shards_on_disk(const Layout& layout,
                                                     const TrainingConfig& config);
 
+/// Tensors of a sub-group that has its master copy and gradients on a disk: these and its moments,
+/// where they are there, too. DeepSpeed's Lion for the host has a moment that it does not use.
+[[nodiscard]] std::int64_t tensors_on_disk(const OptimizerConfig& optimizer, const SubGroup& group);
+
 struct GradientPart {
   std::int64_t first = 0, count = 0;  ///< elements of the own part
   std::int64_t held_offset = -1;      ///< among those on the device; −1: it goes to the disk
@@ -101,27 +105,6 @@ class OptimizerSwapper : ZeroPart {
   SwappedGradients gradients_;
   std::vector<std::size_t> free_;
   std::optional<Swap> current_, ahead_, behind_;
-};
-
-/// Brings shards of parameters into the host's buffers, as the schedule of gathers says, and says
-/// where each of them is.
-class ShardReader : ZeroPart {
- public:
-  explicit ShardReader(const ZeroContext& zero);
-
-  /// They are on their way behind what uses the buffers so far.
-  void read(std::span<const ShardRead> reads);
-  /// Compute goes on when the shards of these pieces are in memory, and with them, as in DeepSpeed,
-  /// everything that is on its way.
-  void wait_for(std::span<const int> pieces);
-  /// Where the own shard of a piece is in memory, once it is there.
-  [[nodiscard]] View shard(int piece) const;
-
- private:
-  bool copies_beside_compute_;
-  std::vector<TensorId> buffer_;  // by piece, of those on the disk
-  std::vector<int> on_their_way_;
-  int event_ = 0;  // of the last read
 };
 
 }  // namespace dstune::plan

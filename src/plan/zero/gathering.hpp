@@ -83,21 +83,18 @@ class VisitLists {
   void sort(std::size_t num_visits) {
     begin_.assign(num_visits + 1, 0);
     // Counts become beginnings, these ends as entries are put down, and those beginnings again.
-    for (const Added& each : added_) ++begin_[static_cast<std::size_t>(each.visit)];
+    for (const Added& each : added_) ++begin_[each.visit];
     int end = 0;
     for (int& begin : begin_) begin = std::exchange(end, end + begin);
     entries_.resize(added_.size());
-    for (const Added& each : added_)
-      entries_[static_cast<std::size_t>(begin_[static_cast<std::size_t>(each.visit)]++)] =
-          each.entry;
+    for (const Added& each : added_) entries_[begin_[each.visit]++] = each.entry;
     for (std::size_t visit = num_visits; visit > 0; --visit) begin_[visit] = begin_[visit - 1];
     begin_[0] = 0;
     added_ = {};
   }
   [[nodiscard]] std::span<const Entry> operator[](int visit) const {
-    const int* begin = &begin_[static_cast<std::size_t>(visit)];
-    return std::span(entries_).subspan(static_cast<std::size_t>(begin[0]),
-                                       static_cast<std::size_t>(begin[1] - begin[0]));
+    const int* begin = &begin_[visit];
+    return std::span(entries_).subspan(begin[0], begin[1] - begin[0]);
   }
 
  private:
@@ -162,12 +159,8 @@ class GatherSchedule {
   void sort(MicroStepGathers& gathers) const;
   [[nodiscard]] bool stays(int visit, int piece) const;
   [[nodiscard]] bool is_reused(const Visit& visit, int piece) const;
-  [[nodiscard]] PieceRange pieces_of(int visit) const {
-    return trace_.visits[static_cast<std::size_t>(visit)].pieces;
-  }
-  [[nodiscard]] std::int64_t elements(int piece) const {
-    return pieces_[static_cast<std::size_t>(piece)].elements;
-  }
+  [[nodiscard]] PieceRange pieces_of(int visit) const { return trace_.visits[visit].pieces; }
+  [[nodiscard]] std::int64_t elements(int piece) const { return pieces_[piece].elements; }
 
   /// Where pieces occur in the trace: by visit, of modules' own parameters, or with their
   /// children's.
@@ -229,6 +222,10 @@ struct Gathering {
   MicroStepGathers second;  ///< of the second, where it belongs to the first optimizer step, too
   MicroStepGathers steady;  ///< of every later one
 };
+
+/// Why DeepSpeed's quantisation of weights would fail; empty where it would not.
+[[nodiscard]] std::string weights_violation(const Layout& layout, const Gathering& gathering,
+                                            const TrainingConfig& config);
 
 /// Where layout.gathers().
 [[nodiscard]] Gathering plan_gathering(const ModelSpec& model, const Layout& layout,

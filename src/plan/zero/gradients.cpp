@@ -7,14 +7,13 @@
 namespace dstune::plan {
 
 std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t bucket_elements,
-                                          Arrival arrival) {
+                                          bool from_the_beginning) {
   const int count = layout.num_parameters();
-  const bool from_the_end = arrival == Arrival::from_the_end;
   std::vector<BucketRange> ranges;
   // Of arrivals [begin, end).
   const auto close = [&](int begin, int end) {
-    const int first = from_the_end ? count - end : begin;
-    const int last = from_the_end ? count - begin : end;
+    const int first = from_the_beginning ? begin : count - end;
+    const int last = from_the_beginning ? end : count - begin;
     const Parameter& back = layout.parameter(last - 1);
     const std::int64_t from = layout.parameter(first).offset;
     const std::int64_t to = back.offset + back.elements();
@@ -25,7 +24,7 @@ std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t buc
   int begin = 0;
   std::int64_t elements = 0;
   for (int arrived = 0; arrived < count; ++arrived) {
-    const int index = from_the_end ? count - 1 - arrived : arrived;
+    const int index = from_the_beginning ? arrived : count - 1 - arrived;
     const std::int64_t arriving = layout.parameter(index).elements();
     if (elements > 0 && elements + arriving > bucket_elements) {
       close(begin, arrived);
@@ -47,12 +46,10 @@ Reducer::Reducer(const ZeroContext& zero)
       from_the_beginning_(layout_.stage() == 1 && !config_.overlap_comm),
       ways_(choose_reductions(zero, contiguous_)),
       own_gradients_(own_gradients_of(zero)),
-      ranges_(cut_into_buckets(
-          layout_, config_.reduce_bucket_size,
-          from_the_beginning_ ? Arrival::from_the_beginning : Arrival::from_the_end)) {
+      ranges_(cut_into_buckets(layout_, config_.reduce_bucket_size, from_the_beginning_)) {
   int shared = 0;
   for (BucketRange& range : ranges_) {
-    range.is_scattered = transport_of(range).scatters();
+    range.is_scattered = reduction_of(range).scatters();
     if (range.alone) continue;
     ++shared;
     capacity_ = std::max(capacity_, bucket_elements(range));
@@ -61,7 +58,7 @@ Reducer::Reducer(const ZeroContext& zero)
 }
 
 std::int64_t Reducer::bucket_elements(const BucketRange& range) const {
-  return transport_of(range).lies_by_rank() ? range.shards * layout_.group_size()
+  return reduction_of(range).lies_by_rank() ? range.shards * layout_.group_size()
                                             : range.elements();
 }
 
@@ -111,7 +108,7 @@ void Reducer::finish() {
 }
 
 void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bucket) {
-  if (transport_of(range).lies_by_rank()) {
+  if (reduction_of(range).lies_by_rank()) {
     emitter_.reshard(
         op::Reshard{arrived.source, at(bucket), true, layout_.group_size(), range.shards, 0, 0},
         [&](auto& pieces) {
@@ -129,7 +126,7 @@ void Reducer::copy(const Arrived& arrived, const BucketRange& range, TensorId bu
 }
 
 void Reducer::flush(const BucketRange& range) {
-  Reduction& way = transport_of(range);
+  const Reduction& way = reduction_of(range);
   TensorId own_bucket = no_tensor;
   const View bucket = bucket_of(range, own_bucket);
   const View place = overwrite_ ? own_gradients_->place_of_shards(range) : View{};
@@ -170,7 +167,7 @@ View Reducer::bucket_of(const BucketRange& range, TensorId& own_bucket) {
     filling_ = (filling_ + 1) % buckets_.size();
     return at(full);
   }
-  if (range.alone && !transport_of(range).lies_by_rank() && type_ == emitter_.type()) {
+  if (range.alone && !reduction_of(range).lies_by_rank() && type_ == emitter_.type()) {
     // It is reduced where it is.
     const Arrived& arrived = uncopied_.front();
     return moved(arrived.source, range.begin - layout_.parameter(arrived.slab_first).offset);
@@ -227,8 +224,7 @@ GradientSink::GradientSink(const ZeroContext& zero)
     : ZeroPart(zero),
       adds_up_at_once_(config_.immediate_grad_update || !is_bf16_optimizer(config_)) {
   if (layout_.stage() >= 1 && !is_bf16_optimizer(config_)) reducer_.emplace(zero);
-  if (layout_.stage() >= 2)
-    slabs_.assign(static_cast<std::size_t>(layout_.table().num_units()), no_tensor);
+  if (layout_.stage() >= 2) slabs_.assign(layout_.table().num_units(), no_tensor);
 }
 
 void GradientSink::begin_backward(MicroStep micro) {
@@ -242,15 +238,14 @@ void GradientSink::begin_backward(MicroStep micro) {
 
 void GradientSink::open(int unit) {
   if (slabs_.empty()) return;
-  slabs_[static_cast<std::size_t>(unit)] =
-      emitter_.acquire("unit gradients", unit - 1, Category::gradients, emitter_.type(),
-                       layout_.table().unit_elements(unit));
+  slabs_[unit] = emitter_.acquire("unit gradients", unit - 1, Category::gradients, emitter_.type(),
+                                  layout_.table().unit_elements(unit));
 }
 
 void GradientSink::close(int unit) {
   if (tensors_.fp32_gradients != no_tensor && adds_up_at_once_) add_up(unit);
   if (!slabs_.empty()) {
-    reducer_->arrive(unit, unit_view(unit), slabs_[static_cast<std::size_t>(unit)]);
+    reducer_->arrive(unit, unit_view(unit), slabs_[unit]);
   } else if (reducer_ && micro_.last && config_.overlap_comm) {
     reducer_->arrive(unit, unit_view(unit), no_tensor);
   }
@@ -284,7 +279,7 @@ void GradientSink::end_backward() {
 }
 
 View GradientSink::unit_view(int unit) const {
-  if (!slabs_.empty()) return at(slabs_[static_cast<std::size_t>(unit)]);
+  if (!slabs_.empty()) return at(slabs_[unit]);
   return at(tensors_.gradients, layout_.parameter(layout_.table().unit_range(unit).first).offset);
 }
 

@@ -23,13 +23,10 @@ struct BucketRange {
   [[nodiscard]] std::int64_t elements() const { return end - begin; }
 };
 
-/// Backward finishes gradients from the end of the table to its beginning; stage 1 hands them over
-/// from the beginning where it waits for the end of backward.
-enum class Arrival { from_the_end, from_the_beginning };
-
-/// In order of arrival.
+/// In order of arrival: backward finishes gradients from the end of the table to its beginning;
+/// stage 1 hands them over from the beginning where it waits for the end of backward.
 std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t bucket_elements,
-                                          Arrival arrival = Arrival::from_the_end);
+                                          bool from_the_beginning = false);
 
 /// What a reduction uses beside its bucket, each where it needs it.
 struct ReductionScratch {
@@ -44,24 +41,59 @@ struct ReductionScratch {
 };
 
 /// One way of averaging a bucket over the ranks that share a copy of the states.
-class Reduction {
+class Reduction : ZeroPart {
  public:
-  virtual ~Reduction() = default;
+  enum class Kind {
+    none,  ///< a group of one
+    /// The whole bucket to all ranks, at once: stages 1 and 2 with use_multi_rank_bucket_allreduce,
+    /// and all stages without reduce_scatter.
+    all_reduce,
+    /// A parameter that is alone to all ranks: DeepSpeed sends what it has of one owner after
+    /// another as soon as that is more than a bucket.
+    all_reduce_by_owners,
+    to_owners,  ///< what each holds of the bucket, put side by side: stages 1 and 2
+    scatter,    ///< stage 3
+    /// ZeRO++'s zero_quantized_gradients on several nodes: piece by piece, as codes of 4 bits that
+    /// change places inside the node, are added up, and change places across the nodes.
+    quantized_scatter,
+  };
+  Reduction(const ZeroContext& zero, Kind kind) : ZeroPart(zero), kind_(kind) {}
+
   /// Each rank gets its shards of the average alone.
-  [[nodiscard]] virtual bool scatters() const { return false; }
+  [[nodiscard]] bool scatters() const {
+    return kind_ == Kind::scatter || kind_ == Kind::quantized_scatter;
+  }
   /// The bucket is [rank][parameters' shards], padded, else in the flat order.
-  [[nodiscard]] virtual bool lies_by_rank() const { return false; }
+  [[nodiscard]] bool lies_by_rank() const { return kind_ == Kind::scatter; }
   /// But `scattered`.
-  virtual void acquire(const BucketRange&, ReductionScratch&) {}
+  void acquire(const BucketRange& range, ReductionScratch& scratch) const;
   /// `shards`: where the own shards go, where it scatters. Else the bucket becomes the average, at
   /// least where it is the own part.
-  virtual void reduce(const BucketRange& range, View bucket, View shards,
-                      const ReductionScratch& scratch, Stream stream) = 0;
+  void reduce(const BucketRange& range, View bucket, View shards, const ReductionScratch& scratch,
+              Stream stream) const;
+
+ private:
+  TensorId acquire_tensor(const char* name, DType type, std::int64_t count) const {
+    return count == 0 ? no_tensor : emitter_.acquire(name, -1, Category::buckets, type, count);
+  }
+  void all_reduce_by_owners(const BucketRange& range, View bucket, Stream stream) const;
+  void acquire_flattened(const BucketRange& range, ReductionScratch& scratch) const;
+  void reduce_to_owners(const BucketRange& range, View bucket, TensorId flattened,
+                        Stream stream) const;
+  void acquire_quantized(const BucketRange& range, ReductionScratch& scratch) const;
+  void reduce_quantized(const BucketRange& range, View bucket, View shards,
+                        const ReductionScratch& scratch, Stream stream) const;
+  void reduce_across_nodes(const Piece& piece, View gradient, View shard,
+                           const ReductionScratch& scratch, Stream stream) const;
+  void reduce_as_it_is(const Piece& piece, View gradient, View shard, TensorId padded,
+                       Stream stream) const;
+
+  Kind kind_;
 };
 
 /// As DeepSpeed chooses: of buckets of several parameters, and of a parameter alone.
 struct Reductions {
-  std::unique_ptr<Reduction> shared, alone;
+  Reduction shared, alone;
 };
 /// `contiguous`: gradients are copied to buckets as they arrive.
 [[nodiscard]] Reductions choose_reductions(const ZeroContext& zero, bool contiguous);
@@ -122,8 +154,8 @@ class Reducer : ZeroPart {
     int readers;
   };
 
-  [[nodiscard]] Reduction& transport_of(const BucketRange& range) const {
-    return range.alone ? *ways_.alone : *ways_.shared;
+  [[nodiscard]] const Reduction& reduction_of(const BucketRange& range) const {
+    return range.alone ? ways_.alone : ways_.shared;
   }
   [[nodiscard]] std::int64_t bucket_elements(const BucketRange& range) const;
   void copy(const Arrived& arrived, const BucketRange& range, TensorId bucket);

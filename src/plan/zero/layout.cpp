@@ -2,66 +2,23 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "dstune/base/error.hpp"
 #include "program/emitter.hpp"
 
-namespace dstune {
+namespace dstune::plan {
 namespace {
-
-/// As DeepSpeed counts the nodes that a copy spans: whole ones.
-std::int64_t spanned_nodes(const TrainingConfig& config) {
-  return config.ranks_per_node == 0 ? 1 : config.mics_shard_size / config.ranks_per_node;
-}
 
 /// The block that a rank lies in; every rank where that is the whole group.
 RankRange part_of(int group_size, int group_rank, int size) {
   return size == group_size ? RankRange{} : range_of(group_rank, 1, size);
 }
 
-std::string mics_violation(const TrainingConfig& config, int group_size) {
-  const std::int64_t size = config.mics_shard_size;
-  if (group_size % size != 0) {
-    return fmt::format("DeepSpeed refuses mics_shard_size {} for {} ranks: it does not divide them",
-                       size, group_size);
-  }
-  if (size < group_size && is_optimizer_offloaded(config)) {
-    return fmt::format(
-        "DeepSpeed's MiCS fails with an offloaded optimizer where there are several copies of the "
-        "states: mics_shard_size is {} of {} ranks",
-        size, group_size);
-  }
-  if (!config.mics_hierarchical_params_gather) return {};
-  const std::int64_t nodes = spanned_nodes(config);
-  if (nodes > 1 && size % nodes == 0) return {};
-  return fmt::format(
-      "DeepSpeed refuses mics_hierarchical_params_gather where mics_shard_size, here {}, is not of "
-      "the ranks of several whole nodes",
-      size);
-}
-
-}  // namespace
-
-std::string partition_violation(const TrainingConfig& config, int group_size) {
-  if (config.zero_stage < 3) return {};
-  if (is_mics(config)) return mics_violation(config, group_size);
-  const std::int64_t size = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
-  if (size <= 1 || group_size % size == 0) return {};
-  return fmt::format(
-      "DeepSpeed refuses zero_hpz_partition_size {} for {} ranks: it does not divide them", size,
-      group_size);
-}
-
-namespace plan {
-namespace {
-
 /// Query, key and value; the width of the query is that of the projection behind the attention.
 void cut_qkv(const ParameterTable& table, int index, std::vector<Piece>& pieces) {
-  const Parameter& merged = table.all()[static_cast<std::size_t>(index)];
+  const Parameter& merged = table.all()[index];
   const int projection = table.find(merged.unit, ParameterRole::projection_weight);
   require(projection >= 0, "attention has a projection");
-  const std::int64_t query = table.all()[static_cast<std::size_t>(projection)].columns;
+  const std::int64_t query = table.all()[projection].columns;
   const std::int64_t key = (merged.rows - query) / 2;
   std::int64_t first = 0;
   for (const std::int64_t rows : {query, key, key}) {
@@ -75,6 +32,10 @@ int stage_of(int zero_stage, int group_size, Offloaded offloaded) {
 }
 
 }  // namespace
+
+std::int64_t spanned_nodes(const TrainingConfig& config) {
+  return config.ranks_per_node == 0 ? 1 : config.mics_shard_size / config.ranks_per_node;
+}
 
 Partition partition_of(const TrainingConfig& config, int group_size, int group_rank) {
   Partition partition{.size = group_size, .rank = group_rank};
@@ -154,11 +115,11 @@ Layout::Layout(const ParameterTable& table, int zero_stage, const Partition& par
 
 void Layout::deal_out() {
   const int count = num_parameters();
-  offsets_.resize(static_cast<std::size_t>(count));
+  offsets_.resize(count);
   std::int64_t end = 0;
   for (int rank = 0; rank < group_size(); ++rank) {
     for (int index = rank; index < count; index += group_size()) {
-      offsets_[static_cast<std::size_t>(index)] = end;
+      offsets_[index] = end;
       end += parameter(index).elements();
     }
   }
@@ -166,8 +127,8 @@ void Layout::deal_out() {
 
 void Layout::add_resharding(std::vector<op::Reshard::Piece>& pieces, int first, int last,
                             int slab_first, int shards_first) const {
-  for (int index = piece_begin(first); index < piece_begin(last); ++index) {
-    const Piece& piece = pieces_[static_cast<std::size_t>(index)];
+  for (const int index : pieces_of_parameters(first, last)) {
+    const Piece& piece = pieces_[index];
     const std::int64_t begin = parameter(piece.parameter).offset + piece.first;
     pieces.push_back({begin - parameter(slab_first).offset, piece.elements,
                       piece_shard_offset(index) - shard_offset(shards_first),
@@ -211,5 +172,36 @@ std::int64_t Layout::largest_parameter_elements() const {
   return largest;
 }
 
-}  // namespace plan
-}  // namespace dstune
+std::int64_t longer_side(const Layout& layout, const Piece& piece) {
+  const std::int64_t columns = layout.parameter(piece.parameter).columns;
+  return std::max(piece.elements / columns, columns);
+}
+
+std::int64_t scales_of_gradient(const Layout& layout, const Piece& piece) {
+  return std::max<std::int64_t>(longer_side(layout, piece), layout.group_size());
+}
+
+std::int64_t weights_of_a_scale(std::int64_t elements) {
+  constexpr std::int64_t most = 8000;
+  const std::int64_t whole = elements / quantized_at_once;
+  std::int64_t run = whole / ((elements + most - 1) / most);
+  while (whole % run != 0) --run;
+  return quantized_at_once * run;
+}
+
+int quantizing_nodes(const Layout& layout, const TrainingConfig& config) {
+  if (!quantizes_gradients(config) || config.ranks_per_node == 0) return 0;
+  const auto nodes = static_cast<int>(layout.group_size() / config.ranks_per_node);
+  return nodes > 1 ? nodes : 0;
+}
+
+bool is_gradient_quantized(const Layout& layout, const Piece& piece) {
+  return layout.parameter(piece.parameter).columns > 1 &&
+         piece.elements % (2 * std::int64_t{layout.group_size()}) == 0;
+}
+
+std::int64_t gradients_of_a_scale(const Layout& layout, const Piece& piece) {
+  return piece.elements / scales_of_gradient(layout, piece);
+}
+
+}  // namespace dstune::plan

@@ -3,10 +3,12 @@
 /// 0 to 2, the pieces and shards of stage 3.
 
 #include <cstdint>
+#include <ranges>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "dstune/base/rank_range.hpp"
+#include "dstune/base/operands.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/step_plan.hpp"
@@ -37,6 +39,9 @@ struct Partition {
 /// Below stage 3, and in a group of one, all ranks share one copy and nothing else.
 [[nodiscard]] Partition partition_of(const TrainingConfig& config, int group_size, int group_rank);
 
+/// Nodes that a copy of MiCS spans, as DeepSpeed counts them: whole ones.
+[[nodiscard]] std::int64_t spanned_nodes(const TrainingConfig& config);
+
 /// A parameter of the Hugging Face model inside ours: where ours merges several matrices into one,
 /// DeepSpeed partitions and gathers each of them.
 struct Piece {
@@ -48,8 +53,10 @@ struct Piece {
 /// Pieces [first, last) of the flat order.
 struct PieceRange {
   int first = 0, last = 0;
-  [[nodiscard]] bool empty() const { return first == last; }
   [[nodiscard]] int size() const { return last - first; }
+  [[nodiscard]] bool contains(int piece) const { return first <= piece && piece < last; }
+  [[nodiscard]] auto begin() const { return std::views::iota(first, last).begin(); }
+  [[nodiscard]] auto end() const { return std::views::iota(first, last).end(); }
 };
 
 /// In the flat order.
@@ -72,9 +79,7 @@ class Layout {
          Offloaded offloaded = {}, bool is_round_robin = false);
 
   [[nodiscard]] const ParameterTable& table() const { return *table_; }
-  [[nodiscard]] const Parameter& parameter(int index) const {
-    return table_->all()[static_cast<std::size_t>(index)];
-  }
+  [[nodiscard]] const Parameter& parameter(int index) const { return table_->all()[index]; }
   [[nodiscard]] int num_parameters() const { return static_cast<int>(table_->all().size()); }
   [[nodiscard]] int stage() const { return stage_; }
   /// Of the ranks that share one copy of the states, which are the whole group but with MiCS.
@@ -86,7 +91,7 @@ class Layout {
   /// round_robin_gradients first every group_size-th parameter from the first on, then from the
   /// second on, and so on.
   [[nodiscard]] std::int64_t offset(int index) const {
-    return offsets_.empty() ? parameter(index).offset : offsets_[static_cast<std::size_t>(index)];
+    return offsets_.empty() ? parameter(index).offset : offsets_[index];
   }
   /// Elements of the parameter tensor of this rank, padding included.
   [[nodiscard]] std::int64_t resident_elements() const { return resident_; }
@@ -115,22 +120,19 @@ class Layout {
   // Stage 3: every rank holds a shard of each piece. Beginnings are defined for one past the last,
   // too: the end.
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
-  [[nodiscard]] const Piece& piece(int index) const {
-    return pieces_[static_cast<std::size_t>(index)];
-  }
+  [[nodiscard]] const Piece& piece(int index) const { return pieces_[index]; }
   [[nodiscard]] int num_pieces() const { return static_cast<int>(pieces_.size()); }
   /// The first piece of a parameter.
-  [[nodiscard]] int piece_begin(int index) const {
-    return piece_begin_[static_cast<std::size_t>(index)];
+  [[nodiscard]] int piece_begin(int index) const { return piece_begin_[index]; }
+  [[nodiscard]] PieceRange pieces_of_parameter(int index) const {
+    return pieces_of_parameters(index, index + 1);
   }
   /// Those of parameters [first, last).
   [[nodiscard]] PieceRange pieces_of_parameters(int first, int last) const {
     return {piece_begin(first), piece_begin(last)};
   }
   /// Elements of a rank's shard of a piece, and where it begins among the shards.
-  [[nodiscard]] std::int64_t piece_shard_offset(int piece) const {
-    return shard_offset_[static_cast<std::size_t>(piece)];
-  }
+  [[nodiscard]] std::int64_t piece_shard_offset(int piece) const { return shard_offset_[piece]; }
   [[nodiscard]] std::int64_t piece_shard_elements(int piece) const {
     return piece_shard_offset(piece + 1) - piece_shard_offset(piece);
   }
@@ -159,5 +161,30 @@ class Layout {
   std::vector<int> piece_begin_;            // by parameter
   std::vector<std::int64_t> shard_offset_;  // by piece
 };
+
+// How ZeRO++ cuts what it quantises, as DeepSpeed 0.19.6 does
+// (runtime/zero/partition_parameters.py: CUDAQuantizer; runtime/comm/coalesced_collectives.py).
+
+/// DeepSpeed's kernels read and write so many numbers at once.
+inline constexpr std::int64_t quantized_at_once = 8;
+
+/// Elements that share a scale where so many weights, a multiple of 8, are gathered: the most that
+/// divide them, are a multiple of 8, and make as many runs as runs of 8000 would be or more.
+[[nodiscard]] std::int64_t weights_of_a_scale(std::int64_t elements);
+
+/// Nodes over which gradients are reduced quantised; 0: they are not.
+[[nodiscard]] int quantizing_nodes(const Layout& layout, const TrainingConfig& config);
+/// A matrix that falls into even parts for all ranks; the gradients of everything else are reduced
+/// as they are.
+[[nodiscard]] bool is_gradient_quantized(const Layout& layout, const Piece& piece);
+/// Elements that share a scale in the gradient of a matrix.
+[[nodiscard]] std::int64_t gradients_of_a_scale(const Layout& layout, const Piece& piece);
+
+/// The scales of such a matrix, and its longer side; rows and columns are told apart nowhere.
+[[nodiscard]] std::int64_t scales_of_gradient(const Layout& layout, const Piece& piece);
+[[nodiscard]] std::int64_t longer_side(const Layout& layout, const Piece& piece);
+
+/// Why DeepSpeed's quantisation of gradients would fail; empty where it would not.
+[[nodiscard]] std::string gradients_violation(const Layout& layout, const TrainingConfig& config);
 
 }  // namespace dstune::plan

@@ -1,6 +1,7 @@
 #include <algorithm>
-#include <limits>
 #include <numeric>
+#include <ranges>
+#include <span>
 #include <utility>
 
 #include "dstune/base/error.hpp"
@@ -25,15 +26,14 @@ class ModuleTree {
         layers_(static_cast<int>(model.num_layers)) {
     piece_begin_.assign(table.all().size() + 1, static_cast<int>(pieces.size()));
     for (std::size_t piece = pieces.size(); piece-- > 0;)
-      piece_begin_[static_cast<std::size_t>(pieces[piece].parameter)] = static_cast<int>(piece);
-    modules_.reserve(static_cast<std::size_t>(layers_) * 16 + 8);
+      piece_begin_[pieces[piece].parameter] = static_cast<int>(piece);
+    modules_.reserve(layers_ * 16 + 8);
     build();
   }
 
  private:
   [[nodiscard]] PieceRange parameters(int first, int last) const {
-    return {piece_begin_[static_cast<std::size_t>(first)],
-            piece_begin_[static_cast<std::size_t>(last)]};
+    return {piece_begin_[first], piece_begin_[last]};
   }
   /// The weight and, where there is one, the bias behind it.
   [[nodiscard]] PieceRange of(int unit, ParameterRole weight, ParameterRole bias) const {
@@ -50,25 +50,14 @@ class ModuleTree {
   }
 
   int open(ModuleKind kind, PieceRange all) {
-    Module module;
-    module.kind = kind;
-    module.layer = layer_;
-    module.all = all;
-    module.own = {all.first, all.first};
-    modules_.push_back(module);
+    modules_.push_back({.kind = kind, .layer = layer_, .own = {all.first, all.first}, .all = all});
     return static_cast<int>(modules_.size()) - 1;
   }
-  void close(int module) {
-    modules_[static_cast<std::size_t>(module)].end = static_cast<int>(modules_.size());
-  }
+  void close(int module) { modules_[module].end = static_cast<int>(modules_.size()); }
   Module& leaf(ModuleKind kind, PieceRange own) {
-    Module module;
-    module.kind = kind;
-    module.layer = layer_;
-    module.own = module.all = own;
-    module.end = static_cast<int>(modules_.size()) + 1;
-    modules_.push_back(module);
-    return modules_.back();
+    const int end = static_cast<int>(modules_.size()) + 1;
+    return modules_.emplace_back(
+        Module{.kind = kind, .layer = layer_, .own = own, .all = own, .end = end});
   }
   Module& bare() { return leaf(ModuleKind::other, {}); }
   /// GPT-2's blocks have Conv1D instead, whose forward keeps no weight.
@@ -85,15 +74,15 @@ class ModuleTree {
     const int base = open(ModuleKind::base, {0, norm.last});
     embeddings();
     const int list = open(ModuleKind::blocks, blocks);
-    modules_[static_cast<std::size_t>(list)].is_called = false;
+    modules_[list].is_called = false;
     for (int unit = 1; unit <= layers_; ++unit) block(unit);
     close(list);
     if (has_norm) leaf(ModuleKind::final_norm, norm);
     close(base);
     head(layers_ + 1);
     close(root);
-    modules_[static_cast<std::size_t>(root)].is_first = true;
-    modules_[static_cast<std::size_t>(base)].is_first = true;
+    modules_[root].is_first = true;
+    modules_[base].is_first = true;
   }
 
   void embeddings() {
@@ -105,11 +94,8 @@ class ModuleTree {
       if (table_.find(0, role) >= 0) leaf(kind, of(0, role, role)).is_first = true;
     if (table_.find(0, embedding_norm_weight) >= 0)
       leaf(ModuleKind::embedding_norm, of(0, embedding_norm_weight, embedding_norm_bias));
-    if (model_.architecture.positions == PositionKind::rotary) {
-      bare().has_gradient = false;
-    } else {
-      bare();  // dropout
-    }
+    // Rotary embeddings, or dropout.
+    bare().has_gradient = model_.architecture.positions != PositionKind::rotary;
   }
 
   void head(int unit) {
@@ -129,7 +115,7 @@ class ModuleTree {
   void block(int unit) {
     layer_ = unit - 1;
     const int block = open(ModuleKind::block, of_units(unit, unit));
-    modules_[static_cast<std::size_t>(block)].is_block = true;
+    modules_[block].is_block = true;
     const bool norm_first = model_.architecture.block != BlockKind::post_norm;
     const auto norm1 = [&] { leaf(ModuleKind::norm1, of(unit, norm1_weight, norm1_bias)); };
     const auto norm2 = [&] { leaf(ModuleKind::norm2, of(unit, norm2_weight, norm2_bias)); };
@@ -195,53 +181,39 @@ class ModuleTree {
   std::vector<int> piece_begin_;
 };
 
-/// Makes leaves of the modules whose layers are small: stage3_module_granularity_threshold.
-class Granularity {
- public:
-  Granularity(std::vector<Module>& modules, const std::vector<Piece>& pieces,
-              std::int64_t threshold)
-      : modules_(modules), pieces_(pieces), threshold_(threshold) {
-    mark(0);
-  }
-
- private:
-  struct Size {
-    std::int64_t layers = 0, elements = 0;
-  };
-
-  [[nodiscard]] Size size_of(int index) const {
-    const Module& module = modules_[static_cast<std::size_t>(index)];
-    Size size;
-    for (int piece = module.own.first; piece < module.own.last; ++piece)
-      size.elements += pieces_[static_cast<std::size_t>(piece)].elements;
-    for (int child = index + 1; child < module.end;
-         child = modules_[static_cast<std::size_t>(child)].end) {
-      const Size below = size_of(child);
-      size.layers += below.layers;
-      size.elements += below.elements;
-    }
-    if (module.is_called && size.elements > 0) ++size.layers;
-    return size;
-  }
-
-  void mark(int index) {
-    Module& module = modules_[static_cast<std::size_t>(index)];
-    const Size size = size_of(index);
-    if (size.elements == 0 || module.end == index + 1) return;
-    if (module.is_called && size.elements <= largest_leaf_elements &&
-        size.elements / size.layers <= threshold_) {
-      module.is_leaf = true;
-      return;
-    }
-    for (int child = index + 1; child < module.end;
-         child = modules_[static_cast<std::size_t>(child)].end)
-      mark(child);
-  }
-
-  std::vector<Module>& modules_;
-  const std::vector<Piece>& pieces_;
-  std::int64_t threshold_;
+struct ModuleSize {
+  std::int64_t layers = 0, elements = 0;
 };
+
+ModuleSize size_of(const std::vector<Module>& modules, const std::vector<Piece>& pieces,
+                   int index) {
+  const Module& module = modules[index];
+  ModuleSize size;
+  for (const int piece : module.own) size.elements += pieces[piece].elements;
+  for (int child = index + 1; child < module.end; child = modules[child].end) {
+    const ModuleSize below = size_of(modules, pieces, child);
+    size.layers += below.layers;
+    size.elements += below.elements;
+  }
+  if (module.is_called && size.elements > 0) ++size.layers;
+  return size;
+}
+
+/// Makes leaves of the modules whose layers are small: stage3_module_granularity_threshold. Of this
+/// one, or of those in it.
+void mark_small(std::vector<Module>& modules, const std::vector<Piece>& pieces,
+                std::int64_t threshold, int index) {
+  Module& module = modules[index];
+  const ModuleSize size = size_of(modules, pieces, index);
+  if (size.elements == 0 || module.end == index + 1) return;
+  if (module.is_called && size.elements <= largest_leaf_elements &&
+      size.elements / size.layers <= threshold) {
+    module.is_leaf = true;
+    return;
+  }
+  for (int child = index + 1; child < module.end; child = modules[child].end)
+    mark_small(modules, pieces, threshold, child);
+}
 
 void mark_leaves(const ModelSpec& model, const LeafModules& leaves, std::vector<Module>& modules) {
   for (const NamedModule& named : selected_modules(model, leaves)) {
@@ -266,16 +238,13 @@ std::vector<int> register_pieces(const ModelSpec& model, const ParameterTable& t
   constexpr ModuleKind with_bias[] = {ModuleKind::query, ModuleKind::key, ModuleKind::value};
   for (const Module& module : modules) {
     if (module.layer < 0) continue;
-    for (int piece = module.own.first; piece < module.own.last; ++piece) {
+    for (const int piece : module.own) {
       const bool is_bias = module.kind == ModuleKind::other;
-      places[static_cast<std::size_t>(piece)] =
-          place_of(is_bias ? with_bias[piece - module.own.first] : module.kind);
+      places[piece] = place_of(is_bias ? with_bias[piece - module.own.first] : module.kind);
     }
   }
   const auto key = [&](int piece) {
-    const auto index = static_cast<std::size_t>(piece);
-    const auto parameter = static_cast<std::size_t>(pieces[index].parameter);
-    return std::pair(table.all()[parameter].unit, places[index]);
+    return std::pair(table.all()[pieces[piece].parameter].unit, places[piece]);
   };
   std::vector<int> registered(pieces.size());
   std::iota(registered.begin(), registered.end(), 0);
@@ -296,36 +265,23 @@ class Tracer {
   }
 
  private:
-  [[nodiscard]] const Module& at(int index) const {
-    return trace_.modules[static_cast<std::size_t>(index)];
-  }
-  /// The children of a module from the first to the last, and back; a leaf has none.
-  struct Children {
-    int first = no_module, last = no_module;
-  };
+  [[nodiscard]] const Module& at(int index) const { return trace_.modules[index]; }
   void find_children() {
-    children_.resize(trace_.modules.size());
-    next_.assign(trace_.modules.size(), no_module);
-    previous_.assign(trace_.modules.size(), no_module);
-    for (int parent = 0; parent < static_cast<int>(children_.size()); ++parent) {
+    children_.reserve(trace_.modules.size());
+    children_begin_.reserve(trace_.modules.size() + 1);
+    for (int parent = 0; parent < static_cast<int>(trace_.modules.size()); ++parent) {
+      children_begin_.push_back(children_.size());
       if (at(parent).is_leaf) continue;
-      Children& children = children_[static_cast<std::size_t>(parent)];
-      for (int child = parent + 1; child < at(parent).end; child = at(child).end) {
-        if (children.first == no_module) children.first = child;
-        previous_[static_cast<std::size_t>(child)] = children.last;
-        if (children.last != no_module) next_[static_cast<std::size_t>(children.last)] = child;
-        children.last = child;
-      }
+      for (int child = parent + 1; child < at(parent).end; child = at(child).end)
+        children_.push_back(child);
     }
+    children_begin_.push_back(children_.size());
   }
-  [[nodiscard]] int first_child(int index) const {
-    return children_[static_cast<std::size_t>(index)].first;
+  /// Of a module, from the first to the last; a leaf has none.
+  [[nodiscard]] std::span<const int> children(int index) const {
+    return {children_.data() + children_begin_[index],
+            children_.data() + children_begin_[index + 1]};
   }
-  [[nodiscard]] int last_child(int index) const {
-    return children_[static_cast<std::size_t>(index)].last;
-  }
-  [[nodiscard]] int next(int index) const { return next_[static_cast<std::size_t>(index)]; }
-  [[nodiscard]] int previous(int index) const { return previous_[static_cast<std::size_t>(index)]; }
 
   int fetch(int module, bool is_forward) {
     const PieceRange pieces = at(module).is_leaf ? at(module).all : at(module).own;
@@ -339,29 +295,29 @@ class Tracer {
   void forward(int index) {
     const bool hooked = at(index).is_called;
     const int visit = hooked ? fetch(index, true) : 0;
-    for (int child = first_child(index); child != no_module; child = next(child)) forward(child);
+    for (const int child : children(index)) forward(child);
     if (hooked) release(visit);
   }
 
   /// What runs again before `last` has what its backward needs: no hook follows its forward.
   void forward_again(int index, int last) {
     if (index == last) {
-      trace_.visits[static_cast<std::size_t>(fetch(index, true))].holds = false;
+      trace_.visits[fetch(index, true)].holds = false;
       return;
     }
     const int visit = fetch(index, true);
-    for (int child = first_child(index); child != no_module && child <= last; child = next(child))
-      forward_again(child, last);
+    for (const int child : children(index))
+      if (child <= last) forward_again(child, last);
     if (at(index).end <= last) release(visit);
   }
 
   /// The module whose backward first asks for what forward did not keep.
   [[nodiscard]] int last_that_saves(int index) const {
-    for (int child = last_child(index); child != no_module; child = previous(child)) {
+    for (const int child : children(index) | std::views::reverse) {
       const int found = last_that_saves(child);
       if (found != no_module) return found;
     }
-    return last_child(index) == no_module && at(index).saves ? index : no_module;
+    return children(index).empty() && at(index).saves ? index : no_module;
   }
 
   void backward(int index) {
@@ -374,13 +330,11 @@ class Tracer {
       trigger_ = last_that_saves(index);
     }
     if (index == trigger_) {
-      for (int child = first_child(block_); child != no_module && child <= trigger_;
-           child = next(child))
-        forward_again(child, trigger_);
+      for (const int child : children(block_))
+        if (child <= trigger_) forward_again(child, trigger_);
       trigger_ = no_module;
     }
-    for (int child = last_child(index); child != no_module; child = previous(child))
-      backward(child);
+    for (const int child : children(index) | std::views::reverse) backward(child);
     if (visit == no_module) return;
     if (module.is_first) {
       left_over_.push_back(visit);
@@ -391,8 +345,8 @@ class Tracer {
 
   ModuleTrace& trace_;
   bool recompute_;
-  std::vector<Children> children_;    // by module
-  std::vector<int> next_, previous_;  // siblings
+  std::vector<int> children_;                // of one module after the other
+  std::vector<std::size_t> children_begin_;  // by module
   int block_ = no_module, trigger_ = no_module;
   std::vector<int> left_over_;
 };
@@ -405,8 +359,7 @@ ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
   const ModuleTree tree(model, table, pieces, trace.modules);
   mark_leaves(model, config.leaf_modules, trace.modules);
   if (config.stage3_module_granularity_threshold > 0)
-    const Granularity granularity(trace.modules, pieces,
-                                  config.stage3_module_granularity_threshold);
+    mark_small(trace.modules, pieces, config.stage3_module_granularity_threshold, 0);
   trace.registered = register_pieces(model, table, pieces, trace.modules);
   const Tracer tracer(trace, config.recompute != Recompute::none);
   return trace;

@@ -32,8 +32,7 @@ Kept shard_of(const Layout& layout, const BucketRange& range, int piece) {
 
 std::vector<Kept> shards_of(const Layout& layout, const BucketRange& range) {
   std::vector<Kept> result;
-  const PieceRange pieces = layout.pieces_of_parameters(range.first, range.last);
-  for (int piece = pieces.first; piece < pieces.last; ++piece) {
+  for (const int piece : layout.pieces_of_parameters(range.first, range.last)) {
     const Kept shard = shard_of(layout, range, piece);
     if (shard.elements > 0) result.push_back(shard);
   }
@@ -149,9 +148,33 @@ class OffloadedGradients : public OwnGradients, protected ZeroPart {
     scratch.push_back(
         emitter_.acquire("fp32 gradients", -1, Category::staging, master_type_, largest));
   }
+
   /// The sum of the step is on the device: its norm is taken and it goes where its update is, in
   /// the master copy's type.
-  void hand_over(const Kept& piece, View sum, const std::vector<TensorId>& scratch, Stream stream);
+  void hand_over(const Kept& piece, View sum, const std::vector<TensorId>& scratch, Stream stream) {
+    View slice = moved(sum, piece.slice_offset);
+    if (config_.gradient_clipping > 0 || config_.precision == Precision::fp16)
+      emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
+    const SubGroup& group = sub_group_of(piece.own_offset);
+    const std::int64_t offset = group.offset + piece.own_offset - group.first;
+    if (group.memory == Memory::device) {
+      emitter_.emit(
+          op::Convert{at(tensors_.on_device.gradients, offset), slice, piece.slice_elements},
+          stream);
+      return;
+    }
+    if (sum_type_ != master_type_) {
+      const View converted = at(scratch.back());
+      emitter_.emit(op::Convert{converted, slice, piece.slice_elements}, stream);
+      slice = converted;
+    }
+    if (group.memory == Memory::host) {
+      emitter_.emit(op::Copy{at(tensors_.on_host.gradients, offset), slice, piece.slice_elements},
+                    stream);
+    } else {
+      swap_out(group, piece, slice, stream);
+    }
+  }
 
   DType sum_type_;  // of what is handed over
 
@@ -162,57 +185,30 @@ class OffloadedGradients : public OwnGradients, protected ZeroPart {
         [](std::int64_t element, const SubGroup& group) { return element < group.first; });
     return *std::prev(after);
   }
-  void swap_out(const SubGroup& group, const Kept& piece, View slice, Stream stream);
+
+  void swap_out(const SubGroup& group, const Kept& piece, View slice, Stream stream) {
+    const std::vector<GradientPart> parts = swapped_.parts(piece.own_offset, piece.slice_elements);
+    // The padding of a shard that was not scattered.
+    const std::int64_t end = parts.back().first + parts.back().count - piece.own_offset;
+    if (end > piece.slice_elements) {
+      emitter_.emit(op::Fill{moved(slice, piece.slice_elements), 0.0F, end - piece.slice_elements},
+                    stream);
+    }
+    for (const GradientPart& part : parts) {
+      const View gradients = moved(slice, part.first - piece.own_offset);
+      if (part.held_offset >= 0) {
+        const View held = at(tensors_.held_gradients, part.held_offset);
+        emitter_.emit(op::Convert{held, gradients, part.count}, stream);
+      } else {
+        writer_.write(group, part, gradients, stream);
+      }
+    }
+  }
 
   DType master_type_;
   SwappedGradients swapped_;
   GradientWriter writer_;
 };
-
-void OffloadedGradients::hand_over(const Kept& piece, View sum,
-                                   const std::vector<TensorId>& scratch, Stream stream) {
-  View slice = moved(sum, piece.slice_offset);
-  if (config_.gradient_clipping > 0 || config_.precision == Precision::fp16)
-    emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
-  const SubGroup& group = sub_group_of(piece.own_offset);
-  const std::int64_t offset = group.offset + piece.own_offset - group.first;
-  if (group.memory == Memory::device) {
-    emitter_.emit(
-        op::Convert{at(tensors_.on_device.gradients, offset), slice, piece.slice_elements}, stream);
-    return;
-  }
-  if (sum_type_ != master_type_) {
-    const View converted = at(scratch.back());
-    emitter_.emit(op::Convert{converted, slice, piece.slice_elements}, stream);
-    slice = converted;
-  }
-  if (group.memory == Memory::host) {
-    emitter_.emit(op::Copy{at(tensors_.on_host.gradients, offset), slice, piece.slice_elements},
-                  stream);
-  } else {
-    swap_out(group, piece, slice, stream);
-  }
-}
-
-void OffloadedGradients::swap_out(const SubGroup& group, const Kept& piece, View slice,
-                                  Stream stream) {
-  const std::vector<GradientPart> parts = swapped_.parts(piece.own_offset, piece.slice_elements);
-  // The padding of a shard that was not scattered.
-  const std::int64_t end = parts.back().first + parts.back().count - piece.own_offset;
-  if (end > piece.slice_elements) {
-    emitter_.emit(op::Fill{moved(slice, piece.slice_elements), 0.0F, end - piece.slice_elements},
-                  stream);
-  }
-  for (const GradientPart& part : parts) {
-    const View gradients = moved(slice, part.first - piece.own_offset);
-    if (part.held_offset >= 0) {
-      const View held = at(tensors_.held_gradients, part.held_offset);
-      emitter_.emit(op::Convert{held, gradients, part.count}, stream);
-    } else {
-      writer_.write(group, part, gradients, stream);
-    }
-  }
-}
 
 /// Stage 3: every micro-step's shards go to the host by way of a copy on the device, which
 /// DeepSpeed fetches back even after it has just sent it.
@@ -223,8 +219,7 @@ class OffloadedShards final : public OffloadedGradients {
 
   [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
     std::int64_t largest = 0;
-    const PieceRange pieces = layout_.pieces_of_parameters(range.first, range.last);
-    for (int piece = pieces.first; piece < pieces.last; ++piece)
+    for (const int piece : layout_.pieces_of_parameters(range.first, range.last))
       largest = std::max(largest, layout_.piece_shard_elements(piece));
     std::vector<TensorId> scratch{
         emitter_.acquire("gradient staging", -1, Category::staging, sum_type_, largest)};

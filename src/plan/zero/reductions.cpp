@@ -4,40 +4,9 @@
 #include <iterator>
 
 #include "zero/gradients.hpp"
-#include "zero/quantization.hpp"
 
 namespace dstune::plan {
 namespace {
-
-class ReductionBase : public Reduction, protected ZeroPart {
- public:
-  explicit ReductionBase(const ZeroContext& zero) : ZeroPart(zero) {}
-
- protected:
-  TensorId acquire_tensor(const char* name, DType type, std::int64_t count) {
-    return count == 0 ? no_tensor : emitter_.acquire(name, -1, Category::buckets, type, count);
-  }
-};
-
-/// A group of one.
-class NoReduction final : public ReductionBase {
- public:
-  using ReductionBase::ReductionBase;
-  void reduce(const BucketRange&, View, View, const ReductionScratch&, Stream) override {}
-};
-
-/// The whole bucket to all ranks, at once: stages 1 and 2 with use_multi_rank_bucket_allreduce, and
-/// all stages without reduce_scatter.
-class AllReduce final : public ReductionBase {
- public:
-  using ReductionBase::ReductionBase;
-
-  void reduce(const BucketRange& range, View bucket, View, const ReductionScratch&,
-              Stream stream) override {
-    emitter_.emit(op::AllReduceAverage{bucket, range.elements(), layout_.partition().shards},
-                  stream);
-  }
-};
 
 /// Elements [begin, begin + count) of a bucket whose owner is one rank.
 struct Slice {
@@ -67,117 +36,91 @@ std::vector<Slice> slices_of(const Layout& layout, const BucketRange& range) {
   return result;
 }
 
-/// A parameter that is alone to all ranks: DeepSpeed sends what it has of one owner after another
-/// as soon as that is more than a bucket.
-class AllReduceByOwners final : public ReductionBase {
- public:
-  using ReductionBase::ReductionBase;
+}  // namespace
 
-  void reduce(const BucketRange& range, View bucket, View, const ReductionScratch&,
-              Stream stream) override {
-    std::int64_t begin = 0;
-    const std::vector<Slice> all = slices_of(layout_, range);
-    for (const Slice& slice : all) {
-      const std::int64_t count = slice.begin + slice.count - begin;
-      if (count <= config_.reduce_bucket_size && &slice != &all.back()) continue;
-      emitter_.emit(op::AllReduceAverage{moved(bucket, begin), count}, stream);
-      begin += count;
-    }
+void Reduction::acquire(const BucketRange& range, ReductionScratch& scratch) const {
+  if (kind_ == Kind::to_owners) acquire_flattened(range, scratch);
+  if (kind_ == Kind::quantized_scatter) acquire_quantized(range, scratch);
+}
+
+void Reduction::reduce(const BucketRange& range, View bucket, View shards,
+                       const ReductionScratch& scratch, Stream stream) const {
+  const RankRange among = layout_.partition().shards;
+  switch (kind_) {
+    case Kind::none:
+      break;
+    case Kind::all_reduce:
+      emitter_.emit(op::AllReduceAverage{bucket, range.elements(), among}, stream);
+      break;
+    case Kind::all_reduce_by_owners:
+      all_reduce_by_owners(range, bucket, stream);
+      break;
+    case Kind::to_owners:
+      reduce_to_owners(range, bucket, scratch.flattened, stream);
+      break;
+    case Kind::scatter:
+      emitter_.emit(op::ReduceScatterAverage{shards, bucket, range.shards, among}, stream);
+      break;
+    case Kind::quantized_scatter:
+      reduce_quantized(range, bucket, shards, scratch, stream);
+      break;
   }
-};
+}
 
-/// To each owner what it holds of the bucket, put side by side: stages 1 and 2.
-class ReduceToOwners final : public ReductionBase {
- public:
-  using ReductionBase::ReductionBase;
-
-  void acquire(const BucketRange& range, ReductionScratch& scratch) override {
-    std::vector<std::int64_t> parts(static_cast<std::size_t>(layout_.group_size()));
-    std::vector<std::int64_t> elements(parts.size());
-    std::int64_t most = 0;
-    for (const Slice& slice : slices_of(layout_, range)) {
-      const auto owner = static_cast<std::size_t>(slice.owner);
-      elements[owner] += slice.count;
-      if (++parts[owner] > 1) most = std::max(most, elements[owner]);
-    }
-    scratch.flattened = acquire_tensor("flattened", communication_type(config_), most);
+void Reduction::all_reduce_by_owners(const BucketRange& range, View bucket, Stream stream) const {
+  std::int64_t begin = 0;
+  const std::vector<Slice> all = slices_of(layout_, range);
+  for (const Slice& slice : all) {
+    const std::int64_t count = slice.begin + slice.count - begin;
+    if (count <= config_.reduce_bucket_size && &slice != &all.back()) continue;
+    emitter_.emit(op::AllReduceAverage{moved(bucket, begin), count}, stream);
+    begin += count;
   }
+}
 
-  void reduce(const BucketRange& range, View bucket, View, const ReductionScratch& scratch,
-              Stream stream) override {
-    const std::vector<Slice> all = slices_of(layout_, range);
-    for (int owner = 0; owner < layout_.group_size(); ++owner) {
-      std::vector<Slice> its;
-      std::copy_if(all.begin(), all.end(), std::back_inserter(its),
-                   [&](const Slice& slice) { return slice.owner == owner; });
-      if (its.empty()) continue;
-      if (its.size() == 1) {
-        emitter_.emit(op::ReduceAverage{moved(bucket, its[0].begin), its[0].count, owner}, stream);
-        continue;
+/// As large as what any owner holds of the bucket in several slices.
+void Reduction::acquire_flattened(const BucketRange& range, ReductionScratch& scratch) const {
+  std::vector<std::int64_t> parts(layout_.group_size()), elements(layout_.group_size());
+  std::int64_t most = 0;
+  for (const Slice& slice : slices_of(layout_, range)) {
+    elements[slice.owner] += slice.count;
+    if (++parts[slice.owner] > 1) most = std::max(most, elements[slice.owner]);
+  }
+  scratch.flattened = acquire_tensor("flattened", communication_type(config_), most);
+}
+
+void Reduction::reduce_to_owners(const BucketRange& range, View bucket, TensorId flattened,
+                                 Stream stream) const {
+  const std::vector<Slice> all = slices_of(layout_, range);
+  for (int owner = 0; owner < layout_.group_size(); ++owner) {
+    std::vector<Slice> its;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(its),
+                 [&](const Slice& slice) { return slice.owner == owner; });
+    if (its.empty()) continue;
+    if (its.size() == 1) {
+      emitter_.emit(op::ReduceAverage{moved(bucket, its[0].begin), its[0].count, owner}, stream);
+      continue;
+    }
+    // Between their places in the bucket and side by side.
+    const auto copy = [&](bool flattens) {
+      std::int64_t end = 0;
+      for (const Slice& slice : its) {
+        const View there = moved(bucket, slice.begin), here = at(flattened, end);
+        emitter_.emit(op::Convert{flattens ? here : there, flattens ? there : here, slice.count},
+                      stream);
+        end += slice.count;
       }
-      const View flattened = at(scratch.flattened);
-      const std::int64_t count = copy_slices(its, bucket, flattened, true, stream);
-      emitter_.emit(op::ReduceAverage{flattened, count, owner}, stream);
-      if (owner == layout_.group_rank()) copy_slices(its, bucket, flattened, false, stream);
-    }
+      return end;
+    };
+    const std::int64_t count = copy(true);
+    emitter_.emit(op::ReduceAverage{at(flattened), count, owner}, stream);
+    if (owner == layout_.group_rank()) copy(false);
   }
+}
 
- private:
-  /// Between their places in the bucket and side by side; their elements.
-  std::int64_t copy_slices(const std::vector<Slice>& slices, View bucket, View flattened,
-                           bool flattens, Stream stream) {
-    std::int64_t end = 0;
-    for (const Slice& slice : slices) {
-      const View there = moved(bucket, slice.begin), here = moved(flattened, end);
-      emitter_.emit(op::Convert{flattens ? here : there, flattens ? there : here, slice.count},
-                    stream);
-      end += slice.count;
-    }
-    return end;
-  }
-};
-
-/// Stage 3.
-class ReduceScatter final : public ReductionBase {
- public:
-  using ReductionBase::ReductionBase;
-
-  [[nodiscard]] bool scatters() const override { return true; }
-  [[nodiscard]] bool lies_by_rank() const override { return true; }
-  void reduce(const BucketRange& range, View bucket, View shards, const ReductionScratch&,
-              Stream stream) override {
-    emitter_.emit(
-        op::ReduceScatterAverage{shards, bucket, range.shards, layout_.partition().shards}, stream);
-  }
-};
-
-/// ZeRO++'s zero_quantized_gradients on several nodes: piece by piece, as codes of 4 bits that
-/// change places inside the node, are added up, and change places across the nodes.
-class QuantizedReduceScatter final : public ReductionBase {
- public:
-  explicit QuantizedReduceScatter(const ZeroContext& zero)
-      : ReductionBase(zero),
-        nodes_(quantizing_nodes(layout_, config_)),
-        ranks_of_node_(static_cast<int>(config_.ranks_per_node)) {}
-
-  [[nodiscard]] bool scatters() const override { return true; }
-  void acquire(const BucketRange& range, ReductionScratch& scratch) override;
-  void reduce(const BucketRange& range, View bucket, View shards, const ReductionScratch& scratch,
-              Stream stream) override;
-
- private:
-  void reduce_across_nodes(const Piece& piece, View gradient, View shard,
-                           const ReductionScratch& scratch, Stream stream);
-  void reduce_as_it_is(const Piece& piece, View gradient, View shard, TensorId padded,
-                       Stream stream);
-
-  int nodes_, ranks_of_node_;
-};
-
-void QuantizedReduceScatter::acquire(const BucketRange& range, ReductionScratch& scratch) {
+void Reduction::acquire_quantized(const BucketRange& range, ReductionScratch& scratch) const {
   std::int64_t elements = 0, scales = 0, padded = 0;
-  const PieceRange pieces = layout_.pieces_of_parameters(range.first, range.last);
-  for (int index = pieces.first; index < pieces.last; ++index) {
+  for (const int index : layout_.pieces_of_parameters(range.first, range.last)) {
     const Piece& piece = layout_.piece(index);
     if (is_gradient_quantized(layout_, piece)) {
       elements = std::max(elements, piece.elements);
@@ -191,14 +134,13 @@ void QuantizedReduceScatter::acquire(const BucketRange& range, ReductionScratch&
   scratch.scales = acquire_tensor("gradient scales", DType::f32, scales);
   scratch.received_codes = acquire_tensor("received codes", DType::i8, elements / 2);
   scratch.received_scales = acquire_tensor("received scales", DType::f32, scales);
-  scratch.sums = acquire_tensor("sums over a node", type, elements / ranks_of_node_);
+  scratch.sums = acquire_tensor("sums over a node", type, elements / config_.ranks_per_node);
   scratch.padded = acquire_tensor("padded gradient", type, padded);
 }
 
-void QuantizedReduceScatter::reduce(const BucketRange& range, View bucket, View shards,
-                                    const ReductionScratch& scratch, Stream stream) {
-  const PieceRange pieces = layout_.pieces_of_parameters(range.first, range.last);
-  for (int index = pieces.first; index < pieces.last; ++index) {
+void Reduction::reduce_quantized(const BucketRange& range, View bucket, View shards,
+                                 const ReductionScratch& scratch, Stream stream) const {
+  for (const int index : layout_.pieces_of_parameters(range.first, range.last)) {
     const Piece& piece = layout_.piece(index);
     const View gradient =
         moved(bucket, layout_.parameter(piece.parameter).offset + piece.first - range.begin);
@@ -212,9 +154,11 @@ void QuantizedReduceScatter::reduce(const BucketRange& range, View bucket, View 
   }
 }
 
-void QuantizedReduceScatter::reduce_across_nodes(const Piece& piece, View gradient, View shard,
-                                                 const ReductionScratch& scratch, Stream stream) {
+void Reduction::reduce_across_nodes(const Piece& piece, View gradient, View shard,
+                                    const ReductionScratch& scratch, Stream stream) const {
   const int rank = layout_.group_rank();
+  const int nodes = quantizing_nodes(layout_, config_);
+  const auto ranks_of_node = static_cast<int>(config_.ranks_per_node);
   const std::int64_t run = gradients_of_a_scale(layout_, piece);
   const View codes = at(scratch.codes), scales = at(scratch.scales);
   const View received_codes = at(scratch.received_codes);
@@ -224,23 +168,22 @@ void QuantizedReduceScatter::reduce_across_nodes(const Piece& piece, View gradie
     emitter_.emit(op::AllToAll{received_codes, codes, count_per_rank / 2, part}, stream);
     emitter_.emit(op::AllToAll{received_scales, scales, count_per_rank / run, part}, stream);
   };
-  const std::int64_t of_node = piece.elements / ranks_of_node_;
-  emitter_.emit(
-      op::Quantize{codes, scales, gradient, 4, piece.elements, run, nodes_, ranks_of_node_},
-      stream);
-  exchange(of_node, range_of(rank, 1, ranks_of_node_));
+  const std::int64_t of_node = piece.elements / ranks_of_node;
+  emitter_.emit(op::Quantize{codes, scales, gradient, 4, piece.elements, run, nodes, ranks_of_node},
+                stream);
+  exchange(of_node, range_of(rank, 1, ranks_of_node));
   emitter_.emit(op::Dequantize{at(scratch.sums), received_codes, received_scales, 4, of_node, run,
-                               ranks_of_node_},
+                               ranks_of_node},
                 stream);
   emitter_.emit(op::Quantize{codes, scales, at(scratch.sums), 4, of_node, run}, stream);
-  exchange(of_node / nodes_, range_of(rank, ranks_of_node_, nodes_));
-  emitter_.emit(op::Dequantize{shard, received_codes, received_scales, 4, of_node / nodes_, run,
-                               nodes_, layout_.group_size()},
+  exchange(of_node / nodes, range_of(rank, ranks_of_node, nodes));
+  emitter_.emit(op::Dequantize{shard, received_codes, received_scales, 4, of_node / nodes, run,
+                               nodes, layout_.group_size()},
                 stream);
 }
 
-void QuantizedReduceScatter::reduce_as_it_is(const Piece& piece, View gradient, View shard,
-                                             TensorId padded, Stream stream) {
+void Reduction::reduce_as_it_is(const Piece& piece, View gradient, View shard, TensorId padded,
+                                Stream stream) const {
   const int ranks = layout_.group_size();
   const std::int64_t elements = (piece.elements + ranks - 1) / ranks;
   if (piece.elements % ranks != 0) {
@@ -256,32 +199,21 @@ void QuantizedReduceScatter::reduce_as_it_is(const Piece& piece, View gradient, 
                 stream);
 }
 
-std::unique_ptr<Reduction> choose_scatter(const ZeroContext& zero) {
-  if (quantizing_nodes(zero.layout, zero.config) > 0)
-    return std::make_unique<QuantizedReduceScatter>(zero);
-  return std::make_unique<ReduceScatter>(zero);
-}
-
-std::unique_ptr<Reduction> choose_all_reduce(const ZeroContext& zero) {
-  if (zero.layout.group_size() == 1) return std::make_unique<NoReduction>(zero);
-  return std::make_unique<AllReduce>(zero);
-}
-
-}  // namespace
-
 Reductions choose_reductions(const ZeroContext& zero, bool contiguous) {
+  using enum Reduction::Kind;
   const TrainingConfig& config = zero.config;
+  const bool is_alone = zero.layout.group_size() == 1;
+  const Reduction whole(zero, is_alone ? none : all_reduce);
   if (zero.layout.stage() == 3) {
+    const bool quantizes = quantizing_nodes(zero.layout, config) > 0;
+    const Reduction scattered(zero, quantizes ? quantized_scatter : scatter);
     // DeepSpeed's stage 3 all-reduces its buffer, and nothing else.
-    if (config.reduce_scatter || !contiguous) return {choose_scatter(zero), choose_scatter(zero)};
-    return {choose_all_reduce(zero), choose_scatter(zero)};
+    return {config.reduce_scatter || !contiguous ? scattered : whole, scattered};
   }
   // Without contiguous gradients DeepSpeed's stages 1 and 2 know no owners.
-  const bool knows_owners = config.reduce_scatter && contiguous && zero.layout.group_size() > 1;
-  if (!knows_owners) return {choose_all_reduce(zero), choose_all_reduce(zero)};
-  if (config.use_multi_rank_bucket_allreduce)
-    return {choose_all_reduce(zero), std::make_unique<AllReduceByOwners>(zero)};
-  return {std::make_unique<ReduceToOwners>(zero), std::make_unique<ReduceToOwners>(zero)};
+  if (!config.reduce_scatter || !contiguous || is_alone) return {whole, whole};
+  if (config.use_multi_rank_bucket_allreduce) return {whole, {zero, all_reduce_by_owners}};
+  return {{zero, to_owners}, {zero, to_owners}};
 }
 
 }  // namespace dstune::plan

@@ -94,169 +94,156 @@ class Declaration {
     return layout_.offloaded().parameters ? Memory::host : Memory::device;
   }
 
-  void declare_parameters();
-  void declare_swapped_shards();
-  void declare_whole_gradients();
-  void declare_optimizer();
-  void declare_offloaded_optimizer();
-  void declare_swapping();
-  [[nodiscard]] UpdateStates declare_offloaded(Memory memory);
-  void declare_master(UpdateStates& states, std::int64_t elements, Memory memory);
-  void declare_moments(UpdateStates& states, std::int64_t elements, Memory memory);
+  void declare_parameters() {
+    if (layout_.stage() == 3 && are_parameters_on_disk(config_)) {
+      declare_swapped_shards();
+      return;
+    }
+    tensors_.parameters = declare("parameters", Category::parameters, emitter_.type(),
+                                  layout_.resident_elements(), parameters_memory());
+    if (layout_.stage() < 3) return;
+    tensors_.shards.reserve(layout_.pieces().size());
+    for (int piece = 0; piece < layout_.num_pieces(); ++piece)
+      tensors_.shards.push_back(at(tensors_.parameters, layout_.piece_shard_offset(piece)));
+  }
+
+  /// Shards of which the first ones stay in the host's memory, of the others those that are too
+  /// small for the disk. DeepSpeed takes the memory for the first ones in full.
+  void declare_swapped_shards() {
+    const DType type = emitter_.type();
+    const std::int64_t block = disk_alignment_of(type);
+    const std::vector<bool> on_disk = find_shards_on_disk(layout_, config_);
+    std::int64_t small = 0, swapped = 0, largest_group = 0;
+    std::vector<std::int64_t> offsets(layout_.pieces().size());
+    for (const SubGroup& group : tensors_.sub_groups) {
+      std::int64_t blocks = 0;
+      for (const int piece : layout_.pieces_of(group.first, group.count)) {
+        const std::int64_t shard = layout_.piece_shard_elements(piece);
+        blocks += round_up(shard, block);
+        std::int64_t& end = on_disk[piece] ? swapped : small;
+        offsets[piece] = group.swaps_parameters ? end : layout_.piece_shard_offset(piece);
+        if (group.swaps_parameters) end += on_disk[piece] ? round_up(shard, block) : shard;
+      }
+      largest_group = std::max(largest_group, blocks);
+    }
+    tensors_.parameters =
+        on_host("parameters", Category::parameters, type,
+                std::min(layout_.own_elements(), config_.disk.parameters_in_memory));
+    const TensorId small_shards = on_host("small parameters", Category::parameters, type, small);
+    for (std::int64_t buffer = 0; buffer < config_.disk.parameter_buffers; ++buffer) {
+      tensors_.shard_buffers.push_back(
+          on_host("parameter buffer", Category::staging, type,
+                  round_up(std::max<std::int64_t>(1, config_.disk.parameter_buffer_size), block)));
+    }
+    if (swapped > 0)
+      tensors_.shards_on_disk =
+          declare("parameters", Category::parameters, type, swapped, Memory::disk);
+    if (tensors_.sub_groups.back().swaps_parameters)
+      tensors_.updated_shards =
+          on_host("updated parameters", Category::staging, type, largest_group);
+    tensors_.shards.resize(layout_.pieces().size());
+    for (const SubGroup& group : tensors_.sub_groups) {
+      for (const int piece : layout_.pieces_of(group.first, group.count)) {
+        const TensorId tensor = !group.swaps_parameters ? tensors_.parameters
+                                : on_disk[piece]        ? tensors_.shards_on_disk
+                                                        : small_shards;
+        tensors_.shards[piece] = at(tensor, offsets[piece]);
+      }
+    }
+  }
+
+  void declare_whole_gradients() {
+    if (layout_.stage() > 1) return;
+    tensors_.gradients = declare("gradients", Category::gradients, emitter_.type(),
+                                 layout_.table().total_elements());
+    if (config_.fp32_gradient_accumulation && emitter_.type() != DType::f32) {
+      tensors_.fp32_gradients =
+          declare("fp32 gradients", Category::gradients, DType::f32, layout_.resident_elements());
+    }
+  }
+
+  void declare_optimizer() {
+    const std::int64_t own = layout_.own_elements();
+    if (layout_.stage() >= 1 && !is_bf16_optimizer(config_)) {
+      const DType sums = config_.fp32_gradient_accumulation ? DType::f32 : emitter_.type();
+      tensors_.on_device.gradients = declare("own gradients", Category::gradients, sums, own);
+    }
+    if (emitter_.type() != DType::f32 || layout_.offloaded().parameters)
+      declare_master(tensors_.on_device, own, Memory::device);
+    declare_moments(tensors_.on_device, own, Memory::device);
+  }
+
+  /// What DeepSpeed keeps on the host (runtime/zero/stage_1_and_2.py, stage3.py): all of it page-
+  /// locked but the optimizer's states of stage 3.
+  void declare_offloaded_optimizer() {
+    const DType type = emitter_.type();
+    const std::int64_t own = layout_.own_elements();
+    tensors_.on_device = declare_offloaded(Memory::device);
+    tensors_.on_host = declare_offloaded(Memory::host);
+    if (is_optimizer_on_disk(config_)) declare_swapping();
+    if (layout_.stage() == 3) {
+      tensors_.accumulated_gradients =
+          on_host("accumulated gradients", Category::gradients, sum_type(config_), own);
+      return;
+    }
+    // With a master copy of 16 bits the own gradients hold the sums themselves.
+    if (layout_.stage() == 2 && config_.accumulation_steps > 1 && !config_.low_precision_master) {
+      tensors_.accumulated_gradients = on_host("accumulated gradients", Category::gradients, type,
+                                               layout_.max_touched_elements());
+    }
+    tensors_.updated_parameters = on_host("updated parameters", Category::staging, type, own);
+    const std::int64_t largest = layout_.largest_parameter_elements();
+    tensors_.host_gradient_staging = on_host("gradient staging", Category::staging, type, largest);
+    tensors_.gradient_staging = declare("gradient staging", Category::staging, type, largest);
+  }
+
+  void declare_swapping() {
+    tensors_.on_disk = declare_offloaded(Memory::disk);
+    std::int64_t largest = 0;
+    for (const SubGroup& group : tensors_.sub_groups) largest = std::max(largest, group.count);
+    for (std::int64_t buffer = 0; buffer < config_.disk.optimizer_buffers; ++buffer) {
+      tensors_.swap_buffers.push_back(on_host("swap buffer", Category::staging, DType::f32,
+                                              round_up(largest, disk_alignment_elements)));
+    }
+    const SwappedGradients gradients(layout_, config_, tensors_.sub_groups);
+    if (gradients.held_elements() > 0) {
+      tensors_.held_gradients =
+          declare("held gradients", Category::gradients, DType::f32, gradients.held_elements());
+    }
+  }
+
+  [[nodiscard]] UpdateStates declare_offloaded(Memory memory) {
+    UpdateStates states;
+    if (const std::int64_t elements = elements_in(tensors_.sub_groups, memory); elements > 0) {
+      states.gradients =
+          declare("own gradients", Category::gradients, master_type(config_), elements, memory);
+      declare_master(states, elements, memory);
+    }
+    const std::int64_t elements = moments_in(tensors_.sub_groups, memory);
+    if (elements == 0) return states;
+    declare_moments(states, elements, memory);
+    if (config_.optimizer.kind == OptimizerKind::lion)
+      states.unused = declare("unused moment", Category::optimizer, DType::f32, elements, memory);
+    return states;
+  }
+
+  void declare_master(UpdateStates& states, std::int64_t elements, Memory memory) {
+    states.master = declare("master", Category::optimizer, master_type(config_), elements, memory);
+  }
+
+  void declare_moments(UpdateStates& states, std::int64_t elements, Memory memory) {
+    const auto moment = [&](const char* name) {
+      return declare(name, Category::optimizer, moment_type(config_), elements, memory);
+    };
+    if (has_first_moment(config_.optimizer)) states.m = moment("m");
+    if (has_second_moment(config_.optimizer)) states.v = moment("v");
+  }
 
   Emitter& emitter_;
   const Layout& layout_;
   const TrainingConfig& config_;
   PersistentTensors tensors_;
 };
-
-void Declaration::declare_parameters() {
-  if (layout_.stage() == 3 && are_parameters_on_disk(config_)) {
-    declare_swapped_shards();
-    return;
-  }
-  tensors_.parameters = declare("parameters", Category::parameters, emitter_.type(),
-                                layout_.resident_elements(), parameters_memory());
-  if (layout_.stage() < 3) return;
-  tensors_.shards.reserve(layout_.pieces().size());
-  for (int piece = 0; piece < layout_.num_pieces(); ++piece)
-    tensors_.shards.push_back(at(tensors_.parameters, layout_.piece_shard_offset(piece)));
-}
-
-/// Shards of which the first ones stay in the host's memory, of the others those that are too small
-/// for the disk. DeepSpeed takes the memory for the first ones in full.
-void Declaration::declare_swapped_shards() {
-  const DType type = emitter_.type();
-  const std::int64_t block = disk_alignment_of(type);
-  const std::vector<bool> on_disk = find_shards_on_disk(layout_, config_);
-  std::int64_t small = 0, swapped = 0, largest_group = 0;
-  std::vector<std::int64_t> offsets(layout_.pieces().size());
-  for (const SubGroup& group : tensors_.sub_groups) {
-    const PieceRange range = layout_.pieces_of(group.first, group.count);
-    std::int64_t blocks = 0;
-    for (int piece = range.first; piece < range.last; ++piece) {
-      const auto index = static_cast<std::size_t>(piece);
-      const std::int64_t shard = layout_.piece_shard_elements(piece);
-      blocks += round_up(shard, block);
-      std::int64_t& end = on_disk[index] ? swapped : small;
-      offsets[index] = group.swaps_parameters ? end : layout_.piece_shard_offset(piece);
-      if (group.swaps_parameters) end += on_disk[index] ? round_up(shard, block) : shard;
-    }
-    largest_group = std::max(largest_group, blocks);
-  }
-  tensors_.parameters =
-      on_host("parameters", Category::parameters, type,
-              std::min(layout_.own_elements(), config_.disk.parameters_in_memory));
-  const TensorId small_shards = on_host("small parameters", Category::parameters, type, small);
-  for (std::int64_t buffer = 0; buffer < config_.disk.parameter_buffers; ++buffer) {
-    tensors_.shard_buffers.push_back(
-        on_host("parameter buffer", Category::staging, type,
-                round_up(std::max<std::int64_t>(1, config_.disk.parameter_buffer_size), block)));
-  }
-  if (swapped > 0)
-    tensors_.shards_on_disk =
-        declare("parameters", Category::parameters, type, swapped, Memory::disk);
-  if (tensors_.sub_groups.back().swaps_parameters)
-    tensors_.updated_shards = on_host("updated parameters", Category::staging, type, largest_group);
-  tensors_.shards.resize(layout_.pieces().size());
-  for (const SubGroup& group : tensors_.sub_groups) {
-    const PieceRange range = layout_.pieces_of(group.first, group.count);
-    for (int piece = range.first; piece < range.last; ++piece) {
-      const auto index = static_cast<std::size_t>(piece);
-      const TensorId tensor = !group.swaps_parameters ? tensors_.parameters
-                              : on_disk[index]        ? tensors_.shards_on_disk
-                                                      : small_shards;
-      tensors_.shards[index] = at(tensor, offsets[index]);
-    }
-  }
-}
-
-void Declaration::declare_whole_gradients() {
-  if (layout_.stage() > 1) return;
-  tensors_.gradients =
-      declare("gradients", Category::gradients, emitter_.type(), layout_.table().total_elements());
-  if (config_.fp32_gradient_accumulation && emitter_.type() != DType::f32) {
-    tensors_.fp32_gradients =
-        declare("fp32 gradients", Category::gradients, DType::f32, layout_.resident_elements());
-  }
-}
-
-void Declaration::declare_optimizer() {
-  const std::int64_t own = layout_.own_elements();
-  if (layout_.stage() >= 1 && !is_bf16_optimizer(config_)) {
-    const DType sums = config_.fp32_gradient_accumulation ? DType::f32 : emitter_.type();
-    tensors_.on_device.gradients = declare("own gradients", Category::gradients, sums, own);
-  }
-  if (emitter_.type() != DType::f32 || layout_.offloaded().parameters)
-    declare_master(tensors_.on_device, own, Memory::device);
-  declare_moments(tensors_.on_device, own, Memory::device);
-}
-
-/// What DeepSpeed keeps on the host (runtime/zero/stage_1_and_2.py, stage3.py): all of it page-
-/// locked but the optimizer's states of stage 3.
-void Declaration::declare_offloaded_optimizer() {
-  const DType type = emitter_.type();
-  const std::int64_t own = layout_.own_elements();
-  tensors_.on_device = declare_offloaded(Memory::device);
-  tensors_.on_host = declare_offloaded(Memory::host);
-  if (is_optimizer_on_disk(config_)) declare_swapping();
-  if (layout_.stage() == 3) {
-    tensors_.accumulated_gradients =
-        on_host("accumulated gradients", Category::gradients, sum_type(config_), own);
-    return;
-  }
-  // With a master copy of 16 bits the own gradients hold the sums themselves.
-  if (layout_.stage() == 2 && config_.accumulation_steps > 1 && !config_.low_precision_master) {
-    tensors_.accumulated_gradients =
-        on_host("accumulated gradients", Category::gradients, type, layout_.max_touched_elements());
-  }
-  tensors_.updated_parameters = on_host("updated parameters", Category::staging, type, own);
-  const std::int64_t largest = layout_.largest_parameter_elements();
-  tensors_.host_gradient_staging = on_host("gradient staging", Category::staging, type, largest);
-  tensors_.gradient_staging = declare("gradient staging", Category::staging, type, largest);
-}
-
-void Declaration::declare_swapping() {
-  tensors_.on_disk = declare_offloaded(Memory::disk);
-  std::int64_t largest = 0;
-  for (const SubGroup& group : tensors_.sub_groups) largest = std::max(largest, group.count);
-  for (std::int64_t buffer = 0; buffer < config_.disk.optimizer_buffers; ++buffer) {
-    tensors_.swap_buffers.push_back(on_host("swap buffer", Category::staging, DType::f32,
-                                            round_up(largest, disk_alignment_elements)));
-  }
-  const SwappedGradients gradients(layout_, config_, tensors_.sub_groups);
-  if (gradients.held_elements() > 0) {
-    tensors_.held_gradients =
-        declare("held gradients", Category::gradients, DType::f32, gradients.held_elements());
-  }
-}
-
-UpdateStates Declaration::declare_offloaded(Memory memory) {
-  UpdateStates states;
-  if (const std::int64_t elements = elements_in(tensors_.sub_groups, memory); elements > 0) {
-    states.gradients =
-        declare("own gradients", Category::gradients, master_type(config_), elements, memory);
-    declare_master(states, elements, memory);
-  }
-  const std::int64_t elements = moments_in(tensors_.sub_groups, memory);
-  if (elements == 0) return states;
-  declare_moments(states, elements, memory);
-  if (config_.optimizer.kind == OptimizerKind::lion)
-    states.unused = declare("unused moment", Category::optimizer, DType::f32, elements, memory);
-  return states;
-}
-
-void Declaration::declare_master(UpdateStates& states, std::int64_t elements, Memory memory) {
-  states.master = declare("master", Category::optimizer, master_type(config_), elements, memory);
-}
-
-void Declaration::declare_moments(UpdateStates& states, std::int64_t elements, Memory memory) {
-  const auto moment = [&](const char* name) {
-    return declare(name, Category::optimizer, moment_type(config_), elements, memory);
-  };
-  if (has_first_moment(config_.optimizer)) states.m = moment("m");
-  if (has_second_moment(config_.optimizer)) states.v = moment("v");
-}
 
 }  // namespace
 

@@ -81,7 +81,7 @@ struct PersistentTensors {
   TensorId shards_on_disk = no_tensor;
   std::vector<TensorId> shard_buffers;  ///< host: what is read goes there
   TensorId updated_shards = no_tensor;  ///< host: a sub-group's, on their way to the disk
-  [[nodiscard]] View shard(int piece) const { return shards[static_cast<std::size_t>(piece)]; }
+  [[nodiscard]] View shard(int piece) const { return shards[piece]; }
   [[nodiscard]] bool is_on_disk(View shard) const {
     return shards_on_disk != no_tensor && shard.tensor == shards_on_disk;
   }

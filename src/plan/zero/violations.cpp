@@ -3,25 +3,105 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 #include "dstune/model/module_names.hpp"
 #include "zero/disk.hpp"
-#include "zero/quantization.hpp"
 
 namespace dstune {
+namespace plan {
+namespace {
+
+/// Elements of a gather of the micro-step that is no multiple of what quantisation takes at once;
+/// 0: there is none. The gathers are those of ParameterSource, on numbers alone.
+std::int64_t broken_gather(const Layout& layout, const MicroStepGathers& gathers, int num_visits,
+                           bool is_sequential, bool after_update) {
+  const std::int64_t scale = layout.shards_of_secondary();
+  std::vector<bool> is_refreshed(layout.pieces().size(), scale > 0 && !after_update);
+  std::int64_t broken = 0;
+  const auto note = [&](std::int64_t elements) {
+    if (elements % quantized_at_once != 0) broken = elements;
+  };
+  const auto check = [&](std::span<const int> pieces) {
+    std::int64_t of_first = 0, of_second = 0;
+    for (const int piece : pieces) {
+      const std::int64_t shard =
+          layout.piece_shard_elements(piece) * (is_refreshed[piece] ? scale : 1);
+      (is_refreshed[piece] ? of_second : of_first) += shard;
+      if (is_sequential) note(shard);
+    }
+    if (is_sequential) return;
+    note(of_first);
+    note(of_second);
+  };
+  for (int visit = 0; visit < num_visits; ++visit) {
+    check(gathers.fetched[visit]);
+    check(gathers.prefetched[visit]);
+    for (const int piece : gathers.released[visit]) is_refreshed[piece] = scale > 0;
+  }
+  return broken;
+}
+
+}  // namespace
+
+std::string weights_violation(const Layout& layout, const Gathering& gathering,
+                              const TrainingConfig& config) {
+  if (!quantizes_weights(config) || layout.group_size() == 1) return {};
+  const auto visits = static_cast<int>(gathering.traced->trace.visits.size());
+  std::int64_t broken = 0;
+  const auto check = [&](const MicroStepGathers& gathers, bool after_update) {
+    const std::int64_t elements =
+        broken_gather(layout, gathers, visits, config.stage3_allgather_sequential, after_update);
+    if (elements != 0) broken = elements;
+  };
+  check(gathering.traced->first, false);
+  if (config.accumulation_steps > 1) check(gathering.second, false);
+  check(gathering.steady, true);
+  if (config.accumulation_steps > 1) check(gathering.steady, false);
+  if (broken == 0) return {};
+  return fmt::format(
+      "DeepSpeed's zero_quantized_weights fails: a rank's part of a gather has {} elements, which "
+      "is no multiple of 8",
+      broken);
+}
+
+std::string gradients_violation(const Layout& layout, const TrainingConfig& config) {
+  if (quantizing_nodes(layout, config) == 0) return {};
+  if (communication_type(config) != DType::f16) {
+    return "DeepSpeed's zero_quantized_gradients takes every gradient for fp16 where there are "
+           "several nodes, and so destroys others: train in fp16, or write communication_data_type "
+           "fp16";
+  }
+  for (const Piece& piece : layout.pieces()) {
+    if (!is_gradient_quantized(layout, piece)) continue;
+    const std::string& name = layout.parameter(piece.parameter).name;
+    if (scales_of_gradient(layout, piece) % layout.group_size() != 0) {
+      return fmt::format(
+          "DeepSpeed's zero_quantized_gradients fails where {} ranks do not divide the longer side "
+          "of a matrix: {} of {}",
+          layout.group_size(), longer_side(layout, piece), name);
+    }
+    if (gradients_of_a_scale(layout, piece) % quantized_at_once != 0) {
+      return fmt::format(
+          "DeepSpeed's zero_quantized_gradients reads 8 numbers at once, and {} share a scale in "
+          "{}",
+          gradients_of_a_scale(layout, piece), name);
+    }
+  }
+  return {};
+}
+
+}  // namespace plan
+
 namespace {
 
 /// Of sub-groups' states on the disk.
 std::string state_buffers_violation(const TrainingConfig& config,
                                     const std::vector<plan::SubGroup>& groups) {
-  // Master copy, moments, gradients; DeepSpeed's Lion has two moments there.
-  const OptimizerConfig& optimizer = config.optimizer;
-  const bool is_lion = optimizer.kind == OptimizerKind::lion;
-  const std::int64_t moments =
-      (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) || is_lion ? 1 : 0);
   std::vector<std::int64_t> taken;  // by each on the disk
   for (const plan::SubGroup& group : groups)
     if (group.memory == Memory::disk)
-      taken.push_back(2 + (group.moments_memory == Memory::disk ? moments : 0));
+      taken.push_back(plan::tensors_on_disk(config.optimizer, group));
   // Until it is written: beside one that is read ahead, one written behind.
   const DiskUse& disk = config.disk;
   const std::size_t together = 1 + (disk.pipeline_read ? 1 : 0) + (disk.pipeline_write ? 1 : 0);
@@ -104,12 +184,43 @@ std::string leaf_violation(const ModelSpec& model, const TrainingConfig& config)
     const char* const failure = module.is_leaf ? leaf_failure(model, module.kind) : nullptr;
     if (failure != nullptr)
       return std::string("DeepSpeed does not train with a leaf module that is ") + failure;
-    index = module.is_leaf ? static_cast<std::size_t>(module.end) : index + 1;
+    index = module.is_leaf ? module.end : index + 1;
   }
   return {};
 }
 
+std::string mics_violation(const TrainingConfig& config, int group_size) {
+  const std::int64_t size = config.mics_shard_size;
+  if (group_size % size != 0) {
+    return fmt::format("DeepSpeed refuses mics_shard_size {} for {} ranks: it does not divide them",
+                       size, group_size);
+  }
+  if (size < group_size && is_optimizer_offloaded(config)) {
+    return fmt::format(
+        "DeepSpeed's MiCS fails with an offloaded optimizer where there are several copies of the "
+        "states: mics_shard_size is {} of {} ranks",
+        size, group_size);
+  }
+  if (!config.mics_hierarchical_params_gather) return {};
+  const std::int64_t nodes = plan::spanned_nodes(config);
+  if (nodes > 1 && size % nodes == 0) return {};
+  return fmt::format(
+      "DeepSpeed refuses mics_hierarchical_params_gather where mics_shard_size, here {}, is not of "
+      "the ranks of several whole nodes",
+      size);
+}
+
 }  // namespace
+
+std::string partition_violation(const TrainingConfig& config, int group_size) {
+  if (config.zero_stage < 3) return {};
+  if (is_mics(config)) return mics_violation(config, group_size);
+  const std::int64_t size = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
+  if (size <= 1 || group_size % size == 0) return {};
+  return fmt::format(
+      "DeepSpeed refuses zero_hpz_partition_size {} for {} ranks: it does not divide them", size,
+      group_size);
+}
 
 std::string model_violation(const ModelSpec& model, const TrainingConfig& config, int group_size) {
   std::string leaves = leaf_violation(model, config);

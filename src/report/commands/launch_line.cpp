@@ -45,7 +45,11 @@ class TrainingCommand {
     }
   }
 
-  [[nodiscard]] std::string text() const { return join_shell(pieces_); }
+  [[nodiscard]] std::string text() const {
+    std::string command;
+    for (const ShellPiece& piece : pieces_) command += piece.raw;
+    return command;
+  }
 
   /// The command's own words, variables set in front of it left out.
   [[nodiscard]] std::vector<std::string> words() const {
@@ -230,7 +234,7 @@ std::string shell_quote(const std::string& word) {
 
 std::string launch_line(const std::string& training_command, const std::string& config_path,
                         const json::Value& ds_config, const GroupShape& shape,
-                        const std::vector<std::pair<std::string, std::string>>& arg_mappings,
+                        const ArgMappings& arg_mappings,
                         const std::optional<std::string>& hostfile) {
   bool has_config = false;
   const std::string replaced =

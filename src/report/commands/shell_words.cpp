@@ -89,16 +89,10 @@ std::string escaped(const std::string& value) {
 }
 
 std::string quoted_for(const std::string& value, Quote quote) {
-  switch (quote) {
-    case Quote::none:
-      return shell_quote(value);
-    case Quote::double_quotes:
-      return escaped(value);
-    case Quote::single_quotes:
-      // Leaves the quotation, says the word, and takes the quotation up again.
-      return fmt::format("'{}'", shell_quote(value));
-  }
-  return value;
+  if (quote == Quote::double_quotes) return escaped(value);
+  const std::string word = shell_quote(value);
+  // Leaves the quotation, says the word, and takes the quotation up again.
+  return quote == Quote::single_quotes ? fmt::format("'{}'", word) : word;
 }
 
 /// How many characters `$name` or `${name}` takes here, 0 where it is not here.
@@ -130,12 +124,6 @@ std::vector<ShellPiece> split_shell(const std::string& command) {
       pieces.push_back(read_word(rest, before));
   }
   return pieces;
-}
-
-std::string join_shell(const std::vector<ShellPiece>& pieces) {
-  std::string command;
-  for (const ShellPiece& piece : pieces) command += piece.raw;
-  return command;
 }
 
 std::string replace_variable(const std::string& command, const std::string& name,

@@ -20,7 +20,6 @@ struct ShellPiece {
 };
 
 std::vector<ShellPiece> split_shell(const std::string& command);
-std::string join_shell(const std::vector<ShellPiece>& pieces);
 
 /// Replaces `$name` and `${name}` in a command; `value` is quoted as the place needs it: bare, in
 /// double or in single quotes. Says in `found` whether there was one.

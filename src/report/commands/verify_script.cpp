@@ -1,5 +1,3 @@
-#include "dstune/report/verify_script.hpp"
-
 #include <algorithm>
 #include <cctype>
 
@@ -8,8 +6,7 @@
 #include "dstune/base/error.hpp"
 #include "dstune/report/launch_line.hpp"
 #include "embedded/verify.hpp"
-#include "file_names.hpp"
-#include "template.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -27,13 +24,19 @@ struct BatchWords {
   const char* submit;
   const char* submit_dir;
   std::string_view directives;
-  std::string_view hosts;
+  const char* hosts;       ///< the variable that says which a job has
+  const char* list_hosts;  ///< the command that writes one a line, the variable behind it
 };
 
 constexpr BatchWords slurm_words{"sbatch", "SLURM_SUBMIT_DIR", embedded::slurm_directives,
-                                 embedded::slurm_hosts};
-constexpr BatchWords pbs_words{"qsub", "PBS_O_WORKDIR", embedded::pbs_directives,
-                               embedded::pbs_hosts};
+                                 "SLURM_JOB_NODELIST", "scontrol show hostnames"};
+constexpr BatchWords pbs_words{"qsub", "PBS_O_WORKDIR", embedded::pbs_directives, "PBS_NODEFILE",
+                               "awk '!seen[$1]++ { print $1 }'"};
+
+/// The first optimizer step, counted from 0, in which DeepSpeed's autotuning counts operations, and
+/// the last one; a run makes one step more than that and leaves.
+constexpr int start_step = 3;
+constexpr int end_step = 22;
 
 /// What all runs fit into.
 std::string directives(const VerificationJob& job, const BatchWords& words) {
@@ -71,9 +74,6 @@ std::string run_text(const VerificationJob& job, const VerificationJob::Run& run
                                    {"num_nodes", shape.num_nodes},
                                    {"sequence_length", experiment.config.sequence_length},
                                    {"recompute", to_text(experiment.config.recompute)}};
-  const auto dumped = [](const json::Value& value) {
-    return shell_quote(value.dump(-1, ' ', false, json::Value::error_handler_t::replace));
-  };
   std::string text = fmt::format("\n# {}\n", one_line(run.why));
   if (experiment.config.recompute != Recompute::none)
     text += fmt::format(
@@ -89,7 +89,8 @@ std::string run_text(const VerificationJob& job, const VerificationJob::Run& run
           : "\"$TRAINING_COMMAND\"";
   return text + fmt::format("run {} {} {} \\\n  {} \\\n  {} \\\n  {}\n",
                             shell_quote(experiment.name), shape.num_nodes, shape.num_gpus,
-                            dumped(description), dumped(config), command);
+                            shell_quote(json_text(description)), shell_quote(json_text(config)),
+                            command);
 }
 
 }  // namespace
@@ -101,8 +102,8 @@ json::Value verification_config(const Experiment& experiment, const std::string&
   config["steps_per_print"] = 1;
   config["log_level"] = "info";
   config["autotuning"] = {{"enabled", true},
-                          {"start_profile_step", verification_start_step},
-                          {"end_profile_step", verification_end_step},
+                          {"start_profile_step", start_step},
+                          {"end_profile_step", end_step},
                           {"metric_path", metrics_path}};
   return config;
 }
@@ -111,7 +112,9 @@ std::string verify_script(const VerificationJob& job, BatchSystem system) {
   require(!job.runs.empty(), "there is something to verify");
   const BatchWords& words = system == BatchSystem::slurm ? slurm_words : pbs_words;
   const std::string hostfile = job.folder + "/hostfile";
-  const std::string hosts = hostfile_text(job, hostfile);
+  const std::string hostfile_line = hostfile_text(job, hostfile);
+  const std::string hosts =
+      filled(embedded::hosts, {{"VARIABLE", words.hosts}, {"LIST", words.list_hosts}});
   std::string runs;
   for (const VerificationJob::Run& run : job.runs) runs += run_text(job, run, hostfile);
   return filled(
@@ -123,8 +126,8 @@ std::string verify_script(const VerificationJob& job, BatchSystem system) {
        {"FOLDER", shell_quote(job.folder)},
        {"DIRECTIVES", directives(job, words)},
        {"TRAINING_COMMAND", job.training_command ? "" : std::string(embedded::training_command)},
-       {"HOSTS", hosts.empty() ? "" : std::string(words.hosts)},
-       {"HOSTFILE", hosts},
+       {"HOSTS", hostfile_line.empty() ? "" : hosts},
+       {"HOSTFILE", hostfile_line},
        {"RUNS", runs}});
 }
 

@@ -1,54 +1,82 @@
-#include "dstune/report/history.hpp"
-
-#include <set>
+#include <concepts>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "dstune/base/archive.hpp"
+#include "dstune/report/journal.hpp"
 
 namespace dstune {
 
 namespace {
 
-using json::Of;
-using Time = std::chrono::system_clock::time_point;
+using event::Time;
 
-// The events: their kinds, and their members after the kind.
+// The events. add(): what they have behind their kind, time, key and name, in this order.
 
 struct JobStarted {
   static constexpr std::string_view kind = "job_started";
   Time time;
   std::string search_key{};  ///< one of those that the job brings
+  static void add(auto& archive, auto& event) {
+    archive("search_key", event.search_key, {.nothing = json::Nothing::omitted});
+  }
 };
+
 struct Planned {
   static constexpr std::string_view kind = "planned";
   PlannedExperiment member;
+  static void add(auto& archive, auto& event) {
+    auto& experiment = event.member.experiment;
+    archive("name", experiment.name);
+    archive("status", event.member.status);
+    archive("reason", event.member.reason);
+    archive("num_gpus", experiment.shape.num_gpus);
+    archive("num_nodes", experiment.shape.num_nodes);
+    archive("recompute", experiment.config.recompute);
+    archive("predicted", event.member.predicted);
+    archive("ds_config", experiment.ds_config);
+  }
 };
+
 struct Started {
   static constexpr std::string_view kind = "started";
   Time time;
   std::string key, name;
   int attempt = 1;
   std::vector<int> world_ranks;
+  static void add(auto& archive, auto& event) {
+    archive("attempt", event.attempt);
+    archive("world_ranks", event.world_ranks);
+  }
 };
+
 struct Finished {
   static constexpr std::string_view kind = "finished";
   std::string key;
   Record record;
+  static void add(auto& archive, auto& event) { members(archive, event.record); }
 };
+
 struct Verified {
   static constexpr std::string_view kind = "verified";
   Time time;
   std::string key, name, path;
   Measurement measurement;
+  static void add(auto& archive, auto& event) {
+    archive("path", event.path);
+    archive("measurement", event.measurement, {.missing = "\"measurement\" is missing"});
+  }
 };
+
 struct Lost {
   static constexpr std::string_view kind = "lost";
   Time time;
   std::string key, name;
   std::vector<int> lost_ranks;
+  static void add(auto& archive, auto& event) { archive("lost_ranks", event.lost_ranks); }
 };
+
 struct RepeatStarted {
   static constexpr std::string_view kind = "repeat_started";
   Time time;
@@ -56,129 +84,53 @@ struct RepeatStarted {
   RepeatKind purpose = RepeatKind::final_round;
   int round = 1;
   std::vector<int> world_ranks;
+  static void add(auto& archive, auto& event) {
+    archive("purpose", event.purpose);
+    archive("round", event.round);
+    archive("world_ranks", event.world_ranks);
+  }
 };
+
 struct Repeated {
   static constexpr std::string_view kind = "repeated";
   std::string key, name;
   Repeat repeat;
+  static void add(auto& archive, auto& event) { members(archive, event.repeat); }
 };
+
 struct Profile {
   static constexpr std::string_view kind = "profile";
   std::string key;
   json::Value profile;
+  static void add(auto& archive, auto& event) {
+    archive("profile", event.profile, {.missing = "the event has no \"profile\""});
+  }
 };
+
 struct JobFinished {
   static constexpr std::string_view kind = "job_finished";
   Time time;
   int exit_code = -1;
   std::string reason;
+  static void add(auto& archive, auto& event) {
+    archive("exit_code", event.exit_code);
+    archive("reason", event.reason);
+  }
 };
 
-constexpr json::Form needed_key{.missing = "the event has no \"key\""};
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, JobStarted>& event) {
-  archive("time", event.time);
-  archive("search_key", event.search_key, {.nothing = json::Nothing::omitted});
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Planned>& event) {
-  auto& experiment = event.member.experiment;
-  archive("name", experiment.name);
-  archive("status", event.member.status);
-  archive("reason", event.member.reason);
-  archive("num_gpus", experiment.shape.num_gpus);
-  archive("num_nodes", experiment.shape.num_nodes);
-  archive("recompute", experiment.config.recompute);
-  archive("predicted", event.member.predicted);
-  archive("ds_config", experiment.ds_config);
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Started>& event) {
-  archive("time", event.time);
-  archive("key", event.key, needed_key);
-  archive("name", event.name);
-  archive("attempt", event.attempt);
-  archive("world_ranks", event.world_ranks);
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Finished>& event) {
-  archive("key", event.key, needed_key);
-  members(archive, event.record);
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Verified>& event) {
-  archive("time", event.time);
-  archive("key", event.key, needed_key);
-  archive("name", event.name);
-  archive("path", event.path);
-  archive("measurement", event.measurement, {.missing = "\"measurement\" is missing"});
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Lost>& event) {
-  archive("time", event.time);
-  archive("key", event.key, needed_key);
-  archive("name", event.name);
-  archive("lost_ranks", event.lost_ranks);
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, RepeatStarted>& event) {
-  archive("time", event.time);
-  archive("key", event.key, needed_key);
-  archive("name", event.name);
-  archive("purpose", event.purpose);
-  archive("round", event.round);
-  archive("world_ranks", event.world_ranks);
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Repeated>& event) {
-  archive("key", event.key, needed_key);
-  archive("name", event.name);
-  members(archive, event.repeat);
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, Profile>& event) {
-  archive("key", event.key, needed_key);
-  archive("profile", event.profile, {.missing = "the event has no \"profile\""});
-}
-
-template <class Archive>
-void members(Archive& archive, Of<Archive, JobFinished>& event) {
-  archive("time", event.time);
-  archive("exit_code", event.exit_code);
-  archive("reason", event.reason);
-}
+template <class Body>
+concept IsEvent = std::convertible_to<decltype(Body::kind), std::string_view>;
 
 /// An event as a line has it.
-template <class Body>
-struct Event {
-  Body body;
-};
-
-template <class Body>
-void members(json::Writer& archive, const Event<Body>& event) {
-  archive.constant("kind", Body::kind, "");
-  members(archive, event.body);
-}
-
-template <class Body>
-void members(json::Reader& archive, Event<Body>& event) {
+template <class Archive, IsEvent Body>
+void members(Archive& archive, Body& event) {
   archive.rules(json::lenient);
-  archive.constant("kind", Body::kind, "");
-  members(archive, event.body);
-}
-
-template <class Body>
-json::Value write(Body body) {
-  return json::write(Event<Body>{std::move(body)});
+  archive.constant("kind", event.kind, "");
+  if constexpr (requires { event.time; }) archive("time", event.time);
+  if constexpr (requires { event.key; })
+    archive("key", event.key, {.missing = "the event has no \"key\""});
+  if constexpr (requires { event.name; }) archive("name", event.name);
+  event.add(archive, event);
 }
 
 }  // namespace
@@ -187,49 +139,49 @@ namespace event {
 
 json::Value job_started(const json::Value& job, Time time) {
   require(job.is_object(), "what a job started with is an object");
-  json::Value value = write(JobStarted{.time = time});
+  json::Value value = json::write(JobStarted{.time = time});
   value.update(job);
   return value;
 }
 
 json::Value planned(const PlannedExperiment& planned) {
-  return write(Planned{planned});
+  return json::write(Planned{planned});
 }
 
 json::Value started(const std::string& key, const std::string& name, int attempt,
                     const std::vector<int>& world_ranks, Time time) {
-  return write(Started{time, key, name, attempt, world_ranks});
+  return json::write(Started{time, key, name, attempt, world_ranks});
 }
 
 json::Value finished(const std::string& key, const Record& record) {
-  return write(Finished{key, record});
+  return json::write(Finished{key, record});
 }
 
 json::Value verified(const std::string& key, const std::string& name, const std::string& path,
                      const Measurement& measurement, Time time) {
-  return write(Verified{time, key, name, path, measurement});
+  return json::write(Verified{time, key, name, path, measurement});
 }
 
 json::Value lost(const std::string& key, const std::string& name,
                  const std::vector<int>& lost_ranks, Time time) {
-  return write(Lost{time, key, name, lost_ranks});
+  return json::write(Lost{time, key, name, lost_ranks});
 }
 
 json::Value repeat_started(const std::string& key, const std::string& name, RepeatKind kind,
                            int round, const std::vector<int>& world_ranks, Time time) {
-  return write(RepeatStarted{time, key, name, kind, round, world_ranks});
+  return json::write(RepeatStarted{time, key, name, kind, round, world_ranks});
 }
 
 json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat) {
-  return write(Repeated{key, name, repeat});
+  return json::write(Repeated{key, name, repeat});
 }
 
 json::Value profile(const std::string& key, const json::Value& profile) {
-  return write(Profile{key, profile});
+  return json::write(Profile{key, profile});
 }
 
 json::Value job_finished(int exit_code, const std::string& reason, Time time) {
-  return write(JobFinished{time, exit_code, reason});
+  return json::write(JobFinished{time, exit_code, reason});
 }
 
 }  // namespace event
@@ -271,9 +223,9 @@ class Reading {
   template <class Body>
   bool is(std::string_view kind, const json::Node& node, json::Problems& problems) {
     if (kind != Body::kind) return false;
-    Event<Body> event;
+    Body event;
     json::read(node, event, problems);
-    if (problems.empty()) take(std::move(event.body));
+    if (problems.empty()) take(std::move(event));
     return true;
   }
 

@@ -5,12 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "answer_text.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/report/results.hpp"
 #include "embedded/page.hpp"
 #include "page/html_parts.hpp"
-#include "template.hpp"
+#include "parts.hpp"
 
 namespace dstune {
 
@@ -18,6 +17,44 @@ namespace {
 
 /// A browser takes long for more; results.csv has all.
 constexpr std::size_t max_rows = 2000;
+
+/// `body`: what follows the note, with its line end.
+std::string section(std::string_view title, const std::string& note, const std::string& body) {
+  const std::string shown = note.empty() ? "" : fmt::format("<p class=\"note\">{}</p>\n", note);
+  return fmt::format("<section>\n<h2>{}</h2>\n{}{}</section>\n", title, shown, body);
+}
+
+std::string figure(const std::string& svg) {
+  return fmt::format("<figure>{}</figure>\n", svg);
+}
+
+/// Of a figure that there is.
+std::string figure_section(std::string_view title, const std::string& note,
+                           const std::string& svg) {
+  return svg.empty() ? "" : section(title, note, figure(svg));
+}
+
+/// A column's name, and whether it holds numbers.
+using HtmlColumn = std::pair<std::string_view, bool>;
+
+/// `body`: its rows, less those that are left out.
+std::string table(std::string_view label, const char* attributes,
+                  const std::vector<HtmlColumn>& columns, const std::string& body,
+                  std::size_t num_left_out = 0) {
+  std::string header;
+  for (const auto& [name, is_number] : columns)
+    header +=
+        fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
+  const std::string note =
+      num_left_out == 0
+          ? ""
+          : fmt::format("<p class=\"note\">{} more are in results.csv.</p>\n", num_left_out);
+  return fmt::format(
+      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+      "aria-label=\"{}\"><table{}>\n<thead><tr>{}"
+      "</tr></thead>\n<tbody>\n{}</tbody></table></div>\n{}",
+      label, attributes, header, body, note);
+}
 
 std::string label_words(const std::string& label) {
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
@@ -31,12 +68,6 @@ std::string described(const char* term, const std::string& text) {
   return fmt::format("<dt>{}</dt><dd>{}</dd>\n", term, html_escaped(text));
 }
 
-std::string interval_text(const MetricValue& value) {
-  if (!std::isfinite(value.ci_high)) return "";
-  return fmt::format("95 % interval {} to {}", format_number(value.ci_low),
-                     format_number(value.ci_high));
-}
-
 std::string answer_section(const Answer& answer) {
   if (!answer.recommendation)
     return "<div class=\"answer\"><p class=\"name\">There is no answer: no experiment gave a "
@@ -45,12 +76,13 @@ std::string answer_section(const Answer& answer) {
   const Standing& standing = recommendation.standing;
   const Experiment& experiment = standing.row->planned.experiment;
   const std::string unit(unit_text(answer.metric));
+  const std::string interval = interval_text(standing.reported);
   std::string out = fmt::format(
       "<div class=\"answer\">\n<div class=\"name\">{}</div>\n<div class=\"value\">{} {}</div>\n"
       "<div>{}, {}</div>\n<p><span class=\"label\">{}</span> {}</p>\n<dl>\n",
       html_escaped(experiment.name), format_number(standing.reported->value), unit,
-      to_text(answer.metric), interval_text(*standing.reported), recommendation.label,
-      label_words(recommendation.label));
+      to_text(answer.metric), interval.empty() ? "" : "95 % interval " + interval,
+      recommendation.label, label_words(recommendation.label));
   if (standing.verified)
     out += described("in DeepSpeed itself",
                      fmt::format("{} {}", format_number(standing.verified->value), unit));
@@ -70,56 +102,52 @@ std::string answer_section(const Answer& answer) {
   return out + "</dl>\n</div>\n";
 }
 
-std::string figure(const char* title, const std::string& note, const std::string& svg) {
-  if (svg.empty()) return "";
-  return fmt::format(
-      "<section>\n<h2>{}</h2>\n<p class=\"note\">{}</p>\n<figure>{}</figure>\n"
-      "</section>\n",
-      title, note, svg);
+using Figures = std::optional<std::pair<double, double>>;  ///< predicted and measured
+
+Figures memory_mib(const Record& record) {
+  const std::int64_t measured = record.measurement.peak_memory.total_bytes;
+  const std::int64_t predicted = record.predicted.peak_memory_bytes;
+  if (measured <= 0 || predicted <= 0) return std::nullopt;
+  return std::pair(static_cast<double>(predicted) / 0x1p20, static_cast<double>(measured) / 0x1p20);
 }
 
-std::vector<PredictedPoint> memory_points(const Answer& answer) {
+Figures samples_per_s(const Record& record) {
+  const auto measured = metric_value(record.measurement, Metric::throughput, record.experiment);
+  const auto& predicted = record.predicted.throughput;
+  if (!measured || !predicted || !std::isfinite(measured->value) || !std::isfinite(*predicted))
+    return std::nullopt;
+  return std::pair(*predicted, measured->value);
+}
+
+std::vector<PredictedPoint> points_of(const Answer& answer, Figures (*figures_of)(const Record&)) {
   std::vector<PredictedPoint> points;
   for (const Standing& standing : answer.standings) {
     const Row& row = *standing.row;
     if (!row.record || points.size() == max_rows) continue;
-    const std::int64_t measured = row.record->measurement.peak_memory.total_bytes;
-    const std::int64_t predicted = row.record->predicted.peak_memory_bytes;
-    if (measured <= 0 || predicted <= 0) continue;
-    points.push_back({static_cast<double>(predicted) / 0x1p20,
-                      static_cast<double>(measured) / 0x1p20,
-                      row.planned.experiment.config.zero_stage, row.planned.experiment.name});
+    const Experiment& experiment = row.planned.experiment;
+    if (const Figures figures = figures_of(*row.record))
+      points.push_back(
+          {figures->first, figures->second, experiment.config.zero_stage, experiment.name});
   }
   return points;
 }
 
-std::vector<PredictedPoint> speed_points(const Answer& answer) {
-  std::vector<PredictedPoint> points;
-  for (const Standing& standing : answer.standings) {
-    const Row& row = *standing.row;
-    if (!row.record || points.size() == max_rows) continue;
-    const auto measured =
-        metric_value(row.record->measurement, Metric::throughput, row.record->experiment);
-    const auto& predicted = row.record->predicted.throughput;
-    if (!measured || !predicted || !std::isfinite(measured->value) || !std::isfinite(*predicted))
-      continue;
-    points.push_back({*predicted, measured->value, row.planned.experiment.config.zero_stage,
-                      row.planned.experiment.name});
-  }
-  return points;
-}
-
+/// `sorted_by`: what the page's script compares; without it, what is shown.
 std::string number_cell(const std::string& shown, const std::string& sorted_by) {
   return fmt::format("<td class=\"number\" data-value=\"{}\">{}</td>", sorted_by, shown);
+}
+
+std::string number_cell(const std::string& shown) {
+  return fmt::format("<td class=\"number\">{}</td>", shown);
 }
 
 std::string bytes_cell(std::int64_t bytes) {
   return bytes > 0 ? number_cell(format_bytes(bytes), std::to_string(bytes)) : number_cell("", "");
 }
 
-std::string value_cell(const std::optional<MetricValue>& value) {
-  if (!value || !std::isfinite(value->value)) return number_cell("", "");
-  return number_cell(format_number(value->value), fmt::format("{}", value->value));
+std::string value_cell(std::optional<double> value) {
+  if (!value || !std::isfinite(*value)) return number_cell("", "");
+  return number_cell(format_number(*value), fmt::format("{}", *value));
 }
 
 std::string table_row(const Standing& standing, bool is_answer, bool has_energy) {
@@ -129,9 +157,7 @@ std::string table_row(const Standing& standing, bool is_answer, bool has_energy)
   const auto& value = standing.reported;
   const Prediction& predicted = row.record ? row.record->predicted : row.planned.predicted;
   const std::string status = status_text(row);
-  const auto integer = [](std::int64_t number) {
-    return fmt::format("<td class=\"number\">{}</td>", number);
-  };
+  const auto integer = [](std::int64_t number) { return number_cell(std::to_string(number)); };
   const bool has_ended_well = row.record && (row.record->measurement.status == Status::ok ||
                                              row.record->measurement.status == Status::raced_out);
   const char* const style = !row.record      ? " class=\"idle\""
@@ -140,23 +166,15 @@ std::string table_row(const Standing& standing, bool is_answer, bool has_energy)
   std::string out =
       fmt::format("<tr{}><th scope=\"row\">{}</th><td{}>{}</td>",
                   is_answer ? " class=\"best\"" : "", html_escaped(experiment.name), style, status);
-  out += value_cell(value);
-  out += fmt::format(
-      "<td class=\"number\">{}</td>",
-      value && std::isfinite(value->ci_high)
-          ? fmt::format("{} to {}", format_number(value->ci_low), format_number(value->ci_high))
-          : "");
-  out += value_cell(standing.verified);
+  out += value_cell(part_of(value, &MetricValue::value));
+  out += number_cell(interval_text(value));
+  out += value_cell(part_of(standing.verified, &MetricValue::value));
   out += integer(config.zero_stage) + integer(config.micro_batch) +
          integer(config.accumulation_steps) + integer(experiment.shape.size());
   out += fmt::format("<td>{}</td>", to_text(config.recompute));
   out += bytes_cell(row.record ? row.record->measurement.peak_memory.total_bytes : 0);
   out += bytes_cell(predicted.peak_memory_bytes) + bytes_cell(predicted.target_memory_bytes);
-  if (has_energy) {
-    const auto& joules = standing.joules_per_sample;
-    out += joules ? number_cell(format_number(*joules), fmt::format("{}", *joules))
-                  : number_cell("", "");
-  }
+  if (has_energy) out += value_cell(standing.joules_per_sample);
   return out + "</tr>\n";
 }
 
@@ -169,107 +187,142 @@ std::vector<std::size_t> best_first(const Answer& answer) {
   std::vector<std::size_t> order(answer.standings.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const double sign = is_minimised(answer.metric) ? 1 : -1;
-  std::vector<std::tuple<int, double>> keys;
-  for (std::size_t index = 0; index < answer.standings.size(); ++index) {
+  const auto key = [&](std::size_t index) {
     const Standing& one = answer.standings[index];
     const int group = is_recommended(answer, index) ? 0
                       : one.reported                ? 1
                       : one.row->record             ? 2
                                                     : 3;
-    keys.emplace_back(group, one.reported ? sign * one.reported->value : 0);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t one, std::size_t other) { return keys[one] < keys[other]; });
+    return std::tuple(group, one.reported ? sign * one.reported->value : 0.0);
+  };
+  std::ranges::stable_sort(order, {}, key);
   return order;
 }
 
 std::string experiments_section(const Answer& answer) {
-  std::string out = fmt::format(
-      "<section>\n<h2>Experiments</h2>\n<p class=\"note\">{} members of the space. Values are {} "
-      "in "
-      "{}.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"experiments\">"
-      "<table class=\"sortable\">\n<thead><tr>",
-      answer.standings.size(), to_text(answer.metric), unit_text(answer.metric));
   const bool has_energy =
       std::any_of(answer.standings.begin(), answer.standings.end(),
                   [](const Standing& one) { return one.joules_per_sample.has_value(); });
-  std::vector<std::pair<const char*, bool>> columns = {
+  std::vector<HtmlColumn> columns = {
       {"name", false},           {"status", false},          {"value", true},
       {"95 % interval", true},   {"in DeepSpeed", true},     {"ZeRO", true},
       {"micro-batch", true},     {"accumulation", true},     {"group", true},
       {"recompute", false},      {"memory, measured", true}, {"memory, predicted", true},
       {"in your training", true}};
   if (has_energy) columns.emplace_back("J a sample", true);
-  for (const auto& [name, is_number] : columns)
-    out += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", name);
-  out += "</tr></thead>\n<tbody>\n";
   const bool is_large = answer.standings.size() > max_rows;
+  std::string rows;
   std::size_t shown = 0;
   for (const std::size_t index : best_first(answer)) {
     const Standing& one = answer.standings[index];
     if (shown == max_rows || (is_large && !one.row->record)) break;
-    out += table_row(one, is_recommended(answer, index), has_energy);
+    rows += table_row(one, is_recommended(answer, index), has_energy);
     ++shown;
   }
-  out += "</tbody></table></div>\n";
-  if (shown < answer.standings.size())
-    out += fmt::format("<p class=\"note\">{} more are in results.csv.</p>\n",
-                       answer.standings.size() - shown);
-  return out + "</section>\n";
+  return section(
+      "Experiments",
+      fmt::format("{} members of the space. Values are {} in {}.", answer.standings.size(),
+                  to_text(answer.metric), unit_text(answer.metric)),
+      table("experiments", " class=\"sortable\"", columns, rows, answer.standings.size() - shown));
+}
+
+std::string front_table(const Answer& answer) {
+  constexpr std::size_t max_listed = 100;
+  const std::string metric =
+      fmt::format("{} ({})", to_text(answer.metric), unit_text(answer.metric));
+  const std::vector<HtmlColumn> columns = {{"GPUs", true},
+                                           {metric, true},
+                                           {"samples/s a GPU", true},
+                                           {"memory of a rank", true},
+                                           {"experiment", false}};
+  std::string rows;
+  std::size_t listed = 0;
+  for (const Offer& offer : answer.offers) {
+    if (!offer.is_on_front || listed++ >= max_listed) continue;
+    const auto& efficiency = offer.throughput_per_gpu;
+    rows +=
+        fmt::format("<tr>{}{}{}{}<td>{}</td></tr>\n", number_cell(std::to_string(offer.num_gpus)),
+                    number_cell(format_number(offer.value)),
+                    number_cell(efficiency ? format_number(*efficiency) : ""),
+                    number_cell(format_bytes(offer.memory_bytes)),
+                    html_escaped(answer.standings[offer.row].row->planned.experiment.name));
+  }
+  return table("the front", "", columns, rows, listed - std::min(listed, max_listed));
+}
+
+/// What is better in one of value, GPUs and memory; a sentence where one has it all.
+std::string front_section(const Answer& answer) {
+  constexpr std::string_view title = "Fewer GPUs or less memory";
+  const std::vector<Offer>& offers = answer.offers;
+  const auto on_front = std::count_if(offers.begin(), offers.end(),
+                                      [](const Offer& offer) { return offer.is_on_front; });
+  if (on_front == 1 && offers.size() > 1)
+    return section(title,
+                   "Nothing is to be had for less: the best takes as few GPUs and as little memory "
+                   "as any that was measured.",
+                   "");
+  if (on_front < 2) return "";
+  return section(
+      title,
+      fmt::format("On the lines is what nothing beats: nothing that was measured is better in {}, "
+                  "GPUs or memory without being worse in another. Grey is the rest. Memory is "
+                  "your own training's, where it was planned.",
+                  to_text(answer.metric)),
+      figure(front_plot(answer)) + front_table(answer));
 }
 
 std::string reasons_section(const Answer& answer) {
   const std::vector<ReasonGroup>& groups = answer.reasons;
   if (groups.empty()) return "";
-  std::string out =
-      "<section>\n<h2>What failed or did not run, and why</h2>\n<div class=\"scroll\" "
-      "tabindex=\"0\" role=\"region\" aria-label=\"reasons\"><table>\n<thead><tr><th "
-      "scope=\"col\">status</th><th scope=\"col\" class=\"number\">members</th><th "
-      "scope=\"col\">for instance</th><th scope=\"col\">reason</th></tr></thead>\n<tbody>\n";
+  std::string rows;
   constexpr std::size_t max_groups = 200;
   for (std::size_t i = 0; i < std::min(groups.size(), max_groups); ++i) {
     const ReasonGroup& group = groups[i];
-    out += fmt::format(
-        "<tr><td>{}</td><td class=\"number\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>\n",
-        group.status, group.count, html_escaped(group.first_names.front()),
+    rows += fmt::format(
+        "<tr><td>{}</td>{}<td>{}</td><td class=\"text\">{}</td></tr>\n", group.status,
+        number_cell(std::to_string(group.count)), html_escaped(group.first_names.front()),
         html_escaped(group.first_reason.empty() ? "no reason given" : group.first_reason));
   }
-  return out + "</tbody></table></div>\n</section>\n";
+  const std::vector<HtmlColumn> columns = {
+      {"status", false}, {"members", true}, {"for instance", false}, {"reason", false}};
+  return section("What failed or did not run, and why", "", table("reasons", "", columns, rows));
 }
 
 std::string environment_section(const json::Value& environment) {
   if (environment.empty()) return "";
-  return fmt::format(
-      "<section>\n<h2>Environment</h2>\n<details><summary>where and with what it ran "
-      "(environment.json)</summary>\n<pre>{}</pre>\n</details>\n</section>\n",
-      html_escaped(environment.dump(2, ' ', false, json::Value::error_handler_t::replace)));
+  return section("Environment", "",
+                 fmt::format("<details><summary>where and with what it ran (environment.json)"
+                             "</summary>\n<pre>{}</pre>\n</details>\n",
+                             html_escaped(json_text(environment, 2))));
 }
 
 }  // namespace
 
 std::string report_html(const Answer& answer, const json::Value& environment) {
   std::string out = "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(answer);
-  out += figure("Speed by micro-batch size and ZeRO stage",
-                fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
-                            "point for its name.",
-                            to_text(answer.metric), unit_text(answer.metric)),
-                value_plot(answer));
+  out += figure_section(
+      "Speed by micro-batch size and ZeRO stage",
+      fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
+                  "point for its name.",
+                  to_text(answer.metric), unit_text(answer.metric)),
+      value_plot(answer));
   out += front_section(answer);
   for (const std::string& line : warning_lines(answer))
     out += fmt::format("<p class=\"note\">{}.</p>\n", html_escaped(line));
   out += experiments_section(answer);
-  out += figure(
+  out += figure_section(
       "Memory: predicted and measured",
       "Arenas of the fullest rank, in MiB, measured upwards. On the dashed line both are equal.",
-      prediction_plot(memory_points(answer), "MiB"));
-  out += figure("Speed: predicted and measured",
-                "In samples/s, measured upwards. On the dashed line both are equal.",
-                prediction_plot(speed_points(answer), "samples/s"));
-  out += figure("What ran where",
-                fmt::format("A bar a run on each of its ranks, red without a result; of more "
-                            "than {}, the last.",
-                            timeline_limit),
-                timeline_plot(answer));
+      prediction_plot(points_of(answer, memory_mib), "MiB"));
+  out += figure_section("Speed: predicted and measured",
+                        "In samples/s, measured upwards. On the dashed line both are equal.",
+                        prediction_plot(points_of(answer, samples_per_s), "samples/s"));
+  out +=
+      figure_section("What ran where",
+                     fmt::format("A bar a run on each of its ranks, red without a result; of more "
+                                 "than {}, the last.",
+                                 timeline_limit),
+                     timeline_plot(answer));
   out += reasons_section(answer) + environment_section(environment);
   return filled(embedded::page, {{"STYLE", std::string(embedded::page_style)},
                                  {"BODY", out},

@@ -15,18 +15,6 @@ namespace {
 
 constexpr const char* syntax = "write HOST, or HOST:SLOT,SLOT, with @ between hosts";
 
-/// The part before the separator; `rest` becomes what follows it, nothing after the last part.
-std::string_view next_part(std::optional<std::string_view>& rest, char separator) {
-  const std::size_t at = rest->find(separator);
-  const std::string_view part = rest->substr(0, at);
-  if (at == std::string_view::npos) {
-    rest.reset();
-  } else {
-    rest->remove_prefix(at + 1);
-  }
-  return part;
-}
-
 int read_slot(std::string_view text, const std::string& place) {
   const std::string_view digits = trimmed(text, host_blanks);
   int slot = 0;
@@ -40,11 +28,6 @@ int read_slot(std::string_view text, const std::string& place) {
                      " is a range, which this syntax does not have: write every slot, as in 0,1,2");
   }
   throw UsageError(place + quoted(text) + " is no slot (0, 1, 2, …): " + syntax);
-}
-
-/// "--include a:9: " for messages.
-std::string place_of(const char* option, std::string_view part) {
-  return std::string(option) + " " + quoted(part) + ": ";
 }
 
 std::string slots_text(const HostSlots& host) {
@@ -161,19 +144,19 @@ HostFilter parse_host_filter(std::string_view text, bool is_exclude) {
   HostFilter filter;
   filter.is_exclude = is_exclude;
   std::map<std::string, std::size_t, std::less<>> index;
-  std::optional<std::string_view> hosts = text;
-  while (hosts) {
-    const std::string_view part = next_part(hosts, '@');
-    const std::string place = place_of(filter.option(), part);
-    std::optional<std::string_view> rest = part;
-    const std::string_view name = next_part(rest, ':');
+  for (const std::string_view part : split(text, '@')) {
+    const std::string place = fmt::format("{} {}: ", filter.option(), quoted(part));
+    const std::size_t colon = part.find(':');
+    const std::string_view name = part.substr(0, colon);
     if (!is_host_name(name)) {
       throw UsageError(place + quoted(name) + " is no host name: " + syntax);
     }
     const auto [known, is_new] = index.try_emplace(std::string(name), filter.items.size());
     if (is_new) filter.items.push_back({std::string(name), {}});
+    if (colon == std::string_view::npos) continue;
     auto& slots = filter.items[known->second].slots;
-    while (rest) slots.push_back(read_slot(next_part(rest, ','), place));
+    for (const std::string_view slot : split(part.substr(colon + 1), ','))
+      slots.push_back(read_slot(slot, place));
   }
   for (HostFilter::Item& item : filter.items) {
     std::sort(item.slots.begin(), item.slots.end());

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,26 @@
 
 namespace dstune {
 namespace {
+
+constexpr std::size_t longest_name = 253;  // of the domain name system
+constexpr std::size_t longest_quote = 60;
+constexpr std::size_t max_listed = 8;
+
+constexpr std::string_view name_letters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
+
+bool has_only(std::string_view letters, std::string_view text) {
+  return text.find_first_not_of(letters) == std::string_view::npos;
+}
+
+bool is_ipv6(std::string_view text) {
+  return std::count(text.begin(), text.end(), ':') >= 2 &&
+         has_only("0123456789abcdefABCDEF:.", text);
+}
+
+std::string_view short_name(std::string_view host) {
+  return host.substr(0, host.find('.'));
+}
 
 /// A file that is something else entirely has a problem a line: nobody reads more than these.
 constexpr std::size_t max_problems = 50;
@@ -36,9 +57,8 @@ struct Line {
 };
 
 /// Some write a comma between the fields.
-bool is_separator(char letter) {
-  return letter == ',' || host_blanks.find(letter) != host_blanks.npos;
-}
+constexpr std::string_view separators = ", \t\r\f\v";
+constexpr std::string_view key_ends = "=, \t\r\f\v";
 
 /// Reads a line's words; the first thing that is wrong ends it.
 class LineReader {
@@ -49,7 +69,7 @@ class LineReader {
   std::optional<Line> read() {
     Line line;
     if (!read_host(line)) return std::nullopt;
-    while (skip_separators(), !rest_.empty()) {
+    while (skip(separators), !rest_.empty()) {
       if (!read_field(line)) return std::nullopt;
     }
     if (line.slots && line.max_slots && *line.max_slots < *line.slots) {
@@ -65,25 +85,17 @@ class LineReader {
     problem_ = std::move(problem);
     return std::nullopt;
   }
-  void skip_blanks() {
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(host_blanks), rest_.size()));
+  void skip(std::string_view letters) {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(letters), rest_.size()));
   }
-  void skip_separators() {
-    while (!rest_.empty() && is_separator(rest_.front())) rest_.remove_prefix(1);
-  }
-  std::string_view word(bool ends_at_equals) {
-    std::size_t length = 0;
-    while (length < rest_.size() && !is_separator(rest_[length]) &&
-           !(ends_at_equals && rest_[length] == '=')) {
-      ++length;
-    }
-    const std::string_view found = rest_.substr(0, length);
-    rest_.remove_prefix(length);
+  std::string_view word(std::string_view ends) {
+    const std::string_view found = rest_.substr(0, rest_.find_first_of(ends));
+    rest_.remove_prefix(found.size());
     return found;
   }
 
   bool read_host(Line& line) {
-    std::string_view host = word(false);
+    std::string_view host = word(separators);
     const std::size_t at = host.rfind('@');
     if (at != std::string_view::npos) host.remove_prefix(at + 1);
     // One colon is Hydra's number of processes, more are an IPv6 address.
@@ -106,12 +118,12 @@ class LineReader {
   }
 
   bool read_field(Line& line) {
-    const std::string_view key = word(true);
-    skip_blanks();
+    const std::string_view key = word(key_ends);
+    skip(host_blanks);
     const bool has_value = !rest_.empty() && rest_.front() == '=';
     if (has_value) rest_.remove_prefix(1);
-    skip_blanks();
-    const std::string_view value = has_value ? word(false) : std::string_view{};
+    skip(host_blanks);
+    const std::string_view value = has_value ? word(separators) : std::string_view{};
     const auto shown_key = std::string(key);
     if (is_one_of(key, slot_keys)) return read_slots(value, shown_key, line.slots);
     if (is_one_of(key, max_slot_keys)) return read_slots(value, shown_key, line.max_slots);
@@ -216,13 +228,53 @@ class Collector {
 
 }  // namespace
 
+bool is_host_name(std::string_view text) {
+  if (text.empty() || text.size() > longest_name) return false;
+  const bool is_name = text.find_first_of("-_.") != 0 && has_only(name_letters, text);
+  return is_name || is_ipv6(text);
+}
+
+bool is_address(std::string_view host) {
+  const bool is_ipv4 =
+      std::count(host.begin(), host.end(), '.') == 3 && has_only("0123456789.", host);
+  return is_ipv4 || is_ipv6(host);
+}
+
+HostNames::HostNames(const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    whole_[names[i]].push_back(i);
+    if (!is_address(names[i])) short_[std::string(short_name(names[i]))].push_back(i);
+  }
+}
+
+std::vector<std::size_t> HostNames::find(std::string_view host) const {
+  if (const auto found = whole_.find(host); found != whole_.end()) return found->second;
+  if (is_address(host)) return {};
+  const auto found = short_.find(short_name(host));
+  return found != short_.end() ? found->second : std::vector<std::size_t>{};
+}
+
+std::string quoted(std::string_view text) {
+  std::string shown = "\"";
+  for (const char letter : text.substr(0, longest_quote)) {
+    shown += letter >= ' ' && letter <= '~' ? letter : '?';
+  }
+  return shown + (text.size() > longest_quote ? "…\"" : "\"");
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  if (names.size() <= max_listed) return fmt::format("{}", fmt::join(names, ", "));
+  const auto first = std::span(names).first(max_listed);
+  return fmt::format("{} and {} more", fmt::join(first, ", "), names.size() - max_listed);
+}
+
 Hostfile parse_hostfile(std::string_view text, const std::string& path) {
   Collector collector(path);
-  for (int line_number = 1; !text.empty(); ++line_number) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = without_comment(text.substr(0, end));
-    if (!line.empty()) collector.add(line, line_number);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  int line_number = 0;
+  for (const std::string_view whole : lines_of(text)) {
+    ++line_number;
+    if (const std::string_view line = without_comment(whole); !line.empty())
+      collector.add(line, line_number);
   }
   return collector.finish();
 }

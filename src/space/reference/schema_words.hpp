@@ -17,8 +17,6 @@ namespace dstune::schema {
 [[nodiscard]] json::Value list_of(json::Value element);
 /// A text that is one of these words, in any case of letters where that is said.
 [[nodiscard]] json::Value word(const std::vector<std::string_view>& words, bool any_case);
-/// "$NAME" alone.
-[[nodiscard]] json::Value variable();
 /// What the schemas of keys refer to, by name.
 [[nodiscard]] json::Value shared_definitions();
 /// Fields of an annotated schema: description and, unless it is null, default.

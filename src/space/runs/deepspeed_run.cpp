@@ -10,7 +10,7 @@
 #include "dstune/base/file.hpp"
 #include "dstune/core/settings.hpp"
 #include "dstune/space/search_space.hpp"
-#include "members.hpp"
+#include "products.hpp"
 
 namespace dstune {
 
@@ -31,7 +31,7 @@ bool is_file(const fs::path& path) {
 class RunFolder {
  public:
   RunFolder(const fs::path& folder, const JobSpec& job, json::Problems& problems)
-      : folder_(folder), job_(job), problems_(problems) {
+      : folder_(folder), job_(job), problems_(problems), num_known_(problems.all().size()) {
     run_.path = folder.string();
     run_.name = folder.filename().string();
     run_.config.sequence_length = job.sequence_length;
@@ -53,17 +53,17 @@ class RunFolder {
       read_times(log, file);
     } else if (const auto metrics = document(fs::path(file).filename().string())) {
       read_metrics(metrics->node());
-    } else if (!is_broken_) {
-      report_problem({file, "", 0, "can not be read"});
+    } else if (!is_broken()) {
+      problems_.add({file, "", 0, "can not be read"});
     }
-    return is_broken_ ? std::nullopt : std::optional(std::move(run_));
+    return is_broken() ? std::nullopt : std::optional(std::move(run_));
   }
 
   /// Nothing where the folder has no result; why is in `skipped`.
   std::optional<DeepSpeedRun> read(std::string& skipped) {
     const auto metrics = document("metrics.json");
     const auto status = document("status.json");
-    if (is_broken_) return std::nullopt;
+    if (is_broken()) return std::nullopt;
     if (!metrics && !status) {
       skipped = "there is neither metrics.json nor status.json in " + run_.path;
       return std::nullopt;
@@ -75,10 +75,12 @@ class RunFolder {
       read_metrics(metrics->node());
     else
       read_status(status->node());
-    return is_broken_ ? std::nullopt : std::optional(std::move(run_));
+    return is_broken() ? std::nullopt : std::optional(std::move(run_));
   }
 
  private:
+  [[nodiscard]] bool is_broken() const { return problems_.all().size() > num_known_; }
+
   /// A file of the folder, nothing where it is missing or no JSON.
   std::optional<json::Document> document(const std::string& name) {
     const fs::path path = folder_ / name;
@@ -86,41 +88,31 @@ class RunFolder {
     try {
       return json::Document::read(path.string());
     } catch (const InputError& error) {
-      for (const Problem& problem : error.problems()) report_problem(problem);
+      for (const Problem& problem : error.problems()) problems_.add(problem);
       return std::nullopt;
     }
   }
 
-  void report_problem(Problem problem) {
-    is_broken_ = true;
-    problems_.add(std::move(problem));
-  }
-
-  void report_problem(const json::Problems& found) {
-    for (const Problem& problem : found.all()) report_problem(problem);
-  }
-
   void read_experiment(const json::Node& root) {
-    json::Problems found;
-    if (!root.expect_object(found)) return report_problem(found);
+    if (!root.expect_object(problems_)) return;
     const auto integer = [&](const char* key, std::int64_t low) -> std::optional<std::int64_t> {
       const auto node = root.find(key);
-      return node && !node->is_null() ? node->integer(found, low, largest) : std::nullopt;
+      return node && !node->is_null() ? node->integer(problems_, low, largest) : std::nullopt;
     };
-    if (const auto name = root.find("name")) run_.name = name->string(found).value_or(run_.name);
+    if (const auto name = root.find("name"))
+      run_.name = name->string(problems_).value_or(run_.name);
     const auto gpus = integer("num_gpus", 1);
     const auto nodes = integer("num_nodes", 1);
     if (gpus && nodes) run_.shape = GroupShape{static_cast<int>(*gpus), static_cast<int>(*nodes)};
     if (const auto length = integer("sequence_length", 1)) run_.config.sequence_length = *length;
     if (const auto node = root.find("recompute")) {
-      const auto word = node->string(found);
+      const auto word = node->string(problems_);
       for (const Recompute one : job_.recompute)
         if (word == to_text(one)) run_.recompute = run_.config.recompute = one;
       if (word && !run_.recompute)
-        found.add(node->problem(
+        problems_.add(node->problem(
             fmt::format("\"{}\" is none of this job's: see dstune.activation_recompute", *word)));
     }
-    report_problem(found);
   }
 
   void read_config(const std::optional<json::Document>& experiment) {
@@ -129,7 +121,7 @@ class RunFolder {
     else if (const auto inside = experiment ? experiment->node().find("ds_config") : std::nullopt)
       read_config(*inside);
     else
-      report_problem({run_.path, "", 0, "there is no ds_config.json, which says what was run"});
+      problems_.add({run_.path, "", 0, "there is no ds_config.json, which says what was run"});
   }
 
   void read_config(const DeepSpeedLog& log, const std::string& file) {
@@ -143,17 +135,17 @@ class RunFolder {
       // The log does not say how the group lies on nodes.
       if (log.group_size) run_.shape.reset();
     } catch (const InputError& error) {
-      for (const Problem& problem : error.problems()) report_problem(problem);
+      for (const Problem& problem : error.problems()) problems_.add(problem);
     }
   }
 
   void read_config(const json::Node& node) {
-    json::Problems found;
-    if (!node.expect_object(found)) return report_problem(found);
+    if (!node.expect_object(problems_)) return;
     json::Value value = node.value();
     value.erase("autotuning");
     value.erase("dstune");
     const TrainingConfig mine = run_.config;
+    json::Problems found;
     // The table's pointers start at the config's own root.
     const Settings settings = dstune::read_config(json::Node(node.document(), value, ""), found);
     run_.config = training_config(settings);
@@ -166,7 +158,7 @@ class RunFolder {
     for (Problem problem : found.all()) {
       problem.pointer = node.pointer() + problem.pointer;
       problem.line = node.document().line(problem.pointer);
-      report_problem(problem);
+      problems_.add(problem);
     }
   }
 
@@ -192,44 +184,41 @@ class RunFolder {
   }
 
   void read_metrics(const json::Node& root) {
-    json::Problems found;
-    if (!root.expect_object(found)) return report_problem(found);
+    if (!root.expect_object(problems_)) return;
     if (root.find("step_times_s"))
-      return report_problem(
+      return problems_.add(
           root.problem("dstune-mpi measured this, not DeepSpeed: give the folder that "
                        "a verification job filled"));
     const auto node = root.find("throughput");
-    if (!node) found.add(root.problem("\"throughput\" is missing"));
+    if (!node) problems_.add(root.problem("\"throughput\" is missing"));
     const double least = std::numeric_limits<double>::min();
-    const auto throughput = node ? node->number(found, least) : std::nullopt;
-    report_problem(found);
-    if (!throughput || is_broken_) return;
-    const auto batch = static_cast<double>(global_batch(run_.config, run_.group_size));
-    run_.measurement.status = Status::ok;
-    run_.measurement.step_times_s = {batch / *throughput};
-    read_log(batch);
+    const auto throughput = node ? node->number(problems_, least) : std::nullopt;
+    if (!throughput || is_broken()) return;
+    const std::string path = (folder_ / "log.txt").string();
+    const DeepSpeedLog log = is_file(path) ? parsed(path) : DeepSpeedLog();
+    // Its lines have more than one step, and the whole of each.
+    std::vector<double> times_s = speeds_s(log);
+    if (times_s.empty()) times_s = {batch() / *throughput};
+    set_result(std::move(times_s), log);
   }
 
-  /// Its lines have more than one step, and the whole of each.
-  void read_log(double batch) {
-    const std::string path = (folder_ / "log.txt").string();
-    if (!is_file(path)) return;
-    const DeepSpeedLog log = parsed(path);
-    std::vector<double> times_s = speeds_s(log, batch);
-    if (!times_s.empty()) run_.measurement.step_times_s = std::move(times_s);
+  void set_result(std::vector<double> times_s, const DeepSpeedLog& log) {
+    run_.measurement.status = Status::ok;
+    run_.measurement.step_times_s = std::move(times_s);
     run_.measurement.peak_memory.total_bytes = log.peak_memory_bytes.value_or(0);
   }
 
   DeepSpeedLog parsed(const std::string& path) {
-    json::Problems found;
-    DeepSpeedLog log;
     try {
-      log = parse_deepspeed_log(read_file(path), path, found);
+      return parse_deepspeed_log(read_file(path), path, problems_);
     } catch (const IoError& error) {
-      found.add({path, "", 0, error.what()});
+      problems_.add({path, "", 0, error.what()});
+      return {};
     }
-    report_problem(found);
-    return log;
+  }
+
+  [[nodiscard]] double batch() const {
+    return static_cast<double>(global_batch(run_.config, run_.group_size));
   }
 
   [[nodiscard]] std::int64_t last_warmup_step() const {
@@ -237,46 +226,41 @@ class RunFolder {
   }
 
   /// Step times by the throughput timer.
-  [[nodiscard]] std::vector<double> speeds_s(const DeepSpeedLog& log, double batch) const {
+  [[nodiscard]] std::vector<double> speeds_s(const DeepSpeedLog& log) const {
     std::vector<double> times_s;
     for (const DeepSpeedLog::Speed& speed : log.speeds)
-      if (speed.step > last_warmup_step()) times_s.push_back(batch / speed.samples_per_s);
+      if (speed.step > last_warmup_step()) times_s.push_back(batch() / speed.samples_per_s);
     return times_s;
   }
 
   void read_times(const DeepSpeedLog& log, const std::string& file) {
-    if (is_broken_) return;
-    std::vector<double> times_s =
-        speeds_s(log, static_cast<double>(global_batch(run_.config, run_.group_size)));
+    if (is_broken()) return;
+    std::vector<double> times_s = speeds_s(log);
     for (auto i = static_cast<std::size_t>(last_warmup_step());
          log.speeds.empty() && i < log.breakdowns.size(); ++i)
       times_s.push_back(log.breakdowns[i].total_s());
     if (times_s.empty())
-      return report_problem(
+      return problems_.add(
           {file, "", 0,
            fmt::format("no optimizer step after the first {} has its time in it: train "
                        "with \"wall_clock_breakdown\": true",
                        last_warmup_step())});
-    run_.measurement.status = Status::ok;
-    run_.measurement.step_times_s = std::move(times_s);
-    run_.measurement.peak_memory.total_bytes = log.peak_memory_bytes.value_or(0);
+    set_result(std::move(times_s), log);
   }
 
   void read_status(const json::Node& root) {
-    json::Problems found;
-    if (!root.expect_object(found)) return report_problem(found);
+    if (!root.expect_object(problems_)) return;
     const auto node = root.find("status");
-    if (!node) found.add(root.problem("\"status\" is missing"));
-    const auto word = node ? node->string(found) : std::nullopt;
-    if (!word) return report_problem(found);
+    if (!node) problems_.add(root.problem("\"status\" is missing"));
+    const auto word = node ? node->string(problems_) : std::nullopt;
+    if (!word) return;
     // What is no status at all ends a run as little as this one does.
     const Status status = from_text<Status>(*word).value_or(Status::raced_out);
     if (status == Status::ok)
-      found.add(node->problem("it is said to be ok, and metrics.json is missing"));
+      problems_.add(node->problem("it is said to be ok, and metrics.json is missing"));
     else if (status == Status::raced_out)
-      found.add(node->problem(fmt::format(
+      problems_.add(node->problem(fmt::format(
           "\"{}\" is no end of a run: take out_of_memory, timed_out or failed", *word)));
-    report_problem(found);
     run_.measurement.status = status;
     run_.measurement.reason = fmt::format("{} in DeepSpeed: see {}",
                                           status == Status::out_of_memory ? "ran out of memory"
@@ -290,7 +274,7 @@ class RunFolder {
   json::Problems& problems_;
   DeepSpeedRun run_;
   std::int64_t profiled_step_ = 0;  ///< number, from 1, of the step in which operations are counted
-  bool is_broken_ = false;
+  const std::size_t num_known_;     ///< problems before this run's
 };
 
 }  // namespace

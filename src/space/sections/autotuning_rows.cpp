@@ -51,7 +51,9 @@ void add_mapping(SectionTarget& target, const Readings& readings) {
   }
 }
 
-const std::vector<SectionRow>& all_autotuning_rows() {
+}  // namespace
+
+std::span<const SectionRow> autotuning_rows() {
   using namespace rows;
   using Job = JobSpec;
   using Tuning = TuningOptions;
@@ -137,12 +139,6 @@ const std::vector<SectionRow>& all_autotuning_rows() {
       any_text("/autotuning/model_info_path", "file of DeepSpeed's profile; not used"),
   };
   return all;
-}
-
-}  // namespace
-
-std::span<const SectionRow> autotuning_rows() {
-  return all_autotuning_rows();
 }
 
 }  // namespace dstune

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {
@@ -30,11 +30,9 @@ void keep_nodes(SectionTarget& target, const Readings& readings) {
 
 void set_recompute(SectionTarget& target, const Readings& readings) {
   target.job->recompute.clear();
-  for (const Reading& reading : readings) {
-    for (const Recompute mode : {Recompute::none, Recompute::selective, Recompute::block})
-      if (std::get<std::string>(reading.value) == to_text(mode))
-        target.job->recompute.push_back(mode);
-  }
+  for (const Reading& reading : readings)
+    target.job->recompute.push_back(
+        from_text<Recompute>(std::get<std::string>(reading.value)).value());
 }
 
 /// Words of a key and what they stand for.
@@ -88,13 +86,67 @@ void keep_plugin_options(SectionTarget& target, const Readings& readings) {
   if (target.job->workload.kind == WorkloadKind::plugin)
     target.job->workload.options = readings.front().node.value();
 }
+/// The library of a plug-in: its file is looked at, and nothing of it runs.
 void set_library(SectionTarget& target, const Readings& readings) {
-  set_plugin_library(readings.front().node, path_from(target.job->folder, text_of(readings)),
-                     target.job->workload, *target.problems);
+  WorkloadSpec& workload = target.job->workload;
+  // With a slash in it, so that the loader searches nowhere else.
+  workload.library_path =
+      std::filesystem::absolute(path_from(target.job->folder, text_of(readings)))
+          .lexically_normal();
+  try {
+    check_plugin_library(workload.library_path);
+  } catch (const Error& error) {
+    target.problems->add(readings.front().node.problem(error.what()));
+  }
 }
+
+void check_row(const json::Node& row, json::Problems& problems) {
+  if (!row.expect_object(problems)) return;
+  row.refuse_unknown_keys(problems, {"step_time_s", "step_times_s", "peak_memory_bytes", "status"});
+  const auto one = row.find("step_time_s");
+  const auto series = row.find("step_times_s");
+  if (one) one->number(problems, 0.0);
+  if (series && !series->is_array()) {
+    problems.add(series->problem("expected a list of step times in seconds"));
+  } else if (series) {
+    for (const auto& time : series->elements()) time.number(problems, 0.0);
+    if (series->elements().empty()) {
+      problems.add(series->problem("an empty series can not be replayed: give one time at least"));
+    }
+  }
+  if (const auto bytes = given(row, "peak_memory_bytes")) bytes->integer(problems, 0);
+  bool is_ok = true;
+  const auto status_node = given(row, "status");
+  const auto status = status_node ? status_node->string(problems) : std::nullopt;
+  if (status) {
+    const auto known = from_text<Status>(*status);
+    is_ok = known == Status::ok;
+    if (!known) {
+      problems.add(status_node->problem(
+          "\"" + *status +
+          "\" is no status: take ok, raced_out, out_of_memory, timed_out or failed"));
+    }
+  }
+  if (one && series) {
+    problems.add(row.problem("step_time_s and step_times_s exclude each other: keep one"));
+  } else if (is_ok && !one && !series) {
+    problems.add(row.problem("a row with status ok needs step_time_s or step_times_s"));
+  }
+}
+
+/// The file of a replay, checked row by row.
 void set_table(SectionTarget& target, const Readings& readings) {
-  read_replay_table(path_from(target.job->folder, text_of(readings)), target.job->workload,
-                    *target.problems);
+  WorkloadSpec& workload = target.job->workload;
+  workload.table_path = path_from(target.job->folder, text_of(readings));
+  try {
+    const auto document = json::Document::read(workload.table_path);
+    const auto table = document.node();
+    if (!table.expect_object(*target.problems)) return;
+    for (const auto& name : table.keys()) check_row(*table.find(name), *target.problems);
+    workload.table = document.root();
+  } catch (const InputError& error) {
+    add_all(error, *target.problems);
+  }
 }
 
 bool is_file(const std::string& path) {
@@ -138,7 +190,9 @@ Key model_size(std::string_view pointer, std::string_view help) {
   return rows::up_to(largest_model_size, rows::integer(pointer, "null", 1, rows::inert, help));
 }
 
-const std::vector<SectionRow>& all_dstune_rows() {
+}  // namespace
+
+std::span<const SectionRow> dstune_rows() {
   using namespace rows;
   static const std::vector<SectionRow> all = {
       object("/dstune", "what DeepSpeed has no key for"),
@@ -264,12 +318,6 @@ const std::vector<SectionRow>& all_dstune_rows() {
 
   };
   return all;
-}
-
-}  // namespace
-
-std::span<const SectionRow> dstune_rows() {
-  return all_dstune_rows();
 }
 
 }  // namespace dstune

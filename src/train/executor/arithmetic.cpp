@@ -1,5 +1,8 @@
 /// The operations that are kernels: addresses, types and the model's constants.
 
+#include <algorithm>
+#include <cmath>
+
 #include "dstune/base/error.hpp"
 #include "executor/dispatch.hpp"
 
@@ -44,6 +47,53 @@ kernels::AttentionShape attention_shape(std::int64_t batch, std::int64_t sequenc
           .head_size = model.head_size,
           .causal = model.architecture.objective == Objective::next_token,
           .type = kernel_type(type)};
+}
+
+// What the optimizer's kernels are told of a step. `on_host`: by DeepSpeed's optimizer for the
+// host, where it has one.
+
+kernels::AdamStep adam_step(const OptimizerConfig& optimizer, const StepState& state) {
+  const auto updates = static_cast<double>(state.updates + 1);
+  return {.learning_rate = static_cast<float>(optimizer.learning_rate),
+          .beta1 = static_cast<float>(optimizer.beta1),
+          .beta2 = static_cast<float>(optimizer.beta2),
+          .epsilon = static_cast<float>(optimizer.epsilon),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .bias_correction1 = static_cast<float>(1.0 - std::pow(optimizer.beta1, updates)),
+          .bias_correction2 = static_cast<float>(1.0 - std::pow(optimizer.beta2, updates)),
+          .gradient_scale = state.gradient_scale,
+          .decoupled_decay = optimizer.kind == OptimizerKind::adamw};
+}
+
+kernels::LionStep lion_step(const OptimizerConfig& optimizer, const StepState& state,
+                            bool on_host) {
+  return {.learning_rate = static_cast<float>(optimizer.learning_rate),
+          .beta1 = static_cast<float>(optimizer.beta1),
+          .beta2 = static_cast<float>(optimizer.beta2),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .gradient_scale = state.gradient_scale,
+          .rises_at_zero = !on_host};
+}
+
+kernels::SgdStep sgd_step(const OptimizerConfig& optimizer, const StepState& state) {
+  const double share = state.updates == 0 ? 1.0 : 1.0 - optimizer.dampening;
+  return {.learning_rate = static_cast<float>(optimizer.learning_rate),
+          .momentum = static_cast<float>(optimizer.momentum),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .gradient_share = static_cast<float>(share),
+          .gradient_scale = state.gradient_scale,
+          .nesterov = optimizer.nesterov};
+}
+
+kernels::AdagradStep adagrad_step(const OptimizerConfig& optimizer, const StepState& state,
+                                  bool on_host) {
+  const double fall = on_host ? 0.0 : optimizer.learning_rate_decay;
+  const double rate = optimizer.learning_rate / (1.0 + static_cast<double>(state.updates) * fall);
+  return {.learning_rate = static_cast<float>(rate),
+          .epsilon = static_cast<float>(optimizer.epsilon),
+          .weight_decay = static_cast<float>(optimizer.weight_decay),
+          .gradient_scale = state.gradient_scale,
+          .decays_numerator = !on_host};
 }
 
 /// One overload an operation of this kind; one that is missing does not compile.
@@ -104,13 +154,12 @@ class Arithmetic {
 
   void operator()(const op::Matmul& o) const {
     const kernels::MatmulShape shape = matmul_shape(o, memory_.type(o.a), memory_.type(o.c));
-    const kernels::Activation activation = kernel_activation(plan_.model.architecture.activation);
     if (o.activated) {
-      table().matmul_activation_forward(shape, activation, at(o.a), at(o.b), at(o.bias), at(o.c),
+      table().matmul_activation_forward(shape, activation(), at(o.a), at(o.b), at(o.bias), at(o.c),
                                         at(o.activated), at(o.workspace));
     } else if (o.pre_activation) {
-      table().matmul_activation_backward(shape, activation, at(o.a), at(o.b), at(o.pre_activation),
-                                         at(o.c), at(o.workspace));
+      table().matmul_activation_backward(shape, activation(), at(o.a), at(o.b),
+                                         at(o.pre_activation), at(o.c), at(o.workspace));
     } else if (o.d_bias) {
       table().matmul_bias_backward(shape, at(o.a), at(o.b), at(o.c), at(o.d_bias), at(o.workspace));
     } else {
@@ -141,25 +190,20 @@ class Arithmetic {
   }
 
   void operator()(const op::AttentionForward& o) const {
-    kernels::AttentionShape shape = attention_shape(o.qkv);
-    shape.window = o.window;
-    table().attention_forward(shape, at(o.out), at<float>(o.log_sum_exp), at(o.qkv),
-                              at(o.workspace));
+    table().attention_forward(attention_shape(o.qkv, o.window), at(o.out), at<float>(o.log_sum_exp),
+                              at(o.qkv), at(o.workspace));
   }
 
   void operator()(const op::AttentionBackward& o) const {
-    kernels::AttentionShape shape = attention_shape(o.qkv);
-    shape.window = o.window;
-    table().attention_backward(shape, at(o.d_qkv), at(o.d_out), at(o.qkv), at(o.out),
-                               at<float>(o.log_sum_exp), at(o.workspace));
+    table().attention_backward(attention_shape(o.qkv, o.window), at(o.d_qkv), at(o.d_out),
+                               at(o.qkv), at(o.out), at<float>(o.log_sum_exp), at(o.workspace));
   }
 
   void operator()(const op::ActivationForward& o) const {
     if (o.gated) {
       table().swiglu_forward(type(o.x), at(o.out), at(o.x), o.rows, o.width);
     } else {
-      table().activation_forward(type(o.x), kernel_activation(plan_.model.architecture.activation),
-                                 at(o.out), at(o.x), o.rows * o.width);
+      table().activation_forward(type(o.x), activation(), at(o.out), at(o.x), o.rows * o.width);
     }
   }
 
@@ -167,8 +211,8 @@ class Arithmetic {
     if (o.gated) {
       table().swiglu_backward(type(o.x), at(o.d_x), at(o.d_out), at(o.x), o.rows, o.width);
     } else {
-      table().activation_backward(type(o.x), kernel_activation(plan_.model.architecture.activation),
-                                  at(o.d_x), at(o.d_out), at(o.x), o.rows * o.width);
+      table().activation_backward(type(o.x), activation(), at(o.d_x), at(o.d_out), at(o.x),
+                                  o.rows * o.width);
     }
   }
 
@@ -187,18 +231,8 @@ class Arithmetic {
   }
 
   void operator()(const op::Reshard& o) const {
-    const kernels::DType to = type(o.to_shards ? o.shards : o.slab);
-    const kernels::DType from = type(o.to_shards ? o.slab : o.shards);
-    // By reference, since a step takes nothing from the heap.
-    const auto copy = [&](std::byte* y, const std::byte* x, std::int64_t count) {
-      table().convert(to, y, from, x, count);
-    };
-    const auto zero = [&](std::byte* y, std::int64_t bytes) {
-      table().zero(y, static_cast<std::size_t>(bytes));
-    };
-    reshard(o, pieces_of(plan_, o), {memory_.address(o.slab), size_bytes(memory_.type(o.slab))},
-            {memory_.address(o.shards), size_bytes(memory_.type(o.shards))}, std::ref(copy),
-            std::ref(zero));
+    reshard(table(), o, pieces_of(plan_, o), {memory_.address(o.slab), memory_.type(o.slab)},
+            {memory_.address(o.shards), memory_.type(o.shards)});
   }
 
   void operator()(const op::Quantize& o) const {
@@ -242,20 +276,18 @@ class Arithmetic {
         .model_type = o.model ? type(o.model) : kernels::DType::f32,
         .model = at(o.model),
         .gradient_scale = s_.has_clipped ? inputs_.gradient_scale() : nullptr};
-    const UpdateNumbers numbers{.update = s_.updates,
-                                .gradient_scale = s_.gradient_scale,
-                                .on_host = memory_.memory(o.master) == Memory::host};
+    const bool on_host = memory_.memory(o.master) == Memory::host;
     const OptimizerConfig& optimizer = plan_.config.optimizer;
     switch (optimizer.kind) {
       case OptimizerKind::adam:
       case OptimizerKind::adamw:
-        return table().adam(adam_step(optimizer, numbers), tensors, o.count);
+        return table().adam(adam_step(optimizer, s_), tensors, o.count);
       case OptimizerKind::lion:
-        return table().lion(lion_step(optimizer, numbers), tensors, o.count);
+        return table().lion(lion_step(optimizer, s_, on_host), tensors, o.count);
       case OptimizerKind::sgd:
-        return table().sgd(sgd_step(optimizer, numbers), tensors, o.count);
+        return table().sgd(sgd_step(optimizer, s_), tensors, o.count);
       case OptimizerKind::adagrad:
-        return table().adagrad(adagrad_step(optimizer, numbers), tensors, o.count);
+        return table().adagrad(adagrad_step(optimizer, s_, on_host), tensors, o.count);
     }
     throw LogicError("an optimizer is a known one");
   }
@@ -270,9 +302,15 @@ class Arithmetic {
     return kernel_type(memory_.type(view));
   }
   [[nodiscard]] const kernels::Table& table() const { return s_.table(); }
-  [[nodiscard]] kernels::AttentionShape attention_shape(const View& qkv) const {
-    return train::attention_shape(plan_.config.micro_batch, plan_.config.sequence_length,
-                                  plan_.model, memory_.type(qkv));
+  [[nodiscard]] kernels::Activation activation() const {
+    return kernel_activation(plan_.model.architecture.activation);
+  }
+  [[nodiscard]] kernels::AttentionShape attention_shape(const View& qkv,
+                                                        std::int64_t window = 0) const {
+    kernels::AttentionShape shape = train::attention_shape(
+        plan_.config.micro_batch, plan_.config.sequence_length, plan_.model, memory_.type(qkv));
+    shape.window = window;
+    return shape;
   }
 
   const StepState& s_;
@@ -283,8 +321,10 @@ class Arithmetic {
 
 }  // namespace
 
-void reshard(const op::Reshard& operation, std::span<const ReshardPiece> pieces, ShardedBytes slab,
-             ShardedBytes shards, const CopyElements& copy, const ZeroBytes& zero) {
+void reshard(const kernels::Table& table, const op::Reshard& operation,
+             std::span<const ReshardPiece> pieces, TypedBytes slab, TypedBytes shards) {
+  const kernels::DType slab_type = kernel_type(slab.type);
+  const kernels::DType shard_type = kernel_type(shards.type);
   for (std::int64_t rank = 0; rank < operation.num_ranks; ++rank) {
     for (const ReshardPiece& piece : pieces) {
       const std::int64_t first = std::min(rank * piece.shard_elements, piece.elements);
@@ -293,12 +333,14 @@ void reshard(const op::Reshard& operation, std::span<const ReshardPiece> pieces,
       const std::int64_t shard_first = rank * operation.rank_stride + piece.shard_offset;
       std::byte* const shard = shards.at(shard_first);
       if (!operation.to_shards) {
-        copy(whole, shard, count);
+        table.convert(slab_type, whole, shard_type, shard, count);
         continue;
       }
-      copy(shard, whole, count);
+      table.convert(shard_type, shard, slab_type, whole, count);
       const std::int64_t padding = piece.shard_elements - count;
-      if (padding > 0) zero(shards.at(shard_first + count), padding * shards.element_bytes);
+      if (padding > 0)
+        table.zero(shards.at(shard_first + count),
+                   static_cast<std::size_t>(padding * size_bytes(shards.type)));
     }
   }
 }

@@ -2,25 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <span>
 
 #include "dstune/base/error.hpp"
 #include "executor/dispatch.hpp"
 
 namespace dstune::train {
 namespace {
-
-/// Where gradients may overflow the host has asked for their squares already.
-bool needs_norm_on_host(const StepPlan& plan) {
-  const auto is_update_of_host = [](const Step& step) {
-    return step.stream == Stream::host &&
-           std::holds_alternative<op::UpdateParameters>(step.operation);
-  };
-  return plan.config.precision == Precision::fp16 ||
-         std::ranges::any_of(plan.cycle, [&](const Segment& segment) {
-           return std::ranges::any_of(segment.steps, is_update_of_host);
-         });
-}
 
 /// One overload an operation of these kinds; one that is missing does not compile.
 class Communication {
@@ -132,19 +119,16 @@ class Communication {
 
 }  // namespace
 
-StepState::StepState(const StepPlan& step_plan, Device& step_device, PlannedMemory& step_memory,
-                     DiskFile* step_disk, ProcessGroup& step_group, std::uint64_t step_seed)
-    : plan(step_plan),
-      device(step_device),
-      queues(step_device.queues()),
-      memory(step_memory),
-      disk(step_disk),
-      group(step_group),
-      seed(step_seed),
-      inputs(step_plan, step_device, step_seed, step_plan.num_events),
-      scaler(step_plan.config),
-      clips_on_device(step_device.is_asynchronous() && !needs_norm_on_host(step_plan)),
-      sums(static_cast<std::size_t>(step_group.size())) {}
+bool needs_norm_on_host(const StepPlan& plan) {
+  const auto is_update_of_host = [](const Step& step) {
+    return step.stream == Stream::host &&
+           std::holds_alternative<op::UpdateParameters>(step.operation);
+  };
+  return plan.config.precision == Precision::fp16 ||
+         std::ranges::any_of(plan.cycle, [&](const Segment& segment) {
+           return std::ranges::any_of(segment.steps, is_update_of_host);
+         });
+}
 
 void StepState::begin_step() {
   unfinished_loss = nullptr;

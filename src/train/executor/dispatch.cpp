@@ -34,7 +34,7 @@ Queues::Numbers Dispatch::numbers(const StepPlan& plan) {
 
 Dispatch::Dispatch(const StepPlan& plan, Device& device, PlannedMemory& memory, DiskFile* disk,
                    ProcessGroup& group, std::uint64_t seed)
-    : state_(plan, device, memory, disk, group, seed),
+    : state_{plan, device, memory, disk, group, seed},
       queues_(device.queues()),
       events_(static_cast<std::size_t>(plan.num_events)) {
   const Queues::Numbers all = numbers(plan);
@@ -199,23 +199,14 @@ double seconds_by(TraceClock clock) {
 
 Dispatch::TracedBy Dispatch::traced_by(const Step& step) const {
   if (!state_.device.is_asynchronous() || !is_of_device(step.stream)) return TracedBy::host;
+  const OperationKind kind = kind_of(step.operation);
+  if (kind == OperationKind::arithmetic || kind == OperationKind::copy) return TracedBy::stamps;
+  // The disk and other ranks have a part in these.
+  if (kind != OperationKind::order) return TracedBy::host;
   const auto* const wait = std::get_if<op::Wait>(&step.operation);
-  switch (kind_of(step.operation)) {
-    case OperationKind::order:
-      return wait == nullptr ||
-                     is_of_device(events_[static_cast<std::size_t>(wait->event)].recorded_on)
-                 ? TracedBy::nothing
-                 : TracedBy::host;
-    case OperationKind::arithmetic:
-    case OperationKind::copy:
-      return TracedBy::stamps;
-    // The disk and other ranks have a part in these.
-    case OperationKind::disk:
-    case OperationKind::collective:
-    case OperationKind::exchange:
-      return TracedBy::host;
-  }
-  return TracedBy::host;
+  return wait == nullptr || is_of_device(events_[static_cast<std::size_t>(wait->event)].recorded_on)
+             ? TracedBy::nothing
+             : TracedBy::host;
 }
 
 void Dispatch::trace(const Step& step) {

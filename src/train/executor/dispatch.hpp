@@ -1,10 +1,11 @@
 #pragma once
 /// One operation of a plan after the other, onto the queues of a device, its host and its disk.
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "dstune/device/device.hpp"
@@ -12,11 +13,9 @@
 #include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/plan/step_plan.hpp"
-#include "dstune/plan/trace.hpp"
 #include "dstune/train/executor.hpp"
 #include "executor/planned_memory.hpp"
 #include "executor/step_inputs.hpp"
-#include "executor/update_numbers.hpp"
 
 namespace dstune::train {
 
@@ -36,16 +35,47 @@ constexpr int trace_stamps = 512;
 /// Seconds since any moment, as a trace counts them.
 [[nodiscard]] double seconds_by(TraceClock clock);
 
+/// A group whose members meet before each collective, so that what a member waits for its peers can
+/// be told from what the collective takes.
+class BarrierGroup : public ForwardingGroup {
+ public:
+  /// The group outlives it. `clock`: the trace's.
+  explicit BarrierGroup(ProcessGroup& group, TraceClock clock = TraceClock::elapsed)
+      : ForwardingGroup(group), clock_(clock) {}
+
+  /// Meets from now on, in a step whose operations are added to the trace one by one; on every
+  /// member at the same place.
+  void begin(StepTrace& trace) { trace_ = &trace; }
+  /// Takes the waiting out of the operations in which it was.
+  void end() {
+    for (const auto& [place, waited_s] : waits_) (*trace_)[place].seconds -= waited_s;
+    waits_.clear();
+    trace_ = nullptr;
+  }
+
+ private:
+  void before_collective() override {
+    if (trace_ == nullptr || size() == 1) return;
+    const double began_s = seconds_by(clock_);
+    forwarded().exchange(std::array{0.0});
+    waits_.emplace_back(trace_->size(), seconds_by(clock_) - began_s);
+  }
+
+  TraceClock clock_;
+  StepTrace* trace_ = nullptr;
+  std::vector<std::pair<std::size_t, double>> waits_;  ///< the operation's place, seconds
+};
+
 /// What the disk has been asked for when an event is recorded on one of its streams.
 struct DiskTransfers {
   std::int64_t reads = 0, writes = 0;
 };
 
+/// Where gradients may overflow the host has asked for their squares already. Local.
+[[nodiscard]] bool needs_norm_on_host(const StepPlan& plan);
+
 /// What the operations of a step work with, and what they leave for those behind them.
 struct StepState {
-  StepState(const StepPlan& plan, Device& device, PlannedMemory& memory, DiskFile* disk,
-            ProcessGroup& group, std::uint64_t seed);
-
   /// Forgets what the step before has left.
   void begin_step();
   void wait_for(const DiskTransfers& transfers);
@@ -60,14 +90,16 @@ struct StepState {
 
   const StepPlan& plan;
   Device& device;
-  Queues& queues;
   PlannedMemory& memory;
   DiskFile* disk;
   ProcessGroup& group;
   std::uint64_t seed;
-  StepInputs inputs;
-  LossScaler scaler;
-  bool clips_on_device;  ///< nobody else needs the norm
+
+  Queues& queues = device.queues();
+  StepInputs inputs{plan, device, seed, plan.num_events};
+  LossScaler scaler{plan.config};
+  /// Nobody else needs the norm.
+  bool clips_on_device = device.is_asynchronous() && !needs_norm_on_host(plan);
 
   Stream stream = Stream::compute;  ///< of the operation that is run
   bool is_traced = false;
@@ -77,8 +109,9 @@ struct StepState {
   bool has_squares = false;
   float gradient_scale = 1;
   bool has_clipped = false;  ///< on the device, in this step
-  StepOutcome outcome;
-  std::vector<double> sums;  ///< one a rank, of the latest sum_over()
+  StepOutcome outcome{};
+  /// One a rank, of the latest sum_over().
+  std::vector<double> sums = std::vector<double>(static_cast<std::size_t>(group.size()));
 };
 
 /// Runs an operation of the kind `arithmetic`.
@@ -184,19 +217,16 @@ class Dispatch {
   static constexpr int no_stamp = -1;
 };
 
-/// op::Reshard as copies: a tensor by its first byte and the size of an element.
-struct ShardedBytes {
+/// A tensor by its first byte and its type.
+struct TypedBytes {
   std::byte* first;
-  std::int64_t element_bytes;
+  DType type;
   [[nodiscard]] std::byte* at(std::int64_t element) const {
-    return first + element * element_bytes;
+    return first + element * size_bytes(type);
   }
 };
-/// So many elements from one tensor to the other, converted to its type.
-using CopyElements = std::function<void(std::byte* to, const std::byte* from, std::int64_t count)>;
-using ZeroBytes = std::function<void(std::byte* first, std::int64_t bytes)>;
-
-void reshard(const op::Reshard& operation, std::span<const ReshardPiece> pieces, ShardedBytes slab,
-             ShardedBytes shards, const CopyElements& copy, const ZeroBytes& zero);
+/// op::Reshard as copies, which convert where types differ.
+void reshard(const kernels::Table& table, const op::Reshard& operation,
+             std::span<const ReshardPiece> pieces, TypedBytes slab, TypedBytes shards);
 
 }  // namespace dstune::train

@@ -1,10 +1,9 @@
 #include "dstune/train/executor.hpp"
 
 #include <algorithm>
-#include <array>
 #include <mutex>
-#include <optional>
 
+#include "agreement.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "executor/dispatch.hpp"
@@ -18,15 +17,14 @@ using train::Dispatch;
 constexpr int eager_steps = 2;
 
 std::size_t disk_operations(const StepPlan& plan) {
-  std::size_t operations = 0;
-  const auto count = [&](const std::vector<Step>& steps) {
-    operations += static_cast<std::size_t>(std::ranges::count_if(
-        steps, [](const Step& step) { return kind_of(step.operation) == OperationKind::disk; }));
+  const auto num_in = [](const std::vector<Step>& steps) {
+    return std::ranges::count_if(
+        steps, [](const Step& step) { return kind_of(step.operation) == OperationKind::disk; });
   };
-  count(plan.initialize);
-  for (const Segment& segment : plan.tracing) count(segment.steps);
-  for (const Segment& segment : plan.cycle) count(segment.steps);
-  return operations;
+  auto operations = num_in(plan.initialize);
+  for (const Segment& segment : plan.tracing) operations += num_in(segment.steps);
+  for (const Segment& segment : plan.cycle) operations += num_in(segment.steps);
+  return static_cast<std::size_t>(operations);
 }
 
 /// Nothing where the plan has nothing on a disk.
@@ -68,17 +66,73 @@ class MicroSteps {
 
   /// One of a segment of the cycle. `is_warm`: nothing is traced, memory's account is closed, and
   /// libraries have chosen their algorithms; on all ranks. Collective over the group.
-  void run(std::size_t segment, bool is_warm);
+  void run(std::size_t segment, bool is_warm) {
+    const Dispatch::Recorded& recorded = recorded_[segment];
+    const bool is_replayed =
+        is_warm && are_recorded() && (dispatch_.is_current(recorded) || record(segment));
+    if (is_replayed) {
+      dispatch_.replay(recorded);
+    } else {
+      dispatch_.run(plan_.cycle[segment].steps);
+    }
+  }
+
   /// What the device had less of when the recordings were made; 0 where it does not tell. Local.
-  [[nodiscard]] std::int64_t recording_bytes() const;
+  [[nodiscard]] std::int64_t recording_bytes() const {
+    std::int64_t bytes = 0;
+    for (const Dispatch::Recorded& recorded : recorded_) bytes += recorded.device_bytes;
+    return bytes;
+  }
 
  private:
-  bool are_recorded();
+  bool are_recorded() {
+    if (!device_.is_asynchronous()) return false;
+    if (!is_agreed_) are_recorded_ = holds_on_all_ranks(can_be_recorded());
+    is_agreed_ = true;
+    return are_recorded_;
+  }
+
   /// False: no segment will be.
-  bool record(std::size_t segment);
-  [[nodiscard]] bool can_be_recorded() const;
+  bool record(std::size_t segment) {
+    // What goes may be under way.
+    device_.queues().finish_all();
+    recorded_[segment] = {};
+    const std::optional<std::int64_t> taken_before = device_.taken_bytes();
+    std::string why_not;
+    try {
+      recorded_[segment] = dispatch_.record(plan_.cycle[segment].steps);
+    } catch (const CollectiveError&) {
+      throw;
+    } catch (const LogicError&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      // A communicator that was given up carries no micro-step at all.
+      if (!group_.is_recordable()) throw;
+      why_not = error.what();
+    }
+    const std::optional<std::int64_t> taken_after = device_.taken_bytes();
+    if (taken_before && taken_after)
+      recorded_[segment].device_bytes = std::max<std::int64_t>(0, *taken_after - *taken_before);
+    are_recorded_ = holds_on_all_ranks(why_not.empty());
+    if (!are_recorded_) {
+      say_once(why_not);
+      recorded_ = std::vector<Dispatch::Recorded>(plan_.cycle.size());
+    }
+    return are_recorded_;
+  }
+
+  [[nodiscard]] bool can_be_recorded() const {
+    return device_.queues().recorder() != nullptr && group_.is_recordable() &&
+           std::ranges::all_of(plan_.cycle, [](const Segment& segment) {
+             return !train::is_micro_step(segment.kind) || Dispatch::is_recordable(segment.steps);
+           });
+  }
+
   /// Collective over the group.
-  bool holds_on_all_ranks(bool mine);
+  bool holds_on_all_ranks(bool mine) {
+    const std::vector<double> all = group_.exchange(std::array{mine ? 1.0 : 0.0});
+    return std::ranges::find(all, 0.0) == all.end();
+  }
 
   const StepPlan& plan_;
   Device& device_;
@@ -88,68 +142,21 @@ class MicroSteps {
   bool is_agreed_ = false, are_recorded_ = false;
 };
 
-void MicroSteps::run(std::size_t segment, bool is_warm) {
-  const Dispatch::Recorded& recorded = recorded_[segment];
-  const bool is_replayed =
-      is_warm && are_recorded() && (dispatch_.is_current(recorded) || record(segment));
-  if (is_replayed) {
-    dispatch_.replay(recorded);
-  } else {
-    dispatch_.run(plan_.cycle[segment].steps);
-  }
+/// The first step builds matrix products and touches memory; of stage 3 it is another program.
+constexpr std::int64_t warmup_steps = 2;
+constexpr std::size_t min_steps = 2;
+constexpr std::size_t max_steps = 15;
+/// Of short steps so many that together they take this long.
+constexpr double enough_s = 0.1;
+
+double now_s() {
+  return train::seconds_by(TraceClock::elapsed);
 }
 
-bool MicroSteps::are_recorded() {
-  if (!device_.is_asynchronous()) return false;
-  if (!is_agreed_) are_recorded_ = holds_on_all_ranks(can_be_recorded());
-  is_agreed_ = true;
-  return are_recorded_;
-}
-
-bool MicroSteps::can_be_recorded() const {
-  return device_.queues().recorder() != nullptr && group_.is_recordable() &&
-         std::ranges::all_of(plan_.cycle, [](const Segment& segment) {
-           return !train::is_micro_step(segment.kind) || Dispatch::is_recordable(segment.steps);
-         });
-}
-
-bool MicroSteps::holds_on_all_ranks(bool mine) {
-  const std::vector<double> all = group_.exchange(std::array{mine ? 1.0 : 0.0});
-  return std::ranges::find(all, 0.0) == all.end();
-}
-
-std::int64_t MicroSteps::recording_bytes() const {
-  std::int64_t bytes = 0;
-  for (const Dispatch::Recorded& recorded : recorded_) bytes += recorded.device_bytes;
-  return bytes;
-}
-
-bool MicroSteps::record(std::size_t segment) {
-  // What goes may be under way.
-  device_.queues().finish_all();
-  recorded_[segment] = {};
-  const std::optional<std::int64_t> taken_before = device_.taken_bytes();
-  std::string why_not;
-  try {
-    recorded_[segment] = dispatch_.record(plan_.cycle[segment].steps);
-  } catch (const CollectiveError&) {
-    throw;
-  } catch (const LogicError&) {
-    throw;
-  } catch (const std::runtime_error& error) {
-    // A communicator that was given up carries no micro-step at all.
-    if (!group_.is_recordable()) throw;
-    why_not = error.what();
-  }
-  const std::optional<std::int64_t> taken_after = device_.taken_bytes();
-  if (taken_before && taken_after)
-    recorded_[segment].device_bytes = std::max<std::int64_t>(0, *taken_after - *taken_before);
-  are_recorded_ = holds_on_all_ranks(why_not.empty());
-  if (!are_recorded_) {
-    say_once(why_not);
-    recorded_ = std::vector<Dispatch::Recorded>(plan_.cycle.size());
-  }
-  return are_recorded_;
+/// The largest of every rank's. Collective over the group.
+double slowest(ProcessGroup& group, double mine) {
+  const std::vector<double> all = group.exchange(std::array{mine});
+  return *std::max_element(all.begin(), all.end());
 }
 
 }  // namespace
@@ -248,6 +255,64 @@ void* Executor::address(TensorId tensor) const {
 
 std::vector<std::string> Executor::damage() const {
   return state_->memory.damage();
+}
+
+std::optional<TracedSteps> trace_steps(const StepPlan& plan, Device& device, ProcessGroup& group,
+                                       std::int64_t seed, double budget_s, const Waiter& waiter,
+                                       TraceClock clock) {
+  const double began_s = now_s();
+  train::BarrierGroup rendezvous(group, clock);
+  std::unique_ptr<Executor> executor;
+  const train::Failure failure = train::agree(
+      group, train::attempt([&] {
+        executor = std::make_unique<Executor>(plan, device, rendezvous, seed, Guard::none, waiter);
+      }));
+  if (failure.status == Status::out_of_memory) return std::nullopt;
+  if (failure) throw Error(failure.reason);
+
+  executor->initialize();
+  std::int64_t step = 0;
+  const std::int64_t first = std::max<std::int64_t>(warmup_steps, steps_until_alike(device));
+  while (step < first) executor->step(step++);
+  TracedSteps traced;
+  for (double spent_s = 0;;) {
+    StepTrace& trace = traced.traces.emplace_back();
+    rendezvous.begin(trace);
+    executor->step(step++, &trace, clock);
+    rendezvous.end();
+    group.exchange(std::array{0.0});
+    const double step_began_s = now_s();
+    executor->step(step++);
+    traced.steps_s.push_back(slowest(group, now_s() - step_began_s));
+    spent_s += traced.steps_s.back();
+    const bool is_enough = spent_s >= enough_s || traced.steps_s.size() >= max_steps ||
+                           slowest(group, now_s() - began_s) >= budget_s;
+    if (is_enough && traced.steps_s.size() >= min_steps) return traced;
+  }
+}
+
+double median_together(ProcessGroup& group, double budget_s, const std::function<double()>& timed) {
+  timed();
+  std::vector<double> times_s;
+  for (double spent_s = 0;
+       times_s.size() < min_steps + 1 || (spent_s < budget_s && times_s.size() < max_steps);) {
+    group.exchange(std::array{0.0});
+    const double began_s = now_s();
+    times_s.push_back(slowest(group, timed()));
+    spent_s += slowest(group, now_s() - began_s);
+  }
+  const auto middle = times_s.begin() + static_cast<std::ptrdiff_t>(times_s.size() / 2);
+  std::nth_element(times_s.begin(), middle, times_s.end());
+  return *middle;
+}
+
+double time_together(ProcessGroup& group, double budget_s, const std::function<void()>& work,
+                     TraceClock clock) {
+  return median_together(group, budget_s, [&] {
+    const double began_s = train::seconds_by(clock);
+    work();
+    return train::seconds_by(clock) - began_s;
+  });
 }
 
 }  // namespace dstune

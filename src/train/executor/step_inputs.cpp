@@ -1,41 +1,22 @@
 #include "executor/step_inputs.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/train/executor.hpp"
 
 namespace dstune {
 
-std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
-                             std::int64_t position, std::int64_t vocabulary) {
-  // Streams below 2^32 are the weights'.
-  const std::uint64_t stream = (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(step);
-  const std::uint64_t index =
-      (static_cast<std::uint64_t>(sample) << 32) + static_cast<std::uint64_t>(position);
-  const std::uint64_t u = kernels::counter_hash(seed, stream, index) >> 43;
-  // floor(V·u² / 2^42) in halves, since V·u² may need more than 64 bits.
-  const std::uint64_t square = u * u;
-  const std::uint64_t low = square & ((std::uint64_t{1} << 21) - 1);
-  const auto v = static_cast<std::uint64_t>(vocabulary);
-  return static_cast<std::int32_t>((v * (square >> 21) + ((v * low) >> 21)) >> 21);
-}
+namespace {
 
-std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, std::int64_t sample,
-                                       std::int64_t number, std::int64_t count,
-                                       std::int64_t sequence_length) {
-  // Streams from 2^33 on are the masks'.
-  const std::uint64_t stream = (std::uint64_t{1} << 33) + static_cast<std::uint64_t>(step);
+/// Streams below 2^32 are the weights', from there on the tokens', from 2^33 on the masks'.
+std::uint64_t hash_of_step(std::uint64_t seed, std::uint64_t first_stream, std::int64_t step,
+                           std::int64_t sample, std::int64_t number) {
   const std::uint64_t index =
       (static_cast<std::uint64_t>(sample) << 32) + static_cast<std::uint64_t>(number);
-  const std::uint64_t u = kernels::counter_hash(seed, stream, index) >> 32;
-  const std::int64_t first = number * sequence_length / count;
-  const std::int64_t end = (number + 1) * sequence_length / count;
-  return first + static_cast<std::int64_t>((static_cast<std::uint64_t>(end - first) * u) >> 32);
+  return kernels::counter_hash(seed, first_stream + static_cast<std::uint64_t>(step), index);
 }
-
-namespace train {
-namespace {
 
 /// Places in an arena one after another, from a multiple of 256 on each.
 class Places {
@@ -61,24 +42,39 @@ T* at(const Arena& arena, std::int64_t offset_bytes) {
 
 constexpr std::int64_t double_bytes = sizeof(double);
 constexpr int num_sums = 2;
+/// By which the loss scale rises and falls.
+constexpr double scale_factor = 2;
 
 }  // namespace
 
-MicroBatch::MicroBatch(const StepPlan& plan, std::uint64_t seed)
-    : seed_(seed),
-      objective_(plan.model.architecture.objective),
-      masked_(targets_per_sequence(plan.model, plan.config.sequence_length)),
-      group_size_(plan.group_size),
-      group_rank_(plan.group_rank),
-      samples_(plan.config.micro_batch),
-      sequence_(plan.config.sequence_length),
-      vocabulary_(plan.model.vocab_size) {}
+std::int32_t reference_token(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                             std::int64_t position, std::int64_t vocabulary) {
+  const std::uint64_t u = hash_of_step(seed, std::uint64_t{1} << 32, step, sample, position) >> 43;
+  // floor(V·u² / 2^42) in halves, since V·u² may need more than 64 bits.
+  const std::uint64_t square = u * u;
+  const std::uint64_t low = square & ((std::uint64_t{1} << 21) - 1);
+  const auto v = static_cast<std::uint64_t>(vocabulary);
+  return static_cast<std::int32_t>((v * (square >> 21) + ((v * low) >> 21)) >> 21);
+}
+
+std::int64_t reference_masked_position(std::uint64_t seed, std::int64_t step, std::int64_t sample,
+                                       std::int64_t number, std::int64_t count,
+                                       std::int64_t sequence_length) {
+  const std::uint64_t u = hash_of_step(seed, std::uint64_t{1} << 33, step, sample, number) >> 32;
+  const std::int64_t first = number * sequence_length / count;
+  const std::int64_t end = (number + 1) * sequence_length / count;
+  return first + static_cast<std::int64_t>((static_cast<std::uint64_t>(end - first) * u) >> 32);
+}
+
+namespace train {
 
 void MicroBatch::fill(std::int64_t step, std::int64_t micro_step, Tokens to) const {
-  const std::int64_t first = (micro_step * group_size_ + group_rank_) * samples_;
-  for (std::int64_t i = 0; i < samples_; ++i) {
-    const Tokens row{to.tokens + i * sequence_, to.targets + i * sequence_};
-    if (objective_ == Objective::next_token) {
+  const std::int64_t samples = plan_.config.micro_batch;
+  const std::int64_t sequence = plan_.config.sequence_length;
+  const std::int64_t first = (micro_step * plan_.group_size + plan_.group_rank) * samples;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const Tokens row{to.tokens + i * sequence, to.targets + i * sequence};
+    if (plan_.model.architecture.objective == Objective::next_token) {
       fill_next_tokens(step, first + i, row);
     } else {
       fill_masked_tokens(step, first + i, row);
@@ -87,24 +83,28 @@ void MicroBatch::fill(std::int64_t step, std::int64_t micro_step, Tokens to) con
 }
 
 void MicroBatch::fill_next_tokens(std::int64_t step, std::int64_t sample, Tokens to) const {
-  std::int32_t token = reference_token(seed_, step, sample, 0, vocabulary_);
-  for (std::int64_t position = 0; position < sequence_; ++position) {
+  const std::int64_t vocabulary = plan_.model.vocab_size;
+  std::int32_t token = reference_token(seed_, step, sample, 0, vocabulary);
+  for (std::int64_t position = 0; position < plan_.config.sequence_length; ++position) {
     to.tokens[position] = token;
-    token = reference_token(seed_, step, sample, position + 1, vocabulary_);
+    token = reference_token(seed_, step, sample, position + 1, vocabulary);
     to.targets[position] = token;
   }
 }
 
 void MicroBatch::fill_masked_tokens(std::int64_t step, std::int64_t sample, Tokens to) const {
-  for (std::int64_t position = 0; position < sequence_; ++position) {
-    to.tokens[position] = reference_token(seed_, step, sample, position, vocabulary_);
+  const std::int64_t vocabulary = plan_.model.vocab_size;
+  const std::int64_t sequence = plan_.config.sequence_length;
+  for (std::int64_t position = 0; position < sequence; ++position) {
+    to.tokens[position] = reference_token(seed_, step, sample, position, vocabulary);
     to.targets[position] = -1;
   }
-  for (std::int64_t number = 0; number < masked_; ++number) {
+  const std::int64_t masked = targets_per_sequence(plan_.model, sequence);
+  for (std::int64_t number = 0; number < masked; ++number) {
     const std::int64_t at =
-        reference_masked_position(seed_, step, sample, number, masked_, sequence_);
+        reference_masked_position(seed_, step, sample, number, masked, sequence);
     to.targets[at] = to.tokens[at];
-    to.tokens[at] = static_cast<std::int32_t>(vocabulary_ - 1);
+    to.tokens[at] = static_cast<std::int32_t>(vocabulary - 1);
   }
 }
 
@@ -179,6 +179,47 @@ StepInputs::Sums StepInputs::wait_for_sums() {
 
 void StepInputs::send_norm() {
   queues_.copy(host_norm_, norm_, double_bytes);
+}
+
+LossScaler::LossScaler(const TrainingConfig& config)
+    : rules_(config.loss_scale),
+      dynamic_(config.precision == Precision::fp16 && rules_.fixed == 0),
+      in_zero_optimizer_(config.zero_stage > 0),
+      hysteresis_(rules_.hysteresis) {
+  if (config.precision != Precision::fp16) return;
+  scale_ = dynamic_ ? std::exp2(static_cast<double>(rules_.initial_power)) : rules_.fixed;
+}
+
+LossScaler::Verdict LossScaler::end_step(bool overflow) {
+  Verdict verdict = overflow ? Verdict::skip : Verdict::update;
+  if (dynamic_) {
+    if (overflow) {
+      verdict = fall();
+      last_overflow_ = step_;
+    } else {
+      keep_or_raise();
+    }
+  }
+  ++step_;
+  return verdict;
+}
+
+LossScaler::Verdict LossScaler::fall() {
+  if (in_zero_optimizer_ && rules_.hysteresis != 1 && hysteresis_ != 1) {
+    --hysteresis_;
+    return Verdict::skip;
+  }
+  if (in_zero_optimizer_ && scale_ == rules_.minimum) return Verdict::exhausted;
+  scale_ = std::max(scale_ / scale_factor, rules_.minimum);
+  return Verdict::skip;
+}
+
+void LossScaler::keep_or_raise() {
+  if (rules_.consecutive_hysteresis) hysteresis_ = rules_.hysteresis;
+  const std::int64_t steps_without = step_ - last_overflow_ - 1;
+  if (steps_without <= 0 || steps_without % rules_.window != 0) return;
+  hysteresis_ = rules_.hysteresis;
+  scale_ *= scale_factor;
 }
 
 }  // namespace train

@@ -1,12 +1,14 @@
 #pragma once
 /// What a step is told and tells, where the device's kernels find it: tokens and targets, rotary
-/// frequencies, and sums that the host reads. On the compute queue.
+/// frequencies, and sums that the host reads. On the compute queue. And the loss scale from step to
+/// step.
 
 #include <array>
 #include <cstdint>
 
+#include "dstune/core/training_config.hpp"
 #include "dstune/device/device.hpp"
-#include "dstune/model/rotary.hpp"
+#include "dstune/model/model_spec.hpp"
 #include "dstune/plan/step_plan.hpp"
 
 namespace dstune::train {
@@ -14,14 +16,17 @@ namespace dstune::train {
 /// The tokens and targets of one micro-step of one rank. docs/reference-step.md, section 3.
 class MicroBatch {
  public:
-  MicroBatch(const StepPlan& plan, std::uint64_t seed);
+  /// The plan outlives it.
+  MicroBatch(const StepPlan& plan, std::uint64_t seed) : plan_(plan), seed_(seed) {}
 
   /// Both are [micro-batch, sequence length]; the target is −1 where a token has none.
   struct Tokens {
     std::int32_t* tokens;
     std::int32_t* targets;
   };
-  [[nodiscard]] std::int64_t rows() const { return samples_ * sequence_; }
+  [[nodiscard]] std::int64_t rows() const {
+    return plan_.config.micro_batch * plan_.config.sequence_length;
+  }
   /// Sample i of micro-step a on group rank r is sample (a·group size + r)·micro-batch + i of the
   /// step's global batch.
   void fill(std::int64_t step, std::int64_t micro_step, Tokens to) const;
@@ -30,10 +35,8 @@ class MicroBatch {
   void fill_next_tokens(std::int64_t step, std::int64_t sample, Tokens to) const;
   void fill_masked_tokens(std::int64_t step, std::int64_t sample, Tokens to) const;
 
+  const StepPlan& plan_;
   std::uint64_t seed_;
-  Objective objective_;
-  std::int64_t masked_;  ///< of a sequence
-  std::int64_t group_size_, group_rank_, samples_, sequence_, vocabulary_;
 };
 
 class StepInputs {
@@ -96,6 +99,35 @@ class StepInputs {
   double* host_sums_ = nullptr;
   double* host_norm_ = nullptr;
   std::size_t next_ = 0;
+};
+
+/// The loss scale of fp16 over the steps, as DeepSpeed 0.19.6 moves it: one way at stage 0, another
+/// in its ZeRO optimizers (runtime/fp16/fused_optimizer.py, runtime/fp16/loss_scaler.py).
+/// Local.
+class LossScaler {
+ public:
+  explicit LossScaler(const TrainingConfig& config);
+
+  /// By what the next step's loss is multiplied: 1 but in fp16.
+  [[nodiscard]] double scale() const { return scale_; }
+
+  /// exhausted: skipped, and the training ends because the scale can not fall.
+  enum class Verdict : std::uint8_t { update, skip, exhausted };
+  /// To be told of every step whether a gradient overflowed on any rank; scale() is then the next
+  /// step's.
+  Verdict end_step(bool overflow);
+
+ private:
+  Verdict fall();
+  void keep_or_raise();
+
+  LossScale rules_;
+  bool dynamic_;
+  bool in_zero_optimizer_;
+  double scale_ = 1;
+  std::int64_t hysteresis_;  ///< what is left of it
+  std::int64_t step_ = 0;
+  std::int64_t last_overflow_ = -1;
 };
 
 }  // namespace dstune::train

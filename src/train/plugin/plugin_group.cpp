@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "agreement.hpp"
-#include "dstune/base/dtype.hpp"
 #include "dstune/base/error.hpp"
+#include "dstune/base/operands.hpp"
 
 namespace dstune::train {
 namespace {
@@ -32,36 +30,11 @@ std::int64_t padded(std::int64_t bytes) {
   return (bytes + gathered_bytes - 1) / gathered_bytes * gathered_bytes;
 }
 
-std::string element_violation(dstune_element element) {
-  if (element == DSTUNE_F32 || element == DSTUNE_BF16) return "";
-  return fmt::format("{} is no type of elements", element);
-}
-
 }  // namespace
-
-PluginGroup::PluginGroup(ProcessGroup& group, const Waiter& waiter)
-    : group_(group),
-      waiter_(waiter),
-      chunk_bytes_(std::max(padded(staging_bytes / group.size()), min_chunk_bytes)),
-      sent_(static_cast<std::size_t>(chunk_bytes_)),
-      received_(static_cast<std::size_t>(chunk_bytes_ * group.size())) {
-  functions_.struct_bytes = sizeof functions_;
-  functions_.group_rank = group.group_rank();
-  functions_.group_size = group.size();
-  functions_.mpi_communicator = group.mpi_communicator();
-  functions_.context = this;
-  functions_.barrier = barrier;
-  functions_.broadcast = broadcast;
-  functions_.all_reduce_mean = all_reduce_mean;
-  functions_.reduce_scatter_mean = reduce_scatter_mean;
-  functions_.all_gather = all_gather;
-  functions_.poll = poll;
-  functions_.fail = fail;
-}
 
 bool PluginGroup::call(const std::string& name, const std::function<dstune_status()>& work) {
   message_.clear();
-  failure_.reset();
+  failure_ = {};
   agreement_ = Agreement::agreed;
   dstune_status status = DSTUNE_FAILED;
   try {
@@ -74,11 +47,11 @@ bool PluginGroup::call(const std::string& name, const std::function<dstune_statu
     if (!failure_ && status != DSTUNE_OK) failure_ = failure_of(status);
     agreement_ = agree({failure_ ? Intent::failed : Intent::returns});
   }
-  if (failure_) throw RecordedStatus(failure_->status, name + ": " + failure_->message);
+  if (failure_) throw RecordedStatus(failure_.status, name + ": " + failure_.reason);
   return agreement_ == Agreement::agreed;
 }
 
-PluginGroup::Failure PluginGroup::failure_of(dstune_status status) const {
+Failure PluginGroup::failure_of(dstune_status status) const {
   const auto said = [&](const char* otherwise) { return message_.empty() ? otherwise : message_; };
   switch (status) {
     case DSTUNE_OUT_OF_MEMORY:
@@ -93,25 +66,16 @@ PluginGroup::Failure PluginGroup::failure_of(dstune_status status) const {
 }
 
 std::string PluginGroup::words(const Plan& plan) {
-  switch (plan.intent) {
-    case Intent::failed:
-      return "fails";
-    case Intent::returns:
-      return "returns";
-    case Intent::barrier:
-      return "calls barrier";
-    case Intent::broadcast:
-      return fmt::format("calls broadcast of {} bytes from {}", plan.amount, plan.detail);
-    case Intent::all_reduce:
-      return fmt::format("calls all_reduce_mean of {} elements of type {}", plan.amount,
-                         plan.detail);
-    case Intent::reduce_scatter:
-      return fmt::format("calls reduce_scatter_mean of {} elements a rank of type {}", plan.amount,
-                         plan.detail);
-    case Intent::all_gather:
-      return fmt::format("calls all_gather of {} bytes a rank", plan.amount);
-  }
-  throw LogicError("a plug-in's intent is known");
+  constexpr std::array<std::string_view, 7> of_intents{
+      "fails",
+      "returns",
+      "calls barrier",
+      "calls broadcast of {} bytes from {}",
+      "calls all_reduce_mean of {} elements of type {}",
+      "calls reduce_scatter_mean of {} elements a rank of type {}",
+      "calls all_gather of {} bytes a rank"};
+  const std::string_view text = of_intents.at(static_cast<std::size_t>(plan.intent));
+  return fmt::format(fmt::runtime(text), plan.amount, plan.detail);
 }
 
 PluginGroup::Agreement PluginGroup::agree(const Plan& plan) {
@@ -205,72 +169,105 @@ void PluginGroup::broadcast_bytes(std::byte* data, std::int64_t bytes, int root)
   }
 }
 
-dstune_status PluginGroup::barrier(const dstune_group* group) {
-  return of(group).together({Intent::barrier}, "", [] {});
-}
+/// What stands behind the functions that a plug-in is given.
+struct PluginCalls {
+  using Intent = PluginGroup::Intent;
+  using Agreement = PluginGroup::Agreement;
 
-dstune_status PluginGroup::broadcast(const dstune_group* group, void* data, std::uint64_t bytes,
-                                     std::int32_t root) {
-  PluginGroup& self = of(group);
-  std::string violation = self.violation_of(data, data, bytes, 1);
-  if (root < 0 || root >= self.group_.size()) {
-    violation = fmt::format("the group has {} ranks", self.group_.size());
+  static PluginGroup& of(const dstune_group* group) {
+    return *static_cast<PluginGroup*>(group->context);
   }
-  return self.together({Intent::broadcast, bytes, root}, violation, [&] {
-    self.broadcast_bytes(static_cast<std::byte*>(data), static_cast<std::int64_t>(bytes), root);
-  });
-}
 
-dstune_status PluginGroup::all_reduce_mean(const dstune_group* group, void* data,
-                                           std::uint64_t count, dstune_element element) {
-  PluginGroup& self = of(group);
-  std::string violation = element_violation(element);
-  if (violation.empty()) violation = self.violation_of(data, data, count, sizeof(float));
-  return self.together({Intent::all_reduce, count, element}, violation, [&] {
-    self.group_.all_reduce_average(data, static_cast<std::int64_t>(count), type_of(element));
-  });
-}
-
-dstune_status PluginGroup::reduce_scatter_mean(const dstune_group* group, void* out, const void* in,
-                                               std::uint64_t count_per_rank,
-                                               dstune_element element) {
-  PluginGroup& self = of(group);
-  std::string violation = element_violation(element);
-  if (violation.empty()) violation = self.violation_of(out, in, count_per_rank, sizeof(float));
-  return self.together({Intent::reduce_scatter, count_per_rank, element}, violation, [&] {
-    self.group_.reduce_scatter_average(out, in, static_cast<std::int64_t>(count_per_rank),
-                                       type_of(element));
-  });
-}
-
-dstune_status PluginGroup::all_gather(const dstune_group* group, void* out, const void* in,
-                                      std::uint64_t bytes_per_rank) {
-  PluginGroup& self = of(group);
-  return self.together(
-      {Intent::all_gather, bytes_per_rank}, self.violation_of(out, in, bytes_per_rank, 1), [&] {
-        self.gather_bytes(static_cast<std::byte*>(out), static_cast<const std::byte*>(in),
-                          static_cast<std::int64_t>(bytes_per_rank));
-      });
-}
-
-dstune_status PluginGroup::poll(const dstune_group* group) {
-  PluginGroup& self = of(group);
-  if (self.collective_error_ || self.failure_ || self.agreement_ != Agreement::agreed)
-    return DSTUNE_ENDED;
-  try {
-    self.waiter_.check("a call of the plug-in");
-    return DSTUNE_OK;
-  } catch (...) {
-    self.collective_error_ = std::current_exception();
-    return DSTUNE_ENDED;
+  static std::string violation_of(const PluginGroup& self, const void* out, const void* in,
+                                  std::uint64_t count, dstune_element element) {
+    if (element != DSTUNE_F32 && element != DSTUNE_BF16)
+      return fmt::format("{} is no type of elements", element);
+    return self.violation_of(out, in, count, sizeof(float));
   }
-}
 
-dstune_status PluginGroup::fail(const dstune_group* group, dstune_status status,
-                                const char* message) {
-  const std::size_t length = message == nullptr ? 0 : strnlen(message, longest_message);
-  of(group).message_.assign(message == nullptr ? "" : message, length);
-  return status;
+  static dstune_status barrier(const dstune_group* group) {
+    return of(group).together({Intent::barrier}, "", [] {});
+  }
+
+  static dstune_status broadcast(const dstune_group* group, void* data, std::uint64_t bytes,
+                                 std::int32_t root) {
+    PluginGroup& self = of(group);
+    std::string violation = self.violation_of(data, data, bytes, 1);
+    if (root < 0 || root >= self.group_.size()) {
+      violation = fmt::format("the group has {} ranks", self.group_.size());
+    }
+    return self.together({Intent::broadcast, bytes, root}, violation, [&] {
+      self.broadcast_bytes(static_cast<std::byte*>(data), static_cast<std::int64_t>(bytes), root);
+    });
+  }
+
+  static dstune_status all_reduce_mean(const dstune_group* group, void* data, std::uint64_t count,
+                                       dstune_element element) {
+    PluginGroup& self = of(group);
+    const std::string violation = violation_of(self, data, data, count, element);
+    return self.together({Intent::all_reduce, count, element}, violation, [&] {
+      self.group_.all_reduce_average(data, static_cast<std::int64_t>(count), type_of(element));
+    });
+  }
+
+  static dstune_status reduce_scatter_mean(const dstune_group* group, void* out, const void* in,
+                                           std::uint64_t count_per_rank, dstune_element element) {
+    PluginGroup& self = of(group);
+    const std::string violation = violation_of(self, out, in, count_per_rank, element);
+    return self.together({Intent::reduce_scatter, count_per_rank, element}, violation, [&] {
+      self.group_.reduce_scatter_average(out, in, static_cast<std::int64_t>(count_per_rank),
+                                         type_of(element));
+    });
+  }
+
+  static dstune_status all_gather(const dstune_group* group, void* out, const void* in,
+                                  std::uint64_t bytes_per_rank) {
+    PluginGroup& self = of(group);
+    return self.together(
+        {Intent::all_gather, bytes_per_rank}, self.violation_of(out, in, bytes_per_rank, 1), [&] {
+          self.gather_bytes(static_cast<std::byte*>(out), static_cast<const std::byte*>(in),
+                            static_cast<std::int64_t>(bytes_per_rank));
+        });
+  }
+
+  static dstune_status poll(const dstune_group* group) {
+    PluginGroup& self = of(group);
+    if (self.collective_error_ || self.failure_ || self.agreement_ != Agreement::agreed)
+      return DSTUNE_ENDED;
+    try {
+      self.waiter_.check("a call of the plug-in");
+      return DSTUNE_OK;
+    } catch (...) {
+      self.collective_error_ = std::current_exception();
+      return DSTUNE_ENDED;
+    }
+  }
+
+  static dstune_status fail(const dstune_group* group, dstune_status status, const char* message) {
+    const std::size_t length = message == nullptr ? 0 : strnlen(message, longest_message);
+    of(group).message_.assign(message == nullptr ? "" : message, length);
+    return status;
+  }
+};
+
+PluginGroup::PluginGroup(ProcessGroup& group, const Waiter& waiter)
+    : group_(group),
+      waiter_(waiter),
+      chunk_bytes_(std::max(padded(staging_bytes / group.size()), min_chunk_bytes)),
+      sent_(static_cast<std::size_t>(chunk_bytes_)),
+      received_(static_cast<std::size_t>(chunk_bytes_ * group.size())) {
+  functions_.struct_bytes = sizeof functions_;
+  functions_.group_rank = group.group_rank();
+  functions_.group_size = group.size();
+  functions_.mpi_communicator = group.mpi_communicator();
+  functions_.context = this;
+  functions_.barrier = PluginCalls::barrier;
+  functions_.broadcast = PluginCalls::broadcast;
+  functions_.all_reduce_mean = PluginCalls::all_reduce_mean;
+  functions_.reduce_scatter_mean = PluginCalls::reduce_scatter_mean;
+  functions_.all_gather = PluginCalls::all_gather;
+  functions_.poll = PluginCalls::poll;
+  functions_.fail = PluginCalls::fail;
 }
 
 }  // namespace dstune::train

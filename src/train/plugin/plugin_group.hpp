@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <optional>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "agreement.hpp"
 #include "dstune/base/wait.hpp"
-#include "dstune/core/measurement.hpp"
 #include "dstune/group/process_group.hpp"
+#include "dstune/train/workload.hpp"
 #include "dstune/workload.h"
 
 namespace dstune::train {
@@ -43,14 +43,8 @@ class PluginGroup {
     std::int64_t detail = 0;
   };
   enum class Agreement { agreed, peer_failed, disagreed };
-  struct Failure {
-    Status status;
-    std::string message;
-  };
 
-  static PluginGroup& of(const dstune_group* group) {
-    return *static_cast<PluginGroup*>(group->context);
-  }
+  friend struct PluginCalls;  ///< what the plug-in calls
   static std::string words(const Plan& plan);
 
   /// Collective over the group.
@@ -68,18 +62,6 @@ class PluginGroup {
   /// The same at most chunk_bytes_ of every rank in received_, a stride of padded bytes apart.
   std::int64_t gather_chunk(const std::byte* in, std::int64_t bytes);
 
-  static dstune_status barrier(const dstune_group* group);
-  static dstune_status broadcast(const dstune_group* group, void* data, std::uint64_t bytes,
-                                 std::int32_t root);
-  static dstune_status all_reduce_mean(const dstune_group* group, void* data, std::uint64_t count,
-                                       dstune_element element);
-  static dstune_status reduce_scatter_mean(const dstune_group* group, void* out, const void* in,
-                                           std::uint64_t count_per_rank, dstune_element element);
-  static dstune_status all_gather(const dstune_group* group, void* out, const void* in,
-                                  std::uint64_t bytes_per_rank);
-  static dstune_status poll(const dstune_group* group);
-  static dstune_status fail(const dstune_group* group, dstune_status status, const char* message);
-
   ProcessGroup& group_;
   const Waiter& waiter_;
   dstune_group functions_{};
@@ -89,9 +71,12 @@ class PluginGroup {
 
   // Of the call that is under way.
   std::string message_;                      ///< the plug-in's words for what it is about to answer
-  std::optional<Failure> failure_;           ///< found by us, on this rank or in a disagreement
+  Failure failure_;                          ///< found by us, on this rank or in a disagreement
   Agreement agreement_ = Agreement::agreed;  ///< at the last meeting: after any other there is none
   std::exception_ptr collective_error_;
 };
+
+/// A workload of the user's own, from a shared library. Throws Error where that can not be loaded.
+std::unique_ptr<Workload> make_plugin_workload(const WorkloadContext& context);
 
 }  // namespace dstune::train

@@ -10,11 +10,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "agreement.hpp"
 #include "dstune/base/error.hpp"
-#include "dstune/base/units.hpp"
-#include "dstune/model/parameter_table.hpp"
-#include "workloads.hpp"
+#include "dstune/base/text.hpp"
+#include "plugin/plugin_group.hpp"
 
 namespace dstune {
 namespace {
@@ -59,9 +57,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The clock's resolution. A step of no time at all would have no throughput.
-constexpr double shortest_step_s = 1e-9;
-
 /// What the library is told of the experiment; the texts live as long as this.
 struct Configuration {
   std::string options;
@@ -104,91 +99,114 @@ void check_times(const dstune_step& step) {
   }
 }
 
+/// A workload of the user's own, from a shared library.
+class PluginWorkload : public Workload {
+ public:
+  explicit PluginWorkload(const WorkloadContext& context)
+      : context_(context),
+        functions_(load_plugin(context.spec->library_path)),
+        group_(context.group->host(), *context.waiter) {}
+  ~PluginWorkload() override {
+    if (!is_built_) return;
+    try {
+      functions_.destroy(workload_);
+    } catch (...) {
+      // It must not throw; whatever it left behind is its own.
+    }
+  }
+  PluginWorkload(const PluginWorkload&) = delete;
+  PluginWorkload& operator=(const PluginWorkload&) = delete;
+
+  /// It meets its peers before it talks to them.
+  [[nodiscard]] WorkloadTraits traits() const override {
+    return {.micro_steps = context_.config->accumulation_steps};
+  }
+
+  /// Collective over the group. Throws RecordedStatus.
+  void build() override {
+    const Configuration configuration(context_);
+    const bool all_well = group_.call("build", [&] {
+      const dstune_status status =
+          functions_.build(&configuration.fields, group_.functions(), &workload_);
+      is_built_ = status == DSTUNE_OK;
+      return is_built_ ? report() : status;
+    });
+    if (all_well) check_usage();
+  }
+
+  void initialize() override {}
+
+  StepSample step(std::int64_t step) override {
+    dstune_step result{};
+    result.struct_bytes = sizeof result;
+    result.loss = std::numeric_limits<double>::quiet_NaN();
+    double measured_s = 0;
+    const bool all_well = group_.call("step " + std::to_string(step), [&] {
+      const Clock::time_point began = Clock::now();
+      const dstune_status status = functions_.step(workload_, step, &result);
+      measured_s = std::chrono::duration<double>(Clock::now() - began).count();
+      return status == DSTUNE_OK ? report() : status;
+    });
+    if (!all_well) return {};  // the peer that failed throws, and the group agrees on it
+    check_times(result);
+    check_usage();
+    return {.loss = result.loss,
+            .step_s = std::max(result.step_s > 0 ? result.step_s : measured_s, min_step_s),
+            .forward_s = result.forward_s,
+            .backward_s = result.backward_s,
+            .update_s = result.update_s};
+  }
+
+  [[nodiscard]] PeakMemory peak_memory() const override {
+    return {.total_bytes = usage_.device_bytes + usage_.host_bytes,
+            .category_bytes = {{"device", usage_.device_bytes}, {"host", usage_.host_bytes}},
+            .process_bytes = process_resident_bytes(),
+            .host_bytes = usage_.host_bytes};
+  }
+
+  [[nodiscard]] double flops_per_step() const override {
+    if (usage_.flops_per_step > 0) return usage_.flops_per_step;
+    // Forward and backward of a parameter and token: Kaplan et al., 2020, section 2.1.
+    if (usage_.parameters > 0)
+      return 6.0 * static_cast<double>(usage_.parameters) * tokens_per_step(context_);
+    return model_flops_per_step(context_);
+  }
+
+ private:
+  dstune_status report() {
+    dstune_usage usage{};
+    usage.struct_bytes = sizeof usage;
+    const dstune_status status = functions_.report(workload_, &usage);
+    if (status != DSTUNE_OK) return status;
+    if (usage.device_bytes < 0 || usage.host_bytes < 0 || usage.parameters < 0 ||
+        !std::isfinite(usage.flops_per_step) || usage.flops_per_step < 0) {
+      return group_.functions()->fail(group_.functions(), DSTUNE_FAILED,
+                                      "the plug-in reports a number below 0");
+    }
+    usage_ = usage;
+    return DSTUNE_OK;
+  }
+
+  void check_usage() const {
+    const std::int64_t limit_bytes = context_.device->budget().limit_bytes();
+    if (usage_.device_bytes <= limit_bytes) return;
+    throw RecordedStatus(Status::out_of_memory,
+                         fmt::format("the plug-in holds {} of {} on the device",
+                                     format_bytes(usage_.device_bytes), format_bytes(limit_bytes)));
+  }
+
+  WorkloadContext context_;
+  const PluginFunctions& functions_;
+  PluginGroup group_;
+  void* workload_ = nullptr;
+  bool is_built_ = false;
+  dstune_usage usage_{};
+};
+
 }  // namespace
 
-PluginWorkload::PluginWorkload(const WorkloadContext& context)
-    : context_(context),
-      functions_(load_plugin(context.spec->library_path)),
-      group_(context.group->host(), *context.waiter) {}
-
-PluginWorkload::~PluginWorkload() {
-  if (!is_built_) return;
-  try {
-    functions_.destroy(workload_);
-  } catch (...) {
-    // It must not throw; whatever it left behind is its own.
-  }
-}
-
-void PluginWorkload::build() {
-  const Configuration configuration(context_);
-  const bool all_well = group_.call("build", [&] {
-    const dstune_status status =
-        functions_.build(&configuration.fields, group_.functions(), &workload_);
-    is_built_ = status == DSTUNE_OK;
-    return is_built_ ? report() : status;
-  });
-  if (all_well) check_usage();
-}
-
-StepSample PluginWorkload::step(std::int64_t step) {
-  dstune_step result{};
-  result.struct_bytes = sizeof result;
-  result.loss = std::numeric_limits<double>::quiet_NaN();
-  double measured_s = 0;
-  const bool all_well = group_.call("step " + std::to_string(step), [&] {
-    const Clock::time_point began = Clock::now();
-    const dstune_status status = functions_.step(workload_, step, &result);
-    measured_s = std::chrono::duration<double>(Clock::now() - began).count();
-    return status == DSTUNE_OK ? report() : status;
-  });
-  if (!all_well) return {};  // the peer that failed throws, and the group agrees on it
-  check_times(result);
-  check_usage();
-  return {.loss = result.loss,
-          .step_s = std::max(result.step_s > 0 ? result.step_s : measured_s, shortest_step_s),
-          .forward_s = result.forward_s,
-          .backward_s = result.backward_s,
-          .update_s = result.update_s};
-}
-
-dstune_status PluginWorkload::report() {
-  dstune_usage usage{};
-  usage.struct_bytes = sizeof usage;
-  const dstune_status status = functions_.report(workload_, &usage);
-  if (status != DSTUNE_OK) return status;
-  if (usage.device_bytes < 0 || usage.host_bytes < 0 || usage.parameters < 0 ||
-      !std::isfinite(usage.flops_per_step) || usage.flops_per_step < 0) {
-    return group_.functions()->fail(group_.functions(), DSTUNE_FAILED,
-                                    "the plug-in reports a number below 0");
-  }
-  usage_ = usage;
-  return DSTUNE_OK;
-}
-
-void PluginWorkload::check_usage() const {
-  const std::int64_t limit_bytes = context_.device->budget().limit_bytes();
-  if (usage_.device_bytes <= limit_bytes) return;
-  throw RecordedStatus(Status::out_of_memory,
-                       fmt::format("the plug-in holds {} of {} on the device",
-                                   format_bytes(usage_.device_bytes), format_bytes(limit_bytes)));
-}
-
-PeakMemory PluginWorkload::peak_memory() const {
-  return {.total_bytes = usage_.device_bytes + usage_.host_bytes,
-          .category_bytes = {{"device", usage_.device_bytes}, {"host", usage_.host_bytes}},
-          .process_bytes = process_resident_bytes(),
-          .host_bytes = usage_.host_bytes};
-}
-
-double PluginWorkload::flops_per_step() const {
-  if (usage_.flops_per_step > 0) return usage_.flops_per_step;
-  const std::int64_t length = context_.config->sequence_length;
-  const auto tokens =
-      static_cast<double>(global_batch(*context_.config, context_.group->size()) * length);
-  // Forward and backward of a parameter and token: Kaplan et al., 2020, section 2.1.
-  if (usage_.parameters > 0) return 6.0 * static_cast<double>(usage_.parameters) * tokens;
-  return flops_per_token(*context_.model, length) * tokens;
+std::unique_ptr<Workload> make_plugin_workload(const WorkloadContext& context) {
+  return std::make_unique<PluginWorkload>(context);
 }
 
 }  // namespace dstune::train

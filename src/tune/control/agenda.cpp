@@ -1,7 +1,6 @@
 #include "control/agenda.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace dstune {
@@ -84,7 +83,7 @@ std::size_t Agenda::max_waiting(bool is_idle) const {
   if (search_.tuner.max_waiting() > 0) return search_.tuner.max_waiting();
   // Where nothing runs no rank will become idle by itself: what can not be placed is to be told.
   const bool is_asked = is_idle || std::ranges::any_of(num_left_, [&](const auto& left) {
-                          return scheduler_.has_room(Needs{left.first});
+                          return search_.slots.has_room(Needs{left.first});
                         });
   return is_asked ? 1 : 0;
 }

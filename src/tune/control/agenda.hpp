@@ -11,7 +11,7 @@
 
 #include "dstune/ranking/run_again.hpp"
 #include "dstune/ranking/scoreboard.hpp"
-#include "dstune/report/history.hpp"
+#include "dstune/report/journal.hpp"
 #include "dstune/schedule/scheduler.hpp"
 #include "dstune/search/planner.hpp"
 #include "dstune/search/tuner.hpp"
@@ -69,7 +69,7 @@ class Agenda {
   /// A first run lost ranks. Whether it is tried once more, before all others.
   bool try_again(const Run& run);
   /// Nothing more is started.
-  void clear() { scheduler_.drain(); }
+  void clear() { scheduler_.clear(); }
 
   [[nodiscard]] bool is_empty() const { return scheduler_.num_waiting() == 0; }
   [[nodiscard]] bool is_search_over() const {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
-#include "dstune/base/units.hpp"
+#include <fmt/format.h>
+
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
@@ -14,10 +16,7 @@ constexpr double longest_timeout_s = 24 * 3600.0;
 
 /// "rank 1", "ranks 1, 3"
 std::string text_of(const std::set<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks)
-    text += (!text.empty() ? ", " : ranks.size() > 1 ? "ranks " : "rank ") + std::to_string(rank);
-  return text;
+  return fmt::format("{} {}", ranks.size() > 1 ? "ranks" : "rank", fmt::join(ranks, ", "));
 }
 
 /// 0: the message belongs to none.
@@ -35,16 +34,8 @@ Attempts::Number attempt_of(const Message& message) {
 
 }  // namespace
 
-Attempts::Number Attempts::begin(message::Assign order, const Limits& limits, Moment now) {
-  return begin_order(std::move(order), limits, now);
-}
-
-Attempts::Number Attempts::begin(message::Profile order, const Limits& limits, Moment now) {
-  return begin_order(std::move(order), limits, now);
-}
-
 template <class Order>
-Attempts::Number Attempts::begin_order(Order order, const Limits& limits, Moment now) {
+Attempts::Number Attempts::begin(Order order, const Limits& limits, Moment now) {
   const Number number = next_++;
   order.attempt = number;
   order.drain_timeout_s = limits.drain_timeout_s;
@@ -60,6 +51,9 @@ Attempts::Number Attempts::begin_order(Order order, const Limits& limits, Moment
   under_way_.emplace(number, std::move(attempt));
   return number;
 }
+
+template Attempts::Number Attempts::begin(message::Assign, const Limits&, Moment);
+template Attempts::Number Attempts::begin(message::Profile, const Limits&, Moment);
 
 void Attempts::note_neighbours(Attempt& attempt) {
   attempt.is_alone = under_way_.empty();
@@ -187,19 +181,14 @@ void Attempts::stop(Moment now) {
   if (stopping_since_) return;
   stopping_since_ = now.steady;
   for (auto& [number, attempt] : under_way_) {
-    switch (attempt.state) {
-      case Attempt::State::building:
-        begin_abort(number, attempt, {Status::timed_out, "stopped"}, now.steady);
-        break;
-      case Attempt::State::running:
-        attempt.state = Attempt::State::stopping;
-        send(attempt.members.front(), message::Stop{number});
-        break;
-      case Attempt::State::stopping:
-        break;
-      case Attempt::State::aborting:
-        attempt.give_up_at =
-            std::min(attempt.give_up_at, now.steady + to_duration(attempt.limits.abort_grace_s));
+    if (attempt.state == Attempt::State::building) {
+      begin_abort(number, attempt, {Status::timed_out, "stopped"}, now.steady);
+    } else if (attempt.state == Attempt::State::running) {
+      attempt.state = Attempt::State::stopping;
+      send(attempt.members.front(), message::Stop{number});
+    } else if (attempt.state == Attempt::State::aborting) {
+      attempt.give_up_at =
+          std::min(attempt.give_up_at, now.steady + to_duration(attempt.limits.abort_grace_s));
     }
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 /// The attempts under way, as a state machine without input or output: messages of workers and the
 /// time come in; messages to workers and events for the driver come out. It knows no mailbox, no
-/// clock and no journal. Whoever drives it (AttemptDriver) tells it all of these.
+/// clock and no journal. Whoever drives it tells it all of these: in the job that is AttemptDriver.
 
 #include <cstdint>
 #include <functional>
@@ -13,8 +13,9 @@
 #include <variant>
 #include <vector>
 
+#include "dstune/comm/mailbox.hpp"
 #include "dstune/tune/protocol.hpp"
-#include "moment.hpp"
+#include "waiting.hpp"
 
 namespace dstune {
 
@@ -25,11 +26,10 @@ class Attempts {
 
   /// What an attempt may take before it is aborted, and how long that may take. 0: any time.
   struct Limits {
-    double inactivity_timeout_s =
-        0;                  ///< without a sign of life; twenty of its steps, where these are longer
-    double timeout_s = 0;   ///< in all
-    std::string overdue{};  ///< the reason that is given after that
-    double abort_grace_s = 10;   ///< for members to answer ABORT before they count as lost
+    double inactivity_timeout_s = 0;  ///< of silence; twenty of its steps, where these are longer
+    double timeout_s = 0;             ///< in all
+    std::string overdue{};            ///< the reason that is given after that
+    double abort_grace_s = 10;        ///< for members to answer ABORT before they count as lost
     double drain_timeout_s = 0;  ///< more of it, for their devices to drain; not where the job ends
   };
   struct Options {
@@ -75,10 +75,10 @@ class Attempts {
 
   explicit Attempts(Options options) : options_(std::move(options)) {}
 
-  /// Orders the members to take part; the attempt's number and the time after which members give up
-  /// by themselves are filled in. Returns the number.
-  Number begin(message::Assign order, const Limits& limits, Moment now);
-  Number begin(message::Profile order, const Limits& limits, Moment now);
+  /// Orders the members to take part, by message::Assign or Profile; the attempt's number and the
+  /// time after which members give up by themselves are filled in. Returns the number.
+  template <class Order>
+  Number begin(Order order, const Limits& limits, Moment now);
   /// Tells the leader what it is raced against.
   void race(Number attempt, const IncumbentEstimate& incumbent);
   /// Of attempts that have ended nothing is taken in.
@@ -130,8 +130,6 @@ class Attempts {
     std::string reason;
   };
 
-  template <class Order>
-  Number begin_order(Order order, const Limits& limits, Moment now);
   void note_neighbours(Attempt& attempt);
   void send(int world_rank, Message message);
 
@@ -155,6 +153,61 @@ class Attempts {
   std::optional<Time> stopping_since_;
   std::vector<Outgoing> outgoing_;
   std::vector<Event> events_;
+};
+
+/// Drives the attempts under way: brings them the workers' messages, the time and the deaths of
+/// processes, and sends what they want said. Rank 0 only; one thread.
+class AttemptDriver {
+ public:
+  /// `is_dead`: whether a rank's process is known to be gone; empty where nobody can tell. The
+  /// mailbox outlives it.
+  AttemptDriver(Mailbox& mailbox, Attempts::Options options,
+                std::function<bool(int world_rank)> is_dead = {}, JobClock clock = Moment::now)
+      : attempts_(std::move(options)),
+        mailbox_(mailbox),
+        is_dead_(std::move(is_dead)),
+        clock_(std::move(clock)) {}
+
+  [[nodiscard]] Attempts& attempts() { return attempts_; }
+  [[nodiscard]] Moment now() const { return clock_(); }
+
+  /// Takes in what has arrived and who died, and looks at the limits. Whether anything was heard
+  /// but PROGRESS: more of it follows, which can wait; attention would cost the rank beside.
+  bool listen() {
+    bool has_heard = false;
+    while (auto received = mailbox_.try_receive()) {
+      Message message = decode(received->data);
+      has_heard |= !std::holds_alternative<message::Progress>(message);
+      attempts_.on(received->source, std::move(message), now());
+    }
+    check_liveness();
+    attempts_.tick(now());
+    return has_heard;
+  }
+
+  /// Sends what is to be sent. Whether there was anything.
+  bool speak() {
+    const auto outgoing = attempts_.take_outgoing();
+    for (const auto& [world_rank, message] : outgoing) mailbox_.send(world_rank, encode(message));
+    return !outgoing.empty();
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds dead_interval{200};
+
+  void check_liveness() {
+    const auto now = clock_().steady;
+    if (!is_dead_ || now - liveness_checked_at_ <= dead_interval) return;
+    liveness_checked_at_ = now;
+    for (const int rank : attempts_.awaited_ranks())
+      if (is_dead_(rank)) attempts_.died(rank);
+  }
+
+  Attempts attempts_;
+  Mailbox& mailbox_;
+  std::function<bool(int)> is_dead_;
+  JobClock clock_;
+  SteadyClock::time_point liveness_checked_at_{};
 };
 
 }  // namespace dstune

@@ -1,27 +1,24 @@
-#include "control/control.hpp"
-
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
+#include <initializer_list>
 #include <iostream>
-#include <optional>
+#include <limits>
+#include <ranges>
 #include <set>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "control/attempt_driver.hpp"
 #include "control/controller.hpp"
-#include "control/job_end.hpp"
-#include "dstune/base/log.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/train/executor.hpp"
-#include "moment.hpp"
-#include "profile/non_arena_memory.hpp"
 #include "profile/prediction.hpp"
 #include "start/rank_devices.hpp"
 
@@ -29,6 +26,15 @@ namespace dstune {
 namespace {
 
 constexpr double default_reserve_s = 60;
+
+// Whichever thread takes the signal, the controller's looks at them.
+std::atomic<int> num_stop_signals = 0;
+static_assert(std::atomic<int>::is_always_lock_free,
+              "or a handler might wait for what it interrupts");
+
+extern "C" void count_signal(int /*number*/) {
+  ++num_stop_signals;
+}
 
 Progress::Style progress_style(const JobOptions& options) {
   if (options.quiet || options.no_progress) return Progress::Style::silent;
@@ -78,11 +84,11 @@ std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
   NodeBytes node;
   std::set<std::string> folders;
   std::int64_t most_taken = 0;
-  for (const PlannedMember& member : ready.space.members) {
-    const auto& [experiment, status, reason, predicted] = member.planned;
-    if (status != PlanStatus::planned || predicted.disk_bytes == 0) continue;
-    folders.insert(experiment.config.disk.folder);
-    most_taken = std::max(most_taken, predicted.disk_bytes * experiment.shape.num_gpus);
+  for (const PlannedExperiment* member : members_to_run(ready.space)) {
+    const std::int64_t disk_bytes = member->predicted.disk_bytes;
+    if (disk_bytes == 0) continue;
+    folders.insert(member->experiment.config.disk.folder);
+    most_taken = std::max(most_taken, disk_bytes * member->experiment.shape.num_gpus);
   }
   for (const std::string& folder : folders)
     node.disk = std::min(node.disk, std::max(most_taken, free_disk_bytes(folder)));
@@ -92,14 +98,6 @@ std::vector<NodeBytes> bytes_of_nodes(const Preparation& ready) {
     nodes.push_back(node);
   }
   return nodes;
-}
-
-/// Whether there is a figure of every rank that trains.
-bool is_known(const std::vector<std::int64_t>& bytes, const std::vector<std::vector<int>>& nodes) {
-  return std::all_of(nodes.begin(), nodes.end(), [&](const std::vector<int>& ranks) {
-    return std::all_of(ranks.begin(), ranks.end(),
-                       [&](int rank) { return bytes[static_cast<std::size_t>(rank)] > 0; });
-  });
 }
 
 /// Now that the communicators of all groups are there.
@@ -135,16 +133,11 @@ ProcessMemoryPredictor memory_predictor(const Preparation& ready,
                                         const std::vector<RankDevice>& devices,
                                         const BytesBefore& bytes) {
   std::optional<NonArenaMemory> gpus;
-  if (is_known(bytes.gpu, ready.training_ranks)) gpus.emplace(bytes.gpu, true);
+  // Only where there is a figure of every rank that trains.
+  if (std::ranges::all_of(ready.training_ranks | std::views::join,
+                          [&](int rank) { return bytes.gpu[static_cast<std::size_t>(rank)] > 0; }))
+    gpus.emplace(bytes.gpu, true);
   return {NonArenaMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
-}
-
-void print_summary(const Answer& answer, ExitCode code, bool is_json) {
-  if (is_json) {
-    std::cout << summary_json(answer, static_cast<int>(code)).dump() << std::endl;
-  } else {
-    std::cout << summary_text(answer) << std::flush;
-  }
 }
 
 /// How a search ended.
@@ -158,21 +151,21 @@ struct SearchEnd {
 SearchEnd run_search(const JobOptions& options, Preparation& ready,
                      const std::vector<RankDevice>& devices, const BytesBefore& bytes,
                      const TimeBudget& time, SlotPool& slots, AttemptDriver& driver) {
-  const JobEnd end(time.end_at, stop_signals);
+  const JobEnd end{time.end_at, [] { return num_stop_signals.load(); }};
   const bool is_on_gpus = devices.back().backend == "cuda";
-  TrialLimits limits(ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s());
+  TrialLimits limits{ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s()};
   ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
   MeasuredMachine machine;
   if (is_predictable(ready)) {
     machine = measure_machine(
         ready, driver, [&] { return !end.reason(driver.now()).empty(); }, options.profile_path,
         is_on_gpus ? min_drain_timeout_s : 0);
-    memory.start_again(machine.non_arena_bytes, machine.gpu_non_arena_bytes);
+    memory.start_again(machine.bytes_after);
     leave_out_what_does_not_fit(ready,
-                                free_gpu_memory(devices, bytes.gpu, machine.gpu_non_arena_bytes));
+                                free_gpu_memory(devices, bytes.gpu, machine.bytes_after.gpu));
   }
   if (machine.predictor) {
-    limits.follow(*machine.predictor);
+    limits.predictor = machine.predictor.get();
     predict_members(ready.space, *machine.predictor);
   }
   const CpuWorkspaces workspaces(*ready.kernels);
@@ -219,11 +212,51 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                       .is_complete = ready.is_search_complete};
   Controller controller(search, std::move(policy), driver, std::move(listeners));
   const ExitCode code = controller.run();
-  print_summary(publisher.answer(), code, options.json_output);
+  const Answer& answer = publisher.answer();
+  if (options.json_output) {
+    std::cout << summary_json(answer, static_cast<int>(code)).dump() << std::endl;
+  } else {
+    std::cout << summary_text(answer) << std::flush;
+  }
   return {code, controller.reason(), controller.can_finalize()};
 }
 
 }  // namespace
+
+void count_stop_signals() {
+  struct sigaction action = {};
+  action.sa_handler = count_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    sigaction(number, &action, nullptr);
+  }
+}
+
+std::optional<TimeLimit> find_time_limit(const std::optional<double>& option_s,
+                                         const std::function<const char*(const char*)>& variable,
+                                         std::chrono::system_clock::time_point now) {
+  if (option_s) return TimeLimit{*option_s, "--time-limit"};
+  const double now_s = std::chrono::duration<double>(now.time_since_epoch()).count();
+  for (const char* name : {"SLURM_JOB_END_TIME", "SCR_END_TIME", "FLUX_JOB_EXPIRATION"}) {
+    const char* text = variable(name);
+    if (text == nullptr) continue;
+    char* end = nullptr;
+    const double end_s = std::strtod(text, &end);
+    if (end != text && *end == '\0' && end_s > 0) return TimeLimit{end_s - now_s, name};
+  }
+  return std::nullopt;
+}
+
+std::string JobEnd::reason(Moment now) const {
+  if (signals && signals() > 0) return "a signal to stop";
+  return end_at && now.steady >= *end_at ? "the time limit" : "";
+}
+
+double JobEnd::time_left_s(Moment now) const {
+  if (!end_at) return std::numeric_limits<double>::infinity();
+  return seconds(*end_at - now.steady);
+}
 
 Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
                             const History& history, ScoreboardSetup setup) {

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dstune/base/log.hpp"
-#include "profile/non_arena_memory.hpp"
 #include "profile/prediction.hpp"
-#include "waiting.hpp"
 #include "worker/injection.hpp"
 
 namespace dstune {

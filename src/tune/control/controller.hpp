@@ -2,26 +2,59 @@
 /// Rank 0's other half: starts what is on the agenda, hears how it ends, and keeps the scoreboard.
 /// One thread; knows the time but no MPI, so that it is tested with a mailbox in memory.
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "control/agenda.hpp"
-#include "control/attempt_driver.hpp"
-#include "control/job_end.hpp"
-#include "control/progress.hpp"
+#include "control/attempts.hpp"
 #include "control/publisher.hpp"
 #include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/report/journal.hpp"
+#include "dstune/tune/job.hpp"
+#include "start/preparation.hpp"
+#include "waiting.hpp"
 
 namespace dstune {
 
 class JobPredictor;
-class ProcessMemoryPredictor;
+struct ProcessMemoryPredictor;
+struct BytesBefore;
+
+/// From now on SIGTERM, SIGINT, SIGUSR1, SIGUSR2 and SIGXCPU are counted instead of ending the
+/// process: requests to stop.
+void count_stop_signals();
+
+struct TimeLimit {
+  double left_s = 0;
+  std::string source;  ///< in words, for the user
+};
+
+/// The option, else the batch system's environment: SLURM_JOB_END_TIME or SCR_END_TIME (seconds
+/// since the epoch), FLUX_JOB_EXPIRATION likewise; nothing where nobody says. `variable` looks one
+/// up. Starts no process to find out.
+std::optional<TimeLimit> find_time_limit(const std::optional<double>& option_s,
+                                         const std::function<const char*(const char*)>& variable,
+                                         std::chrono::system_clock::time_point now);
+
+/// What the controller asks before it goes on.
+struct JobEnd {
+  std::optional<SteadyClock::time_point> end_at{};  ///< nothing is started after it
+  std::function<int()> signals{};                   ///< how many have arrived; empty: none will
+
+  /// Why the job is to stop now; empty: it is not.
+  [[nodiscard]] std::string reason(Moment now) const;
+  /// The user has asked again, and does not wait.
+  [[nodiscard]] bool is_urgent() const { return signals && signals() > 1; }
+  /// Infinite where there is no limit.
+  [[nodiscard]] double time_left_s(Moment now) const;
+};
 
 /// What is decided for the whole job.
 struct JobPolicy {
@@ -90,5 +123,34 @@ class Controller {
   bool has_abandoned_communicator_ = false;
   std::string reason_;
 };
+
+/// Runs rank 0's preparation and turns its failures into a message and an exit code.
+template <class Work>
+ExitCode guarded(Work&& work) {
+  try {
+    return work();
+  } catch (const InputError& error) {
+    for (const Problem& problem : error.problems()) log::error(problem.text());
+    return ExitCode::bad_input;
+  } catch (const UsageError& error) {
+    log::error(error.what());
+    return ExitCode::usage;
+  } catch (const IoError& error) {
+    log::error(error.what());
+    return ExitCode::not_writable;
+  }
+}
+
+/// What the history says of a space before anything runs; `keys`: the record key of each member.
+Scoreboard known_scoreboard(const PlannedSpace& space, const std::vector<std::string>& keys,
+                            const History& history, ScoreboardSetup setup);
+/// By row: jobs that died while it was run once more.
+std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& keys,
+                                             const History& history);
+
+/// Everything but the worker: measures the machine, runs the controller, prints the summary. Ends
+/// with a QUIT to every rank. Rank 0 only; talks to the workers through the mailbox.
+void control(const JobOptions& options, Preparation& ready, const Topology& topology,
+             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox);
 
 }  // namespace dstune

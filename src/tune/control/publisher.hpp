@@ -1,5 +1,5 @@
 #pragma once
-/// What a job writes beside its journal, and when. Local.
+/// What a job writes beside its journal, and when; and what it says meanwhile. Local.
 
 #include <condition_variable>
 #include <cstddef>
@@ -15,41 +15,35 @@
 #include <utility>
 #include <vector>
 
-#include "dstune/core/memory_timeline.hpp"
+#include "dstune/core/experiment.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 #include "dstune/report/results.hpp"
-#include "moment.hpp"
+#include "waiting.hpp"
 
 namespace dstune {
 
 /// Writes files on a thread of its own, in order: creating a file may take a disk a third of a
 /// millisecond, and the controller has better things to do meanwhile. For files that the journal
-/// can restore.
+/// can restore. At its end what was added is finished, unless something failed.
 class BackgroundWriter {
  public:
-  BackgroundWriter();
-  /// Finishes what was added, unless something failed.
-  ~BackgroundWriter();
-  BackgroundWriter(const BackgroundWriter&) = delete;
-  BackgroundWriter& operator=(const BackgroundWriter&) = delete;
-
   /// Throws what an earlier work threw; nothing is done after that.
   void add(std::function<void()> work);
   /// Waits until everything is written. Throws likewise.
   void drain();
 
  private:
-  void run();
+  void run(const std::stop_token& stop);
   void check_failure();  ///< with the mutex held
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::deque<std::function<void()>> queue_;
   std::exception_ptr failure_;
   bool is_busy_ = false;
-  bool is_ending_ = false;
-  std::thread thread_;
+  std::jthread thread_{
+      [this](const std::stop_token& stop) { run(stop); }};  ///< last: it uses the rest
 };
 
 /// Writes what the scoreboard says into the results folder: the answer as it improves, each
@@ -94,6 +88,36 @@ class Publisher {
   SteadyClock::time_point written_at_{};
   Answer answer_;
   BackgroundWriter writer_;  ///< last: what it writes is above
+};
+
+/// What a user sees while it runs, on stderr: a line for each experiment that ended, and on a
+/// terminal one line that is rewritten. Rank 0 only.
+class Progress {
+ public:
+  enum class Style { silent, lines, terminal };
+  explicit Progress(Style style) : style_(style) {}
+  ~Progress() { end(); }
+
+  void begin(std::size_t num_planned, std::size_t num_known);
+  void started(const Experiment& experiment);
+  void stepped(const std::string& experiment, int steps);
+  void ended(const Record& record, Metric metric, bool is_known, bool is_best);
+  /// One that was run once more.
+  void repeated(const Experiment& experiment, const Repeat& repeat, Metric metric);
+  void end();
+
+ private:
+  void line(const std::string& text);
+  void rewrite();
+  Style style_;
+  std::size_t planned_ = 0;
+  std::size_t ended_ = 0;
+  std::size_t running_ = 0;
+  std::string latest_;
+  std::chrono::steady_clock::time_point last_rewrite_{};
+  std::chrono::steady_clock::time_point last_line_{};
+  std::chrono::steady_clock::time_point began_{};
+  bool is_line_open_ = false;
 };
 
 }  // namespace dstune

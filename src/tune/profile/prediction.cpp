@@ -1,20 +1,22 @@
 #include "profile/prediction.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <utility>
+#include <array>
+#include <cstring>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "dstune/base/file.hpp"
 #include "dstune/base/log.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/core/interval.hpp"
+#include "dstune/group/group_table.hpp"
 #include "dstune/group/process_group.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/model/parameter_table.hpp"
-#include "moment.hpp"
 #include "profile/profiler.hpp"
+#include "waiting.hpp"
 
 namespace dstune {
 namespace {
@@ -50,21 +52,18 @@ constexpr double min_trial_timeout_s = 300;
 constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
 constexpr double drain_timeout_steps = 5;
 
-std::vector<const Experiment*> planned_members(const Preparation& ready) {
-  std::vector<const Experiment*> members;
-  for (const PlannedMember& member : ready.space.members) {
-    if (member.planned.status == PlanStatus::planned) members.push_back(&member.planned.experiment);
-  }
-  return members;
+std::vector<const Experiment*> planned_experiments(const Preparation& ready) {
+  std::vector<const Experiment*> experiments;
+  for (const PlannedExperiment* member : members_to_run(ready.space))
+    experiments.push_back(&member->experiment);
+  return experiments;
 }
 
 double budget_s(const Preparation& ready) {
-  std::size_t ranks = 0;
-  for (const auto& node : ready.training_ranks) ranks += node.size();
   double rank_seconds = 0;
-  for (const Experiment* member : planned_members(ready))
+  for (const Experiment* member : planned_experiments(ready))
     rank_seconds += member->shape.size() * ready.job.tuning.measure.trial_budget_s;
-  const double job_s = rank_seconds / static_cast<double>(std::max<std::size_t>(1, ranks));
+  const double job_s = rank_seconds / std::max(1, num_ranks(ready.training_ranks));
   const double size = static_cast<double>(parameter_count(ready.job.model)) / small_model;
   return std::clamp(share_of_job * job_s, min_budget_s, max_budget_s * std::max(1.0, size));
 }
@@ -93,12 +92,126 @@ std::string key_of_profile(const Preparation& ready, const std::vector<Profiling
                      {"tasks", std::move(orders)}});
 }
 
-DeviceProfile remembered(const Preparation& ready) {
-  const json::Document document = json::Document::of(ready.history.profile, "journal");
-  return device_profile_from_json(document.node());
+void multiply_once(const kernels::Table& table, kernels::DType type) {
+  constexpr std::int64_t size = 64;
+  const kernels::MatmulShape shape{.m = size, .n = size, .k = size, .type = type, .out_type = type};
+  std::vector<float> a(size * size), b(size * size), c(size * size);
+  std::vector<std::byte> workspace(table.matmul_workspace_bytes(shape));
+  table.matmul(shape, a.data(), b.data(), nullptr, c.data(), workspace.data());
+}
+
+/// Pages of shared windows that a member of a group inside a node comes to touch: everybody's
+/// staging memory.
+std::int64_t staging_bytes(std::size_t group_size) {
+  return group_size == 1
+             ? 0
+             : static_cast<std::int64_t>(group_size * GroupTable::Options{}.staging_bytes);
 }
 
 }  // namespace
+
+std::int64_t gpu_bytes_beside_arena(Device& device) {
+  const auto taken_bytes = device.taken_bytes();
+  return taken_bytes ? *taken_bytes - device.arena().capacity_bytes() : 0;
+}
+
+BytesBefore bytes_before_experiments(const Communicator& world, Device& device) {
+  for (const kernels::DType type : {kernels::DType::f32, kernels::DType::bf16, kernels::DType::f16})
+    multiply_once(device.host_kernels(), type);
+  std::array<std::int64_t, 2> numbers{process_resident_bytes(), gpu_bytes_beside_arena(device)};
+  BytesBefore before;
+  for (const Bytes& bytes : world.all_gather(std::as_bytes(std::span(numbers)))) {
+    std::memcpy(numbers.data(), bytes.data(), sizeof numbers);
+    before.resident.push_back(numbers[0]);
+    before.gpu.push_back(numbers[1]);
+  }
+  return before;
+}
+
+void NonArenaMemory::start_again(const std::map<int, std::int64_t>& non_arena_bytes) {
+  for (const auto& [rank, bytes] : non_arena_bytes)
+    resident_bytes_[static_cast<std::size_t>(rank)] = bytes;
+  has_staged_ = has_staged_ || !non_arena_bytes.empty();
+}
+
+std::int64_t NonArenaMemory::bytes_at_start(const std::vector<int>& world_ranks) const {
+  std::int64_t most = 0;
+  for (const int rank : world_ranks)
+    most = std::max(most, resident_bytes_[static_cast<std::size_t>(rank)]);
+  return most + (has_staged_ ? 0 : staging_bytes(world_ranks.size()));
+}
+
+std::int64_t NonArenaMemory::bytes(const std::vector<int>& world_ranks) const {
+  const auto found = growth_bytes_.find(world_ranks.size());
+  return bytes_at_start(world_ranks) + (found == growth_bytes_.end() ? 0 : found->second);
+}
+
+void NonArenaMemory::observe(const std::vector<int>& world_ranks, std::int64_t bytes) {
+  growth_bytes_[world_ranks.size()] = bytes - bytes_at_start(world_ranks);
+}
+
+void ProcessMemoryPredictor::start_again(const BytesAfter& bytes) {
+  processes.start_again(bytes.resident);
+  if (gpus) gpus->start_again(bytes.gpu);
+}
+
+void ProcessMemoryPredictor::predict(Record& record) {
+  Prediction& predicted = record.predicted;
+  const PeakMemory& measured = record.measurement.peak_memory;
+  const std::vector<int>& ranks = record.measurement.world_ranks;
+  if (predicted.peak_memory_bytes == 0) return;
+  const auto predict = [&](NonArenaMemory& outside, std::int64_t planned_bytes,
+                           std::int64_t measured_bytes, std::int64_t arena_bytes) {
+    const std::int64_t bytes = outside.bytes(ranks) + planned_bytes;
+    if (measured_bytes > 0) outside.observe(ranks, measured_bytes - arena_bytes);
+    return bytes;
+  };
+  const bool is_on_host = !devices_have_own_memory;
+  predicted.process_memory_bytes =
+      predict(processes, is_on_host ? predicted.peak_memory_bytes : predicted.host_memory_bytes,
+              measured.process_bytes, is_on_host ? measured.total_bytes : measured.host_bytes);
+  if (gpus)
+    predicted.gpu_memory_bytes =
+        predict(*gpus, predicted.peak_memory_bytes - predicted.host_memory_bytes,
+                measured.gpu_bytes, measured.total_bytes - measured.host_bytes);
+}
+
+std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devices,
+                                            const std::vector<std::int64_t>& before_bytes,
+                                            const std::map<int, std::int64_t>& after_bytes) {
+  std::optional<std::int64_t> free_memory_bytes;
+  for (const auto& [rank, after] : after_bytes) {
+    const auto index = static_cast<std::size_t>(rank);
+    const RankDevice& device = devices[index];
+    const auto has_same_gpu = [&](const RankDevice& other) { return other.gpu == device.gpu; };
+    if (before_bytes[index] == 0 || std::ranges::count_if(devices, has_same_gpu) > 1)
+      return std::nullopt;
+    const std::int64_t left_bytes = device.free_bytes - (after - before_bytes[index]);
+    free_memory_bytes = std::min(free_memory_bytes.value_or(left_bytes), left_bytes);
+  }
+  return free_memory_bytes;
+}
+
+std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
+                                                const std::function<bool(std::size_t)>& has_run) {
+  std::vector<std::size_t> dropped;
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    PlannedExperiment& planned = space.members[index].planned;
+    const std::int64_t needed_bytes =
+        planned.predicted.peak_memory_bytes - planned.predicted.host_memory_bytes;
+    if (planned.status != PlanStatus::planned || needed_bytes <= free_memory_bytes ||
+        has_run(index))
+      continue;
+    planned.status = PlanStatus::infeasible;
+    planned.reason =
+        fmt::format("needs {} of {} on the device, beside what libraries and communicators took",
+                    format_bytes(needed_bytes), format_bytes(free_memory_bytes));
+    --space.planned;
+    ++space.infeasible;
+    dropped.push_back(index);
+  }
+  return dropped;
+}
 
 bool is_predictable(const Preparation& ready) {
   return ready.job.workload.kind == WorkloadKind::transformer && ready.space.planned > 0;
@@ -118,7 +231,7 @@ bool JobPredictor::is_known(const Experiment& experiment) const {
 
 std::optional<double> JobPredictor::step_s(const Experiment& experiment) {
   if (!is_known(experiment)) return std::nullopt;
-  return predictor_.predict(experiment).step_s;
+  return predictor_.predict(experiment);
 }
 
 std::optional<double> JobPredictor::throughput(const Experiment& experiment) {
@@ -147,21 +260,21 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
                                 double drain_timeout_s) {
   if (is_all_known(ready) && !profile_path) return {};
   const CpuWorkspaces workspaces(*ready.kernels);
-  const auto members = planned_members(ready);
+  const auto members = planned_experiments(ready);
   const std::vector<ProfilingTask> tasks =
       plan_profiling(ready.job.model, members, workspaces, {.budget_s = budget_s(ready)});
   const std::string key = key_of_profile(ready, tasks);
   MeasuredMachine result;
   DeviceProfile profile;
   if (ready.history.profile_key == key) {
-    profile = remembered(ready);
+    const json::Document document = json::Document::of(ready.history.profile, "journal");
+    profile = device_profile_from_json(document.node());
   } else {
     const SteadyClock::time_point began = SteadyClock::now();
     Profiler profiler(driver, ready.training_ranks,
                       {.drain_timeout_s = drain_timeout_s, .is_to_be_ended = is_to_be_ended});
     profile = profiler.run(tasks);
-    result.non_arena_bytes = profiler.non_arena_bytes();
-    result.gpu_non_arena_bytes = profiler.gpu_non_arena_bytes();
+    result.bytes_after = profiler.bytes_after();
     if (profile.empty()) return result;
     profile.machine = ready.fingerprint;
     profile.model = ready.job.model.name;
@@ -176,7 +289,7 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
 std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& device) {
   const CpuWorkspaces workspaces(device.kernels());
   std::vector<Experiment> alone;
-  for (const Experiment* member : planned_members(ready)) {
+  for (const Experiment* member : planned_experiments(ready)) {
     alone.push_back({.name = {}, .ds_config = {}, .shape = {1, 1}, .config = member->config});
   }
   std::vector<const Experiment*> members;
@@ -216,23 +329,19 @@ double drain_timeout_s(const std::optional<double>& predicted_step_s) {
                           : default_drain_timeout_s;
 }
 
-double default_trial_timeout_s(double predicted_s) {
-  return min_trial_timeout_s + trial_timeout_factor * predicted_s;
-}
-
 Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
   const auto predicted_step_s =
-      predictor_ != nullptr ? predictor_->step_s(planned.experiment) : std::nullopt;
-  Attempts::Limits limits{.abort_grace_s = abort_grace_s_};
+      predictor != nullptr ? predictor->step_s(planned.experiment) : std::nullopt;
+  Attempts::Limits limits{.abort_grace_s = abort_grace_s};
   limits.inactivity_timeout_s =
-      inactivity_timeout_s(job_, trial_timeout_s_, planned, predicted_step_s);
-  if (is_on_gpus_) limits.drain_timeout_s = drain_timeout_s(predicted_step_s);
-  if (trial_timeout_s_) {
-    limits.timeout_s = *trial_timeout_s_;
+      inactivity_timeout_s(job, trial_timeout_s, planned, predicted_step_s);
+  if (is_on_gpus) limits.drain_timeout_s = drain_timeout_s(predicted_step_s);
+  if (trial_timeout_s) {
+    limits.timeout_s = *trial_timeout_s;
     limits.overdue = "took longer than --trial-timeout " + format_duration(limits.timeout_s);
-  } else if (predictor_ != nullptr) {
-    const auto predicted_s = predictor_->experiment_s(planned.experiment);
-    if (predicted_s) limits.timeout_s = default_trial_timeout_s(*predicted_s);
+  } else if (predictor != nullptr) {
+    const auto predicted_s = predictor->experiment_s(planned.experiment);
+    if (predicted_s) limits.timeout_s = min_trial_timeout_s + trial_timeout_factor * *predicted_s;
     limits.overdue = "took longer than " + format_duration(limits.timeout_s) +
                      ", many times what was predicted; --trial-timeout allows more";
   }

@@ -1,18 +1,102 @@
 #pragma once
 /// How long the experiments of a job will take, and how long they may: the machine is profiled for
-/// that, or remembered from the journal. Rank 0.
+/// that, or remembered from the journal. And what they will hold of memory. Rank 0.
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
-#include "control/attempt_driver.hpp"
+#include "control/attempts.hpp"
+#include "dstune/comm/communicator.hpp"
+#include "dstune/core/measurement.hpp"
+#include "dstune/device/device.hpp"
 #include "dstune/predict/step_predictor.hpp"
+#include "dstune/search/planner.hpp"
 #include "dstune/train/executor.hpp"
 #include "start/preparation.hpp"
+#include "start/rank_devices.hpp"
 
 namespace dstune {
+
+// What a rank's process holds beside the arenas of its experiments: code, MPI, the libraries that
+// compute, shared windows, the search itself; and of its GPU context, libraries, communicators.
+// From it follow what experiments will hold in all, and what is left of GPUs for their tensors.
+
+/// What the device's own memory has less for this process beside the arena of experiments; 0 where
+/// nobody knows, or it has none of its own. Local.
+std::int64_t gpu_bytes_beside_arena(Device& device);
+
+/// By world rank, before the first experiment.
+struct BytesBefore {
+  /// Of each rank's process, with the matrix products' library in use: it makes its tables at the
+  /// first one.
+  std::vector<std::int64_t> resident;
+  std::vector<std::int64_t> gpu;  ///< gpu_bytes_beside_arena()
+};
+/// Collective over the world.
+BytesBefore bytes_before_experiments(const Communicator& world, Device& device);
+
+/// Likewise after groups have run, of those that took part; of GPUs where that is known.
+struct BytesAfter {
+  std::map<int, std::int64_t> resident, gpu;
+};
+
+/// Starts from what the processes held before the first experiment and follows what experiments
+/// find: libraries keep tables of every shape they have met, the journal's index grows. Local.
+class NonArenaMemory {
+ public:
+  /// By world rank. `has_staged`: whether the staging memory of groups is in it, or elsewhere.
+  explicit NonArenaMemory(std::vector<std::int64_t> resident_bytes, bool has_staged = false)
+      : resident_bytes_(std::move(resident_bytes)), has_staged_(has_staged) {}
+
+  /// What processes hold after groups have run in them, by world rank; the others stay as they
+  /// were.
+  void start_again(const std::map<int, std::int64_t>& non_arena_bytes);
+  /// Of the fullest of a group's ranks.
+  [[nodiscard]] std::int64_t bytes(const std::vector<int>& world_ranks) const;
+  /// What the fullest rank of an experiment's group was measured to hold.
+  void observe(const std::vector<int>& world_ranks, std::int64_t bytes);
+
+ private:
+  [[nodiscard]] std::int64_t bytes_at_start(const std::vector<int>& world_ranks) const;
+
+  std::vector<std::int64_t> resident_bytes_;
+  bool has_staged_;
+  std::map<std::size_t, std::int64_t> growth_bytes_;  ///< since then, by group size
+};
+
+/// Predicts what processes and GPUs hold in an experiment: its arenas, as they are planned, and
+/// what is beside them. Local.
+struct ProcessMemoryPredictor {
+  NonArenaMemory processes;
+  std::optional<NonArenaMemory>
+      gpus;  ///< nothing where none is used, or nobody knows what they hold
+  bool devices_have_own_memory;
+
+  /// As NonArenaMemory's, of processes and of GPUs.
+  void start_again(const BytesAfter& bytes);
+  /// By what was known before this experiment; learns from it for the next. What is not planned is
+  /// not predicted.
+  void predict(Record& record);
+};
+
+/// What plans may take of the GPUs once libraries and communicators have taken theirs, which the
+/// limit that they were made for could only guess. The least of the ranks that told: what was free
+/// of a GPU at the start, less what it has lost since then. `before_bytes`, `after_bytes`: what it
+/// had lost beside the arena, by world rank. Nothing where a rank shares its GPU, since nobody can
+/// tell who took what then. Local.
+std::optional<std::int64_t> free_gpu_memory(const std::vector<RankDevice>& devices,
+                                            const std::vector<std::int64_t>& before_bytes,
+                                            const std::map<int, std::int64_t>& after_bytes);
+
+/// Makes planned members infeasible that need more of the device than that, unless they have run:
+/// those are given. Local.
+std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_t free_memory_bytes,
+                                                const std::function<bool(std::size_t)>& has_run);
 
 /// Whether the job's workload has a plan, and something of it is to be run.
 [[nodiscard]] bool is_predictable(const Preparation& ready);
@@ -41,9 +125,8 @@ class JobPredictor {
 };
 
 struct MeasuredMachine {
-  std::unique_ptr<JobPredictor> predictor;            ///< null where nothing could be measured
-  std::map<int, std::int64_t> non_arena_bytes{};      ///< of the processes that took part
-  std::map<int, std::int64_t> gpu_non_arena_bytes{};  ///< of their GPUs
+  std::unique_ptr<JobPredictor> predictor;  ///< null where nothing could be measured
+  BytesAfter bytes_after{};
 };
 
 /// By all groups before the first experiment, or what the journal has of an earlier job that had
@@ -73,30 +156,15 @@ double drain_timeout_s(const std::optional<double>& predicted_step_s);
 /// … while the machine is measured, in steps of a few layers.
 constexpr double min_drain_timeout_s = 10;
 
-/// How long an experiment may take that is predicted to take so long; likewise generous.
-double default_trial_timeout_s(double predicted_s);
-
 /// What experiments of a job may take.
-class TrialLimits {
- public:
-  /// `job` outlives it.
-  TrialLimits(const JobSpec& job, std::optional<double> trial_timeout_s, bool is_on_gpus,
-              double abort_grace_s)
-      : job_(job),
-        trial_timeout_s_(trial_timeout_s),
-        is_on_gpus_(is_on_gpus),
-        abort_grace_s_(abort_grace_s) {}
+struct TrialLimits {
+  const JobSpec& job;
+  std::optional<double> trial_timeout_s;
+  bool is_on_gpus;
+  double abort_grace_s;
+  JobPredictor* predictor = nullptr;  ///< null: nothing is predicted
 
-  /// From now on by its predictions; it outlives this.
-  void follow(JobPredictor& predictor) { predictor_ = &predictor; }
   [[nodiscard]] Attempts::Limits of(const PlannedExperiment& planned) const;
-
- private:
-  const JobSpec& job_;
-  std::optional<double> trial_timeout_s_;
-  bool is_on_gpus_;
-  double abort_grace_s_;
-  JobPredictor* predictor_ = nullptr;
 };
 
 }  // namespace dstune

@@ -1,13 +1,228 @@
 #include "profile/profiler.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <string>
 
+#include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
+#include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
+#include "dstune/train/executor.hpp"
 #include "waiting.hpp"
 
 namespace dstune {
+namespace {
+
+/// Of a task's budget, for collectives timed on their own.
+constexpr double share_for_collectives = 0.2;
+/// Building, warming up and timing take about as long as so many steps.
+constexpr double steps_of_a_run = 7;
+/// Data that a collective goes through, so that it is not in the caches when its turn comes again.
+constexpr std::int64_t cold_bytes = std::int64_t{32} << 20;
+/// Sums of arrays, y += x, of so many elements: from the caches into memory.
+constexpr std::array<std::int64_t, 6> sum_elements{1 << 14, 1 << 16, 1 << 18,
+                                                   1 << 20, 1 << 22, 1 << 23};
+constexpr double sum_budget_s = 0.02;
+/// Between two stamps of a device.
+constexpr int repeats = 10;
+/// Of all sizes, to the disk and back.
+constexpr double transfers_budget_s = 1;
+
+class Profiling {
+ public:
+  Profiling(const ProfilingTask& task, const ModelSpec& model, Device& device, ProcessGroup& group,
+            std::int64_t seed, Waiter waiter, TraceClock clock)
+      : task_(task),
+        model_(model),
+        device_(device),
+        group_(group),
+        seed_(seed),
+        waiter_(std::move(waiter)),
+        // A GPU works while its host's processor does not.
+        clock_(device.is_asynchronous() ? TraceClock::elapsed : clock) {}
+
+  DeviceProfile measure() {
+    trace_runs();
+    time_collectives();
+    time_sums();
+    time_transfers();
+    // What these steps took is none of the experiments'.
+    device_.arena().free();
+    device_.host_arena().free();
+    device_.input_arena().free();
+    return builder_.build(task_.shape);
+  }
+
+ private:
+  /// The same on every rank.
+  double spent_s() {
+    const std::vector<double> all =
+        group_.exchange(std::array{seconds(SteadyClock::now() - began_)});
+    return *std::max_element(all.begin(), all.end());
+  }
+
+  void trace_runs() {
+    const CpuWorkspaces workspaces(device_.kernels());
+    const double budget_s = (1 - share_for_collectives) * task_.budget_s;
+    double seconds_per_cost = 0;
+    for (const ProfilingRun& run : task_.runs) {
+      const double left_s = budget_s - spent_s();
+      if (seconds_per_cost * run.cost * steps_of_a_run > left_s) continue;
+      const StepPlan plan = build_step_plan(profiling_model(model_, run), run.config, group_.size(),
+                                            group_.group_rank(), workspaces);
+      const auto traced = trace_steps(plan, device_, group_, seed_, left_s, waiter_, clock_);
+      if (!traced) continue;
+      builder_.add(plan, traced->traces, traced->steps_s);
+      seconds_per_cost = traced->steps_s.front() / run.cost;
+    }
+  }
+
+  void time_collectives() {
+    if (task_.collectives.empty()) return;
+    const double each_s =
+        share_for_collectives * task_.budget_s / static_cast<double>(task_.collectives.size());
+    std::int64_t largest = 0;
+    for (const Work& work : task_.collectives) largest = std::max(largest, work.size);
+    const std::int64_t bytes = std::max(cold_bytes, 2 * largest);
+    std::byte* const data = device_memory(2 * bytes);
+    std::byte* const out = data + bytes;
+    device_.kernels().zero(data, static_cast<std::size_t>(2 * bytes));
+    for (const Work& work : task_.collectives) {
+      std::int64_t offset = 0;
+      builder_.add_alone(work, time_on_device(each_s, [&] {
+                           offset = offset + 2 * work.size > bytes ? 0 : offset + work.size;
+                           collective(work, data + offset, out + offset);
+                         }));
+    }
+  }
+
+  /// Seconds of what queue 0 is asked for: where that is done later, of several between two stamps,
+  /// since a wait takes as long as short ones.
+  double time_on_device(double budget_s, const std::function<void()>& ask) {
+    Queues& queues = device_.queues();
+    if (!device_.is_asynchronous()) return time_together(group_, budget_s, ask, clock_);
+    return median_together(group_, budget_s, [&] {
+      queues.stamp(0);
+      for (int i = 0; i < repeats; ++i) ask();
+      queues.stamp(1);
+      queues.finish_used();
+      return queues.seconds_between(0, 1) / repeats;
+    });
+  }
+
+  /// The first of so many bytes, until the next call. What uses them goes to queue 0.
+  std::byte* device_memory(std::int64_t bytes) {
+    device_.queues().prepare({.queues = 1, .events = 0, .stamps = 2}, group_.watched(waiter_));
+    device_.input_arena().prepare(bytes);
+    return device_.input_arena().base();
+  }
+
+  void collective(const Work& work, std::byte* data, std::byte* out) {
+    const std::int64_t count = work.size / size_bytes(work.type);
+    const RankRange among = work.width == 0
+                                ? RankRange{}
+                                : range_of(group_.group_rank(), static_cast<int>(work.depth),
+                                           static_cast<int>(work.width));
+    const std::int64_t part = count / among.size(group_.size());
+    switch (work.kind) {
+      case WorkKind::all_reduce:
+        return group_.all_reduce_average(data, count, work.type, among);
+      case WorkKind::reduce:
+        return group_.reduce_average(data, count, work.type, 0);
+      case WorkKind::reduce_scatter:
+        return group_.reduce_scatter_average(out, data, part, work.type, among);
+      case WorkKind::all_gather:
+        return group_.all_gather(out, data, part, work.type, among);
+      case WorkKind::all_to_all:
+        return group_.all_to_all(out, data, part, work.type, among);
+      default:
+        throw LogicError("is timed as a collective and is none");
+    }
+  }
+
+  void time_sums() {
+    constexpr auto f32 = kernels::DType::f32;
+    constexpr auto bytes = static_cast<std::int64_t>(sum_elements.back() * sizeof(float));
+    std::byte* const x = device_memory(2 * bytes);
+    std::byte* const y = x + bytes;
+    device_.kernels().fill(f32, x, 1, 2 * sum_elements.back());
+    for (const std::int64_t elements : sum_elements) {
+      Work work{.kind = WorkKind::add};
+      work.size = elements;
+      builder_.add_alone(work, time_on_device(sum_budget_s / sum_elements.size(), [&] {
+                           device_.kernels().add(f32, y, f32, x, elements);
+                         }));
+    }
+  }
+
+  /// A file of this rank, gone when this returns; none on any rank where one has no room for it.
+  std::unique_ptr<DiskFile> open_file(std::int64_t bytes) {
+    std::unique_ptr<DiskFile> file;
+    try {
+      const DiskUse& use = task_.disk.use;
+      file =
+          std::make_unique<DiskFile>(use.folder, bytes, 1, disk_access(use), device_.disk_budget());
+    } catch (const Error& error) {
+      log::warning("the disk's rates are not measured: " + std::string(error.what()));
+    }
+    const std::vector<double> found = group_.exchange(std::array{file == nullptr ? 0.0 : 1.0});
+    if (std::ranges::find(found, 0.0) != found.end()) file.reset();
+    return file;
+  }
+
+  void time_transfers() {
+    const std::vector<std::int64_t>& sizes = task_.disk.bytes;
+    if (sizes.empty()) return;
+    const std::unique_ptr<DiskFile> file = open_file(sizes.back());
+    if (file == nullptr) return;
+    const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+        static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(disk_alignment_bytes),
+                                                   static_cast<std::size_t>(sizes.back()))),
+        &std::free);
+    std::memset(memory.get(), 1, static_cast<std::size_t>(sizes.back()));
+    const double each_s = transfers_budget_s / (2.0 * static_cast<double>(sizes.size()));
+    const double end_s = spent_s() + transfers_budget_s;
+    for (const std::int64_t bytes : sizes) {
+      // Of a slow disk the small ones tell enough.
+      if (bytes > sizes.front() && spent_s() > end_s) break;
+      Work work{.kind = WorkKind::disk_write};
+      work.size = bytes / size_bytes(work.type);
+      builder_.add_alone(work, time_together(group_, each_s, [&] {
+                           file->write(memory.get(), 0, bytes);
+                           file->wait_for_writes(file->num_writes());
+                         }));
+      work.kind = WorkKind::disk_read;
+      builder_.add_alone(work, time_together(group_, each_s, [&] {
+                           file->read(memory.get(), 0, bytes);
+                           file->wait_for_reads(file->num_reads());
+                         }));
+    }
+  }
+
+  const ProfilingTask& task_;
+  const ModelSpec& model_;
+  Device& device_;
+  ProcessGroup& group_;
+  std::int64_t seed_;
+  Waiter waiter_;
+  TraceClock clock_;
+  SteadyClock::time_point began_ = SteadyClock::now();
+  ProfileBuilder builder_;
+};
+
+}  // namespace
+
+DeviceProfile profile_device(const ProfilingTask& task, const ModelSpec& model, Device& device,
+                             ProcessGroup& group, std::int64_t seed, const Waiter& waiter,
+                             TraceClock clock) {
+  return Profiling(task, model, device, group, seed, waiter, clock).measure();
+}
 
 DeviceProfile Profiler::run(std::span<const ProfilingTask> tasks) {
   for (const ProfilingTask& task : tasks) {
@@ -64,8 +279,8 @@ void Profiler::await() {
 
 void Profiler::take(Attempts::Profiled profiled) {
   const auto& [attempt, world_rank, answer] = profiled;
-  non_arena_bytes_[world_rank] = answer.non_arena_bytes;
-  if (answer.gpu_non_arena_bytes > 0) gpu_non_arena_bytes_[world_rank] = answer.gpu_non_arena_bytes;
+  bytes_after_.resident[world_rank] = answer.non_arena_bytes;
+  if (answer.gpu_non_arena_bytes > 0) bytes_after_.gpu[world_rank] = answer.gpu_non_arena_bytes;
   measured_.push_back(std::move(profiled.answer.profile));
 }
 

@@ -4,19 +4,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "control/attempt_driver.hpp"
+#include "control/attempts.hpp"
 #include "dstune/base/wait.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/group/process_group.hpp"
-#include "dstune/plan/trace.hpp"
+#include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
 #include "dstune/predict/profiling_plan.hpp"
+#include "profile/prediction.hpp"
 
 namespace dstune {
 
@@ -47,14 +46,7 @@ class Profiler {
   /// What was measured; empty where nothing was. A group that fails leaves its shape to the others;
   /// one that is late, or whose member is lost, ends it all.
   DeviceProfile run(std::span<const ProfilingTask> tasks);
-  /// What the processes that took part hold now beside their arenas, by world rank.
-  [[nodiscard]] const std::map<int, std::int64_t>& non_arena_bytes() const {
-    return non_arena_bytes_;
-  }
-  /// … and of their GPUs, where that is known.
-  [[nodiscard]] const std::map<int, std::int64_t>& gpu_non_arena_bytes() const {
-    return gpu_non_arena_bytes_;
-  }
+  [[nodiscard]] const BytesAfter& bytes_after() const { return bytes_after_; }
 
  private:
   void begin(const ProfilingTask& task);
@@ -66,7 +58,7 @@ class Profiler {
   std::vector<std::vector<int>> ranks_of_node_;
   Options options_;
   std::vector<DeviceProfile> measured_;
-  std::map<int, std::int64_t> non_arena_bytes_, gpu_non_arena_bytes_;
+  BytesAfter bytes_after_;
   bool is_cut_short_ = false;
 };
 

@@ -1,21 +1,27 @@
 #include "start/preparation.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
 #include <limits>
 #include <numeric>
+#include <ranges>
 #include <set>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "dstune/base/log.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/device/disk.hpp"
 #include "dstune/group/group_table.hpp"
-#include "dstune/kernels/kernels.hpp"
 #include "dstune/plan/memory.hpp"
+#include "dstune/report/dry_run.hpp"
 #include "dstune/space/search_space.hpp"
 #include "dstune/train/executor.hpp"
-#include "start/user_files.hpp"
+#include "profile/prediction.hpp"
 
 namespace dstune {
 namespace {
@@ -23,12 +29,6 @@ namespace {
 using json::Value;
 
 using RanksOfNode = std::vector<std::vector<int>>;
-
-std::size_t num_ranks(const RanksOfNode& nodes) {
-  std::size_t total = 0;
-  for (const auto& ranks : nodes) total += ranks.size();
-  return total;
-}
 
 /// Ranks of each node that train: rank 0 does not where it only coordinates.
 RanksOfNode training_ranks(const RanksOfNode& allowed, bool dedicated) {
@@ -38,12 +38,6 @@ RanksOfNode training_ranks(const RanksOfNode& allowed, bool dedicated) {
     std::erase_if(nodes, [](const auto& ranks) { return ranks.empty(); });
   }
   return nodes;
-}
-
-Machine machine_of(const RanksOfNode& nodes, bool is_restricted) {
-  Machine machine{{}, is_restricted};
-  for (const auto& ranks : nodes) machine.ranks_of_node.push_back(static_cast<int>(ranks.size()));
-  return machine;
 }
 
 /// Decides which ranks train, and returns the machine that groups must fit. A dry run with a
@@ -69,23 +63,23 @@ std::optional<Machine> decide_ranks(Preparation& ready, const JobOptions& option
   ready.training_ranks = is_planned_elsewhere ? topology.ranks_of_node : training;
   if (options.dry_run && !file) return std::nullopt;
   if (is_restricted && !options.dry_run) {
-    const std::size_t trained = num_ranks(training);
+    const int trained = num_ranks(training);
     log::info(fmt::format("{} of {} ranks train, on {} of {} host(s); {} stay idle", trained,
                           topology.world_size, training.size(), topology.num_nodes(),
-                          static_cast<std::size_t>(topology.world_size) - trained));
+                          topology.world_size - trained));
   }
-  return machine_of(training, is_restricted);
+  Machine machine{{}, is_restricted};
+  for (const auto& ranks : training)
+    machine.ranks_of_node.push_back(static_cast<int>(ranks.size()));
+  return machine;
 }
 
 /// The least memory of a device that trains, and of its host's part.
 std::int64_t min_bytes(std::int64_t RankDevice::*bytes, const RanksOfNode& nodes,
                        const std::vector<RankDevice>& devices) {
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const auto& ranks : nodes) {
-    for (const int rank : ranks) {
-      least = std::min(least, devices[static_cast<std::size_t>(rank)].*bytes);
-    }
-  }
+  for (const int rank : nodes | std::views::join)
+    least = std::min(least, devices[static_cast<std::size_t>(rank)].*bytes);
   return least;
 }
 
@@ -123,13 +117,55 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
           {"measuring_version", measuring_version}};
 }
 
-/// The most experiments that a job of a large space runs.
-std::uint64_t job_cap(const JobSpec& job, const PlannerOptions& planner) {
-  const auto& trials = job.tuning.num_trials;
-  return trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
+/// Where every planned member was predicted: all of them on the job's ranks, or on as many as the
+/// largest group needs.
+std::optional<double> expected_duration_s(const Preparation& ready, JobPredictor& predictor) {
+  double rank_seconds = 0;
+  int ranks = num_ranks(ready.training_ranks);
+  for (const PlannedExperiment* member : members_to_run(ready.space)) {
+    const int group_size = member->experiment.shape.size();
+    ranks = std::max(ranks, group_size);
+    const auto seconds = predictor.experiment_s(member->experiment);
+    if (!seconds) return std::nullopt;
+    rank_seconds += group_size * *seconds;
+  }
+  return rank_seconds / ranks;
+}
+
+void predict_times(const Preparation& ready, JobPredictor& predictor, DryRun& plan) {
+  std::uint64_t num_predicted = 0;
+  for (PlannedExperiment& planned : plan.experiments) {
+    if (planned.status != PlanStatus::planned) continue;
+    planned.predicted.throughput = predictor.throughput(planned.experiment);
+    ++num_predicted;
+  }
+  if (num_predicted == plan.planned) plan.expected_s = expected_duration_s(ready, predictor);
+}
+
+/// Characters of a line of stdout, 0 where it is none that wraps. mpirun gives its ranks terminals
+/// without a size: the user's may be told in COLUMNS.
+std::size_t output_width() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* const columns = std::getenv("COLUMNS");
+  return columns != nullptr ? std::strtoul(columns, nullptr, 10) : 0;
 }
 
 }  // namespace
+
+std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space) {
+  std::vector<const PlannedExperiment*> members;
+  for (const PlannedMember& member : space.members)
+    if (member.planned.status == PlanStatus::planned) members.push_back(&member.planned);
+  return members;
+}
+
+int num_ranks(const std::vector<std::vector<int>>& ranks_of_node) {
+  std::size_t total = 0;
+  for (const auto& ranks : ranks_of_node) total += ranks.size();
+  return static_cast<int>(total);
+}
 
 std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topology) {
   if (options.dry_run || !(options.hostfile || options.host_filter)) return {};
@@ -182,10 +218,13 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   if (ready.job.experiment_files.empty()) {
     const SearchSpace space(ready.job);
     if (!options.dry_run && space.size() > planner.max_members) {
+      const auto& trials = ready.job.tuning.num_trials;
+      const std::uint64_t max_tried =
+          trials ? std::min<std::uint64_t>(*trials, planner.listed) : planner.listed;
       log::warning(fmt::format(
           "the space has {} members: all are checked before the first runs, and at most {} of them "
           "are tried; --dry-run counts them",
-          space.size(), job_cap(ready.job, planner)));
+          space.size(), max_tried));
     }
     ready.space = plan_space(ready.job, space, workspaces, planner);
   } else {
@@ -216,10 +255,9 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
 
   // What was planned is written once, not again by every job that resumes it.
   const std::string plan_key = record_key(decided);
-  bool is_known_plan = false;
-  for (const JournalContent::Event& event : content.events) {
-    is_known_plan = is_known_plan || event.value.value("plan_key", "") == plan_key;
-  }
+  const bool is_known_plan = std::ranges::any_of(content.events, [&](const auto& event) {
+    return event.value.value("plan_key", "") == plan_key;
+  });
   const TuningOptions& tuning = ready.job.tuning;
   const std::string search_key =
       record_key({plan_key, tuning.tuner_type, to_text(tuning.metric), tuning.seed,
@@ -245,11 +283,9 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                                          {"plan_key", plan_key},
                                          {"search_key", search_key}}));
   if (!is_known_plan) {
-    for (const PlannedMember& member : ready.space.members) {
-      if (member.planned.status != PlanStatus::planned) {
+    for (const PlannedMember& member : ready.space.members)
+      if (member.planned.status != PlanStatus::planned)
         ready.journal->add(event::planned(member.planned));
-      }
-    }
   }
   for (const Import& import : ready.imports) {
     const std::string& key = ready.keys[import.index];
@@ -274,6 +310,29 @@ std::optional<MemoryTimeline> memory_timeline_of(const Preparation& ready,
       build_step_plan(job.model, experiment.config, group_size, 0, CpuWorkspaces(*ready.kernels)));
 }
 
+ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& device) {
+  DryRun plan{.experiments = {},
+              .total = ready.space.total,
+              .planned = ready.space.planned,
+              .infeasible = ready.space.infeasible,
+              .pruned = ready.space.pruned,
+              .device_memory_bytes = ready.device_memory_bytes};
+  for (const PlannedMember& member : ready.space.members)
+    plan.experiments.push_back(member.planned);
+  plan.timeline = [&](const Experiment& experiment) {
+    return memory_timeline_of(ready, experiment);
+  };
+  if (is_predictable(ready)) {
+    if (const auto predictor = measure_alone(ready, device)) predict_times(ready, *predictor, plan);
+  }
+  if (options.json_output) {
+    std::cout << dry_run_json(plan).dump() << std::endl;
+  } else {
+    std::cout << dry_run_text(plan, {output_width(), options.verbose}) << std::flush;
+  }
+  return plan.planned > 0 ? ExitCode::ok : ExitCode::nothing_feasible;
+}
+
 JobInput job_input(const Preparation& ready) {
   JobInput input;
   input.run = true;
@@ -283,16 +342,11 @@ JobInput job_input(const Preparation& ready) {
   input.device_memory_bytes = ready.device_memory_bytes;
   input.host_memory_bytes = ready.host_memory_bytes;
   std::set<GroupShape> shapes;
-  for (const PlannedMember& member : ready.space.members) {
-    if (member.planned.status == PlanStatus::planned) {
-      shapes.insert(member.planned.experiment.shape);
-    }
-  }
-  for (const GroupShape& shape : shapes) {
-    for (auto& group : aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes)) {
-      input.groups.push_back(std::move(group));
-    }
-  }
+  for (const PlannedExperiment* member : members_to_run(ready.space))
+    shapes.insert(member->experiment.shape);
+  for (const GroupShape& shape : shapes)
+    std::ranges::move(aligned_groups(ready.training_ranks, shape.num_gpus, shape.num_nodes),
+                      std::back_inserter(input.groups));
   return input;
 }
 

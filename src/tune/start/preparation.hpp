@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "dstune/core/memory_timeline.hpp"
+#include "dstune/core/experiment.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/kernels.hpp"
-#include "dstune/report/history.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/search/planner.hpp"
+#include "dstune/space/deepspeed_run.hpp"
 #include "dstune/space/job_spec.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/protocol.hpp"
@@ -51,6 +51,40 @@ struct Preparation {
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;
 };
+
+// What users bring beside space.json: results of verification jobs, their own runs in DeepSpeed,
+// and a plug-in library.
+
+/// --import: what verification jobs left, by member of the space. Local.
+/// Warns of results that belong to no member of the space. Throws InputError: what can not be read,
+/// and where none belongs to one.
+std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
+                                 const PlannedSpace& space);
+
+/// --calibrate: the user's own runs.
+std::vector<DeepSpeedRun> read_user_runs(const std::vector<std::string>& paths, const JobSpec& job);
+/// How much more memory they took than is planned for the training: the mean over those that say
+/// it, without what only a GPU's driver and allocator know of; 0 where none does.
+std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec& job);
+/// By member of the space. Throws InputError for a run of another configuration.
+std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
+                                     const PlannedSpace& space);
+
+/// A plug-in library by its content. Throws Error. Local.
+std::string plugin_hash(const WorkloadSpec& workload);
+
+/// Loads the library on every rank once its file has passed the check on all of them and is the one
+/// that rank 0 has seen; other workloads have none. Returns what is in the way, the lowest rank's
+/// words, or nothing; the same on every rank. Collective over the world.
+std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload);
+
+/// The place in space.json that names the library. Local.
+Problem plugin_problem(const json::Document& document, const std::string& violation);
+
+/// Members of the space that are to be run.
+std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space);
+/// Of all nodes.
+int num_ranks(const std::vector<std::vector<int>>& ranks_of_node);
 
 /// Ranks that train nothing, by hostfile and filter; none in a dry run, which may plan for other
 /// hosts. Throws InputError, UsageError.

@@ -14,7 +14,7 @@
 #include "dstune/base/archive.hpp"
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
-#include "dstune/base/units.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/cuda.hpp"
@@ -35,19 +35,15 @@ bool is_process(int process_id) {
   return kill(process_id, 0) == 0 || errno != ESRCH;
 }
 
-std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
-  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
-  std::vector<std::string> texts;
-  for (const Bytes& bytes : world.all_gather({begin, mine.size()}))
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return texts;
+/// The ranks of the caller's node.
+const std::vector<int>& ranks_here(const Topology& topology) {
+  const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  return topology.ranks_of_node[static_cast<std::size_t>(node)];
 }
 
 /// The rank's place on its node, among those that have GPUs to themselves.
 int place_on_node(const Topology& topology, const IdleRanks& idle) {
-  const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
-  const std::vector<int>& ranks = topology.ranks_of_node[static_cast<std::size_t>(node)];
-  return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [&](int rank) {
+  return static_cast<int>(std::ranges::count_if(ranks_here(topology), [&](int rank) {
     return rank < topology.world_rank && !(idle.has_coordinator && rank == 0);
   }));
 }
@@ -87,12 +83,9 @@ Value allowed_variables() {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
     if (equals == std::string_view::npos) continue;
-    for (const std::string_view prefix : allowed_prefixes) {
-      if (text.starts_with(prefix)) {
-        variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
-        break;
-      }
-    }
+    if (std::ranges::any_of(allowed_prefixes,
+                            [&](auto prefix) { return text.starts_with(prefix); }))
+      variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return variables;
 }
@@ -115,6 +108,14 @@ void members(Archive& archive, json::Of<Archive, RankDevice>& device) {
 template void members(json::Writer&, const RankDevice&);
 template void members(json::Reader&, RankDevice&);
 
+std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
+  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
+  std::vector<std::string> texts;
+  for (const Bytes& bytes : world.all_gather({begin, mine.size()}))
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return texts;
+}
+
 bool IdleRanks::contain(int world_rank) const {
   if (world_rank == 0 && has_coordinator) return true;
   return std::ranges::find(left_out, world_rank) != left_out.end();
@@ -126,8 +127,7 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
   if (options.backend != Backend::cpu) {
     const std::vector<std::string> reasons =
         gather_texts(world, find_gpu(topology, options, idle, found));
-    const auto first = std::find_if(reasons.begin(), reasons.end(),
-                                    [](const std::string& reason) { return !reason.empty(); });
+    const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
     if (first == reasons.end()) {
       log::warning(
           "the CUDA backend of this release was tested without a GPU, never on one "
@@ -148,10 +148,8 @@ FoundDevice find_device(const Communicator& world, const Topology& topology,
 
 RankDevice describe(const Topology& topology, const FoundDevice& found) {
   Device& device = *found.device;
-  const auto& neighbours = topology.ranks_of_node[static_cast<std::size_t>(
-      topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)])];
   const double host_bytes =
-      static_cast<double>(host_memory_bytes()) / static_cast<double>(neighbours.size());
+      static_cast<double>(host_memory_bytes()) / static_cast<double>(ranks_here(topology).size());
   // Many ranks on a small host: their processes alone may need more than is set apart for them.
   const double left_bytes =
       std::max(0.0, host_bytes - static_cast<double>(process_resident_bytes()));
@@ -195,8 +193,7 @@ std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevi
 std::vector<std::string> gpus_of_node(const Topology& topology,
                                       const std::vector<RankDevice>& devices) {
   std::vector<std::string> gpus;
-  const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
-  for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {
+  for (const int rank : ranks_here(topology)) {
     const std::string& gpu = devices[static_cast<std::size_t>(rank)].gpu;
     if (!gpu.empty()) gpus.push_back(gpu);
   }
@@ -206,8 +203,7 @@ std::vector<std::string> gpus_of_node(const Topology& topology,
 std::function<bool(int)> liveness_check(const Topology& topology,
                                         const std::vector<RankDevice>& devices) {
   std::map<int, int> watched;
-  const int here = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
-  for (const int rank : topology.ranks_of_node[static_cast<std::size_t>(here)]) {
+  for (const int rank : ranks_here(topology)) {
     const int process_id = devices[static_cast<std::size_t>(rank)].process_id;
     if (is_process(process_id)) watched[rank] = process_id;
   }

@@ -9,11 +9,14 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/comm/communicator.hpp"
-#include "dstune/comm/topology.hpp"
+#include "dstune/comm/nodes.hpp"
 #include "dstune/device/cuda.hpp"
 #include "dstune/tune/job.hpp"
 
 namespace dstune {
+
+/// Every rank's text, by world rank. Collective over the world.
+std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine);
 
 /// One rank's device, in words, as it told rank 0.
 struct RankDevice {

@@ -1,41 +1,32 @@
-#include "start/user_files.hpp"
-
+#include <algorithm>
 #include <functional>
 
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
 #include "dstune/core/interval.hpp"
-#include "dstune/core/plugin_library.hpp"
+#include "dstune/core/job.hpp"
 #include "dstune/plan/memory.hpp"
-#include "dstune/report/history.hpp"
 #include "dstune/train/workload.hpp"
+#include "start/preparation.hpp"
 
 namespace dstune {
 namespace {
 
-/// The members that a run may belong to. A twin that was pruned leaves its run to the one that
-/// stands for it.
-class Candidates {
- public:
-  explicit Candidates(const PlannedSpace& space) {
-    for (std::size_t index = 0; index < space.members.size(); ++index) {
-      const PlannedExperiment& planned = space.members[index].planned;
-      if (planned.status == PlanStatus::pruned) continue;
-      experiments_.push_back(&planned.experiment);
-      indices_.push_back(index);
-    }
+/// The place in the space of the member that a run belongs to. A twin that was pruned leaves its
+/// run to the one that stands for it.
+std::optional<std::size_t> find_member(const PlannedSpace& space, const DeepSpeedRun& run) {
+  std::vector<const Experiment*> experiments;
+  std::vector<std::size_t> indices;
+  for (std::size_t index = 0; index < space.members.size(); ++index) {
+    const PlannedExperiment& planned = space.members[index].planned;
+    if (planned.status == PlanStatus::pruned) continue;
+    experiments.push_back(&planned.experiment);
+    indices.push_back(index);
   }
-  /// Its place in the space.
-  [[nodiscard]] std::optional<std::size_t> find(const DeepSpeedRun& run) const {
-    const auto place = find_experiment(run, experiments_);
-    return place ? std::optional(indices_[*place]) : std::nullopt;
-  }
-
- private:
-  std::vector<const Experiment*> experiments_;
-  std::vector<std::size_t> indices_;
-};
+  const auto place = find_experiment(run, experiments);
+  return place ? std::optional(indices[*place]) : std::nullopt;
+}
 
 /// What the work throws on the lowest rank on which it throws. Collective over the world.
 std::string first_violation(const Communicator& world, const std::function<void()>& work) {
@@ -45,14 +36,10 @@ std::string first_violation(const Communicator& world, const std::function<void(
   } catch (const std::exception& error) {
     mine = error.what();
   }
-  const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
-  const std::vector<Bytes> all = world.all_gather({begin, mine.size()});
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    const std::string text(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
-    return rank == 0 ? text : "rank " + std::to_string(rank) + ": " + text;
-  }
-  return "";
+  const std::vector<std::string> all = gather_texts(world, mine);
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  if (first == all.end() || first == all.begin()) return all.front();
+  return "rank " + std::to_string(first - all.begin()) + ": " + *first;
 }
 
 }  // namespace
@@ -61,10 +48,9 @@ std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
                                  const PlannedSpace& space) {
   const DeepSpeedRuns found = read_deepspeed_runs(dir, job);
   for (const std::string& skipped : found.skipped) log::warning("--import: " + skipped);
-  const Candidates candidates(space);
   std::vector<Import> imports;
   for (const DeepSpeedRun& run : found.runs) {
-    if (const auto index = candidates.find(run)) {
+    if (const auto index = find_member(space, run)) {
       imports.push_back({*index, run.path, run.measurement});
     } else {
       log::warning(
@@ -111,11 +97,10 @@ std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec&
 
 std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
                                      const PlannedSpace& space) {
-  const Candidates candidates(space);
   json::Problems problems;
   std::vector<UserRun> found;
   for (const DeepSpeedRun& run : runs) {
-    const auto index = candidates.find(run);
+    const auto index = find_member(space, run);
     if (!index) {
       problems.add({run.path, "", 0,
                     "its configuration is not in the space, so that there is nothing to compare it "

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 namespace {
@@ -24,17 +25,23 @@ constexpr std::array<std::pair<std::string_view, Fault>, 9> kinds{
      {"throw_in_controller", Fault::throws_in_controller}}};
 
 /// A workload whose third step fails on this rank.
-class FailingInStep : public ForwardingWorkload {
+class FailingInStep : public Workload {
  public:
   FailingInStep(std::unique_ptr<Workload> workload, const char* reason)
-      : ForwardingWorkload(std::move(workload)), reason_(reason) {}
+      : workload_(std::move(workload)), reason_(reason) {}
 
+  [[nodiscard]] WorkloadTraits traits() const override { return workload_->traits(); }
+  void build() override { workload_->build(); }
+  void initialize() override { workload_->initialize(); }
   StepSample step(std::int64_t step) override {
     if (step == 2) throw Error(reason_);
-    return ForwardingWorkload::step(step);
+    return workload_->step(step);
   }
+  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
+  [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
 
  private:
+  std::unique_ptr<Workload> workload_;
   const char* reason_;
 };
 
@@ -43,16 +50,10 @@ class FailingInStep : public ForwardingWorkload {
 Fault injected_fault(int world_rank, const std::string& experiment) {
   const char* text = std::getenv("DSTUNE_INJECT");
   if (text == nullptr) return Fault::none;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view one = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-    for (const auto& [word, fault] : kinds) {
-      if (one == std::string(word) + "@" + std::to_string(world_rank) + ":" + experiment) {
-        return fault;
-      }
-    }
-  }
+  const std::string here = "@" + std::to_string(world_rank) + ":" + experiment;
+  for (const std::string_view one : split(text, ','))
+    for (const auto& [word, fault] : kinds)
+      if (one == std::string(word) + here) return fault;
   return Fault::none;
 }
 
@@ -82,24 +83,9 @@ std::unique_ptr<Workload> with_fault(std::unique_ptr<Workload> workload, Fault f
 }
 
 void commit_fault(Fault fault, const Waiter& waiter) {
-  switch (fault) {
-    case Fault::none:
-    case Fault::oom:
-    case Fault::disk:
-    case Fault::throws_in_step:
-    case Fault::loses_device:
-    case Fault::throws_in_worker:
-    case Fault::throws_in_controller:
-      return;
-    case Fault::hang:
-      waiter.until([] { return false; }, "an injected hang");
-      return;
-    case Fault::die:
-      std::raise(SIGKILL);
-      return;
-    case Fault::throws:
-      throw Error("injected failure");
-  }
+  if (fault == Fault::hang) waiter.until([] { return false; }, "an injected hang");
+  if (fault == Fault::die) std::raise(SIGKILL);
+  if (fault == Fault::throws) throw Error("injected failure");
 }
 
 std::optional<PretendedHost> pretended_host(int world_rank, int world_size) {

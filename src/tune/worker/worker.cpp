@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <utility>
 
 #include <sys/prctl.h>
@@ -12,10 +9,8 @@
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
 #include "dstune/comm/environment.hpp"
-#include "dstune/train/measuring.hpp"
 #include "dstune/train/workload.hpp"
-#include "moment.hpp"
-#include "profile/non_arena_memory.hpp"
+#include "profile/prediction.hpp"
 #include "profile/profiler.hpp"
 #include "waiting.hpp"
 #include "worker/injection.hpp"
@@ -121,9 +116,10 @@ void Worker::exit_if_abandoned() {
   }
 }
 
-void Worker::begin_attempt(std::uint64_t attempt, double drain_timeout_s) {
-  attempt_ = attempt;
-  drain_timeout_s_ = drain_timeout_s;
+template <class Order>
+Waiter Worker::begin_attempt(const Order& order) {
+  attempt_ = order.attempt;
+  drain_timeout_s_ = order.drain_timeout_s;
   go_ = false;
   stop_ = false;
   incumbent_ = {};
@@ -135,26 +131,21 @@ void Worker::begin_attempt(std::uint64_t attempt, double drain_timeout_s) {
     if (const auto* incumbent = std::get_if<message::Incumbent>(&message))
       if (incumbent->attempt == attempt_) incumbent_ = incumbent->incumbent;
   }
-}
-
-Waiter Worker::waiter(double timeout_s) {
   return Waiter(
-      std::chrono::steady_clock::now() + to_duration(timeout_s),
-      [this] { return poll_for_abort(); }, context_.topology->share_core);
+      SteadyClock::now() + to_duration(order.timeout_s), [this] { return poll_for_abort(); },
+      context_.topology->share_core);
 }
 
-void Worker::leave(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
-  send_gone(world_ranks, {attempt_, status, reason});
-}
-
-void Worker::send_gone(const std::vector<int>& world_ranks, message::Gone gone) {
+/// Peers may be inside a collective: the controller's ABORT gets them out.
+void Worker::leave(const std::vector<int>& world_ranks, Status status, std::string reason,
+                   bool is_cause) {
   context_.groups->abandon(world_ranks);
   device_state_ = context_.device->drain(std::chrono::duration<double>(drain_timeout_s_));
   const bool is_given_up = device_state_ != DeviceState::drained;
   if (is_given_up) context_.groups->give_up_device();
-  gone.has_lost_device = pretends_lost_device_ || is_given_up;
-  gone.is_device_silent = device_state_ == DeviceState::silent;
-  send(gone);
+  if (is_cause) reason.insert(0, "rank " + std::to_string(context_.topology->world_rank) + ": ");
+  send(message::Gone{attempt_, status, std::move(reason), is_cause,
+                     pretends_lost_device_ || is_given_up, device_state_ == DeviceState::silent});
 }
 
 /// Nobody takes a rank out of the job that lost its device in a profiling.
@@ -162,13 +153,8 @@ void Worker::require_device() const {
   if (device_state_ != DeviceState::drained) throw DeviceError("has no device any more");
 }
 
-bool Worker::has_lost_device() const {
-  return pretends_lost_device_ || context_.device->is_lost();
-}
-
 void Worker::run_profiling(const message::Profile& order) {
-  begin_attempt(order.attempt, order.drain_timeout_s);
-  const Waiter waiter = this->waiter(order.timeout_s);
+  const Waiter waiter = begin_attempt(order);
   auto listener = this->listener(waiter);
   try {
     require_device();
@@ -181,7 +167,7 @@ void Worker::run_profiling(const message::Profile& order) {
                                context_.device->host_arena().capacity_bytes(),
                            gpu_bytes_beside_arena(*context_.device)});
   } catch (const std::exception& error) {
-    fail(order.world_ranks, Status::failed, error.what());
+    leave(order.world_ranks, Status::failed, error.what(), true);
   }
   listener.reset();
   attempt_ = 0;
@@ -199,10 +185,8 @@ bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
 }
 
 void Worker::run_assignment(const message::Assign& assign) {
-  using Clock = std::chrono::steady_clock;
-  begin_attempt(assign.attempt, assign.drain_timeout_s);
   const int world_rank = context_.topology->world_rank;
-  const Waiter waiter = this->waiter(assign.timeout_s);
+  const Waiter waiter = begin_attempt(assign);
   const Fault fault = injected_fault(world_rank, assign.experiment);
   if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
   pretends_lost_device_ = pretends_lost_device_ || fault == Fault::loses_device;
@@ -216,14 +200,13 @@ void Worker::run_assignment(const message::Assign& assign) {
                                    .model = context_.model,
                                    .config = &assign.config,
                                    .experiment_name = &assign.experiment,
-                                   .measure = &context_.measure,
                                    .seed = context_.seed,
                                    .device = context_.device,
                                    .group = group.get(),
                                    .waiter = &waiter,
                                    .ds_config = &assign.ds_config});
     workload = with_fault(std::move(workload), fault);
-    Clock::time_point last_progress = Clock::now();
+    SteadyClock::time_point last_progress = SteadyClock::now();
     int steps = 0;
     double slowest_step_s = 0;
     MeasureHooks hooks;
@@ -235,8 +218,8 @@ void Worker::run_assignment(const message::Assign& assign) {
     hooks.stepped = [&](double step_s) {
       ++steps;
       slowest_step_s = std::max(slowest_step_s, step_s);
-      if (Clock::now() - last_progress >= progress_interval) {
-        last_progress = Clock::now();
+      if (SteadyClock::now() - last_progress >= progress_interval) {
+        last_progress = SteadyClock::now();
         send(message::Progress{attempt_, steps, slowest_step_s});
         // A group of one never waits, so this is where it hears of an ABORT.
         if (poll_for_abort()) throw CollectiveError(CollectiveError::Cause::aborted, "aborted");
@@ -244,7 +227,7 @@ void Worker::run_assignment(const message::Assign& assign) {
       return stop_.load();
     };
     hooks.sample_gpu = context_.sample_gpu;
-    hooks.has_lost_device = [this] { return has_lost_device(); };
+    hooks.has_lost_device = [this] { return pretends_lost_device_ || context_.device->is_lost(); };
     if (is_first_of_node(assign.world_ranks))
       hooks.joules = [this]() -> std::optional<double> {
         return context_.energy == nullptr ? std::nullopt : context_.energy->joules();
@@ -266,24 +249,19 @@ void Worker::run_assignment(const message::Assign& assign) {
       send(message::Outcome{attempt_, std::move(measurement)});
     }
   } catch (const StepFailure& error) {
-    fail(assign.world_ranks, error.status(), error.what());
+    leave(assign.world_ranks, error.status(), error.what(), true);
   } catch (const CollectiveError& error) {
     const bool at_deadline = error.why() == CollectiveError::Cause::deadline;
-    leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what());
+    leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what(),
+          false);
   } catch (const OutOfMemory& error) {
     // Of making the group: a step's comes as a StepFailure.
-    fail(assign.world_ranks, Status::out_of_memory, error.what());
+    leave(assign.world_ranks, Status::out_of_memory, error.what(), true);
   } catch (const std::exception& error) {
-    fail(assign.world_ranks, Status::failed, error.what());
+    leave(assign.world_ranks, Status::failed, error.what(), true);
   }
   listener.reset();
   attempt_ = 0;
-}
-
-/// Peers may be inside a collective: the controller's ABORT gets them out.
-void Worker::fail(const std::vector<int>& world_ranks, Status status, const std::string& reason) {
-  const std::string world_rank = std::to_string(context_.topology->world_rank);
-  send_gone(world_ranks, {attempt_, status, "rank " + world_rank + ": " + reason, true});
 }
 
 }  // namespace dstune

@@ -13,7 +13,7 @@ namespace dstune::op {
 }
 
 struct FillNormal {
-  static constexpr OperationTraits traits = kernel("fill_normal", WorkKind::fill_normal);
+  static constexpr auto traits = kernel("fill_normal", WorkKind::fill_normal);
   View out;
   int parameter;
   std::int64_t first_index, count;
@@ -23,7 +23,7 @@ struct FillNormal {
 };
 
 struct Fill {
-  static constexpr OperationTraits traits = kernel("fill", WorkKind::fill);
+  static constexpr auto traits = kernel("fill", WorkKind::fill);
   View out;
   float value;
   std::int64_t count;
@@ -32,8 +32,7 @@ struct Fill {
 };
 
 struct EmbeddingForward {
-  static constexpr OperationTraits traits =
-      kernel("embedding_forward", WorkKind::embedding_forward);
+  static constexpr auto traits = kernel("embedding_forward", WorkKind::embedding_forward);
   View out, token_table, position_table, type_row;
   std::int64_t rows;
 
@@ -46,8 +45,7 @@ struct EmbeddingForward {
 };
 
 struct EmbeddingBackward {
-  static constexpr OperationTraits traits =
-      kernel("embedding_backward", WorkKind::embedding_backward);
+  static constexpr auto traits = kernel("embedding_backward", WorkKind::embedding_backward);
   View d_token_table, d_position_table, d_out;
   std::int64_t rows;
   bool accumulate_tokens, accumulate_positions;
@@ -61,7 +59,7 @@ struct EmbeddingBackward {
 
 /// rms: RMSNorm (no mean, no bias). x may be absent, then residual_out is residual.
 struct NormForward {
-  static constexpr OperationTraits traits = kernel("norm_forward", WorkKind::norm_forward);
+  static constexpr auto traits = kernel("norm_forward", WorkKind::norm_forward);
   bool rms;
   View out, residual_out, mean, rstd, residual, x, weight, bias;
   std::int64_t rows;
@@ -79,9 +77,9 @@ struct NormForward {
 };
 
 struct NormBackward {
-  static constexpr OperationTraits traits = kernel("norm_backward", WorkKind::norm_backward);
+  static constexpr auto traits = kernel("norm_backward", WorkKind::norm_backward);
   bool rms;
-  View d_x, d_weight, d_bias, d_out, input, mean, rstd, weight, workspace;
+  View d_x, d_weight, d_bias, d_out, input, mean, rstd, weight, workspace = {};
   std::int64_t rows;
   bool accumulate_input, accumulate_weights;
 
@@ -104,10 +102,10 @@ struct NormBackward {
 /// d_bias[m], of a gradient of weights, gets the column sums of a, its d_out, as c gets the
 /// product. Its work is of one of four kinds.
 struct Matmul {
-  static constexpr OperationTraits traits = kernel("matmul", WorkKind::matmul);
-  View a, b, bias, c, workspace;
+  static constexpr auto traits = kernel("matmul", WorkKind::matmul);
+  View a, b, bias = {}, c, workspace = {};
   std::int64_t m, n, k;
-  bool transpose_a, transpose_b, accumulate;
+  bool transpose_a = false, transpose_b = false, accumulate = false;
   std::int64_t stride_a = 0, stride_c = 0;
   View activated = {}, pre_activation = {}, d_bias = {};
 
@@ -125,8 +123,8 @@ struct Matmul {
 
 /// Where no product reads d_out, too. stride: of its rows.
 struct BiasBackward {
-  static constexpr OperationTraits traits = kernel("bias_backward", WorkKind::bias_backward);
-  View d_bias, d_out, workspace;
+  static constexpr auto traits = kernel("bias_backward", WorkKind::bias_backward);
+  View d_bias, d_out, workspace = {};
   std::int64_t rows, width, stride;
   bool accumulate;
 
@@ -140,8 +138,7 @@ struct BiasBackward {
 /// RMSNorm of each head of q and k, in place; raw[rows, (heads + kv_heads)·head_size] and rstd are
 /// kept for backward.
 struct HeadNormForward {
-  static constexpr OperationTraits traits =
-      kernel("head_norm_forward", WorkKind::head_norm_forward);
+  static constexpr auto traits = kernel("head_norm_forward", WorkKind::head_norm_forward);
   View qkv, raw, rstd, q_weight, k_weight;
 
   void access(AccessList& list, const PlanSizes& of) const {
@@ -154,9 +151,8 @@ struct HeadNormForward {
 };
 
 struct HeadNormBackward {
-  static constexpr OperationTraits traits =
-      kernel("head_norm_backward", WorkKind::head_norm_backward);
-  View d_qkv, d_q_weight, d_k_weight, raw, rstd, q_weight, k_weight, workspace;
+  static constexpr auto traits = kernel("head_norm_backward", WorkKind::head_norm_backward);
+  View d_qkv, d_q_weight, d_k_weight, raw, rstd, q_weight, k_weight, workspace = {};
   bool accumulate_weights;
 
   void access(AccessList& list, const PlanSizes& of) const {
@@ -172,7 +168,7 @@ struct HeadNormBackward {
 };
 
 struct Rotary {
-  static constexpr OperationTraits traits = kernel("rotary", WorkKind::rotary);
+  static constexpr auto traits = kernel("rotary", WorkKind::rotary);
   View qkv;
   bool inverse;
 
@@ -181,8 +177,7 @@ struct Rotary {
 
 /// window: positions back that a token attends to, its own included; 0: all.
 struct AttentionForward {
-  static constexpr OperationTraits traits =
-      kernel("attention_forward", WorkKind::attention_forward);
+  static constexpr auto traits = kernel("attention_forward", WorkKind::attention_forward);
   View out, log_sum_exp, qkv, workspace;
   std::int64_t window;
 
@@ -195,8 +190,7 @@ struct AttentionForward {
 };
 
 struct AttentionBackward {
-  static constexpr OperationTraits traits =
-      kernel("attention_backward", WorkKind::attention_backward);
+  static constexpr auto traits = kernel("attention_backward", WorkKind::attention_backward);
   View d_qkv, d_out, qkv, out, log_sum_exp, workspace;
   std::int64_t window;
 
@@ -212,8 +206,7 @@ struct AttentionBackward {
 
 /// gated: SwiGLU on [rows, 2·width], else the model's or the head's activation on [rows, width].
 struct ActivationForward {
-  static constexpr OperationTraits traits =
-      kernel("activation_forward", WorkKind::activation_forward);
+  static constexpr auto traits = kernel("activation_forward", WorkKind::activation_forward);
   bool gated;
   View out, x;
   std::int64_t rows, width;
@@ -225,8 +218,7 @@ struct ActivationForward {
 };
 
 struct ActivationBackward {
-  static constexpr OperationTraits traits =
-      kernel("activation_backward", WorkKind::activation_backward);
+  static constexpr auto traits = kernel("activation_backward", WorkKind::activation_backward);
   bool gated;
   View d_x, d_out, x;
   std::int64_t rows, width;
@@ -242,7 +234,7 @@ struct ActivationBackward {
 /// fp16 times the loss scale, too; rows without a target have neither loss nor gradient. From one
 /// row of logits to the next there are `stride` elements.
 struct CrossEntropy {
-  static constexpr OperationTraits traits = kernel("cross_entropy", WorkKind::cross_entropy);
+  static constexpr auto traits = kernel("cross_entropy", WorkKind::cross_entropy);
   View losses, logits;
   std::int64_t first_row, rows, stride;
   float scale;
@@ -255,7 +247,7 @@ struct CrossEntropy {
 
 /// x may have another type than y.
 struct Add {
-  static constexpr OperationTraits traits = kernel("add", WorkKind::add);
+  static constexpr auto traits = kernel("add", WorkKind::add);
   View y, x;
   std::int64_t count;
 
@@ -267,7 +259,7 @@ struct Add {
 
 /// The types are the tensors'.
 struct Convert {
-  static constexpr OperationTraits traits = kernel("convert", WorkKind::convert);
+  static constexpr auto traits = kernel("convert", WorkKind::convert);
   View y, x;
   std::int64_t count;
 
@@ -279,7 +271,7 @@ struct Convert {
 /// Padding of a shard is zero-filled on the way out. Elements
 /// r·shard_elements … of a piece in the slab lie at r·rank_stride + shard_offset in `shards`.
 struct Reshard {
-  static constexpr OperationTraits traits = kernel("reshard", WorkKind::reshard);
+  static constexpr auto traits = kernel("reshard", WorkKind::reshard);
   using Piece = ReshardPiece;
   View slab, shards;
   bool to_shards;
@@ -292,9 +284,7 @@ struct Reshard {
       view.offset_elements += offset;
       writes ? list.write(view, elements) : list.read(view, elements);
     };
-    const auto first = static_cast<std::size_t>(first_piece);
-    for (const Piece& piece :
-         of.reshard_pieces.subspan(first, static_cast<std::size_t>(num_pieces))) {
+    for (const Piece& piece : of.reshard_pieces.subspan(first_piece, num_pieces)) {
       touch(slab, piece.slab_offset, piece.elements, !to_shards);
       for (int rank = 0; rank < num_ranks; ++rank)
         touch(shards, rank * rank_stride + piece.shard_offset, piece.shard_elements, to_shards);
@@ -308,7 +298,7 @@ struct Reshard {
 /// rank n·ranks_of_node + r lies at r·nodes + n in what comes out, so that what the ranks with the
 /// same place on all nodes get is side by side.
 struct Quantize {
-  static constexpr OperationTraits traits = kernel("quantize", WorkKind::quantize);
+  static constexpr auto traits = kernel("quantize", WorkKind::quantize);
   View codes, scales, x;
   int bits;
   std::int64_t count, group_elements;
@@ -323,7 +313,7 @@ struct Quantize {
 
 /// y[i] is the sum of what the codes [parts][count] stand for, divided by `divisor`.
 struct Dequantize {
-  static constexpr OperationTraits traits = kernel("dequantize", WorkKind::dequantize);
+  static constexpr auto traits = kernel("dequantize", WorkKind::dequantize);
   View y, codes, scales;
   int bits;
   std::int64_t count, group_elements;
@@ -338,7 +328,7 @@ struct Dequantize {
 
 /// Adds the sum of `rows` losses to the step's loss.
 struct AccumulateLoss {
-  static constexpr OperationTraits traits = kernel("sum", WorkKind::sum, StepSum::loss);
+  static constexpr auto traits = kernel("sum", WorkKind::sum, StepSum::loss);
   View losses;
   std::int64_t rows;
 
@@ -346,7 +336,7 @@ struct AccumulateLoss {
 };
 
 struct AccumulateSquares {
-  static constexpr OperationTraits traits = kernel("squares", WorkKind::squares, StepSum::squares);
+  static constexpr auto traits = kernel("squares", WorkKind::squares, StepSum::squares);
   View gradient;
   std::int64_t count;
 

@@ -3,23 +3,21 @@
 /// here, in a list below, with what runs it in src/train/executor/dispatch.cpp and, where it is no
 /// collective, its cost in src/predict/work.cpp.
 
-#include "dstune/base/rank_range.hpp"
+#include "dstune/base/operands.hpp"
 #include "dstune/plan/operations/traits.hpp"
 
 namespace dstune::op {
 
-// Lifetimes and order.
+// Lifetimes and order, which access nothing.
 
 struct Acquire {
   static constexpr OperationTraits traits{"acquire", OperationKind::order};
   TensorId tensor;
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 struct Release {
   static constexpr OperationTraits traits{"release", OperationKind::order};
   TensorId tensor;
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 /// From here on time belongs to this phase. The head goes to and fro between forward and backward,
@@ -27,20 +25,17 @@ struct Release {
 struct Mark {
   static constexpr OperationTraits traits{"mark", OperationKind::order};
   Phase phase;
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 /// Event `event` is reached when everything issued on the stream so far is done.
 struct Record {
   static constexpr OperationTraits traits{"record", OperationKind::order};
   int event;
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 struct Wait {
   static constexpr OperationTraits traits{"wait", OperationKind::order};
   int event;
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 using Order = OperationList<Acquire, Release, Mark, Record, Wait>;
@@ -175,7 +170,7 @@ struct AllToAll {
 using Collectives = OperationList<AllReduceAverage, AllReduceSum, ReduceAverage,
                                   ReduceScatterAverage, AllGather, AllToAll>;
 
-// Numbers of the step, kept by the executor in double.
+// Numbers of the step, kept by the executor in double, outside of all tensors.
 
 /// Mean over the targets of the group's global batch; the step's loss.
 struct FinishLoss {
@@ -183,7 +178,6 @@ struct FinishLoss {
                                           WorkKind::exchange, StepSum::loss, true};
   static constexpr bool over_group = true;
   std::int64_t global_targets;
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 /// fp16: the squares become those of the ranks `among` where `over_group`. Where they are infinite
@@ -194,7 +188,6 @@ struct CheckOverflow {
                                           WorkKind::exchange, StepSum::squares, true};
   bool over_group;
   RankRange among = {};
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 /// scale = 1 / max(1, (norm + 1e-6) / clip), as DeepSpeed; norm over the ranks where `over_group`.
@@ -206,7 +199,6 @@ struct ClipFactor {
   double clip;
   bool over_group;
   RankRange among = {};
-  void access(AccessList&, const PlanSizes&) const {}
 };
 
 using Exchanges = OperationList<FinishLoss, CheckOverflow, ClipFactor>;

@@ -1,0 +1,221 @@
+#pragma once
+/// The formulas of single elements, written once for every backend: a Vector is what the backend's
+/// isa/vector.hpp says, a processor's register of floats or a GPU thread's single one.
+
+#include <cmath>
+#include <cstdint>
+
+#include "common/function.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "isa/vector.hpp"
+
+namespace dstune::kernels::DSTUNE_ISA {
+namespace {
+
+/// e^x within 2 units in the last place; 0 below the smallest normal number's logarithm (−87.33),
+/// and constant above 88.37 instead of infinite. NaN stays NaN.
+DSTUNE_FUNCTION Vector exponential(Vector x) {
+  constexpr float lowest = -87.33F;
+  constexpr float highest = 88.37F;
+  constexpr float log2_of_e = 1.44269504F;
+  // ln 2 in two parts, the first so short that its products with whole numbers are exact.
+  constexpr float ln2_high = 0.693359375F;
+  constexpr float ln2_low = -2.12194440e-4F;
+  // Adding 1.5·2^23 rounds to a whole number, which then stands in the low bits.
+  const Vector rounder = splat(12582912.0F);
+
+  Vector bounded = x < lowest ? splat(lowest) : x;
+  bounded = bounded > highest ? splat(highest) : bounded;
+  const Vector shifted = multiply_add(bounded, splat(log2_of_e), rounder);
+  const Vector power = shifted - rounder;
+  Vector rest = multiply_add(power, splat(-ln2_high), bounded);
+  rest = multiply_add(power, splat(-ln2_low), rest);
+
+  // Taylor's series: |rest| ≤ ln 2 / 2, so the first term left out is below 5.3e-9.
+  Vector series = splat(1.0F / 5040.0F);
+  series = multiply_add(series, rest, splat(1.0F / 720.0F));
+  series = multiply_add(series, rest, splat(1.0F / 120.0F));
+  series = multiply_add(series, rest, splat(1.0F / 24.0F));
+  series = multiply_add(series, rest, splat(1.0F / 6.0F));
+  series = multiply_add(series, rest, splat(0.5F));
+  series = multiply_add(series, rest * rest, rest + 1.0F);
+
+  const Integers exponent = as_integers(shifted) - as_integers(rounder);
+  const Vector factor = as_vector((exponent + 127) << 23);
+  return x < lowest ? Vector{} : series * factor;
+}
+
+/// 1 / (1 + e^−x).
+DSTUNE_FUNCTION Vector logistic(Vector x) {
+  return 1.0F / (1.0F + exponential(-x));
+}
+
+// Activations, their slopes, and SwiGLU.
+
+struct GeluTanh {
+  // 0.5·(1 + tanh(u)) = logistic(2u), which loses nothing to cancellation; these are of 2u.
+  static constexpr float linear = 1.5957691216057308F;  // 2·sqrt(2/π)
+  static constexpr float cubic = 1.5957691216057308F * 0.044715F;
+
+  DSTUNE_FUNCTION static Vector value(Vector x) {
+    return x * logistic(x * multiply_add(splat(cubic), x * x, splat(linear)));
+  }
+  DSTUNE_FUNCTION static Vector slope(Vector x) {
+    // Beyond ±16 the slope is 0 or 1 to the last bit, and powers of x could overflow.
+    const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
+    const Vector square = bounded * bounded;
+    const Vector gate = logistic(bounded * multiply_add(splat(cubic), square, splat(linear)));
+    const Vector inner = multiply_add(splat(3.0F * cubic), square, splat(linear));
+    return multiply_add(bounded * inner * (1.0F - gate), gate, gate);
+  }
+};
+
+struct Gelu {
+  /// The normal distribution Φ(x), absolute error below 1e-7: Abramowitz and Stegun (1964), 7.1.26,
+  /// of x/√2. The tail of the smaller side is a product, which loses nothing to cancellation.
+  DSTUNE_FUNCTION static Vector distribution(Vector x, Vector gaussian) {
+    const Vector size = larger(x, -x);
+    const Vector t = 1.0F / multiply_add(splat(0.3275911F * 0.70710678F), size, splat(1.0F));
+    Vector series = splat(1.061405429F);
+    series = multiply_add(series, t, splat(-1.453152027F));
+    series = multiply_add(series, t, splat(1.421413741F));
+    series = multiply_add(series, t, splat(-0.284496736F));
+    series = multiply_add(series, t, splat(0.254829592F));
+    const Vector tail = 0.5F * series * t * gaussian;
+    return x < 0.0F ? tail : 1.0F - tail;
+  }
+  /// e^(−x²/2)
+  DSTUNE_FUNCTION static Vector gaussian_of(Vector x) {
+    const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
+    return exponential(-0.5F * bounded * bounded);
+  }
+  DSTUNE_FUNCTION static Vector value(Vector x) { return x * distribution(x, gaussian_of(x)); }
+  DSTUNE_FUNCTION static Vector slope(Vector x) {
+    constexpr float density = 0.3989422804F;  // 1/sqrt(2π)
+    const Vector bounded = larger(smaller(x, splat(16.0F)), splat(-16.0F));
+    const Vector gaussian = gaussian_of(x);
+    return multiply_add(bounded * density, gaussian, distribution(x, gaussian));
+  }
+};
+
+struct Relu {
+  // So that NaN stays NaN.
+  DSTUNE_FUNCTION static Vector value(Vector x) { return x < 0.0F ? Vector{} : x; }
+  DSTUNE_FUNCTION static Vector slope(Vector x) { return x > 0.0F ? splat(1.0F) : Vector{}; }
+};
+
+struct Silu {
+  DSTUNE_FUNCTION static Vector value(Vector x) { return x * logistic(x); }
+  DSTUNE_FUNCTION static Vector slope(Vector x) {
+    // Beyond ±88 the slope is 0 or 1 to the last bit, and infinities would meet zeros.
+    const Vector bounded = larger(smaller(x, splat(88.0F)), splat(-88.0F));
+    const Vector gate = logistic(bounded);
+    return multiply_add(bounded * gate, 1.0F - gate, gate);
+  }
+};
+
+/// body(GeluTanh{}), or what else the activation is.
+template <class Body>
+DSTUNE_FUNCTION auto with_function(Activation activation, Body body) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return body(GeluTanh{});
+    case Activation::gelu:
+      return body(Gelu{});
+    case Activation::relu:
+      return body(Relu{});
+    default:
+      return body(Silu{});
+  }
+}
+
+DSTUNE_FUNCTION Vector swiglu(Vector gate, Vector up) {
+  return gate * logistic(gate) * up;
+}
+
+struct SwigluSlopes {
+  Vector gate, up;
+};
+
+DSTUNE_FUNCTION SwigluSlopes swiglu_slopes(Vector gate, Vector up, Vector d_out) {
+  const Vector opening = logistic(gate);
+  const Vector silu = gate * opening;
+  // silu' = s + silu·(1 − s)
+  return {d_out * up * multiply_add(silu, 1.0F - opening, opening), d_out * silu};
+}
+
+/// What a row of qkv holds, for norms of each head of q and k.
+struct Heads {
+  explicit Heads(const AttentionShape& shape)
+      : rows(shape.batch * shape.sequence),
+        queries(shape.heads),
+        normed(shape.heads + shape.kv_heads),
+        size(shape.head_size),
+        row_width((shape.heads + 2 * shape.kv_heads) * shape.head_size) {}
+  /// Where the head's elements begin, of all rows' heads of q and k.
+  DSTUNE_FUNCTION std::int64_t begin(std::int64_t number) const {
+    return number / normed * row_width + number % normed * size;
+  }
+  DSTUNE_FUNCTION bool is_query(std::int64_t number) const { return number % normed < queries; }
+
+  std::int64_t rows, queries, normed, size, row_width;
+};
+
+/// A pair of elements that is turned by an angle.
+struct Pair {
+  Vector low, high;
+};
+
+DSTUNE_FUNCTION Pair turned(Pair pair, Vector cosine, Vector sine) {
+  return {multiply_add(pair.low, cosine, -(pair.high * sine)),
+          multiply_add(pair.high, cosine, pair.low * sine)};
+}
+
+// Numbers of 8 or 4 bits with a scale for each run of them; quantize() and dequantize() of
+// kernels.hpp have the formulas.
+
+/// What a run's numbers are multiplied by. `magnitude`: of the largest of them.
+DSTUNE_FUNCTION float factor_of_run(float magnitude, int bits) {
+  return magnitude == 0 ? 1.0F : static_cast<float>(1 << bits) / (2 * magnitude);
+}
+
+/// Codes, still floats. A NaN becomes some code: the scale tells.
+DSTUNE_FUNCTION Vector codes_of(Vector x, float factor, int bits) {
+  const float half = static_cast<float>(1 << bits) / 2;
+  const Vector bounded = larger(smaller(to_half(x) * factor, splat(half - 1)), splat(-half));
+  // Rounds to a whole number, ties to even, as long as magnitudes are below 2^22.
+  const Vector rounder = splat(0x1.8p23F);
+  return (bounded + rounder) - rounder;
+}
+
+DSTUNE_FUNCTION std::uint8_t byte_of(int low_code, int high_code) {
+  return static_cast<std::uint8_t>((low_code & 15) | (high_code & 15) << 4);
+}
+DSTUNE_FUNCTION std::int8_t low_code(int byte) {
+  return static_cast<std::int8_t>((byte & 15) - ((byte & 8) << 1));
+}
+DSTUNE_FUNCTION std::int8_t high_code(int byte) {
+  return static_cast<std::int8_t>((byte >> 4) - ((byte & 128) >> 3));
+}
+
+/// The arithmetic of clipping by the norm of all gradients.
+struct ClipFactor {
+  const double* squares;
+  std::int64_t count;
+  double clip, loss_scale;
+  double* norm;
+  float* factor;
+
+  DSTUNE_FUNCTION void find() const {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < count; ++i) sum += squares[i];
+    *norm = sqrt(sum) / loss_scale;
+    const double excess = (*norm + 1e-6) / clip;
+    // Where it is NaN, too.
+    const double divisor = excess > 1.0 ? excess : 1.0;
+    *factor = static_cast<float>(1.0 / (divisor * loss_scale));
+  }
+};
+
+}  // namespace
+}  // namespace dstune::kernels::DSTUNE_ISA

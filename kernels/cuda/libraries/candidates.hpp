@@ -1,0 +1,84 @@
+#pragma once
+/// Which of a library's candidates serves, by its time on the GPU, and what is noted where none
+/// does.
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cublasLt.h>
+#include <cudnn_graph.h>
+
+namespace dstune::kernels::cuda {
+
+/// What the libraries' callers need of the GPU; the tests have another one.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  /// The calling thread's device and stream.
+  virtual int device() = 0;
+  virtual cudaStream_t stream() = 0;
+  /// Whether the stream records a graph, so that nothing can be waited for.
+  virtual bool is_recording() = 0;
+
+  /// The time that the work takes on the stream; waits for it.
+  virtual double seconds_of(const std::function<void()>& work) = 0;
+
+  /// Memory on the device, or null where there is too little.
+  virtual void* take(std::size_t bytes) = 0;
+  virtual void give_back(void* memory) = 0;
+  /// What of the device's memory is free.
+  virtual std::size_t free_bytes() = 0;
+};
+
+/// The one through CUDA's runtime; kept apart from the libraries' callers, as all that calls it.
+Gpu& real_gpu();
+
+enum class Choice {
+  fastest,       ///< by the clock
+  reproducible,  ///< the fastest of those that give the same bits each time
+  first          ///< of those, the one that the library names first
+};
+
+/// Sorts candidates by the time of execute(candidate), which gives whether it works; those that do
+/// not are left out. Executes each of them several times, which must change nothing, and waits.
+/// Where something is thrown they stay as they were.
+template <class Candidate, class Execute>
+void sort_by_time(Gpu& gpu, std::vector<Candidate>& candidates, Execute&& execute) {
+  constexpr int timed_runs = 5;
+  std::vector<std::pair<double, std::size_t>> timed;
+  for (std::size_t index = 0; index < candidates.size(); ++index) {
+    // The first run may load code.
+    bool works = execute(candidates[index]);
+    if (!works) continue;
+    const double seconds = gpu.seconds_of([&] {
+      for (int run = 0; run < timed_runs; ++run) works = execute(candidates[index]) && works;
+    });
+    if (works) timed.emplace_back(seconds, index);
+  }
+  std::sort(timed.begin(), timed.end());
+  std::vector<Candidate> sorted;
+  for (const auto& [seconds, index] : timed) sorted.push_back(std::move(candidates[index]));
+  candidates = std::move(sorted);
+}
+
+// What a library was to do and did not, so that kernels of our own served it: without tensor cores,
+// which whoever reads the times has to know.
+
+/// Notes it, once for the process.
+void note_refusal(const std::string& what);
+/// What was noted since the last call, in order.
+std::vector<std::string> take_refusals();
+
+/// Throws CudaOutOfMemory where a status says, or may hide, that the GPU's memory is used up. Our
+/// own kernel, which serves what a library refuses, would only hide that, and serve the shape for
+/// as long as the process lives. A library that fails may have found no memory for the code that
+/// its kernel loads at the first launch: its manual does not say with which status it reports that.
+void throw_if_out_of_memory(Gpu& gpu, cublasStatus_t status);
+void throw_if_out_of_memory(Gpu& gpu, cudnnStatus_t status);
+
+}  // namespace dstune::kernels::cuda

@@ -1,0 +1,179 @@
+/// Rules of types of numbers and of all sections but zero_optimization.
+
+#include "deepspeed/config_rules.hpp"
+
+#include <string>
+
+namespace dstune {
+namespace {
+
+bool has_dynamic_loss_scale(const Settings& settings) {
+  return settings.is_on("/fp16/enabled") && settings.number("/fp16/loss_scale") == 0;
+}
+
+bool is_no_scale(const Settings& settings, Pointer key) {
+  return has_dynamic_loss_scale(settings) && settings.number(key) <= 0;
+}
+
+bool differs_from_precision(const Settings& settings, Pointer pointer) {
+  return settings.is_given(pointer) && element_type(settings, pointer) != precision_of(settings);
+}
+
+bool has_fp32_sums(const Settings& settings) {
+  return settings.zero_stage() > 0 && settings.zero_stage() != 2 &&
+         precision_of(settings) != "fp32" && settings.is_given("/data_types/grad_accum_dtype") &&
+         element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+}
+
+/// DeepSpeed's own Adam on the host.
+bool has_cpu_adam(const Settings& settings) {
+  return offloads_optimizer(settings) && has_adam(settings) &&
+         !settings.is_on("/optimizer/params/torch_adam");
+}
+
+bool lacks_zero(const Settings& settings, Pointer pointer) {
+  return settings.is_on(pointer) && settings.zero_stage() == 0;
+}
+
+bool lacks_bf16_states(const Settings& settings, Pointer) {
+  if (!settings.is_on("/bf16/bf16_master_weights_and_grads")) return false;
+  return settings.zero_stage() > 0 && !has_cpu_adam(settings) &&
+         (offloads_optimizer(settings) || !settings.is_on("/bf16/bf16_optimizer_states"));
+}
+
+/// By this name, not by another one of the same section.
+bool is_given_itself(const Settings& settings, Pointer name) {
+  return settings.is_given(knob_table().find(name).value());
+}
+
+constexpr ConfigRule rules_of_precision[] = {
+    {"/fp16/enabled",
+     [](const Settings& s, Pointer key) { return s.is_on(key) && s.is_on("/bf16/enabled"); },
+     "fp16 and bf16 can not both be enabled: keep one of them"},
+    {"/bfloat16",
+     [](const Settings& s, Pointer key) {
+       return is_given_itself(s, "/bf16") && is_given_itself(s, key);
+     },
+     "bf16 and bfloat16 are names of the same section: keep one of them"},
+    {"/fp16/loss_scale_window", is_no_scale,
+     "must be above 0 with a dynamic loss scale (loss_scale 0)"},
+    {"/fp16/min_loss_scale", is_no_scale,
+     "must be above 0 with a dynamic loss scale (loss_scale 0)"},
+    {"/fp16/initial_scale_power",
+     [](const Settings& s, Pointer key) { return has_dynamic_loss_scale(s) && s.number(key) > 63; },
+     "must be at most 63: DeepSpeed's first backward fails with a larger integer"},
+    {"/fp16/auto_cast",
+     [](const Settings& s, Pointer key) { return s.is_on(key) && precision_of(s) != "fp16"; },
+     "casts inputs of a model that is not in fp16: enable fp16 or write false"},
+    {"/data_types/param_dtype", differs_from_precision,
+     "must be the type of the mode: enable it in fp16 or bf16, or remove the key"},
+    {"/data_types/grad_accum_dtype",
+     [](const Settings& s, Pointer key) {
+       return s.zero_stage() == 0 && differs_from_precision(s, key);
+     },
+     "DeepSpeed accumulates in the type of the mode at stage 0: remove the key"},
+    {"/data_types/grad_accum_dtype",
+     [](const Settings& s, Pointer key) {
+       return s.zero_stage() > 0 && s.zero_stage() != 2 && differs_from_precision(s, key) &&
+              !has_fp32_sums(s);
+     },
+     "other types than fp32 and the mode's are not built in dstune-mpi yet: write fp32, "
+     "or remove the key",
+     true},
+    {"/data_types/grad_accum_dtype",
+     [](const Settings& s, Pointer) { return has_fp32_sums(s) && has_low_precision_master(s); },
+     "fp32 with 16-bit master weights is not built in dstune-mpi yet: remove the key", true},
+    {"/bf16/bf16_master_weights_and_grads", lacks_zero, "needs ZeRO stage 1, 2 or 3"},
+    {"/bf16/bf16_master_weights_and_grads", lacks_bf16_states,
+     "needs DeepSpeed's Adam, offloaded to the host; or without offload "
+     "bf16_optimizer_states"},
+    {"/bf16/bf16_master_weights_and_grads",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) && s.zero_stage() > 0 && precision_of(s) != "bf16";
+     },
+     "is not built in dstune-mpi yet where bf16 is not enabled: remove the key", true},
+    {"/bf16/bf16_optimizer_states",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) &&
+              (s.zero_stage() == 0 || !s.is_on("/bf16/bf16_master_weights_and_grads"));
+     },
+     "needs bf16_master_weights_and_grads, and ZeRO stage 1, 2 or 3"},
+    {"/fp16/fp16_master_weights_and_grads", lacks_zero, "needs ZeRO stage 1, 2 or 3"},
+    {"/fp16/fp16_master_weights_and_grads",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) && s.zero_stage() > 0 && !has_cpu_adam(s);
+     },
+     "needs DeepSpeed's Adam, offloaded to the host"},
+    {"/fp16/fp16_master_weights_and_grads",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) && s.is_on("/bf16/bf16_master_weights_and_grads");
+     },
+     "and bf16_master_weights_and_grads exclude each other: keep one of them"},
+    {"/fp16/fp16_master_weights_and_grads",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) && s.zero_stage() > 0 && precision_of(s) != "fp16";
+     },
+     "is not built in dstune-mpi yet where fp16 is not enabled: remove the key", true},
+};
+
+bool is_one(const Settings& settings, Pointer pointer) {
+  return settings.is_given(pointer) && settings.number(pointer) == 1;
+}
+
+constexpr ConfigRule rules_of_sections[] = {
+    {"/activation_checkpointing/contiguous_memory_optimization",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) && (!s.is_on("/activation_checkpointing/partition_activations") ||
+                               !s.is_there("/activation_checkpointing/number_checkpoints"));
+     },
+     "needs partition_activations and number_checkpoints: add them or write false"},
+    {"/steps_per_print",
+     [](const Settings& s, Pointer key) { return s.is_given(key) && s.number(key) == 0; },
+     "DeepSpeed divides by it: remove the key to print nothing"},
+    {"/gradient_predivide_factor",
+     [](const Settings& s, Pointer key) { return s.number(key) == 0; },
+     "DeepSpeed divides by it: write 1.0"},
+    {"/allgather_size",
+     [](const Settings& s, Pointer key) { return std::get<std::int64_t>(s.value(key)) % 2 != 0; },
+     "must be even: DeepSpeed refuses odd sizes"},
+    {"/scheduler/type",
+     [](const Settings& s, Pointer key) {
+       const auto* const type = std::get_if<std::string>(&s.value(key));
+       return type != nullptr && !is_deepspeed_scheduler(*type) &&
+              (s.zero_stage() > 0 || precision_of(s) != "fp32");
+     },
+     "DeepSpeed drives PyTorch's schedulers at stage 0 in fp32 alone: take one of "
+     "LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR, WarmupCosineLR"},
+    {"/optimizer/type",
+     [](const Settings& s, Pointer key) {
+       return s.zero_stage() > 0 && s.word(key) == "sgd" &&
+              !s.is_on("/zero_allow_untested_optimizer");
+     },
+     "DeepSpeed has not tested it with ZeRO: add \"zero_allow_untested_optimizer\": true, "
+     "or take stage 0"},
+    {"/optimizer/params/nesterov",
+     [](const Settings& s, Pointer key) {
+       return s.is_on(key) && (s.number("/optimizer/params/momentum") <= 0 ||
+                               s.number("/optimizer/params/dampening") != 0);
+     },
+     "needs momentum above 0 and no dampening"},
+    {"/optimizer/params/betas/0", is_one, "must be below 1: the mean would never move"},
+    {"/optimizer/params/betas/1", is_one, "must be below 1: the mean would never move"},
+};
+
+}  // namespace
+
+std::span<const ConfigRule> precision_rules() {
+  return rules_of_precision;
+}
+
+std::span<const ConfigRule> section_rules() {
+  return rules_of_sections;
+}
+
+bool has_low_precision_master(const Settings& settings) {
+  return settings.is_on("/bf16/bf16_master_weights_and_grads") ||
+         settings.is_on("/fp16/fp16_master_weights_and_grads");
+}
+
+}  // namespace dstune

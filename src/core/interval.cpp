@@ -1,0 +1,221 @@
+#include "dstune/core/interval.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+
+namespace {
+
+constexpr std::size_t min_for_batches = 16;
+constexpr std::size_t min_for_correlation = 5;
+/// Where there are too few samples for batches: what neighbours are taken to have in common at
+/// least and at most, whatever they seem to.
+constexpr double moderate_autocorrelation = 0.2;
+constexpr double strong_autocorrelation = 0.8;
+constexpr double strongest_autocorrelation = 0.95;
+constexpr double min_degrees_of_freedom = 1.5;
+
+constexpr double prior_deviation = 0.01;
+constexpr double prior_degrees_of_freedom = 4;
+/// Being worse by less is no reason to stop.
+constexpr double tolerated = 0.01;
+constexpr double error_of_all_looks = 0.05;
+
+double square(double number) {
+  return number * number;
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double mean_logarithm(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += std::log(value);
+  return sum / static_cast<double>(values.size());
+}
+
+/// From values that are taken as independent.
+MeanEstimate of_independent(const std::vector<double>& values, double mean) {
+  const auto count = static_cast<double>(values.size());
+  double squares = 0;
+  for (const double value : values) squares += square(value - mean);
+  return {mean, std::sqrt(squares / (count - 1) / count), count - 1};
+}
+
+/// Means of 8 to 16 runs of neighbours, equally long but for one sample. Long runs before many:
+/// they are what makes the means independent.
+std::vector<double> batch_means(const std::vector<double>& samples) {
+  constexpr std::size_t wanted_length = 32;
+  const std::size_t batches = std::clamp<std::size_t>(samples.size() / wanted_length, 8, 16);
+  std::vector<double> means;
+  for (std::size_t i = 0; i < batches; ++i) {
+    const auto begin = static_cast<std::ptrdiff_t>(i * samples.size() / batches);
+    const auto end = static_cast<std::ptrdiff_t>((i + 1) * samples.size() / batches);
+    means.push_back(mean_of({samples.begin() + begin, samples.begin() + end}));
+  }
+  return means;
+}
+
+/// By how much correlation blows up the variance of a mean of `count` samples (AR(1)).
+double inflation(double autocorrelation, double count) {
+  const double rest = 1 - autocorrelation;
+  return (1 + autocorrelation) / rest -
+         2 * autocorrelation * (1 - std::pow(autocorrelation, count)) / (count * rest * rest);
+}
+
+/// From samples of an autoregressive process of first order.
+MeanEstimate of_autoregressive(const std::vector<double>& samples, double mean, double least) {
+  const auto count = static_cast<double>(samples.size());
+  double squares = 0;
+  double products = 0;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    squares += square(samples[i] - mean);
+    if (i > 0) products += (samples[i] - mean) * (samples[i - 1] - mean);
+  }
+  if (squares == 0) return {mean, 0, count - 1};
+  const bool is_short = samples.size() < min_for_batches;
+  const double lowest = std::max(least, is_short ? moderate_autocorrelation : 0.0);
+  const double highest = is_short ? strong_autocorrelation : strongest_autocorrelation;
+  // What a sample's own mean hides of it is added again.
+  const double estimated = (count * products / squares + 1) / (count - 3);
+  const double factor = inflation(std::clamp(estimated, lowest, highest), count);
+  const double variance = squares / (count - 1) / std::max(0.05, 1 - (factor - 1) / (count - 1));
+  const double degrees =
+      is_short ? count - 1 : std::max(min_degrees_of_freedom, count / factor - 1);
+  return {mean, std::sqrt(variance * factor / count), degrees};
+}
+
+double half_width(const MeanEstimate& estimate) {
+  return student_t(0.95, estimate.degrees_of_freedom) * estimate.standard_error;
+}
+
+double find_student_t(double probability, double degrees_of_freedom) {
+  // With t = sqrt(degrees) tan(angle) the distribution is the integral of a power of the cosine:
+  // summed up by Simpson's rule, and turned round by Newton's.
+  constexpr double as_good_as_normal = 200;
+  constexpr std::size_t parts = 100;
+  const double degrees = std::clamp(degrees_of_freedom, 1.0, as_good_as_normal);
+  const double width = std::numbers::pi / 2 / parts;
+  const auto density = [degrees](double angle) {
+    return std::pow(std::max(0.0, std::cos(angle)), degrees - 1);
+  };
+  const auto integral = [&density](double begin, double end) {
+    return (density(begin) + 4 * density((begin + end) / 2) + density(end)) * (end - begin) / 6;
+  };
+  std::array<double, parts + 1> sum{};
+  for (std::size_t i = 0; i < parts; ++i)
+    sum[i + 1] =
+        sum[i] + integral(static_cast<double>(i) * width, static_cast<double>(i + 1) * width);
+  const double wanted = probability * sum.back();
+  const auto above = std::lower_bound(sum.begin() + 1, sum.end(), wanted);
+  const auto part = static_cast<std::size_t>(above - sum.begin()) - 1;
+  const double begin = static_cast<double>(part) * width;
+  double angle = begin + width / 2;
+  for (int i = 0; i < 5; ++i)
+    angle = std::clamp(angle - (sum[part] + integral(begin, angle) - wanted) / density(angle),
+                       begin, begin + width);
+  return std::sqrt(degrees) * std::tan(angle);
+}
+
+}  // namespace
+
+double student_t(double probability, double degrees_of_freedom) {
+  // A series' interval is asked for in several metrics, one after the other, and each time takes
+  // some dozen microseconds.
+  struct Known {
+    double probability = 0;
+    double degrees_of_freedom = 0;
+    double t = 0;
+  };
+  constexpr std::size_t recent = 4;
+  thread_local std::array<Known, recent> known;
+  thread_local std::size_t oldest = 0;
+  for (const Known& one : known)
+    if (one.probability == probability && one.degrees_of_freedom == degrees_of_freedom)
+      return one.t;
+  const double t = find_student_t(probability, degrees_of_freedom);
+  known[oldest] = {probability, degrees_of_freedom, t};
+  oldest = (oldest + 1) % recent;
+  return t;
+}
+
+MeanEstimate estimate_mean(const std::vector<double>& samples, double min_autocorrelation) {
+  require(samples.size() >= 2, "a standard error is made of at least two samples");
+  const double mean = mean_of(samples);
+  if (samples.size() < min_for_correlation) return of_independent(samples, mean);
+  const MeanEstimate process = of_autoregressive(samples, mean, min_autocorrelation);
+  if (samples.size() < min_for_batches) return process;
+  const MeanEstimate batches = of_independent(batch_means(samples), mean);
+  return half_width(process) > half_width(batches) ? process : batches;
+}
+
+Interval mean_interval(const std::vector<double>& samples) {
+  require(!samples.empty(), "an interval is made of at least one sample");
+  if (samples.size() == 1) return {samples[0], 0, std::numeric_limits<double>::infinity()};
+  const MeanEstimate estimate = estimate_mean(samples);
+  const double half = half_width(estimate);
+  return {estimate.mean, std::max(0.0, estimate.mean - half), estimate.mean + half};
+}
+
+Spread spread_of(const std::vector<std::vector<double>>& runs) {
+  double squares = 0;
+  double degrees = 0;
+  for (const std::vector<double>& means : runs) {
+    if (means.size() < 2) continue;
+    const double middle = mean_logarithm(means);
+    for (const double mean : means) squares += square(std::log(mean) - middle);
+    degrees += static_cast<double>(means.size()) - 1;
+  }
+  return {degrees > 0 ? std::sqrt(squares / degrees) : 0, degrees};
+}
+
+double half_width_of_run(const Spread& pooled) {
+  return student_t(0.95, pooled.degrees_of_freedom) * pooled.deviation;
+}
+
+Spread pooled_spread(const Spread& measured) {
+  const double degrees = prior_degrees_of_freedom + measured.degrees_of_freedom;
+  const double squares = prior_degrees_of_freedom * square(prior_deviation) +
+                         measured.degrees_of_freedom * square(measured.deviation);
+  return {std::sqrt(squares / degrees), degrees};
+}
+
+IncumbentEstimate estimate_incumbent(const std::vector<double>& means_s, double square_error,
+                                     const Spread& spread) {
+  const auto count = static_cast<double>(means_s.size());
+  return {std::exp(mean_logarithm(means_s)),
+          std::sqrt((square_error + square(spread.deviation)) / count), spread.deviation,
+          spread.degrees_of_freedom};
+}
+
+bool is_race_look(std::size_t timed_steps) {
+  return std::find(race_looks.begin(), race_looks.end(), timed_steps) != race_looks.end();
+}
+
+bool has_lost_race(const std::vector<double>& timed_s, const IncumbentEstimate& incumbent) {
+  if (incumbent.step_s <= 0 || !is_race_look(timed_s.size())) return false;
+  const MeanEstimate mine =
+      estimate_mean(timed_s, timed_s.size() < few_samples ? conservative_autocorrelation : 0);
+  const double worse_by = mine.mean > 0 ? std::log(mine.mean / incumbent.step_s) : 0;
+  if (worse_by <= std::log1p(tolerated)) return false;
+  const double own = square(mine.standard_error / mine.mean);
+  const double other = square(incumbent.standard_error) + square(incumbent.spread);
+  const double variance = own + other;
+  // Welch and Satterthwaite.
+  const double degrees = variance == 0
+                             ? 1
+                             : square(variance) / (square(own) / mine.degrees_of_freedom +
+                                                   square(other) / incumbent.degrees_of_freedom);
+  const double probability = 1 - error_of_all_looks / static_cast<double>(race_looks.size());
+  return worse_by > std::log1p(tolerated) + student_t(probability, degrees) * std::sqrt(variance);
+}
+
+}  // namespace dstune

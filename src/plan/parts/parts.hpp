@@ -1,0 +1,205 @@
+#pragma once
+/// The parts of a micro-step: what they share (its sizes, where parameters and gradients are, the
+/// linear and norm layers), a transformer block with its two branches, and the model's two ends.
+
+#include "zero/gradients.hpp"
+#include "zero/parameters.hpp"
+
+namespace dstune::plan {
+
+/// Everything in elements; `rows` is micro-batch × sequence length.
+struct Sizes {
+  std::int64_t rows, hidden, heads_width, qkv_width, intermediate, fc_width, vocab;
+  std::int64_t targets;   ///< of the micro-batch
+  int summed_ranks;       ///< 1: gradients are means over ranks; else the sum of so many
+  bool gated;             ///< SwiGLU
+  bool fuses_activation;  ///< of the MLP, with the products beside it
+  bool rms;               ///< RMSNorm
+};
+
+Sizes sizes_of(const ModelSpec& model, const TrainingConfig& config, int group_size);
+
+struct Context {
+  Emitter& emitter;
+  ParameterSource& parameters;
+  GradientSink& gradients;
+  const ModelSpec& model;
+  const TrainingConfig& config;
+  Sizes sizes;
+
+  /// New tensors [rows, width], statistics in fp32.
+  [[nodiscard]] TensorId activation(const char* name, int layer, std::int64_t width) const {
+    return emitter.acquire(name, layer, Category::activations, emitter.type(), sizes.rows * width);
+  }
+  [[nodiscard]] TensorId statistics(const char* name, int layer, std::int64_t width = 1) const {
+    return emitter.acquire(name, layer, Category::activations, DType::f32, sizes.rows * width);
+  }
+};
+
+/// out[rows, outputs] = in[rows, inputs]·weight^T + bias.
+struct Linear {
+  int unit;
+  ParameterRole weight, bias;
+  std::int64_t inputs, outputs;
+};
+
+/// A norm layer and what its backward needs.
+struct Norm {
+  int unit = 0;
+  ParameterRole weight{}, bias{};
+  TensorId input = no_tensor;  ///< the residual stream after the addition
+  TensorId mean = no_tensor, rstd = no_tensor;
+  TensorId out = no_tensor;
+};
+
+void linear_forward(const Context& context, const Linear& layer, TensorId out, TensorId in);
+/// The activation of `out`, which it gets, too, as a new tensor.
+TensorId linear_activation_forward(const Context& context, const Linear& layer, TensorId out,
+                                   TensorId in);
+/// Where DeepSpeed runs the layer, but here its output is not needed: its parameters only.
+void pass(const Context& context, const Linear& layer);
+void pass(const Context& context, const Norm& norm);
+/// d_in = (or +=, where it accumulates) the gradient of the layer's input or, where that is the
+/// activation of `pre_activation`, of this.
+void linear_backward_input(const Context& context, const Linear& layer, TensorId d_in,
+                           TensorId d_out, bool accumulate = false,
+                           TensorId pre_activation = no_tensor);
+void linear_backward_weights(const Context& context, const Linear& layer, TensorId d_out,
+                             TensorId in);
+/// Both: the gradient of `in`, in a new tensor or, where one is given, added to `d_in`. Releases
+/// `in` and d_out.
+TensorId linear_backward(const Context& context, const Linear& layer, TensorId d_out, TensorId in,
+                         TensorId d_in = no_tensor);
+
+/// Acquires the statistics and `out`; `input` is there already. It becomes residual + x, or is
+/// `residual` itself where there is no x.
+void norm_forward(const Context& context, Norm& norm, TensorId residual, TensorId x);
+/// With a new tensor of this layer for residual + x; x is released.
+void norm_forward_of_sum(const Context& context, Norm& norm, int layer, TensorId residual,
+                         TensorId x);
+/// d_residual += (or =, where it is new) the gradient through the norm. Releases the statistics.
+void norm_backward(const Context& context, const Norm& norm, TensorId d_residual, TensorId d_out,
+                   bool accumulate_input);
+/// The gradient of the norm's input as a new tensor of this name and layer. Releases that input and
+/// d_out, too.
+TensorId norm_backward_anew(const Context& context, const Norm& norm, const char* name, int layer,
+                            TensorId d_out);
+
+/// q, k and v from one product, their norm and rotation, attention, and the projection of its
+/// result.
+class Attention {
+ public:
+  Attention(const Context& context, int layer);
+
+  /// The projection's result for `in`, which backward needs again.
+  TensorId forward(TensorId in);
+  /// What backward needs of forward, without the result.
+  void forward_again(TensorId in);
+  void release_saved();
+  /// With selective recompute: what forward_again makes anew.
+  void release_cheap();
+  /// The gradient of `in` from that of the result: in a new tensor, or added to `d_in` where one is
+  /// given. Releases `in` and what was kept.
+  TensorId backward(TensorId d_out, TensorId in, TensorId d_in = no_tensor);
+
+ private:
+  void forward_for_backward(TensorId in);
+  void make_heads();
+  void head_norm_forward();
+  void head_norm_backward(TensorId d_qkv);
+
+  const Context& context_;
+  int layer_, unit_;
+  std::int64_t window_;
+  bool keeps_raw_;  ///< the product's result, where the heads' norms are computed again
+  Linear qkv_layer_, projection_layer_;
+  // Kept for backward. Norm and rotation are in place in heads_: that is qkv_ or, where the raw
+  // product is kept, a copy of it.
+  TensorId qkv_ = no_tensor, heads_ = no_tensor, attention_ = no_tensor, log_sum_exp_ = no_tensor;
+  TensorId raw_ = no_tensor, head_rstd_ = no_tensor;  // of the heads' norm
+};
+
+/// A product, the activation, and a product back.
+class Mlp {
+ public:
+  Mlp(const Context& context, int layer);
+
+  /// The result for `in`, which backward needs again.
+  TensorId forward(TensorId in);
+  /// What backward needs of forward, without the result.
+  void forward_again(TensorId in);
+  void release_saved();
+  /// With selective recompute: what forward_again makes anew.
+  void release_cheap();
+  /// As Attention's.
+  TensorId backward(TensorId d_out, TensorId in, TensorId d_in = no_tensor);
+
+ private:
+  void forward_for_backward(TensorId in);
+  void activate();
+  /// The gradient of fc_. Releases what was kept.
+  TensorId projection_backward(TensorId d_out);
+
+  const Context& context_;
+  int layer_;
+  Linear fc_layer_, fc_projection_layer_;
+  // Kept for backward.
+  TensorId fc_ = no_tensor, activated_ = no_tensor;
+};
+
+/// The residual stream between blocks: what has been added up, and what the next norm adds.
+struct Running {
+  TensorId residual = no_tensor;
+  TensorId x = no_tensor;         ///< none before the first block, and after norms
+  bool release_residual = false;  ///< by who takes it over: no backward needs it
+};
+
+/// Norms and branches, put together as the model's BlockKind says.
+class Block {
+ public:
+  Block(const Context& context, int layer);
+
+  /// Takes over `running` (x is released, the residual where it is to be) and returns the block's
+  /// own.
+  Running forward(const Running& running);
+  /// Takes over the gradient of the block's output and returns that of its input.
+  TensorId backward(TensorId d_out);
+  /// What is kept where the whole block is computed again.
+  [[nodiscard]] TensorId& input() { return kind_ == BlockKind::post_norm ? input_ : norm1_.input; }
+
+ private:
+  void first_norm(const Running& running);
+  Running branches();
+  Running post_norm_forward(TensorId input);
+  void forward_again();
+  void forward_again_of_post_norm();
+  void release_saved();
+  void release_cheap();
+  void sequential_backward(TensorId d_residual);
+  void parallel_backward(TensorId d_residual);
+  TensorId post_norm_backward(TensorId d_out);
+  void norm_backward_into(const Norm& norm, TensorId d_residual, TensorId d_norm);
+
+  const Context& context_;
+  int layer_, unit_;
+  BlockKind kind_;
+  Recompute recompute_;
+
+  // Kept for backward. Of a whole block that is computed again only its input is, from forward on:
+  // norm1_.input, or input_ where norms come after their branch.
+  Norm norm1_, norm2_;
+  TensorId input_ = no_tensor;
+  Attention attention_;
+  Mlp mlp_;
+};
+
+/// The model's last part: final norm, masked-language transform, head and loss, forward and
+/// backward at once, so that the logits of only a chunk of rows exist at a time. Takes over both
+/// tensors of `running`; returns the gradient of the residual stream. Begins backward of the
+/// gradients; with tied embeddings unit 0's gradients stay open.
+TensorId emit_head(const Context& context, const Running& running, MicroStep micro);
+
+/// Forward and backward, from the embeddings to the last gradient.
+void emit_micro_step(const Context& context, MicroStep micro);
+
+}  // namespace dstune::plan

@@ -1,0 +1,196 @@
+#include "parts.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "dstune/base/text.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// How many characters stand behind the decimal point (or behind the exponent's letter where there
+/// is no point); −1 for an integer.
+std::ptrdiff_t places_behind_point(const std::string& cell) {
+  std::size_t at = cell.rfind('.');
+  if (at == std::string::npos) at = cell.find_last_of("eE");
+  if (at == std::string::npos) return -1;
+  return static_cast<std::ptrdiff_t>(cell.size() - at) - 1;
+}
+
+void align_decimal_points(std::vector<std::string>& cells) {
+  std::ptrdiff_t most = -1;
+  for (const std::string& cell : cells) most = std::max(most, places_behind_point(cell));
+  for (std::string& cell : cells)
+    cell.append(static_cast<std::size_t>(most - places_behind_point(cell)), ' ');
+}
+
+/// A column's cells, the header first, at its width.
+std::vector<std::string> padded(const Column& column, std::vector<std::string> cells) {
+  const bool is_number = column.type == ColumnType::number;
+  if (is_number) align_decimal_points(cells);
+  std::size_t width = column.header.size() + 2;
+  for (const std::string& cell : cells) width = std::max(width, cell.size());
+  cells.insert(cells.begin(), column.header);
+  for (std::string& cell : cells)
+    cell.insert(is_number ? 0 : cell.size(), width - cell.size(), ' ');
+  return cells;
+}
+
+/// "module call"
+std::string words_of(Overhead overhead) {
+  std::string words(to_text(overhead));
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
+}
+
+std::string calibration_text(const CalibrationSummary& calibration) {
+  const TimeCalibration& fit = calibration.fit;
+  std::string text = fmt::format("measured times x {:.4g}", fit.scale);
+  for (std::size_t each = 0; each < fit.costs_s.size(); ++each) {
+    if (fit.costs_s[each] > 0)
+      text += fmt::format(" + {:.4g} us for each {}", fit.costs_s[each] * 1e6,
+                          words_of(static_cast<Overhead>(each)));
+  }
+  if (const std::int64_t bytes = calibration.memory_offset_bytes; bytes != 0)
+    text += fmt::format("; memory of the training {} {}", bytes > 0 ? "+" : "-",
+                        format_bytes(std::abs(bytes)));
+  for (const CalibrationSummary::Run& run : calibration.runs)
+    text += fmt::format("; {}: {:.4g} s, fitted {:.4g} s ({:+.1f} %)", run.name, run.step_s,
+                        run.fitted_s, 100 * (run.fitted_s / run.step_s - 1));
+  return text;
+}
+
+std::string percent(double share) {
+  if (share > 0.999) return "more than 99.9 %";
+  if (share < 0.001) return "less than 0.1 %";
+  return fmt::format("{:.3g} %", 100 * share);
+}
+
+std::string measured_again_text(const Answer& answer) {
+  const std::size_t others = answer.finalists.size() - 1;
+  return fmt::format("{} times, alone{}; runs differ by {:.2g} % (standard deviation)",
+                     answer.recommendation->final_rounds,
+                     others > 0 ? fmt::format(", in turns with {} other finalist{}", others,
+                                              others == 1 ? "" : "s")
+                                : "",
+                     100 * answer.spread_of_finals.deviation);
+}
+
+std::string flag_words(const FlagCount& flag) {
+  const bool is_one = flag.count == 1;
+  switch (flag.kind) {
+    case FlagKind::unsteady:
+      return is_one ? " was not steady" : "s were not steady";
+    case FlagKind::throttled:
+      return is_one ? " had a GPU that was throttled" : "s had GPUs that were throttled";
+    case FlagKind::not_comparable:
+      return is_one ? " shared a GPU or went through the host"
+                    : "s shared GPUs or went through the host";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string interval_text(const std::optional<MetricValue>& value) {
+  if (!value || !std::isfinite(value->ci_high)) return "";
+  return fmt::format("{} to {}", format_number(value->ci_low), format_number(value->ci_high));
+}
+
+std::string json_text(const json::Value& value, int indent) {
+  return value.dump(indent, ' ', false, json::Value::error_handler_t::replace);
+}
+
+std::string filled(std::string_view pattern,
+                   std::initializer_list<std::pair<std::string_view, std::string>> texts) {
+  std::string out;
+  while (true) {
+    const std::size_t begin = pattern.find('@');
+    out += pattern.substr(0, begin);
+    if (begin == std::string_view::npos) return out;
+    pattern.remove_prefix(begin + 1);
+    const auto found = std::find_if(texts.begin(), texts.end(), [&](const auto& each) {
+      return pattern.starts_with(each.first) && pattern.substr(each.first.size()).starts_with('@');
+    });
+    out += found == texts.end() ? "@" : found->second;
+    if (found != texts.end()) pattern.remove_prefix(found->first.size() + 1);
+  }
+}
+
+std::string pipe_table(const std::vector<Column>& columns, const std::vector<TableRow>& rows) {
+  std::vector<std::string> lines(rows.size() + 1);
+  std::string rule;
+  for (std::size_t index = 0; index < columns.size(); ++index) {
+    std::vector<std::string> cells;
+    for (const TableRow& row : rows) cells.push_back(row[index]);
+    cells = padded(columns[index], std::move(cells));
+    for (std::size_t line = 0; line < lines.size(); ++line) lines[line] += "| " + cells[line] + " ";
+    const std::string dashes(cells.front().size() + 1, '-');
+    rule += columns[index].type == ColumnType::number ? "|" + dashes + ":" : "|:" + dashes;
+  }
+  lines.insert(lines.begin() + 1, rule);
+  return fmt::format("{}|\n", fmt::join(lines, "|\n"));
+}
+
+std::string choice_text(const Recommendation& recommendation) {
+  if (!recommendation.ahead_here) return "";
+  const Standing& ahead = *recommendation.ahead_here;
+  return fmt::format("DeepSpeed itself made {} {} with it and {} with {}, which was ahead here",
+                     format_number(recommendation.standing.verified->value),
+                     unit_text(recommendation.metric), format_number(ahead.verified->value),
+                     ahead.row->planned.experiment.name);
+}
+
+std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& answer) {
+  const Recommendation& recommendation = *answer.recommendation;
+  std::vector<std::pair<std::string, std::string>> lines;
+  if (recommendation.calibration)
+    lines.emplace_back("calibrated", calibration_text(*recommendation.calibration));
+  if (recommendation.final_rounds > 0) {
+    lines.emplace_back("measured again", measured_again_text(answer));
+    if (answer.faster_in_a_single_run) {
+      const Standing& faster = answer.standings[*answer.faster_in_a_single_run];
+      lines.emplace_back(
+          "faster in a single run",
+          fmt::format("{}, {} {}: not one of the finalists, so that it does not "
+                      "count",
+                      faster.row->planned.experiment.name, format_number(faster.ranked->value),
+                      unit_text(answer.metric)));
+    }
+  } else if (!answer.no_finals_reason.empty()) {
+    lines.emplace_back("not measured again", answer.no_finals_reason);
+  }
+  lines.emplace_back("the best of what was measured",
+                     "with a probability of " + percent(recommendation.probability_best));
+  if (recommendation.chance_of_better)
+    lines.emplace_back("something that was not run is more than 1 % better",
+                       "with a probability of " + percent(*recommendation.chance_of_better));
+  if (const auto& joules = recommendation.standing.joules_per_sample)
+    lines.emplace_back("energy", fmt::format("{} J a sample", format_number(*joules)));
+  return lines;
+}
+
+std::string changed_numerics_text(const Experiment& experiment) {
+  const std::vector<std::string> keys = changed_numerics(experiment);
+  if (keys.empty()) return "";
+  return fmt::format("by {}: its losses are others than without", fmt::join(keys, " and "));
+}
+
+std::vector<std::string> warning_lines(const Answer& answer) {
+  std::vector<std::string> lines;
+  for (const SlowHost& slow : answer.slow_hosts)
+    lines.push_back(
+        fmt::format("host {} is slow: forward takes {:.0f} % longer there than on the "
+                    "other hosts, in all of its {} groups",
+                    slow.host, 100 * slow.slower_by, slow.groups));
+  for (const FlagCount& flag : answer.flags)
+    lines.push_back(fmt::format("{} experiment{}, for instance {}: {}", flag.count,
+                                flag_words(flag), flag.first_name, flag.first_flag));
+  return lines;
+}
+
+}  // namespace dstune

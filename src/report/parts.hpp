@@ -1,0 +1,110 @@
+#pragma once
+/// What several reports are made of: names of files, JSON, tables, templates, and words about an
+/// answer. Local.
+
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dstune/ranking/answer.hpp"
+
+namespace dstune {
+
+/// What the files are called.
+namespace file_name {
+
+inline constexpr std::string_view journal = "journal.jsonl";
+inline constexpr std::string_view optimal_config = "ds_config_optimal.json";
+inline constexpr std::string_view optimal = "optimal.json";
+inline constexpr std::string_view optimal_command = "cmd_optimal.txt";
+inline constexpr std::string_view verify_slurm = "verify.sbatch";
+inline constexpr std::string_view verify_pbs = "verify.pbs";
+/// What the verification jobs leave; theirs, so it is never deleted.
+inline constexpr std::string_view verification = "verify";
+inline constexpr std::string_view summary = "summary.txt";
+inline constexpr std::string_view page = "report.html";
+inline constexpr std::string_view table = "results.csv";
+inline constexpr std::string_view validation = "validation.json";
+inline constexpr std::string_view environment = "environment.json";
+inline constexpr std::string_view exit_status = "exit_status.json";
+
+/// All of the results folder but the journal, in the order in which they are deleted: first what
+/// says that a run is complete.
+inline constexpr std::array in_results = {
+    exit_status, optimal, optimal_command, optimal_config, verify_slurm, verify_pbs, validation,
+    summary,     page,    environment,     table};
+
+inline constexpr std::string_view experiment = "exp.json";
+inline constexpr std::string_view config = "ds_config.json";
+inline constexpr std::string_view metrics = "metrics.json";
+inline constexpr std::string_view memory_picture = "memory.svg";
+inline constexpr std::string_view memory_text = "memory.txt";
+/// All of an experiment's folder; exp.json last, since its mark says whose the folder is.
+inline constexpr std::array in_experiment = {memory_picture, memory_text, metrics, config,
+                                             experiment};
+
+/// What exp.json says in `written_by`; DeepSpeed's own has the same name and lacks this.
+inline constexpr std::string_view writer = "dstune-mpi";
+
+/// Is the name safe as that of a folder below the results?
+[[nodiscard]] inline bool is_experiment_name(std::string_view name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
+}  // namespace file_name
+
+/// One of a value's numbers.
+[[nodiscard]] inline std::optional<double> part_of(const std::optional<MetricValue>& value,
+                                                   double MetricValue::*part) {
+  return value ? std::optional((*value).*part) : std::nullopt;
+}
+
+/// "9.5 to 10.5"; empty where there is no value, or one sample, which bounds nothing.
+[[nodiscard]] std::string interval_text(const std::optional<MetricValue>& value);
+
+/// JSON has no NaN and no infinity: null stands for them, and for what is not known.
+[[nodiscard]] inline json::Value finite_or_null(std::optional<double> number) {
+  return number && std::isfinite(*number) ? json::Value(*number) : json::Value();
+}
+
+/// One line, with whatever is no UTF-8 repaired; `indent`: several lines, for people.
+[[nodiscard]] std::string json_text(const json::Value& value, int indent = -1);
+
+/// A template (embedded/NAME.hpp) with each @NAME@ replaced by its text, in which no name is looked
+/// for.
+std::string filled(std::string_view pattern,
+                   std::initializer_list<std::pair<std::string_view, std::string>> texts);
+
+enum class ColumnType {
+  text,    ///< to the left
+  number,  ///< to the right, the decimal points below each other
+};
+struct Column {
+  std::string header;
+  ColumnType type = ColumnType::text;
+};
+using TableRow = std::vector<std::string>;
+
+/// A table as Python's `tabulate` prints it in its "pipe" style, which DeepSpeed's summary uses. A
+/// row has a cell for each column. Ends with a line end.
+std::string pipe_table(const std::vector<Column>& columns, const std::vector<TableRow>& rows);
+
+/// Why the answer is another one than the best that was measured here; empty where it is that one.
+std::string choice_text(const Recommendation& recommendation);
+
+/// What the calibration does, how often the answer was measured, how sure it is, and what energy it
+/// takes: pairs of what and what of it. Of an answer with a recommendation.
+std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& answer);
+
+/// Whether its losses are others than without some key, as a sentence's end; empty as a rule.
+std::string changed_numerics_text(const Experiment& experiment);
+
+/// A line for each slow host, and one for how many experiments have flags of a kind.
+std::vector<std::string> warning_lines(const Answer& answer);
+
+}  // namespace dstune

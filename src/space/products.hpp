@@ -1,0 +1,139 @@
+#pragma once
+/// What a space is made of: products of dimensions with their candidates and batch sizes, and what
+/// tells their members apart, their names and what they make the step do. Local.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dstune/core/settings.hpp"
+#include "dstune/space/search_space.hpp"
+
+namespace dstune {
+
+/// One dimension: a place in the DeepSpeed config and its candidates, at least one.
+struct Dimension {
+  enum class Kind { knob, train_batch_size, micro_batch, accumulation_steps, shape, recompute };
+  Kind kind = Kind::knob;
+  /// JSON pointer in the DeepSpeed config; "" for the group's shape and recompute.
+  std::string pointer;
+  /// null for a batch size that is derived. Shapes are {num_gpus, num_nodes}, recompute is its
+  /// word.
+  std::vector<json::Value> candidates;
+  std::vector<std::string> origins;            ///< JSON pointer of each candidate in the document
+  std::vector<std::vector<Setting>> settings;  ///< knob: what each candidate says
+};
+
+/// Dimensions in the order in which they vary, slowest first.
+struct Product {
+  std::vector<Dimension> dimensions;
+  json::Value base;               ///< the DeepSpeed config with each dimension's first candidate
+  std::vector<Setting> settings;  ///< what `base` says
+  bool is_micro_batch_searched = false;  ///< its candidates are ours, not the user's
+};
+
+/// Finds the dimensions and checks every candidate by itself: a wrong type or value, or what
+/// DeepSpeed refuses in every member that has it, is the input's problem; what it refuses only in
+/// some combinations, and what the step does not do, is left to the members. Adds problems with the
+/// place of the candidate. At least one product.
+std::vector<Product> expand(const JobSpec& job, json::Problems& problems);
+
+/// What the user is told once: unknown top-level keys, keys without an effect on the search, and
+/// candidates that are not built, whose members are pruned.
+std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products);
+
+// The three batch sizes. Each candidate is what the row of its key reads.
+
+inline constexpr std::array<std::pair<std::string_view, Dimension::Kind>, 3> batch_keys = {
+    {{"train_batch_size", Dimension::Kind::train_batch_size},
+     {"train_micro_batch_size_per_gpu", Dimension::Kind::micro_batch},
+     {"gradient_accumulation_steps", Dimension::Kind::accumulation_steps}}};
+
+/// Nothing: no batch key.
+[[nodiscard]] std::optional<Dimension::Kind> batch_kind(std::string_view key);
+
+/// The dimension of a batch key; `node`: what the document says, or nothing. A micro-batch that is
+/// searched has its lowest size alone. Adds problems; a candidate is there in any case.
+Dimension batch_dimension(std::string_view key, const std::optional<json::Node>& node,
+                          const TuningOptions& tuning, json::Problems& problems);
+
+/// The size of a candidate; nothing where it follows from the other sizes.
+[[nodiscard]] std::optional<std::int64_t> size_of(const Dimension& dimension,
+                                                  std::size_t candidate);
+
+/// Doubles the lowest searched micro-batch up to the limits that any group and accumulation leave.
+void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Problems& problems);
+
+/// At least one combination of sizes must be possible.
+void check_batches(const JobSpec& job, const Product& product, json::Problems& problems);
+
+/// Why a global batch lies outside the limits of the `autotuning` section; empty where it does not.
+std::string batch_limit_reason(const TuningOptions& tuning, std::int64_t train_batch_size);
+
+/// Reads what the base and each candidate say into `settings`; wrong types and values are problems,
+/// at the candidate's place in the document. Then tries each candidate with the first and the last
+/// of the other dimensions and each stage: what DeepSpeed refuses every time is a problem of the
+/// candidate, or of what is fixed. What the step does not do is one only where nothing else is left
+/// of the dimension. Adds each problem once.
+void check_candidates(const JobSpec& job, std::vector<Product>& products, json::Problems& problems);
+
+// The names of members.
+
+/// Letters, digits and . + - _ = stay, other characters become '-'; longer than 160 characters:
+/// cut, with a hash of the whole.
+std::string folder_safe(const std::string& name);
+
+/// The canonical names of a product's members, put together from parts that are made once.
+class NameTemplate {
+ public:
+  /// `with_shape`, `with_recompute`: the job has several of them.
+  NameTemplate(const Product& product, bool with_shape, bool with_recompute);
+
+  /// Not yet unique. `digits`: the candidate of each dimension.
+  [[nodiscard]] std::string name(const std::vector<std::size_t>& digits, int zero_stage,
+                                 const BatchTriple& batch) const;
+
+ private:
+  /// A piece of the name: fixed, one of a dimension's, or a batch size.
+  struct Part {
+    Dimension::Kind kind = Dimension::Kind::knob;
+    int dimension = -1;
+    std::vector<std::string> texts;  ///< one, or one a candidate; a batch size's letters
+  };
+
+  void add_parts(const Product& product, const std::string& key, const json::Value& value,
+                 const std::string& pointer, const std::vector<std::string>& keys);
+
+  std::vector<Part> parts_;
+  bool is_short_ = true;  ///< only stage, accumulation and micro-batch differ
+  std::vector<std::string> shapes_, recomputes_;  ///< what they append; empty: nothing
+};
+
+// Which members run alike.
+
+/// The configuration with every knob that does not act at its ZeRO stage at its default.
+TrainingConfig effective_config(const TrainingConfig& config);
+
+/// 128 bits of a hash: among millions of members, equal ones are taken for the same thing.
+struct Fingerprint {
+  std::uint64_t high = 0, low = 0;
+  bool operator==(const Fingerprint&) const = default;
+};
+struct FingerprintHash {
+  std::size_t operator()(const Fingerprint& fingerprint) const { return fingerprint.low; }
+};
+
+Fingerprint fingerprint(std::string_view text);
+/// Of everything that decides what runs.
+Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape);
+
+/// "reduce_bucket_size has no effect at stage 0": what differs between the members of `product`
+/// with these candidates, and why it makes no difference; "" where nothing differs.
+std::string twin_reason(const Product& product, const std::vector<std::size_t>& digits,
+                        const std::vector<std::size_t>& others, int zero_stage);
+
+}  // namespace dstune
