@@ -23,7 +23,10 @@ def call(command, folder, what):
     ended = subprocess.run(command, cwd=folder, env=environment, shell=isinstance(command, str), text=True,
                            errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if ended.returncode != 0:
-        sys.exit(f"{what} failed with exit code {ended.returncode}:\n{ended.stdout[-6000:]}")
+        # A build goes on beside what failed: the first error may stand far above the end.
+        errors = [line for line in ended.stdout.splitlines() if "error" in line.lower()]
+        sys.exit("\n".join([f"{what} failed with exit code {ended.returncode}:", *errors[:20], "…",
+                            ended.stdout[-4000:]]))
 
 
 def copy_of(checkout, folder):
@@ -53,7 +56,7 @@ def patch(change, copy, *options):
 def configure(copy, build):
     """As users build, but for the optimisation: what is run here is small."""
     call(["cmake", "-S", str(copy), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-          "-DCMAKE_CXX_FLAGS_RELEASE=-O0", "-DDSTUNE_CUDA=OFF", "-DDSTUNE_BENCHMARKS=OFF"], copy, "cmake")
+          "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DDSTUNE_CUDA=OFF", "-DDSTUNE_BENCHMARKS=OFF"], copy, "cmake")
 
 
 def main():
