@@ -50,11 +50,12 @@ class Emitter {
 
   /// A workspace that the operation needs is taken around it. (All such on the compute stream.)
   template <class Op>
-  void emit(Op operation, Stream stream = Stream::compute) {
+  void emit(const Op& operation, Stream stream = Stream::compute) {
     if constexpr (requires { operation.workspace; }) {
       const TensorId scratch = borrow_workspace(workspace_bytes(operation));
-      operation.workspace = at(scratch);
-      steps_->emplace_back(stream, operation);
+      // In its place: a copy right behind the assignment would wait for it.
+      Step& step = steps_->emplace_back(stream, operation);
+      std::get_if<Op>(&step.operation)->workspace = at(scratch);
       return_workspace(scratch);
     } else {
       steps_->emplace_back(stream, operation);
