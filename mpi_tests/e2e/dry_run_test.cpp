@@ -145,6 +145,14 @@ TEST_F(DryRunTest, ShowsTheMemoryOverAStepWhereAsked) {
   EXPECT_NE(ended.out.find("device, at most "), std::string::npos) << ended;
 }
 
+TEST_F(DryRunTest, SaysWhatWasUnderstoodWhereAsked) {
+  EXPECT_EQ(plan({"--time-limit", "10m"}).err.find("debug"), std::string::npos);
+  const Ended ended = plan({"--verbose", "--time-limit", "10m"});
+  EXPECT_NE(ended.err.find("debug: option --time-limit 10m (600 s)"), std::string::npos) << ended;
+  EXPECT_NE(ended.err.find("debug: MPI: "), std::string::npos) << ended;
+  EXPECT_NE(ended.err.find("debug: rank 0: host "), std::string::npos) << ended;
+}
+
 TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {
   const Ended ended = plan({"--format", "json", "--num-trials", "3"});
   EXPECT_EQ(ended.exit_code, 0) << ended;

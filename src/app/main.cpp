@@ -77,6 +77,15 @@ std::string version_text() {
       kernels::cpu_table().name, cuda_text(), nccl::find_library().description);
 }
 
+/// What --verbose says before anything runs.
+void describe(const CommandLine& line) {
+  for (const std::string& option : line.understood) log::debug("option " + option);
+  log::debug(fmt::format("dstune-mpi {}", DSTUNE_VERSION));
+  log::debug("MPI: " + MpiEnvironment::library_version());
+  log::debug(fmt::format("matrix products: {}", kernels::matmul_library()));
+  log::debug(fmt::format("CPU kernels: {}", kernels::cpu_table().name));
+}
+
 void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
   std::mutex mutex;
   std::condition_variable_any stopped;
@@ -118,6 +127,7 @@ int main(int argc, char** argv) {
     line.job.version = DSTUNE_VERSION;
     log::set_level(line.level);
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
+    if (line.job.verbose && is_first_process()) describe(line);
     return run(argc, argv, line);
   } catch (const UsageError& error) {
     report_problem(error.what());

@@ -68,7 +68,8 @@ po::options_description visible_options() {
   value("profile-out", "FILE", "write what the machine was measured to take (docs/files.md)");
   value("coordinator", "shared|dedicated", "does rank 0 train too (default shared)");
   add("quiet", "warnings and errors only");
-  add("verbose", "more messages; with --dry-run the memory of each category");
+  add("verbose",
+      "also what was understood, found and formed; with --dry-run the memory of each category");
   add("no-progress", "no progress lines");
   value("color", "auto|always|never", "colour of messages (default auto)");
   add("version", "versions of dstune-mpi and its libraries");
@@ -204,12 +205,31 @@ void fill(const GivenOptions& given, CommandLine& line) {
   job.verbose = given.has("verbose");
   job.no_progress = given.has("no-progress");
   if (job.quiet) line.level = log::Level::warning;
+  if (job.verbose) line.level = log::Level::debug;
   if (job.dry_run && job.profile_path) {
     throw UsageError("--dry-run writes no file: leave --profile-out out, or run the space");
   }
   if (job.quiet && job.verbose) {
     throw UsageError("--quiet and --verbose contradict each other: leave one out");
   }
+}
+
+/// "--time-limit 10m (600 s)"
+std::vector<std::string> understood_options(const po::variables_map& map) {
+  const GivenOptions given(map);
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : map) {
+    std::string line = name == "space" ? name : "--" + name;
+    if (const auto* const texts = boost::any_cast<Strings>(&value.value()))
+      line += fmt::format(" {}", fmt::join(*texts, " "));
+    else if (const auto* const text = boost::any_cast<std::string>(&value.value());
+             text != nullptr && !text->empty())
+      line += " " + *text;
+    if (name == "time-limit" || name == "reserve" || name == "trial-timeout")
+      line += fmt::format(" ({} s)", given.duration_s(name.c_str()).value_or(0));
+    lines.push_back(std::move(line));
+  }
+  return lines;
 }
 
 }  // namespace
@@ -249,6 +269,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     throw UsageError("more than one space.json: " + spaces[0] + " and " + spaces[1]);
   }
   line.job.space_path = spaces.front();
+  line.understood = understood_options(map);
   return line;
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dstune/base/log.hpp"
 #include "dstune/tune/job.hpp"
@@ -14,7 +15,8 @@ struct CommandLine {
   bool version = false;
   JobOptions job;
   log::Level level = log::Level::info;
-  std::optional<bool> color;  ///< absent: where stderr is a terminal
+  std::vector<std::string> understood;  ///< a line for each option that was given
+  std::optional<bool> color;            ///< absent: where stderr is a terminal
 };
 
 /// Throws UsageError, naming the option, with a hint; options of design 2 that this release does

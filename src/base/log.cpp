@@ -36,8 +36,8 @@ void write(spdlog::level::level_enum level, const std::string& message) {
 }  // namespace
 
 void set_level(Level level) {
-  constexpr std::array levels{spdlog::level::info, spdlog::level::warn, spdlog::level::err,
-                              spdlog::level::off};
+  constexpr std::array levels{spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                              spdlog::level::err, spdlog::level::off};
   output().logger.set_level(levels.at(static_cast<std::size_t>(level)));
 }
 
@@ -45,6 +45,9 @@ void set_color(bool on) {
   output().sink->set_color_mode(on ? spdlog::color_mode::always : spdlog::color_mode::never);
 }
 
+void debug(const std::string& message) {
+  write(spdlog::level::debug, message);
+}
 void info(const std::string& message) {
   write(spdlog::level::info, message);
 }

@@ -38,6 +38,10 @@ class SharedNode;
 /// One rank's part in one attempt.
 class Membership {
  public:
+  Membership() = default;
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
   /// Phases published here.
   [[nodiscard]] std::uint64_t phases() const { return phases_; }
   void publish();

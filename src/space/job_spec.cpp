@@ -245,7 +245,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   problems.check();
   // Files of experiments are run, all of them.
   if (job.tuning.tuner_type.empty())
-    job.tuning.tuner_type = job.experiment_files.empty() ? "race" : "gridsearch";
+    job.tuning.tuner_type = job.experiment_files.empty() ? default_tuner_type : "gridsearch";
   return job;
 }
 

@@ -78,6 +78,15 @@ std::string transports_of(const DeviceGroups& devices,
   return fmt::format("collectives: {}", fmt::join(ways, "; "));
 }
 
+/// Which rank is where, and on what.
+void describe_ranks(const Topology& topology, const std::vector<RankDevice>& devices) {
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto node = static_cast<std::size_t>(topology.node_of_rank[rank]);
+    log::debug(fmt::format("rank {}: host {}, {}, {} thread(s)", rank, topology.hosts[node],
+                           devices[rank].description, devices[rank].threads));
+  }
+}
+
 /// excluded_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
 std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOptions& options,
                                          const Topology& topology) {
@@ -119,6 +128,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   }
   Device& device = *found.device;
   const std::vector<RankDevice> devices = gather_devices(world, describe(topology, found));
+  if (topology.world_rank == 0 && options.verbose) describe_ranks(topology, devices);
 
   JobOptions decided = options;
   Preparation ready;
@@ -179,6 +189,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
   GroupTable groups(world, node, topology, input.groups, {.device = device_groups(found)});
+  if (options.verbose)
+    for (const std::vector<int>& ranks : input.groups)
+      log::debug(fmt::format("group: ranks {}", fmt::join(ranks, ", ")));
   if (groups.devices() != nullptr) log::info(transports_of(*groups.devices(), input.groups));
   if (input.workload.kind == WorkloadKind::transformer &&
       input.measure.start_profile_step < steps_until_alike(device)) {

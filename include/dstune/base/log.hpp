@@ -6,12 +6,14 @@
 
 namespace dstune::log {
 
-enum class Level { info, warning, error, off };
+/// debug: what --verbose adds for whoever looks for the cause of something.
+enum class Level { debug, info, warning, error, off };
 
 void set_level(Level level);
 /// Colour of the level's word: as said, or (automatic) where stderr is a terminal.
 void set_color(bool on);
 
+void debug(const std::string& message);
 void info(const std::string& message);
 void warning(const std::string& message);
 void error(const std::string& message);

@@ -12,7 +12,10 @@ namespace dstune {
 class Mailbox {
  public:
   using Message = Communicator::Message;  ///< from a world rank
+  Mailbox() = default;
   virtual ~Mailbox() = default;
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
   /// Local; the bytes are copied, delivery goes on in try_receive() and flush().
   virtual void send(int world_rank, Bytes data) = 0;
   virtual std::optional<Message> try_receive() = 0;

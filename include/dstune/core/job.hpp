@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct TargetSpec {
   bool on_gpu = false;
   TargetCheckpointing checkpointing = TargetCheckpointing::torch;
 };
+
+/// The tuner where nobody says, unless files of experiments are run: all of those are.
+inline constexpr std::string_view default_tuner_type = "race";
 
 /// The autotuning section with DeepSpeed's documented defaults.
 struct TuningOptions {

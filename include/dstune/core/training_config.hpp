@@ -91,6 +91,13 @@ struct LossScale {
   bool operator==(const LossScale&) const = default;
 };
 
+/// DeepSpeed's default of mics_shard_size: no MiCS.
+inline constexpr std::int64_t default_mics_shard_size = -1;
+/// What such a value stands for: 0 and below are one thing to DeepSpeed, all ranks.
+[[nodiscard]] constexpr std::int64_t mics_ranks(std::int64_t shard_size) {
+  return shard_size > 0 ? shard_size : 0;
+}
+
 /// Names and defaults are DeepSpeed 0.19.6's; bucket sizes are counted in elements.
 struct TrainingConfig {
   int zero_stage = 0;
@@ -137,7 +144,8 @@ struct TrainingConfig {
 
   // Stage 3 over parts of the group.
   std::int64_t zero_hpz_partition_size = 1;  ///< ranks that hold the parameters once more; 1: none
-  std::int64_t mics_shard_size = 0;          ///< ranks that share one copy of the states; 0: all
+  /// Ranks that share one copy of the states; 0: all.
+  std::int64_t mics_shard_size = mics_ranks(default_mics_shard_size);
   bool mics_hierarchical_params_gather = false;
   /// Of the group: no knob, but where it runs. Only where hierarchical gathers or quantised
   /// reductions across nodes ask for it.

@@ -12,7 +12,10 @@ namespace dstune {
 /// experiment's only where nothing else does.
 class EnergyMeter {
  public:
+  EnergyMeter() = default;
   virtual ~EnergyMeter() = default;
+  EnergyMeter(const EnergyMeter&) = delete;
+  EnergyMeter& operator=(const EnergyMeter&) = delete;
   /// Joules since it was made; nothing once it could not be read. Counters begin again after a few
   /// minutes, which is noticed only where this is asked more often.
   virtual std::optional<double> joules() = 0;

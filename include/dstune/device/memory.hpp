@@ -31,7 +31,10 @@ class MemoryBudget {
 /// Where an arena's memory comes from. Local.
 class MemorySource {
  public:
+  MemorySource() = default;
   virtual ~MemorySource() = default;
+  MemorySource(const MemorySource&) = delete;
+  MemorySource& operator=(const MemorySource&) = delete;
   /// Bytes from a multiple of 4096 on. Throws OutOfMemory where they are refused.
   virtual std::byte* take(std::int64_t bytes) = 0;
   virtual void give_back(std::byte* begin, std::int64_t bytes) noexcept = 0;

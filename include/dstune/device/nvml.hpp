@@ -22,7 +22,10 @@ class Library {
   enum class Clock : int { sm = 1, memory = 2 };
   using Count = unsigned long long;
 
+  Library() = default;
   virtual ~Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
 
   [[nodiscard]] virtual std::string error_text(int result) = 0;
   /// "GPU-8932f937-…"

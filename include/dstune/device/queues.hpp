@@ -16,13 +16,19 @@ namespace dstune {
 /// with it; what it was asked to touch outlives it.
 class Recording {
  public:
+  Recording() = default;
   virtual ~Recording() = default;
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
 };
 
 /// Of the queues of a device. All functions: Local, of one thread.
 class Recorder {
  public:
+  Recorder() = default;
   virtual ~Recorder() = default;
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
 
   /// From here on what the queues are asked for is noted and not done; queue 0 is used. The host
   /// waits for nothing until end(). A queue waits for events that were recorded since; such an
@@ -45,7 +51,10 @@ class Recorder {
 /// All functions: Local, of one thread.
 class Queues {
  public:
+  Queues() = default;
   virtual ~Queues() = default;
+  Queues(const Queues&) = delete;
+  Queues& operator=(const Queues&) = delete;
 
   /// How many there are of each, numbered from 0.
   struct Numbers {

@@ -48,7 +48,10 @@ struct Buffers {
 /// communicator until async_error() says another thing. Where one gets an error only abort() is.
 class Library {
  public:
+  Library() = default;
   virtual ~Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
 
   /// As NCCL codes it: 22809 is 2.28.9.
   [[nodiscard]] virtual int version() const = 0;

@@ -51,7 +51,10 @@ struct WorkloadTraits {
 
 class Workload {
  public:
+  Workload() = default;
   virtual ~Workload() = default;
+  Workload(const Workload&) = delete;
+  Workload& operator=(const Workload&) = delete;
   [[nodiscard]] virtual WorkloadTraits traits() const = 0;
   /// Everything that may fail for want of memory, without talking to peers unless it meets them
   /// first. Throws OutOfMemory.

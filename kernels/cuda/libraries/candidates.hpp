@@ -17,7 +17,10 @@ namespace dstune::kernels::cuda {
 /// What the libraries' callers need of the GPU; the tests have another one.
 class Gpu {
  public:
+  Gpu() = default;
   virtual ~Gpu() = default;
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
 
   /// The calling thread's device and stream.
   virtual int device() = 0;

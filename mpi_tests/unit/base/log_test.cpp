@@ -43,6 +43,15 @@ TEST_F(LogTest, LeavesOutWhatIsBelowTheLevel) {
             "dstune: error: shown\ndstune: warning: shown\n");
 }
 
+TEST_F(LogTest, ShowsWhatExplainsWhereAsked) {
+  testing::internal::CaptureStderr();
+  log::debug("hidden");
+  log::set_level(log::Level::debug);
+  log::debug("shown");
+  log::info("shown");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "dstune: debug: shown\ndstune: info: shown\n");
+}
+
 TEST_F(LogTest, ColorsTheLevelWhenAsked) {
   log::set_color(true);
   testing::internal::CaptureStderr();

@@ -38,6 +38,11 @@ void set_reduction(Config& config, const KnobValue& value) {
   config.sums_gradients = std::get<std::string>(value) == "sum";
 }
 
+/// The word that stands for the member's default.
+std::string_view default_reduction() {
+  return Config().sums_gradients ? R"("sum")" : R"("mean")";
+}
+
 void set_communication_type(Config& config, const KnobValue& value) {
   if (const auto type = from_text<CommunicationType>(std::get<std::string>(value)))
     config.communication_data_type = *type;
@@ -64,9 +69,10 @@ std::vector<Knob> engine_rows() {
           0, sets<&Config::gradient_clipping>(
                  "/gradient_clipping", "largest global norm of the gradient; 0: no clipping"))),
       at(stages_0_1_2,
-         acting(not_null(not_auto(in_any_case(text("/gradient_allreduce_op", "\"mean\"", "mean|sum",
-                                                   measured, "mean or sum over ranks")))),
-                set_reduction)),
+         acting(
+             not_null(not_auto(in_any_case(text("/gradient_allreduce_op", default_reduction(),
+                                                "mean|sum", measured, "mean or sum over ranks")))),
+             set_reduction)),
       flag("/prescale_gradients", "false", inert,
            "divide before reducing: rounding only, sums are in fp32 here"),
       any_number("/gradient_predivide_factor", "1.0",
@@ -120,6 +126,23 @@ std::string_view default_betas() {
   return betas;
 }
 
+/// The member's default as DeepSpeed spells it.
+std::string_view default_optimizer_type() {
+  switch (OptimizerConfig().kind) {
+    case OptimizerKind::adam:
+      return R"("Adam")";
+    case OptimizerKind::adamw:
+      return R"("AdamW")";
+    case OptimizerKind::lion:
+      return R"("Lion")";
+    case OptimizerKind::sgd:
+      return R"("SGD")";
+    case OptimizerKind::adagrad:
+      return R"("Adagrad")";
+  }
+  throw LogicError("an optimizer without a name");
+}
+
 /// A number from 0 on of the optimizer.
 template <auto member>
 Knob amount(std::string_view pointer, std::string_view help) {
@@ -130,7 +153,7 @@ std::vector<Knob> optimizer_rows() {
   return {
       section("/optimizer", measured, "the optimizer and its parameters"),
       // The kind follows from type and adam_w_mode together.
-      not_null(not_auto(text("type", "\"AdamW\"", "", measured,
+      not_null(not_auto(text("type", default_optimizer_type(), "", measured,
                              "Adam, AdamW, Lion, Adagrad in any case, or SGD"))),
       flag("legacy_fusion", "false", inert, "fuse the optimizer with the fp16 wrapper"),
       optional(closed(section("/optimizer/params", measured, "arguments of the optimizer"))),

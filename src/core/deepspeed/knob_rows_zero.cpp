@@ -19,7 +19,7 @@ void set_hpz(Config& config, const KnobValue& value) {
 }
 
 void set_mics(Config& config, const KnobValue& value) {
-  config.mics_shard_size = std::max<std::int64_t>(0, std::get<std::int64_t>(value));
+  config.mics_shard_size = mics_ranks(std::get<std::int64_t>(value));
 }
 
 template <auto member>
@@ -168,8 +168,8 @@ std::vector<Knob> stage_3_rows() {
           "zero_quantized_gradients", "ZeRO++: reduce gradients across nodes as numbers of 4 bits"),
       free_form(optional(
           section("zeropp_loco_param", refused, "ZeRO++: error feedback of quantized reductions"))),
-      acting(integer("mics_shard_size", "-1", -unbounded, measured,
-                     "MiCS: ranks that share a copy of the states; 0 and below: all"),
+      acting(integer("mics_shard_size", kept(fmt::to_string(default_mics_shard_size)), -unbounded,
+                     measured, "MiCS: ranks that share a copy of the states; 0 and below: all"),
              set_mics),
       sets<&Config::mics_hierarchical_params_gather>(
           "mics_hierarchical_params_gather",

@@ -21,7 +21,7 @@ OptimizerKind optimizer_kind(const Settings& settings) {
   // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
   if (type == "adam" && settings.is_on("/optimizer/params/adam_w_mode"))
     return OptimizerKind::adamw;
-  return from_text<OptimizerKind>(type).value_or(OptimizerKind::adamw);
+  return from_text<OptimizerKind>(type).value_or(OptimizerConfig().kind);
 }
 
 OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optimizer) {

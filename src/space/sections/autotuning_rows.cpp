@@ -57,6 +57,7 @@ std::span<const SectionRow> autotuning_rows() {
   using namespace rows;
   using Job = JobSpec;
   using Tuning = TuningOptions;
+  static const std::string default_tuner = fmt::format("\"{}\"", default_tuner_type);
   static const std::vector<SectionRow> all = {
       object("/autotuning", "DeepSpeed's section of its autotuner, with its documented defaults"),
       flag("/autotuning/enabled", "false", inert,
@@ -88,7 +89,7 @@ std::span<const SectionRow> autotuning_rows() {
                  "/autotuning/end_profile_step", "at least end - start + 1 steps are timed")),
       applied(
           set_tuner,
-          text("/autotuning/tuner_type", "\"race\"", "gridsearch|random|model_based|race", inert,
+          text("/autotuning/tuner_type", default_tuner, "gridsearch|random|model_based|race", inert,
                "which member runs next: `gridsearch` every one in the plan's "
                "order, `random` in an order drawn from `--seed`, `model_based` what DeepSpeed's "
                "cost model ranks first, `race` what promises most by its prediction and by what "

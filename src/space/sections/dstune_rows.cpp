@@ -252,7 +252,7 @@ std::span<const SectionRow> dstune_rows() {
               matching(bytes_pattern, any_text("/dstune/host_memory", "the same as `\"64GiB\"`"))),
       applied(set_word<frameworks, &JobSpec::target, &TargetSpec::framework>,
               word("/dstune/target", "self",
-                   "whose memory an answer must fit, too; `self`: ours alone")),
+                   "whose memory an answer must fit and whose time ranks it; `self`: ours alone")),
       object("/dstune/target", "the training that the answer is for"),
       applied(set_word<frameworks, &JobSpec::target, &TargetSpec::framework>,
               text("/dstune/target/framework",
