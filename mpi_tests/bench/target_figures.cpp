@@ -1,13 +1,19 @@
-// How near calibration with a few runs of DeepSpeed brings the order of the others to DeepSpeed's:
-//   calibration_figures SPACE.json TABLE.json [DRAWS]
+// How near times that are measured here come to DeepSpeed's in the target's time:
+//   target_figures counts SPACE.json TABLE.json          what the plans count, as CSV
+//   target_figures fit SPACE.json TABLE.json ...         constants, fitted to all tables together
+//   target_figures judge SPACE.json TABLE.json ...       each table by the program's constants
+//   target_figures calibrate SPACE.json TABLE.json ...   beside runs of the user's own
 // TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space. Runs to
 // calibrate with are drawn again and again; what is said is of the configurations left out.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
+#include <functional>
+#include <map>
+#include <numeric>
 #include <random>
 #include <set>
+#include <span>
 
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
@@ -18,72 +24,213 @@
 namespace dstune {
 namespace {
 
+constexpr int num_draws = 1000;
+
 struct Configuration {
+  std::string name;
   int stage = 0;
+  Precision precision = Precision::fp32;
   double batch = 0;
-  double deepspeed_s = 0;
-  double here_s = 0;
+  std::vector<double> deepspeed;  ///< samples/s, of each pass
+  double measured_s = 0;
+  double predicted_s = 0;
   Overheads overheads{};
+
+  /// samples/s, the mean of all passes, or of every second one.
+  [[nodiscard]] double throughput(std::size_t first = 0, std::size_t stride = 1) const {
+    double sum = 0, count = 0;
+    for (std::size_t pass = first; pass < deepspeed.size(); pass += stride, ++count)
+      sum += deepspeed[pass];
+    return sum / count;
+  }
+  [[nodiscard]] double deepspeed_s() const { return batch / throughput(); }
+};
+using Configurations = std::vector<Configuration>;
+
+struct Table {
+  Configurations all;
+  std::size_t baseline = 0;  ///< that takes the first candidate of every list
 };
 
-/// `source`: "measured" or "predicted".
-std::vector<Configuration> read_table(const std::string& space_path, const std::string& table_path,
-                                      const char* source) {
+Table read_table(const std::string& space_path, const std::string& table_path) {
   const json::Document table = json::Document::read(table_path);
   const int ranks = table.root().at("ranks").get<int>();
   const JobSpec job = read_job(space_path, {}, std::nullopt, ranks);
   const FixedWorkspaces workspaces;
-  OverheadCounter counter(job.model, workspaces);
+  StepPredictor predictor(job.model, std::nullopt, workspaces);
   PlannerOptions options;
   options.device_memory_bytes = options.host_memory_bytes = INT64_MAX;
   const PlannedSpace space = plan_space(job, SearchSpace(job), workspaces, options);
-  std::vector<Configuration> found;
+  Table found;
   for (const json::Value& row : table.root().at("experiments")) {
-    const auto member = std::find_if(
-        space.members.begin(), space.members.end(),
-        [&](const PlannedMember& each) { return row.at("name") == each.planned.experiment.name; });
-    if (member == space.members.end()) throw Error("the table is of another space");
-    const TrainingConfig& config = member->planned.experiment.config;
-    const auto batch = static_cast<double>(global_batch(config, ranks));
-    const auto runs = row.at("deepspeed").get<std::vector<double>>();
-    double throughput = 0;
-    for (const double run : runs) throughput += run / static_cast<double>(runs.size());
-    found.push_back({config.zero_stage, batch, batch / throughput,
-                     batch / row.at(source).get<double>(), counter.count(config, ranks)});
+    const auto name = row.at("name").get<std::string>();
+    const auto member = std::ranges::find_if(space.members, [&](const PlannedMember& each) {
+      return each.planned.experiment.name == name;
+    });
+    if (member == space.members.end()) throw Error(table_path + " is of another space");
+    const Experiment& experiment = member->planned.experiment;
+    const auto batch = static_cast<double>(global_batch(experiment.config, ranks));
+    if (space.baseline && &*member == &space.members[*space.baseline])
+      found.baseline = found.all.size();
+    found.all.push_back({.name = experiment.name,
+                         .stage = experiment.config.zero_stage,
+                         .precision = experiment.config.precision,
+                         .batch = batch,
+                         .deepspeed = row.at("deepspeed").get<std::vector<double>>(),
+                         .measured_s = batch / row.at("measured").get<double>(),
+                         .predicted_s = batch / row.at("predicted").get<double>(),
+                         .overheads = predictor.overheads(experiment)});
   }
   return found;
 }
 
-/// Of one draw.
+void print_counts(const Configurations& all) {
+  std::printf("name,stage,precision,batch,measured_s,predicted_s,deepspeed");
+  for (int each = 0; each < num_overheads; ++each)
+    std::printf(",%s", std::string(to_text(static_cast<Overhead>(each))).c_str());
+  std::printf("\n");
+  for (const Configuration& one : all) {
+    std::printf("%s,%d,%s,%g,%.6g,%.6g,", one.name.c_str(), one.stage,
+                std::string(to_text(one.precision)).c_str(), one.batch, one.measured_s,
+                one.predicted_s);
+    for (std::size_t pass = 0; pass < one.deepspeed.size(); ++pass)
+      std::printf("%s%g", pass == 0 ? "" : " ", one.deepspeed[pass]);
+    for (const double count : one.overheads) std::printf(",%g", count);
+    std::printf("\n");
+  }
+}
+
+/// Seconds of an optimizer step, by some estimate of DeepSpeed's.
+using Estimate = std::function<double(const Configuration&)>;
+
+Estimate in_target(const TimeCalibration& calibration, double Configuration::*here_s) {
+  return [=](const Configuration& one) {
+    return calibration.target_s(one.*here_s, one.precision, one.overheads);
+  };
+}
+
 struct Figures {
   double correlation = 0;
-  double regret = 0;  ///< how much faster DeepSpeed's best is there than the best by this
+  double regret = 0;  ///< how much faster DeepSpeed's best is there than the best by the estimate
   double error = 0;   ///< mean, of times
+  std::size_t best = 0;  ///< by the estimate
 };
 
-Figures figures_of(const std::vector<Configuration>& all, const TimeCalibration& fit) {
-  std::vector<double> estimates, truth;
-  Figures figures;
+/// `scales`: the error after one common scale.
+Figures figures_of(const Configurations& all, const Estimate& estimate, bool scales = false) {
+  std::vector<double> estimates, truth, ratios;
   for (const Configuration& one : all) {
-    const double target_s = fit.target_s(one.here_s, one.overheads);
-    estimates.push_back(one.batch / target_s);
-    truth.push_back(one.batch / one.deepspeed_s);
-    figures.error += std::abs(target_s / one.deepspeed_s - 1) / static_cast<double>(all.size());
+    estimates.push_back(one.batch / estimate(one));
+    truth.push_back(one.throughput());
+    ratios.push_back(estimate(one) / one.deepspeed_s());
   }
+  std::vector<double> sorted = ratios;
+  std::ranges::sort(sorted);
+  const std::size_t middle = sorted.size() / 2;
+  const double median =
+      sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  Figures figures;
+  for (const double ratio : ratios)
+    figures.error += std::abs(ratio / (scales ? median : 1) - 1) / static_cast<double>(all.size());
   figures.correlation = rank_correlation(estimates, truth).value_or(0);
-  const auto best = std::max_element(estimates.begin(), estimates.end()) - estimates.begin();
-  figures.regret =
-      1 - truth[static_cast<std::size_t>(best)] / *std::max_element(truth.begin(), truth.end());
+  figures.best = static_cast<std::size_t>(std::ranges::max_element(estimates) - estimates.begin());
+  figures.regret = 1 - truth[figures.best] / std::ranges::max(truth);
   return figures;
 }
 
+// Constants.
+
+TimeCalibration fit_to(const Configurations& runs, const CalibrationPrior& prior) {
+  std::vector<CalibrationPoint> points;
+  for (const Configuration& run : runs)
+    points.push_back({run.measured_s, run.deepspeed_s(), run.precision, run.overheads});
+  return fit_time(points, prior);
+}
+
+double square_error(const Configurations& all, const TimeCalibration& fit) {
+  const Estimate estimate = in_target(fit, &Configuration::measured_s);
+  return std::accumulate(all.begin(), all.end(), 0.0, [&](double sum, const Configuration& one) {
+    return sum + std::pow(estimate(one) / one.deepspeed_s() - 1, 2);
+  });
+}
+
+/// The scale of 16 bits beside that of fp32 is tried out: fit_time() takes it from the prior.
+TimeCalibration fit_constants(const Configurations& all) {
+  TimeCalibration best;
+  double least = HUGE_VAL;
+  const bool has_16_bits = std::ranges::any_of(
+      all, [](const Configuration& one) { return one.precision != Precision::fp32; });
+  for (double ratio = has_16_bits ? 0.25 : 1; ratio <= (has_16_bits ? 4 : 1); ratio *= 1.01) {
+    CalibrationPrior prior = unknown_target();
+    prior.mean.scale = {1, ratio, ratio};
+    // So many runs say enough by themselves: the prior only decides what they do not tell apart.
+    for (double& deviation_s : prior.deviations_s) deviation_s *= 10;
+    const TimeCalibration fit = fit_to(all, prior);
+    if (const double error = square_error(all, fit); error < least) {
+      least = error;
+      best = fit;
+    }
+  }
+  return best;
+}
+
+void print_constants(const std::vector<Table>& tables) {
+  Configurations all;
+  for (const Table& table : tables) all.insert(all.end(), table.all.begin(), table.all.end());
+  const TimeCalibration fit = fit_constants(all);
+  json::Value scale = json::Value::object(), costs_s = json::Value::object();
+  for (std::size_t each = 0; each < num_precisions; ++each)
+    scale[std::string(to_text(static_cast<Precision>(each)))] = fit.scale[each];
+  for (std::size_t each = 0; each < fit.costs_s.size(); ++each)
+    costs_s[std::string(to_text(static_cast<Overhead>(each)))] = fit.costs_s[each];
+  std::printf("%s\n", json::Value{{"scale", scale}, {"costs_s", costs_s}}.dump(1).c_str());
+  for (const Table& table : tables) {
+    const Figures figures = figures_of(table.all, in_target(fit, &Configuration::measured_s));
+    std::printf("%zu configurations: rank correlation %.3f, mean error %.1f %%, regret %.1f %%\n",
+                table.all.size(), figures.correlation, 100 * figures.error, 100 * figures.regret);
+  }
+}
+
+// Judging.
+
+void judge(const Table& table) {
+  const Configurations& all = table.all;
+  const TimeCalibration& constants = target_constants(false).time;
+  const auto odd = [](const Configuration& one) { return one.throughput(0, 2); };
+  const auto even = [](const Configuration& one) { return one.throughput(1, 2); };
+  const auto best = *std::ranges::max_element(all, {}, odd);
+  std::vector<double> throughputs;
+  for (const Configuration& one : all) throughputs.push_back(one.throughput());
+  std::ranges::sort(throughputs);
+  std::printf(
+      "%zu configurations. DeepSpeed's best by the odd passes, %s, is %.1f %% above the median.\n\n"
+      "| times | rank correlation | mean error after one scale | answer | slower than the best "
+      "| faster than the baseline |\n| --- | --- | --- | --- | --- | --- |\n",
+      all.size(), best.name.c_str(),
+      100 * (best.throughput() / throughputs[throughputs.size() / 2] - 1));
+  const auto print = [&](const char* title, const Estimate& estimate) {
+    const Figures figures = figures_of(all, estimate, true);
+    const Configuration& answer = all[figures.best];
+    std::printf("| %s | %.3f | %.1f %% | `%s` | %.1f %% | %.1f %% |\n", title, figures.correlation,
+                100 * figures.error, answer.name.c_str(), 100 * (1 - even(answer) / even(best)),
+                100 * (even(answer) / even(all[table.baseline]) - 1));
+  };
+  print("DeepSpeed's odd passes", [&](const Configuration& one) { return one.batch / odd(one); });
+  print("measured here", [](const Configuration& one) { return one.measured_s; });
+  print("... in the target's time", in_target(constants, &Configuration::measured_s));
+  print("predicted here", [](const Configuration& one) { return one.predicted_s; });
+  print("... in the target's time", in_target(constants, &Configuration::predicted_s));
+  std::printf("\n");
+}
+
+// Runs of the user's own.
+
 struct Draw {
-  std::vector<Configuration> runs, others;
+  Configurations runs, others;
 };
 
 /// `num_runs` of them, all of different stages or any.
-Draw draw(std::vector<Configuration> all, std::size_t num_runs, bool stages_differ,
-          std::mt19937& random) {
+Draw draw(Configurations all, std::size_t num_runs, bool stages_differ, std::mt19937& random) {
   while (true) {
     for (std::size_t place = 0; place < num_runs; ++place)
       std::swap(all[place], all[place + random() % (all.size() - place)]);
@@ -95,71 +242,68 @@ Draw draw(std::vector<Configuration> all, std::size_t num_runs, bool stages_diff
   }
 }
 
-TimeCalibration fit_to(const std::vector<Configuration>& runs) {
-  std::vector<CalibrationPoint> points;
-  for (const Configuration& run : runs)
-    points.push_back({run.here_s, run.deepspeed_s, run.overheads});
-  return fit_time(points);
-}
-
-void print_row(const std::vector<Configuration>& all, std::size_t num_runs, bool stages_differ,
-               int num_draws) {
+void print_calibrated(const Configurations& all, std::size_t num_runs, bool stages_differ) {
   std::mt19937 random(1);
+  const CalibrationPrior known = prior_of(target_constants(false));
+  Figures none, without, with;
   std::vector<double> correlations;
-  Figures fitted, scaled;
-  int num_worse = 0;
-  const auto add = [&](Figures& sum, const Figures& one) {
+  const auto add = [](Figures& sum, const Figures& one) {
     sum.correlation += one.correlation / num_draws;
     sum.regret += one.regret / num_draws;
     sum.error += one.error / num_draws;
   };
   for (int count = 0; count < num_draws; ++count) {
     const Draw drawn = draw(all, num_runs, stages_differ, random);
-    const Figures without = figures_of(drawn.others, fit_to({drawn.runs.front()}));
-    const Figures with = figures_of(drawn.others, fit_to(drawn.runs));
-    add(scaled, without);
-    add(fitted, with);
-    correlations.push_back(with.correlation);
-    if (with.correlation < without.correlation) ++num_worse;
+    const auto figures = [&](const TimeCalibration& fit, bool scales) {
+      return figures_of(drawn.others, in_target(fit, &Configuration::measured_s), scales);
+    };
+    add(none, figures(known.mean, true));
+    add(without, figures(fit_to(drawn.runs, unknown_target()), false));
+    const Figures one = figures(fit_to(drawn.runs, known), false);
+    add(with, one);
+    correlations.push_back(one.correlation);
   }
-  std::sort(correlations.begin(), correlations.end());
-  std::printf("| %zu%s | %.3f | %.3f (%.3f) | %.0f %% | %.1f %% | %.1f %% | %.1f %% |\n", num_runs,
-              stages_differ ? ", each of another stage" : "", scaled.correlation,
-              fitted.correlation, correlations[correlations.size() / 20],
-              100.0 * num_worse / num_draws, 100 * scaled.regret, 100 * fitted.regret,
-              100 * fitted.error);
+  std::ranges::sort(correlations);
+  std::printf("| %zu%s", num_runs, stages_differ ? ", each of another stage" : "");
+  for (const Figures& one : {none, without, with})
+    std::printf(" | %.3f, %.1f %%, %.1f %%", one.correlation, 100 * one.regret, 100 * one.error);
+  std::printf(" | %.3f |\n", correlations[correlations.size() / 20]);
 }
 
-void print_table(const std::vector<Configuration>& all, const char* source, int num_draws) {
+void calibrate(const Configurations& all) {
+  std::set<int> stages;
+  for (const Configuration& one : all) stages.insert(one.stage);
   std::printf(
-      "| runs of %zu, times %s | rank correlation before | after (5 %% of the draws below) "
-      "| worse after | regret before | after | mean error after |\n"
-      "| --- | --- | --- | --- | --- | --- | --- |\n",
-      all.size(), source);
-  for (const std::size_t num_runs : {1U, 2U, 3U, 4U}) print_row(all, num_runs, false, num_draws);
-  for (const std::size_t num_runs : {2U, 3U, 4U}) print_row(all, num_runs, true, num_draws);
-  const TimeCalibration fit = fit_to(all);
-  const Figures figures = figures_of(all, fit);
-  std::printf("\nfitted to all: rank correlation %.3f, mean error %.1f %%; scale %.3f",
-              figures.correlation, 100 * figures.error, fit.scale);
-  for (std::size_t each = 0; each < fit.costs_s.size(); ++each)
-    std::printf(", %.3g us for each %s", 1e6 * fit.costs_s[each],
-                std::string(to_text(static_cast<Overhead>(each))).c_str());
-  std::printf("\n\n");
+      "Of %zu, those left out: rank correlation, regret, mean error of times.\n\n"
+      "| runs | constants alone | runs alone | constants and runs | correlation, 5 %% of the draws "
+      "below |\n| --- | --- | --- | --- | --- |\n",
+      all.size());
+  for (const std::size_t num_runs : {1U, 2U, 4U}) print_calibrated(all, num_runs, false);
+  if (stages.size() > 1) print_calibrated(all, 2, true);
+  std::printf("\n");
 }
 
 }  // namespace
 }  // namespace dstune
 
 int main(int argc, char** argv) {
-  if (argc < 3) {
-    std::fprintf(stderr, "usage: %s SPACE.json TABLE.json [DRAWS]\n", argv[0]);
+  using namespace dstune;
+  const std::string mode = argc > 1 ? argv[1] : "";
+  const std::set<std::string> modes = {"counts", "fit", "judge", "calibrate"};
+  if (!modes.contains(mode) || argc < 4 || argc % 2 != 0) {
+    std::fprintf(stderr,
+                 "usage: %s counts|fit|judge|calibrate SPACE.json TABLE.json [SPACE TABLE ...]\n",
+                 argv[0]);
     return 2;
   }
   try {
-    for (const char* source : {"measured", "predicted"}) {
-      dstune::print_table(dstune::read_table(argv[1], argv[2], source), source,
-                          argc > 3 ? std::atoi(argv[3]) : 1000);
+    std::vector<Table> tables;
+    for (int at = 2; at < argc; at += 2) tables.push_back(read_table(argv[at], argv[at + 1]));
+    if (mode == "fit") print_constants(tables);
+    for (const Table& table : tables) {
+      if (mode == "counts") print_counts(table.all);
+      if (mode == "judge") judge(table);
+      if (mode == "calibrate") calibrate(table.all);
     }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

@@ -109,15 +109,15 @@ TEST_F(SearchTest, NamesTheBest) {
   EXPECT_EQ(validation["winner"], optimal["name"]);
   if (!validation["done"].get<bool>()) {
     for (const auto& [name, metrics] : metrics_) {
-      EXPECT_LE(metrics["throughput"].get<double>(), optimal["value"].get<double>()) << name;
+      EXPECT_LE(metrics["value"].get<double>(), optimal["value"].get<double>()) << name;
     }
-    EXPECT_EQ(metrics_[optimal["name"]]["throughput"], optimal["value"]);
+    EXPECT_EQ(metrics_[optimal["name"]]["value"], optimal["value"]);
     return;
   }
   // The best by its only run is among those that were measured again; of these the best is named.
   std::string fastest;
   for (const auto& [name, metrics] : metrics_) {
-    if (fastest.empty() || metrics["throughput"] > metrics_[fastest]["throughput"]) fastest = name;
+    if (fastest.empty() || metrics["value"] > metrics_[fastest]["value"]) fastest = name;
   }
   EXPECT_EQ(validation["finalists"][0]["name"], fastest);
   for (const Json& finalist : validation["finalists"]) {
@@ -129,10 +129,10 @@ TEST_F(SearchTest, NamesTheBest) {
       EXPECT_EQ(run["alone"], true);
       sum += std::log(run["value"].get<double>());
     }
-    const double value = std::exp(sum / runs);
-    EXPECT_NEAR(finalist["value"].get<double>() / value, 1, 1e-9);
+    EXPECT_NEAR(finalist["measured"]["value"].get<double>() / std::exp(sum / runs), 1, 1e-9);
     // Within 0.1 % memory decides.
-    EXPECT_LE(value, optimal["value"].get<double>() * 1.001) << finalist["name"];
+    EXPECT_LE(finalist["value"].get<double>(), optimal["value"].get<double>() * 1.001)
+        << finalist["name"];
   }
 }
 
@@ -158,16 +158,47 @@ TEST_F(SearchTest, WritesDeepSpeedsMetricsAndItsOwn) {
         metrics["throughput"].get<double>() * timed_s / config["train_batch_size"].get<double>(), 1,
         1e-9)
         << name;
-    EXPECT_LE(metrics["ci_low"].get<double>(), metrics["throughput"].get<double>());
+    EXPECT_LE(metrics["ci_low"].get<double>(), metrics["value"].get<double>());
     // Steps that vary by more than their mean leave the interval without an upper end.
     if (!metrics["ci_high"].is_null()) {
-      EXPECT_GE(metrics["ci_high"].get<double>(), metrics["throughput"].get<double>());
+      EXPECT_GE(metrics["ci_high"].get<double>(), metrics["value"].get<double>());
     }
     EXPECT_EQ(metrics["group"]["hosts"].size(), ranks_of(metrics).size());
     EXPECT_TRUE(metrics["overhead_s"].is_object());
     EXPECT_FALSE(metrics["overhead_s"].empty());
     EXPECT_GT(metrics["peak_memory_bytes"]["process"].get<std::int64_t>(), 0);
   }
+}
+
+/// The sum of numbers in an object, those of objects in it included.
+double sum_of(const Json& object) {
+  double sum = 0;
+  for (const auto& [name, value] : object.items())
+    sum += value.is_object() ? sum_of(value) : value.get<double>();
+  return sum;
+}
+
+TEST_F(SearchTest, RanksByTheTargetsTimeAndSaysWhatItIsMadeOf) {
+  for (const auto& [name, metrics] : metrics_) {
+    const Json& target = metrics["target"];
+    EXPECT_EQ(target["throughput"], metrics["value"]) << name;
+    const Json config = job_->read_json(results + name + "/ds_config.json");
+    const double target_s =
+        target["scale"].get<double>() * metrics["latency"].get<double>() * 1e-6 +
+        sum_of(target["costs_s"]);
+    EXPECT_NEAR(config["train_batch_size"].get<double>() / target_s,
+                target["throughput"].get<double>(), 1e-6 * target["throughput"].get<double>())
+        << name;
+    EXPECT_TRUE(metrics["predicted"]["target_throughput"].is_number()) << name;
+    const bool is_alone = ranks_of(metrics).size() == 1;
+    EXPECT_EQ(sum_of(target["costs_s"]["collective_call"]) == 0, is_alone) << name;
+  }
+  const Json optimal = job_->read_json(results + "optimal.json");
+  EXPECT_GT(optimal["measured"]["value"].get<double>(), 0);
+  EXPECT_NE(optimal["measured"]["value"], optimal["value"]);
+  EXPECT_FALSE(optimal["target"]["source"].get<std::string>().empty());
+  EXPECT_FALSE(optimal["target"]["machine"].get<std::string>().empty());
+  EXPECT_NE(ended_->out.find("measured here"), std::string::npos);
 }
 
 TEST_F(SearchTest, UsesExactlyTheMemoryThatWasPlanned) {

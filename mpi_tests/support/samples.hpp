@@ -105,6 +105,14 @@ inline Row planned_row(const std::string& name, PlanStatus status, const std::st
   return row;
 }
 
+/// One scale for all precisions.
+inline TimeCalibration calibration_of(double scale, const Overheads& costs_s = {}) {
+  return {{scale, scale, scale}, costs_s};
+}
+inline TargetConstants constants_of(double scale, const Overheads& costs_s = {}) {
+  return {calibration_of(scale, costs_s), 0.03, "recorded runs", "a machine"};
+}
+
 /// What a scoreboard is made of, to be changed freely before it is made.
 struct Draft {
   Metric metric = Metric::throughput;
@@ -112,13 +120,14 @@ struct Draft {
   std::vector<UserRun> user_runs{};
   std::int64_t memory_offset_bytes = 0;
   std::optional<std::size_t> baseline_row{};
-  std::optional<TimeCalibration> calibration{};
+  std::optional<TimeCalibration> calibration{};  ///< as if the user's own runs had said so
+  std::optional<TargetConstants> target{};
   Finals finals{};
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
 
   [[nodiscard]] Scoreboard board() const {
-    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row}, rows);
+    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row, target}, rows);
     if (calibration) board.calibrate(*calibration);
     if (!finals.finalists.empty()) board.begin_finals(finals.finalists);
     if (finals.is_done) board.end_finals();

@@ -1,4 +1,5 @@
 #include "dstune/core/job.hpp"
+#include "dstune/core/target_time.hpp"
 
 namespace dstune {
 
@@ -10,8 +11,10 @@ constexpr auto recomputes = numbered({"none", "selective", "block"});
 constexpr auto optimizer_kinds = numbered({"adam", "adamw", "lion", "sgd", "adagrad"});
 constexpr auto offload_devices = numbered({"none", "cpu", "nvme"});
 constexpr auto communication_types = numbered({"as_gradients", "fp32", "fp16", "bf16"});
-constexpr auto overheads = numbered(
-    {"optimizer_step", "module_call", "gradient_hook", "gathering_hook", "communicated_byte"});
+constexpr auto overheads =
+    numbered({"optimizer_step", "module_call", "gradient_hook", "gathering_hook", "sub_group",
+              "offload_copy", "all_reduce_call", "reduce_call", "reduce_scatter_call",
+              "all_gather_call", "all_gather_ahead", "all_to_all_call", "communicated_byte"});
 constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
 constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
 constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});

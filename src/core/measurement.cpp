@@ -111,6 +111,7 @@ void members(Archive& archive, Of<Archive, Measurement>& measurement) {
 template <class Archive>
 void members(Archive& archive, Of<Archive, Prediction>& predicted) {
   archive("throughput", predicted.throughput, {.nothing = Nothing::null});
+  archive("target_throughput", predicted.target_throughput);
   archive("peak_memory_bytes", predicted.peak_memory_bytes);
   archive("host_memory_bytes", predicted.host_memory_bytes);
   archive("disk_bytes", predicted.disk_bytes);

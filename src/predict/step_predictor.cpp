@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "dstune/base/error.hpp"
-#include "dstune/model/parameter_table.hpp"
 
 namespace dstune {
 namespace {
@@ -48,18 +47,6 @@ Matrix inverse_of(Matrix left) {
     }
   }
   return inverse;
-}
-
-double sent_bytes(const StepPlan& plan, const Segment& segment) {
-  double bytes = 0;
-  for (const Step& step : segment.steps) {
-    const auto work = work_of(plan, step.operation);
-    if (!work || !is_collective(work->kind) || work->kind == WorkKind::exchange) continue;
-    const double ranks = work->width > 0 ? static_cast<double>(work->width) : plan.group_size;
-    const double passes = work->kind == WorkKind::all_reduce ? 2 : 1;
-    bytes += passes * (ranks - 1) / ranks * static_cast<double>(work->size);
-  }
-  return bytes;
 }
 
 /// The fewest micro-steps with a middle one.
@@ -141,17 +128,49 @@ void PredictionCorrection::fit() {
   }
 }
 
-StepPredictor::StepPredictor(const ModelSpec& model, DeviceProfile profile,
+Overheads CycleOverheads::of_step(std::int64_t num_micro_steps) const {
+  const auto middles = static_cast<double>(num_micro_steps - num_ends);
+  Overheads all = ends;
+  for (std::size_t each = 0; each < all.size(); ++each) all[each] += middles * middle[each];
+  return all;
+}
+
+CycleOverheads cycle_overheads(const StepPlan& plan) {
+  using enum Segment::Kind;
+  CycleOverheads all;
+  for (const Segment& segment : plan.cycle) {
+    if (segment.kind == middle_micro) {
+      all.middle = segment.overheads;
+      continue;
+    }
+    all.num_ends += segment.kind == update || segment.kind == guarded_update ? 0 : 1;
+    for (std::size_t each = 0; each < all.ends.size(); ++each)
+      all.ends[each] += segment.overheads[each];
+  }
+  return all;
+}
+
+StepPredictor::StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
                              const WorkspaceSizes& workspaces)
     : profile_(std::move(profile)), planner_(model, workspaces) {}
 
-double StepPredictor::model_s(const Experiment& experiment) {
+const StepPredictor::Planned& StepPredictor::planned(const Experiment& experiment) {
   const GroupShape shape = experiment.shape;
-  auto& [times, known] =
-      shapes_.try_emplace(shape, OfShape{OperationTimes(profile_, shape), {}}).first->second;
+  const auto [of_shape, is_new_shape] = shapes_.try_emplace(shape);
+  auto& [times, known] = of_shape->second;
+  if (is_new_shape && profile_) times.emplace(*profile_, shape);
   const auto [found, is_new] = known.try_emplace(timing_key(experiment.config));
-  if (is_new) found->second = cycle_time(planner_.plan(found->first, shape.size()), times);
-  return found->second.step_s(experiment.config.accumulation_steps);
+  if (is_new) {
+    const StepPlan& plan = planner_.plan(found->first, shape.size());
+    if (times) found->second.time = cycle_time(plan, *times);
+    found->second.overheads = cycle_overheads(plan);
+  }
+  return found->second;
+}
+
+double StepPredictor::model_s(const Experiment& experiment) {
+  require(profile_.has_value(), "times come from a profile");
+  return planned(experiment).time.step_s(experiment.config.accumulation_steps);
 }
 
 double StepPredictor::predict(const Experiment& experiment) {
@@ -164,33 +183,8 @@ void StepPredictor::observe(const Experiment& experiment, double step_s) {
     correction_.observe(experiment.config, experiment.shape.size(), predicted_s, step_s);
 }
 
-OverheadCounter::OverheadCounter(const ModelSpec& model, const WorkspaceSizes& workspaces)
-    : planner_(model, workspaces) {
-  const ParameterTable table(model);
-  for (const Parameter& parameter : table.all()) {
-    // Our merged ones are joined by a plus; each module has a weight.
-    const auto parts = 1 + std::count(parameter.name.begin(), parameter.name.end(), '+');
-    parameters_ += static_cast<double>(parts);
-    if (parameter.name.ends_with("weight")) modules_ += static_cast<double>(parts);
-  }
-}
-
-Overheads OverheadCounter::count(const TrainingConfig& config, int group_size) {
-  const int stage = config.zero_stage;
-  const auto micro_steps = static_cast<double>(config.accumulation_steps);
-  Overheads counts{};
-  const auto number_of = [&](Overhead overhead) -> double& {
-    return counts[static_cast<std::size_t>(overhead)];
-  };
-  number_of(Overhead::optimizer_step) = 1;
-  number_of(Overhead::module_call) = modules_ * micro_steps;
-  if (stage > 0) number_of(Overhead::gradient_hook) = parameters_ * (stage == 1 ? 1 : micro_steps);
-  if (stage == 3) number_of(Overhead::gathering_hook) = modules_ * micro_steps;
-  const StepPlan& plan = planner_.plan(config, group_size);
-  for (const Segment& segment : plan.cycle)
-    number_of(Overhead::communicated_byte) +=
-        static_cast<double>(segment.repeat) * sent_bytes(plan, segment);
-  return counts;
+Overheads StepPredictor::overheads(const Experiment& experiment) {
+  return planned(experiment).overheads.of_step(experiment.config.accumulation_steps);
 }
 
 }  // namespace dstune

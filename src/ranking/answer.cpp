@@ -178,7 +178,10 @@ std::vector<Offer> offers_of(const Scoreboard& board) {
     offer->is_on_front = !so_far.has_as_good(score, offer->memory_bytes);
     if (!offer->is_on_front) continue;
     so_far.add(score, offer->memory_bytes);
-    if (const auto value = board.measured_value(offer->row, Metric::throughput_per_gpu))
+    // Like the value: in the target's time where it is ranked by that.
+    if (const auto target = board.target_time(offer->row))
+      offer->throughput_per_gpu = target->throughput / offer->num_gpus;
+    else if (const auto value = board.measured_value(offer->row, Metric::throughput_per_gpu))
       offer->throughput_per_gpu = value->value;
   }
   return offers;

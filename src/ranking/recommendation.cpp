@@ -26,15 +26,16 @@ std::optional<double> joules_of(const Row& row) {
 }
 
 std::optional<CalibrationSummary> calibration_of(const Scoreboard& board) {
-  if (!board.calibration()) return std::nullopt;
+  if (!board.is_calibrated()) return std::nullopt;
   CalibrationSummary summary{*board.calibration(), board.setup().memory_offset_bytes};
   for (const UserRun& run : board.setup().user_runs) {
     const auto latency_us = board.first_value(run.row, Metric::latency);
     if (!latency_us) continue;
     const Row& row = board.row(run.row);
     const double measured_s = latency_us->value * 1e-6;
-    summary.runs.push_back({row.planned.experiment.name, run.path, run.step_s, measured_s,
-                            summary.fit.target_s(measured_s, row.overheads)});
+    summary.runs.push_back(
+        {row.planned.experiment.name, run.path, run.step_s, measured_s,
+         summary.fit.target_s(measured_s, row.planned.experiment.config.precision, row.overheads)});
   }
   return summary;
 }
@@ -81,8 +82,13 @@ Competitor competitor(const Scoreboard& board, std::size_t row, const Spread& in
 
 Standing standing_of(const Scoreboard& board, std::size_t index) {
   const Row& row = board.row(index);
-  return {&row, board.ranked_value(index), board.reported_value(index),
-          verified_value(row, board.metric()), joules_of(row)};
+  return {&row,
+          board.ranked_value(index),
+          board.reported_value(index),
+          verified_value(row, board.metric()),
+          board.calibration() ? board.measured_value(index, board.metric()) : std::nullopt,
+          board.target_time(index),
+          joules_of(row)};
 }
 
 std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
@@ -93,13 +99,14 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
   result.row = row;
   result.standing = standing_of(board, row);
   result.label = result.standing.verified ? "verified"
-                 : board.calibration()    ? "calibrated"
+                 : board.is_calibrated()  ? "calibrated"
                                           : "proxy";
   result.probability_best = chance_of_best(board, row);
   result.chance_of_better = board.chance_of_better();
   if (board.best() != row) result.ahead_here = standing_of(board, *board.best());
   result.final_rounds = board.is_final(row) ? num_final_rounds(board.row(row)) : 0;
   result.calibration = calibration_of(board);
+  result.constants = board.setup().target;
   result.to_verify = to_verify(board);
   return result;
 }

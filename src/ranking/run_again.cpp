@@ -43,11 +43,8 @@ std::vector<std::size_t> contenders(const Scoreboard& board) {
   for (const std::size_t row : board.finals().finalists) {
     const auto value = board.final_value(row, board.metric());
     if (!value) continue;
-    // What a calibration makes of it, it makes of the first run.
-    const double calibrated =
-        board.ranked_value(row)->value / board.measured_value(row, board.metric())->value;
-    standings.push_back(
-        {row, sign * std::log(value->value * calibrated), num_final_rounds(board.row(row))});
+    standings.push_back({row, sign * std::log(board.in_target(row, *value).value),
+                         num_final_rounds(board.row(row))});
   }
   if (standings.empty()) return {};
   const Standing leader = *std::ranges::max_element(standings, {}, &Standing::score);
@@ -141,7 +138,8 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
         is_rerun(row))
       continue;
     const auto value = value_so_far(record->measurement, board_.metric(), record->experiment);
-    if (!value || std::abs(value->value / best - 1) > close_to_best) continue;
+    if (!value || std::abs(board_.in_target(row, *value).value / best - 1) > close_to_best)
+      continue;
     if (time_left_s < 2 * duration_s(*board_.best())) continue;
     reruns_.insert(row);
     return RunAgain{row};

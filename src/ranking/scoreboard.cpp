@@ -17,6 +17,7 @@ std::int64_t measured_bytes(const Row& row) {
 
 Scoreboard::Scoreboard(ScoreboardSetup setup, std::vector<Row> rows)
     : setup_(std::move(setup)), rows_(std::move(rows)), first_values_(rows_.size()) {
+  if (setup_.target) calibration_ = setup_.target->time;
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     if (rows_[row].record) note_first_value(row);
     if (!rows_[row].repeats.empty()) repeated_.insert(row);
@@ -41,9 +42,10 @@ bool Scoreboard::record(std::size_t row, Record record, const Overheads& overhea
     if (answer != answer_) ++answer_revision_;
     answer_ = answer;
   }
-  if (std::ranges::find(setup_.user_runs, row, &UserRun::row) != setup_.user_runs.end())
-    fit_calibration();
-  return is_best;
+  if (std::ranges::find(setup_.user_runs, row, &UserRun::row) == setup_.user_runs.end())
+    return is_best;
+  fit_calibration();
+  return best_ == row;
 }
 
 void Scoreboard::repeat(std::size_t row, Repeat repeat) {
@@ -63,11 +65,15 @@ void Scoreboard::verify(std::size_t row, Measurement measurement) {
 
 void Scoreboard::calibrate(const TimeCalibration& calibration) {
   calibration_ = calibration;
+  is_calibrated_ = true;
+  ++calibration_revision_;
   rank_anew();
 }
 
-void Scoreboard::predict(std::size_t row, std::optional<double> throughput) {
-  rows_[row].planned.predicted.throughput = throughput;
+void Scoreboard::predict(std::size_t row, const Prediction& predicted) {
+  Prediction& kept = rows_[row].planned.predicted;
+  kept.throughput = predicted.throughput;
+  kept.target_throughput = predicted.target_throughput;
 }
 
 void Scoreboard::leave_out(std::size_t row, std::string reason, PlanStatus status) {
@@ -120,9 +126,12 @@ void Scoreboard::fit_calibration() {
   for (const UserRun& run : setup_.user_runs) {
     const auto latency_us = first_value(run.row, Metric::latency);
     if (!latency_us || !(latency_us->value > 0)) continue;
-    points.push_back({latency_us->value * 1e-6, run.step_s, rows_[run.row].overheads});
+    const Row& row = rows_[run.row];
+    points.push_back({latency_us->value * 1e-6, run.step_s, row.planned.experiment.config.precision,
+                      row.overheads});
   }
-  if (!points.empty()) calibrate(fit_time(points));
+  if (points.empty()) return;
+  calibrate(fit_time(points, setup_.target ? prior_of(*setup_.target) : unknown_target()));
 }
 
 bool Scoreboard::is_better(std::size_t row, std::size_t other) const {

@@ -1,10 +1,10 @@
-// What a row is worth: by its first run or its final rounds, calibrated, and how far runs differ.
+// What a row is worth: by its first run or its final rounds, here and in the target's time, and how
+// far runs differ.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "dstune/base/error.hpp"
 #include "dstune/ranking/scoreboard.hpp"
 
 namespace dstune {
@@ -82,20 +82,59 @@ std::optional<MetricValue> Scoreboard::measured_value(std::size_t row, Metric me
 
 std::optional<MetricValue> Scoreboard::ranked_value(std::size_t row) const {
   const auto measured = measured_value(row, setup_.metric);
-  if (!measured || !calibration_) return measured;
-  const auto latency_us = measured_value(row, Metric::latency);
-  const bool is_time = is_minimised(setup_.metric);
-  // Every other metric counts something over the time of a step.
-  const auto calibrated = [&](double value) {
-    const double measured_s =
-        latency_us->value * 1e-6 * (is_time ? value / measured->value : measured->value / value);
-    const double target_s = calibration_->target_s(measured_s, rows_[row].overheads);
-    return is_time ? value * target_s / measured_s : value * measured_s / target_s;
+  return measured ? std::optional(in_target(row, *measured)) : std::nullopt;
+}
+
+namespace {
+
+const Experiment& experiment_of(const Row& row) {
+  return row.record ? row.record->experiment : row.planned.experiment;
+}
+
+/// What a step does, in the metric's unit; the metric is none that is minimised.
+double work_of_step(const Row& row, Metric metric) {
+  const Experiment& experiment = experiment_of(row);
+  const int size = experiment.shape.size();
+  if (metric == Metric::flops)
+    return row.record ? row.record->measurement.flops_per_step / size : 0;
+  const auto samples = static_cast<double>(global_batch(experiment.config, size));
+  return metric == Metric::throughput ? samples : samples / size;
+}
+
+}  // namespace
+
+MetricValue Scoreboard::in_target(std::size_t index, const MetricValue& measured) const {
+  if (!calibration_) return measured;
+  const Row& row = rows_[index];
+  const Precision precision = row.planned.experiment.config.precision;
+  const auto there = [&](double value) {
+    // An interval may have no end.
+    if (!(value > 0) || !std::isfinite(value)) return value;
+    if (is_minimised(setup_.metric))
+      return 1e6 * calibration_->target_s(1e-6 * value, precision, row.overheads);
+    const double work = work_of_step(row, setup_.metric);
+    return work / calibration_->target_s(work / value, precision, row.overheads);
   };
-  const auto end = [&](double value) {
-    return std::isfinite(value) && value > 0 ? calibrated(value) : value;
-  };
-  return MetricValue{calibrated(measured->value), end(measured->ci_low), end(measured->ci_high)};
+  return {there(measured.value), there(measured.ci_low), there(measured.ci_high)};
+}
+
+std::optional<TargetTime> Scoreboard::target_time(std::size_t index) const {
+  const Row& row = rows_[index];
+  if (!calibration_ || !row.record) return std::nullopt;
+  auto measured = measured_value(index, Metric::throughput);
+  // What was raced out was timed, too.
+  if (!measured)
+    measured = value_so_far(row.record->measurement, Metric::throughput, row.record->experiment);
+  if (!measured || !(measured->value > 0)) return std::nullopt;
+  const Precision precision = row.planned.experiment.config.precision;
+  const double samples = work_of_step(row, Metric::throughput);
+  TargetTime target;
+  target.throughput =
+      samples / calibration_->target_s(samples / measured->value, precision, row.overheads);
+  target.scale = calibration_->scale_of(precision);
+  for (std::size_t each = 0; each < target.costs_s.size(); ++each)
+    target.costs_s[each] = calibration_->costs_s[each] * row.overheads[each];
+  return target;
 }
 
 std::optional<MetricValue> Scoreboard::reported_value(std::size_t row) const {
@@ -159,96 +198,6 @@ Spread Scoreboard::spread_in_search() const {
 
 Spread Scoreboard::spread_of_finals() const {
   return spread_of(means_of_finals());
-}
-
-namespace {
-
-/// What a step does, in the metric's unit up to a constant.
-double work_of_step(const Experiment& experiment, Metric metric) {
-  if (metric == Metric::latency) return 1;
-  const int size = experiment.shape.size();
-  const auto samples = static_cast<double>(global_batch(experiment.config, size));
-  // Operations of one model and sequence length are in proportion to the samples.
-  return metric == Metric::throughput ? samples : samples / size;
-}
-
-}  // namespace
-
-IncumbentEstimate incumbent_estimate(const Scoreboard& board, const Experiment& challenger) {
-  if (!board.best()) return {};
-  const Row& incumbent = board.row(*board.best());
-  std::vector<double> means_s;
-  double square_error = 0;
-  const auto add = [&](const Measurement& measurement) {
-    const std::vector<double> timed_s = timed_steps_s(measurement);
-    if (measurement.status != Status::ok || timed_s.size() < 2) return;
-    const MeanEstimate step = estimate_mean(timed_s);
-    if (step.mean <= 0) return;
-    means_s.push_back(step.mean);
-    square_error += std::pow(step.standard_error / step.mean, 2);
-  };
-  add(incumbent.record->measurement);
-  for (const Repeat& repeat : incumbent.repeats)
-    if (repeat.kind == RepeatKind::spread) add(repeat.measurement);
-  if (means_s.empty()) return {};
-  square_error /= static_cast<double>(means_s.size());
-  const double work = work_of_step(challenger, board.metric()) /
-                      work_of_step(incumbent.planned.experiment, board.metric());
-  for (double& mean_s : means_s) mean_s *= work;
-  return estimate_incumbent(means_s, square_error, pooled_spread(board.spread_in_search()));
-}
-
-namespace {
-
-/// Orders of magnitude, not measurements: what one of each costs may be so much. In the order of
-/// Overhead; a hook runs a little Python, what a module does to gather is a lot of it, and a byte
-/// more is a network of 1 GB/s.
-constexpr Overheads likely_costs_s{20e-3, 0.1e-3, 0.1e-3, 1e-3, 1e-9};
-/// Relative, of one run's time over another's.
-constexpr double noise = 0.03;
-/// Sweeps over the unknowns, one at a time; there are six.
-constexpr int num_sweeps = 1000;
-
-constexpr std::size_t num_unknowns = num_overheads + 1;  // the scale first
-using Vector = std::array<double, num_unknowns>;
-
-}  // namespace
-
-TimeCalibration fit_time(const std::vector<CalibrationPoint>& points) {
-  require(!points.empty(), "there is something to fit to");
-  std::array<Vector, num_unknowns> left{};
-  Vector right{};
-  for (const CalibrationPoint& point : points) {
-    // What each unknown adds to the point's relative time, which is to be 1.
-    Vector row{point.measured_s / point.target_s};
-    for (std::size_t each = 0; each < num_overheads; ++each)
-      row[each + 1] = point.overheads[each] / point.target_s;
-    for (std::size_t i = 0; i < num_unknowns; ++i) {
-      right[i] += row[i];
-      for (std::size_t j = 0; j < num_unknowns; ++j) left[i][j] += row[i] * row[j];
-    }
-  }
-  const double scale_alone = right[0] / left[0][0];
-  // One point tells nothing apart: the order of the configurations is left as it was measured.
-  if (points.size() == 1) return {scale_alone, {}};
-  Vector fitted{scale_alone};
-  for (std::size_t i = 1; i < num_unknowns; ++i) {
-    const double strength = noise / likely_costs_s[i - 1];
-    left[i][i] += strength * strength;
-  }
-  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
-    for (std::size_t i = 0; i < num_unknowns; ++i) {
-      double rest = right[i];
-      for (std::size_t j = 0; j < num_unknowns; ++j)
-        if (j != i) rest -= left[i][j] * fitted[j];
-      fitted[i] = std::max(0.0, rest / left[i][i]);
-    }
-  }
-  // A step is never overheads alone.
-  if (fitted[0] == 0) return {scale_alone, {}};
-  TimeCalibration result{fitted[0], {}};
-  std::copy(fitted.begin() + 1, fitted.end(), result.costs_s.begin());
-  return result;
 }
 
 }  // namespace dstune

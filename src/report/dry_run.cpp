@@ -62,13 +62,16 @@ TableRow cells_of(const PlannedExperiment& planned, int number) {
   const std::string memory =
       predicted.peak_memory_bytes > 0 ? format_bytes(predicted.peak_memory_bytes) : "not predicted";
   const bool shows_target = is_predicted && predicted.target_memory_bytes > 0;
-  const bool shows_throughput = is_predicted && predicted.throughput.has_value();
+  const auto if_predicted = [&](const std::optional<double>& throughput) {
+    return is_predicted && throughput ? format_number(*throughput) : "";
+  };
   return {planned.status == PlanStatus::planned ? std::to_string(number) : "",
           std::string(to_text(planned.status)),
           group_text(planned.experiment.shape),
           is_predicted ? memory : "",
           shows_target ? format_bytes(predicted.target_memory_bytes) : "",
-          shows_throughput ? format_number(*predicted.throughput) : ""};
+          if_predicted(predicted.throughput),
+          if_predicted(predicted.target_throughput)};
 }
 
 /// "buckets 1.9 GiB, activations 3 MiB", the largest first.
@@ -197,9 +200,13 @@ class Table {
 
   const DryRun* plan_;
   const DryRunStyle* style_;
-  std::vector<PlanColumn> columns_ = {
-      {"#"},      {"status", false},      {"ranks"},
-      {"memory"}, {"target", true, true}, {"samples/s", true, true}};
+  std::vector<PlanColumn> columns_ = {{"#"},
+                                      {"status", false},
+                                      {"ranks"},
+                                      {"memory"},
+                                      {"target", true, true},
+                                      {"samples/s", true, true},
+                                      {"in your training", true, true}};
   std::vector<TableRow> rows_;
   std::size_t name_at_ = 0;
   std::size_t name_width_ = 4;

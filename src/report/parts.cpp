@@ -40,21 +40,37 @@ std::vector<std::string> padded(const Column& column, std::vector<std::string> c
   return cells;
 }
 
-/// "module call"
+/// "module call", "call of all_gather"
 std::string words_of(Overhead overhead) {
+  if (overhead == Overhead::all_gather_ahead) return "call of all_gather ahead of its use";
+  if (const std::string kind = collective_kind(overhead); !kind.empty()) return "call of " + kind;
   std::string words(to_text(overhead));
   std::replace(words.begin(), words.end(), '_', ' ');
   return words;
 }
 
-std::string calibration_text(const CalibrationSummary& calibration) {
-  const TimeCalibration& fit = calibration.fit;
-  std::string text = fmt::format("measured times x {:.4g}", fit.scale);
-  for (std::size_t each = 0; each < fit.costs_s.size(); ++each) {
-    if (fit.costs_s[each] > 0)
-      text += fmt::format(" + {:.4g} us for each {}", fit.costs_s[each] * 1e6,
-                          words_of(static_cast<Overhead>(each)));
+/// " + 20 us for each optimizer step", of the network or of the host; empty where all are 0.
+std::string costs_text(const Overheads& costs_s, bool of_network) {
+  std::string text;
+  for (std::size_t each = 0; each < costs_s.size(); ++each) {
+    const auto overhead = static_cast<Overhead>(each);
+    if (costs_s[each] > 0 && is_of_network(overhead) == of_network)
+      text += fmt::format(" + {:.4g} us for each {}", costs_s[each] * 1e6, words_of(overhead));
   }
+  return text;
+}
+
+std::string time_text(const TimeCalibration& time, Precision precision) {
+  const std::string scaled = fmt::format("measured times x {:.4g}", time.scale_of(precision));
+  const std::string host = costs_text(time.costs_s, false);
+  const std::string network = costs_text(time.costs_s, true);
+  if (!time.is_device_behind_host || host.empty()) return scaled + host + network;
+  constexpr std::size_t plus = 3;
+  return fmt::format("the longer of {} and the host's {}{}", scaled, host.substr(plus), network);
+}
+
+std::string calibration_text(const CalibrationSummary& calibration, Precision precision) {
+  std::string text = time_text(calibration.fit, precision);
   if (const std::int64_t bytes = calibration.memory_offset_bytes; bytes != 0)
     text += fmt::format("; memory of the training {} {}", bytes > 0 ? "+" : "-",
                         format_bytes(std::abs(bytes)));
@@ -101,6 +117,12 @@ std::string interval_text(const std::optional<MetricValue>& value) {
   return fmt::format("{} to {}", format_number(value->ci_low), format_number(value->ci_high));
 }
 
+std::string value_text(const MetricValue& value, Metric metric) {
+  const std::string interval = interval_text(value);
+  return fmt::format("{} {}{}", format_number(value.value), unit_text(metric),
+                     interval.empty() ? "" : fmt::format(" (95 % interval {})", interval));
+}
+
 std::string json_text(const json::Value& value, int indent) {
   return value.dump(indent, ' ', false, json::Value::error_handler_t::replace);
 }
@@ -136,6 +158,37 @@ std::string pipe_table(const std::vector<Column>& columns, const std::vector<Tab
   return fmt::format("{}|\n", fmt::join(lines, "|\n"));
 }
 
+bool has_targets(const Answer& answer) {
+  return std::ranges::any_of(answer.standings,
+                             [](const Standing& one) { return one.target.has_value(); });
+}
+
+std::string target_text(const Recommendation& recommendation) {
+  if (!recommendation.constants) return "";
+  const TargetConstants& constants = *recommendation.constants;
+  const Precision precision = recommendation.standing.row->planned.experiment.config.precision;
+  const std::string scaled =
+      fmt::format("measured times x {:.2f}", constants.time.scale_of(precision));
+  const std::string judged = fmt::format(
+      "off by {:.1f} % on average, but for one common factor, where {} judged ({} on {})",
+      100 * constants.error, recommendation.calibration ? "they were" : "it was", constants.source,
+      constants.machine);
+  if (recommendation.calibration)
+    return "fitted to your own runs, beginning with constants that were " + judged;
+  if (!constants.time.is_device_behind_host)
+    return fmt::format("{} + costs of DeepSpeed's own work, {}", scaled, judged);
+  return fmt::format("the longer of {} and of DeepSpeed's work on the host, + the network's, {}",
+                     scaled, judged);
+}
+
+std::string collective_kind(Overhead overhead) {
+  if (!is_of_network(overhead) || overhead == Overhead::communicated_byte) return "";
+  constexpr std::string_view end = "_call";
+  std::string kind(to_text(overhead));
+  if (kind.ends_with(end)) kind.resize(kind.size() - end.size());
+  return kind;
+}
+
 std::string choice_text(const Recommendation& recommendation) {
   if (!recommendation.ahead_here) return "";
   const Standing& ahead = *recommendation.ahead_here;
@@ -149,7 +202,10 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
   const Recommendation& recommendation = *answer.recommendation;
   std::vector<std::pair<std::string, std::string>> lines;
   if (recommendation.calibration)
-    lines.emplace_back("calibrated", calibration_text(*recommendation.calibration));
+    lines.emplace_back(
+        "calibrated",
+        calibration_text(*recommendation.calibration,
+                         recommendation.standing.row->planned.experiment.config.precision));
   if (recommendation.final_rounds > 0) {
     lines.emplace_back("measured again", measured_again_text(answer));
     if (answer.faster_in_a_single_run) {

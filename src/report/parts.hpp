@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -66,6 +67,8 @@ inline constexpr std::string_view writer = "dstune-mpi";
 
 /// "9.5 to 10.5"; empty where there is no value, or one sample, which bounds nothing.
 [[nodiscard]] std::string interval_text(const std::optional<MetricValue>& value);
+/// "10 samples/s (95 % interval 9.5 to 10.5)"; without the interval where it has no end.
+[[nodiscard]] std::string value_text(const MetricValue& value, Metric metric);
 
 /// JSON has no NaN and no infinity: null stands for them, and for what is not known.
 [[nodiscard]] inline json::Value finite_or_null(std::optional<double> number) {
@@ -93,6 +96,14 @@ using TableRow = std::vector<std::string>;
 /// A table as Python's `tabulate` prints it in its "pipe" style, which DeepSpeed's summary uses. A
 /// row has a cell for each column. Ends with a line end.
 std::string pipe_table(const std::vector<Column>& columns, const std::vector<TableRow>& rows);
+
+/// Whether anything is ranked by the target's time. Where nothing is, reports do not speak of it.
+[[nodiscard]] bool has_targets(const Answer& answer);
+/// What the target's time rests on; empty where members are ranked by their own.
+std::string target_text(const Recommendation& recommendation);
+/// "all_gather" of its calls, "all_gather_ahead" of those ahead of their use; empty of what is no
+/// collective call.
+std::string collective_kind(Overhead overhead);
 
 /// Why the answer is another one than the best that was measured here; empty where it is that one.
 std::string choice_text(const Recommendation& recommendation);

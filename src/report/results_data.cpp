@@ -28,6 +28,11 @@ void add_value(json::Value& out, const std::optional<MetricValue>& value) {
   add_interval(out, value);
 }
 
+/// Of our own step, where the value is the target's.
+void add_measured(json::Value& out, const Standing& standing) {
+  if (standing.measured) add_value(out["measured"], standing.measured);
+}
+
 void add_not_comparable(json::Value& out, const Measurement& measurement) {
   if (!measurement.not_comparable.empty()) out["not_comparable"] = measurement.not_comparable;
 }
@@ -98,6 +103,7 @@ json::Value finalist_json(const Answer& answer, const Finalist& finalist) {
   json::Value out = {{"name", row.planned.experiment.name},
                      {"num_gpus", row.planned.experiment.shape.size()}};
   add_value(out, standing.ranked);
+  add_measured(out, standing);
   json::Value& first = out["first_run"] = {{"alone", row.record->is_alone}};
   add_value(first, finalist.first_run);
   out["probability_best"] = finite_or_null(finalist.probability_best);
@@ -114,9 +120,35 @@ json::Value verified_json(const Standing& standing) {
   return out;
 }
 
-json::Value calibration_json(const std::optional<CalibrationSummary>& calibration) {
+/// Seconds of each; those of collective calls by kind, in an object of their own.
+json::Value costs_json(const Overheads& costs_s) {
+  json::Value out = json::Value::object();
+  for (std::size_t each = 0; each < costs_s.size(); ++each) {
+    const auto overhead = static_cast<Overhead>(each);
+    if (const std::string kind = collective_kind(overhead); !kind.empty())
+      out["collective_call"][kind] = costs_s[each];
+    else
+      out[std::string(to_text(overhead))] = costs_s[each];
+  }
+  return out;
+}
+
+/// A scale and costs, whosever they are.
+json::Value time_json(double scale, const Overheads& costs_s) {
+  return {{"scale", scale}, {"costs_s", costs_json(costs_s)}};
+}
+
+json::Value constants_json(const TargetConstants& constants, Precision precision) {
+  json::Value out = time_json(constants.time.scale_of(precision), constants.time.costs_s);
+  out["error"] = constants.error;
+  out["source"] = constants.source;
+  out["machine"] = constants.machine;
+  return out;
+}
+
+json::Value calibration_json(const std::optional<CalibrationSummary>& calibration,
+                             Precision precision) {
   if (!calibration) return nullptr;
-  const TimeCalibration& fit = calibration->fit;
   json::Value runs = json::Value::array();
   for (const CalibrationSummary::Run& run : calibration->runs)
     runs.push_back({{"name", run.name},
@@ -124,13 +156,10 @@ json::Value calibration_json(const std::optional<CalibrationSummary>& calibratio
                     {"step_s", run.step_s},
                     {"measured_s", run.measured_s},
                     {"fitted_s", run.fitted_s}});
-  json::Value costs_s = json::Value::object();
-  for (std::size_t each = 0; each < fit.costs_s.size(); ++each)
-    costs_s[std::string(to_text(static_cast<Overhead>(each)))] = fit.costs_s[each];
-  return {{"scale", fit.scale},
-          {"costs_s", std::move(costs_s)},
-          {"memory_offset_bytes", calibration->memory_offset_bytes},
-          {"runs", std::move(runs)}};
+  json::Value out = time_json(calibration->fit.scale_of(precision), calibration->fit.costs_s);
+  out["memory_offset_bytes"] = calibration->memory_offset_bytes;
+  out["runs"] = std::move(runs);
+  return out;
 }
 
 /// What is said of the answer first, wherever it is.
@@ -138,6 +167,7 @@ json::Value recommended_json(const Recommendation& recommendation) {
   const Experiment& experiment = recommendation.standing.row->record->experiment;
   json::Value out = {{"name", experiment.name}, {"metric", to_text(recommendation.metric)}};
   add_value(out, recommendation.standing.reported);
+  add_measured(out, recommendation.standing);
   out["num_gpus"] = experiment.shape.size();
   return out;
 }
@@ -171,7 +201,8 @@ double sum_of(const std::map<std::string, double>& phases_s) {
 /// A column's name, unit in it, and what a member says there.
 using Cell = std::pair<const char*, std::string>;
 
-std::vector<Cell> cells_of(Metric metric, const Standing& standing) {
+/// `with_target`: the columns of what is ranked by the target's time, too.
+std::vector<Cell> cells_of(Metric metric, const Standing& standing, bool with_target) {
   static const Record nothing;
   const Row& row = *standing.row;
   const Experiment& experiment = row.planned.experiment;
@@ -190,7 +221,7 @@ std::vector<Cell> cells_of(Metric metric, const Standing& standing) {
     return text_of(
         part_of(metric_value(measured, in_metric, record.experiment), &MetricValue::value));
   };
-  return {
+  std::vector<Cell> cells = {
       {"name", experiment.name},
       {"status", status_text(row)},
       {"reason", reason_text(row)},
@@ -231,6 +262,13 @@ std::vector<Cell> cells_of(Metric metric, const Standing& standing) {
       {"predicted_gpu_memory_bytes", if_counted(record.predicted.gpu_memory_bytes)},
       {"flags", fmt::format("{}", fmt::join(flags_of(measured), "; "))},
   };
+  if (!with_target) return cells;
+  const auto& here = standing.measured;
+  cells.emplace_back("measured_value", text_of(part_of(here, &MetricValue::value)));
+  cells.emplace_back("measured_ci_low", text_of(part_of(here, &MetricValue::ci_low)));
+  cells.emplace_back("measured_ci_high", text_of(part_of(here, &MetricValue::ci_high)));
+  cells.emplace_back("predicted_target_throughput", if_predicted(predicted.target_throughput));
+  return cells;
 }
 
 std::string quoted(const std::string& text) {
@@ -245,7 +283,9 @@ std::string quoted(const std::string& text) {
 
 }  // namespace
 
-json::Value metrics_json(const Record& record, Metric metric) {
+json::Value metrics_json(const Record& record, Metric metric,
+                         const std::optional<TargetTime>& target,
+                         const std::optional<MetricValue>& target_value) {
   const Measurement& measurement = record.measurement;
   json::Value value = json::Value::object();
   add_deepspeed_metrics(value, record);
@@ -256,10 +296,17 @@ json::Value metrics_json(const Record& record, Metric metric) {
   value["warmup_steps"] = measurement.warmup_steps;
   value["skipped_steps"] = measurement.skipped_steps;
   value["metric"] = to_text(metric);
-  add_interval(value, value_so_far(measurement, metric, record.experiment));
+  if (target)
+    add_value(value, target_value);
+  else
+    add_interval(value, value_so_far(measurement, metric, record.experiment));
   value["losses"] = measurement.losses;
   value["peak_memory_bytes"] = peak_memory_json(measurement.peak_memory);
   value["predicted"] = json::write(record.predicted);
+  if (target) {
+    json::Value& out = value["target"] = {{"throughput", finite_or_null(target->throughput)}};
+    out.update(time_json(target->scale, target->costs_s));
+  }
   value["group"] = {{"world_ranks", measurement.world_ranks}, {"hosts", measurement.hosts}};
   value["rank_forward_s"] = measurement.rank_forward_s;
   const auto joules = joules_per_sample(
@@ -290,7 +337,10 @@ json::Value optimal_json(const Recommendation& recommendation, const std::string
   out["probability_best"] = recommendation.probability_best;
   out["chance_of_better"] = finite_or_null(recommendation.chance_of_better);
   out["verified"] = verified_json(recommendation.standing);
-  out["calibration"] = calibration_json(recommendation.calibration);
+  const Precision precision = best.experiment.config.precision;
+  if (recommendation.constants)
+    out["target"] = constants_json(*recommendation.constants, precision);
+  out["calibration"] = calibration_json(recommendation.calibration, precision);
   out["command"] = command;
   add_not_comparable(out, best.measurement);
   return out;
@@ -334,11 +384,14 @@ json::Value validation_json(const Answer& answer) {
 std::string results_csv(const Answer& answer) {
   std::vector<std::string> line;
   const Row none;
-  for (const Cell& cell : cells_of(answer.metric, {&none})) line.emplace_back(cell.first);
+  const bool with_target = has_targets(answer);
+  for (const Cell& cell : cells_of(answer.metric, {&none}, with_target))
+    line.emplace_back(cell.first);
   std::string out = fmt::format("{}\r\n", fmt::join(line, ","));
   for (const Standing& standing : answer.standings) {
     line.clear();
-    for (const Cell& cell : cells_of(answer.metric, standing)) line.push_back(quoted(cell.second));
+    for (const Cell& cell : cells_of(answer.metric, standing, with_target))
+      line.push_back(quoted(cell.second));
     out += fmt::format("{}\r\n", fmt::join(line, ","));
   }
   return out;

@@ -194,11 +194,13 @@ void ResultsFolder::write_experiment(const Experiment& experiment) {
                  json_text(description) + "\n");
 }
 
-void ResultsFolder::write_metrics(const Record& record, Metric metric) {
+void ResultsFolder::write_metrics(const Record& record, Metric metric,
+                                  const std::optional<TargetTime>& target,
+                                  const std::optional<MetricValue>& target_value) {
   const std::string& name = record.experiment.name;
   require(file_name::is_experiment_name(name), "the name is safe as a folder's");
   write_unsynced(fmt::format("{}/{}", file(name), file_name::metrics),
-                 json_text(metrics_json(record, metric)) + "\n");
+                 json_text(metrics_json(record, metric, target, target_value)) + "\n");
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {

@@ -13,6 +13,14 @@ namespace dstune {
 
 namespace {
 
+/// Of tables that list members, where they are ranked by the target's time.
+Column measured_column() {
+  return {"measured here", ColumnType::number};
+}
+std::string measured_cell(const Standing& standing) {
+  return standing.measured ? format_number(standing.measured->value) : "";
+}
+
 std::string spaces_table(const Answer& answer) {
   if (answer.spaces.empty()) return "No experiment was run.\n";
   const std::vector<Column> columns = {{"tuning_space", ColumnType::text},
@@ -31,18 +39,20 @@ std::string spaces_table(const Answer& answer) {
 }
 
 std::string verified_text(const Standing& standing, Metric metric) {
-  const auto& value = standing.verified;
-  if (!value) return "";
-  const std::string interval = interval_text(value);
+  if (!standing.verified) return "";
   const std::int64_t peak_bytes = standing.row->verified->peak_memory.total_bytes;
   return fmt::format(
-      "  in DeepSpeed itself: {} {}{}{}\n", format_number(value->value), unit_text(metric),
-      interval.empty() ? "" : fmt::format(" (95 % interval {})", interval),
+      "  in DeepSpeed itself: {}{}\n", value_text(*standing.verified, metric),
       peak_bytes > 0 ? fmt::format(", {} at its fullest", format_bytes(peak_bytes)) : "");
 }
 
 std::string line_of(const std::string& what, const std::string& words) {
   return words.empty() ? "" : fmt::format("  {}: {}\n", what, words);
+}
+
+std::string measured_text(const Standing& standing, Metric metric) {
+  return standing.measured ? value_text(*standing.measured, metric) + ", dstune-mpi's own step"
+                           : "";
 }
 
 std::string winner_text(const Answer& answer) {
@@ -54,28 +64,36 @@ std::string winner_text(const Answer& answer) {
   const GroupShape& shape = record.experiment.shape;
   std::string text = fmt::format(
       "Best: {}\n"
-      "  {}: {} {} (95 % interval {} to {})\n"
-      "{}{}"
+      "  {}: {} {} (95 % interval {} to {}){}\n"
+      "{}{}{}"
       "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
-      "  label: {}\n",
+      "  label: {}\n"
+      "{}",
       record.experiment.name, to_text(answer.metric), format_number(value.value),
       unit_text(answer.metric), format_number(value.ci_low), format_number(value.ci_high),
+      recommendation.standing.target ? ", expected in your training" : "",
+      line_of("measured here", measured_text(recommendation.standing, answer.metric)),
       verified_text(recommendation.standing, answer.metric),
       choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
       shape.num_gpus, shape.num_nodes, shape.num_nodes == 1 ? "" : "s",
-      to_text(record.experiment.config.recompute), recommendation.label);
+      to_text(record.experiment.config.recompute), recommendation.label,
+      line_of("the target's time", target_text(recommendation)));
   text += line_of("changed numerics", changed_numerics_text(record.experiment));
   for (const auto& [what, words] : confidence_lines(answer)) text += line_of(what, words);
   return text + line_of(not_comparable_words, record.measurement.not_comparable);
 }
 
-/// What was measured here beside what DeepSpeed itself said, for all that it ran.
+/// What each was ranked by beside what DeepSpeed itself said, for all that it ran.
 std::string verification_text(const Answer& answer) {
-  const std::vector<Column> columns = {{"in DeepSpeed itself", ColumnType::text},
-                                       {"status", ColumnType::text},
-                                       {"here", ColumnType::number},
-                                       {"there", ColumnType::number},
-                                       {"there/here", ColumnType::number}};
+  const bool with_target = has_targets(answer);
+  std::vector<Column> columns = {
+      {"in DeepSpeed itself", ColumnType::text},
+      {"status", ColumnType::text},
+      {with_target ? "expected there" : "here", ColumnType::number},
+      {"there", ColumnType::number},
+      {with_target ? "there/expected" : "there/here", ColumnType::number}};
+  constexpr std::ptrdiff_t beside_expected = 2;
+  if (with_target) columns.insert(columns.begin() + beside_expected, measured_column());
   std::vector<TableRow> rows;
   for (const Standing& standing : answer.standings) {
     if (!standing.row->verified) continue;
@@ -86,6 +104,8 @@ std::string verification_text(const Answer& answer) {
                     here ? format_number(here->value) : "",
                     there ? format_number(there->value) : "",
                     here && there ? fmt::format("{:.3f}", there->value / here->value) : ""});
+    if (with_target)
+      rows.back().insert(rows.back().begin() + beside_expected, measured_cell(standing));
   }
   return rows.empty() ? "" : pipe_table(columns, rows) + "\n";
 }
@@ -128,20 +148,25 @@ std::string front_text(const Answer& answer) {
   for (const Offer& offer : answer.offers)
     if (offer.is_on_front) front.push_back(&offer);
   if (front.size() < 2) return "";
-  const std::string metric =
-      fmt::format("{} ({})", to_text(answer.metric), unit_text(answer.metric));
-  const std::vector<Column> columns = {{"GPUs", ColumnType::number},
-                                       {metric, ColumnType::number},
-                                       {"samples/s a GPU", ColumnType::number},
-                                       {"memory of a rank", ColumnType::text},
-                                       {"experiment", ColumnType::text}};
+  const bool with_target = has_targets(answer);
+  const std::string metric = fmt::format("{}{} ({})", with_target ? "expected " : "",
+                                         to_text(answer.metric), unit_text(answer.metric));
+  std::vector<Column> columns = {{"GPUs", ColumnType::number},
+                                 {metric, ColumnType::number},
+                                 {"samples/s a GPU", ColumnType::number},
+                                 {"memory of a rank", ColumnType::text},
+                                 {"experiment", ColumnType::text}};
+  constexpr std::ptrdiff_t beside_metric = 2;
+  if (with_target) columns.insert(columns.begin() + beside_metric, measured_column());
   std::vector<TableRow> rows;
   for (std::size_t place = 0; place < std::min(front.size(), max_offers_listed); ++place) {
     const Offer& offer = *front[place];
+    const Standing& standing = answer.standings[offer.row];
     rows.push_back({std::to_string(offer.num_gpus), format_number(offer.value),
                     offer.throughput_per_gpu ? format_number(*offer.throughput_per_gpu) : "",
-                    format_bytes(offer.memory_bytes),
-                    answer.standings[offer.row].row->record->experiment.name});
+                    format_bytes(offer.memory_bytes), standing.row->record->experiment.name});
+    if (with_target)
+      rows.back().insert(rows.back().begin() + beside_metric, measured_cell(standing));
   }
   return "\nNothing that was measured is better in one of these without being worse in another:\n" +
          pipe_table(columns, rows) +

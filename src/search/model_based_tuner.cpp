@@ -47,11 +47,16 @@ class ModelBasedTuner : public Tuner {
     const std::size_t place = place_of_member_.at(index);
     if (place == nowhere) return;
     std::erase(waiting_, place);
-    early_stopping_.observe(observation.result());
-    // What failed is worse than anything; what was raced out is as good as it was when it was.
-    const double value = observation.value ? observation.value->value : 0;
-    const double score = value > 0 && is_minimised_ ? 1 / value : value;
-    examples_.push_back({place, score});
+    early_stopping_.observe(index, observation.result());
+    examples_.push_back({place, score_of(observation)});
+    is_trained_ = false;
+  }
+
+  void revise(std::size_t index, const Observation& observation) override {
+    const std::size_t place = place_of_member_.at(index);
+    early_stopping_.revise(index, observation.result());
+    for (BoostedTrees::Example& example : examples_)
+      if (example.point == place) example.value = score_of(observation);
     is_trained_ = false;
   }
 
@@ -71,6 +76,12 @@ class ModelBasedTuner : public Tuner {
 
  private:
   static constexpr std::size_t nowhere = SIZE_MAX;
+
+  /// What failed is worse than anything; what was raced out is as good as it was when it was.
+  [[nodiscard]] double score_of(const Observation& observation) const {
+    const double value = observation.value ? observation.value->value : 0;
+    return value > 0 && is_minimised_ ? 1 / value : value;
+  }
 
   double uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
 

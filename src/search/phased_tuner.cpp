@@ -82,6 +82,21 @@ class PhasedTuner : public Tuner {
     tell(index, observation);
   }
 
+  void revise(std::size_t index, const Observation& observation) override {
+    const auto known = known_.find(index);
+    if (known == known_.end()) return;
+    known->second = observation;
+    if (stage_ == stages_.size()) return;
+    const auto& members = grid_ ? grid_members_ : chain();
+    const auto found = std::ranges::find(members, index);
+    if (found == members.end()) return;  // of a stage before, of which only a size is used
+    const auto place = static_cast<std::size_t>(found - members.begin());
+    if (grid_)
+      grid_->revise(place, observation);
+    else
+      sizes_->revise(place, score_of(observation));
+  }
+
   [[nodiscard]] bool is_done() const override {
     return stage_ == stages_.size() || trials_left_ == 0 || has_only_failed();
   }
@@ -133,7 +148,8 @@ class PhasedTuner : public Tuner {
 
   void tell(std::size_t index, const Observation& observation) {
     const auto score = score_of(observation);
-    failures_.observe(observation.value ? std::optional(observation.value->value) : std::nullopt);
+    failures_.observe(index,
+                      observation.value ? std::optional(observation.value->value) : std::nullopt);
     if (score && (!best_score_ || *score > *best_score_)) best_score_ = score;
     const auto& members = grid_ ? grid_members_ : chain();
     const auto place =
@@ -237,7 +253,7 @@ class PhasedTuner : public Tuner {
     double best_here = 0;
     for (const PlannedMember& member : space_.members) {
       const Experiment& experiment = member.planned.experiment;
-      const double predicted = member.planned.predicted.throughput.value_or(0);
+      const double predicted = ranked_throughput(member.planned.predicted).value_or(0);
       if (member.planned.status != PlanStatus::planned || experiment.shape != stage.shape) continue;
       if (experiment.config.zero_stage < stage.zero_stage) best = std::max(best, predicted);
       if (experiment.config.zero_stage != stage.zero_stage) continue;

@@ -66,17 +66,21 @@ class RaceTuner : public Tuner {
     running_.erase(place);
     observed_.insert(place);
     candidate.reason.clear();
-    is_conditioned_ = false;
-    const bool is_timed = observation.value && observation.value->value > 0;
-    if (is_timed) {
-      samples_.push_back(sample_of(place, *observation.value));
-      candidate.score = samples_.back().value + candidate.prior;
-    }
-    if (is_timed && observation.status == Status::ok &&
-        (!best_ || candidate.score > candidates_[*best_].score))
-      best_ = place;
+    note_value(place, observation);
     for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
       if (waiting_.erase(excluded) > 0) candidates_[excluded].reason = reason;
+  }
+
+  void revise(std::size_t index, const Observation& observation) override {
+    const auto found = place_of_member_.find(index);
+    if (found == place_of_member_.end() || !observed_.contains(found->second)) return;
+    const std::size_t place = found->second;
+    std::erase_if(samples_, [&](const Sample& sample) { return sample.point == place; });
+    note_value(place, observation);
+    // The best of before may have lost more than others; what is learnt is of other values.
+    for (const Sample& sample : samples_)
+      if (candidates_[sample.point].is_ok) note_if_best(sample.point);
+    num_trained_ = 0;
   }
 
   [[nodiscard]] bool is_done() const override {
@@ -108,15 +112,16 @@ class RaceTuner : public Tuner {
  private:
   struct Candidate {
     std::size_t member = 0;
-    double prior = 0;    ///< logarithm of the metric as predicted, larger is better
-    double score = 0;    ///< likewise, as measured
-    std::string reason;  ///< why a failure excludes it; empty: none does
+    double prior = 0;      ///< logarithm of the metric as predicted, larger is better
+    double score = 0;      ///< likewise, as measured
+    bool is_ok = false;    ///< it was timed to its end
+    std::string reason{};  ///< why a failure excludes it; empty: none does
   };
 
   /// Larger is better; up to a constant, which all members share. Nothing where there is no
   /// prediction.
   [[nodiscard]] std::optional<double> predicted_score(const PlannedExperiment& planned) const {
-    const double throughput = planned.predicted.throughput.value_or(0);
+    const double throughput = ranked_throughput(planned.predicted).value_or(0);
     if (throughput <= 0) return std::nullopt;
     const int size = planned.experiment.shape.size();
     if (metric_ == Metric::throughput) return std::log(throughput);
@@ -133,7 +138,7 @@ class RaceTuner : public Tuner {
       const auto predicted = predicted_score(space_.members[index].planned);
       sum += predicted.value_or(0);
       if (!predicted) unpredicted.push_back(candidates_.size());
-      candidates_.push_back({index, predicted.value_or(0), 0, {}});
+      candidates_.push_back({index, predicted.value_or(0)});
     }
     const std::size_t num_predicted = candidates_.size() - unpredicted.size();
     // Nothing is known of them: as good as the others are on average.
@@ -151,6 +156,20 @@ class RaceTuner : public Tuner {
       place_of_member_[candidates_[place].member] = place;
       waiting_.insert(place);
     }
+  }
+
+  void note_value(std::size_t place, const Observation& observation) {
+    is_conditioned_ = false;
+    if (!observation.value || !(observation.value->value > 0)) return;
+    Candidate& candidate = candidates_[place];
+    samples_.push_back(sample_of(place, *observation.value));
+    candidate.score = samples_.back().value + candidate.prior;
+    candidate.is_ok = observation.status == Status::ok;
+    if (candidate.is_ok) note_if_best(place);
+  }
+
+  void note_if_best(std::size_t place) {
+    if (!best_ || candidates_[place].score > candidates_[*best_].score) best_ = place;
   }
 
   [[nodiscard]] Sample sample_of(std::size_t place, const MetricValue& value) const {

@@ -36,6 +36,11 @@ void SizeSearch::observe(std::size_t place, std::optional<double> score) {
   advance();
 }
 
+void SizeSearch::revise(std::size_t place, std::optional<double> score) {
+  Trial& trial = trials_.at(place);
+  if (trial.is_over) trial.score = score;
+}
+
 std::optional<std::size_t> SizeSearch::best() const {
   const auto best = std::ranges::max_element(trials_, {}, &Trial::score);
   if (!best->score) return std::nullopt;
@@ -121,10 +126,10 @@ void SizeSearch::advance() {
   while ((phase_ == Phase::candidates || phase_ == Phase::fine) && !is_any_running() &&
          std::ranges::all_of(wanted_, is_over)) {
     const double best_now = *trials_[*best()].score;
-    const bool goes_on =
-        phase_ == Phase::candidates || best_now > (1 + min_fine_gain) * best_before_;
+    const bool goes_on = phase_ == Phase::candidates ||
+                         best_now > (1 + min_fine_gain) * *trials_[best_before_].score;
     wanted_ = goes_on ? beside_best() : std::vector<std::size_t>();
-    best_before_ = best_now;
+    best_before_ = *best();
     phase_ = wanted_.empty() ? Phase::done : Phase::fine;
   }
   if (phase_ != Phase::done) return;

@@ -19,6 +19,9 @@ class SizeSearch {
   std::optional<std::size_t> next();
   /// How one ended, in any order: larger is better; nothing where it did not run.
   void observe(std::size_t place, std::optional<double> score);
+  /// One that has ended has another score by now; nothing where it has not. Choices that were made
+  /// stay.
+  void revise(std::size_t place, std::optional<double> score);
   [[nodiscard]] bool is_done() const { return phase_ == Phase::done; }
 
   /// The best that ran.
@@ -55,7 +58,7 @@ class SizeSearch {
   std::vector<Trial> trials_;        ///< of each size
   std::vector<std::size_t> wanted_;  ///< of this phase
   std::vector<std::size_t> candidates_;
-  double best_before_ = 0;  ///< this round of the fine search
+  std::size_t best_before_ = 0;  ///< this round of the fine search: its place
 };
 
 }  // namespace dstune

@@ -91,7 +91,11 @@ class OrderedTuner : public Tuner {
   void observe(std::size_t index, const Observation& observation) override {
     require(index < num_members_, "an index of the planned space");
     waiting_.erase(index);
-    early_stopping_.observe(observation.result());
+    early_stopping_.observe(index, observation.result());
+  }
+
+  void revise(std::size_t index, const Observation& observation) override {
+    early_stopping_.revise(index, observation.result());
   }
 
   [[nodiscard]] bool is_done() const override {

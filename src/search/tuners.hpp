@@ -38,13 +38,18 @@ class EarlyStopping {
 
   /// An experiment ended, with a value or without: those count, too, so that a search in which all
   /// fail ends.
-  void observe(const std::optional<double>& value) {
+  void observe(std::size_t index, const std::optional<double>& value) {
     ++num_since_best_;
     if (!value) return;
     const bool is_best = !best_ || (is_minimised(metric_) ? *value < *best_ : *value > *best_);
     if (!is_best) return;
     best_ = value;
+    index_of_best_ = index;
     num_since_best_ = 0;
+  }
+  /// It has another value by now. The best one stays the best, and the count goes on.
+  void revise(std::size_t index, const std::optional<double>& value) {
+    if (best_ && index == index_of_best_ && value) best_ = value;
   }
   [[nodiscard]] bool is_due() const {
     return max_since_best_ > 0 && num_since_best_ >= max_since_best_;
@@ -59,6 +64,7 @@ class EarlyStopping {
   int max_since_best_;
   int num_since_best_ = 0;
   std::optional<double> best_;
+  std::size_t index_of_best_ = 0;
 };
 
 /// What a failure tells of members that were not run.

@@ -67,7 +67,9 @@ struct MemoryTimeline {
 
 /// What the plan says of an experiment before it runs. Bytes are of the fullest rank.
 struct Prediction {
-  std::optional<double> throughput;      ///< samples/s
+  std::optional<double> throughput;  ///< samples/s, of the step here
+  /// … and of the user's training (core/target_time.hpp); nothing where that is not asked for.
+  std::optional<double> target_throughput;
   std::int64_t peak_memory_bytes = 0;    ///< of the device and the host together
   std::int64_t host_memory_bytes = 0;    ///< of these, the host's
   std::int64_t disk_bytes = 0;           ///< beside them, on a disk of the host
@@ -80,6 +82,11 @@ struct Prediction {
   std::map<std::string, std::int64_t> host_categories;  ///< of these, the host's
   std::vector<RankMemory> ranks;                        ///< in order, every rank of the group once
 };
+
+/// What it is ranked by.
+[[nodiscard]] inline const std::optional<double>& ranked_throughput(const Prediction& predicted) {
+  return predicted.target_throughput ? predicted.target_throughput : predicted.throughput;
+}
 
 /// What an experiment takes of the machine.
 struct Needs {

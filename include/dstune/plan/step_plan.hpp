@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "dstune/base/operands.hpp"
+#include "dstune/core/target_time.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/operations/operation.hpp"
@@ -89,6 +90,7 @@ struct Segment {
   Kind kind;
   std::int64_t repeat = 1;
   std::vector<Step> steps;
+  Overheads overheads{};  ///< of DeepSpeed in it, once
 };
 
 /// The figures of an arena: what the plan needs, exactly.

@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "dstune/core/experiment.hpp"
-#include "dstune/core/measurement.hpp"
+#include "dstune/core/target_time.hpp"
 #include "dstune/core/training_config.hpp"
 #include "dstune/plan/step_plan.hpp"
 #include "dstune/predict/device_profile.hpp"
@@ -59,6 +60,15 @@ struct CycleTime {
   }
 };
 
+/// What DeepSpeed does beside a cycle's operations, folded likewise.
+struct CycleOverheads {
+  Overheads ends{}, middle{};
+  std::int64_t num_ends = 0;
+  /// Of an optimizer step of so many micro-steps in all.
+  [[nodiscard]] Overheads of_step(std::int64_t num_micro_steps) const;
+};
+[[nodiscard]] CycleOverheads cycle_overheads(const StepPlan& plan);
+
 /// The plan's operations on a virtual clock a stream, with events. Of the plan's rank; partitions
 /// are padded to equal sizes, so that every rank takes as long.
 [[nodiscard]] CycleTime cycle_time(const StepPlan& plan, OperationTimes& times);
@@ -95,45 +105,37 @@ class PredictionCorrection {
 /// differ in what takes no time, or in how often the middle micro-step is repeated.
 class StepPredictor {
  public:
-  /// The workspaces outlive it.
-  StepPredictor(const ModelSpec& model, DeviceProfile profile, const WorkspaceSizes& workspaces);
+  /// Without a profile it knows no times. The workspaces outlive it.
+  StepPredictor(const ModelSpec& model, std::optional<DeviceProfile> profile,
+                const WorkspaceSizes& workspaces);
   StepPredictor(const StepPredictor&) = delete;
   StepPredictor& operator=(const StepPredictor&) = delete;
 
-  /// Seconds of an optimizer step, corrected by what was measured.
+  /// Seconds of an optimizer step, corrected by what was measured. With a profile only.
   [[nodiscard]] double predict(const Experiment& experiment);
-  /// A measured mean step time.
+  /// A measured mean step time. With a profile only.
   void observe(const Experiment& experiment, double step_s);
-  [[nodiscard]] const DeviceProfile& profile() const { return profile_; }
+  /// What DeepSpeed does in an optimizer step beside its operations.
+  [[nodiscard]] Overheads overheads(const Experiment& experiment);
+  [[nodiscard]] const std::optional<DeviceProfile>& profile() const { return profile_; }
 
  private:
-  struct OfShape {
-    OperationTimes times;
-    std::unordered_map<TrainingConfig, CycleTime, TrainingConfigHash> known;
+  struct Planned {
+    CycleTime time{};
+    CycleOverheads overheads{};
   };
+  struct OfShape {
+    std::optional<OperationTimes> times;
+    std::unordered_map<TrainingConfig, Planned, TrainingConfigHash> known;
+  };
+  const Planned& planned(const Experiment& experiment);
   /// By the profile alone.
   double model_s(const Experiment& experiment);
 
-  DeviceProfile profile_;
+  std::optional<DeviceProfile> profile_;
   StepPlanner planner_;
   std::map<GroupShape, OfShape> shapes_;
   PredictionCorrection correction_;
-};
-
-/// How often a step of the user's training does what costs time beside the kernels.
-class OverheadCounter {
- public:
-  /// The workspaces outlive it.
-  OverheadCounter(const ModelSpec& model, const WorkspaceSizes& workspaces);
-
-  /// Of an optimizer step. Bytes are those of ring algorithms.
-  [[nodiscard]] Overheads count(const TrainingConfig& config, int group_size);
-
- private:
-  StepPlanner planner_;
-  // Of the Hugging Face model.
-  double modules_ = 0;  ///< with parameters
-  double parameters_ = 0;
 };
 
 }  // namespace dstune

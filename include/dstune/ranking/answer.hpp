@@ -15,9 +15,12 @@ namespace dstune {
 /// A member of the space. It points into the scoreboard.
 struct Standing {
   const Row* row = nullptr;
-  std::optional<MetricValue> ranked{};        ///< what it is ranked by
-  std::optional<MetricValue> reported{};      ///< the same with the interval for people
-  std::optional<MetricValue> verified{};      ///< what DeepSpeed itself made of it
+  std::optional<MetricValue> ranked{};    ///< what it is ranked by
+  std::optional<MetricValue> reported{};  ///< the same with the interval for people
+  std::optional<MetricValue> verified{};  ///< what DeepSpeed itself made of it
+  /// Of our own step, where it is ranked by the target's time.
+  std::optional<MetricValue> measured{};
+  std::optional<TargetTime> target{};         ///< likewise
   std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known
 };
 
@@ -59,7 +62,9 @@ struct Recommendation {
   /// The best that was measured here, where DeepSpeed itself ran both and this one faster.
   std::optional<Standing> ahead_here{};
   int final_rounds = 0;  ///< that its value is made of; 0: it is that of its first run
-  std::optional<CalibrationSummary> calibration{};
+  std::optional<CalibrationSummary> calibration{};  ///< by the user's own runs
+  /// What the target's time rests on; nothing where members are ranked by their own.
+  std::optional<TargetConstants> constants{};
   std::vector<ToVerify> to_verify{};
 };
 

@@ -11,6 +11,7 @@
 
 #include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/target_time.hpp"
 
 namespace dstune {
 
@@ -21,7 +22,7 @@ struct Row {
   /// What the same configuration did in DeepSpeed itself, where a verification job ran it.
   std::optional<Measurement> verified{};
   std::vector<Repeat> repeats{};  ///< in the order in which they ended
-  Overheads overheads{};          ///< of a step in the user's training, for the calibration
+  Overheads overheads{};          ///< of a step in the user's training
 };
 
 /// One of the user's own runs in DeepSpeed, of a member of the space.
@@ -58,16 +59,33 @@ struct Finals {
 struct CalibrationPoint {
   double measured_s = 0;  ///< an optimizer step here
   double target_s = 0;    ///< there
+  Precision precision = Precision::fp32;
   Overheads overheads{};  ///< of the step
 };
 
-/// Least squares of the relative errors over the scale and the costs, none below 0. The costs are
-/// drawn to 0, each as strongly as a normal prior of what such a thing may cost says beside the
-/// errors that measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with
-/// the bounds: Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not
-/// tell apart changes the scale, and one point gives the scale alone. At least one point; times
-/// are positive and finite.
-TimeCalibration fit_time(const std::vector<CalibrationPoint>& points);
+/// What is believed of a calibration before the user's own runs: the mean of a normal prior, and
+/// how far each cost may be from it.
+struct CalibrationPrior {
+  TimeCalibration mean{};
+  Overheads deviations_s{};
+  /// On another one all of its times, and how far they may be off, have a common factor.
+  bool is_of_one_machine = false;
+};
+/// Where nothing is known of the target: costs of 0, which may be as large as is usual for such a
+/// thing.
+[[nodiscard]] CalibrationPrior unknown_target();
+/// About the constants that come with the program.
+[[nodiscard]] CalibrationPrior prior_of(const TargetConstants& constants);
+
+/// Least squares of the relative errors over a common scale and the costs, none below 0. The costs
+/// are drawn to the prior's, each as strongly as the prior is sure of it beside the errors that
+/// measurements have (ridge regression: Hoerl and Kennard, Technometrics 12, 1970; with the bounds:
+/// Lawson and Hanson, Solving Least Squares Problems, 1974): so what the points do not tell apart
+/// changes the common scale, and one point moves that alone, of kernels and costs alike. At least
+/// one point; times are positive and finite. Where the device works behind the host, the prior says
+/// which of the two a point's step waits for.
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
+                         const CalibrationPrior& prior);
 
 /// What is known before anything is measured.
 struct ScoreboardSetup {
@@ -75,6 +93,15 @@ struct ScoreboardSetup {
   std::vector<UserRun> user_runs{};           ///< --calibrate
   std::int64_t memory_offset_bytes = 0;       ///< what they say about the target's memory
   std::optional<std::size_t> baseline_row{};  ///< the configuration that the user came with
+  /// Where members are ranked by the target's time; nothing: by their own.
+  std::optional<TargetConstants> target{};
+};
+
+/// A measurement in the target's time.
+struct TargetTime {
+  double throughput = 0;  ///< samples/s
+  double scale = 1;       ///< of the step's time here
+  Overheads costs_s{};    ///< what each adds to this experiment's step
 };
 
 /// Rank 0's account of a search. A row is named by its place in the space. What costs time in
@@ -91,10 +118,11 @@ class Scoreboard {
   void repeat(std::size_t row, Repeat repeat);
   /// DeepSpeed itself ran the row before; without enough memory there it becomes infeasible.
   void verify(std::size_t row, Measurement measurement);
-  /// Times from now on are those of the user's training: all rows are ranked anew.
+  /// What the user's own runs say: times from now on are those of the user's training, and all rows
+  /// are ranked anew.
   void calibrate(const TimeCalibration& calibration);
-  /// Before a row runs: samples/s.
-  void predict(std::size_t row, std::optional<double> throughput);
+  /// Before a row runs: what is predicted of its speed now; of its memory all stays.
+  void predict(std::size_t row, const Prediction& predicted);
   /// Why a row was not run, and whether it was to be.
   void leave_out(std::size_t row, std::string reason, PlanStatus status = PlanStatus::planned);
   /// From now on final rounds are run of these rows, best first …
@@ -112,8 +140,13 @@ class Scoreboard {
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   [[nodiscard]] const Row& row(std::size_t row) const { return rows_[row]; }
   [[nodiscard]] const Finals& finals() const { return finals_; }
-  /// Nothing until a row that the user ran, too, was measured.
+  /// What makes times of the target out of those that are measured: the constants, and what the
+  /// user's own runs say as soon as one of them was measured here. Nothing where there is neither.
   [[nodiscard]] const std::optional<TimeCalibration>& calibration() const { return calibration_; }
+  /// Whether the user's own runs are in it.
+  [[nodiscard]] bool is_calibrated() const { return is_calibrated_; }
+  /// Changes whenever the calibration does: what was observed is worth something else then.
+  [[nodiscard]] std::uint64_t calibration_revision() const { return calibration_revision_; }
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
   [[nodiscard]] std::optional<double> chance_of_better() const { return chance_of_better_; }
   /// First runs that ended ok.
@@ -140,12 +173,18 @@ class Scoreboard {
   /// What a row that was measured says in a metric, by its final rounds where they count. Nothing
   /// unless it is ok.
   [[nodiscard]] std::optional<MetricValue> measured_value(std::size_t row, Metric metric) const;
-  /// What a row is ranked by: the same in the board's metric, calibrated where that is possible.
+  /// What a row is ranked by: the same in the board's metric, in the target's time where there is
+  /// a calibration.
   [[nodiscard]] std::optional<MetricValue> ranked_value(std::size_t row) const;
   /// … where that is a finite number.
   [[nodiscard]] std::optional<double> finite_value(std::size_t row) const;
-  /// The same for people: of a single run, whose interval is that of its own steps, with an
-  /// interval that other runs of the configuration would be in, too.
+  /// A value that was measured of a row, in the board's metric, in the target's time; itself
+  /// without a calibration.
+  [[nodiscard]] MetricValue in_target(std::size_t row, const MetricValue& measured) const;
+  /// Of a row that was measured; nothing without a calibration or where nothing was timed.
+  [[nodiscard]] std::optional<TargetTime> target_time(std::size_t row) const;
+  /// What a row is ranked by, for people: of a single run, whose interval is that of its own steps,
+  /// with an interval that other runs of the configuration would be in, too.
   [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t row) const;
   /// In a metric, over a row's final rounds; nothing without one.
   [[nodiscard]] std::optional<MetricValue> final_value(std::size_t row, Metric metric) const;
@@ -177,6 +216,8 @@ class Scoreboard {
   std::vector<std::optional<MetricValue>> first_values_;
   std::set<std::size_t> repeated_;  ///< rows with repeats
   std::optional<TimeCalibration> calibration_;
+  bool is_calibrated_ = false;
+  std::uint64_t calibration_revision_ = 0;
   Finals finals_;
   std::optional<std::size_t> best_, answer_;
   std::uint64_t answer_revision_ = 0;
@@ -187,8 +228,11 @@ class Scoreboard {
 };
 
 /// What the best row means for a challenger's step times; nothing to race against where there is
-/// none or its times bound nothing.
+/// none or its times bound nothing. With a calibration the two are compared in the target's time;
+/// against a challenger whose overheads alone cost too much there, the estimate is so small that it
+/// loses at the first look.
 [[nodiscard]] IncumbentEstimate incumbent_estimate(const Scoreboard& board,
-                                                   const Experiment& challenger);
+                                                   const Experiment& challenger,
+                                                   const Overheads& challenger_overheads);
 
 }  // namespace dstune

@@ -34,8 +34,10 @@ class ResultsFolder {
   /// dispatch. Renamed into place but not synced: what must survive a crash is in the journal.
   void write_experiment(const Experiment& experiment);
   /// <name>/metrics.json; once, at the end of the experiment. Not synced, likewise. `metric`: the
-  /// one that ci_low and ci_high belong to.
-  void write_metrics(const Record& record, Metric metric = Metric::throughput);
+  /// one that ci_low and ci_high belong to. `target`, `target_value`: as metrics_json()'s.
+  void write_metrics(const Record& record, Metric metric = Metric::throughput,
+                     const std::optional<TargetTime>& target = {},
+                     const std::optional<MetricValue>& target_value = {});
   /// <name>/memory.svg and <name>/memory.txt, of the winner; beside what write_experiment() wrote.
   /// Not synced.
   void write_memory(const std::string& name, const MemoryTimeline& timeline);
@@ -81,7 +83,10 @@ json::Value summary_json(const Answer& answer, int exit_code);
 json::Value optimal_json(const Recommendation& recommendation, const std::string& command);
 /// validation.json
 json::Value validation_json(const Answer& answer);
-/// metrics.json (design 2).
-json::Value metrics_json(const Record& record, Metric metric);
+/// metrics.json (design 2). `target`: the measurement in the target's time, where it is ranked by
+/// that; `target_value`: its value_so_far() there, with the interval.
+json::Value metrics_json(const Record& record, Metric metric,
+                         const std::optional<TargetTime>& target = {},
+                         const std::optional<MetricValue>& target_value = {});
 
 }  // namespace dstune

@@ -33,6 +33,10 @@ class Tuner {
   virtual std::optional<std::size_t> next() = 0;
   /// An experiment ended (or was known from the journal).
   virtual void observe(std::size_t index, const Observation& observation) = 0;
+  /// What was observed before has another value by now: the user's own runs have said more of the
+  /// target's time. It ended as it did. All that were observed are told so, one after the other,
+  /// before anything else.
+  virtual void revise(std::size_t /*index*/, const Observation& /*observation*/) {}
   /// Nothing will ever come from next() again, once what is running has been observed.
   [[nodiscard]] virtual bool is_done() const = 0;
   /// How many experiments may wait while no rank is idle. What waits was chosen without knowing how

@@ -233,6 +233,24 @@ TEST(StepPredictorTest, FoldsMicroStepsAsThePlanDoes) {
   }
 }
 
+TEST(StepPredictorTest, CountsOverheadsAsThePlanDoes) {
+  const ModelSpec model = test::tiny_gpt2();
+  const test::SomeWorkspaces workspaces;
+  StepPredictor predictor(model, std::nullopt, workspaces);
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const std::int64_t accumulation : {7, 1, 2, 3, 12}) {
+      Experiment experiment = experiment_of(2);
+      experiment.config.zero_stage = stage;
+      experiment.config.accumulation_steps = accumulation;
+      Overheads exact{};
+      for (const Segment& segment : build(model, experiment.config, 2).cycle)
+        for (std::size_t each = 0; each < exact.size(); ++each)
+          exact[each] += static_cast<double>(segment.repeat) * segment.overheads[each];
+      EXPECT_EQ(predictor.overheads(experiment), exact) << stage << ", " << accumulation;
+    }
+  }
+}
+
 TEST(StepPredictorTest, RatesOfTheOptimizerTakeNoTime) {
   const ModelSpec model = test::tiny_gpt2();
   const test::SomeWorkspaces workspaces;

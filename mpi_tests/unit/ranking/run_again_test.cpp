@@ -151,6 +151,23 @@ TEST(RunAgainPolicyTest, WhatWasRacedOutCloseToTheBestBesideANeighbourRunsAgain)
   EXPECT_EQ(policy.after_search(much_time_s)->kind, RepeatKind::final_round);
 }
 
+TEST(RunAgainPolicyTest, WhatIsCloseIsSoInTheTargetsTime) {
+  test::Draft draft = test::draft_of({1, 1.04, 1.3});
+  for (const std::size_t row : {1U, 2U})
+    draft.rows[row].record->measurement.status = Status::raced_out;
+  // 1.5, 2.04 and 1.55 s there.
+  draft.rows[0].overheads = {0.5};
+  draft.rows[1].overheads = {1};
+  draft.rows[2].overheads = {0.25};
+  draft.target = test::constants_of(1, {1});
+  Scoreboard board = draft.board();
+  RunAgainPolicy policy(board, {.races = true});
+  const auto again = policy.after_search(much_time_s);
+  EXPECT_EQ(again->row, 2U);
+  EXPECT_FALSE(again->kind);
+  EXPECT_EQ(policy.after_search(much_time_s)->kind, RepeatKind::final_round);
+}
+
 TEST(RunAgainPolicyTest, FinalsComeInTurnsAndThenDecide) {
   Scoreboard board = test::draft_of({1, 1.001, 2}).board();
   RunAgainPolicy policy(board, {});

@@ -1,6 +1,7 @@
 #include "dstune/ranking/scoreboard.hpp"
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -89,7 +90,7 @@ TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
   EXPECT_EQ(report.board().best(), 0U);
   report.rows[0].overheads = {1, 1600};
   report.rows[1].overheads = {1, 200};
-  report.calibration = TimeCalibration{2, {0, 0.01}};
+  report.calibration = test::calibration_of(2, {0, 0.01});
   // 2 · 1 + 0.01 · 100 · 16 = 18 s; 2 · 1.2 + 0.01 · 100 · 2 = 4.4 s.
   EXPECT_DOUBLE_EQ(report.board().ranked_value(0)->value, 32 / 18.0);
   EXPECT_DOUBLE_EQ(report.board().ranked_value(1)->value, 16 / 4.4);
@@ -97,6 +98,148 @@ TEST(CalibrationTest, RanksByTheTimeOfTheUsersTraining) {
   EXPECT_EQ(recommendation_of(report.board())->label, "calibrated");
   report.metric = Metric::latency;
   EXPECT_DOUBLE_EQ(report.board().ranked_value(0)->value, 18e6);
+}
+
+/// Two rows of 16 samples, of which the faster one has more overheads.
+test::Draft draft_with_constants() {
+  test::Draft draft = test::draft_of({1, 1.2});
+  draft.rows[0].overheads = {1, 400};
+  draft.rows[1].overheads = {1, 100};
+  draft.target = test::constants_of(2, {0.5, 0.01});
+  return draft;
+}
+
+TEST(TargetRankingTest, ConstantsDecideFromTheBeginning) {
+  test::Draft draft = draft_with_constants();
+  const Scoreboard board = draft.board();
+  // 2 + 0.5 + 4 s and 2.4 + 0.5 + 1 s.
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 6.5);
+  EXPECT_DOUBLE_EQ(board.ranked_value(1)->value, 16 / 3.9);
+  EXPECT_EQ(board.best(), 1U);
+  EXPECT_FALSE(board.is_calibrated());
+  EXPECT_EQ(board.calibration_revision(), 0U);
+  const auto recommendation = recommendation_of(board);
+  EXPECT_EQ(recommendation->label, "proxy");
+  EXPECT_FALSE(recommendation->calibration);
+  EXPECT_EQ(recommendation->constants->source, "recorded runs");
+  draft.target.reset();
+  EXPECT_EQ(draft.board().best(), 0U);
+  EXPECT_FALSE(recommendation_of(draft.board())->constants);
+}
+
+TEST(TargetRankingTest, SaysWhatWasMeasuredAndWhatTheTargetTakes) {
+  test::Draft draft = draft_with_constants();
+  const Scoreboard board = draft.board();
+  const Standing standing = standing_of(board, 0);
+  EXPECT_DOUBLE_EQ(standing.measured->value, 16);
+  ASSERT_TRUE(standing.target);
+  EXPECT_DOUBLE_EQ(standing.target->throughput, 16 / 6.5);
+  EXPECT_DOUBLE_EQ(standing.target->scale, 2);
+  EXPECT_DOUBLE_EQ(standing.target->costs_s[0], 0.5);
+  EXPECT_DOUBLE_EQ(standing.target->costs_s[1], 4);
+  draft.target.reset();
+  const Scoreboard own = draft.board();
+  EXPECT_FALSE(standing_of(own, 0).measured);
+  EXPECT_FALSE(standing_of(own, 0).target);
+}
+
+TEST(TargetRankingTest, EveryMetricHasTheSameTime) {
+  test::Draft draft = draft_with_constants();
+  const auto value = [&](Metric metric) {
+    draft.metric = metric;
+    const Scoreboard board = draft.board();
+    EXPECT_DOUBLE_EQ(board.target_time(0)->throughput, 16 / 6.5);
+    EXPECT_EQ(board.in_target(0, *board.measured_value(0, metric)).value,
+              board.ranked_value(0)->value);
+    return board.ranked_value(0)->value;
+  };
+  EXPECT_DOUBLE_EQ(value(Metric::throughput_per_gpu), 16 / 6.5 / 2);
+  EXPECT_DOUBLE_EQ(value(Metric::latency), 6.5e6);
+  EXPECT_DOUBLE_EQ(value(Metric::flops), 1e12 / 6.5 / 2);
+}
+
+TEST(TargetRankingTest, AnEndOfAnIntervalIsATimeOfItsOwn) {
+  const Scoreboard board = draft_with_constants().board();
+  const MetricValue value = board.in_target(0, {16, 8, std::numeric_limits<double>::infinity()});
+  EXPECT_DOUBLE_EQ(value.ci_low, 16 / 8.5) << "a step of 2 s";
+  EXPECT_TRUE(std::isinf(value.ci_high));
+}
+
+TEST(TargetRankingTest, APrecisionHasAScaleOfItsOwn) {
+  test::Draft draft = draft_with_constants();
+  draft.target->time.scale = {2, 20, 2};
+  draft.rows[1].planned.experiment.config.precision = Precision::fp32;
+  const Scoreboard board = draft.board();
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 24.5) << "bf16";
+  EXPECT_DOUBLE_EQ(board.ranked_value(1)->value, 16 / 3.9);
+}
+
+TEST(TargetRankingTest, WhatWasRacedOutHasATimeAndNoRank) {
+  test::Draft draft = draft_with_constants();
+  draft.rows[0].record->measurement.status = Status::raced_out;
+  const Scoreboard board = draft.board();
+  EXPECT_FALSE(board.ranked_value(0));
+  EXPECT_DOUBLE_EQ(board.target_time(0)->throughput, 16 / 6.5);
+  draft.rows[0].record->measurement.status = Status::failed;
+  EXPECT_FALSE(draft.board().target_time(0));
+}
+
+TEST(TargetRankingTest, TheUsersOwnRunsMoveTheConstants) {
+  test::Draft draft = draft_with_constants();
+  draft.user_runs = {{1, "/own/log", 7.8, 0}};  // twice of what the constants say
+  const std::vector<Row> done = draft.rows;
+  for (Row& row : draft.rows) row.record.reset();
+  Scoreboard board = draft.board();
+  board.record(0, *done[0].record, done[0].overheads);
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 6.5);
+  EXPECT_FALSE(board.is_calibrated());
+  EXPECT_TRUE(board.record(1, *done[1].record, done[1].overheads));
+  EXPECT_TRUE(board.is_calibrated());
+  EXPECT_EQ(board.calibration_revision(), 1U);
+  EXPECT_DOUBLE_EQ(board.ranked_value(1)->value, 16 / 7.8);
+  EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 13.0) << "kernels and costs alike";
+  const auto recommendation = recommendation_of(board);
+  EXPECT_EQ(recommendation->label, "calibrated");
+  EXPECT_DOUBLE_EQ(recommendation->calibration->runs.at(0).fitted_s, 7.8);
+  EXPECT_TRUE(recommendation->constants);
+}
+
+TEST(TargetRankingTest, FinalRoundsAreComparedInTheTargetsTime) {
+  test::Draft draft = draft_with_constants();
+  Scoreboard board = draft.board();
+  board.begin_finals({1, 0});
+  for (int round = 1; round <= min_final_rounds; ++round) {
+    board.repeat(0, test::repeat_of(RepeatKind::final_round, round, 1));
+    board.repeat(1, test::repeat_of(RepeatKind::final_round, round, 1.2));
+  }
+  // By their own steps the first would be ahead.
+  const auto next = next_final_run(board);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->row, 1U);
+  board.repeat(1, test::repeat_of(RepeatKind::final_round, 3, 1.2));
+  EXPECT_FALSE(next_final_run(board)) << "the other one has left";
+  board.end_finals();
+  EXPECT_EQ(board.best(), 1U);
+  EXPECT_NEAR(board.ranked_value(1)->value, 16 / 3.9, 1e-9);
+}
+
+TEST(TargetRankingTest, AnOfferIsAllInTheTargetsTime) {
+  const std::vector<Offer> offers = offers_of(draft_with_constants().board());
+  ASSERT_TRUE(offers.front().is_on_front);
+  EXPECT_DOUBLE_EQ(*offers.front().throughput_per_gpu, offers.front().value / 2);
+}
+
+TEST(ScoreboardTest, WhatIsPredictedOfTheMemoryStays) {
+  Scoreboard board = test::draft_of({1}).board();
+  Prediction predicted;
+  predicted.throughput = 5;
+  predicted.target_throughput = 4;
+  board.predict(0, predicted);
+  const Prediction& kept = board.row(0).planned.predicted;
+  EXPECT_EQ(kept.throughput, 5);
+  EXPECT_EQ(kept.target_throughput, 4);
+  EXPECT_EQ(kept.peak_memory_bytes, 1000);
+  EXPECT_EQ(ranked_throughput(kept), 4);
 }
 
 /// What is measured comes one after the other, and nothing is looked for over all rows.
@@ -128,7 +271,8 @@ TEST(ScoreboardTest, TheUsersOwnRunCalibratesWhenItIsMeasuredHere) {
   const auto revision = board.answer_revision();
   board.record(1, *done[1].record);
   ASSERT_TRUE(board.calibration());
-  EXPECT_DOUBLE_EQ(board.calibration()->scale, 3);
+  EXPECT_DOUBLE_EQ(board.calibration()->scale[0], 3);
+  EXPECT_TRUE(board.is_calibrated());
   EXPECT_DOUBLE_EQ(board.ranked_value(0)->value, 16 / 3.0);
   EXPECT_NE(board.answer_revision(), revision) << "its value is another one now";
 }

@@ -277,7 +277,7 @@ TEST(SummaryTextTest, SaysHowItIsCalibrated) {
   test::Draft report = test::draft_of({1, 1.2});
   report.rows[0].overheads = {1, 1600};
   report.rows[1].overheads = {1, 200};
-  report.calibration = TimeCalibration{2, {0, 0.01}};
+  report.calibration = TimeCalibration{{2, 2, 2}, {0, 0.01}};
   report.metric = Metric::latency;
   report.user_runs = {{1, "/own/log", 4.0, 0}};
   EXPECT_THAT(summary_text(test::Concluded(report)),

@@ -106,6 +106,14 @@ TEST_F(ResultsFolderTest, WritesAnExperimentAgainAndItsMetrics) {
                                                  "results/a/metrics.json"}));
 }
 
+TEST_F(ResultsFolderTest, WritesTheTargetsTimeOfAnExperiment) {
+  const Record record = test::sample_record("a");
+  folder_.write_experiment(record.experiment);
+  folder_.write_metrics(record, Metric::throughput, TargetTime{8, 2, {1}}, MetricValue{8, 7, 9});
+  EXPECT_EQ(results_json("a/metrics.json"),
+            metrics_json(record, Metric::throughput, TargetTime{8, 2, {1}}, MetricValue{8, 7, 9}));
+}
+
 TEST_F(ResultsFolderTest, RefusesNamesThatLeaveTheFolder) {
   for (const char* name : {"", ".", "..", "../a", "a/b", ".hidden"})
     EXPECT_THROW(folder_.write_experiment(test::sample_experiment(name)), LogicError) << name;
@@ -119,7 +127,7 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   test::Draft report;
   report.rows = {test::row_of(best)};
   report.user_runs = {{0, "/own/metrics.json", 1.0, 0}};
-  report.calibration = TimeCalibration{2, {0, 0.5}};
+  report.calibration = TimeCalibration{{1, 2, 1}, {0, 0.5}};
   report.memory_offset_bytes = 5;
   folder_.write_optimal(test::Concluded(report).recommendation(), "t.py --bs 1 --ds $CONFIG",
                         {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
@@ -145,6 +153,15 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
                                                    {"module_call", 0.5},
                                                    {"gradient_hook", 0.0},
                                                    {"gathering_hook", 0.0},
+                                                   {"sub_group", 0.0},
+                                                   {"offload_copy", 0.0},
+                                                   {"collective_call",
+                                                    {{"all_reduce", 0.0},
+                                                     {"reduce", 0.0},
+                                                     {"reduce_scatter", 0.0},
+                                                     {"all_gather", 0.0},
+                                                     {"all_gather_ahead", 0.0},
+                                                     {"all_to_all", 0.0}}},
                                                    {"communicated_byte", 0.0}}},
                                                  {"memory_offset_bytes", 5},
                                                  {"runs",

@@ -188,6 +188,21 @@ TEST_F(ModelBasedTunerTest, WhatIsKnownOrDoesNotFitIsNotRun) {
   EXPECT_THAT(taken, Each(testing::AllOf(testing::Ne(4U), testing::Ne(7U))));
 }
 
+TEST_F(ModelBasedTunerTest, LearnsFromRevisedValues) {
+  const PlannedSpace space = space_of(96);
+  const auto target = [&](std::size_t index) { return ok(20 - throughput(space.members[index])); };
+  for (std::int64_t seed = 0; seed < 5; ++seed) {
+    const auto revised = make_tuner("model_based", space, options_of(seed));
+    const auto told_at_once = make_tuner("model_based", space, options_of(seed));
+    for (std::size_t index = 0; index < 96; index += 3) {
+      revised->observe(index, ok(throughput(space.members[index])));
+      told_at_once->observe(index, target(index));
+    }
+    for (std::size_t index = 0; index < 96; index += 3) revised->revise(index, target(index));
+    for (int choice = 0; choice < 6; ++choice) EXPECT_EQ(revised->next(), told_at_once->next());
+  }
+}
+
 TEST(BoostedTreesTest, RanksAsTheExamplesDo) {
   Points points;
   points.num_features = 2;

@@ -177,6 +177,42 @@ TEST_F(PhasedTunerTest, AHigherStageThatIsPredictedToBeWorseIsNotTried) {
   EXPECT_THAT(reason("z3_16_1_2"), HasSubstr("predicted"));
 }
 
+TEST_F(PhasedTunerTest, TheTargetsPredictionsDecideWhereThereAreSome) {
+  for (const int stage : {0, 1}) add_chain(stage, 16);
+  for (auto& member : space_.members) {
+    const Experiment& experiment = member.planned.experiment;
+    member.planned.predicted.throughput = rising(experiment);
+    member.planned.predicted.target_throughput =
+        rising(experiment) * (experiment.config.zero_stage == 1 ? 0.5 : 1);
+  }
+  search("gridsearch", [](const Experiment& experiment) { return ok(rising(experiment)); });
+  EXPECT_EQ(num_of_stage(1), 0);
+  EXPECT_THAT(reason("z1_16_1_2"), HasSubstr("predicted"));
+}
+
+TEST_F(PhasedTunerTest, RevisedValuesChooseTheSize) {
+  add_chain(0, 4);
+  TuningOptions options;
+  options.num_tuning_micro_batch_sizes = 1;
+  const auto measure = [&](std::size_t index) {
+    return static_cast<double>(space_.members[index].planned.experiment.config.micro_batch);
+  };
+  for (const bool is_revised : {false, true}) {
+    const auto tuner = make_tuner("gridsearch", space_, options);
+    std::vector<std::size_t> ran;
+    while (const auto index = tuner->next()) {
+      ran.push_back(*index);
+      // The first is worth more than all by now.
+      if (is_revised && ran.size() == 2) tuner->revise(ran[0], ok(100));
+      tuner->observe(*index, ok(measure(*index)));
+    }
+    EXPECT_TRUE(tuner->is_done());
+    ASSERT_GE(ran.size(), 3U);
+    // The smallest and the largest have run; the search goes on beside the better one of them.
+    EXPECT_EQ(ran[2], is_revised ? 2U : 1U);
+  }
+}
+
 TEST_F(PhasedTunerTest, EverythingInfeasible) {
   add_chain(0, 8);
   add_chain(1, 8);

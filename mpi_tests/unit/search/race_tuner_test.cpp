@@ -237,6 +237,46 @@ TEST_F(RaceTunerTest, WhatIsKnownFromTheJournalCounts) {
   EXPECT_LT(outcome.order.size(), 15U);
 }
 
+TEST_F(RaceTunerTest, TheTargetsPredictionsDecideWhereThereAreSome) {
+  predict(0, 0);
+  // By their own steps all are alike; the target likes the last one.
+  for (auto& member : space_.members) {
+    member.planned.predicted.throughput = 100;
+    member.planned.predicted.target_throughput = 10;
+  }
+  space_.members.back().planned.predicted.target_throughput = 50;
+  EXPECT_EQ(make_tuner("race", space_, options(0))->next(), space_.members.size() - 1);
+}
+
+TEST_F(RaceTunerTest, RevisedValuesAreWhatItLearnsFrom) {
+  predict(0, 0.02);
+  const auto at = [](double value) {
+    return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+  };
+  // In the target's time what has many micro-steps is slow.
+  const auto target = [&](std::size_t index) {
+    const TrainingConfig& config = space_.members[index].planned.experiment.config;
+    return throughput(config) * (config.accumulation_steps > 1 ? 0.3 : 1);
+  };
+  const auto own = [&](std::size_t index) {
+    return throughput(space_.members[index].planned.experiment.config);
+  };
+  const auto revised = make_tuner("race", space_, options(0));
+  const auto told_at_once = make_tuner("race", space_, options(0));
+  // Of both numbers of micro-steps.
+  for (std::size_t index = 0; index < space_.members.size(); index += 7)
+    revised->observe(index, at(own(index)));
+  for (std::size_t index = 0; index < space_.members.size(); index += 7) {
+    revised->revise(index, at(target(index)));
+    told_at_once->observe(index, at(target(index)));
+  }
+  // Only what was observed counts.
+  revised->revise(1, at(1e9));
+  EXPECT_EQ(revised->next(), told_at_once->next());
+  ASSERT_TRUE(revised->chance_of_better());
+  EXPECT_NEAR(*revised->chance_of_better(), *told_at_once->chance_of_better(), 1e-9);
+}
+
 TEST_F(RaceTunerTest, MembersThatDoNotRunAreNotChosen) {
   predict(0, 0);
   for (auto& member : space_.members)

@@ -152,6 +152,17 @@ TEST(SizeSearchTest, CandidatesAreTheBestAndItsRivals) {
   EXPECT_THAT(one.candidates(), ElementsAre(39U));
 }
 
+TEST(SizeSearchTest, RevisedScoresDecide) {
+  const auto sizes = sizes_to(4);
+  SizeSearch search(sizes, 1, 0);
+  for (const double score : {1.0, 2.0}) search.observe(*search.next(), score);
+  EXPECT_EQ(search.best(), 3U);
+  search.revise(0, 7);
+  search.revise(3, 3);
+  search.revise(1, 100);
+  EXPECT_EQ(search.best(), 0U) << "what has not ended has no score";
+}
+
 // One figure in ten is wrong by up to 10 %: the answer is not far off, and the search ends.
 TEST(SizeSearchTest, NoiseCostsLittle) {
   std::mt19937_64 random(5);

@@ -74,6 +74,22 @@ TEST(TunerTest, LatencyIsBetterWhereItIsSmaller) {
   EXPECT_TRUE(tuner->is_done());
 }
 
+TEST(TunerTest, EarlyStoppingComparesWithWhatTheBestIsWorthByNow) {
+  TuningOptions options;
+  options.early_stopping = 2;
+  for (const bool is_revised : {true, false}) {
+    const auto tuner = make_tuner("gridsearch", plain_space(6), options);
+    tuner->observe(*tuner->next(), ended(Status::ok, 10.0));
+    tuner->observe(*tuner->next(), ended(Status::ok, 9.0));
+    if (is_revised) {
+      tuner->revise(0, ended(Status::ok, 1.0));
+      tuner->revise(1, ended(Status::ok, 0.9));
+    }
+    tuner->observe(*tuner->next(), ended(Status::ok, 2.0));
+    EXPECT_EQ(tuner->is_done(), !is_revised);
+  }
+}
+
 TEST(TunerTest, EarlyStoppingEndsASearchInWhichEverythingFails) {
   TuningOptions options;
   options.early_stopping = 3;

@@ -39,9 +39,10 @@ DSTUNE_FIELDS(Record, experiment, predicted, attempt, measurement, started, fini
 DSTUNE_FIELDS(Repeat, kind, round, measurement, started, finished, is_alone)
 /// What each rank is predicted to hold is kept nowhere.
 inline auto fields(Prediction& value) {
-  auto& [throughput, peak, host, disk, target, process, gpu, categories, host_categories, ranks] =
-      value;
-  return std::tie(throughput, peak, host, disk, target, process, gpu, categories, host_categories);
+  auto& [throughput, target_throughput, peak, host, disk, target, process, gpu, categories,
+         host_categories, ranks] = value;
+  return std::tie(throughput, target_throughput, peak, host, disk, target, process, gpu, categories,
+                  host_categories);
 }
 DSTUNE_FIELDS(TimePoint, size, seconds)
 DSTUNE_FIELDS(Work, kind, type, out_type, flags, width, depth, size)

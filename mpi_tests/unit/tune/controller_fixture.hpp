@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -45,6 +46,8 @@ struct SearchSettings {
   std::optional<SteadyClock::time_point> end_at{};
   std::function<int()> signals{};
   ProcessMemoryPredictor* memory = nullptr;
+  ScoreboardSetup board{};
+  std::function<Overheads(const Experiment&)> overheads{};
 };
 struct SearchRun {
   ExitCode code;
@@ -98,7 +101,7 @@ class ControllerTest : public testing::Test {
     const auto made = make_tuner(settings.races ? "race" : "gridsearch", space, {});
     Tuner& tuner = given != nullptr ? *given : *made;
     Progress progress(Progress::Style::silent);
-    Scoreboard board = known_scoreboard(space, keys, history, {});
+    Scoreboard board = known_scoreboard(space, keys, history, settings.board);
     RunAgainPolicy run_again(board, {.races = settings.races,
                                      .repeats_best = settings.repeats_best,
                                      .is_alone_in_space = space.planned <= 1,
@@ -115,7 +118,8 @@ class ControllerTest : public testing::Test {
                           {.journal = journal,
                            .publisher = publisher,
                            .progress = progress,
-                           .memory = settings.memory});
+                           .memory = settings.memory,
+                           .overheads = settings.overheads});
     const ExitCode code = controller.run();
     return {code, board, driver.attempts().lost_ranks()};
   }

@@ -58,6 +58,7 @@ inline Experiment full_experiment() {
 /// As far as it is written: what a rank is predicted to hold is not.
 inline Prediction full_prediction() {
   return {.throughput = 33.25,
+          .target_throughput = {},
           .peak_memory_bytes = 1001,
           .host_memory_bytes = 302,
           .disk_bytes = 7003,

@@ -11,6 +11,23 @@ namespace {
 constexpr std::size_t steps_a_layer = 192;
 constexpr std::size_t tensors_a_layer = 64;
 
+Overhead call_of(WorkKind kind, bool is_ahead) {
+  switch (kind) {
+    case WorkKind::all_reduce:
+      return Overhead::all_reduce_call;
+    case WorkKind::reduce:
+      return Overhead::reduce_call;
+    case WorkKind::reduce_scatter:
+      return Overhead::reduce_scatter_call;
+    case WorkKind::all_gather:
+      return is_ahead ? Overhead::all_gather_ahead : Overhead::all_gather_call;
+    case WorkKind::all_to_all:
+      return Overhead::all_to_all_call;
+    default:
+      throw LogicError("no collective call");
+  }
+}
+
 bool same_shape(const op::Matmul& left, const op::Matmul& right) {
   return left.m == right.m && left.n == right.n && left.k == right.k &&
          left.transpose_a == right.transpose_a && left.transpose_b == right.transpose_b &&
@@ -106,8 +123,9 @@ void Emitter::write_initialize() {
 
 void Emitter::begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind,
                                std::int64_t repeat) {
-  segments.push_back({kind, repeat, {}});
+  segments.push_back({kind, repeat, {}, {}});
   steps_ = &segments.back().steps;
+  overheads_ = &segments.back().overheads;
   if (!spare_.empty()) {
     *steps_ = std::move(spare_.back());
     spare_.pop_back();
@@ -192,6 +210,16 @@ std::int64_t Emitter::norm_bytes(std::int64_t width) {
 std::int64_t Emitter::workspace_bytes(const op::Matmul& operation) {
   const std::int64_t bytes = matmul_bytes(operation);
   return operation.d_bias ? std::max(bytes, norm_bytes(operation.m)) : bytes;
+}
+
+/// Bytes as ring algorithms send them.
+void Emitter::count_call(WorkKind kind, const op::Collective& call) {
+  count(call_of(kind, is_ahead_));
+  const double ranks = call.among.size(plan_.group_size);
+  const double passes = kind == WorkKind::all_reduce ? 2 : 1;
+  const double bytes = static_cast<double>(call.elements) *
+                       static_cast<double>(size_bytes(plan_.tensors[call.data.tensor].dtype));
+  count(Overhead::communicated_byte, passes * (ranks - 1) / ranks * bytes);
 }
 
 int Emitter::record(Stream stream) {

@@ -2,6 +2,7 @@
 /// Writes a plan down: steps, tensors with their places, the memory figures, workspaces, events.
 
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,14 @@ class Emitter {
   /// A workspace that the operation needs is taken around it. (All such on the compute stream.)
   template <class Op>
   void emit(const Op& operation, Stream stream = Stream::compute) {
+    if constexpr (requires { operation.collective(0); }) {
+      count_call(*Op::traits.work, operation.collective(plan_.group_size));
+    } else if constexpr (std::is_same_v<Op, op::Copy>) {
+      count(Overhead::offload_copy);
+    } else if constexpr (std::is_same_v<Op, op::CheckOverflow> ||
+                         std::is_same_v<Op, op::ClipFactor>) {
+      if (operation.over_group) count(Overhead::all_reduce_call);
+    }
     if constexpr (requires { operation.workspace; }) {
       const TensorId scratch = borrow_workspace(workspace_bytes(operation));
       // In its place: a copy right behind the assignment would wait for it.
@@ -61,6 +70,10 @@ class Emitter {
       steps_->emplace_back(stream, operation);
     }
   }
+  /// DeepSpeed does so in the segment, beside what its operations say.
+  void count(Overhead overhead, double number = 1) { of(*overheads_, overhead) += number; }
+  /// From now on others follow a gather before anybody waits for it, or not.
+  void set_ahead(bool is_ahead) { is_ahead_ = is_ahead; }
   /// `add` appends the operation's pieces to the plan's.
   template <class Add>
   void reshard(op::Reshard operation, Add&& add, Stream stream = Stream::compute) {
@@ -104,6 +117,7 @@ class Emitter {
   };
 
   void begin_segment_of(std::vector<Segment>& segments, Segment::Kind kind, std::int64_t repeat);
+  void count_call(WorkKind kind, const op::Collective& call);
   TensorId place(const char* name, int layer, Category category, DType type, std::int64_t elements,
                  Memory memory);
   TensorId add(const char* name, int layer, Category category, DType type, std::int64_t elements,
@@ -141,6 +155,9 @@ class Emitter {
 
   std::vector<std::vector<Step>> spare_;  // empty, of an earlier plan's segments
   std::vector<Step>* steps_ = nullptr;
+  Overheads uncounted_{};  // of what is run once
+  Overheads* overheads_ = &uncounted_;
+  bool is_ahead_ = false;
   std::array<MemoryAccount, num_memories> accounts_;
   std::vector<int> blocks_;  // by tensor: in its arena
   int events_ = 0;

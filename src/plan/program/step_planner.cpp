@@ -25,6 +25,15 @@ void check(const ModelSpec& model, const TrainingConfig& config, int group_size,
           "parts of the group are of equal size");
 }
 
+/// What DeepSpeed and PyTorch do in a micro-step beside its operations.
+void count_overheads(const plan::Context& context, const plan::ModuleTrace& trace) {
+  const int stage = context.config.zero_stage;
+  context.emitter.count(Overhead::module_call, trace.num_calls);
+  if (stage == 3) context.emitter.count(Overhead::gathering_hook, trace.num_hooks);
+  if (stage >= 2)
+    context.emitter.count(Overhead::gradient_hook, static_cast<double>(trace.registered.size()));
+}
+
 /// Stage 3's first micro-steps of all.
 void emit_tracing(const plan::Context& context, const plan::Gathering& gathering) {
   using enum Segment::Kind;
@@ -41,11 +50,13 @@ void emit_tracing(const plan::Context& context, const plan::Gathering& gathering
     segment(steps == 2 ? last_micro : middle_micro, {false, steps == 2}, gathering.second);
 }
 
-void emit_cycle(const plan::Context& context, const plan::Gathering* gathering) {
+void emit_cycle(const plan::Context& context, const plan::Gathering* gathering,
+                const plan::ModuleTrace& trace) {
   using enum Segment::Kind;
   const auto segment = [&](Segment::Kind kind, std::int64_t repeat, plan::MicroStep micro) {
     context.emitter.begin_segment(kind, repeat);
     if (gathering != nullptr) context.parameters.begin_micro_step(gathering->steady, micro.first);
+    count_overheads(context, trace);
     plan::emit_micro_step(context, micro);
     context.emitter.end_segment();
   };
@@ -103,10 +114,11 @@ struct StepPlanner::Shared {
   ParameterTable table;
   const WorkspaceSizes& workspaces;
   plan::Gatherings gatherings;
+  plan::ModuleTraces traces{};
 };
 
 StepPlanner::StepPlanner(ModelSpec model, const WorkspaceSizes& workspaces)
-    : shared_(std::make_unique<Shared>(Shared{ParameterTable(model), workspaces, {}})) {
+    : shared_(std::make_unique<Shared>(Shared{ParameterTable(model), workspaces, {}, {}})) {
   plan_.model = std::move(model);
 }
 
@@ -149,8 +161,14 @@ const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, 
   const plan::Context context{emitter, parameters, gradients,
                               model,   config,     plan::sizes_of(model, config, group_size)};
   if (gathering != nullptr) emit_tracing(context, *gathering);
-  emit_cycle(context, gathering);
+  const plan::ModuleTrace& trace = gathering == nullptr
+                                       ? shared_->traces.of(model, shared_->table, config)
+                                       : gathering->traced->trace;
+  emit_cycle(context, gathering, trace);
   plan::emit_update(zero, targets_per_sequence(model, config.sequence_length), gathering);
+  // Stage 1 hands over all gradients once a step, behind the last backward.
+  if (config.zero_stage == 1)
+    emitter.count(Overhead::gradient_hook, static_cast<double>(trace.registered.size()));
   emitter.finish();
   return plan_;
 }

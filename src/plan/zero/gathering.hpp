@@ -34,6 +34,8 @@ struct Module {
   bool is_leaf = false;
   /// A torch.nn.Linear, whose forward may keep the weight.
   bool is_linear = false;
+  /// Biases that belong to modules before it there: no module of the Hugging Face model.
+  bool is_part = false;
 };
 
 /// A module found by a hook before forward or backward.
@@ -61,12 +63,34 @@ struct ModuleTrace {
   std::vector<TraceEvent> events;
   /// All pieces in the order in which the model registers its parameters, unit after unit.
   std::vector<int> registered;
+  // Of a micro-step.
+  int num_calls = 0;  ///< forward calls of modules, in leaves and when forward is run again, too
+  int num_hooks = 0;  ///< fetches and releases of modules with parameters
 };
 
 /// Checked against traces of DeepSpeed 0.19.6 itself (scripts/deepspeed_gathers.py).
 [[nodiscard]] ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
                                         const std::vector<Piece>& pieces,
                                         const TrainingConfig& config);
+
+/// What a trace depends on.
+struct TraceKnobs {
+  bool recomputes = false;
+  std::int64_t granularity = 0;
+  LeafModules leaf_modules{};
+  bool operator==(const TraceKnobs&) const = default;
+};
+
+/// Those of one model's plans where nothing is gathered.
+class ModuleTraces {
+ public:
+  /// As trace_modules. It holds until the next call.
+  const ModuleTrace& of(const ModelSpec& model, const ParameterTable& table,
+                        const TrainingConfig& config);
+
+ private:
+  std::vector<std::pair<TraceKnobs, ModuleTrace>> known_;
+};
 
 /// A shard comes from the disk into a buffer.
 struct ShardRead {

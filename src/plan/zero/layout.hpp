@@ -73,6 +73,9 @@ struct Offloaded {
 
 /// Everything about partitioning. For a group of one there is nothing to partition: `stage` is 0
 /// unless something is offloaded.
+/// The parameters as the Hugging Face model has them, in the flat order.
+[[nodiscard]] std::vector<Piece> cut_into_pieces(const ParameterTable& table);
+
 class Layout {
  public:
   Layout(const ParameterTable& table, int zero_stage, const Partition& partition,

@@ -60,6 +60,7 @@ class ModuleTree {
         Module{.kind = kind, .layer = layer_, .own = own, .all = own, .end = end});
   }
   Module& bare() { return leaf(ModuleKind::other, {}); }
+  void biases(PieceRange own) { leaf(ModuleKind::other, own).is_part = true; }
   /// GPT-2's blocks have Conv1D instead, whose forward keeps no weight.
   void linear(ModuleKind kind, PieceRange own) {
     leaf(kind, own).is_linear = model_.family != ModelFamily::gpt2 || kind == ModuleKind::head;
@@ -109,7 +110,7 @@ class ModuleTree {
       return;
     }
     linear(ModuleKind::head, of(0, token_embedding, token_embedding));
-    if (table_.find(unit, head_bias) >= 0) leaf(ModuleKind::other, of(unit, head_bias, head_bias));
+    if (table_.find(unit, head_bias) >= 0) biases(of(unit, head_bias, head_bias));
   }
 
   void block(int unit) {
@@ -149,7 +150,7 @@ class ModuleTree {
       if (normed) leaf(ModuleKind::key_norm, of(unit, key_norm_weight, key_norm_weight));
       linear(ModuleKind::value, part(weights, 2));
       // Each belongs to its matrix there. As a rule they stay whole.
-      if (table_.find(unit, qkv_bias) >= 0) leaf(ModuleKind::other, of(unit, qkv_bias, qkv_bias));
+      if (table_.find(unit, qkv_bias) >= 0) biases(of(unit, qkv_bias, qkv_bias));
     }
     linear(ModuleKind::projection, projection);
     dropout();
@@ -262,6 +263,10 @@ class Tracer {
     forward(0);
     backward(0);
     for (const int visit : left_over_) trace.events.push_back({TraceEvent::Kind::left_over, visit});
+    for (const TraceEvent& event : trace.events) {
+      const Visit& visit = trace.visits[event.visit];
+      if (visit.pieces.size() > 0 && !at(visit.module).is_part) ++trace.num_hooks;
+    }
   }
 
  private:
@@ -286,9 +291,19 @@ class Tracer {
   int fetch(int module, bool is_forward) {
     const PieceRange pieces = at(module).is_leaf ? at(module).all : at(module).own;
     const int visit = static_cast<int>(trace_.visits.size());
+    if (is_forward) trace_.num_calls += at(module).is_leaf ? calls_in(module) : is_call(module);
     trace_.visits.push_back({module, is_forward, true, pieces});
     trace_.events.push_back({TraceEvent::Kind::fetch, visit});
     return visit;
+  }
+  /// Of a module and all below it.
+  [[nodiscard]] int calls_in(int module) const {
+    int calls = 0;
+    for (int each = module; each < at(module).end; ++each) calls += is_call(each);
+    return calls;
+  }
+  [[nodiscard]] int is_call(int module) const {
+    return at(module).is_called && !at(module).is_part ? 1 : 0;
   }
   void release(int visit) { trace_.events.push_back({TraceEvent::Kind::release, visit}); }
 
@@ -325,9 +340,14 @@ class Tracer {
     if (!module.has_gradient) return;
     int visit = no_module;
     if (module.is_called) visit = fetch(index, false);
-    if (module.is_block && recompute_ && !module.is_leaf) {
-      block_ = index;
-      trigger_ = last_that_saves(index);
+    if (module.is_block && recompute_) {
+      // No hooks in a leaf, but its modules are called again.
+      if (module.is_leaf) {
+        trace_.num_calls += calls_in(index) - 1;
+      } else {
+        block_ = index;
+        trigger_ = last_that_saves(index);
+      }
     }
     if (index == trigger_) {
       for (const int child : children(block_))
@@ -363,6 +383,21 @@ ModuleTrace trace_modules(const ModelSpec& model, const ParameterTable& table,
   trace.registered = register_pieces(model, table, pieces, trace.modules);
   const Tracer tracer(trace, config.recompute != Recompute::none);
   return trace;
+}
+
+const ModuleTrace& ModuleTraces::of(const ModelSpec& model, const ParameterTable& table,
+                                    const TrainingConfig& config) {
+  TrainingConfig traced = config;
+  if (config.zero_stage < 3) {  // no hooks, no leaves
+    traced.stage3_module_granularity_threshold = 0;
+    traced.leaf_modules = {};
+  }
+  TraceKnobs knobs{traced.recompute != Recompute::none, traced.stage3_module_granularity_threshold,
+                   traced.leaf_modules};
+  const auto found = std::ranges::find(known_, knobs, &std::pair<TraceKnobs, ModuleTrace>::first);
+  if (found != known_.end()) return found->second;
+  ModuleTrace trace = trace_modules(model, table, cut_into_pieces(table), traced);
+  return known_.emplace_back(std::move(knobs), std::move(trace)).second;
 }
 
 }  // namespace dstune::plan

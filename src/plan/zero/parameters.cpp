@@ -186,7 +186,9 @@ void ParameterSource::next_visit() {
   travel_->gather(gathers_->fetched[index]);
   for (const int piece : visit.pieces) travel_->take(piece);
   if (visit.holds) hold(index);
+  emitter_.set_ahead(true);
   travel_->gather(gathers_->prefetched[index]);
+  emitter_.set_ahead(false);
   travel_->read(gathers_->read_ahead[index]);
 }
 

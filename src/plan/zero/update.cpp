@@ -22,6 +22,7 @@ class Update : ZeroPart {
     if (layout_.stage() == 0 && layout_.group_size() > 1) reduce_stage0();
     if (is_bf16_optimizer(config_)) reduce_bf16_optimizer();
     emitter_.emit(op::Mark{Phase::update});
+    emitter_.count(Overhead::optimizer_step);
     emitter_.emit(op::FinishLoss{global_batch(config_, layout_.group_size() * partition.replicas) *
                                  targets_per_sequence});
 
@@ -104,6 +105,7 @@ class Update : ZeroPart {
     if (is_optimizer_on_disk(config_)) swapper.emplace(zero_);
     for (std::size_t index = 0; index < tensors_.sub_groups.size(); ++index) {
       const SubGroup& group = tensors_.sub_groups[index];
+      emitter_.count(Overhead::sub_group);
       switch (group.memory) {
         case Memory::device:
           update_on_device(group);
@@ -248,10 +250,13 @@ class Update : ZeroPart {
       });
     }
     if (!alone) {
+      // DeepSpeed issues all of them before it waits for the first.
+      emitter_.set_ahead(true);
       each_kept([&](View kept, View shard, std::int64_t offset, std::int64_t count) {
         emitter_.emit(op::AllGather{kept, offloaded ? at(staging, offset) : shard, count,
                                     layout_.partition().shards});
       });
+      emitter_.set_ahead(false);
     }
     emitter_.release(staging);
   }

@@ -56,12 +56,14 @@ std::string table(std::string_view label, const char* attributes,
       label, attributes, header, body, note);
 }
 
-std::string label_words(const std::string& label) {
+std::string label_words(const std::string& label, bool with_target) {
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
   if (label == "calibrated")
     return "measured with dstune-mpi's own step, and fitted to your own runs";
-  return "measured with dstune-mpi's own step only; verify.sbatch and verify.pbs check it in "
-         "DeepSpeed";
+  return with_target ? "calculated for your training from what dstune-mpi's own step took; "
+                       "verify.sbatch and verify.pbs check it in DeepSpeed"
+                     : "measured with dstune-mpi's own step only; verify.sbatch and verify.pbs "
+                       "check it in DeepSpeed";
 }
 
 std::string described(const char* term, const std::string& text) {
@@ -77,12 +79,19 @@ std::string answer_section(const Answer& answer) {
   const Experiment& experiment = standing.row->planned.experiment;
   const std::string unit(unit_text(answer.metric));
   const std::string interval = interval_text(standing.reported);
+  const bool with_target = standing.target.has_value();
   std::string out = fmt::format(
       "<div class=\"answer\">\n<div class=\"name\">{}</div>\n<div class=\"value\">{} {}</div>\n"
-      "<div>{}, {}</div>\n<p><span class=\"label\">{}</span> {}</p>\n<dl>\n",
+      "<div>{}{}, {}</div>\n<p><span class=\"label\">{}</span> {}</p>\n<dl>\n",
       html_escaped(experiment.name), format_number(standing.reported->value), unit,
-      to_text(answer.metric), interval.empty() ? "" : "95 % interval " + interval,
-      recommendation.label, label_words(recommendation.label));
+      to_text(answer.metric), with_target ? " expected in your training" : "",
+      interval.empty() ? "" : "95 % interval " + interval, recommendation.label,
+      label_words(recommendation.label, with_target));
+  if (standing.measured)
+    out += described("measured here, dstune-mpi's own step",
+                     value_text(*standing.measured, answer.metric));
+  if (const std::string target = target_text(recommendation); !target.empty())
+    out += described("the target's time", target);
   if (standing.verified)
     out += described("in DeepSpeed itself",
                      fmt::format("{} {}", format_number(standing.verified->value), unit));
@@ -150,7 +159,13 @@ std::string value_cell(std::optional<double> value) {
   return number_cell(format_number(*value), fmt::format("{}", *value));
 }
 
-std::string table_row(const Standing& standing, bool is_answer, bool has_energy) {
+/// Columns that are there only where some member has something to say in them.
+struct OptionalColumns {
+  bool target = false;
+  bool energy = false;
+};
+
+std::string table_row(const Standing& standing, bool is_answer, const OptionalColumns& has) {
   const Row& row = *standing.row;
   const Experiment& experiment = row.planned.experiment;
   const TrainingConfig& config = experiment.config;
@@ -168,13 +183,14 @@ std::string table_row(const Standing& standing, bool is_answer, bool has_energy)
                   is_answer ? " class=\"best\"" : "", html_escaped(experiment.name), style, status);
   out += value_cell(part_of(value, &MetricValue::value));
   out += number_cell(interval_text(value));
+  if (has.target) out += value_cell(part_of(standing.measured, &MetricValue::value));
   out += value_cell(part_of(standing.verified, &MetricValue::value));
   out += integer(config.zero_stage) + integer(config.micro_batch) +
          integer(config.accumulation_steps) + integer(experiment.shape.size());
   out += fmt::format("<td>{}</td>", to_text(config.recompute));
   out += bytes_cell(row.record ? row.record->measurement.peak_memory.total_bytes : 0);
   out += bytes_cell(predicted.peak_memory_bytes) + bytes_cell(predicted.target_memory_bytes);
-  if (has_energy) out += value_cell(standing.joules_per_sample);
+  if (has.energy) out += value_cell(standing.joules_per_sample);
   return out + "</tr>\n";
 }
 
@@ -200,52 +216,71 @@ std::vector<std::size_t> best_first(const Answer& answer) {
 }
 
 std::string experiments_section(const Answer& answer) {
-  const bool has_energy =
-      std::any_of(answer.standings.begin(), answer.standings.end(),
-                  [](const Standing& one) { return one.joules_per_sample.has_value(); });
-  std::vector<HtmlColumn> columns = {
-      {"name", false},           {"status", false},          {"value", true},
-      {"95 % interval", true},   {"in DeepSpeed", true},     {"ZeRO", true},
-      {"micro-batch", true},     {"accumulation", true},     {"group", true},
-      {"recompute", false},      {"memory, measured", true}, {"memory, predicted", true},
-      {"in your training", true}};
-  if (has_energy) columns.emplace_back("J a sample", true);
+  const OptionalColumns has = {
+      .target = has_targets(answer),
+      .energy = std::any_of(answer.standings.begin(), answer.standings.end(),
+                            [](const Standing& one) { return one.joules_per_sample.has_value(); })};
+  std::vector<HtmlColumn> columns = {{"name", false}, {"status", false}};
+  const auto add = [&](std::initializer_list<HtmlColumn> more) {
+    columns.insert(columns.end(), more);
+  };
+  add({{has.target ? "expected in your training" : "value", true}, {"95 % interval", true}});
+  if (has.target) add({{"measured here", true}});
+  add({{has.target ? "measured in DeepSpeed" : "in DeepSpeed", true},
+       {"ZeRO", true},
+       {"micro-batch", true},
+       {"accumulation", true},
+       {"group", true},
+       {"recompute", false},
+       {"memory, measured", true},
+       {"memory, predicted", true},
+       {has.target ? "memory in your training" : "in your training", true}});
+  if (has.energy) add({{"J a sample", true}});
   const bool is_large = answer.standings.size() > max_rows;
   std::string rows;
   std::size_t shown = 0;
   for (const std::size_t index : best_first(answer)) {
     const Standing& one = answer.standings[index];
     if (shown == max_rows || (is_large && !one.row->record)) break;
-    rows += table_row(one, is_recommended(answer, index), has_energy);
+    rows += table_row(one, is_recommended(answer, index), has);
     ++shown;
   }
   return section(
       "Experiments",
-      fmt::format("{} members of the space. Values are {} in {}.", answer.standings.size(),
-                  to_text(answer.metric), unit_text(answer.metric)),
+      fmt::format("{} members of the space. Values are {} in {}.{}", answer.standings.size(),
+                  to_text(answer.metric), unit_text(answer.metric),
+                  has.target ? " Members are ranked by what is expected in your training; what "
+                               "dstune-mpi's own step did stands beside it."
+                             : ""),
       table("experiments", " class=\"sortable\"", columns, rows, answer.standings.size() - shown));
 }
 
 std::string front_table(const Answer& answer) {
   constexpr std::size_t max_listed = 100;
-  const std::string metric =
-      fmt::format("{} ({})", to_text(answer.metric), unit_text(answer.metric));
-  const std::vector<HtmlColumn> columns = {{"GPUs", true},
-                                           {metric, true},
-                                           {"samples/s a GPU", true},
-                                           {"memory of a rank", true},
-                                           {"experiment", false}};
+  const bool with_target = has_targets(answer);
+  const std::string metric = fmt::format("{}{} ({})", with_target ? "expected " : "",
+                                         to_text(answer.metric), unit_text(answer.metric));
+  std::vector<HtmlColumn> columns = {{"GPUs", true},
+                                     {metric, true},
+                                     {"samples/s a GPU", true},
+                                     {"memory of a rank", true},
+                                     {"experiment", false}};
+  constexpr std::ptrdiff_t beside_metric = 2;
+  if (with_target) columns.insert(columns.begin() + beside_metric, {"measured here", true});
   std::string rows;
   std::size_t listed = 0;
   for (const Offer& offer : answer.offers) {
     if (!offer.is_on_front || listed++ >= max_listed) continue;
+    const Standing& standing = answer.standings[offer.row];
     const auto& efficiency = offer.throughput_per_gpu;
+    const auto& measured = standing.measured;
     rows +=
-        fmt::format("<tr>{}{}{}{}<td>{}</td></tr>\n", number_cell(std::to_string(offer.num_gpus)),
+        fmt::format("<tr>{}{}{}{}{}<td>{}</td></tr>\n", number_cell(std::to_string(offer.num_gpus)),
                     number_cell(format_number(offer.value)),
+                    with_target ? number_cell(measured ? format_number(measured->value) : "") : "",
                     number_cell(efficiency ? format_number(*efficiency) : ""),
                     number_cell(format_bytes(offer.memory_bytes)),
-                    html_escaped(answer.standings[offer.row].row->planned.experiment.name));
+                    html_escaped(standing.row->planned.experiment.name));
   }
   return table("the front", "", columns, rows, listed - std::min(listed, max_listed));
 }
@@ -299,12 +334,14 @@ std::string environment_section(const json::Value& environment) {
 }  // namespace
 
 std::string report_html(const Answer& answer, const json::Value& environment) {
+  const bool with_target = has_targets(answer);
   std::string out = "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(answer);
   out += figure_section(
       "Speed by micro-batch size and ZeRO stage",
-      fmt::format("The best {} in {} of each stage at each size; hold the pointer over a "
+      fmt::format("The best {} in {}{} of each stage at each size; hold the pointer over a "
                   "point for its name.",
-                  to_text(answer.metric), unit_text(answer.metric)),
+                  to_text(answer.metric), unit_text(answer.metric),
+                  with_target ? ", as expected in your training," : ""),
       value_plot(answer));
   out += front_section(answer);
   for (const std::string& line : warning_lines(answer))
@@ -315,7 +352,9 @@ std::string report_html(const Answer& answer, const json::Value& environment) {
       "Arenas of the fullest rank, in MiB, measured upwards. On the dashed line both are equal.",
       prediction_plot(points_of(answer, memory_mib), "MiB"));
   out += figure_section("Speed: predicted and measured",
-                        "In samples/s, measured upwards. On the dashed line both are equal.",
+                        fmt::format("In samples/s{}, measured upwards. On the dashed line both are "
+                                    "equal.",
+                                    with_target ? " of dstune-mpi's own step" : ""),
                         prediction_plot(points_of(answer, samples_per_s), "samples/s"));
   out +=
       figure_section("What ran where",

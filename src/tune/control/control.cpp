@@ -73,7 +73,7 @@ void predict_members(PlannedSpace& space, JobPredictor& predictor) {
   if (space.planned > max_predicted) return;
   for (auto& [planned, chain] : space.members)
     if (planned.status == PlanStatus::planned)
-      planned.predicted.throughput = predictor.throughput(planned.experiment);
+      predictor.predict(planned.experiment, planned.predicted);
 }
 
 /// What the ranks of each node may have of its host, and of its disk: there, too, what is free
@@ -164,17 +164,19 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
     leave_out_what_does_not_fit(ready,
                                 free_gpu_memory(devices, bytes.gpu, machine.bytes_after.gpu));
   }
+  if (!machine.predictor && ready.job.workload.kind == WorkloadKind::transformer)
+    machine.predictor = std::make_unique<JobPredictor>(ready, std::nullopt);
   if (machine.predictor) {
+    if (ready.target) machine.predictor->calibrate(ready.target->time);
     limits.predictor = machine.predictor.get();
     predict_members(ready.space, *machine.predictor);
   }
-  const CpuWorkspaces workspaces(*ready.kernels);
-  std::optional<OverheadCounter> overheads;
   Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
                                       {.metric = ready.job.tuning.metric,
                                        .user_runs = ready.user_runs,
                                        .memory_offset_bytes = ready.memory_offset_bytes,
-                                       .baseline_row = ready.space.baseline});
+                                       .baseline_row = ready.space.baseline,
+                                       .target = ready.target});
   RunAgainPolicy run_again(board, {.races = races(ready.job),
                                    .repeats_best = repeats_best(ready.job),
                                    .is_alone_in_space = ready.space.planned <= 1,
@@ -195,10 +197,9 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                       .progress = progress,
                       .times = machine.predictor.get(),
                       .memory = &memory};
-  if (ready.job.workload.kind == WorkloadKind::transformer) {
-    overheads.emplace(ready.job.model, workspaces);
+  if (machine.predictor) {
     listeners.overheads = [&](const Experiment& experiment) {
-      return overheads->count(experiment.config, experiment.shape.size());
+      return machine.predictor->overheads(experiment);
     };
   }
   const Search search{.space = ready.space,

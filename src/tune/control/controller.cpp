@@ -68,8 +68,11 @@ void Controller::start(Agenda::Next next) {
     listeners_.journal.add(
         event::repeat_started(key, experiment.name, *run.repeat, run.round, world_ranks));
   } else {
-    if (listeners_.times != nullptr)
-      search_.board.predict(run.row, listeners_.times->throughput(experiment));
+    if (listeners_.times != nullptr) {
+      Prediction predicted;
+      listeners_.times->predict(experiment, predicted);
+      search_.board.predict(run.row, predicted);
+    }
     listeners_.journal.add(event::started(key, experiment.name, run.try_number, world_ranks));
     listeners_.publisher.started(run.row);
   }
@@ -89,10 +92,18 @@ void Controller::start(Agenda::Next next) {
 /// What the best so far means for this challenger. What is measured again is measured fully.
 void Controller::race(Attempts::Number number, const Run& run) {
   const Scoreboard& board = search_.board;
-  // Calibrated times are another order than those that are raced.
-  if (!search_.races || !board.best() || !board.setup().user_runs.empty()) return;
+  if (!search_.races || !board.best()) return;
   if (run.repeat || search_.run_again.is_rerun(run.row)) return;
-  driver_.attempts().race(number, incumbent_estimate(board, planned(run.row).experiment));
+  // What the user ran, too, has to end, or it says nothing of the user's training.
+  if (std::ranges::find(board.setup().user_runs, run.row, &UserRun::row) !=
+      board.setup().user_runs.end())
+    return;
+  const Experiment& experiment = planned(run.row).experiment;
+  driver_.attempts().race(number, incumbent_estimate(board, experiment, overheads_of(experiment)));
+}
+
+Overheads Controller::overheads_of(const Experiment& experiment) const {
+  return listeners_.overheads ? listeners_.overheads(experiment) : Overheads{};
 }
 
 void Controller::race_all() {
@@ -164,14 +175,36 @@ void Controller::record(std::size_t row, Record record, bool is_known) {
   }
   if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
   Scoreboard& board = search_.board;
-  search_.tuner.observe(row, {record.measurement.status,
-                              value_so_far(record.measurement, board.metric(), experiment)});
-  const bool has_overheads = listeners_.overheads && !board.setup().user_runs.empty();
-  const bool is_best = board.record(row, std::move(record),
-                                    has_overheads ? listeners_.overheads(experiment) : Overheads{});
-  if (is_best) race_all();
+  const std::uint64_t revision = board.calibration_revision();
+  const bool is_best = board.record(row, std::move(record), overheads_of(experiment));
+  const bool is_calibrated_anew = board.calibration_revision() != revision;
+  if (is_calibrated_anew) {
+    // The tuner never compares values of two calibrations.
+    revise_all_but(row);
+    if (listeners_.times != nullptr && board.setup().target)
+      listeners_.times->calibrate(board.calibration());
+  }
+  search_.tuner.observe(row, observation_of(row));
+  if (is_best || is_calibrated_anew) race_all();
   listeners_.publisher.ended(row);
-  listeners_.progress.ended(*board.row(row).record, board.metric(), is_known, is_best);
+  const auto expected = board.calibration() ? board.finite_value(row) : std::nullopt;
+  listeners_.progress.ended(*board.row(row).record, board.metric(), expected, is_known, is_best);
+}
+
+/// What the tuner hears of a row with a record: its value in the time by which members are ranked.
+Observation Controller::observation_of(std::size_t row) const {
+  const Scoreboard& board = search_.board;
+  const Measurement& measurement = board.row(row).record->measurement;
+  auto value = value_so_far(measurement, board.metric(), planned(row).experiment);
+  if (value) value = board.in_target(row, *value);
+  return {measurement.status, value};
+}
+
+/// The calibration has changed: what the tuner heard before is worth something else now.
+void Controller::revise_all_but(std::size_t row) {
+  const std::vector<Row>& rows = search_.board.rows();
+  for (std::size_t other = 0; other < rows.size(); ++other)
+    if (other != row && rows[other].record) search_.tuner.revise(other, observation_of(other));
 }
 
 void Controller::record_repeat(std::size_t row, Repeat repeat) {

@@ -97,6 +97,9 @@ class Controller {
   void take(Attempts::Ended ended);
   void retire(Agenda::Next& running, const Attempts::Ended& ended);
   void record(std::size_t row, Record record, bool is_known);
+  [[nodiscard]] Observation observation_of(std::size_t row) const;
+  void revise_all_but(std::size_t row);
+  [[nodiscard]] Overheads overheads_of(const Experiment& experiment) const;
   void record_repeat(std::size_t row, Repeat repeat);
   [[nodiscard]] bool is_measuring() const;
   [[nodiscard]] double time_left_s() const { return policy_.end.time_left_s(driver_.now()); }

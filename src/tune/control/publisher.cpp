@@ -108,7 +108,12 @@ void Publisher::publish(SteadyClock::time_point now) {
 void Publisher::write_metrics(std::size_t row) {
   held_.erase(row);
   const Record& record = *board_.row(row).record;
-  writer_.add([this, &record] { results_.write_metrics(record, board_.metric()); });
+  const auto target = board_.target_time(row);
+  auto target_value = value_so_far(record.measurement, board_.metric(), record.experiment);
+  if (target_value) target_value = board_.in_target(row, *target_value);
+  writer_.add([this, &record, target, target_value] {
+    results_.write_metrics(record, board_.metric(), target, target_value);
+  });
 }
 
 void Publisher::write(const std::optional<Recommendation>& recommendation,
@@ -156,10 +161,12 @@ void Progress::stepped(const std::string& experiment, int steps) {
   rewrite();
 }
 
-void Progress::ended(const Record& record, Metric metric, bool is_known, bool is_best) {
+void Progress::ended(const Record& record, Metric metric, std::optional<double> expected,
+                     bool is_known, bool is_best) {
   ++ended_;
   if (!is_known && running_ > 0) --running_;
-  const std::string value = value_text(record.experiment, record.measurement, metric);
+  std::string value = value_text(record.experiment, record.measurement, metric);
+  if (expected) value += fmt::format(", {} in your training", format_number(*expected));
   const auto now = std::chrono::steady_clock::now();
   const bool is_rate_limited = now - last_line_ < line_interval && planned_ > 200;
   if (!is_rate_limited || is_best) {

@@ -101,7 +101,9 @@ class Progress {
   void begin(std::size_t num_planned, std::size_t num_known);
   void started(const Experiment& experiment);
   void stepped(const std::string& experiment, int steps);
-  void ended(const Record& record, Metric metric, bool is_known, bool is_best);
+  /// `expected`: what it is ranked by, where that is not what was measured.
+  void ended(const Record& record, Metric metric, std::optional<double> expected, bool is_known,
+             bool is_best);
   /// One that was run once more.
   void repeated(const Experiment& experiment, const Repeat& repeat, Metric metric);
   void end();

@@ -217,14 +217,15 @@ bool is_predictable(const Preparation& ready) {
   return ready.job.workload.kind == WorkloadKind::transformer && ready.space.planned > 0;
 }
 
-JobPredictor::JobPredictor(const Preparation& ready, DeviceProfile profile)
+JobPredictor::JobPredictor(const Preparation& ready, std::optional<DeviceProfile> profile)
     : measure_(ready.job.tuning.measure),
       workspaces_(*ready.kernels),
       predictor_(ready.job.model, std::move(profile), workspaces_) {}
 
 bool JobPredictor::is_known(const Experiment& experiment) const {
-  if (!uses_disk(experiment.config)) return true;
-  const std::vector<TimeCurve>& kernels = profile().kernels;
+  const std::optional<DeviceProfile>& profile = predictor_.profile();
+  if (!profile || !uses_disk(experiment.config)) return profile.has_value();
+  const std::vector<TimeCurve>& kernels = profile->kernels;
   return std::any_of(kernels.begin(), kernels.end(),
                      [](const TimeCurve& curve) { return curve.work.kind == WorkKind::disk_read; });
 }
@@ -234,17 +235,23 @@ std::optional<double> JobPredictor::step_s(const Experiment& experiment) {
   return predictor_.predict(experiment);
 }
 
-std::optional<double> JobPredictor::throughput(const Experiment& experiment) {
-  const auto step_s = this->step_s(experiment);
-  if (!step_s) return std::nullopt;
-  return static_cast<double>(global_batch(experiment.config, experiment.shape.size())) / *step_s;
-}
-
 std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const auto step_s = this->step_s(experiment);
   if (!step_s) return std::nullopt;
   const double timed_s = std::max(measure_.trial_budget_s, min_timed_steps * *step_s);
   return (measure_.start_profile_step + extra_warmup_steps) * *step_s + timed_s;
+}
+
+void JobPredictor::predict(const Experiment& experiment, Prediction& predicted) {
+  predicted.throughput = predicted.target_throughput = std::nullopt;
+  const auto step_s = this->step_s(experiment);
+  if (!step_s) return;
+  const TrainingConfig& config = experiment.config;
+  const auto samples = static_cast<double>(global_batch(config, experiment.shape.size()));
+  predicted.throughput = samples / *step_s;
+  if (calibration_)
+    predicted.target_throughput =
+        samples / calibration_->target_s(*step_s, config.precision, overheads(experiment));
 }
 
 void JobPredictor::observe(const Experiment& experiment, const Measurement& measurement) {

@@ -13,6 +13,7 @@
 #include "control/attempts.hpp"
 #include "dstune/comm/communicator.hpp"
 #include "dstune/core/measurement.hpp"
+#include "dstune/core/target_time.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/search/planner.hpp"
@@ -101,20 +102,28 @@ std::vector<std::size_t> drop_what_does_not_fit(PlannedSpace& space, std::int64_
 /// Whether the job's workload has a plan, and something of it is to be run.
 [[nodiscard]] bool is_predictable(const Preparation& ready);
 
-/// What a profile means for the experiments of a job. It outlives neither.
+/// What the plans of a job's experiments say of their time, here and in the user's training. It
+/// does not outlive the preparation.
 class JobPredictor {
  public:
-  JobPredictor(const Preparation& ready, DeviceProfile profile);
+  /// Without a profile times are not known.
+  JobPredictor(const Preparation& ready, std::optional<DeviceProfile> profile);
 
-  // Nothing for an experiment that uses a disk where how fast that is was not measured.
+  // Nothing without a profile, and for an experiment that uses a disk where how fast that is was
+  // not measured.
   /// Of an optimizer step, corrected by what was measured so far.
   [[nodiscard]] std::optional<double> step_s(const Experiment& experiment);
-  /// samples/s
-  [[nodiscard]] std::optional<double> throughput(const Experiment& experiment);
   /// Of warming up and measuring it.
   [[nodiscard]] std::optional<double> experiment_s(const Experiment& experiment);
+  /// Throughput, here and where there is a calibration the target's.
+  void predict(const Experiment& experiment, Prediction& predicted);
   void observe(const Experiment& experiment, const Measurement& measurement);
-  [[nodiscard]] const DeviceProfile& profile() const { return predictor_.profile(); }
+  /// How times here become the target's from now on.
+  void calibrate(const std::optional<TimeCalibration>& calibration) { calibration_ = calibration; }
+  /// What DeepSpeed does in a step beside its operations.
+  [[nodiscard]] Overheads overheads(const Experiment& experiment) {
+    return predictor_.overheads(experiment);
+  }
 
  private:
   [[nodiscard]] bool is_known(const Experiment& experiment) const;
@@ -122,6 +131,7 @@ class JobPredictor {
   MeasureOptions measure_;
   CpuWorkspaces workspaces_;
   StepPredictor predictor_;
+  std::optional<TimeCalibration> calibration_;
 };
 
 struct MeasuredMachine {

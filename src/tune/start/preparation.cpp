@@ -136,7 +136,7 @@ void predict_times(const Preparation& ready, JobPredictor& predictor, DryRun& pl
   std::uint64_t num_predicted = 0;
   for (PlannedExperiment& planned : plan.experiments) {
     if (planned.status != PlanStatus::planned) continue;
-    planned.predicted.throughput = predictor.throughput(planned.experiment);
+    predictor.predict(planned.experiment, planned.predicted);
     ++num_predicted;
   }
   if (num_predicted == plan.planned) plan.expected_s = expected_duration_s(ready, predictor);
@@ -208,6 +208,10 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   ready.memory_offset_bytes = memory_offset(user_runs, ready.job);
   PlannerOptions planner;
   planner.target_offset_bytes = ready.memory_offset_bytes;
+  // Where the step is not ours, or nobody trains elsewhere, its own times are all there is.
+  if (ready.job.workload.kind == WorkloadKind::transformer &&
+      ready.job.target.framework != TargetFramework::self)
+    ready.target = target_constants(devices.back().backend == "cuda");
   planner.device_memory_bytes = ready.device_memory_bytes;
   planner.host_memory_bytes = ready.host_memory_bytes;
   planner.free_disk_bytes = free_disk_bytes;
@@ -259,9 +263,15 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
     return event.value.value("plan_key", "") == plan_key;
   });
   const TuningOptions& tuning = ready.job.tuning;
-  const std::string search_key =
-      record_key({plan_key, tuning.tuner_type, to_text(tuning.metric), tuning.seed,
-                  tuning.num_trials.value_or(-1), tuning.early_stopping.value_or(-1)});
+  Value searched = {plan_key,
+                    tuning.tuner_type,
+                    to_text(tuning.metric),
+                    tuning.seed,
+                    tuning.num_trials.value_or(-1),
+                    tuning.early_stopping.value_or(-1)};
+  // Other constants may have another order.
+  if (ready.target) searched.push_back(ready.target->source);
+  const std::string search_key = record_key(searched);
   // The others decide the same again from the same results.
   ready.is_search_complete = tuning.tuner_type == "race" &&
                              ready.history.complete_searches.contains(search_key) &&
@@ -323,7 +333,10 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
     return memory_timeline_of(ready, experiment);
   };
   if (is_predictable(ready)) {
-    if (const auto predictor = measure_alone(ready, device)) predict_times(ready, *predictor, plan);
+    if (const auto predictor = measure_alone(ready, device)) {
+      if (ready.target) predictor->calibrate(ready.target->time);
+      predict_times(ready, *predictor, plan);
+    }
   }
   if (options.json_output) {
     std::cout << dry_run_json(plan).dump() << std::endl;

@@ -45,6 +45,8 @@ struct Preparation {
   std::vector<Import> imports;
   std::vector<UserRun> user_runs;
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
+  /// Where members are ranked by the target's time.
+  std::optional<TargetConstants> target{};
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
   std::string energy;  ///< what is counted where rank 0 is, or why nothing is

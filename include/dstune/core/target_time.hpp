@@ -1,0 +1,80 @@
+#pragma once
+/// From the time of a step here to that of the same step in the user's own training: the target's
+/// time, as there is the target's memory. docs/trust.md has the model and how far it was off.
+/// Local.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "dstune/base/text.hpp"
+#include "dstune/core/training_config.hpp"
+
+namespace dstune {
+
+/// What the user's training spends time on that the step here does not have: PyTorch's and
+/// DeepSpeed's interpreter, and a slower network. The plan's builder counts them.
+enum class Overhead : std::uint8_t {
+  optimizer_step,       ///< DeepSpeed's engine, once a step
+  module_call,          ///< a module's forward, with its backward; what recompute calls again, too
+  gradient_hook,        ///< a parameter's gradient is handed to a bucket: stages 1 to 3
+  gathering_hook,       ///< a module with parameters fetches or releases them: stage 3
+  sub_group,            ///< of the optimizer's states, updated
+  offload_copy,         ///< between the device's memory and the host's
+  all_reduce_call,      ///< collective calls by kind
+  reduce_call,          ///<
+  reduce_scatter_call,  ///<
+  all_gather_call,      ///< that compute waits for at once
+  all_gather_ahead,     ///< … and those that others follow before anybody waits
+  all_to_all_call,      ///<
+  communicated_byte,    ///< that a rank sends, by ring algorithms
+};
+inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byte) + 1;
+[[nodiscard]] const EnumTexts& texts_of(Overhead);
+/// Whether the network makes it cost something, not the interpreter on the host.
+[[nodiscard]] constexpr bool is_of_network(Overhead overhead) {
+  return overhead >= Overhead::all_reduce_call;
+}
+
+/// One number for each, of an optimizer step.
+using Overheads = std::array<double, num_overheads>;
+[[nodiscard]] inline double& of(Overheads& all, Overhead one) {
+  return all[static_cast<std::size_t>(one)];
+}
+
+inline constexpr std::size_t num_precisions = static_cast<std::size_t>(Precision::fp16) + 1;
+
+/// What a step with so many overheads takes in the user's training, from its time here:
+///   scale · measured + Σ cost · count,
+/// or where the device works behind the host
+///   max(scale · measured, Σ cost · count of the host's) + Σ cost · count of the network's.
+struct TimeCalibration {
+  std::array<double, num_precisions> scale{1, 1, 1};  ///< by Precision
+  Overheads costs_s{};
+  bool is_device_behind_host = false;
+
+  [[nodiscard]] double scale_of(Precision precision) const {
+    return scale[static_cast<std::size_t>(precision)];
+  }
+  [[nodiscard]] double target_s(double measured_s, Precision precision,
+                                const Overheads& counts) const;
+  /// What a step may take here at most to be as fast as `target_s` there; 0 or less where it can
+  /// not be, whatever it takes.
+  [[nodiscard]] double measured_s(double target_s, Precision precision,
+                                  const Overheads& counts) const;
+  bool operator==(const TimeCalibration&) const = default;
+};
+
+/// A calibration that was fitted to recorded runs of DeepSpeed and comes with the program: what is
+/// believed before the user's own runs say more.
+struct TargetConstants {
+  TimeCalibration time;
+  double error = 0;    ///< relative, of times after one common scale: the mean over what was judged
+  std::string source;  ///< what was recorded
+  std::string machine;  ///< and where
+};
+/// Of trainings on the host's processors (with gloo) or on GPUs (with NCCL): src/core has the data.
+[[nodiscard]] const TargetConstants& target_constants(bool is_on_gpus);
+
+}  // namespace dstune

@@ -1,0 +1,84 @@
+#include "dstune/core/target_time.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dstune {
+namespace {
+
+/// A step with costs of the host and of the network.
+Overheads some_counts() {
+  Overheads counts{};
+  of(counts, Overhead::optimizer_step) = 1;
+  of(counts, Overhead::module_call) = 40;
+  of(counts, Overhead::all_reduce_call) = 10;
+  of(counts, Overhead::communicated_byte) = 1e8;
+  return counts;
+}
+
+/// 0.02 + 40 · 0.001 = 0.06 s of the host, 10 · 0.004 + 0.1 = 0.14 s of the network.
+TimeCalibration some_calibration(bool is_device_behind_host) {
+  TimeCalibration calibration{{2, 3, 4}, {}, is_device_behind_host};
+  of(calibration.costs_s, Overhead::optimizer_step) = 0.02;
+  of(calibration.costs_s, Overhead::module_call) = 0.001;
+  of(calibration.costs_s, Overhead::all_reduce_call) = 0.004;
+  of(calibration.costs_s, Overhead::communicated_byte) = 1e-9;
+  return calibration;
+}
+
+TEST(TargetTimeTest, AddsWhatOverheadsCost) {
+  const TimeCalibration calibration = some_calibration(false);
+  EXPECT_NEAR(calibration.target_s(0.5, Precision::fp32, some_counts()), 1.2, 1e-12);
+  EXPECT_NEAR(calibration.target_s(0.5, Precision::bf16, some_counts()), 1.7, 1e-12);
+  EXPECT_NEAR(calibration.target_s(0.5, Precision::fp16, {}), 2, 1e-12);
+}
+
+TEST(TargetTimeTest, ADeviceBehindTheHostHidesTheShorterOfTheTwo) {
+  const TimeCalibration calibration = some_calibration(true);
+  EXPECT_NEAR(calibration.target_s(0.5, Precision::fp32, some_counts()), 1.14, 1e-12);
+  EXPECT_NEAR(calibration.target_s(0.01, Precision::fp32, some_counts()), 0.2, 1e-12)
+      << "the host takes longer";
+}
+
+TEST(TargetTimeTest, MeasuredIsTheInverse) {
+  for (const bool is_behind : {false, true}) {
+    const TimeCalibration calibration = some_calibration(is_behind);
+    for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp16}) {
+      for (const double measured_s : {0.05, 0.5, 5.0}) {
+        const double target_s = calibration.target_s(measured_s, precision, some_counts());
+        EXPECT_NEAR(calibration.measured_s(target_s, precision, some_counts()), measured_s, 1e-12);
+      }
+    }
+  }
+}
+
+TEST(TargetTimeTest, WhatOverheadsAloneExceedCanNotBeReached) {
+  for (const bool is_behind : {false, true}) {
+    const TimeCalibration calibration = some_calibration(is_behind);
+    EXPECT_LT(calibration.measured_s(0.19, Precision::fp32, some_counts()), 0) << is_behind;
+    EXPECT_GT(calibration.measured_s(0.21, Precision::fp32, some_counts()), 0) << is_behind;
+  }
+  // Behind the host a step may take as long as the host does.
+  EXPECT_NEAR(some_calibration(true).measured_s(0.21, Precision::fp32, some_counts()), 0.035,
+              1e-12);
+  EXPECT_NEAR(some_calibration(false).measured_s(0.21, Precision::fp32, some_counts()), 0.005,
+              1e-12);
+}
+
+TEST(TargetTimeTest, ConstantsOfBothKindsOfMachinesComeWithTheProgram) {
+  const TargetConstants& cpu = target_constants(false);
+  const TargetConstants& gpu = target_constants(true);
+  EXPECT_FALSE(cpu.time.is_device_behind_host);
+  EXPECT_TRUE(gpu.time.is_device_behind_host);
+  for (const TargetConstants* const constants : {&cpu, &gpu}) {
+    for (const double scale : constants->time.scale) EXPECT_GT(scale, 0);
+    for (const double cost_s : constants->time.costs_s) EXPECT_GE(cost_s, 0);
+    EXPECT_GT(constants->time.costs_s[static_cast<std::size_t>(Overhead::optimizer_step)], 0);
+    EXPECT_GT(constants->error, 0);
+    EXPECT_FALSE(constants->source.empty());
+    EXPECT_FALSE(constants->machine.empty());
+  }
+  EXPECT_EQ(&target_constants(true), &gpu) << "read once";
+}
+
+}  // namespace
+}  // namespace dstune

@@ -1,0 +1,124 @@
+// What the user's own runs say of the target's time, beside what was believed before them.
+#include <algorithm>
+#include <array>
+
+#include "dstune/base/error.hpp"
+#include "dstune/ranking/scoreboard.hpp"
+
+namespace dstune {
+
+namespace {
+
+/// Orders of magnitude, not measurements: what one of each costs may be so much, in the order of
+/// Overhead. A hook runs a little Python, a collective call some more, what a module does to gather
+/// is a lot of it, and a byte more is a network of 1 GB/s.
+constexpr Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-3, 0.5e-3,
+                                   0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 1e-9};
+/// Constants may be off by such a share of themselves.
+constexpr double doubt = 0.5;
+/// Relative, of one run's time over another's.
+constexpr double noise = 0.03;
+/// Sweeps over the unknowns, one at a time.
+constexpr int num_sweeps = 1000;
+
+constexpr std::size_t num_unknowns = num_overheads + 1;  // the scale first
+using Vector = std::array<double, num_unknowns>;
+
+/// The prior with all of its times longer or shorter by a factor.
+TimeCalibration times(double factor, const TimeCalibration& prior) {
+  TimeCalibration result = prior;
+  for (double& scale : result.scale) scale *= factor;
+  for (double& cost_s : result.costs_s) cost_s *= factor;
+  return result;
+}
+
+/// The factor that brings the prior nearest to all points.
+double common_factor(const std::vector<CalibrationPoint>& points, const TimeCalibration& prior) {
+  double sum = 0;
+  double squares = 0;
+  for (const CalibrationPoint& point : points) {
+    const double relative =
+        prior.target_s(point.measured_s, point.precision, point.overheads) / point.target_s;
+    sum += relative;
+    squares += relative * relative;
+  }
+  return sum / squares;
+}
+
+/// What each unknown adds to the point's relative time, which is to be 1. Where the device works
+/// behind the host, a step has the longer of two times: which one that is, the prior says, and the
+/// fit does not ask again. What is hidden by it tells nothing.
+Vector row_of(const CalibrationPoint& point, const TimeCalibration& prior) {
+  const double device_s = prior.scale_of(point.precision) * point.measured_s;
+  Vector row{device_s / point.target_s};
+  double host_s = 0;
+  for (std::size_t each = 0; each < num_overheads; ++each) {
+    row[each + 1] = point.overheads[each] / point.target_s;
+    if (!is_of_network(static_cast<Overhead>(each)))
+      host_s += prior.costs_s[each] * point.overheads[each];
+  }
+  if (!prior.is_device_behind_host) return row;
+  if (host_s > device_s) {
+    row[0] = 0;
+    return row;
+  }
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    if (!is_of_network(static_cast<Overhead>(each))) row[each + 1] = 0;
+  return row;
+}
+
+}  // namespace
+
+CalibrationPrior unknown_target() {
+  return {{}, likely_costs_s};
+}
+
+CalibrationPrior prior_of(const TargetConstants& constants) {
+  CalibrationPrior prior{constants.time, likely_costs_s, true};
+  for (std::size_t each = 0; each < num_overheads; ++each)
+    prior.deviations_s[each] = doubt * std::max(constants.time.costs_s[each], likely_costs_s[each]);
+  return prior;
+}
+
+TimeCalibration fit_time(const std::vector<CalibrationPoint>& points,
+                         const CalibrationPrior& prior) {
+  require(!points.empty(), "there is something to fit to");
+  const double factor = common_factor(points, prior.mean);
+  const TimeCalibration by_factor = times(factor, prior.mean);
+  // One point tells nothing apart: the order of the configurations is left as it was.
+  if (points.size() == 1) return by_factor;
+  std::array<Vector, num_unknowns> left{};
+  Vector right{};
+  for (const CalibrationPoint& point : points) {
+    const Vector row = row_of(point, prior.mean);
+    for (std::size_t i = 0; i < num_unknowns; ++i) {
+      right[i] += row[i];
+      for (std::size_t j = 0; j < num_unknowns; ++j) left[i][j] += row[i] * row[j];
+    }
+  }
+  // No step shows how fast kernels are where the host hides all of them.
+  const bool is_scale_known = left[0][0] > 0;
+  Vector fitted{factor};
+  for (std::size_t i = 1; i < num_unknowns; ++i) {
+    const double deviation_s = prior.deviations_s[i - 1] * (prior.is_of_one_machine ? factor : 1.0);
+    const double strength = noise / deviation_s;
+    fitted[i] = by_factor.costs_s[i - 1];
+    left[i][i] += strength * strength;
+    right[i] += strength * strength * fitted[i];
+  }
+  for (int sweep = 0; sweep < num_sweeps; ++sweep) {
+    for (std::size_t i = is_scale_known ? 0 : 1; i < num_unknowns; ++i) {
+      double rest = right[i];
+      for (std::size_t j = 0; j < num_unknowns; ++j)
+        if (j != i) rest -= left[i][j] * fitted[j];
+      fitted[i] = std::max(0.0, rest / left[i][i]);
+    }
+  }
+  // A step is never overheads alone.
+  if (fitted[0] == 0) return by_factor;
+  TimeCalibration result = times(fitted[0], prior.mean);
+  std::copy(fitted.begin() + 1, fitted.end(), result.costs_s.begin());
+  return result;
+}
+
+}  // namespace dstune
