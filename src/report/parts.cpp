@@ -170,7 +170,7 @@ std::string target_text(const Recommendation& recommendation) {
   const std::string scaled =
       fmt::format("measured times x {:.2f}", constants.time.scale_of(precision));
   const std::string judged = fmt::format(
-      "off by {:.1f} % on average, but for one common factor, where {} judged ({} on {})",
+      "off by {:.1f} % on average, but for one common factor, where {} judged; fitted to {} on {}",
       100 * constants.error, recommendation.calibration ? "they were" : "it was", constants.source,
       constants.machine);
   if (recommendation.calibration)

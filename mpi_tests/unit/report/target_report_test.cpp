@@ -56,7 +56,7 @@ TEST_F(TargetReportTest, TheSummaryHasBothFiguresAndWhatTheyRestOn) {
   EXPECT_THAT(text,
               HasSubstr("  label: proxy\n  the target's time: measured times x 2.00 + costs of "
                         "DeepSpeed's own work, off by 3.4 % on average, but for one common "
-                        "factor, where it was judged (GPT-2 and LLaMA on two cores)\n"));
+                        "factor, where it was judged; fitted to GPT-2 and LLaMA on two cores\n"));
 }
 
 TEST_F(TargetReportTest, TheSummarySaysWhereTheDeviceWorksBehindTheHost) {
