@@ -169,10 +169,13 @@ std::string target_text(const Recommendation& recommendation) {
   const Precision precision = recommendation.standing.row->planned.experiment.config.precision;
   const std::string scaled =
       fmt::format("measured times x {:.2f}", constants.time.scale_of(precision));
-  const std::string judged = fmt::format(
-      "off by {:.1f} % on average, but for one common factor, where {} judged; fitted to {} on {}",
-      100 * constants.error, recommendation.calibration ? "they were" : "it was", constants.source,
-      constants.machine);
+  const std::string error =
+      constants.error > 0
+          ? fmt::format("off by {:.1f} % on average, but for one common factor, where {} judged",
+                        100 * constants.error, recommendation.calibration ? "they were" : "it was")
+          : "not judged yet";
+  const std::string judged =
+      fmt::format("{}; fitted to {} on {}", error, constants.source, constants.machine);
   if (recommendation.calibration)
     return "fitted to your own runs, beginning with constants that were " + judged;
   if (!constants.time.is_device_behind_host)

@@ -140,7 +140,7 @@ json::Value time_json(double scale, const Overheads& costs_s) {
 
 json::Value constants_json(const TargetConstants& constants, Precision precision) {
   json::Value out = time_json(constants.time.scale_of(precision), constants.time.costs_s);
-  out["error"] = constants.error;
+  out["error"] = constants.error > 0 ? json::Value(constants.error) : json::Value();
   out["source"] = constants.source;
   out["machine"] = constants.machine;
   return out;

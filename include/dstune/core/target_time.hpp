@@ -70,8 +70,9 @@ struct TimeCalibration {
 /// believed before the user's own runs say more.
 struct TargetConstants {
   TimeCalibration time;
-  double error = 0;    ///< relative, of times after one common scale: the mean over what was judged
-  std::string source;  ///< what was recorded
+  double error = 0;  ///< relative, of times after one common scale: the mean over what was judged;
+                     ///< 0: nothing was
+  std::string source;   ///< what was recorded
   std::string machine;  ///< and where
 };
 /// Of trainings on the host's processors (with gloo) or on GPUs (with NCCL): src/core has the data.
