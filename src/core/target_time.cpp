@@ -36,6 +36,20 @@ double TimeCalibration::target_s(double measured_s, Precision precision,
   return device_s + host_s + network_s;
 }
 
+Overheads TimeCalibration::added_s(double measured_s, Precision precision,
+                                   const Overheads& counts) const {
+  const double host_s = parts_of(costs_s, counts).host_s;
+  const double hidden_s =
+      is_device_behind_host ? std::min(scale_of(precision) * measured_s, host_s) : 0;
+  const double visible_part = host_s > 0 ? 1 - hidden_s / host_s : 1;
+  Overheads added{};
+  for (std::size_t each = 0; each < added.size(); ++each) {
+    const bool is_network = is_of_network(static_cast<Overhead>(each));
+    added[each] = costs_s[each] * counts[each] * (is_network ? 1 : visible_part);
+  }
+  return added;
+}
+
 double TimeCalibration::measured_s(double target_s, Precision precision,
                                    const Overheads& counts) const {
   const auto [host_s, network_s] = parts_of(costs_s, counts);

@@ -129,11 +129,10 @@ std::optional<TargetTime> Scoreboard::target_time(std::size_t index) const {
   const Precision precision = row.planned.experiment.config.precision;
   const double samples = work_of_step(row, Metric::throughput);
   TargetTime target;
-  target.throughput =
-      samples / calibration_->target_s(samples / measured->value, precision, row.overheads);
+  const double step_s = samples / measured->value;
+  target.throughput = samples / calibration_->target_s(step_s, precision, row.overheads);
   target.scale = calibration_->scale_of(precision);
-  for (std::size_t each = 0; each < target.costs_s.size(); ++each)
-    target.costs_s[each] = calibration_->costs_s[each] * row.overheads[each];
+  target.costs_s = calibration_->added_s(step_s, precision, row.overheads);
   return target;
 }
 

@@ -28,7 +28,7 @@ enum class Overhead : std::uint8_t {
   all_gather_call,      ///< that compute waits for at once
   all_gather_ahead,     ///< … and those that others follow before anybody waits
   all_to_all_call,      ///<
-  communicated_byte,    ///< that a rank sends, by ring algorithms
+  communicated_byte,    ///< that a rank sends with gloo, by ring algorithms
 };
 inline constexpr int num_overheads = static_cast<int>(Overhead::communicated_byte) + 1;
 [[nodiscard]] const EnumTexts& texts_of(Overhead);
@@ -59,6 +59,10 @@ struct TimeCalibration {
   }
   [[nodiscard]] double target_s(double measured_s, Precision precision,
                                 const Overheads& counts) const;
+  /// What each adds to `scale · measured`, so that all together give target_s: what the host does
+  /// while the device works adds nothing, and what it does longer is shared out by the costs.
+  [[nodiscard]] Overheads added_s(double measured_s, Precision precision,
+                                  const Overheads& counts) const;
   /// What a step may take here at most to be as fast as `target_s` there; 0 or less where it can
   /// not be, whatever it takes.
   [[nodiscard]] double measured_s(double target_s, Precision precision,

@@ -1,5 +1,7 @@
 #include "dstune/core/target_time.hpp"
 
+#include <numeric>
+
 #include <gtest/gtest.h>
 
 namespace dstune {
@@ -49,6 +51,24 @@ TEST(TargetTimeTest, MeasuredIsTheInverse) {
       }
     }
   }
+}
+
+TEST(TargetTimeTest, WhatIsAddedGivesTheWhole) {
+  for (const bool is_behind : {false, true}) {
+    const TimeCalibration calibration = some_calibration(is_behind);
+    for (const double measured_s : {0.001, 0.02, 0.5}) {
+      const Overheads added = calibration.added_s(measured_s, Precision::fp32, some_counts());
+      EXPECT_NEAR(2 * measured_s + std::accumulate(added.begin(), added.end(), 0.0),
+                  calibration.target_s(measured_s, Precision::fp32, some_counts()), 1e-12);
+      EXPECT_NEAR(added[static_cast<std::size_t>(Overhead::all_reduce_call)], 0.04, 1e-12);
+    }
+  }
+  // 0.02 s of the host's 0.06 s are hidden: a third of each cost.
+  const Overheads half = some_calibration(true).added_s(0.01, Precision::fp32, some_counts());
+  EXPECT_NEAR(half[static_cast<std::size_t>(Overhead::module_call)], 0.04 * 2 / 3, 1e-12);
+  const Overheads hidden = some_calibration(true).added_s(0.5, Precision::fp32, some_counts());
+  EXPECT_EQ(hidden[static_cast<std::size_t>(Overhead::optimizer_step)], 0);
+  EXPECT_EQ(some_calibration(true).added_s(0.5, Precision::fp32, {}), Overheads{});
 }
 
 TEST(TargetTimeTest, WhatOverheadsAloneExceedCanNotBeReached) {
