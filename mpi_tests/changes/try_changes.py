@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Applies the example changes of this folder, one on top of the other, builds and runs each.
+"""Applies the example changes of this folder, all together, builds and runs them.
 
     try_changes.py CHECKOUT FOLDER [CHANGE.diff ...]
 
@@ -73,9 +73,11 @@ def main():
         patch(change, copy, "--check")
     for change in changes:
         patch(change, copy)
-        configure(copy, build)  # new files are found when it is configured
-        call(["cmake", "--build", str(build), "--parallel", str(os.cpu_count()), "--target",
-              *" ".join(lines_of(change, "build")).split()], copy, f"{change.name}: the build")
+    configure(copy, build)
+    targets = {target for change in changes for line in lines_of(change, "build") for target in line.split()}
+    call(["cmake", "--build", str(build), "--parallel", str(os.cpu_count()), "--target", *sorted(targets)],
+         copy, "the build")
+    for change in changes:
         for command in lines_of(change, "run"):
             call(command, build, f"{change.name}: {command}")
         print(f"{change.name}: applied, built and run", flush=True)

@@ -15,7 +15,7 @@ namespace {
 constexpr Overheads likely_costs_s{20e-3,  0.1e-3, 0.1e-3, 1e-3,   1e-3,   0.1e-3, 0.5e-3,
                                    0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 0.5e-3, 1e-9};
 /// Constants may be off by such a share of themselves.
-constexpr double doubt = 0.5;
+constexpr double doubt = 0.2;
 /// Relative, of one run's time over another's.
 constexpr double noise = 0.03;
 /// Sweeps over the unknowns, one at a time.

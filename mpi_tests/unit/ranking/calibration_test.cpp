@@ -162,7 +162,7 @@ TEST(FitWithConstants, TwoPointsTellCostsFromKernels) {
     return of.target_s(at.measured_s, at.precision, at.overheads) / at.target_s - 1;
   };
   for (const CalibrationPoint& each : {silent, loud})
-    EXPECT_LT(std::abs(error_of_point(fit, each)), 0.03);
+    EXPECT_LT(std::abs(error_of_point(fit, each)), 0.05);
   EXPECT_LT(error_of_point(fit_time({silent}, prior_of(constants())), loud), -0.3)
       << "one run could not tell";
   EXPECT_GT(cost_s(fit, Overhead::communicated_byte), 2 * 0.7e-9);
@@ -206,18 +206,18 @@ TEST(FitWithConstants, BehindTheHostTheShorterTimeTellsNothing) {
   // … or so short that they alone show.
   const TimeCalibration of_hosts =
       fit_time({point(other, 1e-4, 2, 1), point(other, 1e-4, 2, 8)}, prior_of(gpu));
-  EXPECT_GT(cost_s(of_hosts, Overhead::module_call), 0.21e-3);
+  EXPECT_GT(cost_s(of_hosts, Overhead::module_call), 0.205e-3);
   EXPECT_GT(of_hosts.scale[0], 0);
 }
 
-TEST(PriorTest, IsSurerOfNothingThanOfHalf) {
+TEST(PriorTest, KnowsConstantsToAFifth) {
   const CalibrationPrior prior = prior_of(test::constants_of(2, {0.1}));
   EXPECT_EQ(prior.mean, test::calibration_of(2, {0.1}));
-  EXPECT_DOUBLE_EQ(prior.deviations_s[0], 0.05) << "half of the cost";
+  EXPECT_DOUBLE_EQ(prior.deviations_s[0], 0.02) << "a fifth of the cost";
   const CalibrationPrior unknown = unknown_target();
   for (std::size_t each = 1; each < num_overheads; ++each) {
     EXPECT_GT(unknown.deviations_s[each], 0);
-    EXPECT_DOUBLE_EQ(prior.deviations_s[each], unknown.deviations_s[each] / 2);
+    EXPECT_DOUBLE_EQ(prior.deviations_s[each], unknown.deviations_s[each] / 5);
   }
 }
 
