@@ -42,7 +42,8 @@ std::vector<std::string> padded(const Column& column, std::vector<std::string> c
 
 /// "module call", "call of all_gather"
 std::string words_of(Overhead overhead) {
-  if (overhead == Overhead::all_gather_ahead) return "call of all_gather ahead of its use";
+  if (overhead == Overhead::all_gather_ahead)
+    return "call of all_gather that nobody waits for at once";
   if (const std::string kind = collective_kind(overhead); !kind.empty()) return "call of " + kind;
   std::string words(to_text(overhead));
   std::replace(words.begin(), words.end(), '_', ' ');

@@ -1,0 +1,173 @@
+#include "simulated_search.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "dstune/core/interval.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "dstune/ranking/run_again.hpp"
+#include "dstune/search/tuner.hpp"
+
+namespace dstune::bench {
+namespace {
+
+/// What is better by less is not worth finding (design 7).
+constexpr double relevant_gain = 0.01;
+
+double sum(const std::vector<double>& values) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total;
+}
+
+/// Ends a trial at the look at which it has lost.
+void race(const IncumbentEstimate& incumbent, Measurement& trial) {
+  const auto first = static_cast<std::size_t>(trial.warmup_steps);
+  const std::vector<double> all = timed_steps_s(trial);
+  for (const std::size_t look : race_looks) {
+    if (look >= all.size()) return;
+    if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, incumbent))
+      continue;
+    trial.step_times_s.resize(first + look);
+    trial.status = Status::raced_out;
+    return;
+  }
+}
+
+class Simulation {
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <class Work>
+  auto timed(const Work& work) {
+    const auto began = Clock::now();
+    auto result = work();
+    spent_ += Clock::now() - began;
+    return result;
+  }
+
+ public:
+  Simulation(const SimulatedSpace& simulated, const SimulationOptions& options, std::int64_t seed)
+      : simulated_(simulated),
+        options_(options),
+        random_(static_cast<std::uint64_t>(seed) + 1),
+        board_({.metric = Metric::throughput}, rows_of(simulated.space)),
+        has_run_(simulated.truth.size()) {
+    TuningOptions tuning = simulated.tuning;
+    tuning.tuner_type = options.tuner;
+    tuning.seed = seed;
+    tuner_ = timed([&] { return make_tuner(options.tuner, simulated.space, tuning); });
+  }
+
+  SimulatedSearch run() {
+    for (;;) {
+      while (running_.size() < options_.num_slots && begin_next()) {
+      }
+      if (running_.empty()) break;
+      end_first();
+    }
+    if (options_.has_finals) run_finals();
+    result_.seconds = now_s_;
+    result_.tuner_s = std::chrono::duration<double>(spent_).count();
+    if (const auto answer = board_.answer()) {
+      result_.answer = *answer;
+      result_.regret = 1 - truth(*answer) / simulated_.best_truth();
+      double most = 0;
+      for (std::size_t row = 0; row < has_run_.size(); ++row)
+        if (has_run_[row]) most = std::max(most, truth(row));
+      result_.is_best = Belief{chance_of_best(board_, *answer), truth(*answer) >= most};
+    } else {
+      result_.regret = 1;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  struct Running {
+    double ends_at_s = 0;
+    std::size_t member = 0;
+    Measurement trial{};
+  };
+
+  static std::vector<Row> rows_of(const PlannedSpace& space) {
+    std::vector<Row> rows;
+    for (const PlannedMember& member : space.members) rows.push_back({member.planned});
+    return rows;
+  }
+  [[nodiscard]] double truth(std::size_t row) const { return simulated_.truth[row]; }
+
+  bool begin_next() {
+    const auto member = timed([&] { return tuner_->next(); });
+    if (!member) return false;
+    Running next{now_s_, *member, simulated_.run(*member, now_s_, random_)};
+    if (options_.races && board_.best())
+      race(incumbent_estimate(board_, board_.row(*member).planned.experiment, {}), next.trial);
+    next.ends_at_s += sum(next.trial.step_times_s);
+    has_run_[*member] = true;
+    ++result_.experiments;
+    result_.steps += next.trial.step_times_s.size();
+    running_.push_back(std::move(next));
+    return true;
+  }
+
+  void end_first() {
+    const auto first = std::ranges::min_element(running_, {}, &Running::ends_at_s);
+    const Running ended = std::move(*first);
+    running_.erase(first);
+    now_s_ = ended.ends_at_s;
+    Record record;
+    record.experiment = board_.row(ended.member).planned.experiment;
+    record.measurement = ended.trial;
+    const auto value = value_so_far(ended.trial, Metric::throughput, record.experiment);
+    timed([&] {
+      tuner_->observe(ended.member, {ended.trial.status, value});
+      return 0;
+    });
+    board_.record(ended.member, std::move(record));
+    const auto chance = timed([&] { return tuner_->chance_of_better(); });
+    if (!chance || !board_.best()) return;
+    double most = 0;
+    for (std::size_t row = 0; row < has_run_.size(); ++row)
+      if (!has_run_[row]) most = std::max(most, truth(row));
+    result_.better_elsewhere.push_back(
+        {*chance, most > (1 + relevant_gain) * truth(*board_.best())});
+  }
+
+  void run_finals() {
+    board_.begin_finals(finalists(board_));
+    while (const auto next = next_final_run(board_)) {
+      Repeat repeat;
+      repeat.kind = RepeatKind::final_round;
+      repeat.round = next->round;
+      repeat.measurement = simulated_.run(next->row, now_s_, random_);
+      result_.steps += repeat.measurement.step_times_s.size();
+      now_s_ += sum(repeat.measurement.step_times_s);
+      board_.repeat(next->row, std::move(repeat));
+    }
+    board_.end_finals();
+  }
+
+  const SimulatedSpace& simulated_;
+  SimulationOptions options_;
+  std::mt19937_64 random_;
+  Scoreboard board_;
+  std::vector<bool> has_run_;
+  Clock::duration spent_{};
+  std::unique_ptr<Tuner> tuner_;
+  std::vector<Running> running_;
+  double now_s_ = 0;
+  SimulatedSearch result_;
+};
+
+}  // namespace
+
+double SimulatedSpace::best_truth() const {
+  return *std::ranges::max_element(truth);
+}
+
+SimulatedSearch simulate(const SimulatedSpace& simulated, const SimulationOptions& options,
+                         std::int64_t seed) {
+  return Simulation(simulated, options, seed).run();
+}
+
+}  // namespace dstune::bench

@@ -1,0 +1,62 @@
+#pragma once
+/// A search without training, in simulated time: a tuner asks and is told as in a job, and the
+/// finalists are measured again by a job's rules. Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "dstune/core/job.hpp"
+#include "dstune/search/planner.hpp"
+
+namespace dstune::bench {
+
+/// What is searched. The metric is throughput.
+struct SimulatedSpace {
+  PlannedSpace space;
+  TuningOptions tuning;
+  /// Of each member, without noise; 0: it does not run.
+  std::vector<double> truth;
+  /// One run of a member that begins now.
+  std::function<Measurement(std::size_t member, double now_s, std::mt19937_64& random)> run;
+
+  [[nodiscard]] double best_truth() const;
+};
+
+struct SimulationOptions {
+  std::string tuner = "race";
+  std::size_t num_slots = 1;
+  /// Trials are stopped where they have lost to the best so far, by a job's rule.
+  bool races = false;
+  /// The finalists are measured again and the answer is chosen as a job does.
+  bool has_finals = true;
+};
+
+/// What was believed at some moment, and what was true.
+struct Belief {
+  double chance = 0;
+  bool came_true = false;
+};
+
+struct SimulatedSearch {
+  std::size_t answer = 0;  ///< member
+  std::size_t experiments = 0;
+  std::size_t steps = 0;  ///< of repeats, too
+  double seconds = 0;     ///< simulated
+  double tuner_s = 0;     ///< the tuner's own time, real
+  double regret = 0;      ///< how far the answer's truth is below the best one's, relative
+  /// After every experiment: that something that was not run is more than 1 % better than the best.
+  std::vector<Belief> better_elsewhere{};
+  /// At the end: that the answer is the best of what was measured.
+  std::optional<Belief> is_best{};
+};
+
+/// Deterministic for the same seed, tuner_s aside.
+SimulatedSearch simulate(const SimulatedSpace& simulated, const SimulationOptions& options,
+                         std::int64_t seed);
+
+}  // namespace dstune::bench

@@ -1,0 +1,214 @@
+// Searches spaces whose truth is made by a formula (truths.hpp), in simulated time:
+//   truth_bench [--kinds stages,jumps] [--tuner race] [--seeds 50] [--first-seed 1000] [--race]
+// Prints what the searches found and what it cost, by kind; and whether the chances that they
+// stated came true, as Markdown tables. Seeds from 1000 on are those of docs/search.md; the search
+// was built with smaller ones.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "truths.hpp"
+
+namespace dstune::bench {
+namespace {
+
+struct Options {
+  std::vector<TruthKind> kinds;
+  SimulationOptions simulation;
+  int num_seeds = 50;
+  std::uint64_t first_seed = 1000;
+};
+
+struct Searched {
+  TruthKind kind{};
+  std::size_t members = 0;
+  SimulatedSearch search;
+  [[nodiscard]] double share() const {
+    return static_cast<double>(search.experiments) / static_cast<double>(members);
+  }
+};
+
+/// Without beliefs that hold a search goes on to the cap.
+bool is_past_cap(const Searched& one) {
+  const double cap = std::max(10.0, std::ceil(0.35 * static_cast<double>(one.members)));
+  return static_cast<double>(one.search.experiments) > cap;
+}
+
+bool is_sure(const Searched& one) {
+  const auto& beliefs = one.search.better_elsewhere;
+  return !beliefs.empty() && beliefs.back().chance <= 0.05;
+}
+
+template <class Condition>
+double percent(const std::vector<Searched>& all, const Condition& condition) {
+  return 100.0 * static_cast<double>(std::ranges::count_if(all, condition)) /
+         static_cast<double>(all.size());
+}
+
+void print_row(const std::string& name, const std::vector<Searched>& all) {
+  double regret = 0, worst = 0, share = 0, most = 0, tuner_s = 0, longest_s = 0;
+  for (const Searched& one : all) {
+    regret += one.search.regret;
+    worst = std::max(worst, one.search.regret);
+    share += one.share();
+    most = std::max(most, one.share());
+    tuner_s += one.search.tuner_s;
+    longest_s = std::max(longest_s, one.search.tuner_s);
+  }
+  const auto count = static_cast<double>(all.size());
+  const auto within = [&](double least) {
+    return percent(all, [=](const Searched& one) { return one.search.regret <= least; });
+  };
+  std::printf("| %s | %zu | %.0f | %.0f | %.2f | %.1f | %.1f | %.1f | %.0f | %.0f | %.2f |\n",
+              name.c_str(), all.size(), within(0.01), within(0.05), 100 * regret / count,
+              100 * worst, 100 * share / count, 100 * most, percent(all, is_past_cap),
+              percent(all, is_sure), tuner_s / count);
+}
+
+/// Beliefs of one search that lie in a band: how many, and how many came true.
+struct Tally {
+  double beliefs = 0, true_ones = 0, chances = 0;
+};
+
+/// The share that came true, of searches that are drawn anew.
+double drawn_share(const std::vector<Tally>& of_search, std::mt19937_64& random) {
+  Tally sum;
+  for (std::size_t draw = 0; draw < of_search.size(); ++draw) {
+    const Tally& one = of_search[random() % of_search.size()];
+    sum.beliefs += one.beliefs;
+    sum.true_ones += one.true_ones;
+  }
+  return sum.true_ones / sum.beliefs;
+}
+
+void print_band(double low, double high, const std::vector<Tally>& of_search) {
+  constexpr std::size_t few = 100;
+  constexpr std::size_t num_draws = 2000;
+  Tally sum;
+  for (const Tally& one : of_search) {
+    sum.beliefs += one.beliefs;
+    sum.true_ones += one.true_ones;
+    sum.chances += one.chances;
+  }
+  std::printf("| %.0f to %.0f %% | %zu | %.0f |", 100 * low, 100 * high, of_search.size(),
+              sum.beliefs);
+  if (of_search.empty()) {
+    std::printf(" – | – | – | too few |\n");
+    return;
+  }
+  std::mt19937_64 random(1);
+  std::vector<double> shares;
+  for (std::size_t draw = 0; draw < num_draws; ++draw)
+    shares.push_back(drawn_share(of_search, random));
+  std::ranges::sort(shares);
+  const double from = shares[num_draws / 40], to = shares[num_draws - 1 - num_draws / 40];
+  const char* const verdict = of_search.size() < few      ? "too few"
+                              : from <= high && to >= low ? "holds"
+                                                          : "is off";
+  std::printf(" %.1f | %.1f | %.1f to %.1f | %s |\n", 100 * sum.chances / sum.beliefs,
+              100 * sum.true_ones / sum.beliefs, 100 * from, 100 * to, verdict);
+}
+
+template <class BeliefsOf>
+void print_bands(const char* title, const std::vector<Searched>& all, const BeliefsOf& beliefs_of) {
+  std::printf(
+      "\n%s\n\n| stated | searches | times | mean %% | came true %% | 95 %% interval | the band |\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n",
+      title);
+  constexpr std::array<double, 10> edges = {0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95, 1};
+  for (std::size_t band = 0; band + 1 < edges.size(); ++band) {
+    std::vector<Tally> of_search;
+    for (const Searched& one : all) {
+      Tally tally;
+      for (const Belief& belief : beliefs_of(one.search)) {
+        const bool is_last = band + 2 == edges.size();
+        if (belief.chance < edges[band] || (belief.chance >= edges[band + 1] && !is_last)) continue;
+        ++tally.beliefs;
+        tally.true_ones += belief.came_true ? 1 : 0;
+        tally.chances += belief.chance;
+      }
+      if (tally.beliefs > 0) of_search.push_back(tally);
+    }
+    print_band(edges[band], edges[band + 1], of_search);
+  }
+}
+
+Options read_options(int argc, char** argv) {
+  Options options;
+  for (int at = 1; at < argc; ++at) {
+    const std::string word = argv[at];
+    const auto value = [&]() -> std::string {
+      if (at + 1 == argc) throw std::runtime_error(word + " needs a value");
+      return argv[++at];
+    };
+    if (word == "--kinds") {
+      std::stringstream list(value());
+      for (std::string name; std::getline(list, name, ',');) {
+        const auto kind = from_text<TruthKind>(name);
+        if (!kind) throw std::runtime_error("there is no kind " + name);
+        options.kinds.push_back(*kind);
+      }
+    } else if (word == "--tuner") {
+      options.simulation.tuner = value();
+    } else if (word == "--seeds") {
+      options.num_seeds = std::max(1, std::stoi(value()));
+    } else if (word == "--first-seed") {
+      options.first_seed = std::stoull(value());
+    } else if (word == "--race") {
+      options.simulation.races = true;
+    } else {
+      throw std::runtime_error(word + " is no option");
+    }
+  }
+  if (options.kinds.empty())
+    for (int kind = 0; kind < num_truth_kinds; ++kind)
+      options.kinds.push_back(static_cast<TruthKind>(kind));
+  return options;
+}
+
+void run(const Options& options) {
+  std::printf(
+      "| kind | searches | within 1 %% | within 5 %% | mean regret %% | worst %% | experiments %% "
+      "| "
+      "most %% | past the cap %% | sure %% | tuner s |\n"
+      "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+  std::vector<Searched> informed, all;
+  for (const TruthKind kind : options.kinds) {
+    std::vector<Searched> of_kind;
+    for (int number = 0; number < options.num_seeds; ++number) {
+      const std::uint64_t seed = options.first_seed + static_cast<std::uint64_t>(number);
+      const SimulatedSpace truth = make_truth(kind, seed);
+      of_kind.push_back({kind, truth.truth.size(),
+                         simulate(truth, options.simulation, static_cast<std::int64_t>(seed))});
+    }
+    print_row(std::string(to_text(kind)), of_kind);
+    std::fflush(stdout);
+    all.insert(all.end(), of_kind.begin(), of_kind.end());
+    if (kind != TruthKind::no_information)
+      informed.insert(informed.end(), of_kind.begin(), of_kind.end());
+  }
+  if (!informed.empty()) print_row("all with information", informed);
+  print_bands("Something that was not run is more than 1 % better than the best:", all,
+              [](const SimulatedSearch& one) { return one.better_elsewhere; });
+  print_bands("The answer is the best of what was measured:", all, [](const SimulatedSearch& one) {
+    return one.is_best ? std::vector{*one.is_best} : std::vector<Belief>{};
+  });
+}
+
+}  // namespace
+}  // namespace dstune::bench
+
+int main(int argc, char** argv) {
+  try {
+    dstune::bench::run(dstune::bench::read_options(argc, argv));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,81 @@
+#include "truths.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+namespace dstune::bench {
+namespace {
+
+class TruthTest : public testing::TestWithParam<int> {
+ protected:
+  [[nodiscard]] static TruthKind kind() { return static_cast<TruthKind>(GetParam()); }
+  static std::size_t within(const SimulatedSpace& truth, double share) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        truth.truth, [&](double each) { return each >= (1 - share) * truth.best_truth(); }));
+  }
+};
+
+TEST_P(TruthTest, HasFewGoodMembersAmongMany) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const SimulatedSpace truth = make_truth(kind(), seed);
+    EXPECT_GE(truth.truth.size(), 100U);
+    EXPECT_LE(truth.truth.size(), 400U);
+    EXPECT_LE(20 * within(truth, 0.01), truth.truth.size());
+    if (kind() == TruthKind::no_information) {
+      EXPECT_GE(within(truth, 0.05), 8U);
+    }
+  }
+}
+
+TEST_P(TruthTest, IsTheSameForTheSameSeed) {
+  EXPECT_EQ(make_truth(kind(), 3).truth, make_truth(kind(), 3).truth);
+  EXPECT_NE(make_truth(kind(), 3).truth, make_truth(kind(), 4).truth);
+}
+
+TEST_P(TruthTest, RunsDifferAroundTheTruth) {
+  const SimulatedSpace truth = make_truth(kind(), 1);
+  std::mt19937_64 random(1);
+  double sum = 0;
+  constexpr int runs = 400;
+  const Experiment& experiment = truth.space.members[0].planned.experiment;
+  double now_s = 0;
+  for (int run = 0; run < runs; ++run) {
+    const Measurement trial = truth.run(0, now_s, random);
+    now_s += std::accumulate(trial.step_times_s.begin(), trial.step_times_s.end(), 0.0);
+    sum += value_so_far(trial, Metric::throughput,
+                        global_batch(experiment.config, experiment.shape.size()),
+                        experiment.shape.size())
+               ->value;
+  }
+  // Every fourth run takes 15 % longer where there are jumps.
+  EXPECT_NEAR(sum / runs / truth.truth[0], kind() == TruthKind::jumps ? 1 - 0.13 / 4 : 1, 0.02);
+}
+
+TEST(SimulatedSearchTest, TheGridRunsEverythingAndFindsTheBestWithoutNoise) {
+  SimulatedSpace truth = make_truth(TruthKind::stages, 2);
+  truth.run = [&, times = truth.truth](std::size_t member, double, std::mt19937_64&) {
+    const Experiment& experiment = truth.space.members[member].planned.experiment;
+    const auto batch =
+        static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+    Measurement trial;
+    trial.status = Status::ok;
+    trial.step_times_s.assign(10, batch / times[member]);
+    return trial;
+  };
+  const SimulatedSearch found = simulate(truth, {.tuner = "gridsearch"}, 0);
+  EXPECT_EQ(found.experiments, truth.truth.size());
+  EXPECT_EQ(found.regret, 0);
+  EXPECT_TRUE(found.better_elsewhere.empty()) << "a grid believes nothing";
+  ASSERT_TRUE(found.is_best);
+  EXPECT_TRUE(found.is_best->came_true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TruthTest, testing::Range(0, num_truth_kinds),
+                         [](const auto& test_case) {
+                           return std::string(to_text(static_cast<TruthKind>(test_case.param)));
+                         });
+
+}  // namespace
+}  // namespace dstune::bench
