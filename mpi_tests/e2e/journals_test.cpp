@@ -15,10 +15,14 @@
 namespace dstune::e2e {
 namespace {
 
+/// What is left to do: nothing where it ended with 0; some of it where `race` ended that took
+/// predictions for granted, which now wants to see them hold.
+enum class Rest { nothing, some, all };
+
 struct OldJournal {
   const char* name;
   int ranks;
-  bool is_complete;  ///< it ended with 0: nothing at all is left to do
+  Rest rest;
 };
 
 void PrintTo(const OldJournal& old, std::ostream* out) {
@@ -118,20 +122,24 @@ TEST_P(OldJournalTest, GoesOnAndMeasuresNothingAgain) {
   const std::vector<std::string> started = names_of(events, "started", old_.size());
   for (const std::string& name : started)
     EXPECT_EQ(std::count(known.begin(), known.end(), name), 0) << name << " is run again";
-  if (GetParam().is_complete) {
+  const std::size_t unknown = all.size() - known.size();
+  if (GetParam().rest == Rest::nothing) {
     EXPECT_EQ(started, std::vector<std::string>{});
     EXPECT_EQ(names_of(events, "repeat_started", old_.size()), std::vector<std::string>{});
+  } else if (GetParam().rest == Rest::some) {
+    EXPECT_GT(started.size(), 0U);
+    EXPECT_LE(started.size(), unknown);
   } else {
-    EXPECT_EQ(started.size(), all.size() - known.size());
+    EXPECT_EQ(started.size(), unknown);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Journals, OldJournalTest,
-                         testing::Values(OldJournal{"transformer", 2, true},
-                                         OldJournal{"replay", 2, true},
-                                         OldJournal{"lost-rank", 3, true},
-                                         OldJournal{"stopped", 2, false},
-                                         OldJournal{"killed", 2, false}),
+                         testing::Values(OldJournal{"transformer", 2, Rest::nothing},
+                                         OldJournal{"replay", 2, Rest::some},
+                                         OldJournal{"lost-rank", 3, Rest::nothing},
+                                         OldJournal{"stopped", 2, Rest::all},
+                                         OldJournal{"killed", 2, Rest::all}),
                          [](const auto& test_case) {
                            std::string name = test_case.param.name;
                            for (char& letter : name)

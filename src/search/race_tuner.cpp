@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <random>
 #include <set>
@@ -20,8 +22,20 @@ constexpr std::size_t max_candidates = 4000;
 /// What is better by less than this is not worth finding (design 7).
 constexpr double relevant_gain = 0.01;
 constexpr double small_chance = 0.05;
-/// Without so many measured members posteriors are not trusted.
-constexpr std::size_t min_measured = 5;
+/// Every second one of so many is run to learn of the space, not for what it promises.
+constexpr std::size_t num_explored = 8;
+/// What is predicted to be so many times slower than the best is run for neither, only for what it
+/// promises.
+constexpr double hopeless_factor = 4;
+constexpr int num_memory_classes = 16;
+/// A value of a knob counts as tried next to the best one by a member that differs in so many
+/// knobs.
+constexpr int near = 3;
+/// Of fewer, nothing is known but what was predicted, up to a common factor.
+constexpr std::size_t min_believed = 2;
+/// Without beliefs that hold so many are run, or that share of the members where it is more.
+constexpr std::size_t min_cap = 10;
+constexpr double cap_share = 0.35;
 /// The joint draws are among so many; of all others their own chances count.
 constexpr std::size_t max_challengers = 200;
 /// From one placement and moment to the next the same configuration differs by so much (standard
@@ -29,6 +43,10 @@ constexpr std::size_t max_challengers = 200;
 constexpr double run_to_run = 0.02;
 /// Where an interval has no end.
 constexpr double no_precision = 0.2;
+
+bool is_power_of_two(int number) {
+  return std::has_single_bit(static_cast<unsigned>(number));
+}
 
 class RaceTuner : public Tuner {
  public:
@@ -43,13 +61,25 @@ class RaceTuner : public Tuner {
       experiments.push_back(&members.back()->experiment);
     }
     features_ = features_of(experiments);
-    surrogate_.emplace(features_.points);
+    std::vector<double> predicted;
+    for (const Candidate& candidate : candidates_) predicted.push_back(candidate.prior);
+    surrogate_.emplace(with_memory(features_.points), predicted);
+    cap_ = std::max(min_cap, static_cast<std::size_t>(
+                                 std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
+    note_knobs();
   }
 
   std::optional<std::size_t> next() override {
     if (trials_left_ == 0 || waiting_.empty() || is_enough()) return std::nullopt;
-    const std::size_t chosen = samples_.empty() ? first_choice() : best_choice();
+    const auto untried = are_beliefs_enough() ? untried_next_to_best() : std::nullopt;
+    const std::size_t begun = observed_.size() + running_.size();
+    const bool explores = begun < num_explored && begun % 2 == 1;
+    const std::size_t chosen = untried            ? *untried
+                               : explores         ? most_different()
+                               : samples_.empty() ? first_choice()
+                                                  : best_choice();
+    if (samples_.size() >= min_believed) note_belief(chosen);
     waiting_.erase(chosen);
     running_.insert(chosen);
     --trials_left_;
@@ -62,6 +92,11 @@ class RaceTuner : public Tuner {
     if (found == place_of_member_.end()) return;  // known, but none of those that are told apart
     const std::size_t place = found->second;
     Candidate& candidate = candidates_[place];
+    // Known from the journal: what would have been believed.
+    if (observation.value && !running_.contains(place) && samples_.size() >= min_believed) {
+      condition();
+      note_belief(place);
+    }
     waiting_.erase(place);
     running_.erase(place);
     observed_.insert(place);
@@ -118,6 +153,12 @@ class RaceTuner : public Tuner {
     std::string reason{};  ///< why a failure excludes it; empty: none does
   };
 
+  struct Knob {
+    std::vector<int> value_of;  ///< [place], from 0
+    int num_values = 0;
+    bool is_ordered = false;
+  };
+
   /// Larger is better; up to a constant, which all members share. Nothing where there is no
   /// prediction.
   [[nodiscard]] std::optional<double> predicted_score(const PlannedExperiment& planned) const {
@@ -166,6 +207,20 @@ class RaceTuner : public Tuner {
     candidate.score = samples_.back().value + candidate.prior;
     candidate.is_ok = observation.status == Status::ok;
     if (candidate.is_ok) note_if_best(place);
+    note_error(samples_.back());
+  }
+
+  /// What is believed of a member that begins to run, before the record widens it.
+  void note_belief(std::size_t place) {
+    const Posterior posterior = surrogate_->at(place);
+    believed_[place] = {posterior.mean, posterior.deviation / trusted_scale_};
+  }
+  /// How far off that was, now that it was measured.
+  void note_error(const Sample& sample) {
+    const auto believed = believed_.extract(sample.point);
+    if (!believed) return;
+    const auto [mean, deviation, has_heavy_tails] = believed.mapped();
+    record_.note((sample.value - mean) / std::hypot(deviation, sample.noise));
   }
 
   void note_if_best(std::size_t place) {
@@ -196,6 +251,8 @@ class RaceTuner : public Tuner {
     for (const std::size_t place : running_)
       with_running.push_back({place, surrogate_->at(place).mean, run_to_run});
     if (with_running.size() > samples_.size()) surrogate_->condition(with_running);
+    trusted_scale_ = record_.scale();
+    surrogate_->trust(trusted_scale_, record_.has_heavy_tails());
     is_conditioned_ = true;
     is_chance_known_ = false;
   }
@@ -233,6 +290,19 @@ class RaceTuner : public Tuner {
     });
   }
 
+  /// Least like what was run before, so that beliefs are tested everywhere.
+  [[nodiscard]] std::size_t most_different() const {
+    condition();
+    return most_promising([&](std::size_t place) {
+      if (is_hopeless(place)) return candidates_[place].prior - candidates_.front().prior;
+      double nearest = HUGE_VAL;
+      for (const auto* const others : {&running_, &observed_})
+        for (const std::size_t other : *others)
+          nearest = std::min(nearest, difference(place, other));
+      return nearest;
+    });
+  }
+
   [[nodiscard]] std::size_t best_choice() const {
     condition();
     return most_promising([&](std::size_t place) {
@@ -243,9 +313,117 @@ class RaceTuner : public Tuner {
   }
 
   [[nodiscard]] bool is_enough() const {
-    if (!best_ || samples_.size() < min_measured) return false;
+    if (!best_) return false;
+    if (observed_.size() + running_.size() >= cap_) return true;
+    return are_beliefs_enough() && !untried_next_to_best();
+  }
+
+  [[nodiscard]] bool are_beliefs_enough() const {
+    if (!best_ || !record_.holds()) return false;
     update_chance();
     return chance_ < small_chance;
+  }
+
+  /// The points with one more knob: what a member takes of memory, in classes by its logarithm.
+  /// What is short of memory, or of a cache, is slower than predicted whatever the knobs are.
+  [[nodiscard]] Points with_memory(const Points& points) const {
+    std::vector<double> amounts;
+    for (const Candidate& candidate : candidates_) {
+      const auto bytes = space_.members[candidate.member].planned.predicted.peak_memory_bytes;
+      amounts.push_back(std::log1p(static_cast<double>(std::max<std::int64_t>(0, bytes))));
+    }
+    const auto [least, most] = std::ranges::minmax(amounts);
+    if (!(most > least)) return points;
+    Points result = points;
+    ++result.num_features;
+    result.features.clear();
+    result.knobs.push_back(points.knobs.empty() ? 0 : points.knobs.back() + 1);
+    for (std::size_t place = 0; place < points.size; ++place) {
+      const auto row = points[place];
+      result.features.insert(result.features.end(), row.begin(), row.end());
+      const double share = (amounts[place] - least) / (most - least);
+      result.features.push_back(std::round(share * num_memory_classes) / num_memory_classes);
+    }
+    return result;
+  }
+
+  /// Knobs with several values: what all that was measured has in common, nothing says anything of.
+  void note_knobs() {
+    const Points& points = features_.points;
+    for (std::size_t feature = 0; feature < points.num_features;) {
+      std::size_t end = feature + 1;
+      while (end < points.num_features && points.knobs[end] == points.knobs[feature]) ++end;
+      std::map<std::vector<double>, int> values;
+      for (std::size_t place = 0; place < points.size; ++place) {
+        const auto row = points[place].subspan(feature, end - feature);
+        values.try_emplace({row.begin(), row.end()});
+      }
+      int number = 0;
+      for (auto& [value, id] : values) id = number++;
+      Knob& knob = knobs_.emplace_back();
+      knob.num_values = number;
+      knob.is_ordered = end == feature + 1;
+      for (std::size_t place = 0; place < points.size; ++place) {
+        const auto row = points[place].subspan(feature, end - feature);
+        knob.value_of.push_back(values.at({row.begin(), row.end()}));
+      }
+      feature = end;
+    }
+  }
+
+  [[nodiscard]] bool is_hopeless(std::size_t place) const {
+    return candidates_[place].prior < candidates_.front().prior - std::log(hopeless_factor);
+  }
+
+  /// In how many knobs two members differ.
+  [[nodiscard]] int distance(std::size_t one, std::size_t other) const {
+    return static_cast<int>(std::ranges::count_if(
+        knobs_, [&](const Knob& knob) { return knob.value_of[one] != knob.value_of[other]; }));
+  }
+
+  /// Knobs in which two members differ; what is ordered counts by how far.
+  [[nodiscard]] double difference(std::size_t one, std::size_t other) const {
+    double sum = 0;
+    for (const Knob& knob : knobs_) {
+      const int apart = std::abs(knob.value_of[one] - knob.value_of[other]);
+      if (apart == 0) continue;
+      sum += knob.is_ordered ? static_cast<double>(apart) / (knob.num_values - 1) : 1;
+    }
+    return sum;
+  }
+
+  /// A member that waits and has a value of a knob that was not tried near the best one: of
+  /// what is ordered the values 1, 2, 4, … places away, all others of the rest. A prediction alone
+  /// does not exclude them.
+  [[nodiscard]] std::optional<std::size_t> untried_next_to_best() const {
+    for (const Knob& knob : knobs_) {
+      const int own = knob.value_of[*best_];
+      for (int value = 0; value < knob.num_values; ++value) {
+        if (value == own || (knob.is_ordered && !is_power_of_two(std::abs(value - own)))) continue;
+        if (const auto place = untried_with(knob, value)) return place;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Nothing where one was tried near the best one, or runs, or none is left.
+  [[nodiscard]] std::optional<std::size_t> untried_with(const Knob& knob, int value) const {
+    const auto is_near = [&](std::size_t place) {
+      return knob.value_of[place] == value && distance(place, *best_) <= near;
+    };
+    if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running_, is_near))
+      return std::nullopt;
+    std::optional<std::size_t> nearest;
+    int least = 0;
+    // The first of equal ones promises most.
+    for (const std::size_t place : waiting_) {
+      if (knob.value_of[place] != value || is_hopeless(place)) continue;
+      if (const int far = distance(place, *best_); !nearest || far < least) {
+        nearest = place;
+        least = far;
+      }
+    }
+    return nearest;
   }
 
   /// The chance that any of those that wait is better by more than what is worth finding.
@@ -282,6 +460,8 @@ class RaceTuner : public Tuner {
   [[nodiscard]] std::string reason_of(std::size_t place) const {
     if (trials_left_ == 0) return "past the cap of trials";
     if (!best_) return "nothing to compare it with was measured";
+    if (observed_.size() >= cap_ && !record_.holds())
+      return fmt::format("past {} members, the cap where predictions do not hold", cap_);
     condition();
     Posterior posterior = advantage(place);
     const double percent = 100 * std::expm1(posterior.mean);
@@ -305,7 +485,12 @@ class RaceTuner : public Tuner {
   std::set<std::size_t> waiting_, running_, observed_;  ///< places
   std::vector<Sample> samples_;
   std::optional<std::size_t> best_;
+  std::vector<Knob> knobs_;
+  std::size_t cap_ = 0;
+  TrackRecord record_;
+  std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
   // Beliefs, made where they are asked for.
+  mutable double trusted_scale_ = 1;
   mutable std::optional<Surrogate> surrogate_;
   mutable std::size_t num_trained_ = 0;
   mutable bool is_conditioned_ = false;

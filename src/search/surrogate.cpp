@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <set>
@@ -32,67 +33,180 @@ constexpr double jitter = 1e-9;
 constexpr int num_draws = 2000;
 /// Leave-one-out errors count as if so many that were just right were among them.
 constexpr double prior_observations = 4;
+/// Fewer errors say nothing of how much beliefs are worth.
+constexpr std::size_t enough_errors = 8;
+constexpr std::size_t recent_errors = 16;
+/// Beliefs are never taken for better than so much of their own deviation.
+constexpr double narrowest = 0.7;
+/// Of Student's t, where tails are heavy, and its scale where its numbers deviate by 1.
+constexpr int heavy_degrees = 4;
+constexpr double heavy_share = 0.75;
 
 /// What is learnt, as logarithms: where the search starts, and how freely it leaves from there.
 struct Hyperparameter {
   double start, freedom;
 };
-enum HyperparameterIndex : Index { linear, smooth, length, own, first_feature };
-constexpr std::array<Hyperparameter, first_feature> common = {{
-    {-2.3, 1.5},  // linear: a feature is worth 10 % from one end to the other
-    {-3.0, 1.2},  // smooth: 5 %
+enum HyperparameterIndex : Index { linear, smooth, length, own, slope, pair, num_common };
+constexpr std::array<Hyperparameter, num_common> common = {{
+    {-3.5, 1.2},  // linear: a feature is worth 3 % from one end to the other
+    {-3.5, 1.2},  // smooth: 3 %
     {0.0, 0.7},   // length of the smooth part, in ranges of a feature
-    {-4.0, 1.2},  // own: 2 %
+    {-4.5, 1.0},  // own: 1 %
+    {-1.6, 1.0},  // slope: what is predicted may be off by a fifth of itself
+    {-3.0, 1.0},  // pair of values: 5 %
 }};
+constexpr Hyperparameter of_knob{-3.0, 1.0};    // a value of it: 5 %
 constexpr Hyperparameter of_feature{0.0, 1.0};  // what stretches it: where large, it is irrelevant
+/// How fast values of a knob stop to resemble each other, from one end of a feature to the other.
+constexpr double forgetting = 1.5;
 
-const Hyperparameter& prior_of(Index parameter) {
-  return parameter < first_feature ? common[static_cast<std::size_t>(parameter)] : of_feature;
-}
+/// Where points lie, and how much values of a knob resemble each other. Nothing of it is learnt.
+class Geometry {
+ public:
+  Geometry(const Points& points, std::span<const double> predicted) {
+    const auto num_features = static_cast<Index>(points.num_features);
+    const Eigen::Map<const MatrixXd> given(points.features.data(), num_features,
+                                           static_cast<Index>(points.size));
+    features = given.array() - 0.5;
+    pairs.assign(points.pairs.begin(), points.pairs.end());
+    for (std::size_t feature = 0; feature < points.num_features;) {
+      std::size_t end = feature + 1;
+      while (!points.knobs.empty() && end < points.num_features &&
+             points.knobs[end] == points.knobs[feature])
+        ++end;
+      add_knob(points, feature, end);
+      feature = end;
+    }
+    if (predicted.empty()) return;
+    predictions =
+        Eigen::Map<const VectorXd>(predicted.data(), static_cast<Index>(predicted.size()));
+    predictions.array() -= predictions.mean();
+  }
 
-/// The covariances that hyperparameters give. Columns are points, rows features.
+  MatrixXd features;                         ///< [feature][point], from −½ to ½
+  std::vector<std::vector<Index>> value_of;  ///< [knob][point]
+  std::vector<MatrixXd> resemblance;         ///< [knob](value, value)
+  std::vector<std::pair<std::size_t, std::size_t>> pairs;
+  VectorXd predictions;  ///< less their mean; empty where nothing is predicted
+
+ private:
+  void add_knob(const Points& points, std::size_t begin, std::size_t end) {
+    std::map<std::vector<double>, Index> values;
+    std::vector<Index>& of_points = value_of.emplace_back();
+    for (std::size_t point = 0; point < points.size; ++point) {
+      const auto row = points[point].subspan(begin, end - begin);
+      of_points.push_back(values
+                              .try_emplace(std::vector<double>(row.begin(), row.end()),
+                                           static_cast<Index>(values.size()))
+                              .first->second);
+    }
+    MatrixXd& of_values = resemblance.emplace_back(values.size(), values.size());
+    for (const auto& [one, row] : values)
+      for (const auto& [other, column] : values) {
+        double distance = 0;
+        for (std::size_t each = 0; each < one.size(); ++each)
+          distance += std::abs(one[each] - other[each]);
+        of_values(row, column) = std::exp(-forgetting * distance);
+      }
+  }
+};
+
+using Places = std::vector<Index>;
+
+/// The covariances that hyperparameters give.
 class Kernel {
  public:
-  explicit Kernel(const VectorXd& hyperparameters)
-      : linear_variance_(std::exp(2 * hyperparameters[linear])),
+  Kernel(const Geometry& geometry, const VectorXd& hyperparameters)
+      : geometry_(&geometry),
+        linear_variance_(std::exp(2 * hyperparameters[linear])),
         smooth_variance_(std::exp(2 * hyperparameters[smooth])),
         own_variance_(std::exp(2 * hyperparameters[own])),
-        length_(std::exp(hyperparameters[length])),
-        scales_((-hyperparameters.tail(hyperparameters.size() - first_feature)).array().exp()) {}
-
-  [[nodiscard]] MatrixXd scaled(const MatrixXd& columns) const {
-    return scales_.asDiagonal() * columns;
+        slope_variance_(std::exp(2 * hyperparameters[slope])),
+        pair_variance_(std::exp(2 * hyperparameters[pair])),
+        length_(std::exp(hyperparameters[length])) {
+    const auto num_knobs = static_cast<Index>(geometry.resemblance.size());
+    knob_variances_ = (2 * hyperparameters.segment(num_common, num_knobs)).array().exp();
+    scaled_ =
+        (-hyperparameters.tail(geometry.features.rows())).array().exp().matrix().asDiagonal() *
+        geometry.features;
   }
-  /// Between scaled columns, without what is a point's own.
-  [[nodiscard]] MatrixXd between(const MatrixXd& rows, const MatrixXd& columns) const {
-    const MatrixXd products = rows.transpose() * columns;
+
+  [[nodiscard]] static VectorXd starts(const Geometry& geometry) {
+    VectorXd all(size(geometry));
+    for (Index parameter = 0; parameter < all.size(); ++parameter)
+      all[parameter] = prior_of(geometry, parameter).start;
+    return all;
+  }
+  [[nodiscard]] static const Hyperparameter& prior_of(const Geometry& geometry, Index parameter) {
+    if (parameter < num_common) return common[static_cast<std::size_t>(parameter)];
+    const bool is_knob = parameter - num_common < static_cast<Index>(geometry.resemblance.size());
+    return is_knob ? of_knob : of_feature;
+  }
+
+  /// Without what is a point's own.
+  [[nodiscard]] MatrixXd between(const Places& rows, const Places& columns) const {
+    const MatrixXd left = scaled_(Eigen::all, rows), right = scaled_(Eigen::all, columns);
+    const MatrixXd products = left.transpose() * right;
     MatrixXd result = -2 * products;
-    result.colwise() += rows.colwise().squaredNorm().transpose();
-    result.rowwise() += columns.colwise().squaredNorm();
+    result.colwise() += left.colwise().squaredNorm().transpose();
+    result.rowwise() += right.colwise().squaredNorm();
     result = (result.array().max(0.0) * (-0.5 / (length_ * length_))).exp() * smooth_variance_ +
              linear_variance_ * products.array() + constant_variance;
+    const Geometry& geometry = *geometry_;
+    for (Index column = 0; column < result.cols(); ++column) {
+      const auto other = static_cast<std::size_t>(columns[static_cast<std::size_t>(column)]);
+      for (Index row = 0; row < result.rows(); ++row) {
+        const auto one = static_cast<std::size_t>(rows[static_cast<std::size_t>(row)]);
+        result(row, column) += of_values(one, other);
+      }
+    }
+    if (geometry.predictions.size() > 0)
+      result +=
+          slope_variance_ * geometry.predictions(rows) * geometry.predictions(columns).transpose();
     return result;
   }
-  /// Of scaled columns, with what is a point's own.
-  [[nodiscard]] VectorXd variances(const MatrixXd& columns) const {
-    const VectorXd squares = columns.colwise().squaredNorm();
-    return (linear_variance_ * squares).array() + smooth_variance_ + constant_variance +
-           own_variance_;
+  /// With what is a point's own.
+  [[nodiscard]] VectorXd variances() const {
+    const VectorXd squares = scaled_.colwise().squaredNorm();
+    VectorXd result = (linear_variance_ * squares).array() + smooth_variance_ + constant_variance +
+                      own_variance_ + knob_variances_.sum() +
+                      pair_variance_ * static_cast<double>(geometry_->pairs.size());
+    if (geometry_->predictions.size() > 0)
+      result.array() += slope_variance_ * geometry_->predictions.array().square();
+    return result;
   }
   [[nodiscard]] double own_variance() const { return own_variance_; }
 
  private:
-  double linear_variance_, smooth_variance_, own_variance_, length_;
-  VectorXd scales_;
+  [[nodiscard]] static Index size(const Geometry& geometry) {
+    return num_common + static_cast<Index>(geometry.resemblance.size()) + geometry.features.rows();
+  }
+  /// How much the values of two points' knobs make them resemble each other.
+  [[nodiscard]] double of_values(std::size_t one, std::size_t other) const {
+    const Geometry& geometry = *geometry_;
+    const auto resemblance = [&](std::size_t knob) {
+      return geometry.resemblance[knob](geometry.value_of[knob][one],
+                                        geometry.value_of[knob][other]);
+    };
+    double sum = 0;
+    for (std::size_t knob = 0; knob < geometry.resemblance.size(); ++knob)
+      sum += knob_variances_[static_cast<Index>(knob)] * resemblance(knob);
+    for (const auto& [first, second] : geometry.pairs)
+      sum += pair_variance_ * resemblance(first) * resemblance(second);
+    return sum;
+  }
+
+  const Geometry* geometry_;
+  double linear_variance_, smooth_variance_, own_variance_, slope_variance_, pair_variance_,
+      length_;
+  VectorXd knob_variances_;
+  MatrixXd scaled_;
 };
 
-/// Of all columns those of the samples.
-MatrixXd columns_of(const MatrixXd& features, std::span<const Sample> samples) {
-  MatrixXd columns(features.rows(), static_cast<Index>(samples.size()));
-  for (Index column = 0; column < columns.cols(); ++column)
-    columns.col(column) =
-        features.col(static_cast<Index>(samples[static_cast<std::size_t>(column)].point));
-  return columns;
+Places places_of(std::span<const Sample> samples) {
+  Places places;
+  for (const Sample& sample : samples) places.push_back(static_cast<Index>(sample.point));
+  return places;
 }
 
 VectorXd values_of(std::span<const Sample> samples) {
@@ -102,8 +216,9 @@ VectorXd values_of(std::span<const Sample> samples) {
 }
 
 /// Of the samples, with their noise.
-MatrixXd covariance(const Kernel& kernel, const MatrixXd& scaled, std::span<const Sample> samples) {
-  MatrixXd result = kernel.between(scaled, scaled);
+MatrixXd covariance(const Kernel& kernel, std::span<const Sample> samples) {
+  const Places places = places_of(samples);
+  MatrixXd result = kernel.between(places, places);
   for (Index i = 0; i < result.rows(); ++i) {
     const Sample& one = samples[static_cast<std::size_t>(i)];
     result(i, i) += one.noise * one.noise + jitter;
@@ -131,31 +246,35 @@ class Normal {
 }  // namespace
 
 struct Surrogate::State {
-  MatrixXd features;  ///< [feature][point], from −½ to ½
-  VectorXd hyperparameters;
-  MatrixXd scaled;  ///< features as learnt
-  std::optional<Kernel> kernel;
-  MatrixXd whitened;  ///< [sample][point]: L⁻¹ of the covariances between samples and points
-  VectorXd mean, variance;
-  double inflation = 1;  ///< of variances
+  Geometry geometry;
+  VectorXd hyperparameters{};
+  Places all{};  ///< points
+  std::optional<Kernel> kernel{};
+  MatrixXd whitened{};  ///< [sample][point]: L⁻¹ of the covariances between samples and points
+  VectorXd mean{}, variance{};
+  double inflation = 1;  ///< of variances, as samples say of each other
+  double scale = 1;      ///< of deviations, as the record says
+  bool has_heavy_tails = false;
 
+  [[nodiscard]] Posterior posterior(double of_mean, double of_variance) const {
+    return {of_mean, scale * std::sqrt(std::max(0.0, of_variance) * inflation), has_heavy_tails};
+  }
   [[nodiscard]] double covariance_between(Index one, Index other) const {
-    double before = kernel->between(scaled.col(one), scaled.col(other))(0, 0);
+    double before = kernel->between({one}, {other})(0, 0);
     if (one == other) before += kernel->own_variance();
     return before - whitened.col(one).dot(whitened.col(other));
   }
 
   /// How likely the samples are under the hyperparameters, and these themselves; a logarithm.
-  [[nodiscard]] static double likelihood(const VectorXd& parameters, const MatrixXd& columns,
-                                         std::span<const Sample> samples, const VectorXd& values) {
-    const Kernel kernel(parameters);
-    const Eigen::LLT<MatrixXd> factor(covariance(kernel, kernel.scaled(columns), samples));
+  [[nodiscard]] double likelihood(const VectorXd& parameters, std::span<const Sample> samples,
+                                  const VectorXd& values) const {
+    const Eigen::LLT<MatrixXd> factor(covariance(Kernel(geometry, parameters), samples));
     if (factor.info() != Eigen::Success) return -std::numeric_limits<double>::infinity();
     const VectorXd white = factor.matrixL().solve(values);
     const MatrixXd& lower = factor.matrixLLT();
     double result = -0.5 * white.squaredNorm() - lower.diagonal().array().log().sum();
     for (Index parameter = 0; parameter < parameters.size(); ++parameter) {
-      const auto& [start, freedom] = prior_of(parameter);
+      const auto& [start, freedom] = Kernel::prior_of(geometry, parameter);
       const double away = (parameters[parameter] - start) / freedom;
       result -= 0.5 * away * away;
     }
@@ -163,30 +282,26 @@ struct Surrogate::State {
   }
 };
 
-Surrogate::Surrogate(const Points& points) : state_(std::make_unique<State>()) {
-  const auto num_features = static_cast<Index>(points.num_features);
-  const Eigen::Map<const MatrixXd> features(points.features.data(), num_features,
-                                            static_cast<Index>(points.size));
-  state_->features = features.array() - 0.5;
-  state_->hyperparameters.resize(first_feature + num_features);
-  for (Index parameter = 0; parameter < state_->hyperparameters.size(); ++parameter)
-    state_->hyperparameters[parameter] = prior_of(parameter).start;
+Surrogate::Surrogate(const Points& points, std::span<const double> predicted)
+    : state_(std::make_unique<State>(State{.geometry = Geometry(points, predicted)})) {
+  state_->hyperparameters = Kernel::starts(state_->geometry);
+  state_->all.resize(points.size);
+  std::iota(state_->all.begin(), state_->all.end(), Index{0});
 }
 
 Surrogate::~Surrogate() = default;
 
 void Surrogate::learn(std::span<const Sample> samples) {
-  const MatrixXd columns = columns_of(state_->features, samples);
   const VectorXd values = values_of(samples);
   VectorXd& hyperparameters = state_->hyperparameters;
-  double best = State::likelihood(hyperparameters, columns, samples, values);
+  double best = state_->likelihood(hyperparameters, samples, values);
   // Uphill along one parameter after the other, in ever smaller steps.
   for (const double stride : {1.0, 0.5, 0.25}) {
     for (Index parameter = 0; parameter < hyperparameters.size(); ++parameter) {
       for (const double direction : {stride, -stride}) {
         VectorXd tried = hyperparameters;
         tried[parameter] += direction;
-        const double likelihood = State::likelihood(tried, columns, samples, values);
+        const double likelihood = state_->likelihood(tried, samples, values);
         if (likelihood <= best) continue;
         best = likelihood;
         hyperparameters = tried;
@@ -199,11 +314,9 @@ void Surrogate::learn(std::span<const Sample> samples) {
 void Surrogate::condition(std::span<const Sample> samples) {
   require(!samples.empty(), "something to learn from");
   State& state = *state_;
-  const Kernel& kernel = state.kernel.emplace(state.hyperparameters);
-  state.scaled = kernel.scaled(state.features);
-  const MatrixXd of_samples = kernel.scaled(columns_of(state_->features, samples));
-  const Eigen::LLT<MatrixXd> factor(covariance(kernel, of_samples, samples));
-  MatrixXd cross = kernel.between(of_samples, state.scaled);
+  const Kernel& kernel = state.kernel.emplace(state.geometry, state.hyperparameters);
+  const Eigen::LLT<MatrixXd> factor(covariance(kernel, samples));
+  MatrixXd cross = kernel.between(places_of(samples), state.all);
   for (Index i = 0; i < cross.rows(); ++i)
     cross(i, static_cast<Index>(samples[static_cast<std::size_t>(i)].point)) +=
         kernel.own_variance();
@@ -211,8 +324,7 @@ void Surrogate::condition(std::span<const Sample> samples) {
   const VectorXd weights = factor.solve(values);
   state.mean = cross.transpose() * weights;
   state.whitened = factor.matrixL().solve(cross);
-  state.variance =
-      kernel.variances(state.scaled) - state.whitened.colwise().squaredNorm().transpose();
+  state.variance = kernel.variances() - state.whitened.colwise().squaredNorm().transpose();
   // Each sample against what the others say of it: where it is further off than they admit, all
   // posteriors are less certain.
   const MatrixXd inverse = factor.solve(MatrixXd::Identity(values.size(), values.size()));
@@ -221,10 +333,14 @@ void Surrogate::condition(std::span<const Sample> samples) {
                                       (static_cast<double>(values.size()) + prior_observations));
 }
 
+void Surrogate::trust(double scale, bool has_heavy_tails) {
+  state_->scale = scale;
+  state_->has_heavy_tails = has_heavy_tails;
+}
+
 Posterior Surrogate::at(std::size_t point) const {
   const auto index = static_cast<Index>(point);
-  return {state_->mean[index],
-          std::sqrt(std::max(0.0, state_->variance[index]) * state_->inflation)};
+  return state_->posterior(state_->mean[index], state_->variance[index]);
 }
 
 Posterior Surrogate::difference(std::size_t point, std::size_t other) const {
@@ -232,8 +348,7 @@ Posterior Surrogate::difference(std::size_t point, std::size_t other) const {
   const auto two = static_cast<Index>(other);
   const double variance =
       state_->variance[one] + state_->variance[two] - 2 * state_->covariance_between(one, two);
-  return {state_->mean[one] - state_->mean[two],
-          std::sqrt(std::max(0.0, variance) * state_->inflation)};
+  return state_->posterior(state_->mean[one] - state_->mean[two], variance);
 }
 
 double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::size_t other,
@@ -241,35 +356,75 @@ double Surrogate::chance_of_any(std::span<const Challenger> challengers, std::si
   if (challengers.empty()) return 0;
   const State& state = *state_;
   const auto count = static_cast<Index>(challengers.size());
-  // The last column is `other`'s.
-  MatrixXd scaled(state.scaled.rows(), count + 1);
-  MatrixXd whitened(state.whitened.rows(), count + 1);
-  VectorXd mean(count + 1);
-  for (Index i = 0; i <= count; ++i) {
-    const auto point =
-        static_cast<Index>(i < count ? challengers[static_cast<std::size_t>(i)].point : other);
-    scaled.col(i) = state.scaled.col(point);
-    whitened.col(i) = state.whitened.col(point);
-    mean[i] = state.mean[point];
-    if (i < count) mean[i] += challengers[static_cast<std::size_t>(i)].offset;
-  }
-  MatrixXd joint = state.kernel->between(scaled, scaled) - whitened.transpose() * whitened;
+  // The last one is `other`.
+  Places places;
+  for (const Challenger& each : challengers) places.push_back(static_cast<Index>(each.point));
+  places.push_back(static_cast<Index>(other));
+  VectorXd mean = state.mean(places);
+  for (Index i = 0; i < count; ++i) mean[i] += challengers[static_cast<std::size_t>(i)].offset;
+  const MatrixXd whitened = state.whitened(Eigen::all, places);
+  MatrixXd joint = state.kernel->between(places, places) - whitened.transpose() * whitened;
   joint.diagonal().array() += state.kernel->own_variance() + jitter;
-  joint *= state.inflation;
+  joint *= state.inflation * state.scale * state.scale;
   const MatrixXd lower = Eigen::LLT<MatrixXd>(joint).matrixL();
   Normal normal(seed);
   int above = 0;
   VectorXd draw(count + 1);
   for (int number = 0; number < num_draws; ++number) {
     for (double& each : draw) each = normal();
-    const VectorXd values = mean + lower.triangularView<Eigen::Lower>() * draw;
+    double stretch = 1;
+    if (state.has_heavy_tails) {
+      double squares = 0;
+      for (int degree = 0; degree < heavy_degrees; ++degree) squares += std::pow(normal(), 2);
+      stretch = std::sqrt(heavy_degrees / squares);
+    }
+    const VectorXd correlated = lower.triangularView<Eigen::Lower>() * draw;
+    const VectorXd values = mean + stretch * correlated;
     if (values.head(count).maxCoeff() > values[count]) ++above;
   }
   return static_cast<double>(above) / num_draws;
 }
 
+void TrackRecord::note(double error) {
+  widened_.push_back(error / scale());
+  errors_.push_back(error);
+}
+
+double TrackRecord::scale() const {
+  // Of the most recent ones: what was believed before much was learnt says little of now.
+  const std::size_t count = std::min(errors_.size(), recent_errors);
+  double squares = prior_observations;
+  for (std::size_t back = 1; back <= count; ++back)
+    squares += std::pow(errors_[errors_.size() - back], 2);
+  const double scale = std::sqrt(squares / (prior_observations + static_cast<double>(count)));
+  return std::max(narrowest, has_heavy_tails() ? scale * heavy_share : scale);
+}
+
+bool TrackRecord::has_heavy_tails() const {
+  if (errors_.size() < enough_errors) return false;
+  std::vector<double> sizes;
+  for (const double error : errors_) sizes.push_back(std::abs(error));
+  std::ranges::sort(sizes);
+  // Half of a normal distribution is within 0.674 deviations, and of 100 numbers one beyond 2.6.
+  return sizes.back() > 5 * std::max(0.3, sizes[sizes.size() / 2]);
+}
+
+bool TrackRecord::holds() const {
+  if (widened_.size() < enough_errors) return false;
+  double squares = 0;
+  for (std::size_t back = 1; back <= enough_errors; ++back)
+    squares += std::pow(widened_[widened_.size() - back], 2);
+  // What eight normal numbers exceed with a chance of 5 %.
+  return squares <= 15.5;
+}
+
 double chance_above_zero(const Posterior& posterior) {
   if (posterior.deviation <= 0) return posterior.mean > 0 ? 1 : 0;
+  if (posterior.has_heavy_tails) {
+    const double t = posterior.mean / posterior.deviation;
+    const double share = t / std::sqrt(4 + t * t);
+    return 0.5 + 0.75 * share - 0.25 * share * share * share;
+  }
   return 0.5 * std::erfc(-posterior.mean / posterior.deviation / std::numbers::sqrt2);
 }
 
@@ -288,6 +443,12 @@ struct Column {
   bool is_word = false;
   std::vector<double> values;
 };
+
+/// Members of TrainingConfig.
+constexpr std::array<std::pair<const char*, const char*>, 3> acting_together = {
+    {{"zero_stage", "reduce_bucket_size"},
+     {"micro_batch", "accumulation_steps"},
+     {"micro_batch", "recompute"}}};
 
 template <class Value>
 double amount_of(Value value) {
@@ -355,6 +516,12 @@ Features features_of(std::span<const Experiment* const> experiments) {
   Points& points = features.points;
   points.size = experiments.size();
   points.num_features = of_feature.size();
+  std::map<std::string, std::size_t> knobs;
+  for (const std::string& name : features.names)
+    points.knobs.push_back(knobs.try_emplace(name, knobs.size()).first->second);
+  for (const auto& [one, other] : acting_together)
+    if (knobs.contains(one) && knobs.contains(other))
+      points.pairs.emplace_back(knobs[one], knobs[other]);
   for (std::size_t point = 0; point < points.size; ++point)
     for (const auto& values : of_feature) points.features.push_back(values[point]);
   return features;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dstune/search/planner.hpp"
@@ -17,6 +18,10 @@ struct Points {
   std::size_t num_features = 0;
   std::vector<double> features;  ///< [point][feature]
   std::size_t size = 0;
+  /// Of each feature, the knob that it belongs to, rising from 0; empty: each is one of its own.
+  std::vector<std::size_t> knobs{};
+  /// Knobs that act together.
+  std::vector<std::pair<std::size_t, std::size_t>> pairs{};
   [[nodiscard]] std::span<const double> operator[](std::size_t point) const {
     return {features.data() + point * num_features, num_features};
   }
@@ -28,20 +33,43 @@ struct Sample {
   double noise = 0;  ///< standard deviation
 };
 
-/// A normal distribution.
+/// A normal distribution, or Student's t of four degrees of freedom with this scale.
 struct Posterior {
   double mean = 0;
   double deviation = 0;
+  bool has_heavy_tails = false;
+};
+
+/// How far what was measured is from what was believed of it, in units of the deviation: says how
+/// much beliefs are worth.
+class TrackRecord {
+ public:
+  /// An experiment has ended, of which this was believed before; errors of it are in its deviation.
+  void note(double error);
+  /// By which deviations are to be multiplied.
+  [[nodiscard]] double scale() const;
+  /// An error was larger than a normal distribution lets expect.
+  [[nodiscard]] bool has_heavy_tails() const;
+  /// Whether the last eight, widened as they were known to be, were no larger than they should be.
+  [[nodiscard]] bool holds() const;
+  [[nodiscard]] std::size_t size() const { return errors_.size(); }
+
+ private:
+  std::vector<double> errors_, widened_;
 };
 
 /// A Gaussian process over the features (Rasmussen and Williams 2006, chapters 2 and 5).
 ///
 /// Values are differences of logarithms: what is measured against what was predicted. The prior is
-/// a constant, plus a linear part and a smooth one, plus what is every member's own; how much of
-/// each, and which features matter, is what makes the samples likeliest.
+/// a constant; what each value of a knob brings, and of knobs that act together each pair of
+/// values, where neighbours resemble each other; a share of the prediction itself; a linear and a
+/// smooth part over all features; and what is every member's own. How much of each is what makes
+/// the samples likeliest. What a value brings that no sample has stays as open as it was, whatever
+/// the samples say of other knobs.
 class Surrogate {
  public:
-  explicit Surrogate(const Points& points);
+  /// `predicted`: of each point, a logarithm; empty where nothing is.
+  explicit Surrogate(const Points& points, std::span<const double> predicted = {});
   ~Surrogate();
   Surrogate(const Surrogate&) = delete;
   Surrogate& operator=(const Surrogate&) = delete;
@@ -54,6 +82,8 @@ class Surrogate {
   [[nodiscard]] Posterior at(std::size_t point) const;
   /// value(point) − value(other): less uncertain than the two where they resemble each other.
   [[nodiscard]] Posterior difference(std::size_t point, std::size_t other) const;
+  /// Makes all posteriors wider or narrower.
+  void trust(double scale, bool has_heavy_tails);
   /// The chance that value(point) + offset is above value(other) for any of the points, from joint
   /// draws. Deterministic for the same seed.
   struct Challenger {
@@ -68,7 +98,7 @@ class Surrogate {
   std::unique_ptr<State> state_;
 };
 
-/// The chance that a normal number is above 0.
+/// The chance that such a number is above 0.
 [[nodiscard]] double chance_above_zero(const Posterior& posterior);
 /// What a normal number is above 0 on average, 0 where it is below.
 [[nodiscard]] double expected_improvement(const Posterior& posterior);

@@ -65,9 +65,10 @@ class Tuner {
 ///
 /// race: what promises most, by its predicted throughput corrected by what was measured so far (a
 /// Gaussian process over what members differ in), until the chance that anything left is more than
-/// 1 % better than the best is below 5 %. An out-of-memory excludes what needs as much memory; a
-/// value of a knob with which everything failed excludes what has it. Early stopping does not
-/// apply; the cap of trials counts what is run.
+/// 1 % better than the best is below 5 %, by beliefs whose own record holds, and each knob's other
+/// values were tried next to the best; at most 35 % of the members, and 10. An out-of-memory
+/// excludes what needs as much memory; a value of a knob with which everything failed excludes what
+/// has it. Early stopping does not apply; the cap of trials counts what is run.
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options);
 

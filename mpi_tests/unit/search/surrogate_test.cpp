@@ -101,6 +101,112 @@ TEST(SurrogateTest, IsHonestAboutWhatItDoesNotKnow) {
   EXPECT_LT(outside, all / 20);
 }
 
+/// Five sizes of a knob, and three words of another one: 15 points.
+Points words_and_sizes() {
+  Points points;
+  points.num_features = 4;
+  points.knobs = {0, 1, 1, 1};
+  for (const double size : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    for (const int word : {0, 1, 2}) {
+      points.features.push_back(size);
+      for (const int other : {0, 1, 2}) points.features.push_back(word == other ? 1 : 0);
+      ++points.size;
+    }
+  }
+  return points;
+}
+
+TEST(SurrogateTest, AValueThatNobodyTriedStaysOpen) {
+  const Points points = words_and_sizes();
+  Surrogate surrogate(points);
+  // Of the first word all sizes are as predicted.
+  std::vector<Sample> samples;
+  for (const std::size_t point : {0, 3, 6, 9, 12}) samples.push_back({point, 0, 2e-3});
+  surrogate.learn(samples);
+  surrogate.condition(samples);
+  EXPECT_GT(surrogate.difference(1, 0).deviation, 0.05);
+  // One size of the second word says what it brings to all of them.
+  samples.push_back({7, 0.1, 2e-3});
+  surrogate.learn(samples);
+  surrogate.condition(samples);
+  EXPECT_NEAR(surrogate.at(13).mean, 0.1, 0.03);
+  EXPECT_LT(surrogate.difference(13, 12).deviation, 0.05);
+  EXPECT_GT(surrogate.difference(14, 12).deviation, 0.05) << "nothing of the third one is known";
+}
+
+TEST(SurrogateTest, LearnsThatPredictionsAreOfSomethingElse) {
+  const Points points = line(20);
+  std::vector<double> predicted;
+  for (std::size_t point = 0; point < points.size; ++point)
+    predicted.push_back(std::sin(static_cast<double>(point * point)));
+  // All take the same: what is measured differs from the prediction by the prediction.
+  std::vector<Sample> samples;
+  for (std::size_t point = 0; point < points.size; point += 2)
+    samples.push_back({point, -predicted[point], 2e-3});
+  Surrogate surrogate(points, predicted);
+  surrogate.learn(samples);
+  surrogate.condition(samples);
+  for (std::size_t point = 1; point < points.size; point += 2)
+    EXPECT_NEAR(surrogate.at(point).mean, -predicted[point], 0.1) << point;
+}
+
+TEST(SurrogateTest, TrustMakesPosteriorsWider) {
+  const Points points = line(11);
+  Surrogate surrogate(points);
+  surrogate.condition(std::vector<Sample>{{0, 0.0, 1e-3}, {4, 0.05, 1e-2}});
+  const Posterior before = surrogate.difference(10, 4);
+  surrogate.trust(2, true);
+  const Posterior after = surrogate.difference(10, 4);
+  EXPECT_DOUBLE_EQ(after.deviation, 2 * before.deviation);
+  EXPECT_TRUE(after.has_heavy_tails);
+  Posterior posterior = after;
+  posterior.mean -= 0.1;
+  EXPECT_NEAR(surrogate.chance_of_any(std::vector<Surrogate::Challenger>{{10, -0.1}}, 4, 7),
+              chance_above_zero(posterior), 0.04);
+}
+
+TEST(TrackRecordTest, HoldsWhereErrorsAreWithinTheirSpread) {
+  TrackRecord record;
+  EXPECT_EQ(record.scale(), 1);
+  for (const double error : {0.5, -1.0, 1.2, 0.1, -0.3, 0.8, -1.5}) {
+    record.note(error);
+    EXPECT_FALSE(record.holds()) << "fewer than eight say too little";
+  }
+  record.note(0.4);
+  EXPECT_TRUE(record.holds());
+  EXPECT_FALSE(record.has_heavy_tails());
+  EXPECT_NEAR(record.scale(), 0.92, 0.02);
+}
+
+TEST(TrackRecordTest, LargeErrorsWidenUntilTheyFit) {
+  TrackRecord record;
+  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 3 : -3);
+  EXPECT_NEAR(record.scale(), std::sqrt((4 + 8 * 9) / 12.0), 1e-9);
+  EXPECT_FALSE(record.holds()) << "they were wider than was known";
+  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 3 : -3);
+  EXPECT_TRUE(record.holds()) << "by then it was";
+}
+
+TEST(TrackRecordTest, NarrowsNoFurtherThanSomeShare) {
+  TrackRecord record;
+  for (int count = 0; count < 40; ++count) record.note(0.01);
+  EXPECT_EQ(record.scale(), 0.7);
+}
+
+TEST(TrackRecordTest, OneFarOffMakesTailsHeavy) {
+  TrackRecord record;
+  for (int count = 0; count < 8; ++count) record.note(count % 2 == 0 ? 0.5 : -0.7);
+  EXPECT_FALSE(record.has_heavy_tails());
+  record.note(6);
+  EXPECT_TRUE(record.has_heavy_tails());
+}
+
+TEST(PosteriorTest, HeavyTailsAreStudentsOfFourDegrees) {
+  EXPECT_DOUBLE_EQ(chance_above_zero({0, 1, true}), 0.5);
+  EXPECT_NEAR(chance_above_zero({2.776445, 1, true}), 0.975, 1e-6);
+  EXPECT_NEAR(chance_above_zero({-4.604095, 1, true}), 0.005, 1e-6);
+}
+
 TEST(PosteriorTest, ChancesAndExcessesOfANormalNumber) {
   EXPECT_DOUBLE_EQ(chance_above_zero({0, 1}), 0.5);
   EXPECT_NEAR(chance_above_zero({1.959964, 1}), 0.975, 1e-6);
