@@ -10,19 +10,17 @@
 // count as steps. --predict: predictions are made anew from the profile of the recording. Prints a
 // Markdown table.
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <random>
 #include <sstream>
 
 #include <fmt/format.h>
 
-#include "dstune/core/interval.hpp"
-#include "dstune/ranking/run_again.hpp"
-#include "dstune/search/tuner.hpp"
+#include "dstune/core/job.hpp"
 #include "search_table.hpp"
+#include "simulated_search.hpp"
 
 namespace dstune::bench {
 namespace {
@@ -68,42 +66,24 @@ std::optional<MetricValue> value_of(const SearchTable& table, std::size_t index,
                       size);
 }
 
-/// What a challenger is raced against: the best so far, in the challenger's step times.
-IncumbentEstimate estimate_of(const Measurement& incumbent, double batch_ratio) {
-  const MeanEstimate step = estimate_mean(timed_steps_s(incumbent));
-  const double error = step.standard_error / step.mean;
-  return estimate_incumbent({step.mean * batch_ratio}, error * error, pooled_spread({}));
-}
-
-/// Ends a trial at the look at which it has lost.
-void race(const IncumbentEstimate& incumbent, Measurement& trial) {
-  const auto first = static_cast<std::size_t>(trial.warmup_steps);
-  const std::vector<double> all = timed_steps_s(trial);
-  for (const std::size_t look : race_looks) {
-    if (look >= all.size()) return;
-    if (!has_lost_race({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(look)}, incumbent))
-      continue;
-    trial.step_times_s.resize(first + look);
-    trial.status = Status::raced_out;
-    return;
-  }
-}
-
-/// Timed steps of one of a member's runs, on average.
-std::size_t steps_of_run(const SearchTable& table, std::size_t row) {
+/// Timed steps of a slice: a part of what one of a member's recorded runs had on average, as a job
+/// divides its budget.
+std::size_t steps_of_slice(const SearchTable& table, std::size_t row) {
   const Measurement& all = table.measurements[row];
   const auto first = static_cast<std::size_t>(all.warmup_steps);
   if (all.step_times_s.size() <= first) return 0;
-  return std::max<std::size_t>(1, (all.step_times_s.size() - first) / table.runs[row]);
+  const std::size_t of_run = (all.step_times_s.size() - first) / table.runs[row];
+  return std::clamp<std::size_t>(of_run / slices_of_budget, min_timed_steps,
+                                 all.step_times_s.size() - first);
 }
 
-/// A trial: as many steps as a run had, in blocks from anywhere among the recorded.
+/// A trial: the steps of a slice, in blocks from anywhere among the recorded.
 Measurement drawn(const SearchTable& table, std::size_t row, std::mt19937_64& random) {
   Measurement trial = table.measurements[row];
   const std::vector<double> recorded = timed_steps_s(trial);
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   if (recorded.empty()) return trial;
-  trial.step_times_s.resize(first + steps_of_run(table, row));
+  trial.step_times_s.resize(first + steps_of_slice(table, row));
   for (std::size_t step = 0, from = 0; first + step < trial.step_times_s.size(); ++step, ++from) {
     if (step % block_steps == 0) from = random() % recorded.size();
     trial.step_times_s[first + step] = recorded[from % recorded.size()];
@@ -118,116 +98,61 @@ Grid grid_of(const SearchTable& table) {
     const Measurement& measured = table.measurements[index];
     ++grid.experiments;
     grid.steps += static_cast<double>(measured.warmup_steps) +
-                  static_cast<double>(steps_of_run(table, index));
-    grid.seconds += sum(measured.step_times_s) / static_cast<double>(table.runs[index]);
+                  static_cast<double>(steps_of_slice(table, index));
+    const std::vector<double> timed_s = timed_steps_s(measured);
+    if (!timed_s.empty())
+      grid.seconds += sum(timed_s) / static_cast<double>(timed_s.size()) *
+                      static_cast<double>(steps_of_slice(table, index));
     if (const auto value = value_of(table, index, measured))
       grid.best = std::max(grid.best, value->value);
   }
   return grid;
 }
 
+/// The order of random, and its cap, are the plan's.
+std::vector<std::size_t> drawn_order(const SearchTable& table, double share, std::int64_t seed) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(seed) + 1);
+  std::vector<std::size_t> rows;
+  for (std::size_t row = 0; row < table.space.members.size(); ++row)
+    if (table.space.members[row].planned.status == PlanStatus::planned) rows.push_back(row);
+  for (std::size_t left = rows.size(); left > 1; --left)
+    std::swap(rows[left - 1], rows[random() % left]);
+  rows.resize(std::max<std::size_t>(
+      1, static_cast<std::size_t>(static_cast<double>(rows.size()) * share / 100)));
+  return rows;
+}
+
 Search search(const SearchTable& table, const Grid& grid, const std::string& type,
               const Options& options, std::int64_t seed) {
-  TuningOptions tuning = table.job.tuning;
-  tuning.tuner_type = type;
-  tuning.seed = seed;
-  PlannedSpace space = table.space;
-  std::vector<std::size_t> row_of(space.members.size());
-  for (std::size_t index = 0; index < row_of.size(); ++index) row_of[index] = index;
-  std::mt19937_64 random(static_cast<std::uint64_t>(seed) + 1);
-  if (type == "random") {  // its order and its cap are the plan's
-    for (std::size_t left = row_of.size(); left > 1; --left)
-      std::swap(row_of[left - 1], row_of[random() % left]);
-    double trials_left = std::max(1.0, std::floor(grid.experiments * options.share / 100));
-    for (std::size_t index = 0; index < row_of.size(); ++index) {
-      space.members[index] = table.space.members[row_of[index]];
-      PlanStatus& status = space.members[index].planned.status;
-      if (status == PlanStatus::planned && trials_left-- <= 0) status = PlanStatus::pruned;
-    }
+  std::vector<std::size_t> row_of(table.space.members.size());
+  std::iota(row_of.begin(), row_of.end(), std::size_t{0});
+  SimulatedSpace simulated{table.space, table.job.tuning, {}, {}};
+  if (type == "random") {
+    row_of = drawn_order(table, options.share, seed);
+    simulated.space.members.clear();
+    simulated.space.baseline.reset();
+    for (const std::size_t row : row_of)
+      simulated.space.members.push_back(table.space.members[row]);
   }
-
-  struct Running {
-    double ends_at_s = 0;
-    std::size_t index = 0;
-    Measurement trial;
+  for (const std::size_t row : row_of) {
+    const auto value = value_of(table, row, table.measurements[row]);
+    simulated.truth.push_back(value ? value->value : 0);
+  }
+  simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
+    return drawn(table, row_of[member], random);
   };
-  using Clock = std::chrono::steady_clock;
-  Clock::duration spent{};
-  const auto timed = [&](auto&& work) {
-    const auto began = Clock::now();
-    auto result = work();
-    spent += Clock::now() - began;
-    return result;
-  };
+  const SimulatedSearch done = simulate(simulated,
+                                        {.tuner = type,
+                                         .num_slots = options.num_slots,
+                                         .races = options.races,
+                                         .has_finals = options.has_finals},
+                                        seed);
   Search result;
-  std::vector<Running> running;
-  double now_s = 0;
-  std::optional<Measurement> incumbent;
-  double incumbent_batch = 0;
-  const auto batch_of = [&](std::size_t row) {
-    const Experiment& experiment = table.space.members[row].planned.experiment;
-    return static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
-  };
-  double best_seen = 0;
-  std::vector<Row> rows;
-  for (const PlannedMember& member : table.space.members) rows.push_back({member.planned});
-  Scoreboard board({.metric = tuning.metric}, std::move(rows));
-  const auto tuner = make_tuner(type, space, tuning);
-  for (;;) {
-    while (running.size() < options.num_slots) {
-      const auto index = timed([&] { return tuner->next(); });
-      if (!index) break;
-      Running next{now_s, *index, drawn(table, row_of[*index], random)};
-      if (options.races && incumbent)
-        race(estimate_of(*incumbent, batch_of(row_of[*index]) / incumbent_batch), next.trial);
-      next.ends_at_s += sum(next.trial.step_times_s);
-      ++result.experiments;
-      result.steps += static_cast<double>(next.trial.step_times_s.size());
-      running.push_back(std::move(next));
-    }
-    if (running.empty()) break;
-    const auto first = std::min_element(
-        running.begin(), running.end(),
-        [](const auto& one, const auto& other) { return one.ends_at_s < other.ends_at_s; });
-    const Running ended = std::move(*first);
-    running.erase(first);
-    now_s = ended.ends_at_s;
-    const std::size_t row = row_of[ended.index];
-    const auto value = value_of(table, row, ended.trial);
-    timed([&] {
-      tuner->observe(ended.index, {ended.trial.status, value});
-      return 0;
-    });
-    if (ended.trial.status == Status::ok && value && value->value > best_seen) {
-      best_seen = value->value;
-      incumbent = ended.trial;
-      incumbent_batch = batch_of(row);
-    }
-    Record record;
-    record.experiment = board.row(row).planned.experiment;
-    record.measurement = ended.trial;
-    board.record(row, std::move(record));
-  }
-  if (options.has_finals) {
-    board.begin_finals(finalists(board));
-    while (const auto next = next_final_run(board)) {
-      Repeat repeat;
-      repeat.kind = RepeatKind::final_round;
-      repeat.round = next->round;
-      repeat.measurement = drawn(table, next->row, random);
-      result.steps += static_cast<double>(repeat.measurement.step_times_s.size());
-      now_s += sum(repeat.measurement.step_times_s);
-      board.repeat(next->row, std::move(repeat));
-    }
-    board.end_finals();
-  }
-  const std::size_t answer = board.best().value();
-  const double best_true = value_of(table, answer, table.measurements[answer])->value;
-  result.time = now_s / grid.seconds;
-  result.experiments /= grid.experiments;
-  result.steps /= grid.steps;
-  result.regret = 1 - best_true / grid.best;
-  result.tuner_s = std::chrono::duration<double>(spent).count();
+  result.experiments = static_cast<double>(done.experiments) / grid.experiments;
+  result.steps = static_cast<double>(done.steps) / grid.steps;
+  result.time = done.seconds / grid.seconds;
+  result.regret = 1 - simulated.truth[done.answer] / grid.best;
+  result.tuner_s = done.tuner_s;
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "dstune/core/interval.hpp"
 #include "dstune/ranking/answer.hpp"
@@ -51,7 +52,8 @@ class Simulation {
       : simulated_(simulated),
         options_(options),
         random_(static_cast<std::uint64_t>(seed) + 1),
-        board_({.metric = Metric::throughput}, rows_of(simulated.space)),
+        board_({.metric = Metric::throughput, .baseline_row = simulated.space.baseline},
+               rows_of(simulated.space)),
         has_run_(simulated.truth.size()) {
     TuningOptions tuning = simulated.tuning;
     tuning.tuner_type = options.tuner;
@@ -66,7 +68,10 @@ class Simulation {
       if (running_.empty()) break;
       end_first();
     }
-    if (options_.has_finals) run_finals();
+    if (options_.has_finals)
+      run_finals();
+    else
+      board_.judge();
     result_.seconds = now_s_;
     result_.tuner_s = std::chrono::duration<double>(spent_).count();
     if (const auto answer = board_.answer()) {
@@ -75,7 +80,9 @@ class Simulation {
       double most = 0;
       for (std::size_t row = 0; row < has_run_.size(); ++row)
         if (has_run_[row]) most = std::max(most, truth(row));
-      result_.is_best = Belief{chance_of_best(board_, *answer), truth(*answer) >= most};
+      const auto place = board_.verdict()->place_of(*answer);
+      if (place)
+        result_.is_best = Belief{board_.verdict()->chance_best(*place), truth(*answer) >= most};
     } else {
       result_.regret = 1;
     }
@@ -84,10 +91,17 @@ class Simulation {
 
  private:
   struct Running {
-    double ends_at_s = 0;
+    double began_at_s = 0;
     std::size_t member = 0;
     Measurement trial{};
+    double ends_at_s = 0;
   };
+
+  static std::chrono::system_clock::time_point at(double simulated_s) {
+    return std::chrono::system_clock::time_point(
+        std::chrono::duration_cast<std::chrono::system_clock::duration>(
+            std::chrono::duration<double>(simulated_s)));
+  }
 
   static std::vector<Row> rows_of(const PlannedSpace& space) {
     std::vector<Row> rows;
@@ -102,7 +116,7 @@ class Simulation {
     Running next{now_s_, *member, simulated_.run(*member, now_s_, random_)};
     if (options_.races && board_.best())
       race(incumbent_estimate(board_, board_.row(*member).planned.experiment, {}), next.trial);
-    next.ends_at_s += sum(next.trial.step_times_s);
+    next.ends_at_s = now_s_ + sum(next.trial.step_times_s);
     has_run_[*member] = true;
     ++result_.experiments;
     result_.steps += next.trial.step_times_s.size();
@@ -118,6 +132,10 @@ class Simulation {
     Record record;
     record.experiment = board_.row(ended.member).planned.experiment;
     record.measurement = ended.trial;
+    record.predicted = board_.row(ended.member).planned.predicted;
+    record.is_alone = options_.num_slots == 1;
+    record.started_at = at(ended.began_at_s);
+    record.finished_at = at(now_s_);
     const auto value = value_so_far(ended.trial, Metric::throughput, record.experiment);
     timed([&] {
       tuner_->observe(ended.member, {ended.trial.status, value});
@@ -134,17 +152,20 @@ class Simulation {
   }
 
   void run_finals() {
-    board_.begin_finals(finalists(board_));
-    while (const auto next = next_final_run(board_)) {
+    RunAgainPolicy policy(board_, {.races = options_.races});
+    while (const auto next = policy.after_search(HUGE_VAL)) {
       Repeat repeat;
-      repeat.kind = RepeatKind::final_round;
+      repeat.kind = next->kind.value_or(RepeatKind::final_round);
       repeat.round = next->round;
       repeat.measurement = simulated_.run(next->row, now_s_, random_);
+      repeat.is_alone = true;
       result_.steps += repeat.measurement.step_times_s.size();
+      ++result_.runs_again;
+      repeat.started_at = at(now_s_);
       now_s_ += sum(repeat.measurement.step_times_s);
+      repeat.finished_at = at(now_s_);
       board_.repeat(next->row, std::move(repeat));
     }
-    board_.end_finals();
   }
 
   const SimulatedSpace& simulated_;

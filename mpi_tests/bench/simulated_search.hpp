@@ -1,6 +1,6 @@
 #pragma once
 /// A search without training, in simulated time: a tuner asks and is told as in a job, and the
-/// finalists are measured again by a job's rules. Local.
+/// finalists are measured again by a job's rules, as long as those want. Local.
 
 #include <cstddef>
 #include <cstdint>
@@ -45,10 +45,11 @@ struct Belief {
 struct SimulatedSearch {
   std::size_t answer = 0;  ///< member
   std::size_t experiments = 0;
-  std::size_t steps = 0;  ///< of repeats, too
-  double seconds = 0;     ///< simulated
-  double tuner_s = 0;     ///< the tuner's own time, real
-  double regret = 0;      ///< how far the answer's truth is below the best one's, relative
+  std::size_t runs_again = 0;  ///< of finalists
+  std::size_t steps = 0;       ///< of these, too
+  double seconds = 0;          ///< simulated
+  double tuner_s = 0;          ///< the tuner's own time, real
+  double regret = 0;           ///< how far the answer's truth is below the best one's, relative
   /// After every experiment: that something that was not run is more than 1 % better than the best.
   std::vector<Belief> better_elsewhere{};
   /// At the end: that the answer is the best of what was measured.

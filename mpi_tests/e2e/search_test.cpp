@@ -50,7 +50,11 @@ TEST_F(SearchTest, EndsWithTheTableAndTheWinner) {
   expect_exit(*job_, *ended_, 0);
   const std::string winner = job_->read_json(results + "optimal.json")["name"];
   EXPECT_NE(ended_->out.find(winner), std::string::npos);
-  EXPECT_EQ(ended_->out, job_->read(results + "summary.txt"));
+  // summary.txt begins with the five lines with which the output ends.
+  const std::string summary = job_->read(results + "summary.txt");
+  const std::string headline = summary.substr(0, summary.find("\n\n") + 1);
+  EXPECT_EQ(std::ranges::count(headline, '\n'), 5);
+  EXPECT_EQ(ended_->out, summary.substr(headline.size() + 1) + "\n" + headline);
   for (const char* part : {"tuning_space", "num_experiments", "best_metric_val", "best_exp_name",
                            "Total number of experiments: 24"}) {
     EXPECT_NE(ended_->out.find(part), std::string::npos) << part;
@@ -114,28 +118,23 @@ TEST_F(SearchTest, NamesTheBest) {
     EXPECT_EQ(metrics_[optimal["name"]]["value"], optimal["value"]);
     return;
   }
-  // The best by its only run is among those that were measured again; of these the best is named.
-  std::string fastest;
-  for (const auto& [name, metrics] : metrics_) {
-    if (fastest.empty() || metrics["value"] > metrics_[fastest]["value"]) fastest = name;
-  }
-  const std::string first = validation["finalists"][0]["name"];
-  EXPECT_GE(metrics_[first]["value"].get<double>(),
-            metrics_[fastest]["value"].get<double>() * 0.999)
-      << first << " instead of " << fastest << ": within 0.1 % memory decides";
+  bool is_finalist = false;
+  double most = 0;
   for (const Json& finalist : validation["finalists"]) {
-    const auto runs = static_cast<double>(finalist["runs"].size());
-    EXPECT_GE(runs, 2);
-    EXPECT_LE(runs, 6);
-    double sum = 0;
-    for (const Json& run : finalist["runs"]) {
-      EXPECT_EQ(run["alone"], true);
-      sum += std::log(run["value"].get<double>());
-    }
-    EXPECT_NEAR(finalist["measured"]["value"].get<double>() / std::exp(sum / runs), 1, 1e-9);
-    // Within 0.1 % memory decides.
-    EXPECT_LE(finalist["value"].get<double>(), optimal["value"].get<double>() * 1.001)
-        << finalist["name"];
+    EXPECT_GE(finalist["runs"].size(), 1U);
+    for (const Json& run : finalist["runs"]) EXPECT_EQ(run["alone"], true);
+    most = std::max(most, finalist.value("probability_best", 0.0));
+    if (finalist["name"] != optimal["name"]) continue;
+    is_finalist = true;
+    EXPECT_EQ(finalist["value"], optimal["value"]);
+    EXPECT_LT(optimal["ci_low"], optimal["value"]);
+    EXPECT_GT(optimal["ci_high"], optimal["value"]);
+  }
+  EXPECT_TRUE(is_finalist);
+  EXPECT_GE(validation["finalists"].size(), 2U);
+  // Where nothing is clearly better than the baseline that is the answer.
+  if (optimal["name"] != optimal["baseline"]["name"]) {
+    EXPECT_GE(optimal["probability_best"].get<double>(), most - 0.02);
   }
 }
 
@@ -272,7 +271,7 @@ TEST(FormatTest, PrintsExactlyOneObject) {
   EXPECT_EQ(shown["best"]["name"], short_name(0, 3) + "_ng2");
   EXPECT_EQ(shown["best"]["num_gpus"], 2);
   EXPECT_EQ(shown["best"]["metric"], "throughput");
-  EXPECT_NEAR(shown["best"]["value"].get<double>(), 6000, 1e-6);
+  EXPECT_NEAR(shown["best"]["value"].get<double>(), 6000, 60);
   for (const char* key : {"ci_low", "ci_high", "label"}) EXPECT_TRUE(shown["best"].contains(key));
   EXPECT_EQ(shown["counts"]["ok"], 6);
   EXPECT_EQ(shown["exit_code"], 0);

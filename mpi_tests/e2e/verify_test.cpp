@@ -113,7 +113,7 @@ TEST_F(VerifyTest, WhatDeepSpeedSaidDecides) {
     const Json optimal = job_.read_json(results + "optimal.json");
     EXPECT_EQ(optimal["name"], short_name(0, 2));
     EXPECT_EQ(optimal["label"], "verified");
-    EXPECT_NEAR(optimal["value"].get<double>(), 5, 1e-9);
+    EXPECT_NEAR(optimal["value"].get<double>(), 5, 0.02);
     EXPECT_NEAR(optimal["verified"]["value"].get<double>(), 40, 1e-9);
     EXPECT_EQ(job_.read_json(results + "ds_config_optimal.json")["train_micro_batch_size_per_gpu"],
               2);
@@ -185,7 +185,7 @@ TEST_F(VerifyTest, TimesAreFittedToTheUsersOwnRuns) {
   EXPECT_EQ(optimal["name"], short_name(0, 1));
   EXPECT_EQ(optimal["label"], "calibrated");
   EXPECT_NEAR(optimal["calibration"]["scale"].get<double>(), 2, 1e-6);
-  EXPECT_NEAR(optimal["value"].get<double>(), 5, 1e-6);
+  EXPECT_NEAR(optimal["value"].get<double>(), 5, 0.02);
   EXPECT_NE(ended.out.find("calibrated: measured times x 2"), std::string::npos) << ended;
   const Json metrics = job_.read_json(results + short_name(0, 1) + "/metrics.json");
   EXPECT_NEAR(metrics["throughput"].get<double>(), 10, 1e-6);

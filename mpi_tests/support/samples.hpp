@@ -122,15 +122,20 @@ struct Draft {
   std::optional<std::size_t> baseline_row{};
   std::optional<TimeCalibration> calibration{};  ///< as if the user's own runs had said so
   std::optional<TargetConstants> target{};
+  int num_ranks = 0;
   Finals finals{};
   double elapsed_s = 0;
   std::optional<double> chance_of_better{};
 
   [[nodiscard]] Scoreboard board() const {
-    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row, target}, rows);
+    Scoreboard board({metric, user_runs, memory_offset_bytes, baseline_row, target, num_ranks},
+                     rows);
     if (calibration) board.calibrate(*calibration);
-    if (!finals.finalists.empty()) board.begin_finals(finals.finalists);
-    if (finals.is_done) board.end_finals();
+    board.join_finals(finals.finalists);
+    if (finals.is_done) {
+      board.judge();
+      board.end_finals();
+    }
     if (!finals.reason.empty()) board.give_up_finals(finals.reason);
     board.conclude(elapsed_s, chance_of_better);
     return board;

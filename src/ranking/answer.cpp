@@ -238,32 +238,23 @@ std::optional<double> rank_correlation_of(const std::vector<PredictedSpeed>& pre
   return rank_correlation(predicted, measured);
 }
 
-/// What no final round has put right may look better than what was measured again.
-std::optional<std::size_t> best_in_a_single_run(const std::vector<Standing>& standings,
-                                                const Recommendation& recommended) {
-  const double sign = is_minimised(recommended.metric) ? -1 : 1;
-  const auto score = [&](const Standing& one) {
-    return one.ranked ? sign * one.ranked->value : -std::numeric_limits<double>::infinity();
-  };
-  std::optional<std::size_t> best;
-  double most = score(recommended.standing);
-  for (std::size_t row = 0; row < standings.size(); ++row) {
-    if (num_final_rounds(*standings[row].row) > 0 || !(score(standings[row]) > most)) continue;
-    most = score(standings[row]);
-    best = row;
-  }
-  return best;
-}
-
 std::vector<Finalist> finalists_of(const Scoreboard& board) {
   std::vector<Finalist> all;
   for (const std::size_t row : board.finals().finalists) {
     Finalist& one = all.emplace_back();
     one.row = row;
     one.first_run = board.first_value(row, board.metric());
-    if (board.ranked_value(row)) one.probability_best = chance_of_best(board, row);
+    const auto place = board.verdict() ? board.verdict()->place_of(row) : std::nullopt;
+    if (place) one.probability_best = board.verdict()->chance_best(*place);
   }
   return all;
+}
+
+std::optional<MachineConduct> conduct_of(const Scoreboard& board) {
+  if (!board.verdict() || board.verdict()->num_runs() == 0) return std::nullopt;
+  const Verdict& verdict = *board.verdict();
+  return MachineConduct{verdict.num_runs(), verdict.run_deviation(), verdict.drift_deviation(),
+                        verdict.disturbed_runs(), board.host_load()};
 }
 
 }  // namespace
@@ -280,8 +271,7 @@ Answer answer_of(const Scoreboard& board) {
   answer.finalists = finalists_of(board);
   answer.spread_of_finals = board.spread_of_finals();
   answer.spread_in_search = board.spread_in_search();
-  if (answer.recommendation)
-    answer.faster_in_a_single_run = best_in_a_single_run(answer.standings, *answer.recommendation);
+  answer.machine = conduct_of(board);
   answer.spaces = spaces_of(board);
   answer.best_of_sizes = best_of_sizes(board);
   answer.offers = offers_of(board);

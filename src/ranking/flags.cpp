@@ -21,12 +21,6 @@ constexpr double clear_errors = 2;
 constexpr int min_groups = 3;
 constexpr double slow_share = 0.05;
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 std::size_t num_outliers(const std::vector<double>& timed_s) {
   const double middle = median(timed_s);
   std::vector<double> distances;

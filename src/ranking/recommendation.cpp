@@ -1,9 +1,10 @@
 // What is recommended, and how likely it is the best.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
-#include <random>
 
 #include "dstune/ranking/answer.hpp"
+#include "dstune/ranking/run_again.hpp"
 
 namespace dstune {
 
@@ -53,29 +54,74 @@ std::vector<ToVerify> to_verify(const Scoreboard& board) {
   return runs;
 }
 
-/// What is believed of a row: the logarithm of its value, larger is better.
-struct Competitor {
-  double mean = 0;
-  double standard_error = 0;
-  double degrees_of_freedom = 1;
-};
+std::optional<double> throughput_of(const Scoreboard& board, std::size_t row) {
+  if (const auto target = board.target_time(row)) return target->throughput;
+  const auto value = board.measured_value(row, Metric::throughput);
+  return value ? std::optional(value->value) : std::nullopt;
+}
 
-constexpr double no_precision = 0.2;  ///< where an interval has no end
+std::optional<BaselineStanding> baseline_of(const Scoreboard& board, std::size_t answer) {
+  const auto& row = board.setup().baseline_row;
+  if (!row) return std::nullopt;
+  BaselineStanding baseline{*row, board.row(*row).planned.experiment.name,
+                            board.reported_value(*row)};
+  const auto before = baseline.value ? throughput_of(board, *row) : std::nullopt;
+  const auto after = throughput_of(board, answer);
+  if (before && after && *before > 0) baseline.gain = *after / *before - 1;
+  return baseline;
+}
 
-Competitor competitor(const Scoreboard& board, std::size_t row, const Spread& in_search,
-                      const Spread& of_finals) {
-  const MetricValue value = *board.ranked_value(row);
-  Competitor result;
-  result.mean = std::log(value.value) * (is_minimised(board.metric()) ? -1 : 1);
-  const double half = std::min(no_precision, half_width(value));
-  if (board.is_final(row)) {
-    result.degrees_of_freedom = std::max(1.0, of_finals.degrees_of_freedom);
-    result.standard_error = half / student_t(0.95, result.degrees_of_freedom);
-  } else {
-    result.degrees_of_freedom = in_search.degrees_of_freedom;
-    result.standard_error = std::hypot(half / 2, in_search.deviation);
+/// `baseline`: a throughput, as the answer's.
+TuningCost cost_of(const Scoreboard& board, std::size_t answer,
+                   const std::optional<BaselineStanding>& baseline) {
+  constexpr double s_per_hour = 3600;
+  TuningCost cost{board.elapsed_s() * board.setup().num_ranks / s_per_hour};
+  if (!baseline || !baseline->gain || !(*baseline->gain > 0)) return cost;
+  const double after = *throughput_of(board, answer);
+  const double saved_s_a_sample = (1 + *baseline->gain) / after - 1 / after;
+  const Experiment& experiment = board.row(answer).record->experiment;
+  const auto batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+  cost.earned_back_steps = std::ceil(board.elapsed_s() / saved_s_a_sample / batch);
+  return cost;
+}
+
+/// What may be better than the answer, however little.
+std::vector<Undecided> undecided_of(const Scoreboard& board, const Verdict& verdict,
+                                    std::size_t answer) {
+  constexpr std::size_t max_named = 5;
+  constexpr double little_chance = 0.05;
+  constexpr double upper_end = 0.975;
+  std::vector<Undecided> all;
+  for (std::size_t place = 0; place < verdict.rows().size() && all.size() < max_named; ++place)
+    if (place != answer && verdict.chance_above(place, answer) >= little_chance)
+      all.push_back({verdict.rows()[place],
+                     board.row(verdict.rows()[place]).planned.experiment.name,
+                     std::max(0.0, verdict.gain_at_most(place, answer, upper_end))});
+  return all;
+}
+
+/// Deviations shrink with the root of the runs.
+std::optional<double> more_time_s(const Scoreboard& board, std::size_t answer,
+                                  const Undecided& other) {
+  const Verdict& verdict = *board.verdict();
+  const std::size_t place = *verdict.place_of(other.row);
+  constexpr double upper_end = 0.975, lower_end = 0.025, deviations_of_95 = 3.92;
+  constexpr double one_sided_95 = 1.645;
+  const double deviation = (std::log1p(verdict.gain_at_most(place, answer, upper_end)) -
+                            std::log1p(verdict.gain_at_most(place, answer, lower_end))) /
+                           deviations_of_95;
+  const double needed = std::log1p(relevant_gain) / one_sided_95;
+  const double factor = std::pow(deviation / needed, 2);
+  if (factor <= 1) return std::nullopt;
+  double sum_s = 0;
+  for (const std::size_t row : {other.row, verdict.rows()[answer]}) {
+    const Record& record = *board.row(row).record;
+    const double run_s =
+        std::chrono::duration<double>(record.finished_at - record.started_at).count();
+    const int runs = 1 + num_final_rounds(board.row(row));
+    sum_s += run_s * std::ceil(runs * (factor - 1));
   }
-  return result;
+  return sum_s;
 }
 
 }  // namespace
@@ -95,47 +141,30 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
   if (!board.answer()) return std::nullopt;
   const std::size_t row = *board.answer();
   Recommendation result;
+  std::optional<Verdict> quick;
   result.metric = board.metric();
   result.row = row;
   result.standing = standing_of(board, row);
   result.label = result.standing.verified ? "verified"
                  : board.is_calibrated()  ? "calibrated"
                                           : "proxy";
-  result.probability_best = chance_of_best(board, row);
+  // A best-so-far answer is written before anything is judged.
+  const Verdict& verdict = board.verdict() ? *board.verdict() : quick.emplace(board, Care::quick);
+  if (const auto place = verdict.place_of(row)) {
+    result.probability_best = verdict.chance_best(*place);
+    result.undecided = undecided_of(board, verdict, *place);
+    if (board.verdict() && !is_settled(board) && !result.undecided.empty())
+      result.more_time_s = more_time_s(board, *place, result.undecided.front());
+  }
   result.chance_of_better = board.chance_of_better();
+  result.baseline = baseline_of(board, row);
+  result.cost = cost_of(board, row, result.baseline);
   if (board.best() != row) result.ahead_here = standing_of(board, *board.best());
-  result.final_rounds = board.is_final(row) ? num_final_rounds(board.row(row)) : 0;
+  result.final_rounds = num_final_rounds(board.row(row));
   result.calibration = calibration_of(board);
   result.constants = board.setup().target;
   result.to_verify = to_verify(board);
   return result;
-}
-
-double chance_of_best(const Scoreboard& board, std::size_t row) {
-  constexpr std::size_t max_competitors = 20;
-  constexpr int draws = 4000;
-  const Spread in_search = pooled_spread(board.spread_in_search());
-  const Spread of_finals = board.spread_of_finals();
-  std::vector<Competitor> all = {competitor(board, row, in_search, of_finals)};
-  for (const std::size_t other : board.best_rows(max_competitors))
-    if (other != row) all.push_back(competitor(board, other, in_search, of_finals));
-
-  std::mt19937_64 generator(0);
-  const auto draw = [&](const Competitor& one) {
-    if (one.standard_error == 0) return one.mean;
-    std::student_t_distribution<double> student(one.degrees_of_freedom);
-    return one.mean + one.standard_error * student(generator);
-  };
-  int won = 0;
-  for (int i = 0; i < draws; ++i) {
-    const double mine = draw(all.front());
-    // A tie is a win: the rule that broke it has chosen.
-    won += std::all_of(all.begin() + 1, all.end(),
-                       [&](const Competitor& other) { return draw(other) <= mine; })
-               ? 1
-               : 0;
-  }
-  return static_cast<double>(won) / draws;
 }
 
 }  // namespace dstune

@@ -23,87 +23,74 @@ constexpr double runs_left = 20;
 constexpr double close_to_best = 0.05;
 /// Jobs that died while a finalist was measured again, after which it is not.
 constexpr int deaths_until_left_out = 2;
-/// More than this is worth another run (design 7).
-constexpr double relevant_gain = 0.01;
+/// What is the best with less than this chance is not measured again.
+constexpr double little_chance = 0.03;
+constexpr double enough_chance = 0.95;
+/// Beyond the rounds that are run in any case, finals take at most this share of the search's own
+/// time; never more than so long in all.
+constexpr double share_of_search = 0.5;
+constexpr double longest_finals_s = 1800;
 
-int num_final_tries(const Row& row) {
-  return static_cast<int>(std::ranges::count(row.repeats, RepeatKind::final_round, &Repeat::kind));
+double seconds_between(std::chrono::system_clock::time_point from,
+                       std::chrono::system_clock::time_point until) {
+  return std::chrono::duration<double>(until - from).count();
 }
 
-/// The finalist that is best so far, and those that are more than 1 % better with a chance of 5 %
-/// or more; in their order. None where every run of all failed.
-std::vector<std::size_t> contenders(const Scoreboard& board) {
-  const double sign = is_minimised(board.metric()) ? -1 : 1;
-  struct Standing {
-    std::size_t row;
-    double score;
-    int count;
-  };
-  std::vector<Standing> standings;
-  for (const std::size_t row : board.finals().finalists) {
-    const auto value = board.final_value(row, board.metric());
-    if (!value) continue;
-    standings.push_back({row, sign * std::log(board.in_target(row, *value).value),
-                         num_final_rounds(board.row(row))});
+/// How long something of the search ran, pauses between jobs aside.
+double search_s(const std::vector<Row>& rows) {
+  using Time = std::chrono::system_clock::time_point;
+  std::vector<std::pair<Time, Time>> spans;
+  for (const Row& row : rows) {
+    if (!row.record) continue;
+    spans.emplace_back(row.record->started_at, row.record->finished_at);
+    for (const Repeat& repeat : row.repeats)
+      if (repeat.kind == RepeatKind::spread)
+        spans.emplace_back(repeat.started_at, repeat.finished_at);
   }
-  if (standings.empty()) return {};
-  const Standing leader = *std::ranges::max_element(standings, {}, &Standing::score);
-  const Spread spread = pooled_spread(board.spread_of_finals());
-  // Both sides of 90 % are 5 % each.
-  const double reach = spread.deviation * student_t(0.9, spread.degrees_of_freedom);
-  std::vector<std::size_t> result;
-  for (const Standing& one : standings) {
-    const double error = reach * std::sqrt(1.0 / one.count + 1.0 / leader.count);
-    if (one.row == leader.row || one.score + error > leader.score + std::log1p(relevant_gain))
-      result.push_back(one.row);
+  std::ranges::sort(spans);
+  double sum_s = 0;
+  Time covered = Time::min();
+  for (const auto& [from, until] : spans) {
+    if (until <= covered) continue;
+    sum_s += seconds_between(std::max(from, covered), until);
+    covered = until;
   }
-  if (result.size() == 1 && leader.count >= final_rounds) return {};
-  return result;
+  return sum_s;
 }
 
 }  // namespace
 
-std::vector<std::size_t> finalists(const Scoreboard& board) {
-  constexpr std::size_t looked_at = 20;
-  require(!board.finals().is_done, "finalists are chosen by their first runs");
-  std::vector<std::size_t> best = board.best_rows(looked_at);
-  if (best.empty()) return best;
-  const Spread spread = pooled_spread(board.spread_in_search());
-  // Of a difference of two runs.
-  const double runs =
-      std::sqrt(2.0) * spread.deviation * student_t(0.95, spread.degrees_of_freedom);
-  const MetricValue winner = *board.ranked_value(best.front());
-  const auto is_clearly_behind = [&](std::size_t row) {
-    const MetricValue value = *board.ranked_value(row);
-    const double behind = std::abs(std::log(value.value / winner.value));
-    return behind > std::hypot(half_width(value), half_width(winner), runs);
-  };
-  best.erase(std::remove_if(best.begin() + 1, best.end(), is_clearly_behind), best.end());
-  best.resize(std::min(best.size(), max_finalists));
-  return best;
+bool is_settled(const Scoreboard& board) {
+  if (!board.verdict() || !board.best()) return true;
+  const auto place = board.verdict()->place_of(*board.best());
+  return !place || board.verdict()->chance_near_best(*place) >= enough_chance;
 }
 
-std::optional<RunAgain> next_final_run(const Scoreboard& board) {
-  require(!board.finals().is_done, "there are no runs after the last one");
-  for (int round = 1; round <= max_final_rounds; ++round) {
-    for (const std::size_t row :
-         round <= min_final_rounds ? board.finals().finalists : contenders(board))
-      if (num_final_tries(board.row(row)) < round)
-        return RunAgain{row, RepeatKind::final_round, round};
+std::vector<std::size_t> contenders(const Scoreboard& board) {
+  constexpr std::size_t in_any_case = 2;
+  std::vector<std::size_t> rows;
+  if (!board.verdict()) return rows;
+  const Verdict& verdict = *board.verdict();
+  for (std::size_t place = 0; place < verdict.rows().size(); ++place) {
+    const std::size_t row = verdict.rows()[place];
+    const bool is_likely = rows.size() < in_any_case || verdict.chance_best(place) >= little_chance;
+    if ((is_likely && rows.size() < max_finalists) || row == board.best()) rows.push_back(row);
   }
-  return std::nullopt;
+  return rows;
 }
 
 RunAgainPolicy::RunAgainPolicy(Scoreboard& board, Options options)
     : board_(board), options_(std::move(options)) {
-  for (std::size_t row = 0; row < board_.rows().size(); ++row)
+  for (std::size_t row = 0; row < board_.rows().size(); ++row) {
     for (const Repeat& repeat : board_.row(row).repeats)
       if (repeat.kind == RepeatKind::spread) ++spread_runs_[row];
+    if (num_final_tries(board_.row(row)) > 0) board_.join_finals({row});
+  }
 }
 
 double RunAgainPolicy::duration_s(std::size_t row) const {
   const Record& record = *board_.row(row).record;
-  return std::chrono::duration<double>(record.finished_at - record.started_at).count();
+  return seconds_between(record.started_at, record.finished_at);
 }
 
 /// Every reported interval needs to know how much runs differ; and what races is compared with the
@@ -126,6 +113,11 @@ std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
 
 std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
   if (!board_.best()) return std::nullopt;
+  if (options_.is_complete) {
+    if (!board_.verdict()) board_.judge();
+    board_.end_finals();
+    return std::nullopt;
+  }
   if (auto rerun = next_rerun(time_left_s)) return rerun;
   return next_in_finals(time_left_s);
 }
@@ -148,50 +140,77 @@ std::optional<RunAgain> RunAgainPolicy::next_rerun(double time_left_s) {
 }
 
 /// Empty where the finalists are to be measured again.
-std::string RunAgainPolicy::no_finals_reason() const {
-  const std::vector<std::size_t>& finalists = board_.finals().finalists;
+std::string RunAgainPolicy::no_finals_reason(const std::vector<std::size_t>& finalists) const {
   if (finalists.empty()) return "the job died in it twice";
   if (board_.num_results() < 2 && (!options_.races || options_.is_alone_in_space))
     return "there is nothing to compare it with";
-  if (!options_.races && finalists.size() == 1 && board_.row(finalists[0]).record->is_alone)
-    return "it ran alone, and no other comes near";
   return "";
 }
 
-/// A B C A B C …: whatever changes slowly on the machine changes for all.
+/// What changes slowly on the machine changes for all: A B C C B A.
+std::vector<std::size_t> RunAgainPolicy::turns_of_next_round() const {
+  std::vector<std::size_t> turns = contenders(board_);
+  std::erase_if(turns, [&](std::size_t row) {
+    const auto died = options_.deaths.find(row);
+    return died != options_.deaths.end() && died->second >= deaths_until_left_out;
+  });
+  int rounds = 0;
+  for (const std::size_t row : turns) rounds = std::max(rounds, num_final_tries(board_.row(row)));
+  std::ranges::sort(turns);
+  // The next one stands last.
+  if (rounds % 2 == 0) std::ranges::reverse(turns);
+  return turns;
+}
+
+bool RunAgainPolicy::is_time_over() const {
+  int rounds = 0;
+  double spent_s = 0;
+  for (const Row& row : board_.rows()) {
+    rounds = std::max(rounds, num_final_tries(row));
+    for (const Repeat& repeat : row.repeats)
+      if (repeat.kind == RepeatKind::final_round)
+        spent_s += seconds_between(repeat.started_at, repeat.finished_at);
+  }
+  if (spent_s >= longest_finals_s) return true;
+  return rounds >= final_rounds && spent_s >= share_of_search * search_s(board_.rows());
+}
+
 std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {
-  const Finals& finals = board_.finals();
-  if (finals.is_done || !finals.reason.empty()) return std::nullopt;
-  if (finals.finalists.empty()) {
-    std::vector<std::size_t> chosen = finalists(board_);
-    std::erase_if(chosen, [&](std::size_t row) {
-      const auto died = options_.deaths.find(row);
-      return died != options_.deaths.end() && died->second >= deaths_until_left_out;
-    });
-    board_.begin_finals(std::move(chosen));
-    if (std::string reason = no_finals_reason(); !reason.empty()) {
+  if (board_.finals().is_done || !board_.finals().reason.empty()) return std::nullopt;
+  board_.judge();
+  const auto has_begun = [&] {
+    return std::ranges::any_of(board_.rows(),
+                               [](const Row& row) { return num_final_tries(row) > 0; });
+  };
+  // A first round is gone through, so that at least two are compared.
+  const bool is_first_round = !has_begun() || std::ranges::any_of(turns_, [&](std::size_t row) {
+    return num_final_tries(board_.row(row)) == 0;
+  });
+  const bool is_over = !is_first_round && (is_settled(board_) || is_time_over());
+  if (!is_over && turns_.empty()) {
+    turns_ = turns_of_next_round();
+    if (std::string reason = no_finals_reason(turns_); !reason.empty() && !has_begun()) {
       board_.give_up_finals(std::move(reason));
       return std::nullopt;
     }
+    board_.join_finals(turns_);
   }
-  if (const auto next = next_final_run(board_)) {
-    const bool is_needed = next->round <= min_final_rounds;
-    double needed_s = duration_s(next->row);
-    if (is_needed) {
-      needed_s = 0;
-      for (const std::size_t row : finals.finalists)
-        needed_s += (min_final_rounds - next->round + 1) * duration_s(row);
-    }
-    const bool is_within_round = is_needed && next->row != finals.finalists.front();
-    if (is_within_round || time_left_s >= needed_s) return next;
-    if (is_needed) {
-      board_.give_up_finals("the time limit leaves less than the " + format_duration(needed_s) +
-                            " that it takes");
-      return std::nullopt;
-    }
+  if (is_over || turns_.empty()) {
+    board_.end_finals();
+    return std::nullopt;
   }
-  board_.end_finals();
-  return std::nullopt;
+  const std::size_t row = turns_.back();
+  if (time_left_s < duration_s(row)) {
+    turns_.clear();
+    if (has_begun())
+      board_.end_finals();
+    else
+      board_.give_up_finals("the time limit leaves less than the " +
+                            format_duration(duration_s(row)) + " that a run takes");
+    return std::nullopt;
+  }
+  turns_.pop_back();
+  return RunAgain{row, RepeatKind::final_round, num_final_tries(board_.row(row)) + 1};
 }
 
 }  // namespace dstune

@@ -67,6 +67,7 @@ void Scoreboard::calibrate(const TimeCalibration& calibration) {
   calibration_ = calibration;
   is_calibrated_ = true;
   ++calibration_revision_;
+  if (verdict_) return judge();
   rank_anew();
 }
 
@@ -81,15 +82,24 @@ void Scoreboard::leave_out(std::size_t row, std::string reason, PlanStatus statu
   rows_[row].planned.reason = std::move(reason);
 }
 
-void Scoreboard::begin_finals(std::vector<std::size_t> finalists) {
-  finals_.finalists = std::move(finalists);
-  note_spread();
+void Scoreboard::judge() {
+  // Of first runs, whatever an earlier verdict made of them.
+  judged_.clear();
+  verdict_.emplace(*this, Care::full);
+  for (std::size_t place = 0; place < verdict_->rows().size(); ++place)
+    judged_.emplace(verdict_->rows()[place], place);
+  rank_anew();
+}
+
+void Scoreboard::join_finals(const std::vector<std::size_t>& rows) {
+  for (const std::size_t row : rows)
+    if (std::ranges::find(finals_.finalists, row) == finals_.finalists.end())
+      finals_.finalists.push_back(row);
 }
 
 void Scoreboard::end_finals() {
   finals_.is_done = true;
   finals_.reason.clear();
-  rank_anew();
 }
 
 void Scoreboard::give_up_finals(std::string reason) {
@@ -97,9 +107,11 @@ void Scoreboard::give_up_finals(std::string reason) {
   finals_.reason = std::move(reason);
 }
 
-void Scoreboard::conclude(double elapsed_s, std::optional<double> chance_of_better) {
+void Scoreboard::conclude(double elapsed_s, std::optional<double> chance_of_better,
+                          std::optional<HostLoad> load) {
   elapsed_s_ = elapsed_s;
   chance_of_better_ = chance_of_better;
+  load_ = load;
 }
 
 void Scoreboard::note_first_value(std::size_t row) {
@@ -138,26 +150,36 @@ bool Scoreboard::is_better(std::size_t row, std::size_t other) const {
   const std::optional<double> mine = finite_value(row);
   const std::optional<double> theirs = finite_value(other);
   if (!mine || !theirs) return mine.has_value();
-  if (is_final(row) != is_final(other)) return is_final(row);
   if (*mine != *theirs) return is_minimised(setup_.metric) ? *mine < *theirs : *mine > *theirs;
   return measured_bytes(rows_[row]) < measured_bytes(rows_[other]);
 }
 
 std::optional<std::size_t> Scoreboard::find_best() const {
+  if (verdict_ && !verdict_->rows().empty()) return declared_best(*verdict_);
   std::optional<std::size_t> best;
   for (std::size_t row = 0; row < rows_.size(); ++row)
     if (best ? is_better(row, *best) : finite_value(row).has_value()) best = row;
-  if (!best || !is_final(*best)) return best;
-  constexpr double tie = 0.001;
-  const double value = *finite_value(*best);
-  std::size_t leanest = *best;
-  for (const std::size_t row : finals_.finalists) {
-    const auto other = finite_value(row);
-    if (!other || !is_final(row)) continue;
-    const bool is_tied = std::abs(*other - value) <= tie * value;
-    if (is_tied && measured_bytes(rows_[row]) < measured_bytes(rows_[leanest])) leanest = row;
+  return best;
+}
+
+/// By docs/measuring.md.
+std::size_t Scoreboard::declared_best(const Verdict& verdict) const {
+  constexpr double as_likely = 0.02;
+  constexpr double as_good = 0.001;
+  constexpr double clearly = 0.95;
+  std::size_t best = 0;
+  for (std::size_t place = 1; place < verdict.rows().size(); ++place) {
+    if (verdict.chance_best(place) < verdict.chance_best(0) - as_likely) continue;
+    const double behind = score_at(verdict.rows()[0], verdict.speed(0).expected) -
+                          score_at(verdict.rows()[place], verdict.speed(place).expected);
+    if (behind <= as_good &&
+        measured_bytes(rows_[verdict.rows()[place]]) < measured_bytes(rows_[verdict.rows()[best]]))
+      best = place;
   }
-  return leanest;
+  const auto baseline = setup_.baseline_row ? verdict.place_of(*setup_.baseline_row) : std::nullopt;
+  if (baseline && *baseline != best && verdict.chance_above(best, *baseline) < clearly)
+    best = *baseline;
+  return verdict.rows()[best];
 }
 
 std::size_t Scoreboard::find_answer(std::size_t best) const {
@@ -178,15 +200,41 @@ std::size_t Scoreboard::find_answer(std::size_t best) const {
   return answer;
 }
 
+namespace {
+
+/// The first ones by this rule, at most so many.
+void keep_best(std::vector<std::size_t>& rows, std::size_t most, const auto& is_better) {
+  const auto end = rows.begin() + static_cast<std::ptrdiff_t>(std::min(most, rows.size()));
+  std::partial_sort(rows.begin(), end, rows.end(), is_better);
+  rows.erase(end, rows.end());
+}
+
+}  // namespace
+
 std::vector<std::size_t> Scoreboard::best_rows(std::size_t most) const {
   std::vector<std::size_t> rows;
   for (std::size_t row = 0; row < rows_.size(); ++row)
     if (finite_value(row)) rows.push_back(row);
-  const auto end = rows.begin() + static_cast<std::ptrdiff_t>(std::min(most, rows.size()));
-  std::partial_sort(rows.begin(), end, rows.end(), [&](std::size_t one, std::size_t other) {
+  keep_best(rows, most, [&](std::size_t one, std::size_t other) {
+    if (one == best_ || other == best_) return one == best_ && other != best_;
     return is_better(one, other) || (one < other && !is_better(other, one));
   });
-  rows.erase(end, rows.end());
+  return rows;
+}
+
+std::vector<std::size_t> Scoreboard::best_first_runs(std::size_t most) const {
+  std::vector<std::size_t> rows;
+  std::unordered_map<std::size_t, double> scores;
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    if (!first_values_[row] || fails_again(rows_[row])) continue;
+    if (!(mean_step_s(rows_[row].record->measurement) > 0)) continue;
+    rows.push_back(row);
+    scores[row] = score_at(row, 0);
+  }
+  keep_best(rows, most, [&](std::size_t one, std::size_t other) {
+    const double mine = scores[one], theirs = scores[other];
+    return mine != theirs ? mine > theirs : one < other;
+  });
   return rows;
 }
 

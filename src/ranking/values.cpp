@@ -51,6 +51,15 @@ int num_final_rounds(const Row& row) {
   return static_cast<int>(means_s(row, RepeatKind::final_round).size());
 }
 
+int num_final_tries(const Row& row) {
+  return static_cast<int>(std::ranges::count(row.repeats, RepeatKind::final_round, &Repeat::kind));
+}
+
+bool fails_again(const Row& row) {
+  constexpr int enough_failures = 2;
+  return num_final_tries(row) >= enough_failures && num_final_rounds(row) == 0;
+}
+
 std::optional<MetricValue> verified_value(const Row& row, Metric metric) {
   if (!row.verified) return std::nullopt;
   Measurement verified = *row.verified;
@@ -59,8 +68,10 @@ std::optional<MetricValue> verified_value(const Row& row, Metric metric) {
   return metric_value(verified, metric, row.planned.experiment);
 }
 
-bool Scoreboard::is_final(std::size_t row) const {
-  return finals_.is_done && num_final_rounds(rows_[row]) > 0;
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 std::optional<double> Scoreboard::finite_value(std::size_t row) const {
@@ -75,9 +86,32 @@ std::optional<MetricValue> Scoreboard::first_value(std::size_t row, Metric metri
   return record ? metric_value(record->measurement, metric, record->experiment) : std::nullopt;
 }
 
+namespace {
+
+/// What a value would be with speeds that are by these logarithms above its own.
+MetricValue at_speed(double value, Metric metric, const Verdict::Speed& speed) {
+  const auto at = [&](double faster_by) {
+    return value * std::exp(is_minimised(metric) ? -faster_by : faster_by);
+  };
+  const MetricValue shifted{at(speed.expected), at(speed.low), at(speed.high)};
+  return is_minimised(metric) ? MetricValue{shifted.value, shifted.ci_high, shifted.ci_low}
+                              : shifted;
+}
+
+}  // namespace
+
 std::optional<MetricValue> Scoreboard::measured_value(std::size_t row, Metric metric) const {
   if (!rows_[row].record) return std::nullopt;
-  return is_final(row) ? final_value(row, metric) : first_value(row, metric);
+  const auto first = first_value(row, metric);
+  const auto judged = judged_.find(row);
+  if (!first || judged == judged_.end()) return first;
+  return at_speed(first->value, metric, verdict_->speed(judged->second));
+}
+
+double Scoreboard::score_at(std::size_t row, double faster_by) const {
+  const MetricValue there = at_speed(first_values_[row]->value, setup_.metric, {faster_by});
+  const double value = in_target(row, {there.value, 0, 0}).value;
+  return is_minimised(setup_.metric) ? -std::log(value) : std::log(value);
 }
 
 std::optional<MetricValue> Scoreboard::ranked_value(std::size_t row) const {
@@ -138,36 +172,12 @@ std::optional<TargetTime> Scoreboard::target_time(std::size_t index) const {
 
 std::optional<MetricValue> Scoreboard::reported_value(std::size_t row) const {
   auto value = ranked_value(row);
-  // A finalist's interval is made of its runs.
-  if (!value || is_final(row)) return value;
+  // Of what was judged the interval is made of all runs.
+  if (!value || is_judged(row)) return value;
   const double factor = std::exp(half_width_of_run_);
   value->ci_low = std::min(value->ci_low, value->value / factor);
   value->ci_high = std::max(value->ci_high, value->value * factor);
   return value;
-}
-
-std::optional<MetricValue> Scoreboard::final_value(std::size_t row, Metric metric) const {
-  double sum = 0;
-  double squares = 0;
-  double count = 0;
-  for (const Repeat& repeat : rows_[row].repeats) {
-    if (repeat.kind != RepeatKind::final_round || !(mean_step_s(repeat.measurement) > 0)) continue;
-    const auto value = metric_value(repeat.measurement, metric, rows_[row].planned.experiment);
-    if (!value || !(value->value > 0)) continue;
-    sum += std::log(value->value);
-    squares += std::pow(half_width(*value), 2);
-    ++count;
-  }
-  if (count == 0) return std::nullopt;
-  const Spread spread = spread_of_finals();
-  const double of_steps = std::sqrt(squares) / count;
-  const double of_runs =
-      spread.degrees_of_freedom > 0
-          ? student_t(0.95, spread.degrees_of_freedom) * spread.deviation / std::sqrt(count)
-          : 0;
-  const double half = std::max(of_steps, of_runs);
-  const double value = std::exp(sum / count);
-  return MetricValue{value, value * std::exp(-half), value * std::exp(half)};
 }
 
 std::vector<std::vector<double>> Scoreboard::means_in_search() const {

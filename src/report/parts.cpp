@@ -1,6 +1,7 @@
 #include "parts.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -88,13 +89,10 @@ std::string percent(double share) {
 }
 
 std::string measured_again_text(const Answer& answer) {
-  const std::size_t others = answer.finalists.size() - 1;
-  return fmt::format("{} times, alone{}; runs differ by {:.2g} % (standard deviation)",
-                     answer.recommendation->final_rounds,
-                     others > 0 ? fmt::format(", in turns with {} other finalist{}", others,
-                                              others == 1 ? "" : "s")
-                                : "",
-                     100 * answer.spread_of_finals.deviation);
+  const int rounds = answer.recommendation->final_rounds;
+  const std::size_t finalists = answer.finalists.size();
+  return fmt::format("{} time{}, alone{}", rounds, rounds == 1 ? "" : "s",
+                     finalists > 1 ? fmt::format(", in turns; {} finalists", finalists) : "");
 }
 
 std::string flag_words(const FlagCount& flag) {
@@ -210,28 +208,77 @@ std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& 
         "calibrated",
         calibration_text(*recommendation.calibration,
                          recommendation.standing.row->planned.experiment.config.precision));
-  if (recommendation.final_rounds > 0) {
+  if (recommendation.final_rounds > 0)
     lines.emplace_back("measured again", measured_again_text(answer));
-    if (answer.faster_in_a_single_run) {
-      const Standing& faster = answer.standings[*answer.faster_in_a_single_run];
-      lines.emplace_back(
-          "faster in a single run",
-          fmt::format("{}, {} {}: not one of the finalists, so that it does not "
-                      "count",
-                      faster.row->planned.experiment.name, format_number(faster.ranked->value),
-                      unit_text(answer.metric)));
-    }
-  } else if (!answer.no_finals_reason.empty()) {
+  else if (!answer.no_finals_reason.empty())
     lines.emplace_back("not measured again", answer.no_finals_reason);
-  }
   lines.emplace_back("the best of what was measured",
-                     "with a probability of " + percent(recommendation.probability_best));
+                     probability_text(recommendation.probability_best));
   if (recommendation.chance_of_better)
     lines.emplace_back("something that was not run is more than 1 % better",
-                       "with a probability of " + percent(*recommendation.chance_of_better));
+                       probability_text(*recommendation.chance_of_better));
+  if (const std::string text = undecided_text(recommendation); !text.empty())
+    lines.emplace_back("undecided", text);
   if (const auto& joules = recommendation.standing.joules_per_sample)
     lines.emplace_back("energy", fmt::format("{} J a sample", format_number(*joules)));
   return lines;
+}
+
+std::string probability_text(double probability) {
+  return "with a probability of " + percent(probability);
+}
+
+std::string undecided_text(const Recommendation& recommendation) {
+  if (recommendation.undecided.empty()) return "";
+  std::vector<std::string> parts;
+  for (const Undecided& one : recommendation.undecided)
+    parts.push_back(fmt::format("{} (better by at most {:.2g} %)", one.name, 100 * one.at_most));
+  std::string text = fmt::format("as good may be {}", fmt::join(parts, ", "));
+  if (recommendation.more_time_s)
+    text += fmt::format("; about {} of further runs would tell the first of them apart to 1 %",
+                        format_duration(*recommendation.more_time_s));
+  return text;
+}
+
+std::string gain_text(const Recommendation& recommendation) {
+  if (!recommendation.baseline) return "";
+  const BaselineStanding& baseline = *recommendation.baseline;
+  const std::string& name = baseline.name;
+  if (baseline.row == recommendation.row)
+    return fmt::format("{} is the baseline: nothing was better by more than the interval", name);
+  if (!baseline.gain) return fmt::format("the baseline {} gave no result", name);
+  const double factor = 1 + *baseline.gain;
+  return fmt::format("{:.3g} times as fast as the baseline {}", factor, name);
+}
+
+std::string cost_text(const Recommendation& recommendation, double elapsed_s) {
+  const TuningCost& cost = recommendation.cost;
+  const std::string hours =
+      fmt::format("{}, {:.3g} GPU-hours", format_duration(elapsed_s), cost.gpu_hours);
+  if (!cost.earned_back_steps) return hours + "; not earned back: there is no gain";
+  return fmt::format("{}; earned back after {:.0f} optimizer steps with it", hours,
+                     *cost.earned_back_steps);
+}
+
+std::string machine_text(const Answer& answer) {
+  if (!answer.machine) return "";
+  const MachineConduct& machine = *answer.machine;
+  std::string text = fmt::format("runs differ by {:.2g} %, drift by {:.2g} %",
+                                 100 * machine.run_deviation, 100 * machine.drift_deviation);
+  if (const long disturbed = std::lround(machine.disturbed_runs); disturbed > 0)
+    text += fmt::format(", {} of {} runs were disturbed", disturbed, machine.num_runs);
+  if (machine.load) {
+    text += fmt::format("; load {:.1f} on {} cores", machine.load->load_average,
+                        machine.load->num_cores);
+    if (machine.load->stolen_share >= 0.001)
+      text += fmt::format(", {:.1f} % of their time stolen", 100 * machine.load->stolen_share);
+  }
+  if (!answer.recommendation || answer.recommendation->undecided.empty())
+    return text + "; the answer is clear all the same";
+  double most = 0;
+  for (const Undecided& one : answer.recommendation->undecided) most = std::max(most, one.at_most);
+  return text +
+         fmt::format("; so others may be better than the answer by up to {:.2g} %", 100 * most);
 }
 
 std::string changed_numerics_text(const Experiment& experiment) {

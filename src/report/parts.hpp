@@ -112,6 +112,18 @@ std::string choice_text(const Recommendation& recommendation);
 /// takes: pairs of what and what of it. Of an answer with a recommendation.
 std::vector<std::pair<std::string, std::string>> confidence_lines(const Answer& answer);
 
+/// "with a probability of 93 %"
+std::string probability_text(double probability);
+/// What may be as good as the answer, by how much, and what more time would give; empty where it is
+/// clear.
+std::string undecided_text(const Recommendation& recommendation);
+/// The answer beside the baseline; empty where there is none.
+std::string gain_text(const Recommendation& recommendation);
+/// What the tuning took, and when it is earned back.
+std::string cost_text(const Recommendation& recommendation, double elapsed_s);
+/// How steady the machine was, and what that did to the answer; empty where nothing was compared.
+std::string machine_text(const Answer& answer);
+
 /// Whether its losses are others than without some key, as a sentence's end; empty as a rule.
 std::string changed_numerics_text(const Experiment& experiment);
 

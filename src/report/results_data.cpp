@@ -97,6 +97,19 @@ json::Value spread_json(const Spread& spread) {
   return {{"deviation", spread.deviation}, {"degrees_of_freedom", spread.degrees_of_freedom}};
 }
 
+json::Value machine_json(const std::optional<MachineConduct>& machine) {
+  if (!machine) return nullptr;
+  json::Value out = {{"runs", machine->num_runs},
+                     {"run_deviation", machine->run_deviation},
+                     {"drift_deviation", machine->drift_deviation},
+                     {"disturbed_runs", machine->disturbed_runs}};
+  if (machine->load)
+    out["load"] = {{"average", machine->load->load_average},
+                   {"cores", machine->load->num_cores},
+                   {"stolen_share", machine->load->stolen_share}};
+  return out;
+}
+
 json::Value finalist_json(const Answer& answer, const Finalist& finalist) {
   const Standing& standing = answer.standings[finalist.row];
   const Row& row = *standing.row;
@@ -169,7 +182,27 @@ json::Value recommended_json(const Recommendation& recommendation) {
   add_value(out, recommendation.standing.reported);
   add_measured(out, recommendation.standing);
   out["num_gpus"] = experiment.shape.size();
+  out["label"] = recommendation.label;
+  out["probability_best"] = recommendation.probability_best;
+  out["chance_of_better"] = finite_or_null(recommendation.chance_of_better);
+  json::Value& undecided = out["undecided"] = json::Value::array();
+  for (const Undecided& one : recommendation.undecided)
+    undecided.push_back({{"name", one.name}, {"better_by_at_most", one.at_most}});
   return out;
+}
+
+/// What stands beside the answer, wherever it is.
+void add_gain(json::Value& out, const Recommendation& recommendation) {
+  json::Value& baseline = out["baseline"];
+  if (recommendation.baseline) {
+    baseline = {{"name", recommendation.baseline->name}};
+    baseline["value"] =
+        finite_or_null(part_of(recommendation.baseline->value, &MetricValue::value));
+    baseline["gain"] = finite_or_null(recommendation.baseline->gain);
+  }
+  out["tuning_gpu_hours"] = recommendation.cost.gpu_hours;
+  out["earned_back_steps"] = finite_or_null(recommendation.cost.earned_back_steps);
+  out["more_time_s"] = finite_or_null(recommendation.more_time_s);
 }
 
 // The table.
@@ -332,10 +365,8 @@ json::Value optimal_json(const Recommendation& recommendation, const std::string
   out["num_nodes"] = shape.num_nodes;
   out["sequence_length"] = best.experiment.config.sequence_length;
   out["recompute"] = to_text(best.experiment.config.recompute);
-  out["label"] = recommendation.label;
   out["changed_numerics"] = changed_numerics(best.experiment);
-  out["probability_best"] = recommendation.probability_best;
-  out["chance_of_better"] = finite_or_null(recommendation.chance_of_better);
+  add_gain(out, recommendation);
   out["verified"] = verified_json(recommendation.standing);
   const Precision precision = best.experiment.config.precision;
   if (recommendation.constants)
@@ -350,12 +381,15 @@ json::Value summary_json(const Answer& answer, int exit_code) {
   json::Value best;
   if (answer.recommendation) {
     best = recommended_json(*answer.recommendation);
-    best["label"] = answer.recommendation->label;
     add_not_comparable(best, answer.recommendation->standing.row->record->measurement);
   }
   json::Value counts = json::Value::object();
   for (const StatusCount& one : answer.counts) counts[one.status] = one.count;
-  return {{"best", std::move(best)}, {"counts", std::move(counts)}, {"exit_code", exit_code}};
+  json::Value out = {{"best", std::move(best)}};
+  add_gain(out, answer.recommendation.value_or(Recommendation{}));
+  out["counts"] = std::move(counts);
+  out["exit_code"] = exit_code;
+  return out;
 }
 
 json::Value validation_json(const Answer& answer) {
@@ -375,6 +409,7 @@ json::Value validation_json(const Answer& answer) {
           {"done", answer.finals_are_done},
           {"reason", answer.no_finals_reason},
           {"winner", std::move(winner)},
+          {"machine", machine_json(answer.machine)},
           {"spread", spread_json(answer.spread_of_finals)},
           {"spread_in_search", spread_json(answer.spread_in_search)},
           {"finalists", std::move(finalists)},

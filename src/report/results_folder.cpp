@@ -251,7 +251,8 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
 void ResultsFolder::write_summary(const Answer& answer) {
   write_file_atomically(file(file_name::table), results_csv(answer));
   write_file_atomically(file(file_name::page), report_html(answer, environment_));
-  write_file_atomically(file(file_name::summary), summary_text(answer));
+  write_file_atomically(file(file_name::summary),
+                        headline_text(answer, results_dir_) + "\n" + summary_text(answer));
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {

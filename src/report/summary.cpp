@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 
@@ -19,6 +20,12 @@ Column measured_column() {
 }
 std::string measured_cell(const Standing& standing) {
   return standing.measured ? format_number(standing.measured->value) : "";
+}
+
+std::string capitalised(std::string_view word) {
+  std::string text(word);
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
 }
 
 std::string spaces_table(const Answer& answer) {
@@ -56,22 +63,18 @@ std::string measured_text(const Standing& standing, Metric metric) {
 }
 
 std::string winner_text(const Answer& answer) {
-  if (!answer.recommendation) return "There is no winner: no experiment gave a result.\n";
+  if (!answer.recommendation) return "";
   const Recommendation& recommendation = *answer.recommendation;
   const Record& record = *recommendation.standing.row->record;
-  const MetricValue& value = *recommendation.standing.reported;
   const std::string choice = choice_text(recommendation);
   const GroupShape& shape = record.experiment.shape;
   std::string text = fmt::format(
-      "Best: {}\n"
-      "  {}: {} {} (95 % interval {} to {}){}\n"
+      "{}:\n"
       "{}{}{}"
       "  group size: {} ({} on each of {} node{}), activation recompute: {}\n"
       "  label: {}\n"
       "{}",
-      record.experiment.name, to_text(answer.metric), format_number(value.value),
-      unit_text(answer.metric), format_number(value.ci_low), format_number(value.ci_high),
-      recommendation.standing.target ? ", expected in your training" : "",
+      record.experiment.name,
       line_of("measured here", measured_text(recommendation.standing, answer.metric)),
       verified_text(recommendation.standing, answer.metric),
       choice.empty() ? "" : fmt::format("  chosen because {}\n", choice), shape.size(),
@@ -112,6 +115,8 @@ std::string verification_text(const Answer& answer) {
 
 std::string warnings_text(const Answer& answer) {
   std::string text;
+  if (const std::string machine = machine_text(answer); !machine.empty())
+    text += fmt::format("The machine: {}.\n", machine);
   for (const std::string& line : warning_lines(answer)) text += fmt::format("Note: {}.\n", line);
   return text;
 }
@@ -215,6 +220,29 @@ std::string elapsed_text(double seconds) {
 }
 
 }  // namespace
+
+std::string headline_text(const Answer& answer, const std::string& results_dir) {
+  if (!answer.recommendation)
+    return fmt::format("There is no winner: no experiment gave a result.\nFiles: {}\n",
+                       results_dir);
+  const Recommendation& recommendation = *answer.recommendation;
+  const MetricValue& value = *recommendation.standing.reported;
+  const std::string gain = gain_text(recommendation);
+  const std::string speed =
+      fmt::format("{} {}", value_text(value, answer.metric),
+                  recommendation.standing.target ? "expected in your training"
+                                                 : "measured with dstune-mpi's own step");
+  return fmt::format(
+      "Best: {} ({})\n"
+      "{}: {}; the best of what was measured {}\n"
+      "Gain: {}\n"
+      "Cost: {}\n"
+      "Files: {}: ds_config_optimal.json, cmd_optimal.txt, report.html\n",
+      recommendation.standing.row->planned.experiment.name, recommendation.label,
+      capitalised(to_text(answer.metric)), speed, probability_text(recommendation.probability_best),
+      gain.empty() ? "there is no baseline" : gain, cost_text(recommendation, answer.elapsed_s),
+      results_dir);
+}
 
 std::string summary_text(const Answer& answer) {
   const auto num_experiments =

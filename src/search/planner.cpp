@@ -116,6 +116,50 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   return selection;
 }
 
+/// A size that is searched without a lowest one begins at the largest that fits: what users reach
+/// for first.
+std::size_t largest_size(const PlannedSpace& planned, std::size_t baseline) {
+  const auto size = [&](std::size_t index) {
+    return planned.members[index].planned.experiment.config.micro_batch;
+  };
+  std::size_t largest = baseline;
+  for (std::size_t index = 0; index < planned.members.size(); ++index) {
+    const PlannedMember& member = planned.members[index];
+    if (member.planned.status == PlanStatus::planned &&
+        member.micro_batch_chain == planned.members[baseline].micro_batch_chain &&
+        size(index) > size(largest))
+      largest = index;
+  }
+  return largest;
+}
+
+/// The baseline is run whatever the cap is: the last one before the cap makes room for it.
+void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
+  PlannedExperiment& kept = planned.members[baseline].planned;
+  if (kept.status == PlanStatus::planned) return;
+  const auto last = std::find_if(
+      planned.members.rbegin(), planned.members.rend(),
+      [](const PlannedMember& member) { return member.planned.status == PlanStatus::planned; });
+  if (last == planned.members.rend()) return;
+  std::swap(kept.status, last->planned.status);
+  std::swap(kept.reason, last->planned.reason);
+}
+
+/// `number`: of the member that is first in the space's order among those that can run.
+void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& planned) {
+  if (!planned.baseline) return;
+  const auto micro_batch = job.ds_config.find("train_micro_batch_size_per_gpu");
+  const bool has_lowest = micro_batch != job.ds_config.end() && micro_batch->is_number();
+  if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest)
+    planned.baseline = largest_size(planned, *planned.baseline);
+  keep_within_cap(planned, *planned.baseline);
+  if (number > 0)
+    planned.warnings.push_back(fmt::format(
+        "the configuration with the first candidate of every list can not run: the baseline is the "
+        "next one that can, {}",
+        planned.members[*planned.baseline].planned.experiment.name));
+}
+
 }  // namespace
 
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
@@ -152,6 +196,7 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
     count(planned, next.planned.status);
     planned.members.push_back(std::move(next));
   }
+  settle_baseline(job, own_number, planned);
   const auto kept = std::min(num_live, trials_left);
   planned.planned += kept;
   planned.pruned += selection.other_pruned + num_live - kept;
@@ -298,6 +343,10 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
     ++space.total;
     space.members.push_back(std::move(member));
   }
+  if (space.baseline && *space.baseline > 0)
+    space.warnings.push_back(fmt::format("{} can not run: the baseline is {}",
+                                         space.members.front().planned.experiment.name,
+                                         space.members[*space.baseline].planned.experiment.name));
   return space;
 }
 

@@ -124,13 +124,70 @@ std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpa
   return std::make_unique<OrderedTuner>(space, options);
 }
 
-std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
-                                  const TuningOptions& options) {
+namespace {
+
+/// The baseline, then what another tuner asks for.
+class BaselineFirst : public Tuner {
+ public:
+  BaselineFirst(std::size_t baseline, bool is_capped, std::unique_ptr<Tuner> tuner)
+      : baseline_(baseline), is_only_(is_capped), tuner_(std::move(tuner)) {}
+
+  std::optional<std::size_t> next() override {
+    if (!has_begun_) {
+      has_begun_ = true;
+      return baseline_;
+    }
+    if (is_only_) return std::nullopt;
+    const auto index = tuner_->next();
+    return index == baseline_ ? tuner_->next() : index;
+  }
+  void observe(std::size_t index, const Observation& observation) override {
+    has_begun_ |= index == baseline_;
+    is_running_ &= index != baseline_;
+    tuner_->observe(index, observation);
+  }
+  void revise(std::size_t index, const Observation& observation) override {
+    tuner_->revise(index, observation);
+  }
+  [[nodiscard]] bool is_done() const override {
+    return has_begun_ && !is_running_ && (is_only_ || tuner_->is_done());
+  }
+  [[nodiscard]] std::size_t max_waiting() const override { return tuner_->max_waiting(); }
+  [[nodiscard]] std::vector<Skipped> skipped() const override {
+    std::vector<Skipped> all = tuner_->skipped();
+    std::erase_if(all, [&](const Skipped& one) { return one.index == baseline_; });
+    return all;
+  }
+  [[nodiscard]] std::optional<double> chance_of_better() const override {
+    return tuner_->chance_of_better();
+  }
+
+ private:
+  std::size_t baseline_;
+  bool is_only_;  ///< the cap leaves room for nothing else
+  std::unique_ptr<Tuner> tuner_;
+  bool has_begun_ = false;
+  bool is_running_ = true;  ///< or waits to be
+};
+
+std::unique_ptr<Tuner> make_plain_tuner(const std::string& type, const PlannedSpace& space,
+                                        const TuningOptions& options) {
   const bool is_size_searched = std::ranges::any_of(space.members, [](const PlannedMember& member) {
     return member.micro_batch_chain.has_value();
   });
   if (is_size_searched && type != "race") return make_phased_tuner(type, space, options);
   return make_flat_tuner(type, space, options);
+}
+
+}  // namespace
+
+std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
+                                  const TuningOptions& options) {
+  if (!space.baseline) return make_plain_tuner(type, space, options);
+  TuningOptions others = options;
+  if (others.num_trials) others.num_trials = std::max(1, *others.num_trials - 1);
+  return std::make_unique<BaselineFirst>(*space.baseline, options.num_trials == 1,
+                                         make_plain_tuner(type, space, others));
 }
 
 }  // namespace dstune

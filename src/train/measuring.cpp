@@ -181,10 +181,12 @@ class Run {
 
   void lose(const std::vector<double>& timed_s, double incumbent_step_s) {
     const double sum_s = std::accumulate(timed_s.begin(), timed_s.end(), 0.0);
-    const double slower = sum_s / static_cast<double>(timed_s.size()) / incumbent_step_s - 1;
+    const double factor = sum_s / static_cast<double>(timed_s.size()) / incumbent_step_s;
     result_.status = Status::raced_out;
-    result_.reason = fmt::format("{:.1f} % slower than the best so far, after {} timed steps",
-                                 100 * slower, timed_s.size());
+    result_.reason = fmt::format(
+        "takes {:.3g} times as long as it may to be as fast as the best "
+        "so far, after {} timed steps",
+        factor, timed_s.size());
   }
 
   /// What ends the training though nothing went wrong on this rank alone.

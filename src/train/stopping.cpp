@@ -9,8 +9,7 @@ namespace {
 constexpr std::size_t steady_window = 3;
 constexpr double steady_change = 0.05;
 constexpr std::size_t max_extra_warmup_steps = 10;
-constexpr double warmup_share_of_budget = 0.5;
-constexpr std::size_t min_timed_steps = 5;
+constexpr double warmup_share_of_slice = 0.5;
 constexpr double interval_half_width = 0.01;
 /// Where steps are so short that the budget would take millions of them.
 constexpr std::size_t max_timed_steps = 10'000;
@@ -31,11 +30,11 @@ bool WarmupRule::is_over(const std::vector<double>& step_times_s) const {
   if (steps < least) return false;
   if (has_simulated_times || steps >= least + max_extra_warmup_steps) return true;
   const double spent_s = std::accumulate(step_times_s.begin(), step_times_s.end(), 0.0);
-  return spent_s >= warmup_share_of_budget * options.trial_budget_s || is_steady(step_times_s);
+  return spent_s >= warmup_share_of_slice * options.slice_s() || is_steady(step_times_s);
 }
 
 TimingRule::TimingRule(const MeasureOptions& options)
-    : min_steps_(min_timed_steps), budget_s_(options.trial_budget_s) {
+    : min_steps_(min_timed_steps), slice_s_(options.slice_s()) {
   const int asked_for = options.end_profile_step - options.start_profile_step + 1;
   min_steps_ = std::max(min_steps_, static_cast<std::size_t>(std::max(asked_for, 0)));
   next_look_ = min_steps_;
@@ -47,7 +46,7 @@ StoppingDecision TimingRule::decide(const std::vector<double>& timed_s,
   spent_s_ += timed_s.back();
   has_looked_ = false;
   if (steps >= min_steps_ &&
-      (spent_s_ >= budget_s_ || steps >= std::max(max_timed_steps, min_steps_)))
+      (spent_s_ >= slice_s_ || steps >= std::max(max_timed_steps, min_steps_)))
     return StoppingDecision::enough;
   // Looks are few and far between: one at every step would stop at the first lucky streak.
   const bool is_look = steps >= next_look_;

@@ -39,7 +39,7 @@ class TimingRule {
 
  private:
   std::size_t min_steps_;
-  double budget_s_;
+  double slice_s_;
   double spent_s_ = 0;
   std::size_t next_look_;
   bool has_looked_ = false;

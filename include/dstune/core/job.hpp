@@ -34,10 +34,17 @@ struct WorkloadSpec {
 std::string check_plugin_library(const std::string& path);
 
 /// When to stop warming up and when to stop measuring (design 6).
+/// A run is a slice of a member's budget; what may be the answer gets more of them.
+inline constexpr int slices_of_budget = 5;
+/// Of a run, whatever they take.
+inline constexpr std::size_t min_timed_steps = 5;
+
 struct MeasureOptions {
   int start_profile_step = 3;
   int end_profile_step = 5;
   double trial_budget_s = 10;  ///< of timed steps
+
+  [[nodiscard]] double slice_s() const { return trial_budget_s / slices_of_budget; }
 };
 
 enum class TargetFramework { self, huggingface };

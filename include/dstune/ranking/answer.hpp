@@ -51,6 +51,30 @@ struct ToVerify {
   bool is_baseline = false;  ///< the user's own configuration
 };
 
+/// What may be as good as the recommended one.
+struct Undecided {
+  std::size_t row = 0;
+  std::string name;
+  double at_most = 0;  ///< the share by which it may be better: more with a chance of 2.5 %
+};
+
+/// The configuration that the user came with, and what the recommended one gains over it.
+struct BaselineStanding {
+  std::size_t row = 0;
+  std::string name;
+  std::optional<MetricValue> value{};  ///< nothing where it gave no result
+  /// Of throughput, 0.1: by a tenth; nothing where one of the two has none.
+  std::optional<double> gain{};
+};
+
+/// What the tuning took, and when that is earned back.
+struct TuningCost {
+  double gpu_hours = 0;  ///< of all ranks of the job
+  /// Optimizer steps with the answer until they have saved the time of the tuning against as many
+  /// samples with the baseline; nothing where there is no gain.
+  std::optional<double> earned_back_steps{};
+};
+
 /// What is recommended.
 struct Recommendation {
   Metric metric = Metric::throughput;
@@ -61,7 +85,12 @@ struct Recommendation {
   std::optional<double> chance_of_better{};  ///< as Scoreboard::conclude()'s
   /// The best that was measured here, where DeepSpeed itself ran both and this one faster.
   std::optional<Standing> ahead_here{};
-  int final_rounds = 0;  ///< that its value is made of; 0: it is that of its first run
+  int final_rounds = 0;  ///< runs after the search that its value is made of, beside its first
+  std::vector<Undecided> undecided{};  ///< the likeliest first
+  /// What it would take to tell the first of them apart to within 1 %; nothing where it is settled.
+  std::optional<double> more_time_s{};
+  std::optional<BaselineStanding> baseline{};
+  TuningCost cost{};
   std::optional<CalibrationSummary> calibration{};  ///< by the user's own runs
   /// What the target's time rests on; nothing where members are ranked by their own.
   std::optional<TargetConstants> constants{};
@@ -155,6 +184,15 @@ struct SlowHost {
 /// quantisation. None as a rule; docs/reference-step.md, 6.3 and 7, has how much.
 [[nodiscard]] std::vector<std::string> changed_numerics(const Experiment& experiment);
 
+/// How steady the machine was, by all runs that were compared; standard deviations of logarithms.
+struct MachineConduct {
+  std::size_t num_runs = 0;
+  double run_deviation = 0;        ///< of a run from its configuration's mean
+  double drift_deviation = 0;      ///< of what runs near in time share
+  double disturbed_runs = 0;       ///< expected number
+  std::optional<HostLoad> load{};  ///< nothing where nobody counts it
+};
+
 struct Answer {
   Metric metric = Metric::throughput;
   std::vector<Standing> standings{};               ///< of all members, in the order of the space
@@ -165,8 +203,7 @@ struct Answer {
   std::vector<Finalist> finalists{};  ///< best first by their first runs
   Spread spread_of_finals{};
   Spread spread_in_search{};
-  /// The best of the rows without final rounds, where it looks better than the recommended one.
-  std::optional<std::size_t> faster_in_a_single_run{};
+  std::optional<MachineConduct> machine{};  ///< nothing where nothing was judged
   std::vector<TuningSpace> spaces{};        ///< in the order of their first experiment
   std::vector<BestOfSize> best_of_sizes{};  ///< by stage, then by size
   std::vector<Offer> offers{};              ///< by rising number of GPUs, then the best first
@@ -184,9 +221,6 @@ struct Answer {
 /// Its main part alone, which costs less; nothing where nothing gave a result.
 [[nodiscard]] std::optional<Recommendation> recommendation_of(const Scoreboard& board);
 
-/// The chance that this row, which has a value, is the best of all that were measured.
-/// Deterministic.
-[[nodiscard]] double chance_of_best(const Scoreboard& board, std::size_t row);
 /// Of every row with a value, in Answer's order.
 [[nodiscard]] std::vector<Offer> offers_of(const Scoreboard& board);
 /// Spearman's: Pearson's correlation of the ranks, equal values sharing their mean rank. Lists of

@@ -1,7 +1,8 @@
 #pragma once
 /// What is measured once more: the best one during the search, to see how much runs differ; what
-/// was raced out beside a neighbour; the finalists, alone and in turns. docs/measuring.md has the
-/// rules. Knows no clock: who asks says how much time is left. Local.
+/// was raced out beside a neighbour; the finalists, alone and in turns, as long as it is in doubt
+/// which one is the best. docs/measuring.md has the rules. Knows no clock: who asks says how much
+/// time is left. Local.
 
 #include <cstddef>
 #include <map>
@@ -14,18 +15,10 @@
 
 namespace dstune {
 
-inline constexpr std::size_t max_finalists = 3;
-/// Of the best finalist; another one that is clearly no better leaves after the second.
-inline constexpr int final_rounds = 3;
-/// With fewer whole rounds nothing is decided anew.
-inline constexpr int min_final_rounds = 2;
-/// Of those that are not told apart by then.
-inline constexpr int max_final_rounds = 6;
-
-/// The best row by its first run, and at most two others whose intervals, widened by the run-to-run
-/// spread, overlap its own; best first. Empty where nothing gave a result. Before the finals are
-/// done.
-[[nodiscard]] std::vector<std::size_t> finalists(const Scoreboard& board);
+/// At most so many are measured again in turns.
+inline constexpr std::size_t max_finalists = 6;
+/// So many rounds are run in any case, where it is in doubt which one is the best.
+inline constexpr int final_rounds = 6;
 
 /// A run that is to be made.
 struct RunAgain {
@@ -36,9 +29,12 @@ struct RunAgain {
   std::vector<int> avoided_ranks{};  ///< another placement tells more
 };
 
-/// The next final run of the finalists after those that the rows have; nothing once it is clear
-/// which one is the best, or not worth more runs.
-[[nodiscard]] std::optional<RunAgain> next_final_run(const Scoreboard& board);
+/// Whether all runs so far leave no doubt: the answer is within 1 % of the best with a chance of
+/// 95 %. By the last verdict.
+[[nodiscard]] bool is_settled(const Scoreboard& board);
+/// The rows that may be the best by the last verdict, the two likeliest ones in any case, and the
+/// answer; the likeliest first.
+[[nodiscard]] std::vector<std::size_t> contenders(const Scoreboard& board);
 
 /// Decides what is run again, and keeps the finals on the scoreboard.
 class RunAgainPolicy {
@@ -47,6 +43,7 @@ class RunAgainPolicy {
     bool races = false;              ///< challengers are stopped where they have lost to the best
     bool repeats_best = false;       ///< during the search
     bool is_alone_in_space = false;  ///< no other member was to be measured
+    bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     /// By row: jobs that died while it was repeated.
     std::map<std::size_t, int> deaths{};
   };
@@ -64,13 +61,16 @@ class RunAgainPolicy {
  private:
   std::optional<RunAgain> next_rerun(double time_left_s);
   std::optional<RunAgain> next_in_finals(double time_left_s);
-  [[nodiscard]] std::string no_finals_reason() const;
+  [[nodiscard]] std::vector<std::size_t> turns_of_next_round() const;
+  [[nodiscard]] std::string no_finals_reason(const std::vector<std::size_t>& finalists) const;
+  [[nodiscard]] bool is_time_over() const;
   [[nodiscard]] double duration_s(std::size_t row) const;
 
   Scoreboard& board_;
   Options options_;
   std::map<std::size_t, int> spread_runs_;  ///< by row, those that wait too
   std::set<std::size_t> reruns_;            ///< were raced out beside a neighbour
+  std::vector<std::size_t> turns_;          ///< of this round, the next one last
 };
 
 }  // namespace dstune

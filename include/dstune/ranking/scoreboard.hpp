@@ -7,11 +7,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "dstune/core/interval.hpp"
 #include "dstune/core/measurement.hpp"
 #include "dstune/core/target_time.hpp"
+#include "dstune/ranking/verdict.hpp"
 
 namespace dstune {
 
@@ -35,9 +37,9 @@ struct UserRun {
 
 /// What became of the finalists' being measured again (run_again.hpp).
 struct Finals {
-  bool is_done = false;  ///< the answer is one of the finalists, by their final rounds
-  std::string reason;    ///< why it is not done
-  std::vector<std::size_t> finalists;  ///< rows, best first by their first runs
+  bool is_done = false;                ///< no more runs are wanted
+  std::string reason;                  ///< why nothing was measured again
+  std::vector<std::size_t> finalists;  ///< rows, in the order in which they joined
 };
 
 /// What a run of this experiment says in a metric, as in core/measurement.hpp.
@@ -47,8 +49,14 @@ struct Finals {
                                                       const Experiment& experiment);
 /// The mean step time of a run that ended ok, or 0.
 [[nodiscard]] double mean_step_s(const Measurement& measurement);
+/// Of at least one value; of an even number the mean of the middle two.
+[[nodiscard]] double median(std::vector<double> values);
 /// Final rounds of a row that ended ok.
 [[nodiscard]] int num_final_rounds(const Row& row);
+/// … and those that were begun.
+[[nodiscard]] int num_final_tries(const Row& row);
+/// Whether it failed as often as it was measured again, at least twice: it is passed over.
+[[nodiscard]] bool fails_again(const Row& row);
 /// What DeepSpeed itself made of a row; nothing where it did not run there to its end.
 [[nodiscard]] std::optional<MetricValue> verified_value(const Row& row, Metric metric);
 
@@ -95,6 +103,14 @@ struct ScoreboardSetup {
   std::optional<std::size_t> baseline_row{};  ///< the configuration that the user came with
   /// Where members are ranked by the target's time; nothing: by their own.
   std::optional<TargetConstants> target{};
+  int num_ranks = 0;  ///< of the job: GPUs, or groups of cores
+};
+
+/// How busy rank 0's host was while the search went on.
+struct HostLoad {
+  double stolen_share = 0;  ///< of its processors' time: other virtual machines had it
+  double load_average = 0;  ///< at the end: threads that ran or wanted to
+  int num_cores = 0;
 };
 
 /// A measurement in the target's time.
@@ -125,15 +141,19 @@ class Scoreboard {
   void predict(std::size_t row, const Prediction& predicted);
   /// Why a row was not run, and whether it was to be.
   void leave_out(std::size_t row, std::string reason, PlanStatus status = PlanStatus::planned);
-  /// From now on final rounds are run of these rows, best first …
-  void begin_finals(std::vector<std::size_t> finalists);
-  /// … and now they count, and decide …
+  /// Compares all runs so far: values and the best are what they say together. Takes a tenth of a
+  /// second; what is recorded later counts at the next time.
+  void judge();
+  /// From now on these rows are measured again, too …
+  void join_finals(const std::vector<std::size_t>& rows);
+  /// … until no more runs are wanted …
   void end_finals();
-  /// … or nothing comes of them.
+  /// … or nothing comes of it.
   void give_up_finals(std::string reason);
-  /// At the end: how long it took, and the tuner's belief that something that was not run is more
-  /// than 1 % better than the best.
-  void conclude(double elapsed_s, std::optional<double> chance_of_better);
+  /// At the end: how long it took, the tuner's belief that something that was not run is more than
+  /// 1 % better than the best, and what others did meanwhile, where that is known.
+  void conclude(double elapsed_s, std::optional<double> chance_of_better,
+                std::optional<HostLoad> load = std::nullopt);
 
   [[nodiscard]] const ScoreboardSetup& setup() const { return setup_; }
   [[nodiscard]] Metric metric() const { return setup_.metric; }
@@ -149,28 +169,33 @@ class Scoreboard {
   [[nodiscard]] std::uint64_t calibration_revision() const { return calibration_revision_; }
   [[nodiscard]] double elapsed_s() const { return elapsed_s_; }
   [[nodiscard]] std::optional<double> chance_of_better() const { return chance_of_better_; }
+  [[nodiscard]] const std::optional<HostLoad>& host_load() const { return load_; }
+  /// Nothing before judge().
+  [[nodiscard]] const std::optional<Verdict>& verdict() const { return verdict_; }
   /// First runs that ended ok.
   [[nodiscard]] std::size_t num_results() const { return num_results_; }
 
-  /// The row with the largest (smallest, where the metric is minimised) value among status ok; ties
-  /// go to less memory, then to the earlier one. Finalists that were measured again are tied where
-  /// they are within 0.1 %.
+  /// Before judge(): the row with the largest (smallest, where the metric is minimised) value among
+  /// status ok; ties go to less memory, then to the earlier one. After it: the row with the largest
+  /// chance of being the best, or one as good within two points of that with less memory; the
+  /// baseline, where the chance that this row is better than it is below 95 %.
   [[nodiscard]] std::optional<std::size_t> best() const { return best_; }
   /// What is recommended: the best, unless DeepSpeed itself ran that one and others, and one of
   /// them faster; that one then.
   [[nodiscard]] std::optional<std::size_t> answer() const { return answer_; }
   /// Changes whenever the answer or its value does.
   [[nodiscard]] std::uint64_t answer_revision() const { return answer_revision_; }
-  /// The best rows by that rule, best first, at most `most`.
+  /// The best row, then others by their values, best first, at most `most`.
   [[nodiscard]] std::vector<std::size_t> best_rows(std::size_t most) const;
+  /// Rows by the values of their first runs, best first, at most `most`.
+  [[nodiscard]] std::vector<std::size_t> best_first_runs(std::size_t most) const;
   /// Whether a row has a value and it is better than the other's: larger (smaller, where the metric
-  /// is minimised), at equal values with less memory. Anything is better than a row without; once
-  /// the finals are done one with final rounds than any other.
+  /// is minimised), at equal values with less memory. Anything is better than a row without.
   [[nodiscard]] bool is_better(std::size_t row, std::size_t other) const;
 
   /// What a row's first run says in a metric. Nothing unless it is ok.
   [[nodiscard]] std::optional<MetricValue> first_value(std::size_t row, Metric metric) const;
-  /// What a row that was measured says in a metric, by its final rounds where they count. Nothing
+  /// What a row that was measured says in a metric, by all runs where they were judged. Nothing
   /// unless it is ok.
   [[nodiscard]] std::optional<MetricValue> measured_value(std::size_t row, Metric metric) const;
   /// What a row is ranked by: the same in the board's metric, in the target's time where there is
@@ -186,10 +211,11 @@ class Scoreboard {
   /// What a row is ranked by, for people: of a single run, whose interval is that of its own steps,
   /// with an interval that other runs of the configuration would be in, too.
   [[nodiscard]] std::optional<MetricValue> reported_value(std::size_t row) const;
-  /// In a metric, over a row's final rounds; nothing without one.
-  [[nodiscard]] std::optional<MetricValue> final_value(std::size_t row, Metric metric) const;
-  /// Whether the row's value is that of its final rounds.
-  [[nodiscard]] bool is_final(std::size_t row) const;
+  /// The logarithm of what a row would be ranked by, larger is better, if its speed here were by
+  /// this logarithm above that of its first run, which is ok.
+  [[nodiscard]] double score_at(std::size_t row, double faster_by) const;
+  /// Whether the row's value is made of all its runs.
+  [[nodiscard]] bool is_judged(std::size_t row) const { return judged_.contains(row); }
 
   /// What the runs of the search say of how runs differ: of each configuration that was repeated
   /// there, its first run and the repeats.
@@ -204,6 +230,7 @@ class Scoreboard {
   [[nodiscard]] std::vector<std::vector<double>> means_in_search() const;
   [[nodiscard]] std::vector<std::vector<double>> means_of_finals() const;
   [[nodiscard]] std::optional<std::size_t> find_best() const;
+  [[nodiscard]] std::size_t declared_best(const Verdict& verdict) const;
   [[nodiscard]] std::size_t find_answer(std::size_t best) const;
   void note_first_value(std::size_t row);
   void note_spread();
@@ -223,8 +250,11 @@ class Scoreboard {
   std::uint64_t answer_revision_ = 0;
   std::size_t num_results_ = 0;
   double half_width_of_run_ = 0;
+  std::optional<Verdict> verdict_;
+  std::unordered_map<std::size_t, std::size_t> judged_;  ///< row → its place in the verdict
   double elapsed_s_ = 0;
   std::optional<double> chance_of_better_;
+  std::optional<HostLoad> load_;
 };
 
 /// What the best row means for a challenger's step times; nothing to race against where there is

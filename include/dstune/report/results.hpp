@@ -60,6 +60,8 @@ class ResultsFolder {
   /// Last of all. Synced.
   void write_exit_status(ExitCode code, const std::string& reason);
 
+  [[nodiscard]] const std::string& results_dir() const { return results_dir_; }
+
  private:
   [[nodiscard]] std::string file(std::string_view name) const;
 
@@ -68,8 +70,12 @@ class ResultsFolder {
   json::Value environment_;
 };
 
+/// The answer in five lines: which configuration; how fast and how sure; its gain over the
+/// baseline; what the tuning cost and when that is earned back; where the files are. summary.txt
+/// begins with it, and what the program prints ends with it.
+std::string headline_text(const Answer& answer, const std::string& results_dir);
 /// DeepSpeed's table (pipe style) over the tuning spaces z0 … z3 and `global`, then the winner and
-/// the reasons of what did not run; what summary.txt holds and the program prints.
+/// the reasons of what did not run; what else summary.txt holds and the program prints.
 std::string summary_text(const Answer& answer);
 /// report.html: the answer, figures, a row for each member, and why some did not run; in one file
 /// that needs nothing else.

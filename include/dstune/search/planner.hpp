@@ -41,7 +41,9 @@ struct PlannedSpace {
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
   std::vector<std::string> warnings;                      ///< for the user, in words
   /// Of `members`, the configuration that the user came with: the one with the first candidate of
-  /// every list, or the next in the space's order that can run and is listed.
+  /// every list, or the next in the space's order that can run and is listed (a warning says so). A
+  /// micro-batch that is searched is the integer that the document gives, else the largest size
+  /// that is planned. Always planned, whatever the cap of trials.
   std::optional<std::size_t> baseline;
 };
 

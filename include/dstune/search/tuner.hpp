@@ -53,6 +53,8 @@ class Tuner {
   [[nodiscard]] virtual std::optional<double> chance_of_better() const { return std::nullopt; }
 };
 
+/// Whichever it is: the space's baseline comes first, and counts as a trial.
+///
 /// gridsearch and random: every planned member in the plan's order, which plan_space() has drawn
 /// from the seed for random. model_based: what DeepSpeed's cost model ranks first (boosted trees on
 /// what members differ in), one in five drawn from the seed. Early stopping, where given (5 for

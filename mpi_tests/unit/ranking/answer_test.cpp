@@ -10,16 +10,68 @@ namespace {
 
 using testing::ElementsAre;
 
+double chance_of_best(const test::Draft& draft, std::size_t row) {
+  Scoreboard board = draft.board();
+  board.judge();
+  return board.verdict()->chance_best(board.verdict()->place_of(row).value());
+}
+
 TEST(ChanceOfBestTest, FollowsTheDistance) {
-  EXPECT_EQ(chance_of_best(test::draft_of({1}).board(), 0), 1);
-  const test::Draft near = test::draft_of({1, 1.001});
-  EXPECT_NEAR(chance_of_best(near.board(), 0), 0.52, 0.05);
-  const test::Draft far = test::draft_of({1, 1.2});
-  EXPECT_GT(chance_of_best(far.board(), 0), 0.99);
-  EXPECT_LT(chance_of_best(far.board(), 1), 0.01);
-  test::Draft latency = near;
-  latency.metric = Metric::latency;
-  EXPECT_NEAR(chance_of_best(latency.board(), 0), 0.52, 0.05);
+  EXPECT_EQ(chance_of_best(test::draft_of({1}), 0), 1);
+  test::Draft near = test::draft_of({1, 1.001});
+  EXPECT_NEAR(chance_of_best(near, 0), 0.53, 0.06);
+  const test::Draft far = test::draft_of({1, 1.4});
+  EXPECT_GT(chance_of_best(far, 0), 0.97);
+  EXPECT_LT(chance_of_best(far, 1), 0.03);
+  near.metric = Metric::latency;
+  EXPECT_NEAR(chance_of_best(near, 0), 0.53, 0.06);
+}
+
+/// Three equal runs of each after the first.
+test::Draft settled_draft(const std::vector<double>& steps_s) {
+  test::Draft draft = test::draft_of(steps_s);
+  for (std::size_t row = 0; row < steps_s.size(); ++row)
+    for (int round = 1; round <= 3; ++round)
+      draft.rows[row].repeats.push_back(
+          test::repeat_of(RepeatKind::final_round, round, steps_s[row]));
+  draft.finals.is_done = true;
+  draft.elapsed_s = 100;
+  return draft;
+}
+
+TEST(GainTest, IsOverTheBaselineAndEarnedBack) {
+  test::Draft draft = settled_draft({2, 1});
+  draft.baseline_row = 0;
+  const test::Concluded concluded(draft);
+  const Recommendation& recommendation = concluded.recommendation();
+  EXPECT_EQ(recommendation.row, 1U);
+  EXPECT_EQ(recommendation.baseline->name, "m0");
+  EXPECT_NEAR(*recommendation.baseline->gain, 1, 0.01);
+  // 16 samples take 2 s with the one and 1 s with the other: a step saves a second.
+  EXPECT_NEAR(*recommendation.cost.earned_back_steps, 100, 2);
+  EXPECT_TRUE(recommendation.undecided.empty());
+}
+
+TEST(GainTest, WhereNothingIsClearlyBetterTheBaselineIsTheAnswer) {
+  test::Draft draft = test::draft_of({1.004, 1, 1.3});
+  draft.baseline_row = 0;
+  draft.finals.is_done = true;
+  const test::Concluded concluded(draft);
+  const Recommendation& recommendation = concluded.recommendation();
+  EXPECT_EQ(recommendation.row, 0U);
+  ASSERT_FALSE(recommendation.undecided.empty());
+  EXPECT_EQ(recommendation.undecided.front().name, "m1");
+  EXPECT_GT(recommendation.undecided.front().at_most, 0.004);
+  EXPECT_LT(recommendation.undecided.front().at_most, 0.2);
+  EXPECT_EQ(recommendation.baseline->gain, 0);
+  EXPECT_FALSE(recommendation.cost.earned_back_steps);
+  EXPECT_GT(recommendation.more_time_s.value(), 0);
+}
+
+TEST(GainTest, GpuHoursAreOfAllRanks) {
+  test::Draft draft = settled_draft({1});
+  draft.num_ranks = 72;
+  EXPECT_DOUBLE_EQ(test::Concluded(draft).recommendation().cost.gpu_hours, 2);
 }
 
 /// A row whose step of 16 samples takes so long, on so many GPUs, with so much memory.

@@ -116,15 +116,14 @@ TEST(SummaryTextTest, FailedSpaceShowsZero) {
       text,
       HasSubstr("| z2             |                 2 |                 0 | a               |\n"
                 "| global         |                 2 |                 0 | a               |"));
-  EXPECT_THAT(text, HasSubstr("There is no winner"));
+  EXPECT_THAT(headline_text(test::Concluded(report), "r"), HasSubstr("There is no winner"));
 }
 
 TEST(SummaryTextTest, SaysWinnerCountsReasonsAndTime) {
   const std::string text = summary_text(test::Concluded(sample_report()));
   EXPECT_THAT(text,
-              HasSubstr("Best: z1_gas1_tmbspg56\n  throughput: 625.698 samples/s (95 % "
-                        "interval 608.565 to 643.314)\n  group size: 2 (2 on each of 1 node), "
-                        "activation recompute: block\n  label: proxy\n"));
+              HasSubstr("z1_gas1_tmbspg56:\n  group size: 2 (2 on each of 1 node), activation "
+                        "recompute: block\n  label: proxy\n"));
   EXPECT_THAT(text, HasSubstr("Members of the space: 8: 3 ok, 2 out_of_memory, 1 infeasible, "
                               "1 pruned, 1 not_run.\n"));
   EXPECT_THAT(text, HasSubstr("  2 out_of_memory (z1_gas1_tmbspg60, z1_gas1_tmbspg61): needs 70 "
@@ -150,10 +149,9 @@ TEST(AnswerTest, TheSummaryHasBothFigures) {
   test::Draft report = test::verified_draft({{1, 8}, {2, 4}});
   report.rows[1].verified->peak_memory.total_bytes = std::int64_t{3} << 30;
   const std::string text = summary_text(test::Concluded(report));
-  EXPECT_THAT(text,
-              HasSubstr("Best: m1\n  throughput: 8 samples/s (95 % interval 7.78094 to 8.22523)\n"
-                        "  in DeepSpeed itself: 4 samples/s, 3.00 GiB at its fullest\n"
-                        "  chosen because DeepSpeed itself made 4 samples/s"));
+  EXPECT_THAT(text, HasSubstr("m1:\n"
+                              "  in DeepSpeed itself: 4 samples/s, 3.00 GiB at its fullest\n"
+                              "  chosen because DeepSpeed itself made 4 samples/s"));
   EXPECT_THAT(text, HasSubstr("label: verified\n"));
   EXPECT_THAT(text, HasSubstr("| m0                    | ok       |"));
   EXPECT_EQ(summary_json(test::Concluded(report), 0)["best"]["name"], "m1");
@@ -172,13 +170,49 @@ TEST(ConfidenceTest, TheSummarySaysHowSureItIs) {
   report.rows[0].repeats = {test::repeat_of(RepeatKind::final_round, 1, 1),
                             test::repeat_of(RepeatKind::final_round, 2, 1)};
   report.finals = {true, "", {0}};
+  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("  measured again: 2 times, alone"));
+}
+
+TEST(HeadlineTest, HasFiveLines) {
+  test::Draft report = test::draft_of({2, 1});
+  for (std::size_t row = 0; row < 2; ++row)
+    for (int round = 1; round <= 3; ++round)
+      report.rows[row].repeats.push_back(
+          test::repeat_of(RepeatKind::final_round, round, row == 0 ? 2 : 1));
+  report.finals = {true, "", {0, 1}};
+  report.baseline_row = 0;
+  report.num_ranks = 4;
+  report.elapsed_s = 90;
+  const std::string text = headline_text(test::Concluded(report), "/here");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 5);
+  EXPECT_THAT(text, StartsWith("Best: m1 (proxy)\nThroughput: "));
+  EXPECT_THAT(text, HasSubstr("the best of what was measured with a probability of more than"));
+  EXPECT_THAT(text, HasSubstr("\nGain: 2 times as fast as the baseline m0\n"));
+  EXPECT_THAT(text, HasSubstr("\nCost: 0:01:30, 0.1 GPU-hours; earned back after "));
+  EXPECT_THAT(text, HasSubstr("\nFiles: /here: ds_config_optimal.json, "));
+}
+
+TEST(HeadlineTest, SaysWhereNothingIsGained) {
+  test::Draft report = test::draft_of({1, 1});
+  report.finals = {true, "", {0, 1}};
+  report.baseline_row = 0;
+  const std::string text = headline_text(test::Concluded(report), "/here");
+  EXPECT_THAT(text, HasSubstr("m0 is the baseline: nothing was better"));
+  EXPECT_THAT(text, HasSubstr("not earned back: there is no gain"));
+  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("undecided: as good may be m1"));
+  const json::Value value = summary_json(test::Concluded(report), 0);
+  EXPECT_EQ(value["best"]["undecided"][0]["name"], "m1");
+  EXPECT_EQ(value["baseline"]["name"], "m0");
+  EXPECT_EQ(value["baseline"]["gain"], 0);
+  EXPECT_EQ(value["tuning_gpu_hours"], 0);
+}
+
+TEST(MachineTextTest, SaysHowSteadyItWasAndWhatThatDid) {
+  test::Draft report = test::draft_of({1, 1.01});
+  report.finals = {true, "", {0, 1}};
+  EXPECT_THAT(summary_text(test::Concluded(report)), HasSubstr("The machine: runs differ by "));
   EXPECT_THAT(summary_text(test::Concluded(report)),
-              HasSubstr("  measured again: 2 times, alone; runs differ by 0 %"));
-  EXPECT_THAT(summary_text(test::Concluded(report)), Not(HasSubstr("single run")));
-  report.rows[1].record->measurement.step_times_s.assign(5, 0.9);
-  EXPECT_THAT(summary_text(test::Concluded(report)),
-              HasSubstr("\n  faster in a single run: m1, 17.7778 samples/s: not "
-                        "one of the finalists, so that it does not count\n"));
+              HasSubstr("others may be better than the answer by up to"));
 }
 
 TEST(ValidationJsonTest, HasEveryRun) {
@@ -191,7 +225,9 @@ TEST(ValidationJsonTest, HasEveryRun) {
   EXPECT_EQ(value["winner"], "m0");
   EXPECT_EQ(value["done"], true);
   ASSERT_EQ(value["finalists"].size(), 1U);
-  EXPECT_DOUBLE_EQ(value["finalists"][0]["value"], 16 / 1.5);
+  const double in_between = value["finalists"][0]["value"];
+  EXPECT_GT(in_between, 16 / 1.6);
+  EXPECT_LT(in_between, 16);
   EXPECT_DOUBLE_EQ(value["finalists"][0]["first_run"]["value"], 16);
   ASSERT_EQ(value["finalists"][0]["runs"].size(), 2U);
   EXPECT_EQ(value["finalists"][0]["runs"][1]["round"], 2);

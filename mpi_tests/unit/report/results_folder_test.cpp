@@ -228,7 +228,8 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
                  test::planned_row("d", PlanStatus::pruned, "twin")};
   const test::Concluded concluded(report);
   folder_.write_summary(concluded);
-  EXPECT_EQ(read_file(results("summary.txt")), summary_text(concluded));
+  EXPECT_EQ(read_file(results("summary.txt")),
+            headline_text(concluded, folder_.results_dir()) + "\n" + summary_text(concluded));
   const double factor = std::exp(concluded.board.half_width_of_run());
   const std::string interval = fmt::format("{},{}", 32 / factor, 32 * factor);
   EXPECT_EQ(

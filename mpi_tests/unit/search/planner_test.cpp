@@ -249,8 +249,9 @@ TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
   EXPECT_EQ(space.members.size(), 10U);
   EXPECT_EQ(space.planned, 12U) << "six divisions of 12 at two stages";
   EXPECT_EQ(space.pruned, 132U);
-  ASSERT_EQ(space.warnings.size(), 1U);
-  EXPECT_THAT(space.warnings[0], HasSubstr("144 members, the first 10"));
+  ASSERT_EQ(space.warnings.size(), 2U);
+  EXPECT_THAT(space.warnings[0], HasSubstr("the first candidate of every list can not run"));
+  EXPECT_THAT(space.warnings[1], HasSubstr("144 members, the first 10"));
 
   auto capped = read;
   capped.tuning.num_trials = 1;

@@ -435,19 +435,23 @@ TEST(MeasureTest, ReadyIsCalledOnEveryRankBeforeTheFirstStep) {
 // The incumbent comes while it runs, to the leader alone; nobody asks between two looks.
 TEST(MeasureTest, ARaceThatTheLeaderHearsOfLateEndsOnEveryRank) {
   int asked = 0;
-  const auto results = measure_on(3, [&](int rank, ScriptedWorkload& workload,
-                                         MeasureHooks& hooks) {
-    workload.on_step = [](std::int64_t step) { return StepSample{1, step % 2 == 0 ? 0.5 : 0.75}; };
-    if (rank > 0) return;
-    hooks.incumbent = [&] {
-      return ++asked < 2 ? IncumbentEstimate{} : IncumbentEstimate{0.1, 0.01, 0.01, 4};
-    };
-  });
+  const auto results =
+      measure_on(3, [&](int rank, ScriptedWorkload& workload, MeasureHooks& hooks) {
+        workload.on_step = [](std::int64_t step) {
+          return StepSample{1, step % 2 == 0 ? 0.05 : 0.075};
+        };
+        if (rank > 0) return;
+        hooks.incumbent = [&] {
+          return ++asked < 2 ? IncumbentEstimate{} : IncumbentEstimate{0.01, 0.01, 0.01, 4};
+        };
+      });
   EXPECT_EQ(asked, 2);
   for (const Measurement& result : results) {
     EXPECT_EQ(result.status, Status::raced_out);
     EXPECT_EQ(result.step_times_s.size(), 3U + race_looks[1]);
-    EXPECT_EQ(result.reason, "525.0 % slower than the best so far, after 10 timed steps");
+    EXPECT_EQ(result.reason,
+              "takes 6.25 times as long as it may to be as fast as the best so far, after 10 "
+              "timed steps");
   }
 }
 

@@ -107,8 +107,12 @@ TEST_F(ControllerTest, ASignalStopsAndTheNextRunFinishes) {
   const Run result = run(members, again, 1);
 
   EXPECT_EQ(result.code, ExitCode::ok);
-  for (const Row& row : result.board.rows()) EXPECT_TRUE(row.record);
-  EXPECT_LT(again.ran().size(), 6U);
+  std::size_t repeats = 0;
+  for (const Row& row : result.board.rows()) {
+    EXPECT_TRUE(row.record);
+    repeats += row.repeats.size();
+  }
+  EXPECT_LT(again.ran().size() - repeats, 6U) << "what was finished is not run again";
 }
 
 }  // namespace

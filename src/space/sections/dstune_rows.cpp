@@ -270,7 +270,8 @@ std::span<const SectionRow> dstune_rows() {
                    "calls deepspeed.checkpointing, and `activation_checkpointing` acts")),
       within(0.001, 1e9,
              sets<&JobSpec::tuning, &TuningOptions::measure, &MeasureOptions::trial_budget_s>(
-                 "/dstune/trial_budget_s", "seconds of timed steps of one experiment")),
+                 "/dstune/trial_budget_s",
+                 "seconds of timed steps of one experiment: a run is a fifth of them")),
       matching("^[A-Za-z0-9_]+$",
                map("/dstune/variables", "name to the value that `\"$NAME\"` stands for")),
       sets<&JobSpec::training_command>(

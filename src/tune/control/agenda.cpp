@@ -24,6 +24,11 @@ Agenda::Agenda(Search search, Take take)
 }
 
 void Agenda::take_known() {
+  // In the order in which they ended: what was believed of each before is learnt again.
+  const auto ended_at = [&](std::size_t row) {
+    return search_.history.finished.at(search_.keys[row]).finished_at;
+  };
+  std::ranges::stable_sort(known_, {}, ended_at);
   for (const std::size_t row : known_) {
     note_asked_for(row);
     take_without_run(row);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <ranges>
 #include <set>
+#include <thread>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
+#include "dstune/device/host_load.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
@@ -123,6 +125,14 @@ bool races(const JobSpec& job) {
          !(job.workload.kind == WorkloadKind::plugin && job.tuning.metric == Metric::flops);
 }
 
+std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
+  const auto now = host_times();
+  const auto load = load_average();
+  if (!before || !now || !load || !(now->all_s > before->all_s)) return std::nullopt;
+  return HostLoad{(now->stolen_s - before->stolen_s) / (now->all_s - before->all_s), *load,
+                  static_cast<int>(std::thread::hardware_concurrency())};
+}
+
 /// Times that are given do not differ between runs.
 bool repeats_best(const JobSpec& job) {
   return races(job) || job.workload.kind == WorkloadKind::transformer ||
@@ -176,10 +186,12 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                                        .user_runs = ready.user_runs,
                                        .memory_offset_bytes = ready.memory_offset_bytes,
                                        .baseline_row = ready.space.baseline,
-                                       .target = ready.target});
+                                       .target = ready.target,
+                                       .num_ranks = num_ranks(ready.training_ranks)});
   RunAgainPolicy run_again(board, {.races = races(ready.job),
                                    .repeats_best = repeats_best(ready.job),
                                    .is_alone_in_space = ready.space.planned <= 1,
+                                   .is_complete = ready.is_search_complete,
                                    .deaths = deaths_in_repeats(ready.keys, ready.history)});
   const auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
   Publisher publisher(*ready.results, board,
@@ -192,6 +204,7 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   JobPolicy policy{.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin};
   policy.limits = [&](const PlannedExperiment& planned) { return limits.of(planned); };
   policy.end = end;
+  policy.host_load = [times_before = host_times()] { return host_load_since(times_before); };
   Listeners listeners{.journal = *ready.journal,
                       .publisher = publisher,
                       .progress = progress,
@@ -217,7 +230,8 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   if (options.json_output) {
     std::cout << summary_json(answer, static_cast<int>(code)).dump() << std::endl;
   } else {
-    std::cout << summary_text(answer) << std::flush;
+    std::cout << summary_text(answer) << "\n"
+              << headline_text(answer, ready.results->results_dir()) << std::flush;
   }
   return {code, controller.reason(), controller.can_finalize()};
 }

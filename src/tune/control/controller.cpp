@@ -256,8 +256,10 @@ void Controller::finish() {
       if (board.row(row).planned.status == PlanStatus::planned && !board.row(row).record)
         board.leave_out(row, "the job was stopped before it had run");
     if (!board.finals().is_done) board.give_up_finals("stopped early");
+    if (board.best()) board.judge();
   }
-  board.conclude(seconds(driver_.now().steady - began_), search_.tuner.chance_of_better());
+  board.conclude(seconds(driver_.now().steady - began_), search_.tuner.chance_of_better(),
+                 policy_.host_load ? policy_.host_load() : std::nullopt);
   std::set<std::size_t> running;
   for (const auto& [number, one] : running_) running.insert(one.run.row);
   listeners_.publisher.finish(running, driver_.now().steady);

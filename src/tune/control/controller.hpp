@@ -61,6 +61,8 @@ struct JobPolicy {
   bool sends_ds_config = false;  ///< with every assignment: the workload reads it
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
   JobEnd end{};
+  /// How busy the host has been since the search began; empty, or nothing: nobody knows.
+  std::function<std::optional<HostLoad>()> host_load{};
 };
 
 /// Who hears of experiments. All of them outlive the controller.

@@ -35,7 +35,6 @@ constexpr double dry_run_timeout_s = 120;
 constexpr std::int64_t dry_run_bytes = std::int64_t{256} << 20;
 /// Warm-up steps beside the least number: until they are steady.
 constexpr double extra_warmup_steps = 3;
-constexpr double min_timed_steps = 5;
 
 /// The slowest machine that an experiment is waited for: a tenth of a slow core.
 constexpr double min_flops_per_rank = 1e9;
@@ -238,7 +237,8 @@ std::optional<double> JobPredictor::step_s(const Experiment& experiment) {
 std::optional<double> JobPredictor::experiment_s(const Experiment& experiment) {
   const auto step_s = this->step_s(experiment);
   if (!step_s) return std::nullopt;
-  const double timed_s = std::max(measure_.trial_budget_s, min_timed_steps * *step_s);
+  const double timed_s =
+      std::max(measure_.slice_s(), static_cast<double>(min_timed_steps) * *step_s);
   return (measure_.start_profile_step + extra_warmup_steps) * *step_s + timed_s;
 }
 

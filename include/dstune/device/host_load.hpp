@@ -1,0 +1,18 @@
+#pragma once
+/// What else a host does, as Linux counts it (/proc/stat, /proc/loadavg; man 5 proc). Local.
+
+#include <optional>
+
+namespace dstune {
+
+/// Of all processors, since the host started; seconds.
+struct HostTimes {
+  double all_s = 0;
+  double stolen_s = 0;  ///< in which other virtual machines ran instead
+};
+/// Nothing where nobody counts.
+[[nodiscard]] std::optional<HostTimes> host_times();
+/// Threads that ran or wanted to, mean over the last five minutes; likewise.
+[[nodiscard]] std::optional<double> load_average();
+
+}  // namespace dstune

@@ -1,0 +1,66 @@
+#pragma once
+/// What all runs together say: of first runs, repeats and slices of the members that may be the
+/// best, with the machine's drift and disturbances, and with what was predicted (docs/measuring.md
+/// has the model). Local.
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+namespace dstune {
+
+class Scoreboard;
+
+/// What is better by less is not worth another run.
+inline constexpr double relevant_gain = 0.01;
+
+/// How much is spent on a verdict.
+enum class Care {
+  quick,  ///< some milliseconds: for a best-so-far answer
+  full,   ///< a tenth of a second: for what is decided
+};
+
+/// Of a row, in all that follows: a place among `rows`, not the row itself.
+class Verdict {
+ public:
+  /// Of the rows with the best values and their runs, at most some dozens. Deterministic.
+  Verdict(const Scoreboard& board, Care care);
+
+  /// The rows that were compared, the largest chance of being the best first.
+  [[nodiscard]] const std::vector<std::size_t>& rows() const { return rows_; }
+  [[nodiscard]] std::optional<std::size_t> place_of(std::size_t row) const;
+
+  /// The chance that it is the best of all that were measured.
+  [[nodiscard]] double chance_best(std::size_t place) const { return chances_[place]; }
+  /// The chance that the best one is better by no more than `relevant_gain`.
+  [[nodiscard]] double chance_near_best(std::size_t place) const;
+  /// The chance that it is better than the other one by more than this share.
+  [[nodiscard]] double chance_above(std::size_t place, std::size_t other, double share = 0) const;
+  /// The share by which it is better than the other one; with this probability it is no more.
+  [[nodiscard]] double gain_at_most(std::size_t place, std::size_t other, double probability) const;
+
+  /// Its speed here against that of its first run, and the ends of the 95 % interval: logarithms.
+  struct Speed {
+    double expected = 0, low = 0, high = 0;
+  };
+  [[nodiscard]] const Speed& speed(std::size_t place) const { return speeds_[place]; }
+
+  /// Of the runs: how far one is from its member's mean, how far the machine drifts (standard
+  /// deviations of logarithms), and how many were disturbed.
+  [[nodiscard]] double run_deviation() const { return run_deviation_; }
+  [[nodiscard]] double drift_deviation() const { return drift_deviation_; }
+  [[nodiscard]] double disturbed_runs() const { return disturbed_runs_; }
+  [[nodiscard]] std::size_t num_runs() const { return num_runs_; }
+
+ private:
+  std::vector<std::size_t> rows_;
+  std::vector<double> chances_;
+  std::vector<Speed> speeds_;
+  /// [place][draw]: the logarithm of what it is ranked by, larger is better.
+  std::vector<std::vector<double>> scores_;
+  std::vector<double> best_scores_;  ///< of each draw
+  double run_deviation_ = 0, drift_deviation_ = 0, disturbed_runs_ = 0;
+  std::size_t num_runs_ = 0;
+};
+
+}  // namespace dstune

@@ -1,0 +1,376 @@
+#include "run_model.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <random>
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+/// Draws before the first one that counts: the chain forgets where it began.
+constexpr int num_forgotten = 150;
+/// What is believed of a deviation before anything ran: its logarithm is normal.
+struct Scale {
+  double usual, freedom;
+};
+constexpr Scale run_scale{0.01, 1.0};
+constexpr Scale drift_scale{0.005, 1.3};
+/// Predictions are off by so much where too little was measured to tell.
+constexpr double usual_prediction_error = 0.1;
+constexpr std::size_t enough_predictions = 5;
+/// Degrees of freedom of Student's t: a few predictions are off by far more than others.
+constexpr double tails = 4;
+/// Of a member of which nothing is predicted.
+constexpr double unknown_deviation = 2;
+/// A disturbed run is slower by one of these, give or take half of it.
+constexpr std::array<double, 5> slowdowns = {0.03, 0.06, 0.12, 0.25, 0.5};
+/// As if so many runs had been seen before, one of them disturbed.
+constexpr double runs_seen_before = 20;
+/// What a neighbour may cost.
+constexpr double neighbour_deviation = 0.03;
+/// How long drift lasts, in times between two runs.
+constexpr std::array<double, 5> drift_lengths = {2, 5, 15, 50, 150};
+/// Keeps runs apart that began at once.
+constexpr double nugget = 1e-3;
+
+/// Values that a deviation is drawn from.
+constexpr int num_levels = 32;
+double level(int index) {
+  constexpr double lowest = 5e-4, highest = 0.5;
+  return lowest * std::pow(highest / lowest, index / (num_levels - 1.0));
+}
+
+double square(double number) {
+  return number * number;
+}
+
+/// The logarithm of a normal density, but for a constant.
+double log_normal(double distance, double variance) {
+  return -(std::log(variance) + square(distance) / variance) / 2;
+}
+
+double log_prior(double deviation, const Scale& scale) {
+  return log_normal(std::log(deviation / scale.usual), square(scale.freedom));
+}
+
+class Sampler {
+ public:
+  Sampler(const std::vector<ModelledRun>& runs, const std::vector<std::optional<double>>& predicted,
+          const PredictionErrors& errors, std::uint64_t seed)
+      : runs_(runs),
+        predicted_(predicted),
+        errors_(errors),
+        random_(seed),
+        num_runs_(static_cast<Index>(runs.size())),
+        prediction_scale_{usual_prediction_error, 0.7},
+        disturbed_(runs.size(), false),
+        tail_weights_(predicted.size(), 1),
+        members_(VectorXd::Zero(static_cast<Index>(predicted.size()))),
+        drift_(VectorXd::Zero(num_runs_)) {
+    double sum = 0;
+    for (const ModelledRun& run : runs) {
+      sum += run.log_speed;
+      has_alone_ |= run.is_alone;
+      has_neighbours_ |= !run.is_alone;
+    }
+    middle_ = sum / static_cast<double>(runs.size());
+    if (errors.count >= enough_predictions) {
+      // It was estimated from so many.
+      prediction_scale_ = {std::clamp(errors.deviation, level(0), level(num_levels - 1)),
+                           1 / std::sqrt(static_cast<double>(errors.count))};
+    }
+    prediction_deviation_ = prediction_scale_.usual;
+    shift_ = errors.center;
+    lay_out_drift();
+  }
+
+  /// One sweep over all that is unknown.
+  void sweep() {
+    draw_speeds();
+    draw_neighbour();
+    draw_disturbances();
+    draw_run_deviation();
+    draw_drift_scale();
+    draw_predictions();
+  }
+
+  [[nodiscard]] const VectorXd& members() const { return members_; }
+  [[nodiscard]] const VectorXd& expected() const { return expected_; }
+  [[nodiscard]] double run_deviation() const { return run_deviation_; }
+  [[nodiscard]] double drift_deviation() const { return drift_deviation_; }
+  [[nodiscard]] double num_disturbed() const {
+    return static_cast<double>(std::ranges::count(disturbed_, true));
+  }
+
+ private:
+  /// Of each length of the drift: the inverse of its correlations, and their determinant.
+  struct DriftShape {
+    MatrixXd inverse;
+    double log_determinant = 0;
+  };
+
+  void lay_out_drift() {
+    std::vector<double> times;
+    for (const ModelledRun& run : runs_) times.push_back(run.at_s);
+    std::ranges::sort(times);
+    const double between =
+        std::max((times.back() - times.front()) / static_cast<double>(times.size()), 1e-9);
+    for (const double length : drift_lengths) {
+      MatrixXd correlation(num_runs_, num_runs_);
+      for (Index one = 0; one < num_runs_; ++one)
+        for (Index other = 0; other < num_runs_; ++other)
+          correlation(one, other) =
+              std::exp(-std::abs(run(one).at_s - run(other).at_s) / (length * between));
+      correlation.diagonal().array() += nugget;
+      const Eigen::LLT<MatrixXd> factor(correlation);
+      DriftShape& shape = drift_shapes_.emplace_back();
+      shape.inverse = factor.solve(MatrixXd::Identity(num_runs_, num_runs_));
+      shape.log_determinant = 2 * factor.matrixLLT().diagonal().array().log().sum();
+    }
+  }
+
+  [[nodiscard]] const ModelledRun& run(Index index) const {
+    return runs_[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] double normal() { return normal_(random_); }
+  [[nodiscard]] double gamma(double shape) {
+    return std::gamma_distribution<double>(shape)(random_);
+  }
+  /// One of several, by the logarithms of their weights.
+  template <std::size_t size>
+  std::size_t choose(const std::array<double, size>& log_weights) {
+    const double most = *std::ranges::max_element(log_weights);
+    std::array<double, size> sums{};
+    double sum = 0;
+    for (std::size_t each = 0; each < size; ++each)
+      sums[each] = sum += std::exp(log_weights[each] - most);
+    const double drawn = sum * std::uniform_real_distribution<double>()(random_);
+    return static_cast<std::size_t>(std::ranges::lower_bound(sums, drawn) - sums.begin());
+  }
+  template <class LogWeight>
+  double choose_level(const LogWeight& log_weight) {
+    std::array<double, num_levels> log_weights{};
+    for (int each = 0; each < num_levels; ++each)
+      log_weights[static_cast<std::size_t>(each)] = log_weight(level(each));
+    return level(static_cast<int>(choose(log_weights)));
+  }
+
+  [[nodiscard]] double variance(Index index, bool is_disturbed, double run_deviation) const {
+    const double undisturbed = square(run(index).error) + square(run_deviation);
+    return is_disturbed ? undisturbed + square(slowdown_ / 2) : undisturbed;
+  }
+  [[nodiscard]] double variance(Index index) const {
+    return variance(index, disturbed_[static_cast<std::size_t>(index)], run_deviation_);
+  }
+  /// What a run says of its member and the drift, without what is known to have slowed it.
+  [[nodiscard]] double cleared(Index index) const {
+    return run(index).log_speed + (disturbed_[static_cast<std::size_t>(index)] ? slowdown_ : 0) -
+           (run(index).is_alone ? 0 : neighbour_);
+  }
+  [[nodiscard]] double residual(Index index) const {
+    return run(index).log_speed - members_[static_cast<Index>(run(index).member)] - drift_[index] -
+           (run(index).is_alone ? 0 : neighbour_);
+  }
+
+  /// Members and drift together: members are eliminated, so that a matrix of the runs is left.
+  void draw_speeds() {
+    const Index num_members = members_.size();
+    VectorXd weights(num_members), sums(num_members);
+    for (Index member = 0; member < num_members; ++member) {
+      const auto at = static_cast<std::size_t>(member);
+      const double deviation = predicted_[at] ? prediction_deviation_ : unknown_deviation;
+      weights[member] = tail_weights_[at] / square(deviation);
+      sums[member] = weights[member] * (predicted_[at] ? *predicted_[at] + shift_ : middle_);
+    }
+    VectorXd precisions(num_runs_);
+    for (Index index = 0; index < num_runs_; ++index) {
+      const auto member = static_cast<Index>(run(index).member);
+      precisions[index] = 1 / variance(index);
+      weights[member] += precisions[index];
+      sums[member] += precisions[index] * cleared(index);
+    }
+    MatrixXd matrix = drift_shapes_[drift_length_].inverse / square(drift_deviation_);
+    matrix.diagonal() += precisions;
+    VectorXd right(num_runs_);
+    for (Index one = 0; one < num_runs_; ++one) {
+      const auto member = static_cast<Index>(run(one).member);
+      right[one] = precisions[one] * (cleared(one) - sums[member] / weights[member]);
+      for (Index other = 0; other < num_runs_; ++other)
+        if (run(other).member == run(one).member)
+          matrix(one, other) -= precisions[one] * precisions[other] / weights[member];
+    }
+    const Eigen::LLT<MatrixXd> factor(matrix);
+    require(factor.info() == Eigen::Success, "the precision of all runs is positive definite");
+    const VectorXd expected_drift = factor.solve(right);
+    VectorXd noise(num_runs_);
+    for (double& each : noise) each = normal();
+    drift_ = expected_drift + factor.matrixU().solve(noise);
+    expected_ = sums;
+    members_ = sums;
+    for (Index index = 0; index < num_runs_; ++index) {
+      const auto member = static_cast<Index>(run(index).member);
+      expected_[member] -= precisions[index] * expected_drift[index];
+      members_[member] -= precisions[index] * drift_[index];
+    }
+    expected_.array() /= weights.array();
+    for (Index member = 0; member < num_members; ++member)
+      members_[member] = members_[member] / weights[member] + normal() / std::sqrt(weights[member]);
+  }
+
+  /// Only where some ran alone and some did not is it told from the speeds.
+  void draw_neighbour() {
+    if (!has_alone_ || !has_neighbours_) return;
+    double weight = 1 / square(neighbour_deviation), sum = 0;
+    for (Index index = 0; index < num_runs_; ++index) {
+      if (run(index).is_alone) continue;
+      weight += 1 / variance(index);
+      const double slowed = disturbed_[static_cast<std::size_t>(index)] ? slowdown_ : 0;
+      sum += (residual(index) + neighbour_ + slowed) / variance(index);
+    }
+    neighbour_ = sum / weight + normal() / std::sqrt(weight);
+  }
+
+  void draw_disturbances() {
+    double num = 0;
+    const double log_odds = std::log(disturbed_share_ / (1 - disturbed_share_));
+    for (Index index = 0; index < num_runs_; ++index) {
+      const double distance = residual(index);
+      const std::array<double, 2> log_weights{
+          log_normal(distance, variance(index, false, run_deviation_)),
+          log_odds + log_normal(distance + slowdown_, variance(index, true, run_deviation_))};
+      const bool is_disturbed = choose(log_weights) == 1;
+      disturbed_[static_cast<std::size_t>(index)] = is_disturbed;
+      num += is_disturbed ? 1 : 0;
+    }
+    const double yes = gamma(1 + num);
+    const double no = gamma(runs_seen_before - 1 + static_cast<double>(num_runs_) - num);
+    disturbed_share_ = std::clamp(yes / (yes + no), 1e-6, 0.5);
+    std::array<double, slowdowns.size()> log_weights{};
+    for (std::size_t each = 0; each < slowdowns.size(); ++each) {
+      slowdown_ = slowdowns[each];
+      for (Index index = 0; index < num_runs_; ++index)
+        if (disturbed_[static_cast<std::size_t>(index)])
+          log_weights[each] += log_normal(residual(index) + slowdown_, variance(index));
+    }
+    slowdown_ = slowdowns[choose(log_weights)];
+  }
+
+  void draw_run_deviation() {
+    run_deviation_ = choose_level([&](double deviation) {
+      double sum = log_prior(deviation, run_scale);
+      for (Index index = 0; index < num_runs_; ++index) {
+        const bool is_disturbed = disturbed_[static_cast<std::size_t>(index)];
+        sum += log_normal(residual(index) + (is_disturbed ? slowdown_ : 0),
+                          variance(index, is_disturbed, deviation));
+      }
+      return sum;
+    });
+  }
+
+  void draw_drift_scale() {
+    std::array<double, drift_lengths.size()> log_weights{};
+    for (std::size_t each = 0; each < drift_lengths.size(); ++each)
+      log_weights[each] =
+          -(drift_shapes_[each].log_determinant +
+            drift_.dot(drift_shapes_[each].inverse * drift_) / square(drift_deviation_)) /
+          2;
+    drift_length_ = choose(log_weights);
+    const double squares = drift_.dot(drift_shapes_[drift_length_].inverse * drift_);
+    drift_deviation_ = choose_level([&](double deviation) {
+      return log_prior(deviation, drift_scale) -
+             static_cast<double>(num_runs_) * std::log(deviation) - squares / square(deviation) / 2;
+    });
+  }
+
+  /// How far predictions are off, in common, usually, and each.
+  void draw_predictions() {
+    double weight = 0, sum = 0;
+    if (errors_.count > 0) {
+      weight = static_cast<double>(errors_.count) / square(prediction_scale_.usual);
+      sum = weight * errors_.center;
+    }
+    std::vector<double> squares;
+    for (std::size_t member = 0; member < predicted_.size(); ++member) {
+      if (!predicted_[member]) continue;
+      const double off = members_[static_cast<Index>(member)] - *predicted_[member];
+      const double own = tail_weights_[member] / square(prediction_deviation_);
+      // Those of the members are among the errors of all.
+      if (errors_.count == 0) {
+        weight += own;
+        sum += own * off;
+      }
+      const double apart = square((off - shift_) / prediction_deviation_);
+      tail_weights_[member] = gamma((tails + 1) / 2) / ((tails + apart) / 2);
+      squares.push_back(tail_weights_[member] * square(off - shift_));
+    }
+    if (squares.empty()) return;
+    shift_ = sum / weight + normal() / std::sqrt(weight);
+    prediction_deviation_ = choose_level([&](double deviation) {
+      double log_weight = log_prior(deviation, prediction_scale_);
+      for (const double each : squares)
+        log_weight -= std::log(deviation) + each / square(deviation) / 2;
+      return log_weight;
+    });
+  }
+
+  const std::vector<ModelledRun>& runs_;
+  const std::vector<std::optional<double>>& predicted_;
+  PredictionErrors errors_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  Index num_runs_;
+  double middle_ = 0;
+  bool has_alone_ = false, has_neighbours_ = false;
+  std::vector<DriftShape> drift_shapes_;
+  Scale prediction_scale_;
+
+  double run_deviation_ = run_scale.usual;
+  double drift_deviation_ = drift_scale.usual;
+  std::size_t drift_length_ = drift_lengths.size() / 2;
+  double neighbour_ = 0;  ///< what one does to the logarithm of a speed
+  std::vector<bool> disturbed_;
+  double disturbed_share_ = 1 / runs_seen_before;
+  double slowdown_ = slowdowns[slowdowns.size() / 2];
+  double shift_ = 0;  ///< of all predictions
+  double prediction_deviation_ = usual_prediction_error;
+  std::vector<double> tail_weights_;  ///< of each member's prediction, as of Student's t
+  VectorXd members_, drift_, expected_;
+};
+
+}  // namespace
+
+RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
+                        const std::vector<std::optional<double>>& predicted,
+                        const PredictionErrors& errors, const RunModelOptions& options) {
+  RunBeliefs beliefs;
+  if (runs.empty()) return beliefs;
+  Sampler sampler(runs, predicted, errors, options.seed);
+  for (int each = 0; each < num_forgotten; ++each) sampler.sweep();
+  beliefs.draws.resize(predicted.size());
+  VectorXd sum = VectorXd::Zero(static_cast<Index>(predicted.size()));
+  for (int each = 0; each < options.num_draws; ++each) {
+    sampler.sweep();
+    sum += sampler.expected();
+    for (std::size_t member = 0; member < predicted.size(); ++member)
+      beliefs.draws[member].push_back(sampler.members()[static_cast<Index>(member)]);
+    beliefs.run_deviation += sampler.run_deviation() / options.num_draws;
+    beliefs.drift_deviation += sampler.drift_deviation() / options.num_draws;
+    beliefs.disturbed_runs += sampler.num_disturbed() / options.num_draws;
+  }
+  sum /= options.num_draws;
+  beliefs.log_speeds.assign(sum.begin(), sum.end());
+  return beliefs;
+}
+
+}  // namespace dstune

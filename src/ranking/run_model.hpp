@@ -1,0 +1,49 @@
+#pragma once
+/// One model of all runs: what each member's speed is, when runs differ, the machine drifts, and
+/// something disturbs a run now and then. docs/measuring.md has the model. Local.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace dstune {
+
+/// One run of a member, be it its first or a later one.
+struct ModelledRun {
+  std::size_t member = 0;
+  double at_s = 0;       ///< its middle, of any clock
+  double log_speed = 0;  ///< of its mean step: a logarithm, larger is faster
+  double error = 0;      ///< standard error that its own steps give it
+  bool is_alone = true;  ///< nothing else of the job ran meanwhile
+};
+
+/// How far predictions were off, over all that was measured: logarithms, measured − predicted.
+struct PredictionErrors {
+  double center = 0;
+  double deviation = 0;
+  std::size_t count = 0;
+};
+
+struct RunModelOptions {
+  int num_draws = 1000;
+  std::uint64_t seed = 0;
+};
+
+/// What is believed after all runs.
+struct RunBeliefs {
+  std::vector<double> log_speeds;          ///< of each member, expected
+  std::vector<std::vector<double>> draws;  ///< [member][draw] of the joint beliefs
+  double run_deviation = 0;                ///< of an undisturbed run from its member's mean
+  double drift_deviation = 0;              ///< of what runs near in time share
+  double disturbed_runs = 0;               ///< expected number of them
+};
+
+/// `predicted`: of each member, the logarithm of its speed. Every member has a run. Draws joint
+/// samples by Gibbs' method (Gelman et al., Bayesian Data Analysis, 2013, chapter 11); the same for
+/// the same seed. O(draws · runs³).
+RunBeliefs believe_runs(const std::vector<ModelledRun>& runs,
+                        const std::vector<std::optional<double>>& predicted,
+                        const PredictionErrors& errors, const RunModelOptions& options);
+
+}  // namespace dstune

@@ -1,0 +1,177 @@
+#include "dstune/ranking/verdict.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+
+#include "dstune/ranking/scoreboard.hpp"
+#include "run_model.hpp"
+
+namespace dstune {
+namespace {
+
+/// The cost grows with the cube of the runs.
+struct Effort {
+  std::size_t max_runs;
+  int num_draws;
+};
+Effort effort_of(Care care) {
+  return care == Care::quick ? Effort{24, 250} : Effort{64, 1000};
+}
+
+/// Steps that say nothing of how far their mean may be off.
+constexpr double unknown_error = 0.05;
+constexpr double largest_error = 0.2;
+
+/// In whole milliseconds, so that what the journal keeps of a time says the same.
+double seconds_of(std::chrono::system_clock::time_point time) {
+  constexpr double ms_per_s = 1000;
+  return static_cast<double>(
+             std::chrono::round<std::chrono::milliseconds>(time.time_since_epoch()).count()) /
+         ms_per_s;
+}
+
+double log_speed(const Measurement& measurement) {
+  return -std::log(mean_step_s(measurement));
+}
+
+/// A run that ended ok.
+ModelledRun run_of(std::size_t member, const auto& run) {
+  const std::vector<double> timed_s = timed_steps_s(run.measurement);
+  double error = unknown_error;
+  if (timed_s.size() > 1) {
+    const MeanEstimate estimate = estimate_mean(timed_s);
+    error = std::min(largest_error, estimate.standard_error / estimate.mean);
+  }
+  const double at_s = (seconds_of(run.started_at) + seconds_of(run.finished_at)) / 2;
+  return {member, at_s, log_speed(run.measurement), error, run.is_alone};
+}
+
+/// The first run and the repeats of a row.
+void add_runs(const Row& row, std::size_t member, std::vector<ModelledRun>& runs) {
+  runs.push_back(run_of(member, *row.record));
+  for (const Repeat& repeat : row.repeats)
+    if (mean_step_s(repeat.measurement) > 0) runs.push_back(run_of(member, repeat));
+}
+
+std::optional<double> predicted_log_speed(const Row& row) {
+  const auto& throughput = row.record->predicted.throughput;
+  if (!throughput || !(*throughput > 0)) return std::nullopt;
+  const Experiment& experiment = row.record->experiment;
+  const auto batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+  return std::log(*throughput / batch);
+}
+
+/// Robust: by the median, and the median distance from it.
+PredictionErrors prediction_errors(const std::vector<Row>& rows) {
+  std::vector<double> errors;
+  for (const Row& row : rows) {
+    if (!row.record || !(mean_step_s(row.record->measurement) > 0)) continue;
+    if (const auto predicted = predicted_log_speed(row))
+      errors.push_back(log_speed(row.record->measurement) - *predicted);
+  }
+  if (errors.empty()) return {};
+  const double center = median(errors);
+  std::vector<double> distances;
+  for (const double error : errors) distances.push_back(std::abs(error - center));
+  constexpr double deviations_of_median = 1.4826;
+  return {center, deviations_of_median * median(distances), errors.size()};
+}
+
+double share_of(const std::vector<double>& scores, const auto& condition) {
+  double count = 0;
+  for (std::size_t draw = 0; draw < scores.size(); ++draw) count += condition(draw) ? 1 : 0;
+  return count / static_cast<double>(scores.size());
+}
+
+double quantile(std::vector<double> values, double probability) {
+  const auto at = static_cast<std::ptrdiff_t>(probability * static_cast<double>(values.size() - 1));
+  std::ranges::nth_element(values, values.begin() + at);
+  return values[static_cast<std::size_t>(at)];
+}
+
+}  // namespace
+
+Verdict::Verdict(const Scoreboard& board, Care care) {
+  const Effort effort = effort_of(care);
+  std::vector<ModelledRun> runs;
+  std::vector<std::optional<double>> predicted;
+  std::vector<std::size_t> members;
+  for (const std::size_t row : board.best_first_runs(effort.max_runs)) {
+    if (members.size() >= 2 && runs.size() >= effort.max_runs) break;
+    add_runs(board.row(row), members.size(), runs);
+    predicted.push_back(predicted_log_speed(board.row(row)));
+    members.push_back(row);
+  }
+  num_runs_ = runs.size();
+  if (members.empty()) return;
+  const RunBeliefs beliefs = believe_runs(runs, predicted, prediction_errors(board.rows()),
+                                          {.num_draws = effort.num_draws});
+  run_deviation_ = beliefs.run_deviation;
+  drift_deviation_ = beliefs.drift_deviation;
+  disturbed_runs_ = beliefs.disturbed_runs;
+
+  const auto num_draws = static_cast<std::size_t>(effort.num_draws);
+  std::vector<std::vector<double>> scores;
+  std::vector<Speed> speeds;
+  best_scores_.assign(num_draws, -std::numeric_limits<double>::infinity());
+  for (std::size_t member = 0; member < members.size(); ++member) {
+    const std::size_t row = members[member];
+    const double first = log_speed(board.row(row).record->measurement);
+    const std::vector<double>& draws = beliefs.draws[member];
+    speeds.push_back({beliefs.log_speeds[member] - first, quantile(draws, 0.025) - first,
+                      quantile(draws, 0.975) - first});
+    std::vector<double>& of_member = scores.emplace_back();
+    for (std::size_t draw = 0; draw < num_draws; ++draw) {
+      of_member.push_back(board.score_at(row, draws[draw] - first));
+      best_scores_[draw] = std::max(best_scores_[draw], of_member.back());
+    }
+  }
+  std::vector<double> chances;
+  for (const std::vector<double>& of_member : scores)
+    chances.push_back(share_of(
+        of_member, [&](std::size_t draw) { return of_member[draw] >= best_scores_[draw]; }));
+  std::vector<std::size_t> order(members.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t one, std::size_t other) {
+    if (chances[one] != chances[other]) return chances[one] > chances[other];
+    return board.score_at(members[one], speeds[one].expected) >
+           board.score_at(members[other], speeds[other].expected);
+  });
+  for (const std::size_t member : order) {
+    rows_.push_back(members[member]);
+    chances_.push_back(chances[member]);
+    speeds_.push_back(speeds[member]);
+    scores_.push_back(std::move(scores[member]));
+  }
+}
+
+std::optional<std::size_t> Verdict::place_of(std::size_t row) const {
+  const auto found = std::ranges::find(rows_, row);
+  if (found == rows_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - rows_.begin());
+}
+
+double Verdict::chance_near_best(std::size_t place) const {
+  const double tolerated = std::log1p(relevant_gain);
+  return share_of(best_scores_, [&](std::size_t draw) {
+    return scores_[place][draw] + tolerated >= best_scores_[draw];
+  });
+}
+
+double Verdict::chance_above(std::size_t place, std::size_t other, double share) const {
+  const double least = std::log1p(share);
+  return share_of(best_scores_, [&](std::size_t draw) {
+    return scores_[place][draw] > scores_[other][draw] + least;
+  });
+}
+
+double Verdict::gain_at_most(std::size_t place, std::size_t other, double probability) const {
+  std::vector<double> gains;
+  for (std::size_t draw = 0; draw < best_scores_.size(); ++draw)
+    gains.push_back(scores_[place][draw] - scores_[other][draw]);
+  return std::expm1(quantile(std::move(gains), probability));
+}
+
+}  // namespace dstune
