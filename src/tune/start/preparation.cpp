@@ -190,6 +190,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   }
   ready.job = read_job(options.space_path, options.overrides, machine,
                        static_cast<int>(max_ranks_per_node));
+  check_training_command(ready.job);
   for (const std::string& warning : ready.job.warnings) log::warning(warning);
   if (ready.job.workload.kind == WorkloadKind::plugin) {
     ready.job.workload.library_hash = plugin_hash(ready.job.workload);

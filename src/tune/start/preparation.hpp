@@ -83,6 +83,9 @@ std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec
 /// The place in space.json that names the library. Local.
 Problem plugin_problem(const json::Document& document, const std::string& violation);
 
+/// Throws InputError where `dstune.training_command` does not say where the configuration goes.
+void check_training_command(const JobSpec& job);
+
 /// Members of the space that are to be run.
 std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space);
 /// Of all nodes.

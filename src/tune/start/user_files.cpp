@@ -7,6 +7,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/plan/memory.hpp"
+#include "dstune/report/launch_line.hpp"
 #include "dstune/train/workload.hpp"
 #include "start/preparation.hpp"
 
@@ -134,6 +135,15 @@ std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec
 Problem plugin_problem(const json::Document& document, const std::string& violation) {
   const std::string pointer = "/dstune/workload/library";
   return {document.file(), pointer, document.line(pointer), violation};
+}
+
+void check_training_command(const JobSpec& job) {
+  if (!job.training_command) return;
+  const std::string violation =
+      launch_line_violation(*job.training_command, job.tuning.arg_mappings);
+  if (violation.empty()) return;
+  const std::string pointer = "/dstune/training_command";
+  throw InputError({{job.document->file(), pointer, job.document->line(pointer), violation}});
 }
 
 }  // namespace dstune
