@@ -18,6 +18,17 @@ void PrintTo(const Case& one, std::ostream* out) {
   *out << one.ranks << " ranks";
 }
 
+/// Of two times as metrics.json has them, within a day.
+double seconds_between(const std::string& begin, const std::string& end) {
+  const auto seconds_of = [](const std::string& time) {
+    const std::string clock = time.substr(time.find('T') + 1);
+    return 3600 * std::stod(clock.substr(0, 2)) + 60 * std::stod(clock.substr(3, 2)) +
+           std::stod(clock.substr(6));
+  };
+  const double between_s = seconds_of(end) - seconds_of(begin);
+  return between_s < 0 ? between_s + 86400 : between_s;
+}
+
 class RanksTest : public testing::TestWithParam<Case> {};
 
 TEST_P(RanksTest, RunsGroupsOfEverySizeWithoutCollision) {
@@ -56,6 +67,25 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest,
                                          Case{8, {1, 3, 5, 8}, {1, 2, 3}, true},
                                          Case{64, {8, 24, 32, 64}, {1, 2, 3}, true}),
                          [](const auto& one) { return "np" + std::to_string(one.param.ranks); });
+
+TEST(BackfillTest, SlotsAreBusyWhereSizesDoNotDivideTheRanks) {
+  Job job;
+  job.write("space.json", synthetic_space({3, 1}, {1, 2, 3, 4, 5, 6}, 0.1));
+  const Ended ended = job.run({.ranks = 4, .args = {"space.json"}});
+  expect_exit(job, ended, 0);
+  std::string first;
+  std::string last;
+  double busy_s = 0;
+  for (const auto& [name, measured] : all_metrics(job)) {
+    const std::string begin = measured["started_at"];
+    const std::string end = measured["finished_at"];
+    if (first.empty() || begin < first) first = begin;
+    last = std::max(last, end);
+    busy_s += static_cast<double>(ranks_of(measured).size()) * seconds_between(begin, end);
+  }
+  // 80 % where the fourth rank waits for all groups of three. Ranks share cores here.
+  EXPECT_GT(busy_s / (4 * seconds_between(first, last)), 0.9);
+}
 
 TEST(ManyRanksTest, TrainATinyTransformer) {
   Job job;
