@@ -1,5 +1,6 @@
 // Any number of ranks, sizes that do not divide it, groups of different sizes at the same time.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "results.hpp"
 #include "spaces.hpp"
@@ -16,17 +17,6 @@ struct Case {
 
 void PrintTo(const Case& one, std::ostream* out) {
   *out << one.ranks << " ranks";
-}
-
-/// Of two times as metrics.json has them, within a day.
-double seconds_between(const std::string& begin, const std::string& end) {
-  const auto seconds_of = [](const std::string& time) {
-    const std::string clock = time.substr(time.find('T') + 1);
-    return 3600 * std::stod(clock.substr(0, 2)) + 60 * std::stod(clock.substr(3, 2)) +
-           std::stod(clock.substr(6));
-  };
-  const double between_s = seconds_of(end) - seconds_of(begin);
-  return between_s < 0 ? between_s + 86400 : between_s;
 }
 
 class RanksTest : public testing::TestWithParam<Case> {};
@@ -106,6 +96,28 @@ TEST(ManyRanksTest, TrainATinyTransformer) {
   }
   expect_no_rank_used_twice(metrics);
   EXPECT_TRUE(have_different_sizes_overlapped(metrics));
+}
+
+TEST(ThreadsTest, AreThoseOfOpenMpsVariableElseOfTheBinding) {
+  Job job;
+  job.write("space.json", synthetic_space({1}, {1}));
+  const auto threads = [&](const char* asked, const std::vector<std::string>& launcher) {
+    const Ended ended = job.run({.ranks = 1,
+                                 .args = {"--overwrite", "space.json"},
+                                 .environment = {{"OMP_NUM_THREADS", asked}},
+                                 .launcher = launcher});
+    expect_exit(job, ended, 0);
+    return job.read_json(results + "environment.json")["ranks"][0]["threads"].get<int>();
+  };
+  EXPECT_EQ(threads("3", {}), 3);
+  cpu_set_t own;
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  EXPECT_LE(threads("", {}), CPU_COUNT(&own));
+  int first = 0;
+  while (!CPU_ISSET(first, &own)) ++first;
+  const std::vector<std::string> bound{"taskset", "-c", std::to_string(first)};
+  EXPECT_EQ(threads("", bound), 1);
+  EXPECT_EQ(threads("2", bound), 2);
 }
 
 TEST(CoordinatorTest, LeavesRankZeroOutWhereItIsDedicated) {

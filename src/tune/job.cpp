@@ -1,5 +1,6 @@
 #include "dstune/tune/job.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -113,9 +114,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const auto pretended = pretended_host(world.rank(), world.size());
   const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
                                       : world.split_shared();
-  const Topology topology =
-      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node);
-  if (topology.world_rank != 0) log::set_level(log::Level::off);
+  if (world.rank() != 0) log::set_level(log::Level::off);
+  const Topology topology = with_asked_threads(
+      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node),
+      std::getenv("OMP_NUM_THREADS"));
 
   FoundDevice found;
   try {

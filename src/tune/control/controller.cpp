@@ -20,10 +20,10 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
                 if (!is_known) result.started_at = result.finished_at = driver_.now().wall;
                 record(row, std::move(result), is_known);
               }),
-      began_(driver.now().steady) {}
+      began_(policy_.began) {}
 
 ExitCode Controller::run() {
-  listeners_.progress.begin(search_.space.planned, agenda_.num_known());
+  listeners_.progress.begin(search_.space.planned, agenda_.num_known(), began_);
   agenda_.take_known();
   IdleBackoff idle;
   for (;;) {
