@@ -51,8 +51,8 @@ class PluginTest : public testing::TestWithParam<Transport> {
   Measurement run(const std::string& library, const json::Value& options) {
     spec_.library_path = library;
     spec_.options = options;
-    const auto workload = make_workload(
-        {&spec_, &model_, &config_, &name_, 0, &device_, group_.get(), &waiter_, &ds_config_});
+    const auto workload = make_workload({&spec_, &model_, &config_, &name_, 0, &device_,
+                                         group_.get(), &waiter_, &ds_config_, true});
     return measure(*workload, *group_, options_, {});
   }
   Measurement run_subject(const std::string& action) {
@@ -86,7 +86,7 @@ TEST_P(PluginTest, CollectivesFromC) {
 }
 
 TEST_P(PluginTest, HandsOutTheCommunicatorWhereThereIsOne) {
-  const train::PluginGroup group(*group_, waiter_);
+  const train::PluginGroup group(*group_, waiter_, nullptr);
   const int handle = group.functions()->mpi_communicator;
   if (GetParam() == Transport::shared_memory || world_.size() == 1) {
     EXPECT_EQ(handle, -1);
