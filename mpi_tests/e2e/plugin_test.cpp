@@ -144,10 +144,7 @@ TEST_F(PluginTest, ABadAnswerCostsItsExperiment) {
   };
   for (const auto& [action, words] :
        {BadAnswer{"say no text", "rank 1: step 2: ???[31m red"},
-        BadAnswer{"not a time", "the plug-in says step_s nan"},
-        BadAnswer{"for ever", "the plug-in says step_s 1e+308"},
         BadAnswer{"endless bytes", "beyond what any machine has"},
-        BadAnswer{"endless work", "beyond what any machine has"},
         BadAnswer{"close descriptors", "closed descriptors that it had not opened"}}) {
     expect_exit(job_, run(action), 0);
     expect_victim("failed", words);

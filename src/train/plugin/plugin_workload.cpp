@@ -82,7 +82,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Beyond them sums and products of what a plug-in says would overflow.
-constexpr std::int64_t max_bytes = std::int64_t{1}
+constexpr std::int64_t max_count = std::int64_t{1}
                                    << 52;  ///< exact as a double; of parameters, too
 constexpr double max_flops = 1e30;
 constexpr double max_step_s = 1e9;
@@ -219,8 +219,8 @@ class PluginWorkload : public Workload {
     const dstune_status status = functions_.report(workload_, &usage);
     if (status != DSTUNE_OK) return status;
     const bool is_sound = usage.device_bytes >= 0 && usage.host_bytes >= 0 &&
-                          usage.host_bytes <= max_bytes && usage.parameters >= 0 &&
-                          usage.parameters <= max_bytes && usage.flops_per_step >= 0 &&
+                          usage.host_bytes <= max_count && usage.parameters >= 0 &&
+                          usage.parameters <= max_count && usage.flops_per_step >= 0 &&
                           usage.flops_per_step <= max_flops;
     if (!is_sound) {
       return group_.functions()->fail(
