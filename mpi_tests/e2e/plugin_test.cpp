@@ -152,7 +152,11 @@ TEST_F(PluginTest, ABadAnswerCostsItsExperiment) {
 }
 
 TEST_F(PluginTest, AHangWhileItFreesCostsItsRank) {
-  const Ended ended = run("hang in destroy", 4, {"--enable-recovery"});
+  bring("good");
+  write_space("hang in destroy");
+  const Ended ended = job_.run({.ranks = 4,
+                                .args = {"--trial-timeout", "2s", "--reserve", "6s", "space.json"},
+                                .launcher = {"--enable-recovery"}});
   expect_victim("timed_out", "lost rank");
   EXPECT_EQ(ended.exit_code, 0) << ended;
 }

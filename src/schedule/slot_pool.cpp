@@ -195,22 +195,26 @@ std::optional<SlotPool::Part> SlotPool::cheapest_part(std::size_t node, int num_
   if (static_cast<int>(usable.size()) < num_gpus) return std::nullopt;
 
   // Of those that are taken the ones that have been so for longest.
-  const auto age = [&](int world_rank) {
-    return std::pair(cost(world_rank),
-                     slots_[world_rank] == Slot::taken ? holder_of_[world_rank] : 0);
+  const auto holder = [&](int world_rank) {
+    return slots_[world_rank] == Slot::taken ? holder_of_[world_rank] : 0;
   };
-  std::ranges::stable_sort(usable, {}, age);
+  std::ranges::stable_sort(usable, {},
+                           [&](int rank) { return std::pair(cost(rank), holder(rank)); });
   usable.resize(num_gpus);
   const auto sum = [&](auto begin, auto end) {
     return std::accumulate(begin, end, 0, [&](int total, int rank) { return total + cost(rank); });
   };
   const int least = sum(usable.begin(), usable.end());
+  std::optional<std::pair<std::uint64_t, Part>> aligned;
   for (auto begin = of_node.begin(); of_node.end() - begin >= num_gpus; begin += num_gpus) {
     const auto end = begin + num_gpus;
-    if (std::all_of(begin, end, is_usable) && sum(begin, end) == least)
-      return Part{node, {begin, end}, least, true};
+    if (!std::all_of(begin, end, is_usable) || sum(begin, end) != least) continue;
+    const std::uint64_t newest = holder(*std::max_element(
+        begin, end, [&](int one, int other) { return holder(one) < holder(other); }));
+    if (!aligned || newest < aligned->first)
+      aligned.emplace(newest, Part{node, {begin, end}, least, true});
   }
-  return Part{node, std::move(usable), least, false};
+  return aligned ? std::move(aligned->second) : Part{node, std::move(usable), least, false};
 }
 
 bool SlotPool::has_bytes(const Node& node, const Needs& needs, bool now) {
