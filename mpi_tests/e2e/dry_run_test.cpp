@@ -33,6 +33,25 @@ class DryRunTest : public testing::Test {
   Job job_;
 };
 
+TEST_F(DryRunTest, SaysWhatIsAssumed) {
+  Json space = job_.read_json("space.json");
+  space["bf16"] = {{"enabled", "auto"}};
+  job_.write("space.json", space);
+  const Ended refused = plan({});
+  EXPECT_EQ(refused.exit_code, 3) << refused;
+  EXPECT_EQ(count_of(refused.err, "/bf16/enabled"), 1) << refused;
+  EXPECT_EQ(count_of(refused.err, "add \"precision\": \"bf16\""), 1) << refused;
+
+  const Ended shown = plan({"--precision", "bf16"});
+  EXPECT_EQ(shown.exit_code, 0) << shown;
+  EXPECT_EQ(shown.out.find("Assumed: \"auto\" precision is bf16, by --precision.\n"), 0) << shown;
+  const Json listed =
+      Json::parse(plan({"--precision", "bf16", "--format", "json"}).out, nullptr, false);
+  ASSERT_TRUE(listed.is_object());
+  EXPECT_EQ(listed["assumptions"][0], "\"auto\" precision is bf16, by --precision");
+  EXPECT_EQ(listed["experiments"][0]["ds_config"]["bf16"]["enabled"], "auto");
+}
+
 TEST_F(DryRunTest, ListsMembersInTheirOrder) {
   const Ended ended = plan({"--format", "json"});
   EXPECT_EQ(ended.exit_code, 0) << ended;

@@ -137,6 +137,44 @@ TEST_F(PluginTest, ACrashCostsItsRanks) {
   EXPECT_EQ(ended.exit_code, 0) << ended;
 }
 
+TEST_F(PluginTest, ABadAnswerCostsItsExperiment) {
+  struct BadAnswer {
+    const char* action;
+    const char* words;
+  };
+  for (const auto& [action, words] :
+       {BadAnswer{"say no text", "rank 1: step 2: ???[31m red"},
+        BadAnswer{"endless bytes", "beyond what any machine has"},
+        BadAnswer{"close descriptors", "closed descriptors that it had not opened"}}) {
+    expect_exit(job_, run(action), 0);
+    expect_victim("failed", words);
+  }
+}
+
+TEST_F(PluginTest, AHangWhileItFreesCostsItsRank) {
+  bring("good");
+  write_space("hang in destroy");
+  const Ended ended = job_.run({.ranks = 4,
+                                .args = {"--trial-timeout", "2s", "--reserve", "6s", "space.json"},
+                                .launcher = {"--enable-recovery"}});
+  expect_victim("timed_out", "lost rank");
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+}
+
+TEST_F(PluginTest, AConstructorThatHangsEndsTheJob) {
+  bring("good");
+  write_space("nothing");
+  const auto before = job_.contents();
+  const Ended ended = job_.run({.ranks = 2,
+                                .args = {"--trial-timeout", "2s", "space.json"},
+                                .environment = {{"DSTUNE_TEST_PLUGIN_HANG", "1"}}});
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_EQ(count_of(ended.err, "its constructor has not returned after 2.00 s"), 1) << ended;
+  EXPECT_EQ(count_of(ended.err, "/dstune/workload/library"), 1) << ended;
+  EXPECT_LT(ended.wall_s, 15);
+  EXPECT_EQ(job_.contents(), before);
+}
+
 TEST_F(PluginTest, AnotherLibraryOrOptionIsMeasuredAnew) {
   expect_exit(job_, run("fail in step"), 0);
   const std::size_t first = journal(job_).size();

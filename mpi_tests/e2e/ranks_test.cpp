@@ -1,5 +1,6 @@
 // Any number of ranks, sizes that do not divide it, groups of different sizes at the same time.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include "results.hpp"
 #include "spaces.hpp"
@@ -57,6 +58,25 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest,
                                          Case{64, {8, 24, 32, 64}, {1, 2, 3}, true}),
                          [](const auto& one) { return "np" + std::to_string(one.param.ranks); });
 
+TEST(BackfillTest, SlotsAreBusyWhereSizesDoNotDivideTheRanks) {
+  Job job;
+  job.write("space.json", synthetic_space({3, 1}, {1, 2, 3, 4, 5, 6}, 0.1));
+  const Ended ended = job.run({.ranks = 4, .args = {"space.json"}});
+  expect_exit(job, ended, 0);
+  std::string first;
+  std::string last;
+  double busy_s = 0;
+  for (const auto& [name, measured] : all_metrics(job)) {
+    const std::string begin = measured["started_at"];
+    const std::string end = measured["finished_at"];
+    if (first.empty() || begin < first) first = begin;
+    last = std::max(last, end);
+    busy_s += static_cast<double>(ranks_of(measured).size()) * seconds_between(begin, end);
+  }
+  // 80 % where the fourth rank waits for all groups of three. Ranks share cores here.
+  EXPECT_GT(busy_s / (4 * seconds_between(first, last)), 0.9);
+}
+
 TEST(ManyRanksTest, TrainATinyTransformer) {
   Job job;
   Json space = transformer_space({8, 32});
@@ -76,6 +96,28 @@ TEST(ManyRanksTest, TrainATinyTransformer) {
   }
   expect_no_rank_used_twice(metrics);
   EXPECT_TRUE(have_different_sizes_overlapped(metrics));
+}
+
+TEST(ThreadsTest, AreThoseOfOpenMpsVariableElseOfTheBinding) {
+  Job job;
+  job.write("space.json", synthetic_space({1}, {1}));
+  const auto threads = [&](const char* asked, const std::vector<std::string>& launcher) {
+    const Ended ended = job.run({.ranks = 1,
+                                 .args = {"--overwrite", "space.json"},
+                                 .environment = {{"OMP_NUM_THREADS", asked}},
+                                 .launcher = launcher});
+    expect_exit(job, ended, 0);
+    return job.read_json(results + "environment.json")["ranks"][0]["threads"].get<int>();
+  };
+  EXPECT_EQ(threads("3", {}), 3);
+  cpu_set_t own;
+  ASSERT_EQ(sched_getaffinity(0, sizeof own, &own), 0);
+  EXPECT_LE(threads("", {}), CPU_COUNT(&own));
+  int first = 0;
+  while (!CPU_ISSET(first, &own)) ++first;
+  const std::vector<std::string> bound{"taskset", "-c", std::to_string(first)};
+  EXPECT_EQ(threads("", bound), 1);
+  EXPECT_EQ(threads("2", bound), 2);
 }
 
 TEST(CoordinatorTest, LeavesRankZeroOutWhereItIsDedicated) {

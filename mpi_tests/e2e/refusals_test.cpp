@@ -74,6 +74,16 @@ TEST_F(RefusalTest, NamesTheLineOfMalformedJson) {
   expect_bad_space(text, {place_of(text, "gridsearch\"")});
 }
 
+TEST_F(RefusalTest, NamesTheTrainingCommandThatHidesThePlaceOfItsConfiguration) {
+  Json space = synthetic_space({1, 2}, {1, 2});
+  space["dstune"]["training_command"] = "deepspeed train.py 2>&1 | tee log";
+  const std::string text = space.dump(2);
+  expect_bad_space(text, {place_of(text, "\"training_command\""), "/dstune/training_command",
+                          "put $CONFIG where its file goes"});
+  expect_refused({.ranks = 1, .args = {"--dry-run", "space.json"}}, bad_input,
+                 {"/dstune/training_command"});
+}
+
 TEST_F(RefusalTest, NamesTheStageThatDoesNotExist) {
   const std::string text = changed(good_text(), R"("stage": 0)", R"("stage": 4)");
   expect_bad_space(text, {place_of(text, "\"stage\""), "/zero_optimization/stage"});

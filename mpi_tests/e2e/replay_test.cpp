@@ -75,6 +75,28 @@ TEST_F(ReplayTest, NamesTheTableThatIsMissing) {
   EXPECT_EQ(count_of(ended.err, "can not read table.json"), 1) << ended;
 }
 
+TEST_F(ReplayTest, EarlyStoppingLeavesTheRestUnrun) {
+  std::vector<int> micro_batches;
+  Json table;
+  for (int size = 1; size <= 48; ++size) {
+    micro_batches.push_back(size);
+    table[short_name(0, size)] = {{"step_time_s", size}};  // as many samples a second
+  }
+  Json space = synthetic_space({1}, micro_batches);
+  space["dstune"]["workload"] = {{"type", "replay"}, {"table", "table.json"}};
+  job_.write("space.json", space);
+  job_.write("table.json", table);
+  for (const char* const tuner : {"gridsearch", "random"}) {
+    for (const int ranks : {1, 4}) {
+      const Ended ended = job_.run(
+          {.ranks = ranks,
+           .args = {"space.json", "--tuner", tuner, "--early-stopping", "2", "--overwrite"}});
+      expect_exit(job_, ended, 0);
+      EXPECT_EQ(names_of(journal(job_), "started").size(), 3U) << tuner << ended;
+    }
+  }
+}
+
 // What docs/search.md says of searches without training.
 TEST_F(ReplayTest, ARecordedSpaceIsSearchedWithoutTraining) {
   const std::string folder = DSTUNE_E2E_RECORDED;

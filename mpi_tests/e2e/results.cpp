@@ -135,4 +135,14 @@ void expect_exit(const Job& job, const Ended& ended, int exit_code) {
   EXPECT_TRUE(status["finished_at"].is_string());
 }
 
+double seconds_between(const std::string& begin, const std::string& end) {
+  const auto seconds_of = [](const std::string& time) {
+    const std::string clock = time.substr(time.find('T') + 1);
+    return 3600 * std::stod(clock.substr(0, 2)) + 60 * std::stod(clock.substr(3, 2)) +
+           std::stod(clock.substr(6));
+  };
+  const double between_s = seconds_of(end) - seconds_of(begin);
+  return between_s < 0 ? between_s + 86400 : between_s;
+}
+
 }  // namespace dstune::e2e

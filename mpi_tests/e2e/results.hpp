@@ -35,6 +35,9 @@ void expect_no_rank_used_twice(const std::map<std::string, Json>& metrics);
 /// Did groups of different sizes run at the same time?
 [[nodiscard]] bool have_different_sizes_overlapped(const std::map<std::string, Json>& metrics);
 
+/// Of two times as metrics.json has them, within a day.
+[[nodiscard]] double seconds_between(const std::string& begin, const std::string& end);
+
 /// Fails the test unless the run ended with this code and wrote it down.
 void expect_exit(const Job& job, const Ended& ended, int exit_code);
 

@@ -78,6 +78,29 @@ TEST_F(ResumeTest, RunsWhatWasFinishedBeforeKillNineNotAgain) {
   EXPECT_EQ(all_metrics(job_), metrics);
 }
 
+TEST_F(ResumeTest, OnlyWhatWasAloneWhenTheJobDiedIsBlamed) {
+  job_.write("space.json", synthetic_space({1}, {1, 2, 3, 4, 5, 6}, 0.05));
+  // The first one runs on rank 0: nobody is left to end the job in order.
+  const std::string killer = short_name(0, 1);
+  std::string faults;
+  for (const char* const rank : {"0", "1", "2", "3"})
+    faults += (faults.empty() ? "die@" : ",die@") + std::string(rank) + ":" + killer;
+  const auto run = [&] {
+    return job_.run(
+        {.ranks = 4, .args = {"space.json"}, .environment = {{"DSTUNE_INJECT", faults}}});
+  };
+  // Twice with others, then alone.
+  for (int death = 0; death < 3; ++death) EXPECT_NE(run().exit_code, 0) << death;
+  expect_exit(job_, run(), 0);
+  const auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics.size(), 6);
+  for (const auto& [name, measured] : metrics)
+    EXPECT_EQ(measured["status"], name == killer ? "failed" : "ok") << name << measured["reason"];
+  EXPECT_EQ(count_of(metrics.at(killer)["reason"], "nothing else was"), 1);
+  for (const int suspect : {2, 3, 4})
+    EXPECT_EQ(metrics.at(short_name(0, suspect))["alone"], true) << suspect;
+}
+
 TEST_F(ResumeTest, DropsATornTail) {
   expect_answer(run());
   const std::string whole = job_.read(journal_);

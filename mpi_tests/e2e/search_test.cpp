@@ -63,6 +63,20 @@ TEST_F(SearchTest, EndsWithTheTableAndTheWinner) {
   EXPECT_NE(ended_->err.find(winner), std::string::npos) << "progress goes to stderr";
 }
 
+TEST_F(SearchTest, TimesTheWholeJob) {
+  const auto events = journal(*job_);
+  std::string last;
+  for (const Json& event : events)
+    if (event.contains("finished_at")) last = std::max<std::string>(last, event["finished_at"]);
+  const std::string words = "Tuning completed in ";
+  const std::size_t at = ended_->out.find(words);
+  ASSERT_NE(at, std::string::npos);
+  const std::string elapsed = "T0" + ended_->out.substr(at + words.size(), 14);
+  EXPECT_GE(seconds_between("T00:00:00.000000", elapsed),
+            seconds_between(events.front()["time"], last))
+      << "the machine is timed before the first experiment";
+}
+
 TEST_F(SearchTest, RunsEveryMemberUnderItsName) {
   for (const int size : {1, 2, 4}) {
     for (const int stage : {0, 1, 2, 3}) {

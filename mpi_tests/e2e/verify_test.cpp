@@ -218,6 +218,10 @@ TEST_F(VerifyTest, WithoutATrainingCommandTheScriptAsksForIt) {
   EXPECT_EQ(refused.exit_code, 3) << refused;
   EXPECT_EQ(count_of(refused.err, "TRAINING_COMMAND"), 1) << refused;
   EXPECT_FALSE(job_.exists(results + "verify"));
+  const Ended without =
+      bash({results + "verify.pbs"}, {{"TRAINING_COMMAND", "deepspeed t.py | tee log"}});
+  EXPECT_EQ(without.exit_code, 3) << without;
+  EXPECT_FALSE(job_.exists(results + "verify"));
   const Ended ended =
       bash({results + "verify.pbs"},
            {{"TRAINING_COMMAND", "deepspeed --num_gpus $NUM_GPUS t.py \"$CONFIG\""}});

@@ -44,6 +44,9 @@ po::options_description visible_options() {
   value("num-trials", "N", "run at most N experiments");
   value("early-stopping", "N", "stop after N experiments past the best (0: off)");
   value("seed", "N", "seed of the tuner (default 0)");
+  value("precision", "fp32|bf16|fp16",
+        "where the config says \"auto\"; overrides dstune.precision (default: the model's "
+        "torch_dtype)");
   add("full", "as autotuning.fast = false");
   value("results-dir", "DIR", "where results go (default autotuning_results)");
   value("exps-dir", "DIR", "where experiment files go (default autotuning_exps)");
@@ -158,6 +161,8 @@ Overrides overrides_of(const GivenOptions& given) {
                 {"throughput_per_gpu", Metric::throughput_per_gpu},
                 {"latency", Metric::latency},
                 {"flops", Metric::flops}});
+  given.choose("precision", overrides.precision,
+               {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}});
   overrides.num_trials = given.whole_number<int>("num-trials", 1);
   overrides.early_stopping = given.whole_number<int>("early-stopping", 0);
   overrides.seed = given.whole_number<std::int64_t>("seed", 0);

@@ -137,6 +137,41 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
+namespace {
+
+/// How many bytes the UTF-8 character takes that starts here; 0: none does. Overlong forms,
+/// surrogates and what is beyond U+10FFFF are none (RFC 3629, section 4).
+std::size_t utf8_length(std::string_view rest) {
+  const auto byte = [&](std::size_t at) {
+    return at < rest.size() ? static_cast<unsigned char>(rest[at]) : 0U;
+  };
+  const unsigned first = byte(0);
+  const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if ((first >= 0x80 && first < 0xC2) || first > 0xF4) return 0;
+  for (std::size_t at = 1; at < length; ++at)
+    if ((byte(at) & 0xC0U) != 0x80U) return 0;
+  const unsigned second = byte(1);
+  const bool is_wrong = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                        (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return is_wrong ? 0 : length;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const bool is_control = length == 1 && (text[0] < ' ' || text[0] == '\x7f');
+    if (length == 0 || is_control)
+      out += '?';
+    else
+      out += text.substr(0, length);
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -191,4 +191,17 @@ ModelSpec import_huggingface(const json::Document& document) {
   return spec;
 }
 
+std::optional<Precision> huggingface_precision(const json::Document& document) {
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    const auto node = document.node().is_object() ? document.node().find(key) : std::nullopt;
+    if (!node || !node->is_string()) continue;
+    const auto text = node->value().get<std::string>();
+    for (const auto& [name, precision] :
+         {std::pair{"float32", Precision::fp32}, std::pair{"bfloat16", Precision::bf16},
+          std::pair{"float16", Precision::fp16}})
+      if (text == name || text == std::string("torch.") + name) return precision;
+  }
+  return std::nullopt;
+}
+
 }  // namespace dstune

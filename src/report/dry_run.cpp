@@ -216,7 +216,12 @@ class Table {
 }  // namespace
 
 std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
-  std::string out = Table(plan, style).text();
+  std::string out;
+  for (const std::string& assumption : plan.assumptions)
+    for (const std::string& line : wrapped("Assumed: " + assumption + ".", style.width))
+      out += line + "\n";
+  if (!plan.assumptions.empty()) out += "\n";
+  out += Table(plan, style).text();
   std::string close = fmt::format("{} members: {} planned, {} infeasible, {} pruned.", plan.total,
                                   plan.planned, plan.infeasible, plan.pruned);
   if (plan.device_memory_bytes > 0)
@@ -245,7 +250,8 @@ json::Value dry_run_json(const DryRun& plan) {
   return {{"experiments", std::move(experiments)},
           {"counts",
            {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}},
-          {"expected_duration_s", finite_or_null(plan.expected_s)}};
+          {"expected_duration_s", finite_or_null(plan.expected_s)},
+          {"assumptions", plan.assumptions}};
 }
 
 }  // namespace dstune

@@ -2,225 +2,11 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <map>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
-#include "dstune/base/error.hpp"
-
 namespace dstune {
-
-Reservation::Reservation(SlotPool& pool, std::vector<int> world_ranks, const Needs& needs)
-    : pool_(&pool), world_ranks_(std::move(world_ranks)), needs_(needs) {}
-
-Reservation::Reservation(Reservation&& other) noexcept
-    : pool_(std::exchange(other.pool_, nullptr)),
-      world_ranks_(std::exchange(other.world_ranks_, {})),
-      needs_(other.needs_) {}
-
-Reservation& Reservation::operator=(Reservation other) noexcept {
-  std::swap(pool_, other.pool_);
-  std::swap(world_ranks_, other.world_ranks_);
-  std::swap(needs_, other.needs_);
-  return *this;
-}
-
-void Reservation::retire(int world_rank) {
-  require(std::ranges::find(world_ranks_, world_rank) != world_ranks_.end(),
-          "a reservation retires only ranks that it holds");
-  pool_->retire(world_rank);
-}
-
-void Reservation::give_back() {
-  if (pool_ == nullptr) return;
-  pool_->release(world_ranks_, needs_);
-  pool_ = nullptr;
-  world_ranks_.clear();
-}
-
-SlotPool::SlotPool(std::vector<std::vector<int>> ranks_of_node,
-                   const std::vector<NodeBytes>& bytes) {
-  require(bytes.empty() || bytes.size() == ranks_of_node.size(), "every node has its bytes");
-  for (std::size_t node = 0; node < ranks_of_node.size(); ++node) {
-    for (const int world_rank : ranks_of_node[node]) {
-      require(world_rank >= 0, "world ranks are not negative");
-      if (world_rank >= static_cast<int>(slots_.size())) {
-        slots_.resize(world_rank + 1, Slot::retired);
-        node_of_.resize(world_rank + 1);
-      }
-      require(slots_[world_rank] == Slot::retired, "a rank is a slot of one node, once");
-      slots_[world_rank] = Slot::idle;
-      node_of_[world_rank] = node;
-    }
-    const NodeBytes all = bytes.empty() ? NodeBytes{} : bytes[node];
-    nodes_.push_back({std::move(ranks_of_node[node]), all, all, false});
-  }
-}
-
-std::optional<Reservation> SlotPool::reserve(const Needs& needs, const std::vector<int>& avoid) {
-  auto placement = cheapest_placement(needs, avoid, true);
-  if (!placement || placement->cost > 0) return std::nullopt;
-  take(placement->world_ranks, needs);
-  return Reservation(*this, std::move(placement->world_ranks), needs);
-}
-
-bool SlotPool::has_room(const Needs& needs) const {
-  const auto placement = cheapest_placement(needs, {}, true);
-  return placement && placement->cost == 0;
-}
-
-std::vector<int> SlotPool::best_future_placement(const Needs& needs) const {
-  auto placement = cheapest_placement(needs, {}, false);
-  return placement ? std::move(placement->world_ranks) : std::vector<int>{};
-}
-
-bool SlotPool::share_a_node(const std::vector<int>& one, const std::vector<int>& other) const {
-  return std::ranges::any_of(nodes_, [&](const Node& node) {
-    return std::ranges::find_first_of(node.world_ranks, one) != node.world_ranks.end() &&
-           std::ranges::find_first_of(node.world_ranks, other) != node.world_ranks.end();
-  });
-}
-
-bool SlotPool::is_possible(const Needs& needs) const {
-  const GroupShape& shape = needs.shape;
-  if (shape.num_gpus < 1 || shape.num_nodes < 1) return false;
-  const auto is_usable = [&](int world_rank) { return slots_[world_rank] != Slot::retired; };
-  const auto holds_group = [&](const Node& node) {
-    return has_bytes(node, needs, false) &&
-           std::ranges::count_if(node.world_ranks, is_usable) >= shape.num_gpus;
-  };
-  return std::ranges::count_if(nodes_, holds_group) >= shape.num_nodes;
-}
-
-void SlotPool::retire(int world_rank) {
-  require(world_rank >= 0 && world_rank < static_cast<int>(slots_.size()), "no such slot");
-  slots_[world_rank] = Slot::retired;
-}
-
-int SlotPool::num_idle() const {
-  return static_cast<int>(std::count(slots_.begin(), slots_.end(), Slot::idle));
-}
-
-int SlotPool::num_slots() const {
-  return static_cast<int>(slots_.size() - std::count(slots_.begin(), slots_.end(), Slot::retired));
-}
-
-void SlotPool::take(const std::vector<int>& world_ranks, const Needs& needs) {
-  for (const int world_rank : world_ranks) {
-    slots_[world_rank] = Slot::taken;
-    Node& node = nodes_[node_of_[world_rank]];
-    node.free.host -= needs.host_bytes;
-    node.free.disk -= needs.disk_bytes;
-    node.is_disk_taken = node.is_disk_taken || needs.disk_bytes > 0;
-  }
-}
-
-void SlotPool::release(const std::vector<int>& world_ranks, const Needs& needs) noexcept {
-  for (const int world_rank : world_ranks) {
-    Node& node = nodes_[node_of_[world_rank]];
-    if (needs.disk_bytes > 0) node.is_disk_taken = false;
-    if (slots_[world_rank] == Slot::taken) {
-      slots_[world_rank] = Slot::idle;
-      node.free.host += needs.host_bytes;
-      node.free.disk += needs.disk_bytes;
-    } else {
-      // Who is lost may still be there, and its memory and file with it.
-      node.all.host -= needs.host_bytes;
-      node.all.disk -= needs.disk_bytes;
-    }
-  }
-}
-
-// Where a group would go: the choice behind SlotPool's reservations.
-
-std::optional<SlotPool::Part> SlotPool::cheapest_part(std::size_t node, int num_gpus,
-                                                      const std::vector<bool>& avoid) const {
-  const std::vector<int>& of_node = nodes_[node].world_ranks;
-  const auto cost = [&](int world_rank) {
-    return slots_[world_rank] == Slot::idle && !avoid[world_rank] ? 0 : 1;
-  };
-  const auto is_usable = [&](int world_rank) { return slots_[world_rank] != Slot::retired; };
-  std::vector<int> usable;
-  std::ranges::copy_if(of_node, std::back_inserter(usable), is_usable);
-  if (static_cast<int>(usable.size()) < num_gpus) return std::nullopt;
-
-  std::ranges::stable_sort(usable, {}, cost);
-  usable.resize(num_gpus);
-  const auto sum = [&](auto begin, auto end) {
-    return std::accumulate(begin, end, 0, [&](int total, int rank) { return total + cost(rank); });
-  };
-  const int least = sum(usable.begin(), usable.end());
-  for (auto begin = of_node.begin(); of_node.end() - begin >= num_gpus; begin += num_gpus) {
-    const auto end = begin + num_gpus;
-    if (std::all_of(begin, end, is_usable) && sum(begin, end) == least)
-      return Part{node, {begin, end}, least, true};
-  }
-  return Part{node, std::move(usable), least, false};
-}
-
-bool SlotPool::has_bytes(const Node& node, const Needs& needs, bool now) {
-  const NodeBytes& bytes = now ? node.free : node.all;
-  const auto holds = [&](std::int64_t available, std::int64_t of_rank) {
-    return of_rank == 0 || available / of_rank >= needs.shape.num_gpus;
-  };
-  const bool is_disk_free = needs.disk_bytes == 0 || !now || !node.is_disk_taken;
-  return is_disk_free && holds(bytes.host, needs.host_bytes) && holds(bytes.disk, needs.disk_bytes);
-}
-
-std::optional<SlotPool::Part> SlotPool::cheapest_placement(const Needs& needs,
-                                                           const std::vector<int>& avoid,
-                                                           bool now) const {
-  const GroupShape& shape = needs.shape;
-  if (shape.num_gpus < 1 || shape.num_nodes < 1) return std::nullopt;
-  std::vector<bool> is_avoided(slots_.size());
-  for (const int world_rank : avoid) is_avoided[world_rank] = true;
-  std::vector<Part> parts;
-  for (std::size_t node = 0; node < nodes_.size(); ++node) {
-    if (!has_bytes(nodes_[node], needs, now)) continue;
-    if (auto part = cheapest_part(node, shape.num_gpus, is_avoided))
-      parts.push_back(std::move(*part));
-  }
-  const auto num_nodes = static_cast<std::size_t>(shape.num_nodes);
-  if (parts.size() < num_nodes) return std::nullopt;
-
-  const auto key = [&](std::size_t index) {
-    return std::tuple(parts[index].cost, !parts[index].is_aligned);
-  };
-  const auto rank_of = [&](const std::vector<std::size_t>& chosen, bool is_scattered) {
-    int cost = 0;
-    int unaligned = 0;
-    for (const auto index : chosen) {
-      cost += parts[index].cost;
-      unaligned += parts[index].is_aligned ? 0 : 1;
-    }
-    return std::tuple(cost, is_scattered, unaligned);
-  };
-  // The cheapest nodes anywhere, then the windows of neighbours: one of these wins a tie.
-  std::vector<std::size_t> best(parts.size());
-  std::iota(best.begin(), best.end(), std::size_t{0});
-  std::ranges::stable_sort(best, {}, key);
-  best.resize(num_nodes);
-  auto best_rank = rank_of(best, true);
-  for (std::size_t first = 0; first + num_nodes <= parts.size(); ++first) {
-    if (parts[first + num_nodes - 1].node - parts[first].node != num_nodes - 1) continue;
-    std::vector<std::size_t> window(num_nodes);
-    std::iota(window.begin(), window.end(), first);
-    const auto rank = rank_of(window, false);
-    if (rank >= best_rank) continue;
-    best_rank = rank;
-    best = std::move(window);
-  }
-
-  Part placement;
-  for (const auto index : best) {
-    placement.cost += parts[index].cost;
-    std::ranges::copy(parts[index].world_ranks, std::back_inserter(placement.world_ranks));
-  }
-  std::ranges::sort(placement.world_ranks);
-  return placement;
-}
 
 namespace {
 
@@ -244,14 +30,17 @@ class PossibleNeeds {
 
 void Scheduler::submit(std::size_t experiment, const Needs& needs, const std::vector<int>& avoid) {
   queue_.push_back({experiment, needs, avoid});
+  blocked_at_.reset();
 }
 
 void Scheduler::resubmit(std::size_t experiment, const Needs& needs) {
   queue_.push_front({experiment, needs, {}});
+  blocked_at_.reset();
 }
 
 std::optional<Scheduler::Dispatch> Scheduler::next() {
-  if (queue_.empty() || pool_->num_idle() == 0) return std::nullopt;
+  if (queue_.empty() || pool_->num_idle() == 0 || blocked_at_ == pool_->revision())
+    return std::nullopt;
   PossibleNeeds is_possible(*pool_);
   const auto head = std::ranges::find_if(queue_, std::ref(is_possible), &Waiting::needs);
   if (head == queue_.end()) return std::nullopt;
@@ -259,14 +48,27 @@ std::optional<Scheduler::Dispatch> Scheduler::next() {
   if (!reservation && !head->avoid.empty()) reservation = pool_->reserve(head->needs);
   if (reservation) return dispatch(head, std::move(*reservation));
 
-  const auto& held = held_for(*head);
+  const SlotPool::Wait& wait = wait_of(*head);
   std::vector<Needs> too_much = {head->needs};
   for (auto waiting = head + 1; waiting != queue_.end(); ++waiting) {
     const Needs& needs = waiting->needs;
-    if (head->needs.disk_bytes > 0 && needs.disk_bytes > 0) continue;
     if (std::ranges::find(too_much, needs) != too_much.end()) continue;
-    if (auto beside = pool_->reserve(needs, held)) return dispatch(waiting, std::move(*beside));
+    if (auto beside = reserve_beside(needs, head->needs, wait))
+      return dispatch(waiting, std::move(*beside));
     too_much.push_back(needs);
+  }
+  // Asked again and again until something ends.
+  blocked_at_ = pool_->revision();
+  return std::nullopt;
+}
+
+/// Nothing where the head could not start any more as soon as what it waits for has ended.
+std::optional<Reservation> Scheduler::reserve_beside(const Needs& needs, const Needs& of_head,
+                                                     const SlotPool::Wait& wait) {
+  static const std::vector<int> none;
+  for (const std::vector<int>* const avoid : {&wait.world_ranks, &none}) {
+    auto reservation = pool_->reserve(needs, *avoid);
+    if (reservation && pool_->has_room_after(of_head, wait.reservations)) return reservation;
   }
   return std::nullopt;
 }
@@ -284,21 +86,20 @@ std::vector<std::size_t> Scheduler::take_impossible() {
 
 void Scheduler::clear() {
   queue_.clear();
-  held_.reset();
+  head_wait_.reset();
 }
 
-const std::vector<int>& Scheduler::held_for(const Waiting& head) {
-  if (!held_ || held_->experiment != head.experiment || held_->num_slots != pool_->num_slots()) {
-    held_ =
-        HeldSlots{head.experiment, pool_->num_slots(), pool_->best_future_placement(head.needs)};
-  }
-  return held_->world_ranks;
+const SlotPool::Wait& Scheduler::wait_of(const Waiting& head) {
+  if (!head_wait_ || head_wait_->experiment != head.experiment ||
+      head_wait_->num_slots != pool_->num_slots())
+    head_wait_ = HeadWait{head.experiment, pool_->num_slots(), pool_->wait_for(head.needs)};
+  return head_wait_->wait;
 }
 
 Scheduler::Dispatch Scheduler::dispatch(const std::deque<Waiting>::iterator& waiting,
                                         Reservation reservation) {
   Dispatch dispatch{waiting->experiment, std::move(reservation)};
-  if (held_ && held_->experiment == waiting->experiment) held_.reset();
+  if (head_wait_ && head_wait_->experiment == waiting->experiment) head_wait_.reset();
   queue_.erase(waiting);
   return dispatch;
 }

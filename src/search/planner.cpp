@@ -278,7 +278,9 @@ class ExperimentFile {
     value.erase("dstune");
     json::Problems found;
     // The table's pointers start at the config's own root.
-    const Settings settings = dstune::read_config(json::Node(config.document(), value, ""), found);
+    const Settings settings =
+        dstune::read_config(json::Node(config.document(), value, ""), found, job_->precision);
+    check_automatic_precision(*job_, json::Node(config.document(), value, ""), found);
     experiment.config = training_config(settings);
     for (auto problem : found.all()) {
       problem.pointer = config.pointer() + problem.pointer;

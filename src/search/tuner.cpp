@@ -84,13 +84,16 @@ class OrderedTuner : public Tuner {
   }
 
   std::optional<std::size_t> next() override {
-    if (is_done()) return std::nullopt;
-    return waiting_.extract(waiting_.begin()).value();
+    if (is_done() || !early_stopping_.allows_beside(under_way_.size())) return std::nullopt;
+    const std::size_t index = waiting_.extract(waiting_.begin()).value();
+    under_way_.insert(index);
+    return index;
   }
 
   void observe(std::size_t index, const Observation& observation) override {
     require(index < num_members_, "an index of the planned space");
     waiting_.erase(index);
+    under_way_.erase(index);
     early_stopping_.observe(index, observation.result());
   }
 
@@ -111,6 +114,7 @@ class OrderedTuner : public Tuner {
  private:
   std::size_t num_members_;
   std::set<std::size_t> waiting_;
+  std::set<std::size_t> under_way_;  ///< asked for and not yet observed
   EarlyStopping early_stopping_;
 };
 

@@ -2,6 +2,7 @@
 /// The tuners, each in a file of its own, and the rules that they share. Local.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,12 @@ class EarlyStopping {
   }
   [[nodiscard]] bool is_due() const {
     return max_since_best_ > 0 && num_since_best_ >= max_since_best_;
+  }
+  /// Whether one more may be begun beside `num_under_way` that have not ended: not where the search
+  /// would be over if none of these brought anything better.
+  [[nodiscard]] bool allows_beside(std::size_t num_under_way) const {
+    return max_since_best_ == 0 ||
+           num_since_best_ + static_cast<std::int64_t>(num_under_way) < max_since_best_;
   }
   /// Why others are not run, where it is due.
   [[nodiscard]] std::string reason() const {

@@ -105,7 +105,8 @@ class CandidateCheck {
 
   void read_base() {
     json::Problems found;
-    product_->settings = read_settings(json::Node(*job_->document, product_->base, ""), found);
+    product_->settings =
+        read_settings(json::Node(*job_->document, product_->base, ""), found, job_->precision);
     for (const Problem& problem : found.all())
       if (!is_of_dimension(problem.pointer)) add(problem.pointer, problem.message);
   }
@@ -114,8 +115,9 @@ class CandidateCheck {
     dimension.settings.clear();
     for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
       json::Problems found;
-      dimension.settings.push_back(read_settings(
-          json::Node(*job_->document, dimension.candidates[index], dimension.pointer), found));
+      dimension.settings.push_back(
+          read_settings(json::Node(*job_->document, dimension.candidates[index], dimension.pointer),
+                        found, job_->precision));
       for (const Problem& problem : found.all())
         add_at_origin(dimension, index, problem.pointer, problem.message);
     }

@@ -7,6 +7,7 @@
 
 #include "dstune/model/module_names.hpp"
 #include "products.hpp"
+#include "sections/assumptions.hpp"
 #include "sections/sections.hpp"
 
 namespace dstune {
@@ -74,9 +75,12 @@ void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget
   }
 }
 
-std::optional<ModelSpec> read_model_file(const std::string& path, json::Problems& problems) {
+std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget& target) {
+  json::Problems& problems = *target.problems;
   try {
-    return import_huggingface(json::Document::read(path));
+    const json::Document config = json::Document::read(path);
+    target.model_precision = huggingface_precision(config);
+    return import_huggingface(config);
   } catch (const InputError& error) {
     add_all(error, problems);
     return std::nullopt;
@@ -91,8 +95,9 @@ bool names_a_file(const std::string& name, const std::string& path) {
 
 /// `place`: where the document names it.
 std::optional<ModelSpec> read_named_model(const std::string& name, const std::string& path,
-                                          const json::Node* place, json::Problems& problems) {
-  if (names_a_file(name, path)) return read_model_file(path, problems);
+                                          const json::Node* place, SectionTarget& target) {
+  json::Problems& problems = *target.problems;
+  if (names_a_file(name, path)) return read_model_file(path, target);
   try {
     return preset(name);
   } catch (const InputError& error) {
@@ -115,18 +120,19 @@ json::Value without_nulls(const json::Value& object) {
 /// The model that the command line (a file's or preset's name) or `dstune.model` names; nothing
 /// where neither does or where it can not be read.
 std::optional<ModelSpec> find_model(const std::optional<std::string>& override_name,
-                                    const std::optional<json::Node>& node,
-                                    const std::string& folder, json::Problems& problems) {
-  if (override_name) return read_named_model(*override_name, *override_name, nullptr, problems);
+                                    SectionTarget& target) {
+  const std::optional<json::Node>& node = target.model;
+  const std::string& folder = target.job->folder;
+  if (override_name) return read_named_model(*override_name, *override_name, nullptr, target);
   if (!node) return std::nullopt;
   if (node->is_string()) {
     const auto name = node->value().get<std::string>();
-    return read_named_model(name, path_from(folder, name), &*node, problems);
+    return read_named_model(name, path_from(folder, name), &*node, target);
   }
   if (const auto path = node->find("hf_config"))
-    return read_model_file(path_from(folder, path->value().get<std::string>()), problems);
+    return read_model_file(path_from(folder, path->value().get<std::string>()), target);
   const json::Value written = without_nulls(node->value());
-  return read_model(json::Node(node->document(), written, node->pointer()), problems);
+  return read_model(json::Node(node->document(), written, node->pointer()), *target.problems);
 }
 
 void decide_model(const Overrides& overrides, const json::Node& root, const json::Node* section,
@@ -134,7 +140,7 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   JobSpec& job = *target.job;
   json::Problems& problems = *target.problems;
   const bool is_named = overrides.model || (section != nullptr && given(*section, "model"));
-  if (const auto model = find_model(overrides.model, target.model, job.folder, problems)) {
+  if (const auto model = find_model(overrides.model, target)) {
     job.model = *model;
   } else if (!is_named && job.workload.kind == WorkloadKind::transformer) {
     problems.add((section != nullptr ? *section : root)
@@ -224,7 +230,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const json::Node root(*job.document, replaced, "");
 
   job.tuning.tuner_type = overrides.tuner_type.value_or("");
-  SectionTarget target{&job, &problems, {}, {}, {}, {}};
+  SectionTarget target{&job, &problems, {}, {}, {}, {}, {}};
   if (const auto section = given(root, "autotuning")) read_autotuning(*section, target);
   apply(overrides, job.tuning);
   const auto section = given(root, "dstune");
@@ -236,13 +242,16 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
 
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
+  decide_precision(overrides.precision, target);
   if (job.experiment_files.empty()) {
+    check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
     const auto products = expand(job, problems);
     problems.check();
     const auto found = find_warnings(job, products);
     job.warnings.insert(job.warnings.end(), found.begin(), found.end());
   }
   problems.check();
+  add_assumptions(section ? &*section : nullptr, job);
   // Files of experiments are run, all of them.
   if (job.tuning.tuner_type.empty())
     job.tuning.tuner_type = job.experiment_files.empty() ? default_tuner_type : "gridsearch";

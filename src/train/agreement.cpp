@@ -4,6 +4,7 @@
 #include <new>
 #include <span>
 
+#include "dstune/base/text.hpp"
 #include "dstune/kernels/cuda.hpp"
 
 namespace dstune::train {
@@ -46,9 +47,10 @@ std::string share_text(ProcessGroup& group, int sender, const std::string& mine,
   return text;
 }
 
+/// Short enough, and for files and messages whatever a library has said.
 std::string cut(std::string reason) {
   if (reason.size() > longest_reason) reason.resize(longest_reason);
-  return reason;
+  return printable(reason);
 }
 
 }  // namespace

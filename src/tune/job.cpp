@@ -1,5 +1,6 @@
 #include "dstune/tune/job.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -113,9 +114,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   const auto pretended = pretended_host(world.rank(), world.size());
   const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
                                       : world.split_shared();
-  const Topology topology =
-      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node);
-  if (topology.world_rank != 0) log::set_level(log::Level::off);
+  if (world.rank() != 0) log::set_level(log::Level::off);
+  const Topology topology = with_asked_threads(
+      pretended ? find_topology(world, node, pretended->name) : find_topology(world, node),
+      std::getenv("OMP_NUM_THREADS"));
 
   FoundDevice found;
   try {
@@ -163,7 +165,10 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   world.broadcast(bytes, 0);
   input = decode_job_input(bytes);
   if (!input.run) return static_cast<ExitCode>(input.exit_code);
-  const std::string violation = load_plugin_everywhere(world, input.workload);
+  const LoadedPlugin plugin = load_plugin_everywhere(
+      world, input.workload,
+      {.on_own_thread = thread_multiple,
+       .timeout_s = options.trial_timeout_s.value_or(PluginLoading().timeout_s)});
   const FoundEnergyMeter energy =
       find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
   ready.energy = energy.meter ? energy.meter->description() : "not measured";
@@ -173,7 +178,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   Bytes code(1);
   if (world.rank() == 0) {
     code[0] = static_cast<std::byte>(guarded([&] {
-      if (!violation.empty()) throw InputError({plugin_problem(*ready.job.document, violation)});
+      if (!plugin.violation.empty())
+        throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
       open_results(ready, decided, topology, devices);
       log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
       return ExitCode::ok;
@@ -181,6 +187,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   }
   world.broadcast(code, 0);
   const auto start = static_cast<ExitCode>(code[0]);
+  if (plugin.hangs) MpiEnvironment::leave_without_finalize(static_cast<int>(start));
   if (start != ExitCode::ok) return start;
 
   count_stop_signals();

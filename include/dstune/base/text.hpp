@@ -19,6 +19,8 @@ namespace dstune {
 [[nodiscard]] std::string_view trimmed(std::string_view text, std::string_view letters = " \t\r\n");
 /// With a to z for A to Z; other letters stay.
 [[nodiscard]] std::string lower_case(std::string_view text);
+/// With "?" for each byte that is no part of UTF-8 text, and for control characters.
+[[nodiscard]] std::string printable(std::string_view text);
 /// The parts between separators, empty ones among them: one more than there are separators.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 /// The lines of a text: what stands behind its last line end counts where there is any.

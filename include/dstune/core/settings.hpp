@@ -92,8 +92,10 @@ class Settings {
 /// that it does not hold are there with their defaults. No lists of candidates; null and "auto"
 /// stand for the default. Adds problems: wrong types, values out of range, unknown keys inside
 /// sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown top-level
-/// keys are skipped.
-std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems);
+/// keys are skipped. `automatic`: the precision that "auto" of /bf16/enabled and /fp16/enabled
+/// stands for; nothing: their defaults.
+std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems,
+                                   std::optional<Precision> automatic = std::nullopt);
 
 /// Something that a config can not have, though each of its values is valid by itself.
 struct Violation {
@@ -112,6 +114,7 @@ struct Violation {
 
 /// A whole config without lists of candidates: read_settings() and violations_of() in one. `node`
 /// is the config's root object.
-[[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems);
+[[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems,
+                                   std::optional<Precision> automatic = std::nullopt);
 
 }  // namespace dstune

@@ -2,12 +2,14 @@
 /// The shape of a model: what of a Hugging Face `config.json` the training step depends on.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/core/training_config.hpp"
 
 namespace dstune {
 
@@ -119,6 +121,10 @@ struct RotaryAngles {
 /// activation, another head, …), are refused by name: the key, its value, and what is built
 /// instead. Keys that do not touch the step are ignored. Throws InputError.
 ModelSpec import_huggingface(const json::Document& document);
+
+/// The precision of its `torch_dtype` (`dtype`); nothing where it has none that is built. Not
+/// checked otherwise.
+[[nodiscard]] std::optional<Precision> huggingface_precision(const json::Document& document);
 
 /// A model written out in `dstune.model`: family, hidden_size, num_layers, num_heads, num_kv_heads,
 /// intermediate_size, vocab_size, tie_embeddings (and sequence positions: max_positions). Adds

@@ -99,9 +99,12 @@ struct History {
   std::map<std::string, Record> finished;       ///< by key, the last one
   std::map<std::string, Measurement> verified;  ///< by key, the last one
   std::map<std::string, int> deaths;  ///< key → how many jobs in a row died while it was running
+  /// Of these: at the last one nothing else was running, or ranks of its own group were lost.
+  std::set<std::string> died_alone;
   std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
-  std::map<std::string, int> repeat_deaths;  ///< key → how many jobs died while it was repeated
-  std::set<std::string> complete_searches;   ///< `search_key` of jobs that ended with 0
+  std::map<std::string, int> repeat_deaths;  ///< key → jobs that died while it alone was repeated
+  std::set<std::string> interrupted_repeats;  ///< jobs died while it was, beside others too
+  std::set<std::string> complete_searches;    ///< `search_key` of jobs that ended with 0
   int num_jobs = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none
   json::Value profile;

@@ -18,22 +18,30 @@ using ArgMappings = std::vector<std::pair<std::string, std::string>>;
 std::string shell_quote(const std::string& word);
 
 /// The user's command with the tuned configuration in it; everything else stays as it was written,
-/// quotes and line breaks included.
+/// quotes and line breaks included. The line may hold several commands: the training is the one
+/// with `$CONFIG`.
 /// - `$CONFIG` and `${CONFIG}` become `config_path`, also inside quotes. Where neither is there,
-/// the
-///   word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
+///   the word after `--deepspeed_config`, or after a `--deepspeed` that names a .json file, is
 ///   replaced, else `--deepspeed_config` is appended.
 /// - For each of `arg_mappings`: the key is looked up depth-first in `ds_config`; the word after
 ///   the flag is replaced, or `flag value` appended. Nothing happens for a key that is not there or
 ///   is null, "", false or "auto".
+/// - What is appended goes behind the last word, in front of redirections.
 /// - `--autotuning tune|run` is removed.
 /// - A command that is only a Python script is started with `deepspeed` on the group's shape; one
 ///   that starts with `deepspeed` and does not say where is given the shape.
 /// - `hostfile`, where given, is named to a `deepspeed` that names none.
+/// Throws LogicError where launch_line_violation() says something.
 std::string launch_line(const std::string& training_command, const std::string& config_path,
                         const json::Value& ds_config, const GroupShape& shape,
                         const ArgMappings& arg_mappings,
                         const std::optional<std::string>& hostfile = std::nullopt);
+
+/// Why launch_line() can not tell where the configuration or an argument goes, with a hint; empty
+/// where it can. Without `$CONFIG` the line is one simple command: no pipe, `;`, `&`, comment,
+/// second line or text for another shell, and no substitution that may hold the place.
+[[nodiscard]] std::string launch_line_violation(const std::string& training_command,
+                                                const ArgMappings& arg_mappings);
 
 /// The line for those who gave no command, with `your_training_script.py` in the script's place.
 std::string placeholder_launch_line(const std::string& config_path, const GroupShape& shape);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -36,10 +37,10 @@ class Reservation {
 
  private:
   friend class SlotPool;
-  Reservation(SlotPool& pool, std::vector<int> world_ranks, const Needs& needs);
+  Reservation(SlotPool& pool, std::uint64_t number, std::vector<int> world_ranks);
   SlotPool* pool_ = nullptr;
+  std::uint64_t number_ = 0;
   std::vector<int> world_ranks_;
-  Needs needs_;
 };
 
 /// Ranks on nodes, idle, taken or retired; the bytes of the nodes' hosts and disks; and the disks
@@ -50,7 +51,6 @@ class SlotPool {
   /// none where they are not counted. Outlives its reservations.
   explicit SlotPool(std::vector<std::vector<int>> ranks_of_node,
                     const std::vector<NodeBytes>& bytes = {});
-  SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
 
   /// What is needed, all of it or nothing: an aligned group (positions k·num_gpus … on the node)
@@ -59,9 +59,17 @@ class SlotPool {
   std::optional<Reservation> reserve(const Needs& needs, const std::vector<int>& avoid = {});
   /// Whether reserve() would get it now.
   [[nodiscard]] bool has_room(const Needs& needs) const;
-  /// The slots that would be got soonest: the placement with the most idle slots, aligned and on
-  /// neighbouring nodes where that costs none of them. Ascending; empty where it is impossible.
-  [[nodiscard]] std::vector<int> best_future_placement(const Needs& needs) const;
+  /// What has to end before there is room.
+  struct Wait {
+    std::vector<std::uint64_t> reservations;  ///< by their numbers; none of them can be spared
+    std::vector<int> world_ranks;  ///< a placement then, with as few slots as can be that are idle
+  };
+  /// For the placement with the most idle slots, aligned and on neighbouring nodes where that costs
+  /// none of them, else for those that have run longest. Empty where it is impossible.
+  [[nodiscard]] Wait wait_for(const Needs& needs) const;
+  /// Whether there will be room when these have ended, whatever the others do.
+  [[nodiscard]] bool has_room_after(const Needs& needs,
+                                    const std::vector<std::uint64_t>& reservations) const;
   /// Whether ranks of the one are on nodes of the other.
   [[nodiscard]] bool share_a_node(const std::vector<int>& one, const std::vector<int>& other) const;
   /// Whether it could be placed if everything running ended.
@@ -71,6 +79,8 @@ class SlotPool {
 
   [[nodiscard]] int num_idle() const;
   [[nodiscard]] int num_slots() const;  ///< not retired
+  /// Another one whenever something was taken, given back or retired.
+  [[nodiscard]] std::uint64_t revision() const { return revision_; }
 
  private:
   friend class Reservation;
@@ -98,19 +108,28 @@ class SlotPool {
                                                        bool now) const;
   /// Whether a node has the bytes, and where `now` is set has them and its disk free.
   [[nodiscard]] static bool has_bytes(const Node& node, const Needs& needs, bool now);
-  void take(const std::vector<int>& world_ranks, const Needs& needs);
-  void release(const std::vector<int>& world_ranks, const Needs& needs) noexcept;
+  struct Holding {
+    std::vector<int> world_ranks;
+    Needs needs;
+  };
+  SlotPool(const SlotPool&) = default;  ///< to look ahead: reservations stay with the original
+  [[nodiscard]] SlotPool after(const std::vector<std::uint64_t>& reservations) const;
+  std::uint64_t take(const std::vector<int>& world_ranks, const Needs& needs);
+  void release(std::uint64_t number) noexcept;
 
   std::vector<Node> nodes_;
   std::vector<Slot> slots_;           ///< by world rank; ranks that may not train count as retired
   std::vector<std::size_t> node_of_;  ///< by world rank, of those that may train
+  std::vector<std::uint64_t> holder_of_;       ///< by world rank: the last reservation that took it
+  std::map<std::uint64_t, Holding> holdings_;  ///< by number of the reservation, rising with time
+  std::uint64_t next_number_ = 1;
+  std::uint64_t revision_ = 0;
 };
 
 /// Which waiting experiment gets slots now: first in, first out. A head that does not fit stays at
-/// the front and chooses the slots that it waits for, once: those of the placement with the most
-/// idle ones. Later experiments run only beside these, so what runs there when the choice is made
-/// is all that the head can be kept waiting by. It starts earlier where another placement becomes
-/// free. Behind a head that needs disks nothing starts that needs some, too.
+/// the front and chooses the reservations that it waits for, once. Later experiments are started
+/// while it waits, as long as it can start once these have ended, whatever else runs then: they are
+/// all that it can be kept waiting by. It starts earlier where another placement becomes free.
 class Scheduler {
  public:
   explicit Scheduler(SlotPool& pool) : pool_(&pool) {}
@@ -138,18 +157,22 @@ class Scheduler {
     Needs needs;
     std::vector<int> avoid;
   };
-  /// The slots that the head waits for; chosen anew when the head changes or a slot is retired.
-  struct HeldSlots {
+  /// What the head waits for; chosen anew when the head changes or a slot is retired.
+  struct HeadWait {
     std::size_t experiment;
     int num_slots;
-    std::vector<int> world_ranks;
+    SlotPool::Wait wait;
   };
-  const std::vector<int>& held_for(const Waiting& head);
+  const SlotPool::Wait& wait_of(const Waiting& head);
+  std::optional<Reservation> reserve_beside(const Needs& needs, const Needs& of_head,
+                                            const SlotPool::Wait& wait);
   Dispatch dispatch(const std::deque<Waiting>::iterator& waiting, Reservation reservation);
 
   SlotPool* pool_;
   std::deque<Waiting> queue_;
-  std::optional<HeldSlots> held_;
+  std::optional<HeadWait> head_wait_;
+  /// The pool's revision at which nothing of the queue could start; nothing once that grew.
+  std::optional<std::uint64_t> blocked_at_;
 };
 
 }  // namespace dstune

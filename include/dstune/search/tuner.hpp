@@ -58,7 +58,8 @@ class Tuner {
 /// gridsearch and random: every planned member in the plan's order, which plan_space() has drawn
 /// from the seed for random. model_based: what DeepSpeed's cost model ranks first (boosted trees on
 /// what members differ in), one in five drawn from the seed. Early stopping, where given (5 for
-/// model_based): after so many experiments past the best one.
+/// model_based): after so many experiments past the best one. gridsearch and random then begin
+/// nothing that the rule could forbid, whatever those that run bring.
 ///
 /// Where micro-batches are searched these three go through DeepSpeed's phases on groups of every
 /// shape: ZeRO stage by stage, of the stage's first configuration the sizes (SizeSearch), then the

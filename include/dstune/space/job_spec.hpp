@@ -24,6 +24,7 @@ struct Overrides {
   std::optional<int> num_trials;
   std::optional<int> early_stopping;
   std::optional<std::int64_t> seed;
+  std::optional<Precision> precision;
   std::optional<std::string> results_dir;
   std::optional<std::string> exps_dir;
   bool overwrite = false;
@@ -51,6 +52,8 @@ struct JobSpec {
   WorkloadSpec workload;
   TargetSpec target;
   std::int64_t sequence_length = 1024;
+  /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.
+  std::optional<Precision> precision;
   std::optional<Machine> machine;                   ///< what groups were checked against
   std::vector<GroupShape> shapes;                   ///< from `resources`, in its order
   std::vector<Recompute> recompute;                 ///< modes to try
@@ -62,6 +65,8 @@ struct JobSpec {
   std::map<int, std::string> templates;
   std::vector<std::string> experiment_files;
   std::vector<std::string> warnings;  ///< for the user, already in words
+  /// What the document leaves open and is taken for granted, likewise.
+  std::vector<std::string> assumptions;
 };
 
 /// Completes a configuration that a DeepSpeed config's knobs have decided: the job's sequence
@@ -71,6 +76,13 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
 
 /// Why the target can not train so; empty where it can.
 [[nodiscard]] std::string target_refusal(const JobSpec& job, const TrainingConfig& config);
+
+/// Where the config has "auto" as its precision: adds a problem, with what to write, where nothing
+/// says what that is and the training would be told, or where the config has no section for it.
+void check_automatic_precision(const JobSpec& job, const json::Node& config,
+                               json::Problems& problems);
+/// Whether the config has "auto" as its precision.
+[[nodiscard]] bool has_automatic_precision(const json::Value& config);
 
 /// Reads the document and everything it refers to. `machine`: groups larger than it are bad input;
 /// absent (--dry-run): groups may be larger, and "every rank" is `default_ranks` on one node.

@@ -77,6 +77,8 @@ struct WorkloadContext {
   ProcessGroup* group;
   const Waiter* waiter;  ///< for waits that are not the group's; outlives the workload
   const std::string* ds_config = nullptr;  ///< plugin: the experiment's, as JSON
+  /// plugin: it may be called on a thread of its own, which MPI has to allow.
+  bool may_use_threads = false;
 };
 
 /// Tokens of a step of the whole group. Local.
@@ -139,9 +141,18 @@ struct PluginFunctions {
   decltype(&dstune_workload_destroy) destroy = nullptr;
 };
 
+struct PluginLoading {
+  bool on_own_thread = false;  ///< WorkloadContext::may_use_threads
+  double timeout_s = 600;      ///< for its constructors, on a thread of its own
+};
+/// The process can not be ended in the ordinary way: the loader's lock is taken.
+class ConstructorHangs : public Error {
+ public:
+  using Error::Error;
+};
 /// Of a file that has passed check_plugin_library(). Loads it once a process and never unloads it.
 /// `path` has a slash in it. Throws Error where something that it needs is missing: then none of it
-/// has run. Local.
-const PluginFunctions& load_plugin(const std::string& path);
+/// has run; or where a constructor closes descriptors. Throws ConstructorHangs. Local.
+const PluginFunctions& load_plugin(const std::string& path, const PluginLoading& loading = {});
 
 }  // namespace dstune

@@ -1,6 +1,7 @@
 #pragma once
 /// A whole run, from the input to the exit code.
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ enum class Backend { automatic, cpu, cuda, sim };
 
 /// The command line, decided.
 struct JobOptions {
+  /// The program's: it reads the command line first.
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string space_path;
   Backend backend = Backend::automatic;
   Overrides overrides;

@@ -51,8 +51,8 @@ class PluginTest : public testing::TestWithParam<Transport> {
   Measurement run(const std::string& library, const json::Value& options) {
     spec_.library_path = library;
     spec_.options = options;
-    const auto workload = make_workload(
-        {&spec_, &model_, &config_, &name_, 0, &device_, group_.get(), &waiter_, &ds_config_});
+    const auto workload = make_workload({&spec_, &model_, &config_, &name_, 0, &device_,
+                                         group_.get(), &waiter_, &ds_config_, true});
     return measure(*workload, *group_, options_, {});
   }
   Measurement run_subject(const std::string& action) {
@@ -85,8 +85,24 @@ TEST_P(PluginTest, CollectivesFromC) {
   EXPECT_EQ(result.losses.at(0), 1 + (world_.size() - 1) / 2.0);
 }
 
+TEST_P(PluginTest, FiguresThatAreNoneFail) {
+  EXPECT_THAT(run_subject("not a time").reason, HasSubstr("the plug-in says step_s nan"));
+  EXPECT_THAT(run_subject("for ever").reason, HasSubstr("the plug-in says step_s 1e+308"));
+  for (const char* const action : {"negative bytes", "endless bytes", "endless work"})
+    EXPECT_THAT(run_subject(action).reason, HasSubstr("beyond what any machine has")) << action;
+  EXPECT_EQ(run_subject("nothing").status, Status::ok);
+}
+
+TEST_P(PluginTest, ClosedDescriptorsCostTheExperimentAlone) {
+  const Measurement result = run_subject("close descriptors");
+  EXPECT_EQ(result.status, Status::failed);
+  EXPECT_EQ(result.reason,
+            last_rank() + "step 2: the plug-in closed descriptors that it had not opened");
+  EXPECT_EQ(run_subject("nothing").status, Status::ok);
+}
+
 TEST_P(PluginTest, HandsOutTheCommunicatorWhereThereIsOne) {
-  const train::PluginGroup group(*group_, waiter_);
+  const train::PluginGroup group(*group_, waiter_, nullptr);
   const int handle = group.functions()->mpi_communicator;
   if (GetParam() == Transport::shared_memory || world_.size() == 1) {
     EXPECT_EQ(handle, -1);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(SUBJECT_VERSION)
 const uint32_t dstune_workload_stamp[2] = {SUBJECT_MAGIC, SUBJECT_VERSION};
@@ -19,10 +20,17 @@ DSTUNE_WORKLOAD_DEFINE_STAMP
 extern int SUBJECT_CALLS(void);
 #endif
 
+static void nap(void) {
+  const struct timespec millisecond = {0, 1000000};
+  nanosleep(&millisecond, NULL);
+}
+
 __attribute__((constructor)) static void leave_a_mark(void) {
   const char* name = getenv("DSTUNE_TEST_PLUGIN_MARK");
+  const char* hang = getenv("DSTUNE_TEST_PLUGIN_HANG");
   FILE* file = name == NULL ? NULL : fopen(name, "w");
   if (file != NULL) fclose(file);
+  while (hang != NULL) nap();
 }
 
 typedef struct {
@@ -89,11 +97,6 @@ dstune_status dstune_workload_build(const dstune_configuration* configuration,
   return DSTUNE_OK;
 }
 
-static void nap(void) {
-  const struct timespec millisecond = {0, 1000000};
-  nanosleep(&millisecond, NULL);
-}
-
 /* What may go wrong at step 2, while the peers are on their way into a collective. */
 static dstune_status misbehave(const subject* self) {
   const dstune_group* group = self->group;
@@ -106,6 +109,11 @@ static dstune_status misbehave(const subject* self) {
   if (does(self, "crash everywhere")) raise(SIGSEGV);
   if (!self->is_last) return DSTUNE_OK;
   if (does(self, "crash")) raise(SIGSEGV);
+  if (does(self, "close descriptors")) {
+    int descriptor;
+    for (descriptor = 0; descriptor < 1024; ++descriptor) close(descriptor);
+  }
+  if (does(self, "say no text")) return group->fail(group, DSTUNE_FAILED, "\xff\xc3\x1b[31m red");
   if (does(self, "out of memory in step")) {
     return group->fail(group, DSTUNE_OUT_OF_MEMORY, "planted: no room for the step");
   }
@@ -199,6 +207,14 @@ dstune_status dstune_workload_step(void* workload, int64_t number, dstune_step* 
   if (status == DSTUNE_OK) status = group->all_reduce_mean(group, &value, 1, DSTUNE_F32);
   /* One that does not look at what it is told is ended all the same. */
   if (status != DSTUNE_OK && !does(self, "another collective")) return status;
+  if (does(self, "not a time")) {
+    step->step_s = strtod("nan", NULL);
+    return DSTUNE_OK;
+  }
+  if (does(self, "for ever")) {
+    step->step_s = 1e308;
+    return DSTUNE_OK;
+  }
   step->loss = 1.0 / (double)(1 + number) + (double)value;
   step->step_s = does(self, "wrong time") ? -1 : 0.001;
   step->forward_s = 0.0004;
@@ -218,11 +234,15 @@ dstune_status dstune_workload_report(void* workload, dstune_usage* usage) {
   usage->parameters = 500;
   if (does(self, "too large")) usage->device_bytes = (int64_t)1 << 50;
   if (does(self, "negative bytes")) usage->host_bytes = -1;
+  if (does(self, "endless bytes")) usage->host_bytes = INT64_MAX;
+  if (does(self, "endless work")) usage->flops_per_step = 1e308;
   return DSTUNE_OK;
 }
 #endif
 
 void dstune_workload_destroy(void* workload) {
+  const subject* self = workload;
+  while (does(self, "hang in destroy") && self->is_last) nap();
   --alive;
   free(workload);
 }

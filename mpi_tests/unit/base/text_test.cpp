@@ -20,6 +20,16 @@ TEST(TextTest, HasSmallLetters) {
   EXPECT_EQ(lower_case("AdamW 8Ä"), "adamw 8Ä");
 }
 
+TEST(TextTest, WhatIsNoTextBecomesQuestionMarks) {
+  EXPECT_EQ(printable("plain Ä € 😀"), "plain Ä € 😀");
+  EXPECT_EQ(printable("a\xff\x62\xc3"), "a?b?") << "a byte that is none, and half a letter";
+  EXPECT_EQ(printable("\x1b[31m\n\t\x7f"), "?[31m???");
+  EXPECT_EQ(printable("\xc0\x80"), "??") << "overlong";
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???") << "a surrogate";
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "????") << "beyond Unicode";
+  EXPECT_EQ(printable(std::string_view("\0x", 2)), "?x");
+}
+
 TEST(TextTest, IsSplitAtEachSeparator) {
   EXPECT_THAT(split("a,,b", ','), ElementsAre("a", "", "b"));
   EXPECT_THAT(split("a,", ','), ElementsAre("a", ""));

@@ -82,6 +82,16 @@ TEST(DryRunJsonTest, APrunedMemberHasTheSameKeys) {
   }
 }
 
+TEST(DryRunTextTest, BeginsWithWhatIsAssumed) {
+  DryRun plan = sample();
+  plan.assumptions = {"the precision is fp32", "a sample has 1024 tokens"};
+  EXPECT_EQ(dry_run_text(plan).find("Assumed: the precision is fp32.\nAssumed: a sample has 1024 "
+                                    "tokens.\n\n"),
+            0U);
+  EXPECT_EQ(dry_run_json(plan)["assumptions"].size(), 2U);
+  EXPECT_TRUE(dry_run_json(sample())["assumptions"].is_array());
+}
+
 TEST(DryRunTextTest, IsOneLineAMemberInAPipe) {
   EXPECT_EQ(
       dry_run_text(sample()),

@@ -218,6 +218,35 @@ TEST(HistoryTest, DeathsAddUpOverJobs) {
   EXPECT_EQ(history.deaths.at("k"), 2);
 }
 
+TEST(HistoryTest, OnlyWhatWasAloneAtTheLastDeathMayBeBlamed) {
+  const History together = history_of({start_job, start("k"), start("l"), start_job, start("k"),
+                                       start("l"), start("m"), finish("m")});
+  EXPECT_EQ(together.deaths.at("k"), 2);
+  EXPECT_TRUE(together.died_alone.empty());
+  const std::vector<json::Value> alone = {start_job, start("k"), start("l"), start_job, start("k")};
+  EXPECT_EQ(history_of(alone).died_alone, std::set<std::string>{"k"});
+  std::vector<json::Value> beside_another = alone;
+  for (const json::Value& next : {start_job, start("k"), start("n")})
+    beside_another.push_back(next);
+  EXPECT_TRUE(history_of(beside_another).died_alone.empty());
+  std::vector<json::Value> ended = alone;
+  ended.push_back(finish("k"));
+  EXPECT_TRUE(history_of(ended).died_alone.empty());
+  // The rank was one of its own group.
+  EXPECT_TRUE(history_of({start_job, start("k"), start("l"), event::lost("k", "name-k", {1})})
+                  .died_alone.contains("k"));
+}
+
+TEST(HistoryTest, ARepeatBesideOthersIsNotBlamed) {
+  const json::Value again = event::repeat_started("a", "name-a", RepeatKind::spread, 1, {0});
+  const History history =
+      history_of({start_job, finish("a"), again, start("b"), start_job, again, start("b")});
+  EXPECT_TRUE(history.repeat_deaths.empty());
+  EXPECT_TRUE(history.interrupted_repeats.contains("a"));
+  EXPECT_EQ(history.deaths.at("b"), 2);
+  EXPECT_TRUE(history.died_alone.empty());
+}
+
 TEST(HistoryTest, TriedTwiceInOneJobIsOneDeath) {
   const History history = history_of({start_job, start("k"), start("k")});
   EXPECT_EQ(history.deaths.at("k"), 1);

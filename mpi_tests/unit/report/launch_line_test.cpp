@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "dstune/base/error.hpp"
+
 namespace dstune {
 
 namespace {
@@ -110,11 +112,68 @@ TEST(LaunchLineTest, LeavesTheScriptAloneWhereThereIsNoValue) {
 TEST(LaunchLineTest, KeepsTheRestAsItWasWritten) {
   const Mappings micro = {{"train_micro_batch_size_per_gpu", "--bs"}};
   EXPECT_EQ(line("cd '/a b' && srun t \"$HOME\"/x  $CONFIG 2>&1 | tee log", micro),
-            "cd '/a b' && srun t \"$HOME\"/x  /r/c.json 2>&1 --bs 4 | tee log");
+            "cd '/a b' && srun t \"$HOME\"/x  /r/c.json --bs 4 2>&1 | tee log");
   EXPECT_EQ(line("srun t \\\n  --name 'a;b' $CONFIG; echo done", micro),
             "srun t \\\n  --name 'a;b' /r/c.json --bs 4; echo done");
   EXPECT_EQ(line("cd x\nt.py $CONFIG\n", micro),
             "cd x\ndeepspeed --num_nodes 2 --num_gpus 4 t.py /r/c.json --bs 4");
+}
+
+TEST(LaunchLineTest, RefusesALineThatHidesThePlace) {
+  for (const char* const command : {"deepspeed train.py 2>&1 | tee log",
+                                    "srun t; echo done",
+                                    "cd x && srun t",
+                                    "srun t &",
+                                    "srun t || exit 1",
+                                    "srun t # with the small data",
+                                    "module load x\nsrun t",
+                                    "(cd x; srun t)",
+                                    "srun t <<EOF\nx\nEOF",
+                                    "bash -c 'srun t'",
+                                    "ssh h bash -lc 'srun t'",
+                                    "eval \"$TRAIN\"",
+                                    "A=1",
+                                    "srun t 'x",
+                                    "srun t $(cat x",
+                                    "srun t >",
+                                    "srun t $ARGUMENTS",
+                                    "srun t $(cat arguments)",
+                                    "srun t --deepspeed $OLD",
+                                    "srun t # $CONFIG"}) {
+    const std::string violation = launch_line_violation(command, {});
+    EXPECT_NE(violation.find("put $CONFIG where its file goes"), std::string::npos) << command;
+  }
+  for (const char* const command :
+       {"srun t", "srun t --name 'a;b|c' \"#\" a#b", "srun t --date=$(date | tail -1) --n $N",
+        "$PYTHON t.py", "srun t $MORE --deepspeed_config old.json", "srun t \\\n  --x 1",
+        "deepspeed train.py >log 2>&1", "srun t $HOME/data \"$DATA\"", "bash train.sh -c 1"})
+    EXPECT_EQ(launch_line_violation(command, {}), "") << command;
+  EXPECT_THROW(line("deepspeed train.py | tee log"), LogicError);
+}
+
+TEST(LaunchLineTest, RefusesMappingsWithoutAPlace) {
+  const ArgMappings micro = {{"train_micro_batch_size_per_gpu", " --bs "}};
+  for (const char* const command :
+       {"C=$CONFIG; srun t --config $C", "export C=$CONFIG; srun t --config $C",
+        "cat $CONFIG; srun t $CONFIG", "bash -c 'srun t $CONFIG'"}) {
+    EXPECT_NE(launch_line_violation(command, micro).find("--bs of"), std::string::npos) << command;
+    EXPECT_EQ(launch_line_violation(command, {}), "") << command;
+  }
+  EXPECT_EQ(launch_line_violation("C=1; srun t $CONFIG --bs 1 | tee log", micro), "");
+}
+
+TEST(LaunchLineTest, LeavesRedirectionsBehindWhatIsAdded) {
+  EXPECT_EQ(line("srun t >log 2>&1"), "srun t --deepspeed_config /r/c.json >log 2>&1");
+  EXPECT_EQ(line("srun t &> log"), "srun t --deepspeed_config /r/c.json &> log");
+  EXPECT_EQ(line("srun t --deepspeed_config old.json>log"),
+            "srun t --deepspeed_config /r/c.json>log");
+  EXPECT_EQ(line("srun t <in 3>out x"), "srun t <in 3>out x --deepspeed_config /r/c.json");
+}
+
+TEST(LaunchLineTest, ReplacesEachConfigurationThatIsNamed) {
+  EXPECT_EQ(line("srun t --deepspeed_config a.json --deepspeed_config=b.json"),
+            "srun t --deepspeed_config /r/c.json --deepspeed_config=/r/c.json");
+  EXPECT_EQ(line("srun t --deepspeed=old.json"), "srun t --deepspeed=/r/c.json");
 }
 
 TEST(LaunchLineTest, NamesThePlaceholder) {
@@ -131,6 +190,12 @@ std::string shell_output(const std::string& command) {
   std::array<char, 256> chunk;
   while (pipe && std::fgets(chunk.data(), chunk.size(), pipe.get()) != nullptr) out += chunk.data();
   return out;
+}
+
+TEST(LaunchLineTest, ShellPassesWhatIsAddedToTheTraining) {
+  const std::string arguments = "1\n--deepspeed_config\n/r/c.json\n";
+  for (const char* const redirection : {"", " 2>/dev/null", " 2>&1 </dev/null"})
+    EXPECT_EQ(shell_output(line(std::string("printf '%s\\n' 1") + redirection)), arguments);
 }
 
 TEST(LaunchLineTest, ShellReadsThePathBack) {

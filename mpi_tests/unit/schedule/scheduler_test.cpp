@@ -114,6 +114,78 @@ TEST(SchedulerTest, BackfillsBesideTheSlotsThatTheHeadWaitsFor) {
   EXPECT_THAT(two->reservation.world_ranks(), ElementsAre(1, 2, 3));
 }
 
+TEST(SchedulerTest, StartsWhatTheHeadDoesNotWaitFor) {
+  SlotPool pool({{0, 1, 2, 3}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {3, 1});
+  scheduler.submit(1, {3, 1});
+  scheduler.submit(2, {1, 1});
+  auto running = scheduler.next();
+  ASSERT_THAT(running->reservation.world_ranks(), ElementsAre(0, 1, 2));
+  const auto beside = scheduler.next();
+  ASSERT_TRUE(beside) << "1 has room as soon as 0 has ended, without the slot that is idle";
+  EXPECT_EQ(beside->experiment, 2U);
+  EXPECT_FALSE(scheduler.next());
+  running->reservation.give_back();
+  const auto head = scheduler.next();
+  ASSERT_TRUE(head);
+  EXPECT_EQ(head->experiment, 1U);
+  EXPECT_THAT(head->reservation.world_ranks(), ElementsAre(0, 1, 2));
+}
+
+TEST(SchedulerTest, NothingTakesTheBytesThatTheHeadWaitsFor) {
+  SlotPool pool({{0, 1, 2, 3}}, {{.host = 100, .disk = 0}});
+  Scheduler scheduler(pool);
+  scheduler.submit(0, {.shape = {1, 1}, .host_bytes = 60});
+  scheduler.submit(1, {.shape = {1, 1}, .host_bytes = 80});
+  scheduler.submit(2, {.shape = {1, 1}, .host_bytes = 30});
+  scheduler.submit(3, {.shape = {1, 1}, .host_bytes = 20});
+  const auto first = scheduler.next();
+  ASSERT_TRUE(first);
+  const auto beside = scheduler.next();
+  ASSERT_TRUE(beside);
+  EXPECT_EQ(beside->experiment, 3U) << "2 would leave too little for 1";
+}
+
+/// Experiments of the same duration, in order, on a virtual clock; how busy the slots are.
+double share_of_slots_busy(const std::vector<GroupShape>& shapes,
+                           const std::vector<std::vector<int>>& ranks_of_node) {
+  SlotPool pool(ranks_of_node);
+  Scheduler scheduler(pool);
+  double busy = 0;
+  for (std::size_t experiment = 0; experiment < shapes.size(); ++experiment) {
+    scheduler.submit(experiment, {shapes[experiment]});
+    busy += shapes[experiment].size();
+  }
+  std::multimap<double, Reservation> running;  // by their ends
+  double now = 0;
+  for (;;) {
+    while (auto dispatch = scheduler.next()) {
+      // No two end at the very same time.
+      const double end = now + 1 + 1e-6 * static_cast<double>(dispatch->experiment % 7);
+      running.emplace(end, std::move(dispatch->reservation));
+    }
+    if (running.empty()) break;
+    now = running.begin()->first;
+    running.erase(running.begin());
+  }
+  EXPECT_EQ(scheduler.num_waiting(), 0U);
+  return busy / (now * pool.num_slots());
+}
+
+TEST(SchedulerTest, SlotsAreBusyWhereSizesDoNotDivideThem) {
+  std::vector<GroupShape> in_order(24, {3, 1});
+  in_order.resize(48, {1, 1});
+  EXPECT_GE(share_of_slots_busy(in_order, {{0, 1, 2, 3}}), 0.97);
+  std::vector<GroupShape> by_turns;
+  for (int pair = 0; pair < 48; ++pair) {
+    by_turns.push_back({3, 1});
+    by_turns.push_back({1, 1});
+  }
+  EXPECT_GE(share_of_slots_busy(by_turns, {{0, 1, 2, 3}}), 0.97);
+  EXPECT_GE(share_of_slots_busy(by_turns, {{0, 1, 2, 3}, {4, 5, 6, 7}}), 0.97);
+}
+
 TEST(SchedulerTest, BackfillsOnAnotherNode) {
   SlotPool pool({{0, 1, 2, 3}, {4, 5}});
   Scheduler scheduler(pool);
@@ -208,7 +280,7 @@ class Simulation {
     while (auto dispatch = scheduler_.next()) {
       if (dispatch->experiment != waiting_.front()) {
         ++num_backfilled;
-        // Until the head starts, nothing new may enter the slots that it waits for.
+        // Only behind a head that was found not to fit.
         EXPECT_TRUE(blockers_ && blocked_head_ == waiting_.front());
         backfilled_.insert(dispatch->experiment);
       }

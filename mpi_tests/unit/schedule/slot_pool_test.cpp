@@ -83,7 +83,10 @@ TEST(SlotPoolTest, BytesAreTakenWithTheSlotsAndComeBackWithThem) {
   auto beside = pool.reserve(needs(1, 50, 0));
   ASSERT_TRUE(beside);
   EXPECT_THAT(beside->world_ranks(), ElementsAre(1));
-  EXPECT_THAT(pool.best_future_placement(needs(2, 30, 0)), ElementsAre(2, 3));
+  // Both have what it needs; then it leaves the slots alone that are idle now.
+  const SlotPool::Wait wait = pool.wait_for(needs(2, 30, 0));
+  EXPECT_EQ(wait.reservations.size(), 2U);
+  EXPECT_THAT(wait.world_ranks, ElementsAre(0, 1));
   Reservation moved = std::move(*first);
   first.reset();
   moved.give_back();
@@ -159,7 +162,7 @@ TEST(SlotPoolTest, NeverSplitsANodesShareOverNodes) {
   EXPECT_FALSE(pool.is_possible({3, 1}));
   EXPECT_FALSE(pool.is_possible({1, 3}));
   EXPECT_FALSE(pool.is_possible({0, 1}));
-  EXPECT_TRUE(pool.best_future_placement({3, 1}).empty());
+  EXPECT_TRUE(pool.wait_for({3, 1}).world_ranks.empty());
 }
 
 TEST(SlotPoolTest, LeavesAvoidedSlotsAlone) {
@@ -177,7 +180,39 @@ TEST(SlotPoolTest, WaitsForThePlacementWithTheMostIdleSlots) {
   auto one_of_second = pool.reserve({1, 1}, {0, 1, 2, 3});
   ASSERT_THAT(two->world_ranks(), ElementsAre(2, 3));
   ASSERT_THAT(one_of_second->world_ranks(), ElementsAre(4));
-  EXPECT_THAT(pool.best_future_placement({4, 1}), ElementsAre(4, 5, 6, 7));
+  const SlotPool::Wait wait = pool.wait_for({4, 1});
+  EXPECT_THAT(wait.world_ranks, ElementsAre(4, 5, 6, 7));
+  EXPECT_FALSE(pool.has_room_after({4, 1}, {}));
+  EXPECT_TRUE(pool.has_room_after({4, 1}, wait.reservations));
+  one_of_second->give_back();
+  EXPECT_TRUE(pool.has_room_after({4, 1}, {})) << "what has ended stays so";
+}
+
+TEST(SlotPoolTest, WaitsForNoMoreThanItNeeds) {
+  SlotPool pool({{0, 1, 2, 3}});
+  auto three = pool.reserve({3, 1});
+  ASSERT_THAT(three->world_ranks(), ElementsAre(0, 1, 2));
+  const SlotPool::Wait for_another = pool.wait_for({3, 1});
+  EXPECT_EQ(for_another.reservations.size(), 1U);
+  EXPECT_THAT(for_another.world_ranks, ElementsAre(0, 1, 2)) << "3 is idle, and not needed";
+  three.reset();
+  auto one = pool.reserve({1, 1});
+  auto pair = pool.reserve({2, 1});
+  ASSERT_THAT(pair->world_ranks(), ElementsAre(2, 3));
+  const SlotPool::Wait for_three = pool.wait_for({3, 1});
+  EXPECT_EQ(for_three.reservations.size(), 1U) << "the two, beside what is idle";
+  EXPECT_THAT(for_three.world_ranks, ElementsAre(1, 2, 3));
+}
+
+TEST(SlotPoolTest, WaitsForWhatHasRunLongest) {
+  SlotPool pool({{0, 1, 2}});
+  auto zero = pool.reserve({1, 1});
+  auto one = pool.reserve({1, 1});
+  auto two = pool.reserve({1, 1});
+  zero.reset();
+  zero = pool.reserve({1, 1});
+  ASSERT_THAT(zero->world_ranks(), ElementsAre(0));
+  EXPECT_THAT(pool.wait_for({1, 1}).world_ranks, ElementsAre(1));
 }
 
 TEST(SlotPoolTest, GivesBackOnEveryPath) {

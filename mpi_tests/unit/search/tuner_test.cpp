@@ -102,6 +102,25 @@ TEST(TunerTest, EarlyStoppingEndsASearchInWhichEverythingFails) {
   EXPECT_EQ(run, 3);
 }
 
+TEST(TunerTest, NothingIsBegunThatEarlyStoppingCouldForbid) {
+  TuningOptions options;
+  options.early_stopping = 2;
+  for (const char* type : {"gridsearch", "random"}) {
+    const auto tuner = make_tuner(type, plain_space(48), options);
+    EXPECT_THAT(take_all(*tuner), ElementsAre(0, 1)) << "both may bring nothing";
+    EXPECT_FALSE(tuner->is_done());
+    tuner->observe(1, ended(Status::ok, 5.0));
+    EXPECT_THAT(take_all(*tuner), ElementsAre(2)) << "beside 0";
+    tuner->observe(0, ended(Status::ok, 6.0));
+    EXPECT_THAT(take_all(*tuner), ElementsAre(3));
+    tuner->observe(2, ended(Status::ok, 4.0));
+    EXPECT_THAT(take_all(*tuner), IsEmpty());
+    tuner->observe(3, ended(Status::failed));
+    EXPECT_TRUE(tuner->is_done());
+    EXPECT_EQ(tuner->skipped().size(), 44U);
+  }
+}
+
 TEST(TunerTest, ZeroTurnsEarlyStoppingOff) {
   TuningOptions options;
   options.early_stopping = 0;

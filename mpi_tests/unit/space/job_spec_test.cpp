@@ -35,7 +35,7 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   const auto read = job(R"({
     "dstune": {"model": {"family": "gpt2", "hidden_size": 64, "num_layers": 2, "num_heads": 2,
                          "vocab_size": 512, "max_positions": 128},
-      "sequence_length": 32, "resources": {"num_nodes": [1, 2], "num_gpus": [2, 4]},
+      "sequence_length": 32, "precision": "BF16", "resources": {"num_nodes": [1, 2], "num_gpus": [2, 4]},
       "activation_recompute": ["block", "Selective", "none"], "device_memory": "2GiB",
       "target": {"framework": "huggingface", "attention": "flash", "checkpointing": "deepspeed"},
       "trial_budget_s": 2.5,
@@ -50,6 +50,7 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
       "model_info": {"profile": true, "num_params": 5}, "model_info_path": "x"}})");
   EXPECT_EQ(read.model.hidden_size, 64);
   EXPECT_EQ(read.sequence_length, 32);
+  EXPECT_EQ(read.precision, Precision::bf16);
   EXPECT_THAT(read.shapes,
               ElementsAre(GroupShape{2, 1}, GroupShape{4, 1}, GroupShape{2, 2}, GroupShape{4, 2}));
   EXPECT_THAT(read.recompute, ElementsAre(Recompute::block, Recompute::selective, Recompute::none));
@@ -74,6 +75,63 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_EQ(read.tuning.max_train_batch_size, 64);
   EXPECT_EQ(read.tuning.num_tuning_micro_batch_sizes, 4);
   EXPECT_THAT(read.warnings, IsEmpty());
+}
+
+constexpr const char* automatic_sections =
+    R"("bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 1})";
+
+TEST_F(ReadJobTest, AutomaticPrecisionIsTheCommandLinesTheDocumentsOrTheModels) {
+  const auto precision = [&](const std::string& dstune) {
+    const std::string text = "{" + dstune + automatic_sections + "}";
+    const JobSpec read = job(text);
+    EXPECT_THAT(read.assumptions.front(), HasSubstr("\"auto\" precision is"));
+    const auto found = members(text);
+    EXPECT_EQ(found.front().experiment.ds_config["bf16"]["enabled"], "auto");
+    return found.front().config.precision;
+  };
+  write("config.json", R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2,
+                           "torch_dtype": "float16"})");
+  const std::string model = R"("model": {"hf_config": "config.json"})";
+  EXPECT_EQ(precision("\"dstune\": {" + model + "}, "), Precision::fp16);
+  const std::string both = "\"dstune\": {\"precision\": \"bf16\", " + model + "}, ";
+  EXPECT_EQ(precision(both), Precision::bf16);
+  overrides_.precision = Precision::fp32;
+  EXPECT_EQ(precision(both), Precision::fp32);
+}
+
+TEST_F(ReadJobTest, AutomaticPrecisionThatNothingSaysIsAskedFor) {
+  const std::string sections = automatic_sections;
+  const auto found = problems("{" + sections + "}");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pointer, "/bf16/enabled");
+  EXPECT_THAT(found[0].message, HasSubstr("add \"precision\": \"bf16\""));
+  overrides_.precision = Precision::bf16;
+  const auto without_section = problems(R"({"fp16": {"enabled": "auto"}})");
+  ASSERT_EQ(without_section.size(), 1U);
+  EXPECT_THAT(without_section[0].message, HasSubstr("add \"bf16\": {\"enabled\": \"auto\"}"));
+  // Nobody fills it in there, or trains.
+  overrides_.precision.reset();
+  EXPECT_THAT(problems(R"({"dstune": {"target": "self"}, )" + sections + "}"), IsEmpty());
+  EXPECT_THAT(problems(R"({"dstune": {"workload": "synthetic"}, )" + sections + "}"), IsEmpty());
+  // The other one is on.
+  EXPECT_THAT(problems(R"({"bf16": {"enabled": true}, "fp16": {"enabled": "auto"}})"), IsEmpty());
+}
+
+TEST_F(ReadJobTest, WhatIsAssumedIsSaid) {
+  const auto assumed = job(R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": "auto",
+                               "offload_optimizer": [null, {"device": "cpu"}]}})")
+                           .assumptions;
+  ASSERT_EQ(assumed.size(), 5U);
+  EXPECT_THAT(assumed[0], HasSubstr("precision is fp32"));
+  EXPECT_THAT(assumed[1], HasSubstr("an offloaded one is DeepSpeed's CPU Adam"));
+  EXPECT_THAT(assumed[2], HasSubstr("1024 tokens"));
+  EXPECT_THAT(assumed[3], HasSubstr("sdpa"));
+  EXPECT_THAT(assumed[4], HasSubstr("default in zero_optimization/reduce_bucket_size"));
+  EXPECT_THAT(job(R"({"dstune": {"sequence_length": 64, "target": "self"},
+                      "bf16": {"enabled": true}, "optimizer": {"type": "Adam", "params": {}},
+                      "zero_optimization": {"stage": 2, "cpu_offload": true}})")
+                  .assumptions,
+              IsEmpty());
 }
 
 TEST_F(ReadJobTest, TheCommandLineWins) {

@@ -66,6 +66,7 @@ TEST_F(RealConfigsTest, TheDocumentedSection) {
 // "auto" wherever a trainer fills the value in.
 TEST_F(RealConfigsTest, AutoEverywhere) {
   const auto found = members(R"({
+    "dstune": {"precision": "bf16"},
     "fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 1000,
              "initial_scale_power": 16, "hysteresis": 2, "min_loss_scale": 1},
     "bf16": {"enabled": "auto"},
@@ -88,6 +89,8 @@ TEST_F(RealConfigsTest, AutoEverywhere) {
   const auto& config = found[0].experiment.ds_config;
   EXPECT_EQ(config["optimizer"]["params"]["betas"], "auto");
   EXPECT_EQ(config["fp16"]["enabled"], "auto");
+  EXPECT_EQ(config["bf16"]["enabled"], "auto");
+  EXPECT_EQ(found[0].config.precision, Precision::bf16);
   EXPECT_EQ(config["zero_optimization"]["reduce_bucket_size"], "auto");
   EXPECT_EQ(config["train_batch_size"], 1);
   EXPECT_THAT(found[2].reason, HasSubstr("runs exactly as")) << "auto is DeepSpeed's 5e8";

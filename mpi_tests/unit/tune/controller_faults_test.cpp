@@ -104,6 +104,41 @@ TEST_F(ControllerTest, NeitherIsOneWhoseDeviceDoesNotAnswer) {
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
+TEST_F(ControllerTest, WhatMayHaveKilledTheJobRunsAloneFirst) {
+  const PlannedSpace members = space(6, {1});
+  const auto name = [&](std::size_t row) { return members.members[row].planned.experiment.name; };
+  std::filesystem::create_directories(folder_ + "/results");
+  {
+    Journal journal(folder_ + "/results/journal.jsonl", 0);
+    const auto begin = [&](const std::vector<std::size_t>& rows) {
+      journal.add(event::job_started(json::Value::object()));
+      for (const std::size_t row : rows)
+        journal.add(event::started("key-" + name(row), name(row), 1, {static_cast<int>(row)}));
+    };
+    // 1, 3 and 4 ran at two deaths; then 3 was alone at one. 5 ran at one.
+    begin({1, 3, 4});
+    begin({1, 3, 4, 5});
+    begin({3});
+    journal.commit();
+  }
+  FakeWorkers workers({});
+  const Run result = run(members, workers, 4);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  ASSERT_GE(workers.ran().size(), 5U);
+  EXPECT_EQ(workers.ran()[0], name(1));
+  EXPECT_EQ(workers.ran()[1], name(4));
+  EXPECT_EQ(workers.times_ran(name(3)), 0);
+  for (const std::size_t row : {0, 1, 2, 4, 5})
+    EXPECT_EQ(result.board.rows()[row].record->measurement.status, Status::ok) << row;
+  EXPECT_TRUE(result.board.rows()[1].record->is_alone);
+  EXPECT_TRUE(result.board.rows()[4].record->is_alone);
+  EXPECT_EQ(result.board.rows()[1].record->attempt, 3);
+  const Measurement& blamed = result.board.rows()[3].record->measurement;
+  EXPECT_EQ(blamed.status, Status::failed);
+  EXPECT_EQ(blamed.reason, "was running when the job died, 3 times, and nothing else was");
+}
+
 TEST_F(ControllerTest, WithoutAnyDeviceTheJobEndsAndKeepsItsResults) {
   const PlannedSpace members = space(5, {1});
   FakeWorkers workers({{"z0_gas1_tmbspg4_ng1", Behaviour::loses_device}});

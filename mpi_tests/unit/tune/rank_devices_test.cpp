@@ -27,6 +27,22 @@ TEST(RankDevicesTest, ProcessorsAreNotShared) {
   EXPECT_EQ(devices[1].description, "cpu");
 }
 
+TEST(RankDevicesTest, OpenMpsVariableDecidesTheThreads) {
+  Topology bound;
+  bound.threads_of_rank = 4;
+  const auto threads = [&](const char* text) {
+    return with_asked_threads(bound, text).threads_of_rank;
+  };
+  EXPECT_EQ(threads("2"), 2);
+  EXPECT_EQ(threads(" 3 , 2"), 3) << "of the outer team";
+  EXPECT_EQ(threads("16"), 16);
+  for (const char* const none :
+       {static_cast<const char*>(nullptr), "", "0", "-1", "two", "2x", "9999999999"})
+    EXPECT_EQ(threads(none), 4);
+  EXPECT_FALSE(with_asked_threads(bound, "4").share_core);
+  EXPECT_TRUE(with_asked_threads(bound, "5").share_core);
+}
+
 TEST(RankDevicesTest, TheBackendIsOfTheFingerprint) {
   EXPECT_EQ(machine_fingerprint({{0, 1}}, {gpu("a"), gpu("b")}).at("backend"), "cuda");
   EXPECT_EQ(machine_fingerprint({{0}}, {RankDevice{}}).at("backend"), "cpu");

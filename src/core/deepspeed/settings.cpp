@@ -170,9 +170,26 @@ int Settings::zero_stage() const {
   return static_cast<int>(std::get<std::int64_t>(values_[row]));
 }
 
-std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems) {
+namespace {
+
+/// The precision that a row switches on; nothing: it is no such row.
+std::optional<Precision> precision_of_row(const Knob& knob) {
+  if (knob.pointer == "/fp16/enabled") return Precision::fp16;
+  const bool is_bf16 = knob.pointer == "/bf16/enabled" || knob.pointer == "/bfloat16/enabled";
+  return is_bf16 ? std::optional(Precision::bf16) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems,
+                                   std::optional<Precision> automatic) {
   std::vector<Setting> settings;
   knob_table().read(node, problems, [&](KeyReading reading) {
+    const auto precision = precision_of_row(knobs()[reading.row]);
+    if (automatic && precision && reading.presence == Presence::automatic) {
+      settings.push_back({reading.row, *automatic == *precision, Presence::given});
+      return;
+    }
     const bool is_given = !reading.values.empty();
     settings.push_back({reading.row,
                         is_given ? std::move(reading.values.front().value)
@@ -182,9 +199,10 @@ std::vector<Setting> read_settings(const json::Node& node, json::Problems& probl
   return settings;
 }
 
-Settings read_config(const json::Node& node, json::Problems& problems) {
+Settings read_config(const json::Node& node, json::Problems& problems,
+                     std::optional<Precision> automatic) {
   Settings settings;
-  settings.apply(read_settings(node, problems));
+  settings.apply(read_settings(node, problems, automatic));
   for (const Violation& violation : violations_of(settings)) {
     const json::Document& document = node.document();
     problems.add(

@@ -1,7 +1,10 @@
 #include "commands/shell_words.hpp"
 
+#include <algorithm>
 #include <cctype>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +13,8 @@
 namespace dstune {
 
 namespace {
+
+using Kind = ShellPiece::Kind;
 
 enum class Quote { none, single_quotes, double_quotes };
 
@@ -47,35 +52,109 @@ std::size_t space_length(std::string_view rest) {
   return length;
 }
 
-/// How many characters of an operator that ends a simple command start here. `&` next to a `>` or
-/// `<` belongs to a redirection.
-std::size_t control_length(std::string_view rest, char before) {
-  if (rest[0] == '\n' || rest[0] == ';') return 1;
-  if (rest[0] == '|') return rest.substr(0, 2) == "||" || rest.substr(0, 2) == "|&" ? 2 : 1;
-  if (rest[0] != '&' || before == '>' || before == '<') return 0;
-  if (rest.substr(0, 2) == "&>") return 0;
-  return rest.substr(0, 2) == "&&" ? 2 : 1;
+bool is_process_substitution(std::string_view rest) {
+  return rest.starts_with("<(") || rest.starts_with(">(");
 }
 
-ShellPiece read_word(std::string_view rest, char before) {
-  ShellPiece word{ShellPiece::Kind::word, "", ""};
+/// How many characters of a redirection's operator start here, the number in front of it included.
+std::size_t redirection_length(std::string_view rest) {
+  if (is_process_substitution(rest)) return 0;
+  if (rest.starts_with("&>>")) return 3;
+  if (rest.starts_with("&>")) return 2;
+  std::size_t digits = 0;
+  while (digits < rest.size() && std::isdigit(static_cast<unsigned char>(rest[digits])) != 0)
+    ++digits;
+  rest.remove_prefix(digits);
+  if (rest.starts_with("<<<")) return digits + 3;
+  if (rest.starts_with("<<")) return 0;  // the text that follows is on lines of its own
+  for (const std::string_view two : {">>", ">&", ">|", "<&", "<>"})
+    if (rest.starts_with(two)) return digits + two.size();
+  return rest.starts_with('<') || rest.starts_with('>') ? digits + 1 : 0;
+}
+
+/// How many characters of an operator that ends a simple command start here.
+std::size_t control_length(std::string_view rest) {
+  for (const std::string_view two : {"||", "|&", "&&", ";;", "<<"})
+    if (rest.starts_with(two)) return two.size();
+  return std::string_view("\n;|&()").find(rest[0]) != std::string_view::npos ? 1 : 0;
+}
+
+/// How many characters the substitution takes that starts here: `$(…)`, `${…}`, `<(…)`, or between
+/// backticks; 0 where none starts. Nothing where it does not end. `around`: what it is quoted in.
+std::optional<std::size_t> substitution_length(std::string_view rest, Quote around) {
+  const bool is_braced = rest.starts_with("${");
+  const bool is_backtick = rest.starts_with('`');
+  const bool is_process = around == Quote::none && is_process_substitution(rest);
+  const bool is_one = is_braced || is_backtick || is_process || rest.starts_with("$(");
+  if (around == Quote::single_quotes || !is_one) return 0;
+  const char open = is_braced ? '{' : '(';
+  const char close = is_backtick ? '`' : is_braced ? '}' : ')';
+  Quote quote = Quote::none;
+  int depth = 1;
+  for (std::size_t at = is_backtick ? 1 : 2; at < rest.size(); ++at) {
+    if (is_backslash_escape(rest.substr(at), quote)) {
+      ++at;
+    } else if (is_backtick) {
+      if (rest[at] == close) return at + 1;
+    } else if (!turn_quote(rest[at], quote) && quote == Quote::none) {
+      if (rest[at] == open) ++depth;
+      if (rest[at] == close && --depth == 0) return at + 1;
+    }
+  }
+  return std::nullopt;
+}
+
+bool ends_word(std::string_view rest) {
+  if (is_process_substitution(rest)) return false;
+  return space_length(rest) > 0 || control_length(rest) > 0 || rest[0] == '<' || rest[0] == '>';
+}
+
+/// Nothing but `$name`, `$(…)`, `${…}` or backticks.
+bool is_one_substitution(std::string_view word) {
+  if (word.size() < 2 || (word[0] != '$' && word[0] != '`')) return false;
+  const std::optional<std::size_t> length = substitution_length(word, Quote::none);
+  if (!length || *length > 0) return length == word.size();
+  return std::all_of(word.begin() + 1, word.end(), [](unsigned char letter) {
+    return std::isalnum(letter) != 0 || letter == '_' || letter == '@' || letter == '*';
+  });
+}
+
+ShellPiece read_word(std::string_view rest) {
+  ShellPiece word{Kind::word, "", ""};
   Quote quote = Quote::none;
   std::size_t at = 0;
   while (at < rest.size()) {
     const std::string_view here = rest.substr(at);
-    if (quote == Quote::none && (space_length(here) > 0 || control_length(here, before) > 0)) break;
-    before = here[0];
+    if (quote == Quote::none && ends_word(here)) break;
     if (is_backslash_escape(here, quote)) {
       if (here[1] != '\n') word.value += here[1];
       at += 2;
-      before = ' ';
+      continue;
+    }
+    const std::optional<std::size_t> length = substitution_length(here, quote);
+    if (!length) word.is_closed = false;
+    if (length && *length > 0) {
+      word.value += here.substr(0, *length);
+      at += *length;
       continue;
     }
     if (!turn_quote(here[0], quote)) word.value += here[0];
     ++at;
   }
+  word.is_closed = word.is_closed && quote == Quote::none;
   word.raw = rest.substr(0, at);
+  word.is_expanded = is_one_substitution(word.raw);
   return word;
+}
+
+/// With its target.
+ShellPiece read_redirection(std::string_view rest, std::size_t operator_length) {
+  const std::size_t target = operator_length + space_length(rest.substr(operator_length));
+  const ShellPiece word = read_word(rest.substr(target));
+  return {.kind = Kind::redirection,
+          .raw = std::string(rest.substr(0, target)) + word.raw,
+          .value = "",
+          .is_closed = word.is_closed && !word.raw.empty()};
 }
 
 /// `value` for the inside of double quotes.
@@ -107,29 +186,11 @@ std::size_t variable_length(std::string_view rest, const std::string& name) {
   return length;
 }
 
-}  // namespace
-
-std::vector<ShellPiece> split_shell(const std::string& command) {
-  std::vector<ShellPiece> pieces;
-  const std::string_view text = command;
-  for (std::size_t at = 0; at < text.size(); at += pieces.back().raw.size()) {
-    const std::string_view rest = text.substr(at);
-    const char before = at > 0 ? text[at - 1] : ' ';
-    if (const std::size_t length = space_length(rest); length > 0)
-      pieces.push_back({ShellPiece::Kind::space, std::string(rest.substr(0, length)), ""});
-    else if (const std::size_t operator_length = control_length(rest, before); operator_length > 0)
-      pieces.push_back(
-          {ShellPiece::Kind::control, std::string(rest.substr(0, operator_length)), ""});
-    else
-      pieces.push_back(read_word(rest, before));
-  }
-  return pieces;
-}
-
-std::string replace_variable(const std::string& command, const std::string& name,
-                             const std::string& value, bool& found) {
+/// The text with the variable replaced; nothing where it is not in it.
+std::optional<std::string> replaced(std::string_view text, const std::string& name,
+                                    const std::string& value) {
   std::string out;
-  const std::string_view text = command;
+  bool is_found = false;
   Quote quote = Quote::none;
   for (std::size_t at = 0; at < text.size();) {
     const std::string_view rest = text.substr(at);
@@ -139,14 +200,54 @@ std::string replace_variable(const std::string& command, const std::string& name
     } else if (const std::size_t length = variable_length(rest, name); length > 0) {
       out += quoted_for(value, quote);
       at += length;
-      found = true;
+      is_found = true;
     } else {
       turn_quote(rest[0], quote);
       out += rest[0];
       ++at;
     }
   }
-  return out;
+  return is_found ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<ShellPiece> split_shell(const std::string& command) {
+  std::vector<ShellPiece> pieces;
+  const std::string_view text = command;
+  for (std::size_t at = 0; at < text.size(); at += pieces.back().raw.size()) {
+    const std::string_view rest = text.substr(at);
+    const auto add = [&](Kind kind, std::size_t length) {
+      pieces.push_back({kind, std::string(rest.substr(0, length)), ""});
+    };
+    if (const std::size_t blanks = space_length(rest); blanks > 0)
+      add(Kind::space, blanks);
+    else if (const std::size_t length = redirection_length(rest); length > 0)
+      pieces.push_back(read_redirection(rest, length));
+    else if (rest[0] == '#')
+      add(Kind::comment, std::min(rest.find('\n'), rest.size()));
+    else if (const std::size_t letters = control_length(rest); letters > 0)
+      add(Kind::control, letters);
+    else
+      pieces.push_back(read_word(rest));
+  }
+  return pieces;
+}
+
+std::vector<std::size_t> replace_variable(std::vector<ShellPiece>& pieces, const std::string& name,
+                                          const std::string& value) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    ShellPiece& piece = pieces[i];
+    if (piece.kind != Kind::word && piece.kind != Kind::redirection) continue;
+    std::optional<std::string> raw = replaced(piece.raw, name, value);
+    if (!raw) continue;
+    piece.raw = std::move(*raw);
+    if (piece.kind == Kind::word) piece.value = read_word(piece.raw).value;
+    piece.is_expanded = false;
+    places.push_back(i);
+  }
+  return places;
 }
 
 }  // namespace dstune

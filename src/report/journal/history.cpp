@@ -245,12 +245,13 @@ class Reading {
   void take(Finished event) {
     running_.erase(event.key);
     history_.deaths.erase(event.key);
+    history_.died_alone.erase(event.key);
     lost_in_job_.erase(event.key);
     history_.finished[event.key] = std::move(event.record);
   }
   void take(const Lost& event) {
     running_.erase(event.key);
-    count_death(event.key);
+    count_death(event.key, true);
   }
   void take(const RepeatStarted& event) { repeating_.insert(event.key); }
   void take(Repeated event) {
@@ -269,15 +270,22 @@ class Reading {
   }
 
   void count_running_deaths() {
-    for (const std::string& key : running_) count_death(key);
-    for (const std::string& key : repeating_) ++history_.repeat_deaths[key];
+    const bool is_alone = running_.size() + repeating_.size() == 1;
+    for (const std::string& key : running_) count_death(key, is_alone);
+    history_.interrupted_repeats.insert(repeating_.begin(), repeating_.end());
+    for (const std::string& key : repeating_)
+      if (is_alone) ++history_.repeat_deaths[key];
     forget_running();
   }
 
   /// Deaths are counted in jobs: one that was tried again after a loss, when the job died of that
   /// very loss, died once.
-  void count_death(const std::string& key) {
+  void count_death(const std::string& key, bool is_alone) {
     if (lost_in_job_.insert(key).second) ++history_.deaths[key];
+    if (is_alone)
+      history_.died_alone.insert(key);
+    else
+      history_.died_alone.erase(key);
   }
 
   History history_;

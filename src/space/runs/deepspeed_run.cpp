@@ -147,7 +147,8 @@ class RunFolder {
     const TrainingConfig mine = run_.config;
     json::Problems found;
     // The table's pointers start at the config's own root.
-    const Settings settings = dstune::read_config(json::Node(node.document(), value, ""), found);
+    const Settings settings =
+        dstune::read_config(json::Node(node.document(), value, ""), found, job_.precision);
     run_.config = training_config(settings);
     complete_config(job_, mine.recompute, run_.config);
     run_.config.sequence_length = mine.sequence_length;

@@ -21,6 +21,9 @@ void keep_model(SectionTarget& target, const Readings& readings) {
 void keep_sequence_length(SectionTarget& target, const Readings& readings) {
   target.sequence_length = readings.front();
 }
+void set_precision(SectionTarget& target, const Readings& readings) {
+  target.job->precision = from_text<Precision>(lower_case(text_of(readings)));
+}
 void keep_gpus(SectionTarget& target, const Readings& readings) {
   target.num_gpus = readings;
 }
@@ -223,6 +226,10 @@ std::span<const SectionRow> dstune_rows() {
                     integer("/dstune/sequence_length", "null", 1, inert,
                             "tokens of a sample; absent: the smaller of the model's positions and "
                             "1024"))),
+      applied(set_precision,
+              word("/dstune/precision", "fp32|bf16|fp16",
+                   "what `\"auto\"` of `bf16` and `fp16` stands for; absent: the model's "
+                   "torch_dtype; `--precision` overrides it")),
       object("/dstune/resources",
              "the groups of ranks that train; absent: every rank. Where nodes have different "
              "numbers of ranks, the smallest counts"),

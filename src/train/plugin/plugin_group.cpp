@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -26,6 +27,10 @@ DType type_of(dstune_element element) {
   return element == DSTUNE_BF16 ? DType::bf16 : DType::f32;
 }
 
+Failure closed_descriptors() {
+  return {Status::failed, "the plug-in closed descriptors that it had not opened"};
+}
+
 std::int64_t padded(std::int64_t bytes) {
   return (bytes + gathered_bytes - 1) / gathered_bytes * gathered_bytes;
 }
@@ -37,11 +42,13 @@ bool PluginGroup::call(const std::string& name, const std::function<dstune_statu
   failure_ = {};
   agreement_ = Agreement::agreed;
   dstune_status status = DSTUNE_FAILED;
-  try {
-    status = work();
-  } catch (...) {
-    failure_ = {Status::failed, "an exception left the plug-in: its functions must catch it"};
-  }
+  call_alone([&] {
+    try {
+      status = work();
+    } catch (...) {
+      failure_ = {Status::failed, "an exception left the plug-in: its functions must catch it"};
+    }
+  });
   if (collective_error_) std::rethrow_exception(collective_error_);
   if (agreement_ == Agreement::agreed) {
     if (!failure_ && status != DSTUNE_OK) failure_ = failure_of(status);
@@ -49,6 +56,14 @@ bool PluginGroup::call(const std::string& name, const std::function<dstune_statu
   }
   if (failure_) throw RecordedStatus(failure_.status, name + ": " + failure_.reason);
   return agreement_ == Agreement::agreed;
+}
+
+void PluginGroup::call_alone(const std::function<void()>& work) {
+  if (thread_ == nullptr) return work();
+  thread_->run([&] {
+    work();
+    if (thread_->has_closed_descriptors() && !failure_) failure_ = closed_descriptors();
+  });
 }
 
 Failure PluginGroup::failure_of(dstune_status status) const {
@@ -109,6 +124,11 @@ PluginGroup::Agreement PluginGroup::agree(const Plan& plan) {
 template <class Work>
 dstune_status PluginGroup::together(const Plan& plan, const std::string& violation, Work&& work) {
   if (collective_error_ || failure_ || agreement_ != Agreement::agreed) return DSTUNE_ENDED;
+  // What MPI needs is open on other threads only.
+  if (thread_ != nullptr && thread_->has_closed_sentinel()) {
+    failure_ = closed_descriptors();
+    return DSTUNE_FAILED;
+  }
   if (!violation.empty()) {
     failure_ = {Status::failed, words(plan) + ": " + violation};
     return DSTUNE_FAILED;
@@ -234,6 +254,10 @@ struct PluginCalls {
     PluginGroup& self = of(group);
     if (self.collective_error_ || self.failure_ || self.agreement_ != Agreement::agreed)
       return DSTUNE_ENDED;
+    if (self.thread_ != nullptr && self.thread_->has_closed_sentinel()) {
+      self.failure_ = closed_descriptors();
+      return DSTUNE_ENDED;
+    }
     try {
       self.waiter_.check("a call of the plug-in");
       return DSTUNE_OK;
@@ -250,9 +274,11 @@ struct PluginCalls {
   }
 };
 
-PluginGroup::PluginGroup(ProcessGroup& group, const Waiter& waiter)
+PluginGroup::PluginGroup(ProcessGroup& group, const Waiter& waiter,
+                         std::shared_ptr<PluginThread> thread)
     : group_(group),
       waiter_(waiter),
+      thread_(std::move(thread)),
       chunk_bytes_(std::max(padded(staging_bytes / group.size()), min_chunk_bytes)),
       sent_(static_cast<std::size_t>(chunk_bytes_)),
       received_(static_cast<std::size_t>(chunk_bytes_ * group.size())) {

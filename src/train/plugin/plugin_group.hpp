@@ -16,13 +16,15 @@
 #include "dstune/group/process_group.hpp"
 #include "dstune/train/workload.hpp"
 #include "dstune/workload.h"
+#include "plugin/plugin_thread.hpp"
 
 namespace dstune::train {
 
 class PluginGroup {
  public:
   /// Both outlive it.
-  PluginGroup(ProcessGroup& group, const Waiter& waiter);
+  /// `thread`: what the plug-in is called on; null: the caller's own.
+  PluginGroup(ProcessGroup& group, const Waiter& waiter, std::shared_ptr<PluginThread> thread);
   PluginGroup(const PluginGroup&) = delete;
   PluginGroup& operator=(const PluginGroup&) = delete;
 
@@ -33,6 +35,8 @@ class PluginGroup {
   /// peer's did not, which throws there. Throws RecordedStatus for this rank's own failure ("step
   /// 3: …"), and CollectiveError where the experiment was ended. Collective over the group.
   bool call(const std::string& name, const std::function<dstune_status()>& work);
+  /// Calls the plug-in without meeting anybody. Local.
+  void call_alone(const std::function<void()>& work);
 
  private:
   enum class Intent { failed, returns, barrier, broadcast, all_reduce, reduce_scatter, all_gather };
@@ -64,6 +68,7 @@ class PluginGroup {
 
   ProcessGroup& group_;
   const Waiter& waiter_;
+  std::shared_ptr<PluginThread> thread_;
   dstune_group functions_{};
   std::int64_t chunk_bytes_;
   std::vector<std::byte> sent_;

@@ -12,10 +12,14 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/text.hpp"
+#include "dstune/base/wait.hpp"
 #include "plugin/plugin_group.hpp"
+#include "plugin/plugin_thread.hpp"
 
 namespace dstune {
 namespace {
+
+constexpr double longest_timeout_s = 1e9;
 
 template <class Function>
 void find(void* library, const char* name, const std::string& path, Function& function) {
@@ -42,12 +46,32 @@ PluginFunctions open(const std::string& path) {
 
 }  // namespace
 
-const PluginFunctions& load_plugin(const std::string& path) {
+const PluginFunctions& load_plugin(const std::string& path, const PluginLoading& loading) {
   static std::mutex mutex;
   static std::map<std::string, PluginFunctions> loaded;
   const std::lock_guard lock(mutex);
-  const auto found = loaded.find(path);
-  return found != loaded.end() ? found->second : loaded.emplace(path, open(path)).first->second;
+  if (const auto found = loaded.find(path); found != loaded.end()) return found->second;
+  if (!loading.on_own_thread) return loaded.emplace(path, open(path)).first->second;
+  const auto thread = train::PluginThread::current();
+  // A constructor that never returns outlives this call.
+  struct Loaded {
+    PluginFunctions functions;
+    bool has_closed = false;
+  };
+  const auto loading_now = std::make_shared<Loaded>();
+  const std::chrono::duration<double> timeout(std::min(loading.timeout_s, longest_timeout_s));
+  const bool has_returned = thread->run(
+      [thread = thread.get(), path, loading_now] {
+        loading_now->functions = open(path);
+        loading_now->has_closed = thread->has_closed_descriptors();
+      },
+      Waiter::Clock::now() + std::chrono::duration_cast<Waiter::Clock::duration>(timeout));
+  if (!has_returned)
+    throw ConstructorHangs(fmt::format("{}: its constructor has not returned after {}", path,
+                                       format_duration(loading.timeout_s)));
+  if (loading_now->has_closed)
+    throw Error(path + ": its constructor closed descriptors that it had not opened");
+  return loaded.emplace(path, loading_now->functions).first->second;
 }
 
 }  // namespace dstune
@@ -56,6 +80,12 @@ namespace dstune::train {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Beyond them sums and products of what a plug-in says would overflow.
+constexpr std::int64_t max_count = std::int64_t{1}
+                                   << 52;  ///< exact as a double; of parameters, too
+constexpr double max_flops = 1e30;
+constexpr double max_step_s = 1e9;
 
 /// What the library is told of the experiment; the texts live as long as this.
 struct Configuration {
@@ -93,7 +123,7 @@ void check_times(const dstune_step& step) {
   for (const auto& [name, time_s] :
        std::array{Time{"step_s", step.step_s}, Time{"forward_s", step.forward_s},
                   Time{"backward_s", step.backward_s}, Time{"update_s", step.update_s}}) {
-    if (!std::isfinite(time_s) || time_s < 0) {
+    if (!(time_s >= 0 && time_s <= max_step_s)) {
       throw RecordedStatus(Status::failed, fmt::format("the plug-in says {} {}", name, time_s));
     }
   }
@@ -104,15 +134,18 @@ class PluginWorkload : public Workload {
  public:
   explicit PluginWorkload(const WorkloadContext& context)
       : context_(context),
-        functions_(load_plugin(context.spec->library_path)),
-        group_(context.group->host(), *context.waiter) {}
+        functions_(
+            load_plugin(context.spec->library_path, {.on_own_thread = context.may_use_threads})),
+        group_(context.group->host(), *context.waiter, thread_for(context)) {}
   ~PluginWorkload() override {
     if (!is_built_) return;
-    try {
-      functions_.destroy(workload_);
-    } catch (...) {
-      // It must not throw; whatever it left behind is its own.
-    }
+    group_.call_alone([this] {
+      try {
+        functions_.destroy(workload_);
+      } catch (...) {
+        // It must not throw; whatever it left behind is its own.
+      }
+    });
   }
   PluginWorkload(const PluginWorkload&) = delete;
   PluginWorkload& operator=(const PluginWorkload&) = delete;
@@ -173,15 +206,26 @@ class PluginWorkload : public Workload {
   }
 
  private:
+  static std::shared_ptr<PluginThread> thread_for(const WorkloadContext& context) {
+    if (!context.may_use_threads) return nullptr;
+    auto thread = PluginThread::current();
+    thread->use(*context.device);
+    return thread;
+  }
+
   dstune_status report() {
     dstune_usage usage{};
     usage.struct_bytes = sizeof usage;
     const dstune_status status = functions_.report(workload_, &usage);
     if (status != DSTUNE_OK) return status;
-    if (usage.device_bytes < 0 || usage.host_bytes < 0 || usage.parameters < 0 ||
-        !std::isfinite(usage.flops_per_step) || usage.flops_per_step < 0) {
-      return group_.functions()->fail(group_.functions(), DSTUNE_FAILED,
-                                      "the plug-in reports a number below 0");
+    const bool is_sound = usage.device_bytes >= 0 && usage.host_bytes >= 0 &&
+                          usage.host_bytes <= max_count && usage.parameters >= 0 &&
+                          usage.parameters <= max_count && usage.flops_per_step >= 0 &&
+                          usage.flops_per_step <= max_flops;
+    if (!is_sound) {
+      return group_.functions()->fail(
+          group_.functions(), DSTUNE_FAILED,
+          "the plug-in reports a number below 0, or beyond what any machine has");
     }
     usage_ = usage;
     return DSTUNE_OK;

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace dstune {
 namespace {
 
-/// Jobs in a row that died while an experiment was running, after which it is not tried again.
-constexpr int deaths_until_failed = 2;
+/// Jobs that died while an experiment was running, after which it runs alone. Where it was alone at
+/// a death, it is not tried again.
+constexpr int deaths_until_alone = 2;
 /// Of an experiment whose group lost a rank or a device.
 constexpr int tries_after_loss = 2;
 
@@ -19,7 +22,10 @@ Agenda::Agenda(Search search, Take take)
     const PlannedExperiment& planned = search_.space.members[row].planned;
     if (planned.status != PlanStatus::planned) continue;
     ++num_left_[planned.experiment.shape];
-    if (search_.history.finished.contains(search_.keys[row])) known_.push_back(row);
+    if (search_.history.finished.contains(search_.keys[row]))
+      known_.push_back(row);
+    else if (!search_.is_complete && is_suspect(row))
+      suspects_.push_back(row);
   }
 }
 
@@ -41,6 +47,27 @@ void Agenda::note_asked_for(std::size_t row) {
   if (left != num_left_.end() && --left->second == 0) num_left_.erase(left);
 }
 
+/// The last jobs died while it was running, always beside others.
+bool Agenda::is_suspect(std::size_t row) const {
+  const std::string& key = search_.keys[row];
+  const auto died = search_.history.deaths.find(key);
+  return died != search_.history.deaths.end() && died->second >= deaths_until_alone &&
+         !search_.history.died_alone.contains(key);
+}
+
+/// Who is to blame shows only where nothing else runs: one after the other, before all others.
+/// Whether any is left.
+bool Agenda::try_suspects(bool is_idle) {
+  if (!is_idle || !is_empty()) return is_suspect_out_;
+  is_suspect_out_ = !suspects_.empty();
+  if (!is_suspect_out_) return false;
+  const std::size_t row = suspects_.front();
+  suspects_.pop_front();
+  note_asked_for(row);
+  scheduler_.submit(row, needs(row));
+  return true;
+}
+
 /// Answers the tuner at once where there is an answer.
 bool Agenda::take_without_run(std::size_t row) {
   const PlannedExperiment& planned = search_.board.row(row).planned;
@@ -57,22 +84,31 @@ bool Agenda::take_without_run(std::size_t row) {
     return true;
   }
   const auto died = history.deaths.find(key);
-  if (died == history.deaths.end() || died->second < deaths_until_failed) return false;
+  if (died == history.deaths.end() || died->second < deaths_until_alone ||
+      !history.died_alone.contains(key))
+    return false;
   Record failed;
   failed.experiment = planned.experiment;
   failed.predicted = planned.predicted;
   failed.attempt = died->second;
   failed.measurement.status = Status::failed;
   failed.measurement.reason =
-      "was running when the job died, the last " + std::to_string(died->second) + " times";
+      fmt::format("was running when the job died, {} times, and nothing else was", died->second);
   take_(row, std::move(failed), false);
   return true;
 }
 
 void Agenda::fill(double time_left_s, bool is_idle, bool is_measuring) {
+  if (try_suspects(is_idle)) {
+    give_up_impossible();
+    return;
+  }
   // A grid is asked for at once, and then measured.
   if (!is_search_over() || (!search_.races && is_measuring)) {
-    if (const auto again = search_.run_again.during_search(time_left_s)) submit(*again);
+    const auto again = search_.run_again.during_search(time_left_s);
+    // What a job may have died of runs again in the finals only, alone.
+    if (again && !search_.history.interrupted_repeats.contains(search_.keys[again->row]))
+      submit(*again);
   }
   while (!search_.is_complete && scheduler_.num_waiting() < max_waiting(is_idle)) {
     const std::optional<std::size_t> row = search_.tuner.next();

@@ -1,8 +1,10 @@
 #pragma once
-/// What runs next: what the tuner asks for, unless the journal knows it; what lost a rank, once
-/// more; what the policy wants to be run again. Knows no clock. Local.
+/// What runs next: what may have killed the last jobs, alone; what the tuner asks for, unless the
+/// journal knows it; what lost a rank, once more; what the policy wants to be run again. Knows no
+/// clock. Local.
 
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -54,8 +56,8 @@ class Agenda {
   [[nodiscard]] std::size_t num_known() const { return known_.size(); }
   /// All of these count from the beginning: a tuner that learns might not ask for them again.
   void take_known();
-  /// Asks the tuner, and in a search that goes on the policy. `is_idle`: nothing runs;
-  /// `is_measuring`: some first run does.
+  /// Asks the tuner, and in a search that goes on the policy; nobody while suspects run. `is_idle`:
+  /// nothing runs; `is_measuring`: some first run does.
   void fill(double time_left_s, bool is_idle, bool is_measuring);
   /// All that was asked for has ended. Adds what is to be run once more, one run at a time, so that
   /// it is alone; false where nothing is left.
@@ -81,6 +83,8 @@ class Agenda {
  private:
   bool take_without_run(std::size_t row);
   void note_asked_for(std::size_t row);
+  [[nodiscard]] bool is_suspect(std::size_t row) const;
+  bool try_suspects(bool is_idle);
   [[nodiscard]] std::size_t max_waiting(bool is_idle) const;
   void submit(const RunAgain& again);
   void give_up_impossible();
@@ -91,6 +95,8 @@ class Agenda {
   Take take_;
   Scheduler scheduler_;
   std::vector<std::size_t> known_;
+  std::deque<std::size_t> suspects_;  ///< rows that are to run alone, before all others
+  bool is_suspect_out_ = false;       ///< one of them waits or runs
   std::vector<RunAgain> repeats_;     ///< that were submitted; their ids go on behind the members'
   std::map<std::size_t, int> tries_;  ///< begun, by row
   std::map<GroupShape, std::size_t> num_left_;  ///< members that the tuner may still ask for

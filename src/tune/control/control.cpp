@@ -201,7 +201,8 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                          return memory_timeline_of(ready, experiment);
                        }});
   Progress progress(progress_style(options));
-  JobPolicy policy{.sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin};
+  JobPolicy policy{.began = options.began,
+                   .sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin};
   policy.limits = [&](const PlannedExperiment& planned) { return limits.of(planned); };
   policy.end = end;
   policy.host_load = [times_before = host_times()] { return host_load_since(times_before); };

@@ -15,13 +15,15 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
       listeners_(std::move(listeners)),
       agenda_(search,
               [this](std::size_t row, Record result, bool is_known) {
+                // Its files may have been lost with the job that ran it.
+                listeners_.publisher.started(row);
                 if (!is_known) result.started_at = result.finished_at = driver_.now().wall;
                 record(row, std::move(result), is_known);
               }),
-      began_(driver.now().steady) {}
+      began_(policy_.began) {}
 
 ExitCode Controller::run() {
-  listeners_.progress.begin(search_.space.planned, agenda_.num_known());
+  listeners_.progress.begin(search_.space.planned, agenda_.num_known(), began_);
   agenda_.take_known();
   IdleBackoff idle;
   for (;;) {
@@ -168,11 +170,7 @@ void Controller::retire(Agenda::Next& running, const Attempts::Ended& ended) {
 
 void Controller::record(std::size_t row, Record record, bool is_known) {
   const Experiment& experiment = planned(row).experiment;
-  if (is_known) {
-    listeners_.publisher.started(row);  // its files may have been lost with the job that ran it
-  } else {
-    listeners_.journal.add(event::finished(search_.keys[row], record));
-  }
+  if (!is_known) listeners_.journal.add(event::finished(search_.keys[row], record));
   if (listeners_.times != nullptr) listeners_.times->observe(experiment, record.measurement);
   Scoreboard& board = search_.board;
   const std::uint64_t revision = board.calibration_revision();

@@ -58,6 +58,7 @@ struct JobEnd {
 
 /// What is decided for the whole job.
 struct JobPolicy {
+  SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
   bool sends_ds_config = false;  ///< with every assignment: the workload reads it
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
   JobEnd end{};

@@ -98,7 +98,8 @@ class Progress {
   explicit Progress(Style style) : style_(style) {}
   ~Progress() { end(); }
 
-  void begin(std::size_t num_planned, std::size_t num_known);
+  /// `began`: when the job did.
+  void begin(std::size_t num_planned, std::size_t num_known, SteadyClock::time_point began);
   void started(const Experiment& experiment);
   void stepped(const std::string& experiment, int steps);
   /// `expected`: what it is ranked by, where that is not what was measured.
@@ -118,7 +119,7 @@ class Progress {
   std::string latest_;
   std::chrono::steady_clock::time_point last_rewrite_{};
   std::chrono::steady_clock::time_point last_line_{};
-  std::chrono::steady_clock::time_point began_{};
+  SteadyClock::time_point began_{};
   bool is_line_open_ = false;
 };
 

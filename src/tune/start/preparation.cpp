@@ -105,16 +105,19 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
   Value target = {static_cast<int>(job.target.framework), static_cast<int>(job.target.attention)};
   // Journals from before there was a choice go on counting.
   if (job.target.checkpointing == TargetCheckpointing::deepspeed) target.push_back("deepspeed");
-  return {{"config", config},
-          {"num_gpus", experiment.shape.num_gpus},
-          {"num_nodes", experiment.shape.num_nodes},
-          {"recompute", to_text(experiment.config.recompute)},
-          {"model", to_json(job.model)},
-          {"sequence_length", job.sequence_length},
-          {"target", target},
-          {"workload", workload},
-          {"machine", fingerprint},
-          {"measuring_version", measuring_version}};
+  Value all = {{"config", config},
+               {"num_gpus", experiment.shape.num_gpus},
+               {"num_nodes", experiment.shape.num_nodes},
+               {"recompute", to_text(experiment.config.recompute)},
+               {"model", to_json(job.model)},
+               {"sequence_length", job.sequence_length},
+               {"target", target},
+               {"workload", workload},
+               {"machine", fingerprint},
+               {"measuring_version", measuring_version}};
+  // It is the only thing that the configuration does not say.
+  if (job.precision && has_automatic_precision(config)) all["precision"] = to_text(*job.precision);
+  return all;
 }
 
 /// Where every planned member was predicted: all of them on the job's ranks, or on as many as the
@@ -190,6 +193,10 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   }
   ready.job = read_job(options.space_path, options.overrides, machine,
                        static_cast<int>(max_ranks_per_node));
+  check_training_command(ready.job);
+  // A plan says them itself.
+  if (!options.dry_run)
+    for (const std::string& assumption : ready.job.assumptions) log::info("assumed: " + assumption);
   for (const std::string& warning : ready.job.warnings) log::warning(warning);
   if (ready.job.workload.kind == WorkloadKind::plugin) {
     ready.job.workload.library_hash = plugin_hash(ready.job.workload);
@@ -326,7 +333,8 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
               .planned = ready.space.planned,
               .infeasible = ready.space.infeasible,
               .pruned = ready.space.pruned,
-              .device_memory_bytes = ready.device_memory_bytes};
+              .device_memory_bytes = ready.device_memory_bytes,
+              .assumptions = ready.job.assumptions};
   for (const PlannedMember& member : ready.space.members)
     plan.experiments.push_back(member.planned);
   plan.timeline = [&](const Experiment& experiment) {

@@ -15,6 +15,7 @@
 #include "dstune/search/planner.hpp"
 #include "dstune/space/deepspeed_run.hpp"
 #include "dstune/space/job_spec.hpp"
+#include "dstune/train/workload.hpp"
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/protocol.hpp"
 #include "start/rank_devices.hpp"
@@ -75,13 +76,21 @@ std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
 /// A plug-in library by its content. Throws Error. Local.
 std::string plugin_hash(const WorkloadSpec& workload);
 
+/// What came of loading a library, the same on every rank.
+struct LoadedPlugin {
+  std::string violation;  ///< what is in the way, the lowest rank's words; or nothing
+  bool hangs = false;     ///< a constructor did not return: no rank can finalize MPI
+};
 /// Loads the library on every rank once its file has passed the check on all of them and is the one
-/// that rank 0 has seen; other workloads have none. Returns what is in the way, the lowest rank's
-/// words, or nothing; the same on every rank. Collective over the world.
-std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload);
+/// that rank 0 has seen; other workloads have none. Collective over the world.
+LoadedPlugin load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload,
+                                    const PluginLoading& loading);
 
 /// The place in space.json that names the library. Local.
 Problem plugin_problem(const json::Document& document, const std::string& violation);
+
+/// Throws InputError where `dstune.training_command` does not say where the configuration goes.
+void check_training_command(const JobSpec& job);
 
 /// Members of the space that are to be run.
 std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space);

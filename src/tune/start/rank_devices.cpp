@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <map>
 #include <set>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "dstune/base/archive.hpp"
@@ -114,6 +116,24 @@ std::vector<std::string> gather_texts(const Communicator& world, const std::stri
   for (const Bytes& bytes : world.all_gather({begin, mine.size()}))
     texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return texts;
+}
+
+Topology with_asked_threads(Topology topology, const char* omp_num_threads) {
+  if (omp_num_threads == nullptr || *omp_num_threads == '\0') return topology;
+  constexpr int max_threads = 4096;
+  const std::string_view text = trimmed(omp_num_threads);
+  const std::string_view first = trimmed(text.substr(0, text.find(',')));
+  int threads = 0;
+  const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), threads);
+  if (error != std::errc() || end != first.data() + first.size() || threads < 1 ||
+      threads > max_threads) {
+    log::warning(fmt::format("OMP_NUM_THREADS is no number of threads, but \"{}\": ranks have {}",
+                             text, topology.threads_of_rank));
+    return topology;
+  }
+  topology.share_core = topology.share_core || threads > topology.threads_of_rank;
+  topology.threads_of_rank = threads;
+  return topology;
 }
 
 bool IdleRanks::contain(int world_rank) const {

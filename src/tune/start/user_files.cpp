@@ -7,6 +7,7 @@
 #include "dstune/core/interval.hpp"
 #include "dstune/core/job.hpp"
 #include "dstune/plan/memory.hpp"
+#include "dstune/report/launch_line.hpp"
 #include "dstune/train/workload.hpp"
 #include "start/preparation.hpp"
 
@@ -119,21 +120,44 @@ std::string plugin_hash(const WorkloadSpec& workload) {
   return hash128(check_plugin_library(workload.library_path));
 }
 
-std::string load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload) {
-  if (workload.kind != WorkloadKind::plugin) return "";
-  std::string violation = first_violation(world, [&] {
+LoadedPlugin load_plugin_everywhere(const Communicator& world, const WorkloadSpec& workload,
+                                    const PluginLoading& loading) {
+  if (workload.kind != WorkloadKind::plugin) return {};
+  LoadedPlugin loaded;
+  loaded.violation = first_violation(world, [&] {
     if (plugin_hash(workload) != workload.library_hash) {
       throw Error(workload.library_path +
                   " is another file than on rank 0: put the same one on every host");
     }
   });
-  if (!violation.empty()) return violation;
-  return first_violation(world, [&] { load_plugin(workload.library_path); });
+  if (!loaded.violation.empty()) return loaded;
+  bool hangs = false;
+  loaded.violation = first_violation(world, [&] {
+    try {
+      load_plugin(workload.library_path, loading);
+    } catch (const ConstructorHangs&) {
+      hangs = true;
+      throw;
+    }
+  });
+  if (!loaded.violation.empty())
+    for (const std::string& word : gather_texts(world, hangs ? "hangs" : ""))
+      loaded.hangs = loaded.hangs || !word.empty();
+  return loaded;
 }
 
 Problem plugin_problem(const json::Document& document, const std::string& violation) {
   const std::string pointer = "/dstune/workload/library";
   return {document.file(), pointer, document.line(pointer), violation};
+}
+
+void check_training_command(const JobSpec& job) {
+  if (!job.training_command) return;
+  const std::string violation =
+      launch_line_violation(*job.training_command, job.tuning.arg_mappings);
+  if (violation.empty()) return;
+  const std::string pointer = "/dstune/training_command";
+  throw InputError({{job.document->file(), pointer, job.document->line(pointer), violation}});
 }
 
 }  // namespace dstune

@@ -1,6 +1,7 @@
 #include "dstune/tune/worker.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -8,6 +9,7 @@
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/log.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/train/workload.hpp"
 #include "profile/prediction.hpp"
@@ -143,6 +145,7 @@ void Worker::leave(const std::vector<int>& world_ranks, Status status, std::stri
   device_state_ = context_.device->drain(std::chrono::duration<double>(drain_timeout_s_));
   const bool is_given_up = device_state_ != DeviceState::drained;
   if (is_given_up) context_.groups->give_up_device();
+  reason = printable(reason);
   if (is_cause) reason.insert(0, "rank " + std::to_string(context_.topology->world_rank) + ": ");
   send(message::Gone{attempt_, status, std::move(reason), is_cause,
                      pretends_lost_device_ || is_given_up, device_state_ == DeviceState::silent});
@@ -204,7 +207,8 @@ void Worker::run_assignment(const message::Assign& assign) {
                                    .device = context_.device,
                                    .group = group.get(),
                                    .waiter = &waiter,
-                                   .ds_config = &assign.ds_config});
+                                   .ds_config = &assign.ds_config,
+                                   .may_use_threads = context_.exits_when_stuck});
     workload = with_fault(std::move(workload), fault);
     SteadyClock::time_point last_progress = SteadyClock::now();
     int steps = 0;
@@ -238,6 +242,11 @@ void Worker::run_assignment(const message::Assign& assign) {
       return incumbent_;
     };
     Measurement measurement = measure(*workload, *group, context_.measure, hooks);
+    if (context_.workload->kind == WorkloadKind::plugin) {
+      // One that hangs while it frees what it holds is this experiment's, not the next one's.
+      workload.reset();
+      group->exchange(std::array{0.0});
+    }
     if (group->group_rank() == 0) {
       for (const int member : assign.world_ranks) {
         measurement.hosts.push_back(context_.topology->hosts[static_cast<std::size_t>(

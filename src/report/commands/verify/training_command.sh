@@ -8,3 +8,7 @@ if [[ -z $TRAINING_COMMAND ]]; then
     "dstune.training_command in the space and run dstune-mpi again" >&2
   exit 3
 fi
+if [[ $TRAINING_COMMAND != *'$CONFIG'* && $TRAINING_COMMAND != *'${CONFIG}'* ]]; then
+  echo "TRAINING_COMMAND does not say where the configuration goes: put \$CONFIG there" >&2
+  exit 3
+fi

@@ -1,0 +1,18 @@
+#pragma once
+/// What the document leaves open: the precision behind "auto", and what is taken for granted.
+/// Local.
+
+#include <optional>
+
+#include "sections/sections.hpp"
+
+namespace dstune {
+
+/// `JobSpec::precision`: the command line's, else the document's, else the model's, and what is
+/// said of it. After the model.
+void decide_precision(const std::optional<Precision>& override, SectionTarget& target);
+
+/// Whatever else is assumed of a training. `section`: `dstune`, or null.
+void add_assumptions(const json::Node* section, JobSpec& job);
+
+}  // namespace dstune
