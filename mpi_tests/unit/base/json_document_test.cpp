@@ -146,6 +146,21 @@ TEST(DocumentTest, ManyKeysTakeLinearTime) {
   EXPECT_EQ(Document::parse(text, "f.json").root().size(), count + 1U);
 }
 
+TEST(DocumentTest, MoreValuesThanTheLimitAreRefusedWithTheirLine) {
+  const std::string list = "{\"a\": [\n1,\n2,\n3]}";
+  EXPECT_EQ(Document::parse(list, "f.json", {.values = 4}).root()["a"].size(), 3U);
+  for (const auto parse : {&Document::parse, &Document::parse_hjson}) {
+    try {
+      (void)parse(list, "f.json", {.values = 3});
+      FAIL();
+    } catch (const InputError& error) {
+      ASSERT_EQ(error.problems().size(), 1U);
+      EXPECT_EQ(error.problems()[0].line, 4);
+      EXPECT_THAT(error.what(), HasSubstr("more than 3 keys and elements"));
+    }
+  }
+}
+
 TEST(DocumentTest, AMissingFileIsAProblemWithItsPath) {
   try {
     (void)Document::read("/nowhere/space.json");

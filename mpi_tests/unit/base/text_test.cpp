@@ -33,5 +33,21 @@ TEST(TextTest, HasLines) {
   EXPECT_THAT(lines_of("a"), ElementsAre("a"));
 }
 
+TEST(TextTest, ShowsNoControlCharacters) {
+  EXPECT_EQ(printable("plain µ ± ✓ {}%"), "plain µ ± ✓ {}%");
+  EXPECT_EQ(printable("\x1b[2J\x07\x7f"), "\\x1B[2J\\x07\\x7F");
+  EXPECT_EQ(printable("a\nb\tc\rd"), "a\\nb\\x09c\\x0Dd");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m\xc2\xa0"),
+            "\\x9B31m\xc2\xa0")
+      << "a C1 control sequence introducer; a space that does not break is text";
+  EXPECT_EQ(printable("\x9b"
+                      "31m \xff \xe2\x82"),
+            "\\x9B31m \\xFF \\xE2\\x82")
+      << "bytes that are no UTF-8";
+  EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(printable_lines("a\n\x1b\r\n"), "a\n\\x1B\\x0D\n");
+}
+
 }  // namespace
 }  // namespace dstune

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
 #include "json/builder.hpp"
@@ -125,18 +124,18 @@ void Problems::check() const {
   if (!problems_.empty()) throw InputError(problems_);
 }
 
-Document Document::parse(std::string_view text, std::string file) {
-  return read_by(&read_json, text, std::move(file));
+Document Document::parse(std::string_view text, std::string file, const ReadLimits& limits) {
+  return read_by(&read_json, text, std::move(file), limits);
 }
 
-Document Document::parse_hjson(std::string_view text, std::string file) {
-  return read_by(&read_hjson, text, std::move(file));
+Document Document::parse_hjson(std::string_view text, std::string file, const ReadLimits& limits) {
+  return read_by(&read_hjson, text, std::move(file), limits);
 }
 
 Document Document::read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
-                           std::string file) {
+                           std::string file, const ReadLimits& limits) {
   text = checked(text, file);
-  TreeBuilder tree(text, file);
+  TreeBuilder tree(text, file, limits.values);
   reader(text, tree);
   Document document;
   document.file_ = std::move(file);
@@ -158,14 +157,14 @@ Document Document::of(Value root, std::string file) {
   return document;
 }
 
-Document Document::read(const std::string& path) {
+Document Document::read(const std::string& path, const ReadLimits& limits) {
   std::string text;
   try {
-    text = read_file(path);
+    text = read_file(path, limits.bytes);
   } catch (const IoError& error) {
     throw InputError({{path, "", 0, error.what()}});
   }
-  return path.ends_with(".hjson") ? parse_hjson(text, path) : parse(text, path);
+  return path.ends_with(".hjson") ? parse_hjson(text, path, limits) : parse(text, path, limits);
 }
 
 int Document::line(const std::string& pointer) const {
