@@ -32,6 +32,7 @@ class ResultsFolder {
 
   /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; at
   /// dispatch. Renamed into place but not synced: what must survive a crash is in the journal.
+  /// Throws IoError where the folder is a symbolic link: nothing is written through one.
   void write_experiment(const Experiment& experiment);
   /// <name>/metrics.json; once, at the end of the experiment. Not synced, likewise. `metric`: the
   /// one that ci_low and ci_high belong to. `target`, `target_value`: as metrics_json()'s.
@@ -62,11 +63,16 @@ class ResultsFolder {
 
  private:
   [[nodiscard]] std::string file(std::string_view name) const;
+  [[nodiscard]] std::string experiment_folder(const std::string& name) const;
 
   std::string results_dir_;
   std::string exps_dir_;
   json::Value environment_;
 };
+
+/// Whether an experiment of this name would take the place of one of our files: the name is a
+/// file's or folder's of the results, or becomes one with ".json" behind it.
+[[nodiscard]] bool is_own_file_name(std::string_view name);
 
 /// DeepSpeed's table (pipe style) over the tuning spaces z0 … z3 and `global`, then the winner and
 /// the reasons of what did not run; what summary.txt holds and the program prints.

@@ -366,6 +366,23 @@ TEST_F(ResultsFolderTest, FollowsNoLinkWhenDeleting) {
   EXPECT_TRUE(fs::exists(elsewhere / "exp.json"));
 }
 
+TEST_F(ResultsFolderTest, WritesNothingThroughALink) {
+  const test::TemporaryFolder elsewhere;
+  fs::create_directory_symlink(elsewhere.path(), results("linked"));
+  const Record record = test::sample_record("linked");
+  EXPECT_THROW(folder_.write_experiment(record.experiment), IoError);
+  EXPECT_THROW(folder_.write_metrics(record), IoError);
+  EXPECT_TRUE(fs::is_empty(elsewhere.path()));
+}
+
+TEST_F(ResultsFolderTest, KnowsTheNamesOfItsOwnFiles) {
+  for (const char* name : {"lock", "journal.jsonl", "summary.txt", "verify", "exit_status.json",
+                           "optimal.json", "optimal", "environment"})
+    EXPECT_TRUE(is_own_file_name(name)) << name;
+  for (const char* name : {"z0_gas1_tmbspg1", "baseline", "journal", "locks"})
+    EXPECT_FALSE(is_own_file_name(name)) << name;
+}
+
 TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {
   write_all(folder_);
   const std::string config = read_file(results("ds_config_optimal.json"));
