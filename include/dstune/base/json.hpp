@@ -139,6 +139,9 @@ class Node {
   std::string pointer_;
 };
 
+/// A value as one line of ASCII, for stdout: no text in it reaches a terminal as it is, and bytes
+/// that are no UTF-8 are replaced.
+std::string ascii_text(const Value&);
 /// Appends a key or index to a JSON pointer, escaped ("~0", "~1").
 std::string append_pointer(const std::string& pointer, std::string_view key);
 /// "an integer", "a list", … : a value's type in words, for messages.

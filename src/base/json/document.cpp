@@ -260,6 +260,10 @@ void Node::refuse_unknown_keys(Problems& problems,
   }
 }
 
+std::string ascii_text(const Value& value) {
+  return value.dump(-1, ' ', true, Value::error_handler_t::replace);
+}
+
 std::string append_pointer(const std::string& pointer, std::string_view key) {
   std::string out = pointer + '/';
   for (char c : key) {
