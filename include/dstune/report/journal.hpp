@@ -46,6 +46,9 @@ class Journal {
   /// IoError, and after that for ever: what follows a failed write could not be read back. A file
   /// that was removed, replaced, shortened or extended meanwhile is an error, and stays as it is.
   void commit();
+  /// Throws IoError where this job must not write, or the file is another one by now; for whoever
+  /// replaces files beside it.
+  void check() const;
 
  private:
   std::string path_;

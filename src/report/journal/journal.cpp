@@ -182,12 +182,16 @@ void Journal::commit() {
   // could turn a torn tail into damage.
   if (has_failed_) throw IoError("can not write " + path_ + ": an earlier write to it failed");
   has_failed_ = true;
-  if (check_) check_();
-  file_.check();
+  check();
   file_.append(pending_);
   file_.sync();
   has_failed_ = false;
   pending_.clear();
+}
+
+void Journal::check() const {
+  if (check_) check_();
+  file_.check();
 }
 
 std::string hash128(std::string_view bytes) {
