@@ -41,8 +41,8 @@ struct JobOptions {
 };
 
 /// Reads the input and prints the plan. Starts no MPI and writes no file; the job is what the
-/// launcher says in the environment (launched_topology()). Of several processes rank 0's alone calls
-/// it. Whatever is wrong becomes an exit code and a message. Local.
+/// launcher says in the environment (launched_topology()). Of several processes rank 0's alone
+/// calls it. Whatever is wrong becomes an exit code and a message. Local.
 ExitCode plan_job(const JobOptions& options);
 
 /// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every
