@@ -80,15 +80,23 @@ TEST_F(RefusalTest, WaitsForNoFifo) {
 }
 
 TEST_F(RefusalTest, ReadsNoHugeFile) {
+  const auto refusal = [&](const std::string& part) {
+    const Ended ended = job_.run({.ranks = 0, .args = {"plan", "space.json"}});
+    EXPECT_EQ(ended.exit_code, bad_input) << ended;
+    EXPECT_EQ(count_of(ended.err, part), 1) << ended;
+    EXPECT_LT(ended.wall_s, 10) << "far less than reading it takes";
+  };
   job_.write_text("space.json", good_text());
   std::filesystem::resize_file(job_.folder() / "space.json", (std::size_t{64} << 20) + 1);
-  expect_refused({.ranks = 3, .args = {"space.json"}}, bad_input,
-                 {"can not read space.json: it is larger than 64.0 MiB"});
+  refusal("can not read space.json: it is larger than 64.0 MiB");
   std::string text = "{";
   for (int key = 0; key <= 1'000'000; ++key) text += "\"k" + std::to_string(key) + "\": 1,\n";
   job_.write_text("space.json", text + "\"last\": 1}");
-  expect_refused({.ranks = 3, .args = {"space.json"}}, bad_input,
-                 {"space.json:1000001: there are more than 1000000 keys"});
+  refusal("space.json:1000001: there are more than 1000000 keys");
+  text = "[";
+  for (int element = 0; element <= 1'000'000; ++element) text += "1,";
+  job_.write_text("space.json", text + "1]");
+  refusal("space.json:1: there are more than 1000000 keys and elements");
 }
 
 TEST_F(RefusalTest, SendsNoControlCharacterToTheTerminal) {

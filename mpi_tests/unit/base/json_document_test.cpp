@@ -161,6 +161,18 @@ TEST(DocumentTest, MoreValuesThanTheLimitAreRefusedWithTheirLine) {
   }
 }
 
+TEST(DocumentTest, MoreKeysThanTheLimitAreRefusedWithTheirLine) {
+  const std::string text = "{\"a\": 1,\n\"b\": 2,\n\"c\": 3}";
+  EXPECT_EQ(Document::parse(text, "f.json", {.values = 3}).root().size(), 3U);
+  try {
+    (void)Document::parse(text, "f.json", {.values = 2});
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.problems()[0].line, 3);
+    EXPECT_THAT(error.what(), HasSubstr("more than 2 keys"));
+  }
+}
+
 TEST(DocumentTest, AMissingFileIsAProblemWithItsPath) {
   try {
     (void)Document::read("/nowhere/space.json");

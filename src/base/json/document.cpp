@@ -27,6 +27,20 @@ std::string_view checked(std::string_view text, const std::string& file) {
                     places.column(*bad), static_cast<unsigned char>(text[*bad]))}});
 }
 
+/// Every key has a colon behind it: too many are seen here long before they are sorted out one by
+/// one. No configuration has as many in its texts and comments.
+void check_colons(std::string_view text, const std::string& file, std::size_t max_keys) {
+  const auto colons = static_cast<std::size_t>(std::count(text.begin(), text.end(), ':'));
+  if (colons <= max_keys) return;
+  std::size_t at = 0;
+  for (std::size_t keys = 0; keys <= max_keys; ++keys) at = text.find(':', at) + 1;
+  const auto line =
+      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  throw InputError(
+      {{file, "", static_cast<int>(line),
+        fmt::format("there are more than {} keys, by their colons: shorten the file", max_keys)}});
+}
+
 struct Found {
   const Value* value;
   std::size_t index;  ///< of the value among its neighbours
@@ -135,6 +149,7 @@ Document Document::parse_hjson(std::string_view text, std::string file, const Re
 Document Document::read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
                            std::string file, const ReadLimits& limits) {
   text = checked(text, file);
+  check_colons(text, file, limits.values);
   TreeBuilder tree(text, file, limits.values);
   reader(text, tree);
   Document document;
