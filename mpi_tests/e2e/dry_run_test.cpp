@@ -180,6 +180,54 @@ TEST_F(DryRunTest, CountsTheTrialsPastTheCapAsPruned) {
   EXPECT_EQ(shown["counts"], Json({{"planned", 3}, {"infeasible", 0}, {"pruned", 9}}));
 }
 
+TEST_F(DryRunTest, NeedsNoMpi) {
+  // Open MPI finds none of its parts there: whoever starts it fails.
+  const std::map<std::string, std::string> no_mpi{{"OPAL_PREFIX", "/nowhere"},
+                                                  {"OMPI_MCA_mca_base_component_path", "/nowhere"}};
+  const Ended run = job_.run({.ranks = 0, .args = {"space.json"}, .environment = no_mpi});
+  EXPECT_NE(run.exit_code, 0) << "MPI starts here all the same\n" << run;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"plan", "space.json"}, {"--dry-run", "space.json"}}) {
+    const Ended ended = job_.run({.ranks = 0, .args = words, .environment = no_mpi});
+    EXPECT_EQ(ended.exit_code, 0) << ended;
+    EXPECT_NE(ended.out.find("8 planned"), std::string::npos) << ended;
+  }
+  for (const char* option : {"--help", "--version"}) {
+    const Ended ended = job_.run({.ranks = 0, .args = {option}, .environment = no_mpi});
+    EXPECT_EQ(ended.exit_code, 0) << ended;
+    EXPECT_NE(ended.out.find("dstune-mpi"), std::string::npos) << ended;
+  }
+}
+
+TEST_F(DryRunTest, IsOneUnderMpirunAndKnowsItsRanks) {
+  Json space = transformer_space({});
+  space["dstune"].erase("resources");
+  job_.write("space.json", space);
+  const Ended ended = plan({"--format", "json"}, 3);
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object()) << "one process speaks\n" << ended;
+  EXPECT_EQ(shown["experiments"].at(0)["num_gpus"], 3);
+  job_.write_text("space.json", "{");
+  EXPECT_EQ(plan({}, 3).exit_code, 3) << "mpirun returns its code";
+}
+
+TEST_F(DryRunTest, EndsWithItsTimeAndShowsWhatItHas) {
+  Json space = synthetic_space({1}, {1});
+  Json sizes = Json::array();
+  for (int i = 1; i <= 3000; ++i) sizes.push_back(i);
+  space["train_micro_batch_size_per_gpu"] = sizes;
+  space["gradient_accumulation_steps"] = sizes;
+  job_.write("space.json", space);
+  const Ended ended = plan({"--format", "json", "--time-limit", "3s", "--reserve", "1s"}, 1);
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_LT(ended.wall_s, 20);
+  const Json shown = Json::parse(ended.out, nullptr, false);
+  ASSERT_TRUE(shown.is_object());
+  EXPECT_GT(shown["experiments"].size(), 0U);
+  EXPECT_EQ(count_of(ended.err, "of 9000000 members were looked at"), 1) << ended.err;
+}
+
 TEST_F(DryRunTest, ListsTheFirstThousandOfAHugeSpace) {
   Json space = synthetic_space({1}, {1});
   Json sizes = Json::array();

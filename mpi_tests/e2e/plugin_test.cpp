@@ -143,7 +143,7 @@ TEST_F(PluginTest, ABadAnswerCostsItsExperiment) {
     const char* words;
   };
   for (const auto& [action, words] :
-       {BadAnswer{"say no text", "rank 1: step 2: ???[31m red"},
+       {BadAnswer{"say no text", "rank 1: step 2: \\xFF\\xC3\\x1B[31m red"},
         BadAnswer{"endless bytes", "beyond what any machine has"},
         BadAnswer{"close descriptors", "closed descriptors that it had not opened"}}) {
     expect_exit(job_, run(action), 0);

@@ -1,6 +1,9 @@
 // What is refused: the exit code, one message that names the place, nothing written, nobody left
 // waiting.
+#include <filesystem>
+
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "results.hpp"
 #include "spaces.hpp"
@@ -66,6 +69,53 @@ TEST_F(RefusalTest, SaysWhyThereIsNoGpu) {
 
 TEST_F(RefusalTest, NamesTheMissingFile) {
   expect_refused({.ranks = 3, .args = {"absent.json"}}, bad_input, {"can not read absent.json"});
+}
+
+TEST_F(RefusalTest, WaitsForNoFifo) {
+  ASSERT_EQ(mkfifo((job_.folder() / "fifo").c_str(), 0600), 0);
+  expect_refused({.ranks = 3, .args = {"fifo"}}, bad_input, {"can not read fifo: it is a fifo"});
+  job_.write_text("space.json", good_text());
+  expect_refused({.ranks = 3, .args = {"--hostfile", "/dev/zero", "space.json"}}, bad_input,
+                 {"can not read /dev/zero: it is a device"});
+}
+
+TEST_F(RefusalTest, ReadsNoHugeFile) {
+  const auto refusal = [&](const std::string& part) {
+    const Ended ended = job_.run({.ranks = 0, .args = {"plan", "space.json"}});
+    EXPECT_EQ(ended.exit_code, bad_input) << ended;
+    EXPECT_EQ(count_of(ended.err, part), 1) << ended;
+    EXPECT_LT(ended.wall_s, 10) << "far less than reading it takes";
+  };
+  job_.write_text("space.json", good_text());
+  std::filesystem::resize_file(job_.folder() / "space.json", (std::size_t{64} << 20) + 1);
+  refusal("can not read space.json: it is larger than 64.0 MiB");
+  std::string text = "{";
+  for (int key = 0; key <= 1'000'000; ++key) text += "\"k" + std::to_string(key) + "\": 1,\n";
+  job_.write_text("space.json", text + "\"last\": 1}");
+  refusal("space.json:1000001: there are more than 1000000 keys");
+  text = "[";
+  for (int element = 0; element <= 1'000'000; ++element) text += "1,";
+  job_.write_text("space.json", text + "1]");
+  refusal("space.json:1: there are more than 1000000 keys and elements");
+}
+
+TEST_F(RefusalTest, SendsNoControlCharacterToTheTerminal) {
+  const std::string text =
+      changed(good_text(), R"("trial_budget_s")", R"("\u001b]0;owned\u0007\u009b2J")");
+  expect_bad_space(text, {R"(/dstune/\x1B]0;owned\x07\x9B2J)"});
+  expect_refused({.ranks = 3, .args = {"\x1b[2J.json"}}, bad_input,
+                 {R"(can not read \x1B[2J.json)"});
+}
+
+TEST_F(RefusalTest, RefusesExperimentsWithNamesOfOurFiles) {
+  job_.write_text("space.json", good_text());
+  for (const char* name : {"lock", "summary.txt", "journal.jsonl", "optimal"}) {
+    job_.write(
+        "experiment.json",
+        {{"ds_config", {{"train_micro_batch_size_per_gpu", 1}}}, {"num_gpus", 1}, {"name", name}});
+    expect_refused({.ranks = 3, .args = {"--experiments", "experiment.json", "space.json"}},
+                   bad_input, {"experiment.json:6: /name: " + std::string(name)});
+  }
 }
 
 TEST_F(RefusalTest, NamesTheLineOfMalformedJson) {

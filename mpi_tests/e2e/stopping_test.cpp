@@ -1,5 +1,7 @@
 // Stopped early: the best so far is on disk, the same command goes on.
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -100,6 +102,31 @@ TEST_F(StoppingTest, SavesEverythingWhenMpirunIsTerminated) {
   EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], stopped_early);
   expect_best_so_far();
   expect_complete(job_.run({.ranks = 2, .args = {"space.json"}}));
+}
+
+TEST(TimeLimitTest, EndsWhilePlanningAndSaysSo) {
+  Job job;
+  Json space = synthetic_space({1}, {1});
+  Json sizes = Json::array();
+  for (int i = 1; i <= 3000; ++i) sizes.push_back(i);
+  space["train_micro_batch_size_per_gpu"] = sizes;
+  space["gradient_accumulation_steps"] = sizes;
+  job.write("space.json", space);
+  const Ended ended =
+      job.run({.ranks = 2, .args = {"--time-limit", "3s", "--reserve", "1s", "space.json"}});
+  expect_exit(job, ended, stopped_early);
+  EXPECT_LT(ended.wall_s, 20);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(job.folder() / results), {}), 1)
+      << "exit_status.json alone";
+}
+
+TEST(TimeLimitTest, BeyondNumbersIsFarAway) {
+  Job job;
+  job.write("space.json", synthetic_space({1}, {1, 2}));
+  const std::string far = std::string(400, '9') + "h";
+  const Ended ended =
+      job.run({.ranks = 1, .args = {"--time-limit", far, "--trial-timeout", far, "space.json"}});
+  expect_exit(job, ended, 0);
 }
 
 TEST(SecondSignalTest, LeavesWithoutWaitingForTheStep) {

@@ -2,6 +2,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -100,6 +101,8 @@ void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
 }
 
 int run(int argc, char** argv, const CommandLine& line) {
+  // No MPI: it need not be able to start, and mpirun returns the first process's code.
+  if (line.job.dry_run) return code(is_first_process() ? plan_job(line.job) : ExitCode::ok);
   if (is_launched_alone_by_mistake()) {
     report_problem(
         "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
@@ -115,6 +118,8 @@ int run(int argc, char** argv, const CommandLine& line) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file that has reached the limit on its size is a disk that is full: the write says so.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     CommandLine line = parse_command_line(argc, argv);
     if (line.help || line.version) {

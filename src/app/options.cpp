@@ -205,7 +205,7 @@ void fill(const GivenOptions& given, CommandLine& line) {
   job.profile_path = given.text("profile-out");
   given.choose("coordinator", job.dedicated_coordinator, {{"shared", false}, {"dedicated", true}});
   given.choose("color", line.color, {{"auto", std::nullopt}, {"always", true}, {"never", false}});
-  job.dry_run = given.has("dry-run");
+  job.dry_run = job.dry_run || given.has("dry-run");
   job.quiet = given.has("quiet");
   job.verbose = given.has("verbose");
   job.no_progress = given.has("no-progress");
@@ -243,6 +243,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CommandLine line;
   for (int i = 0; i < argc; ++i) {
     line.job.command_line += (i > 0 ? " " : "") + std::string(argv[i]);
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "plan") {
+    line.job.dry_run = true;
+    --argc;
+    ++argv;
   }
   po::options_description all;
   all.add(visible_options());
@@ -283,7 +288,8 @@ std::string help_text() {
   text
       << "Finds the fastest DeepSpeed (ZeRO) configuration for a model on this machine, inside one "
          "MPI job.\n\n"
-         "  mpirun -np N dstune-mpi [options] space.json\n\n"
+         "  mpirun -np N dstune-mpi [options] space.json\n"
+         "  dstune-mpi plan [options] space.json        as --dry-run: no MPI, no file\n\n"
          "space.json is a DeepSpeed config in which any value may be a list of candidates; "
          "docs/space.md\ndescribes it. Progress goes to stderr, results to stdout and "
          "<results-dir>.\n\n"

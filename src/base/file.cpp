@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/text.hpp"
 
 namespace dstune {
 
@@ -19,6 +20,20 @@ namespace {
 [[noreturn]] void fail(const char* action, const std::string& path, int cause) {
   throw IoError(
       fmt::format("can not {} {}: {}", action, path, std::generic_category().message(cause)));
+}
+
+/// Of what is no regular file.
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "directory";
+  if (S_ISLNK(mode)) return "symbolic link";
+  if (S_ISFIFO(mode)) return "fifo";
+  if (S_ISSOCK(mode)) return "socket";
+  return "device";
+}
+
+[[noreturn]] void refuse_kind(const char* action, const std::string& path, mode_t mode) {
+  throw IoError(
+      fmt::format("can not {} {}: it is a {}; name a regular file", action, path, kind_of(mode)));
 }
 
 std::string folder_of(const std::string& path) {
@@ -90,8 +105,16 @@ void FileDescriptorTraits::close(int descriptor) noexcept {
   ::close(descriptor);
 }
 
+void check_output_file(const std::string& path) {
+  struct stat found {};
+  // Of a symbolic link the rename takes the place, and what it leads to stays as it is.
+  if (::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISLNK(found.st_mode))
+    refuse_kind("write", path, found.st_mode);
+}
+
 void write_file_atomically(const std::string& path, std::string_view content,
                            Durability durability) {
+  check_output_file(path);
   const std::string folder = folder_of(path);
   TemporaryFile temporary(folder, path);
   temporary.fill(content, durability);
@@ -99,9 +122,20 @@ void write_file_atomically(const std::string& path, std::string_view content,
   if (durability == Durability::synced) sync_folder(folder);
 }
 
-std::string read_file(const std::string& path) {
-  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+std::string read_file(const std::string& path, std::size_t max_bytes) {
+  // Without O_NONBLOCK the opening of a fifo waits for somebody who writes it.
+  const FileDescriptor descriptor(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!descriptor) fail("read", path, errno);
+  struct stat found {};
+  if (::fstat(descriptor.value(), &found) != 0) fail("read", path, errno);
+  if (!S_ISREG(found.st_mode)) refuse_kind("read", path, found.st_mode);
+  const auto check_size = [&](std::size_t bytes) {
+    if (bytes <= max_bytes) return;
+    throw IoError(fmt::format("can not read {}: it is larger than {}; give a smaller file", path,
+                              format_bytes(static_cast<std::int64_t>(max_bytes))));
+  };
+  check_size(static_cast<std::size_t>(found.st_size));
   std::string content;
   char chunk[1 << 16];
   while (true) {
@@ -110,6 +144,7 @@ std::string read_file(const std::string& path) {
     if (got < 0) fail("read", path, errno);
     if (got == 0) return content;
     content.append(chunk, static_cast<std::size_t>(got));
+    check_size(content.size());  // the file may grow meanwhile
   }
 }
 
@@ -121,11 +156,15 @@ void create_folders(const std::string& path) {
 
 AppendFile::AppendFile(const std::string& path, std::size_t keep_bytes)
     : path_(path),
-      descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)),
+      descriptor_(::open(
+          path.c_str(),
+          O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666)),
       size_bytes_(keep_bytes) {
+  if (!descriptor_ && errno == ELOOP) refuse_kind("open", path_, S_IFLNK);
   if (!descriptor_) fail("open", path_, errno);
   struct stat status {};
   if (::fstat(descriptor_.value(), &status) != 0) fail("open", path_, errno);
+  if (!S_ISREG(status.st_mode)) refuse_kind("open", path_, status.st_mode);
   const auto found_bytes = static_cast<std::size_t>(status.st_size);
   if (found_bytes < keep_bytes)
     throw IoError(fmt::format("can not continue {}: it holds {} bytes of the {} to keep", path_,
@@ -134,6 +173,21 @@ AppendFile::AppendFile(const std::string& path, std::size_t keep_bytes)
       ::ftruncate(descriptor_.value(), static_cast<off_t>(keep_bytes)) != 0)
     fail("shorten", path_, errno);
   sync_folder(folder_of(path_));
+}
+
+void AppendFile::check() const {
+  struct stat mine {};
+  struct stat named {};
+  if (::fstat(descriptor_.value(), &mine) != 0) fail("look at", path_, errno);
+  if (::lstat(path_.c_str(), &named) != 0) {
+    if (errno == ENOENT) throw IoError(path_ + " was removed while this job was writing it");
+    fail("look at", path_, errno);
+  }
+  if (named.st_ino != mine.st_ino)
+    throw IoError(path_ + " was replaced by another file while this job was writing it");
+  if (static_cast<std::size_t>(mine.st_size) != size_bytes_)
+    throw IoError(fmt::format("{} has {} bytes instead of {}: somebody else changed it", path_,
+                              mine.st_size, size_bytes_));
 }
 
 void AppendFile::append(std::string_view bytes) {

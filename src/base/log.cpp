@@ -6,6 +6,8 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include "dstune/base/text.hpp"
+
 namespace dstune::log {
 
 namespace {
@@ -30,7 +32,8 @@ Output& output() {
 }
 
 void write(spdlog::level::level_enum level, const std::string& message) {
-  output().logger.log(level, spdlog::string_view_t(message));
+  // Names, paths and reasons come from whoever wrote the input.
+  output().logger.log(level, spdlog::string_view_t(printable(message)));
 }
 
 }  // namespace

@@ -112,6 +112,28 @@ std::optional<double> parse_clock(std::string_view text) {
   return days * 86400 + fields[0] * 3600 + fields[1] * 60 + fields[2];
 }
 
+/// With control characters escaped, but for those in `kept`.
+std::string without_controls(std::string_view text, std::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(1, length));
+    const auto first = static_cast<unsigned char>(text.front());
+    const auto last = static_cast<unsigned char>(character.back());
+    const bool is_c1 = length == 2 && first == 0xC2 && last < 0xA0;
+    const bool is_shown = length > 0 && first >= 0x20 && first != 0x7F && !is_c1;
+    if (is_shown || kept.find(text.front()) != kept.npos)
+      out += character;
+    else if (first == '\n')
+      out += "\\n";
+    else
+      out += fmt::format("\\x{:02X}", last);
+    text.remove_prefix(character.size());
+  }
+  return out;
+}
+
 /// Digits after the point as microseconds: "5" is 500000. One to six of them.
 std::optional<std::int64_t> fraction_us(TextCursor& cursor) {
   const std::size_t before = cursor.rest().size();
@@ -137,41 +159,6 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-namespace {
-
-/// How many bytes the UTF-8 character takes that starts here; 0: none does. Overlong forms,
-/// surrogates and what is beyond U+10FFFF are none (RFC 3629, section 4).
-std::size_t utf8_length(std::string_view rest) {
-  const auto byte = [&](std::size_t at) {
-    return at < rest.size() ? static_cast<unsigned char>(rest[at]) : 0U;
-  };
-  const unsigned first = byte(0);
-  const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if ((first >= 0x80 && first < 0xC2) || first > 0xF4) return 0;
-  for (std::size_t at = 1; at < length; ++at)
-    if ((byte(at) & 0xC0U) != 0x80U) return 0;
-  const unsigned second = byte(1);
-  const bool is_wrong = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                        (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return is_wrong ? 0 : length;
-}
-
-}  // namespace
-
-std::string printable(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const bool is_control = length == 1 && (text[0] < ' ' || text[0] == '\x7f');
-    if (length == 0 || is_control)
-      out += '?';
-    else
-      out += text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
-
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -186,6 +173,32 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   if (text.empty()) return {};
   if (text.ends_with('\n')) text.remove_suffix(1);
   return split(text, '\n');
+}
+
+std::size_t utf8_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead == 0) return 0;
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4) return 0;
+  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  if (text.size() < length) return 0;
+  const std::string_view rest = text.substr(1, length - 1);
+  if (!std::all_of(rest.begin(), rest.end(),
+                   [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) == 0x80U; }))
+    return 0;
+  // Longer than need be, halves of surrogate pairs, beyond U+10FFFF.
+  const auto second = static_cast<unsigned char>(text[1]);
+  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
+  if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
+  return length;
+}
+
+std::string printable(std::string_view text) {
+  return without_controls(text, "");
+}
+
+std::string printable_lines(std::string_view text) {
+  return without_controls(text, "\n");
 }
 
 std::optional<std::int64_t> parse_bytes(std::string_view text) {

@@ -73,8 +73,9 @@ double quota_cores() {
 }
 
 CoreShare own_share(const Communicator& node) {
-  const std::vector<std::vector<int>> cpus = gather(node, own_cpus());
-  const std::vector<std::vector<double>> quotas = gather(node, std::vector{quota_cores()});
+  const CoreUse own = own_core_use();
+  const std::vector<std::vector<int>> cpus = gather(node, own.cpus);
+  const std::vector<std::vector<double>> quotas = gather(node, std::vector{own.quota_cores});
   std::vector<CoreUse> uses;
   for (std::size_t rank = 0; rank < cpus.size(); ++rank)
     uses.push_back({cpus[rank], quotas[rank].front()});
@@ -87,6 +88,10 @@ std::string own_host_name() {
 }
 
 }  // namespace
+
+CoreUse own_core_use() {
+  return {own_cpus(), quota_cores()};
+}
 
 Topology find_topology(const Communicator& world, const Communicator& node, std::string host) {
   if (host.empty()) host = own_host_name();

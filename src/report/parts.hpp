@@ -32,6 +32,8 @@ inline constexpr std::string_view table = "results.csv";
 inline constexpr std::string_view validation = "validation.json";
 inline constexpr std::string_view environment = "environment.json";
 inline constexpr std::string_view exit_status = "exit_status.json";
+/// Of the job that writes there now (folder_lock.hpp); deleted by nothing but its end.
+inline constexpr std::string_view lock = "lock";
 
 /// All of the results folder but the journal, in the order in which they are deleted: first what
 /// says that a run is complete.

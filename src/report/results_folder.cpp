@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -137,6 +138,15 @@ void remove_experiment(const fs::path& folder) {
 
 }  // namespace
 
+bool is_own_file_name(std::string_view name) {
+  const auto is_own = [](std::string_view file) {
+    return file == file_name::journal || file == file_name::lock ||
+           file == file_name::verification ||
+           std::ranges::find(file_name::in_results, file) != file_name::in_results.end();
+  };
+  return is_own(name) || is_own(std::string(name) + ".json");
+}
+
 ResultsFolder::ResultsFolder(std::string results_dir, std::string exps_dir)
     : results_dir_(std::move(results_dir)), exps_dir_(std::move(exps_dir)) {
   for (const std::string& folder : {results_dir_, exps_dir_}) {
@@ -147,6 +157,23 @@ ResultsFolder::ResultsFolder(std::string results_dir, std::string exps_dir)
 
 std::string ResultsFolder::file(std::string_view name) const {
   return fmt::format("{}/{}", results_dir_, name);
+}
+
+/// Where an experiment's files go, made where it is missing.
+std::string ResultsFolder::experiment_folder(const std::string& name) const {
+  require(file_name::is_experiment_name(name), "the name is safe as a folder's");
+  const std::string folder = file(name);
+  // One call, and a look only where something is there: this runs for every experiment.
+  if (::mkdir(folder.c_str(), 0777) == 0) return folder;
+  const int cause = errno;
+  struct stat found {};
+  if (cause == EEXIST && ::lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode))
+    return folder;
+  throw IoError(
+      fmt::format("can not create folder {}: {}", folder,
+                  cause == EEXIST && S_ISLNK(found.st_mode)
+                      ? "a symbolic link is there, and nothing is written through one; remove it"
+                      : std::generic_category().message(cause)));
 }
 
 std::string ResultsFolder::journal_path() const {
@@ -168,13 +195,7 @@ void ResultsFolder::delete_previous() {
 }
 
 void ResultsFolder::write_experiment(const Experiment& experiment) {
-  require(file_name::is_experiment_name(experiment.name), "the name is safe as a folder's");
-  const std::string folder = file(experiment.name);
-  // One call, and no look before it: this runs once for every experiment.
-  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-    throw IoError(fmt::format("can not create folder {}: {}", folder,
-                              std::generic_category().message(errno)));
-  }
+  const std::string folder = experiment_folder(experiment.name);
   json::Value description = {{"name", experiment.name},
                              {"ds_config", experiment.ds_config},
                              {"num_gpus", experiment.shape.num_gpus},
@@ -197,15 +218,13 @@ void ResultsFolder::write_experiment(const Experiment& experiment) {
 void ResultsFolder::write_metrics(const Record& record, Metric metric,
                                   const std::optional<TargetTime>& target,
                                   const std::optional<MetricValue>& target_value) {
-  const std::string& name = record.experiment.name;
-  require(file_name::is_experiment_name(name), "the name is safe as a folder's");
-  write_unsynced(fmt::format("{}/{}", file(name), file_name::metrics),
+  const std::string folder = experiment_folder(record.experiment.name);
+  write_unsynced(fmt::format("{}/{}", folder, file_name::metrics),
                  json_text(metrics_json(record, metric, target, target_value)) + "\n");
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {
-  require(file_name::is_experiment_name(name), "the name is safe as a folder's");
-  const std::string folder = file(name);
+  const std::string folder = experiment_folder(name);
   write_unsynced(fmt::format("{}/{}", folder, file_name::memory_picture),
                  memory_svg(timeline, name));
   write_unsynced(fmt::format("{}/{}", folder, file_name::memory_text), memory_text(timeline, 0));
@@ -251,8 +270,9 @@ void ResultsFolder::write_verification(const Recommendation& recommendation,
 void ResultsFolder::write_summary(const Answer& answer) {
   write_file_atomically(file(file_name::table), results_csv(answer));
   write_file_atomically(file(file_name::page), report_html(answer, environment_));
-  write_file_atomically(file(file_name::summary),
-                        headline_text(answer, results_dir_) + "\n" + summary_text(answer));
+  write_file_atomically(
+      file(file_name::summary),
+      printable_lines(headline_text(answer, results_dir_) + "\n" + summary_text(answer)));
 }
 
 void ResultsFolder::write_environment(const json::Value& environment) {

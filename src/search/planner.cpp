@@ -74,10 +74,26 @@ struct Selection {
   std::vector<Member> members;
   std::uint64_t other_pruned = 0;
   std::uint64_t other_live = 0;
+  bool is_cut_short = false;
 };
 
-Selection select_all(const JobSpec& job, const SearchSpace& space) {
-  Selection selection{space.members()};
+bool is_time_over(const PlannerOptions& options, double share = 1) {
+  return options.used_time && options.used_time() >= share;
+}
+
+/// Whether selecting is to end. A plan that is only shown keeps half of the time for showing the
+/// memory of some members; one that is run is of no use before it is whole.
+bool is_selecting_over(const PlannerOptions& options) {
+  return is_time_over(options, options.lists_pruned ? 0.5 : 1);
+}
+
+Selection select_all(const JobSpec& job, const SearchSpace& space, const PlannerOptions& options) {
+  Selection selection;
+  space.visit(space.size(), [&](Member&& member) {
+    selection.members.push_back(std::move(member));
+    selection.is_cut_short = is_selecting_over(options);
+    return !selection.is_cut_short;
+  });
   if (job.tuning.tuner_type != "random") return selection;
   selection.members = drawn(std::move(selection.members), UINT64_MAX, job.tuning.seed);
   sort_chains(selection.members);
@@ -95,7 +111,8 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
     ++(member.is_pruned ? selection.other_pruned : selection.other_live);
     const bool is_enough = !is_random && numbers.size() >= options.listed;
     if ((takes_pruned || !member.is_pruned) && !is_enough) numbers.push_back(member.number);
-    return true;
+    selection.is_cut_short = is_selecting_over(options);
+    return !selection.is_cut_short;
   });
   if (is_random) numbers = drawn(std::move(numbers), options.listed, job.tuning.seed);
   std::unordered_map<std::uint64_t, std::size_t> places;
@@ -107,10 +124,11 @@ Selection select_some(const JobSpec& job, const SearchSpace& space, const Planne
   selection.members.resize(numbers.size());
   space.visit(numbers.empty() ? 0 : last + 1, [&](Member&& member) {
     const auto place = places.find(member.number);
-    if (place == places.end()) return true;
-    --(member.is_pruned ? selection.other_pruned : selection.other_live);
-    selection.members[place->second] = std::move(member);
-    return true;
+    if (place != places.end()) {
+      --(member.is_pruned ? selection.other_pruned : selection.other_live);
+      selection.members[place->second] = std::move(member);
+    }
+    return !is_time_over(options);  // then nobody looks at the rest
   });
   sort_chains(selection.members);
   return selection;
@@ -167,13 +185,19 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   PlannedSpace planned;
   planned.total = space.size();
   const bool is_large = planned.total > options.max_members;
-  Selection selection = is_large ? select_some(job, space, options) : select_all(job, space);
+  Selection selection =
+      is_large ? select_some(job, space, options) : select_all(job, space, options);
+  planned.is_cut_short = selection.is_cut_short;
   MemoryPredictor predictor(job, workspaces);
   auto trials_left =
       job.tuning.num_trials ? static_cast<std::uint64_t>(*job.tuning.num_trials) : UINT64_MAX;
   std::uint64_t num_live = selection.other_live;
   std::uint64_t own_number = UINT64_MAX;
   for (const Member& member : selection.members) {
+    if (is_time_over(options)) {
+      planned.is_cut_short = true;
+      break;
+    }
     if (is_large && trials_left == 0 && !options.lists_pruned) {
       // What lies past the cap is counted, not listed.
       ++(member.is_pruned ? planned.pruned : num_live);
@@ -201,7 +225,13 @@ PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
   planned.planned += kept;
   planned.pruned += selection.other_pruned + num_live - kept;
   const auto listed = planned.members.size();
-  if (is_large && options.lists_pruned) {
+  if (planned.is_cut_short) {
+    planned.total = planned.planned + planned.infeasible + planned.pruned;
+    planned.warnings.push_back(fmt::format(
+        "the time limit ended planning: {} of {} members were looked at, {} of them one by one; "
+        "shorten the lists, or allow more with --time-limit",
+        planned.total, space.size(), listed));
+  } else if (is_large && options.lists_pruned) {
     planned.warnings.push_back(fmt::format(
         "of {} members, the first {} are planned one by one and listed", planned.total, listed));
   } else if (is_large && kept > 0) {

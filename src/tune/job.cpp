@@ -35,6 +35,7 @@ namespace {
   log::set_level(log::Level::error);
   log::error(reason);
   try {
+    if (ready.lock) ready.lock->check();  // or the file is another job's
     if (ready.results) ready.results->write_exit_status(ExitCode::internal, reason);
   } catch (const std::exception& failed) {
     log::error(failed.what());
@@ -79,15 +80,6 @@ std::string transports_of(const DeviceGroups& devices,
   return fmt::format("collectives: {}", fmt::join(ways, "; "));
 }
 
-/// Which rank is where, and on what.
-void describe_ranks(const Topology& topology, const std::vector<RankDevice>& devices) {
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const auto node = static_cast<std::size_t>(topology.node_of_rank[rank]);
-    log::debug(fmt::format("rank {}: host {}, {}, {} thread(s)", rank, topology.hosts[node],
-                           devices[rank].description, devices[rank].threads));
-  }
-}
-
 /// excluded_ranks() as rank 0 knows them, whose files they are from. Collective over the world.
 std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOptions& options,
                                          const Topology& topology) {
@@ -130,7 +122,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   }
   Device& device = *found.device;
   const std::vector<RankDevice> devices = gather_devices(world, describe(topology, found));
-  if (topology.world_rank == 0 && options.verbose) describe_ranks(topology, devices);
+  if (topology.world_rank == 0 && options.verbose) log_ranks(topology, devices);
 
   JobOptions decided = options;
   Preparation ready;
@@ -141,18 +133,18 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
         log::warning("MPI grants less than MPI_THREAD_MULTIPLE: rank 0 only coordinates");
         decided.dedicated_coordinator = true;
       }
-      if (decided.dedicated_coordinator && topology.world_size < 2 && !decided.dry_run) {
+      if (decided.dedicated_coordinator && topology.world_size < 2) {
         throw UsageError(
             "--coordinator dedicated needs at least 2 ranks: start it with "
             "mpirun -np 2 or more");
       }
       ready = prepare_plan(decided, topology, devices, device.kernels());
+      if (ready.space.is_cut_short) return end_while_planning(ready);
       if (decided.profile_path && !is_predictable(ready)) {
         throw UsageError(
             "--profile-out: the machine is measured for the workload transformer alone, where "
             "something is planned");
       }
-      if (decided.dry_run) return show_plan(ready, decided, device);
       input = job_input(ready);
       return ExitCode::ok;
     });

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/file.hpp"
 
 namespace dstune::json {
 
@@ -38,23 +39,32 @@ struct LineTree {
   std::vector<LineTree> inside = {};
 };
 
+/// How large a document may be; a larger one is no configuration.
+struct ReadLimits {
+  std::size_t bytes = max_input_bytes;
+  std::size_t values = 1'000'000;  ///< keys of objects and elements of lists
+};
+inline constexpr ReadLimits no_limits{std::numeric_limits<std::size_t>::max(),
+                                      std::numeric_limits<std::size_t>::max()};
+
 /// A parsed document: its values and the line of each.
 class Document {
  public:
   /// JSON in which comments (// and /* */) are accepted. Throws InputError: syntax (with the line),
-  /// duplicate keys (all of them, up to a hundred).
-  static Document parse(std::string_view text, std::string file);
+  /// duplicate keys (all of them, up to a hundred), more values than the limit.
+  static Document parse(std::string_view text, std::string file, const ReadLimits& limits = {});
   /// Hjson (hjson.github.io/syntax.html), of which such JSON is a part; throws likewise. A document
   /// that is empty, or nothing but one text without quotes, is refused.
-  static Document parse_hjson(std::string_view text, std::string file);
+  static Document parse_hjson(std::string_view text, std::string file,
+                              const ReadLimits& limits = {});
   /// CBOR (RFC 8949), as ranks exchange it: values without lines. Throws InputError for bytes that
   /// are none.
   static Document parse_cbor(std::span<const std::byte> bytes, std::string file);
   /// Values that were made here: without lines.
   static Document of(Value root, std::string file);
-  /// Hjson where the path ends in .hjson. Throws InputError where the file is missing or
-  /// unreadable, too.
-  static Document read(const std::string& path);
+  /// Hjson where the path ends in .hjson. Throws InputError where the file is missing, unreadable,
+  /// no regular file, or too large, too.
+  static Document read(const std::string& path, const ReadLimits& limits = {});
 
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const Value& root() const { return root_; }
@@ -65,7 +75,7 @@ class Document {
 
  private:
   static Document read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
-                          std::string file);
+                          std::string file, const ReadLimits& limits);
 
   std::string file_;
   Value root_;
@@ -129,6 +139,9 @@ class Node {
   std::string pointer_;
 };
 
+/// A value as one line of ASCII, for stdout: no text in it reaches a terminal as it is, and bytes
+/// that are no UTF-8 are replaced.
+std::string ascii_text(const Value&);
 /// Appends a key or index to a JSON pointer, escaped ("~0", "~1").
 std::string append_pointer(const std::string& pointer, std::string_view key);
 /// "an integer", "a list", … : a value's type in words, for messages.

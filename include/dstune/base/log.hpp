@@ -1,6 +1,6 @@
 #pragma once
 /// Messages to stderr, from rank 0 alone (other ranks set the level to off at start). Results go to
-/// stdout and never through here.
+/// stdout and never through here. A message is one line: control characters in it are escaped.
 
 #include <string>
 

@@ -19,12 +19,19 @@ namespace dstune {
 [[nodiscard]] std::string_view trimmed(std::string_view text, std::string_view letters = " \t\r\n");
 /// With a to z for A to Z; other letters stay.
 [[nodiscard]] std::string lower_case(std::string_view text);
-/// With "?" for each byte that is no part of UTF-8 text, and for control characters.
-[[nodiscard]] std::string printable(std::string_view text);
 /// The parts between separators, empty ones among them: one more than there are separators.
 [[nodiscard]] std::vector<std::string_view> split(std::string_view text, char separator);
 /// The lines of a text: what stands behind its last line end counts where there is any.
 [[nodiscard]] std::vector<std::string_view> lines_of(std::string_view text);
+
+/// Length of the UTF-8 sequence at the front of a text that is not empty, 0 where there is none
+/// (RFC 3629) or a zero byte.
+[[nodiscard]] std::size_t utf8_length(std::string_view text);
+/// A text as a terminal may show it: control characters (C0, DEL, C1) and bytes that are no UTF-8
+/// become "\x1B", line ends "\n". Whoever names a key or a file can not move the cursor then.
+[[nodiscard]] std::string printable(std::string_view text);
+/// Likewise of several lines, whose ends stay.
+[[nodiscard]] std::string printable_lines(std::string_view text);
 
 /// "64GiB", "16GB" (powers of 1000), "512 MiB", "64G" (as GiB), "1024" (bytes); any case.
 std::optional<std::int64_t> parse_bytes(std::string_view text);

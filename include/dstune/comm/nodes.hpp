@@ -33,6 +33,9 @@ struct CoreUse {
   double quota_cores = 0;
 };
 
+/// The caller's. Local.
+CoreUse own_core_use();
+
 struct CoreShare {
   int threads = 1;
   bool share_core = false;
@@ -44,6 +47,11 @@ std::vector<CoreShare> share_cores(const std::vector<CoreUse>& uses);
 /// Collective over the communicator. `node` is its split_shared(), or a part of it that is to count
 /// as a node; `host` the name of the caller's, or empty: what it calls itself.
 Topology find_topology(const Communicator& world, const Communicator& node, std::string host = "");
+
+/// The job that the caller is rank 0 of, by what its launcher says in the environment: every node
+/// has as many ranks as the caller's. One rank where no launcher says anything. Names of other
+/// nodes are not known. Starts no MPI. Local.
+Topology launched_topology();
 
 /// Memory that all ranks of a node see, one segment a rank. Everyone writes its own segment only,
 /// so a late or dead peer can not damage anybody else's data.

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -36,17 +37,23 @@ JournalContent read_journal(const std::string& path);
 
 class Journal {
  public:
-  /// Opens for appending behind `keep_bytes`. Throws IoError.
-  Journal(const std::string& path, std::size_t keep_bytes);
+  /// Opens for appending behind `keep_bytes`. Throws IoError, of a symbolic link, too. `check`, if
+  /// any, throws where this job must not write any more; each commit asks it.
+  Journal(const std::string& path, std::size_t keep_bytes, std::function<void()> check = {});
   /// Adds an event to the next commit.
   void add(const json::Value& event);
   /// Writes what was added in one piece and syncs it; does nothing where nothing was. Throws
-  /// IoError, and after that for ever: what follows a failed write could not be read back.
+  /// IoError, and after that for ever: what follows a failed write could not be read back. A file
+  /// that was removed, replaced, shortened or extended meanwhile is an error, and stays as it is.
   void commit();
+  /// Throws IoError where this job must not write, or the file is another one by now; for whoever
+  /// replaces files beside it.
+  void check() const;
 
  private:
   std::string path_;
   AppendFile file_;
+  std::function<void()> check_;
   std::string pending_;
   bool has_failed_ = false;
 };

@@ -32,6 +32,7 @@ class ResultsFolder {
 
   /// <name>/exp.json, <name>/ds_config.json, and <name>.json in the experiments folder; at
   /// dispatch. Renamed into place but not synced: what must survive a crash is in the journal.
+  /// Throws IoError where the folder is a symbolic link: nothing is written through one.
   void write_experiment(const Experiment& experiment);
   /// <name>/metrics.json; once, at the end of the experiment. Not synced, likewise. `metric`: the
   /// one that ci_low and ci_high belong to. `target`, `target_value`: as metrics_json()'s.
@@ -60,15 +61,18 @@ class ResultsFolder {
   /// Last of all. Synced.
   void write_exit_status(ExitCode code, const std::string& reason);
 
-  [[nodiscard]] const std::string& results_dir() const { return results_dir_; }
-
  private:
   [[nodiscard]] std::string file(std::string_view name) const;
+  [[nodiscard]] std::string experiment_folder(const std::string& name) const;
 
   std::string results_dir_;
   std::string exps_dir_;
   json::Value environment_;
 };
+
+/// Whether an experiment of this name would take the place of one of our files: the name is a
+/// file's or folder's of the results, or becomes one with ".json" behind it.
+[[nodiscard]] bool is_own_file_name(std::string_view name);
 
 /// The answer in five lines: which configuration; how fast and how sure; its gain over the
 /// baseline; what the tuning cost and when that is earned back; where the files are. summary.txt

@@ -33,6 +33,8 @@ struct PlannerOptions {
   /// run lists those that may run.
   std::uint64_t listed = 1'000;
   bool lists_pruned = true;
+  /// Of the time for planning, the share that is gone; 1 and more: all of it. Empty: no limit.
+  std::function<double()> used_time{};
 };
 
 struct PlannedSpace {
@@ -40,6 +42,7 @@ struct PlannedSpace {
   std::uint64_t total = 0;                                ///< members of the product
   std::uint64_t planned = 0, infeasible = 0, pruned = 0;  ///< over the whole product
   std::vector<std::string> warnings;                      ///< for the user, in words
+  bool is_cut_short = false;  ///< time was over: the counts are of the members looked at, only
   /// Of `members`, the configuration that the user came with: the one with the first candidate of
   /// every list, or the next in the space's order that can run and is listed (a warning says so). A
   /// micro-batch that is searched is the integer that the document gives, else the largest size
@@ -54,7 +57,8 @@ struct PlannedSpace {
 /// is drawn from the seed, sizes of a micro-batch chain staying in order. `num_trials` of the job,
 /// where given, prunes what lies past the cap. Above `max_members` every member is still named and
 /// checked, but only the first in order are listed and get a prediction; of the others, those that
-/// are not pruned count as planned.
+/// are not pruned count as planned. Planning ends when its time is over, with
+/// what there is then.
 PlannedSpace plan_space(const JobSpec& job, const SearchSpace& space,
                         const WorkspaceSizes& workspaces, const PlannerOptions& options);
 

@@ -17,8 +17,6 @@ enum class Backend { automatic, cpu, cuda, sim };
 
 /// The command line, decided.
 struct JobOptions {
-  /// The program's: it reads the command line first.
-  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string space_path;
   Backend backend = Backend::automatic;
   Overrides overrides;
@@ -36,9 +34,16 @@ struct JobOptions {
   bool quiet = false;
   bool verbose = false;
   bool no_progress = false;
+  /// The program: limits of time and the elapsed time count from here.
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string command_line;  ///< as it was given, for environment.json
   std::string version;
 };
+
+/// Reads the input and prints the plan. Starts no MPI and writes no file; the job is what the
+/// launcher says in the environment (launched_topology()). Of several processes rank 0's alone
+/// calls it. Whatever is wrong becomes an exit code and a message. Local.
+ExitCode plan_job(const JobOptions& options);
 
 /// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every
 /// rank returns the same. After a loss it does not return: MPI_Finalize would wait for the dead.

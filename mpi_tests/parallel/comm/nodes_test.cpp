@@ -1,7 +1,12 @@
 #include "dstune/comm/nodes.hpp"
 
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -57,6 +62,55 @@ TEST(TopologyTest, NodesAndRanksFitTogether) {
             world.rank());
   EXPECT_FALSE(topology.hosts[own_node].empty());
   EXPECT_GE(topology.threads_of_rank, 1);
+}
+
+/// What a launcher says, while this lives.
+class LauncherVariables {
+ public:
+  explicit LauncherVariables(const std::map<std::string, std::string>& said) {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS",
+          "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}) {
+      const char* const value = std::getenv(name);
+      before_[name] = value == nullptr ? std::nullopt : std::optional<std::string>(value);
+      unsetenv(name);
+    }
+    for (const auto& [name, value] : said) setenv(name.c_str(), value.c_str(), 1);
+  }
+  LauncherVariables(const LauncherVariables&) = delete;
+  LauncherVariables& operator=(const LauncherVariables&) = delete;
+  ~LauncherVariables() {
+    for (const auto& [name, value] : before_)
+      value ? setenv(name.c_str(), value->c_str(), 1) : unsetenv(name.c_str());
+  }
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+TEST(LaunchedTopologyTest, IsOneRankWhereNobodySays) {
+  const LauncherVariables none({});
+  const Topology topology = launched_topology();
+  EXPECT_EQ(topology.world_size, 1);
+  EXPECT_EQ(topology.ranks_of_node, (std::vector<std::vector<int>>{{0}}));
+  EXPECT_GE(topology.threads_of_rank, 1);
+}
+
+TEST(LaunchedTopologyTest, IsTheLaunchersJob) {
+  const std::vector<std::vector<int>> two_nodes{{0, 1}, {2, 3}};
+  {
+    const LauncherVariables open_mpi(
+        {{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+    const Topology topology = launched_topology();
+    EXPECT_EQ(topology.world_size, 4);
+    EXPECT_EQ(topology.world_rank, 0);
+    EXPECT_EQ(topology.ranks_of_node, two_nodes);
+    EXPECT_EQ(topology.node_of_rank, (std::vector<int>{0, 0, 1, 1}));
+    EXPECT_EQ(topology.num_nodes(), 2);
+  }
+  const LauncherVariables slurm(
+      {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}});
+  EXPECT_EQ(launched_topology().ranks_of_node, two_nodes);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
@@ -156,9 +157,48 @@ TEST_F(FileTest, AnAppendThatDoesNotFitLeavesNothing) {
   EXPECT_EQ(read_file(path("j")), "one\ntwo\n");
 }
 
-TEST_F(FileTest, NoSpaceLeftIsNamed) {
-  AppendFile file("/dev/full", 0);
-  EXPECT_THAT(io_error([&] { file.append("x"); }), HasSubstr("No space left on device"));
+TEST_F(FileTest, WhatIsNoFileIsRefusedAtOnceAndStays) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(io_error([&] { write_file_atomically(path("fifo"), "x"); }),
+              HasSubstr("it is a fifo; name a regular file"));
+  EXPECT_NE(io_error([&] { AppendFile(path("fifo"), 0); }), "no error");
+  EXPECT_TRUE(fs::is_fifo(path("fifo")));
+  for (const std::string& place : {path("fifo"), std::string("/dev/zero")})
+    EXPECT_THAT(io_error([&] { (void)read_file(place); }), HasSubstr("name a regular file"));
+  // Nothing here tries to write a device: a test that fails would replace it.
+  EXPECT_THAT(io_error([&] { check_output_file("/dev/null"); }), HasSubstr("it is a device"));
+  EXPECT_THAT(io_error([&] { AppendFile("/dev/full", 0); }), HasSubstr("it is a device"));
+  check_output_file(path("nothing yet"));
+}
+
+TEST_F(FileTest, ALargerFileThanAskedForIsNotRead) {
+  write_file_atomically(path("f"), std::string(1001, 'x'));
+  EXPECT_EQ(read_file(path("f"), 1001).size(), 1001U);
+  EXPECT_THAT(io_error([&] { (void)read_file(path("f"), 1000); }),
+              testing::AllOf(HasSubstr(path("f")), HasSubstr("larger than 1000 B")));
+}
+
+TEST_F(FileTest, ALinkIsReplacedAndNothingIsWrittenThroughIt) {
+  write_file_atomically(path("other"), "mine");
+  fs::create_symlink(path("other"), path("link"));
+  EXPECT_THAT(io_error([&] { AppendFile(path("link"), 0); }), HasSubstr("it is a symbolic link"));
+  write_file_atomically(path("link"), "new");
+  EXPECT_EQ(read_file(path("link")), "new");
+  EXPECT_EQ(read_file(path("other")), "mine");
+}
+
+TEST_F(FileTest, AGrowingFileNoticesWhatBecomesOfIt) {
+  AppendFile file(path("j"), 0);
+  file.append("one\ntwo\n");
+  file.check();
+  fs::rename(path("j"), path("moved"));
+  EXPECT_THAT(io_error([&] { file.check(); }), HasSubstr("was removed"));
+  write_file_atomically(path("j"), "one\ntwo\n");
+  EXPECT_THAT(io_error([&] { file.check(); }), HasSubstr("was replaced"));
+  fs::rename(path("moved"), path("j"));
+  file.check();
+  fs::resize_file(path("j"), 4);
+  EXPECT_THAT(io_error([&] { file.check(); }), HasSubstr("has 4 bytes instead of 8"));
 }
 
 TEST(UniqueHandleTest, ClosesOnce) {

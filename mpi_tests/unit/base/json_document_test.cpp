@@ -146,6 +146,33 @@ TEST(DocumentTest, ManyKeysTakeLinearTime) {
   EXPECT_EQ(Document::parse(text, "f.json").root().size(), count + 1U);
 }
 
+TEST(DocumentTest, MoreValuesThanTheLimitAreRefusedWithTheirLine) {
+  const std::string list = "{\"a\": [\n1,\n2,\n3]}";
+  EXPECT_EQ(Document::parse(list, "f.json", {.values = 4}).root()["a"].size(), 3U);
+  for (const auto parse : {&Document::parse, &Document::parse_hjson}) {
+    try {
+      (void)parse(list, "f.json", {.values = 3});
+      FAIL();
+    } catch (const InputError& error) {
+      ASSERT_EQ(error.problems().size(), 1U);
+      EXPECT_EQ(error.problems()[0].line, 4);
+      EXPECT_THAT(error.what(), HasSubstr("more than 3 keys and elements"));
+    }
+  }
+}
+
+TEST(DocumentTest, MoreKeysThanTheLimitAreRefusedWithTheirLine) {
+  const std::string text = "{\"a\": 1,\n\"b\": 2,\n\"c\": 3}";
+  EXPECT_EQ(Document::parse(text, "f.json", {.values = 3}).root().size(), 3U);
+  try {
+    (void)Document::parse(text, "f.json", {.values = 2});
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.problems()[0].line, 3);
+    EXPECT_THAT(error.what(), HasSubstr("more than 2 keys"));
+  }
+}
+
 TEST(DocumentTest, AMissingFileIsAProblemWithItsPath) {
   try {
     (void)Document::read("/nowhere/space.json");

@@ -28,6 +28,13 @@ TEST_F(LogTest, WritesShortLinesToStderr) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 
+TEST_F(LogTest, LetsNoControlCharacterThrough) {
+  testing::internal::CaptureStderr();
+  log::error("/key\x1b]0;title\x07\ndstune: forged");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "dstune: error: /key\\x1B]0;title\\x07\\ndstune: forged\n");
+}
+
 TEST_F(LogTest, LeavesOutWhatIsBelowTheLevel) {
   testing::internal::CaptureStderr();
   log::set_level(log::Level::error);

@@ -190,6 +190,35 @@ TEST(JournalTest, FullDiskLeavesWhatWasCommittedAndEndsTheWriting) {
   EXPECT_EQ(read_journal(path).events.size(), 1U);
 }
 
+TEST(JournalTest, WhatBecameAnotherFileIsLeftAlone) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "journal.jsonl";
+  Journal journal(path, 0);
+  journal.add(events[0]);
+  journal.commit();
+  write_file_atomically(path, "another job's\n");
+  journal.add(events[1]);
+  EXPECT_THROW(journal.commit(), IoError);
+  EXPECT_EQ(read_file(path), "another job's\n");
+  EXPECT_THROW(journal.commit(), IoError) << "for ever";
+}
+
+TEST(JournalTest, IsNotWrittenWhereTheJobMustNot) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "journal.jsonl";
+  Journal journal(path, 0, [] { throw IoError("another job has it"); });
+  journal.add(events[0]);
+  EXPECT_THROW(journal.commit(), IoError);
+  EXPECT_EQ(read_file(path), "");
+}
+
+TEST(JournalTest, IsNotWrittenThroughALink) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_symlink(folder / "elsewhere", folder / "journal.jsonl");
+  EXPECT_THROW(Journal(folder / "journal.jsonl", 0), IoError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "elsewhere"));
+}
+
 }  // namespace
 
 }  // namespace dstune

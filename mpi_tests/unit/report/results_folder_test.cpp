@@ -229,7 +229,7 @@ TEST_F(ResultsFolderTest, WritesSummaryAndTable) {
   const test::Concluded concluded(report);
   folder_.write_summary(concluded);
   EXPECT_EQ(read_file(results("summary.txt")),
-            headline_text(concluded, folder_.results_dir()) + "\n" + summary_text(concluded));
+            headline_text(concluded, folder_.path()) + "\n" + summary_text(concluded));
   const double factor = std::exp(concluded.board.half_width_of_run());
   const std::string interval = fmt::format("{},{}", 32 / factor, 32 * factor);
   EXPECT_EQ(
@@ -365,6 +365,23 @@ TEST_F(ResultsFolderTest, FollowsNoLinkWhenDeleting) {
   fs::create_directory_symlink(elsewhere.path(), results("linked"));
   folder_.delete_previous();
   EXPECT_TRUE(fs::exists(elsewhere / "exp.json"));
+}
+
+TEST_F(ResultsFolderTest, WritesNothingThroughALink) {
+  const test::TemporaryFolder elsewhere;
+  fs::create_directory_symlink(elsewhere.path(), results("linked"));
+  const Record record = test::sample_record("linked");
+  EXPECT_THROW(folder_.write_experiment(record.experiment), IoError);
+  EXPECT_THROW(folder_.write_metrics(record), IoError);
+  EXPECT_TRUE(fs::is_empty(elsewhere.path()));
+}
+
+TEST_F(ResultsFolderTest, KnowsTheNamesOfItsOwnFiles) {
+  for (const char* name : {"lock", "journal.jsonl", "summary.txt", "verify", "exit_status.json",
+                           "optimal.json", "optimal", "environment"})
+    EXPECT_TRUE(is_own_file_name(name)) << name;
+  for (const char* name : {"z0_gas1_tmbspg1", "baseline", "journal", "locks"})
+    EXPECT_FALSE(is_own_file_name(name)) << name;
 }
 
 TEST_F(ResultsFolderTest, FullDiskLeavesThePreviousFilesWhole) {

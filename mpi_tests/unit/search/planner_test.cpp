@@ -260,5 +260,37 @@ TEST_F(PlannerTest, LargeSpacesAreListedInPartAndCountedWhole) {
   EXPECT_EQ(few.pruned, 143U);
 }
 
+/// A clock on which each look at it costs a share of the time.
+std::function<double()> clock_of(int looks) {
+  return [looks, looked = 0]() mutable { return static_cast<double>(++looked) / looks; };
+}
+
+TEST_F(PlannerTest, EndsWithItsTimeAndSaysWhatItHas) {
+  const auto read = job(R"("zero_optimization": {"stage": 0},
+                           "train_micro_batch_size_per_gpu": [1, 2, 3, 4, 5, 6, 7, 8])",
+                        R"("target": "self")");
+  const SearchSpace space(read);
+  PlannerOptions options;
+  options.device_memory_bytes = options.host_memory_bytes = plenty_bytes;
+  EXPECT_FALSE(plan_space(read, space, workspaces_, options).is_cut_short);
+  options.used_time = clock_of(1000);
+  EXPECT_FALSE(plan_space(read, space, workspaces_, options).is_cut_short);
+  for (const bool is_large : {false, true}) {
+    if (is_large) options.max_members = 4;
+    // Half of ten looks selects five members; four more looks plan four of them.
+    options.used_time = clock_of(10);
+    const PlannedSpace cut = plan_space(read, space, workspaces_, options);
+    EXPECT_TRUE(cut.is_cut_short);
+    EXPECT_LT(cut.members.size(), 5U);
+    EXPECT_EQ(cut.total, cut.planned + cut.infeasible + cut.pruned);
+    ASSERT_EQ(cut.warnings.size(), 1U);
+    EXPECT_THAT(cut.warnings.front(), HasSubstr("of 8 members were looked at"));
+  }
+  // One that is to be run has no use for a part: all of the time is for all of it.
+  options.lists_pruned = false;
+  options.used_time = clock_of(10);
+  EXPECT_TRUE(plan_space(read, space, workspaces_, options).is_cut_short);
+}
+
 }  // namespace
 }  // namespace dstune

@@ -1,9 +1,10 @@
+#include <limits>
 #include <map>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "control/controller.hpp"
+#include "start/time_budget.hpp"
 
 namespace dstune {
 namespace {
@@ -43,6 +44,44 @@ TEST(TimeLimitTest, NonsenseIsPassedOver) {
       find(std::nullopt, {{"SLURM_JOB_END_TIME", "12:00"}, {"SCR_END_TIME", "1500"}}, 1000);
   ASSERT_TRUE(limit);
   EXPECT_EQ(limit->source, "SCR_END_TIME");
+}
+
+TEST(TimeBudgetTest, CountsFromTheStartOfTheProgram) {
+  JobOptions options;
+  options.time_limit_s = 100;
+  options.reserve_s = 10;
+  options.began = SteadyClock::now() - std::chrono::seconds(45);
+  const TimeBudget budget = time_budget(options);
+  ASSERT_TRUE(budget.end_at);
+  EXPECT_NEAR(seconds(*budget.end_at - options.began), 90, 1e-6);
+  EXPECT_NEAR(budget.used_share(), 0.5, 0.05);
+  EXPECT_FALSE(budget.is_over());
+  options.began -= std::chrono::seconds(60);
+  EXPECT_TRUE(time_budget(options).is_over());
+  EXPECT_EQ(time_budget(options).used_share(), 1);
+}
+
+TEST(TimeBudgetTest, ALimitBeyondNumbersIsFarAway) {
+  for (const double limit_s : {std::numeric_limits<double>::infinity(), 1e300, 1e12}) {
+    JobOptions options;
+    options.time_limit_s = limit_s;
+    const TimeBudget budget = time_budget(options);
+    ASSERT_TRUE(budget.end_at);
+    EXPECT_GT(seconds(*budget.end_at - SteadyClock::now()), 1e8) << limit_s;
+    EXPECT_DOUBLE_EQ(budget.reserve_s, 60);
+  }
+  EXPECT_EQ(to_duration(std::numeric_limits<double>::quiet_NaN()), to_duration(far_away_s));
+  EXPECT_EQ(to_duration(1e30), to_duration(far_away_s));
+  EXPECT_EQ(to_duration(-1e30), -to_duration(far_away_s));
+  EXPECT_EQ(to_duration(1.5), std::chrono::milliseconds(1500));
+}
+
+TEST(TimeBudgetTest, ALimitInThePastIsOver) {
+  JobOptions options;
+  options.time_limit_s = -5;
+  const TimeBudget budget = time_budget(options);
+  EXPECT_TRUE(budget.is_over());
+  EXPECT_GE(budget.reserve_s, 0);
 }
 
 TEST(TimeLimitTest, NobodySays) {

@@ -48,5 +48,13 @@ TEST(RankDevicesTest, TheBackendIsOfTheFingerprint) {
   EXPECT_EQ(machine_fingerprint({{0}}, {RankDevice{}}).at("backend"), "cpu");
 }
 
+TEST(VariablesTest, SecretsAreNotShown) {
+  for (const char* name : {"OMP_NUM_THREADS", "NCCL_DEBUG", "SLURM_JOB_ID", "DSTUNE_INJECT"})
+    EXPECT_TRUE(is_shown_variable(name)) << name;
+  for (const char* name : {"DSTUNE_TOKEN", "NCCL_Api_Key", "UCX_SECRET_ID", "FI_PASSWORD",
+                           "OMP_keys", "HOME", "HF_TOKEN"})
+    EXPECT_FALSE(is_shown_variable(name)) << name;
+}
+
 }  // namespace
 }  // namespace dstune

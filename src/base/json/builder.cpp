@@ -6,27 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
+
 namespace dstune::json {
 
 namespace {
-
-/// Length of the UTF-8 sequence at the front of `text`, 0 where there is none (RFC 3629).
-std::size_t sequence_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  if (lead == 0) return 0;
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (text.size() < length) return 0;
-  if (!std::all_of(text.begin() + 1, text.begin() + static_cast<std::ptrdiff_t>(length),
-                   is_continuation))
-    return 0;
-  // Longer than need be, halves of surrogate pairs, beyond U+10FFFF.
-  const auto second = static_cast<unsigned char>(text[1]);
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
-  if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
-  return length;
-}
 
 /// The word that touches `offset`, or the character there.
 std::string_view word_at(std::string_view text, std::size_t offset) {
@@ -34,7 +18,7 @@ std::string_view word_at(std::string_view text, std::size_t offset) {
   std::size_t end = offset;
   while (end < text.size() && is_word_char(text[end])) ++end;
   if (end == offset) {
-    end = offset + std::max<std::size_t>(1, sequence_length(text.substr(offset)));
+    end = offset + std::max<std::size_t>(1, utf8_length(text.substr(offset)));
     return text.substr(begin, end - begin);
   }
   while (begin > 0 && is_word_char(text[begin - 1])) --begin;
@@ -88,7 +72,7 @@ std::string found_at(std::string_view text, std::size_t offset) {
 std::optional<std::size_t> find_bad_byte(std::string_view text) {
   std::size_t offset = 0;
   while (offset < text.size()) {
-    const std::size_t length = sequence_length(text.substr(offset));
+    const std::size_t length = utf8_length(text.substr(offset));
     if (length == 0) return offset;
     offset += length;
   }
@@ -101,7 +85,14 @@ bool TreeBuilder::open(Value&& empty, int line) {
                              deepest_nesting));
     return false;
   }
+  if (!has_room(line)) return false;
   open_.push_back(place(std::move(empty), line));
+  return true;
+}
+
+bool TreeBuilder::add(Value&& value, int line) {
+  if (!has_room(line)) return false;
+  place(std::move(value), line);
   return true;
 }
 
@@ -134,6 +125,13 @@ void TreeBuilder::finish(Value& root, LineTree& lines) {
   problems_.check();
   root = std::move(root_);
   lines = std::move(lines_);
+}
+
+bool TreeBuilder::has_room(int line) {
+  if (open_.empty() || ++num_values_ <= max_values_) return true;
+  refuse(line,
+         fmt::format("there are more than {} keys and elements: shorten the lists", max_values_));
+  return false;
 }
 
 TreeBuilder::Container TreeBuilder::place(Value&& value, int line) {

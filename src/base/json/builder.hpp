@@ -39,16 +39,18 @@ std::string found_at(std::string_view text, std::size_t offset);
 std::optional<std::size_t> find_bad_byte(std::string_view text);
 
 /// Builds a document's values from a reader's events, whatever the notation: with the line of each,
-/// every repeated key, and a limit on nesting. Time and memory are linear in the text.
+/// every repeated key, and limits on nesting and on the number of values. Time and memory are
+/// linear in the text.
 class TreeBuilder {
  public:
   /// `text` outlives the builder.
-  TreeBuilder(std::string_view text, std::string file) : places_(text), file_(std::move(file)) {}
+  TreeBuilder(std::string_view text, std::string file, std::size_t max_values)
+      : places_(text), file_(std::move(file)), max_values_(max_values) {}
 
-  /// These two return false, with a problem, where reading is to end.
+  /// These three return false, with a problem, where reading is to end.
   [[nodiscard]] bool open(Value&& empty, int line);
   [[nodiscard]] bool key(std::string name, int line);
-  void add(Value&& value, int line) { place(std::move(value), line); }
+  [[nodiscard]] bool add(Value&& value, int line);
   void close() { open_.pop_back(); }
 
   [[nodiscard]] const TextPlaces& places() const { return places_; }
@@ -79,11 +81,14 @@ class TreeBuilder {
     std::unordered_map<std::string, int> seen = {};
   };
 
+  bool has_room(int line);
   Container place(Value&& value, int line);
   [[nodiscard]] std::string next_pointer() const;
 
   TextPlaces places_;
   std::string file_;
+  std::size_t max_values_;
+  std::size_t num_values_ = 0;  ///< below the root
   Value root_;
   LineTree lines_;
   std::vector<Container> open_;

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "dstune/base/file.hpp"
 #include "dstune/base/json.hpp"
 #include "dstune/base/text.hpp"
 #include "json/builder.hpp"
@@ -26,6 +25,20 @@ std::string_view checked(std::string_view text, const std::string& file) {
       {{file, "", places.line(*bad),
         fmt::format("column {}: byte 0x{:02X} is not UTF-8 text: save the file as UTF-8",
                     places.column(*bad), static_cast<unsigned char>(text[*bad]))}});
+}
+
+/// Every key has a colon behind it: too many are seen here long before they are sorted out one by
+/// one. No configuration has as many in its texts and comments.
+void check_colons(std::string_view text, const std::string& file, std::size_t max_keys) {
+  const auto colons = static_cast<std::size_t>(std::count(text.begin(), text.end(), ':'));
+  if (colons <= max_keys) return;
+  std::size_t at = 0;
+  for (std::size_t keys = 0; keys <= max_keys; ++keys) at = text.find(':', at) + 1;
+  const auto line =
+      1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  throw InputError(
+      {{file, "", static_cast<int>(line),
+        fmt::format("there are more than {} keys, by their colons: shorten the file", max_keys)}});
 }
 
 struct Found {
@@ -125,18 +138,19 @@ void Problems::check() const {
   if (!problems_.empty()) throw InputError(problems_);
 }
 
-Document Document::parse(std::string_view text, std::string file) {
-  return read_by(&read_json, text, std::move(file));
+Document Document::parse(std::string_view text, std::string file, const ReadLimits& limits) {
+  return read_by(&read_json, text, std::move(file), limits);
 }
 
-Document Document::parse_hjson(std::string_view text, std::string file) {
-  return read_by(&read_hjson, text, std::move(file));
+Document Document::parse_hjson(std::string_view text, std::string file, const ReadLimits& limits) {
+  return read_by(&read_hjson, text, std::move(file), limits);
 }
 
 Document Document::read_by(void (*reader)(std::string_view, TreeBuilder&), std::string_view text,
-                           std::string file) {
+                           std::string file, const ReadLimits& limits) {
   text = checked(text, file);
-  TreeBuilder tree(text, file);
+  check_colons(text, file, limits.values);
+  TreeBuilder tree(text, file, limits.values);
   reader(text, tree);
   Document document;
   document.file_ = std::move(file);
@@ -158,14 +172,14 @@ Document Document::of(Value root, std::string file) {
   return document;
 }
 
-Document Document::read(const std::string& path) {
+Document Document::read(const std::string& path, const ReadLimits& limits) {
   std::string text;
   try {
-    text = read_file(path);
+    text = read_file(path, limits.bytes);
   } catch (const IoError& error) {
     throw InputError({{path, "", 0, error.what()}});
   }
-  return path.ends_with(".hjson") ? parse_hjson(text, path) : parse(text, path);
+  return path.ends_with(".hjson") ? parse_hjson(text, path, limits) : parse(text, path, limits);
 }
 
 int Document::line(const std::string& pointer) const {
@@ -259,6 +273,10 @@ void Node::refuse_unknown_keys(Problems& problems,
     const std::string hint = meant ? fmt::format("did you mean \"{}\"?", *meant) : "remove it";
     problems.add(find(key)->problem("unknown key: " + hint));
   }
+}
+
+std::string ascii_text(const Value& value) {
+  return value.dump(-1, ' ', true, Value::error_handler_t::replace);
 }
 
 std::string append_pointer(const std::string& pointer, std::string_view key) {

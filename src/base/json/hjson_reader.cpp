@@ -119,7 +119,7 @@ class HjsonReader {
         break;
     }
     const int line = scan_.line();
-    tree_->add(scalar(), line);
+    if (!tree_->add(scalar(), line)) throw Stopped{};
     after_value();
   }
 

@@ -151,10 +151,7 @@ class JsonReader : public nlohmann::json_sax<Value> {
     return tree_->places().line(offset);
   }
 
-  bool add(Value&& value) {
-    tree_->add(std::move(value), line());
-    return true;
-  }
+  bool add(Value&& value) { return tree_->add(std::move(value), line()); }
   bool open(Value&& empty) { return tree_->open(std::move(empty), line()); }
   bool close() {
     tree_->close();

@@ -169,8 +169,8 @@ JournalContent read_journal(const std::string& path) {
   return content;
 }
 
-Journal::Journal(const std::string& path, std::size_t keep_bytes)
-    : path_(path), file_(path, keep_bytes) {}
+Journal::Journal(const std::string& path, std::size_t keep_bytes, std::function<void()> check)
+    : path_(path), file_(path, keep_bytes), check_(std::move(check)) {}
 
 void Journal::add(const json::Value& event) {
   pending_ += journal_line(json_text(event));
@@ -182,10 +182,16 @@ void Journal::commit() {
   // could turn a torn tail into damage.
   if (has_failed_) throw IoError("can not write " + path_ + ": an earlier write to it failed");
   has_failed_ = true;
+  check();
   file_.append(pending_);
   file_.sync();
   has_failed_ = false;
   pending_.clear();
+}
+
+void Journal::check() const {
+  if (check_) check_();
+  file_.check();
 }
 
 std::string hash128(std::string_view bytes) {

@@ -282,7 +282,7 @@ Hostfile parse_hostfile(std::string_view text, const std::string& path) {
 Hostfile read_hostfile(const std::string& path) {
   std::string text;
   try {
-    text = read_file(path);
+    text = read_file(path, max_input_bytes);
   } catch (const IoError& error) {
     throw InputError({{path, "", 0, error.what()}});
   }

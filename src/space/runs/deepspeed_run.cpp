@@ -211,7 +211,7 @@ class RunFolder {
 
   DeepSpeedLog parsed(const std::string& path) {
     try {
-      return parse_deepspeed_log(read_file(path), path, problems_);
+      return parse_deepspeed_log(read_file(path, max_input_bytes), path, problems_);
     } catch (const IoError& error) {
       problems_.add({path, "", 0, error.what()});
       return {};

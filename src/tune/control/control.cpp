@@ -27,8 +27,6 @@
 namespace dstune {
 namespace {
 
-constexpr double default_reserve_s = 60;
-
 // Whichever thread takes the signal, the controller's looks at them.
 std::atomic<int> num_stop_signals = 0;
 static_assert(std::atomic<int>::is_always_lock_free,
@@ -43,38 +41,12 @@ Progress::Style progress_style(const JobOptions& options) {
   return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
 }
 
-/// When the search ends, and what is kept of the job's time for a clean end.
-struct TimeBudget {
-  std::optional<SteadyClock::time_point> end_at;
-  double reserve_s = default_reserve_s;
-
-  /// For experiments to end after STOP, and for members to answer ABORT.
-  [[nodiscard]] double stop_grace_s() const { return std::max(1.0, reserve_s / 3); }
-  [[nodiscard]] double abort_grace_s() const { return std::max(1.0, reserve_s / 6); }
-};
-
-TimeBudget time_budget(const JobOptions& options) {
-  const auto limit = find_time_limit(
-      options.time_limit_s,
-      [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
-      std::chrono::system_clock::now());
-  if (!limit) {
-    log::info("no time limit is known (--time-limit sets one)");
-    return {std::nullopt, options.reserve_s.value_or(default_reserve_s)};
-  }
-  const double reserve_s =
-      options.reserve_s.value_or(std::min(default_reserve_s, limit->left_s / 10));
-  log::info("time limit " + format_duration(limit->left_s) + " from " + limit->source + ", " +
-            format_duration(reserve_s) + " of it for a clean end");
-  return {SteadyClock::now() + to_duration(std::max(0.0, limit->left_s - reserve_s)), reserve_s};
-}
-
 /// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
-void predict_members(PlannedSpace& space, JobPredictor& predictor) {
+void predict_members(PlannedSpace& space, JobPredictor& predictor, const TimeBudget& time) {
   constexpr std::uint64_t max_predicted = 20'000;
   if (space.planned > max_predicted) return;
   for (auto& [planned, chain] : space.members)
-    if (planned.status == PlanStatus::planned)
+    if (planned.status == PlanStatus::planned && !time.is_over())
       predictor.predict(planned.experiment, planned.predicted);
 }
 
@@ -179,7 +151,7 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   if (machine.predictor) {
     if (ready.target) machine.predictor->calibrate(ready.target->time);
     limits.predictor = machine.predictor.get();
-    predict_members(ready.space, *machine.predictor);
+    predict_members(ready.space, *machine.predictor, time);
   }
   Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
                                       {.metric = ready.job.tuning.metric,
@@ -229,10 +201,11 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   const ExitCode code = controller.run();
   const Answer& answer = publisher.answer();
   if (options.json_output) {
-    std::cout << summary_json(answer, static_cast<int>(code)).dump() << std::endl;
+    std::cout << json::ascii_text(summary_json(answer, static_cast<int>(code))) << std::endl;
   } else {
-    std::cout << summary_text(answer) << "\n"
-              << headline_text(answer, ready.results->results_dir()) << std::flush;
+    std::cout << printable_lines(summary_text(answer) + "\n" +
+                                 headline_text(answer, ready.results->path()))
+              << std::flush;
   }
   return {code, controller.reason(), controller.can_finalize()};
 }
@@ -247,21 +220,6 @@ void count_stop_signals() {
   for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU}) {
     sigaction(number, &action, nullptr);
   }
-}
-
-std::optional<TimeLimit> find_time_limit(const std::optional<double>& option_s,
-                                         const std::function<const char*(const char*)>& variable,
-                                         std::chrono::system_clock::time_point now) {
-  if (option_s) return TimeLimit{*option_s, "--time-limit"};
-  const double now_s = std::chrono::duration<double>(now.time_since_epoch()).count();
-  for (const char* name : {"SLURM_JOB_END_TIME", "SCR_END_TIME", "FLUX_JOB_EXPIRATION"}) {
-    const char* text = variable(name);
-    if (text == nullptr) continue;
-    char* end = nullptr;
-    const double end_s = std::strtod(text, &end);
-    if (end != text && *end == '\0' && end_s > 0) return TimeLimit{end_s - now_s, name};
-  }
-  return std::nullopt;
 }
 
 std::string JobEnd::reason(Moment now) const {
@@ -302,7 +260,7 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
 
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
              const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox) {
-  const TimeBudget time = time_budget(options);
+  const TimeBudget& time = ready.time;
   SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
   AttemptDriver driver(mailbox,
                        {.stop_grace_s = time.stop_grace_s(),
@@ -316,17 +274,21 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
     end = run_search(options, ready, devices, bytes, time, slots, driver);
     return end.code;
   });
-  if (end.code == ExitCode::not_writable) {
-    // Members may still be in an experiment: only the process's end gets them out.
-    end.can_finalize = false;
-    end.reason = "results can not be written";
-  }
+  // Members may still be in an experiment: only the process's end gets them out.
+  if (end.code == ExitCode::not_writable) end.can_finalize = false;
   end.code = guarded([&] {
+    if (end.code == ExitCode::not_writable) return end.code;
     ready.journal->add(event::job_finished(static_cast<int>(end.code), end.reason));
     ready.journal->commit();
+    return end.code;
+  });
+  if (end.code == ExitCode::not_writable) end.reason = "results can not be written";
+  end.code = guarded([&] {
+    ready.lock->check();  // or the file is another job's
     ready.results->write_exit_status(end.code, end.reason);
     return end.code;
   });
+  ready.lock.reset();
   const message::Quit quit{static_cast<int>(end.code), end.can_finalize};
   for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
   mailbox.flush(5);

@@ -244,6 +244,7 @@ bool Controller::publish() {
 
 /// Says what became of the members that were not run, and writes all that is known.
 void Controller::finish() {
+  listeners_.journal.check();  // what is written now may be another job's
   Scoreboard& board = search_.board;
   if (!is_stopping_ || agenda_.is_search_over()) {
     for (const auto& [row, reason] : search_.tuner.skipped())

@@ -31,18 +31,6 @@ struct BytesBefore;
 /// process: requests to stop.
 void count_stop_signals();
 
-struct TimeLimit {
-  double left_s = 0;
-  std::string source;  ///< in words, for the user
-};
-
-/// The option, else the batch system's environment: SLURM_JOB_END_TIME or SCR_END_TIME (seconds
-/// since the epoch), FLUX_JOB_EXPIRATION likewise; nothing where nobody says. `variable` looks one
-/// up. Starts no process to find out.
-std::optional<TimeLimit> find_time_limit(const std::optional<double>& option_s,
-                                         const std::function<const char*(const char*)>& variable,
-                                         std::chrono::system_clock::time_point now);
-
 /// What the controller asks before it goes on.
 struct JobEnd {
   std::optional<SteadyClock::time_point> end_at{};  ///< nothing is started after it

@@ -10,6 +10,7 @@
 #include "dstune/core/experiment.hpp"
 #include "dstune/device/device.hpp"
 #include "dstune/kernels/kernels.hpp"
+#include "dstune/report/folder_lock.hpp"
 #include "dstune/report/journal.hpp"
 #include "dstune/report/results.hpp"
 #include "dstune/search/planner.hpp"
@@ -19,6 +20,7 @@
 #include "dstune/tune/job.hpp"
 #include "dstune/tune/protocol.hpp"
 #include "start/rank_devices.hpp"
+#include "start/time_budget.hpp"
 
 namespace dstune {
 
@@ -34,6 +36,7 @@ struct Import {
 };
 
 struct Preparation {
+  TimeBudget time;
   JobSpec job;
   const kernels::Table* kernels = nullptr;       ///< whose workspaces are planned
   std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
@@ -48,6 +51,7 @@ struct Preparation {
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
   /// Where members are ranked by the target's time.
   std::optional<TargetConstants> target{};
+  std::unique_ptr<FolderLock> lock;  ///< from before anything is written to the end of all writing
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
   std::string energy;  ///< what is counted where rank 0 is, or why nothing is
@@ -97,26 +101,26 @@ std::vector<const PlannedExperiment*> members_to_run(const PlannedSpace& space);
 /// Of all nodes.
 int num_ranks(const std::vector<std::vector<int>>& ranks_of_node);
 
-/// Ranks that train nothing, by hostfile and filter; none in a dry run, which may plan for other
-/// hosts. Throws InputError, UsageError.
+/// Ranks that train nothing, by hostfile and filter. Throws InputError, UsageError.
 std::vector<int> excluded_ranks(const JobOptions& options, const Topology& topology);
 
-/// Reads and plans; touches no file of the results folder. Throws InputError, UsageError.
+/// Reads and plans; touches no file of the results folder. Where its time is over the space is cut
+/// short, and nothing but what was planned is there. Throws InputError, UsageError, and IoError for
+/// a --profile-out that is no file.
 Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                          const std::vector<RankDevice>& devices, const kernels::Table& kernels);
 
-/// Opens the results folder and the journal, and writes what is known before the first experiment.
-/// Throws InputError (damaged journal), IoError.
+/// Locks and opens the results folder and the journal, and writes what is known before the first
+/// experiment. Throws InputError (damaged journal), IoError (another job holds the folder, too).
 void open_results(Preparation& preparation, const JobOptions& options, const Topology& topology,
                   const std::vector<RankDevice>& devices);
+
+/// Where the time for planning was over: says so in exit_status.json alone. Throws IoError.
+ExitCode end_while_planning(Preparation& preparation);
 
 /// What a rank of an experiment holds over a step; none where nothing is planned.
 std::optional<MemoryTimeline> memory_timeline_of(const Preparation& preparation,
                                                  const Experiment& experiment);
-
-/// --dry-run: prints what would run to stdout, with times where the device can tell them.
-/// nothing_feasible where nothing is planned.
-ExitCode show_plan(const Preparation& preparation, const JobOptions& options, Device& device);
 
 /// What every rank needs of it.
 JobInput job_input(const Preparation& preparation);

@@ -71,8 +71,28 @@ std::string find_gpu(const Topology& topology, const JobOptions& options, const 
   return {};
 }
 
-/// Prefixes of the variables that may go into a file that people share: nothing that holds secrets
-/// (of OMPI_MCA_orte_ some do).
+FoundDevice cpu_device(const Topology& topology) {
+  FoundDevice found;
+  found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
+  return found;
+}
+
+/// Where there is a reason against GPUs.
+FoundDevice without_gpu(const Topology& topology, const JobOptions& options,
+                        const std::string& reason) {
+  if (options.backend == Backend::cuda)
+    throw DeviceError("--backend cuda: " + reason + "; use cpu");
+  if (kernels::num_cuda_devices() > 0) log::warning("GPUs are not used: " + reason);
+  return cpu_device(topology);
+}
+
+void warn_of_cuda() {
+  log::warning(
+      "the CUDA backend of this release was tested without a GPU, never on one (docs/gpu.md); "
+      "--backend cpu does without it");
+}
+
+/// Of variables that hold no secrets as a rule (of OMPI_MCA_orte_ some do).
 constexpr std::array<std::string_view, 20> allowed_prefixes{
     "OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_hwloc", "OMPI_MCA_mpi_", "OMPI_MCA_mtl",
     "OMPI_MCA_osc", "OMPI_MCA_pml",  "OMPI_MCA_rmaps", "OMP_",          "NCCL_",
@@ -84,10 +104,8 @@ Value allowed_variables() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    if (std::ranges::any_of(allowed_prefixes,
-                            [&](auto prefix) { return text.starts_with(prefix); }))
-      variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+    if (equals == std::string_view::npos || !is_shown_variable(text.substr(0, equals))) continue;
+    variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return variables;
 }
@@ -109,6 +127,15 @@ void members(Archive& archive, json::Of<Archive, RankDevice>& device) {
 }
 template void members(json::Writer&, const RankDevice&);
 template void members(json::Reader&, RankDevice&);
+
+bool is_shown_variable(std::string_view name) {
+  const auto is_prefix = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  const std::string lower = lower_case(name);
+  const auto is_in_name = [&](const char* word) { return lower.find(word) != lower.npos; };
+  constexpr std::array secrets{"token", "key", "secret", "pass"};
+  return std::ranges::any_of(allowed_prefixes, is_prefix) &&
+         std::ranges::none_of(secrets, is_in_name);
+}
 
 std::vector<std::string> gather_texts(const Communicator& world, const std::string& mine) {
   const auto* begin = reinterpret_cast<const std::byte*>(mine.data());
@@ -144,26 +171,36 @@ bool IdleRanks::contain(int world_rank) const {
 FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle) {
   FoundDevice found;
-  if (options.backend != Backend::cpu) {
-    const std::vector<std::string> reasons =
-        gather_texts(world, find_gpu(topology, options, idle, found));
-    const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
-    if (first == reasons.end()) {
-      log::warning(
-          "the CUDA backend of this release was tested without a GPU, never on one "
-          "(docs/gpu.md); --backend cpu does without it");
-      return found;
-    }
-    const auto rank = static_cast<std::size_t>(first - reasons.begin());
-    const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
-    const std::string reason = *first + " (rank " + std::to_string(rank) + ", " + host + ")";
-    if (options.backend == Backend::cuda)
-      throw DeviceError("--backend cuda: " + reason + "; use cpu");
-    if (kernels::num_cuda_devices() > 0) log::warning("GPUs are not used: " + reason);
-    found = {};
+  if (options.backend == Backend::cpu) return cpu_device(topology);
+  const std::vector<std::string> reasons =
+      gather_texts(world, find_gpu(topology, options, idle, found));
+  const auto first = std::ranges::find_if_not(reasons, &std::string::empty);
+  if (first == reasons.end()) {
+    warn_of_cuda();
+    return found;
   }
-  found.device = std::make_unique<CpuDevice>(host_memory_bytes(), topology.threads_of_rank);
+  const auto rank = static_cast<std::size_t>(first - reasons.begin());
+  const std::string& host = topology.hosts[static_cast<std::size_t>(topology.node_of_rank[rank])];
+  return without_gpu(topology, options,
+                     *first + " (rank " + std::to_string(rank) + ", " + host + ")");
+}
+
+FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& options) {
+  FoundDevice found;
+  if (options.backend == Backend::cpu) return cpu_device(topology);
+  const std::string reason =
+      find_gpu(topology, options, {.has_coordinator = options.dedicated_coordinator}, found);
+  if (!reason.empty()) return without_gpu(topology, options, reason);
+  warn_of_cuda();
   return found;
+}
+
+void log_ranks(const Topology& topology, const std::vector<RankDevice>& devices) {
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto node = static_cast<std::size_t>(topology.node_of_rank[rank]);
+    log::debug(fmt::format("rank {}: host {}, {}, {} thread(s)", rank, topology.hosts[node],
+                           devices[rank].description, devices[rank].threads));
+  }
 }
 
 RankDevice describe(const Topology& topology, const FoundDevice& found) {

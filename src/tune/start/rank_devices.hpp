@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "dstune/base/json.hpp"
@@ -60,12 +61,18 @@ struct IdleRanks {
 FoundDevice find_device(const Communicator& world, const Topology& topology,
                         const JobOptions& options, const IdleRanks& idle);
 
+/// Rank 0's likewise, for a plan: the other ranks are taken to have such a one each. Local.
+/// Throws DeviceError.
+FoundDevice find_device_of_plan(const Topology& topology, const JobOptions& options);
+
 /// The caller's. Local.
 RankDevice describe(const Topology& topology, const FoundDevice& found);
 
 /// Every rank's device, on every rank; those that share a GPU share its memory, and say so.
 /// Collective over the world.
 std::vector<RankDevice> gather_devices(const Communicator& world, const RankDevice& mine);
+/// Which rank is where, and on what: messages for --verbose. Local.
+void log_ranks(const Topology& topology, const std::vector<RankDevice>& devices);
 /// What of it is not talk. Local.
 void share_gpus(std::vector<RankDevice>& devices);
 
@@ -83,6 +90,10 @@ std::function<bool(int world_rank)> liveness_check(const Topology& topology,
 /// `ranks_of_node`: the world ranks of each node that may be used.
 json::Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,
                                 const std::vector<RankDevice>& devices);
+
+/// Whether environment.json, which people share, may show a variable: its prefix is on a list, and
+/// its name does not look like a secret's (TOKEN, KEY, SECRET or PASS in it).
+[[nodiscard]] bool is_shown_variable(std::string_view name);
 
 /// Versions, hosts, rank → host → device, clocks, chosen environment variables.
 json::Value environment_info(const Topology& topology, const std::vector<RankDevice>& devices,

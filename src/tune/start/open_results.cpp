@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "dstune/base/log.hpp"
+#include "dstune/base/text.hpp"
+#include "start/preparation.hpp"
+
+namespace dstune {
+namespace {
+
+using json::Value;
+
+Value identity(const JobSpec& job, const Experiment& experiment, const Value& fingerprint) {
+  Value workload = {{"kind", static_cast<int>(job.workload.kind)},
+                    {"step_time_s", job.workload.step_time_s},
+                    {"time_scale", job.workload.time_scale},
+                    {"table", job.workload.table}};
+  if (job.workload.kind == WorkloadKind::plugin) {
+    workload["options"] = job.workload.options;
+    workload["library_hash"] = job.workload.library_hash;
+  }
+  Value config = experiment.ds_config;
+  config.erase("autotuning");
+  Value target = {static_cast<int>(job.target.framework), static_cast<int>(job.target.attention)};
+  // Journals from before there was a choice go on counting.
+  if (job.target.checkpointing == TargetCheckpointing::deepspeed) target.push_back("deepspeed");
+  Value all = {{"config", config},
+               {"num_gpus", experiment.shape.num_gpus},
+               {"num_nodes", experiment.shape.num_nodes},
+               {"recompute", to_text(experiment.config.recompute)},
+               {"model", to_json(job.model)},
+               {"sequence_length", job.sequence_length},
+               {"target", target},
+               {"workload", workload},
+               {"machine", fingerprint},
+               {"measuring_version", measuring_version}};
+  // It is the only thing that the configuration does not say.
+  if (job.precision && has_automatic_precision(config)) all["precision"] = to_text(*job.precision);
+  return all;
+}
+
+/// The folders, for this job alone. Nothing in them is changed before.
+void hold_results(Preparation& ready) {
+  ready.results =
+      std::make_unique<ResultsFolder>(ready.job.tuning.results_dir, ready.job.tuning.exps_dir);
+  ready.lock = std::make_unique<FolderLock>(ready.results->path());
+}
+
+}  // namespace
+
+void open_results(Preparation& ready, const JobOptions& options, const Topology& topology,
+                  const std::vector<RankDevice>& devices) {
+  hold_results(ready);
+  if (ready.job.tuning.overwrite) ready.results->delete_previous();
+  const JournalContent content = read_journal(ready.results->journal_path());
+  ready.history = understand(content, ready.results->journal_path());
+  ready.journal = std::make_unique<Journal>(ready.results->journal_path(), content.valid_bytes,
+                                            [lock = ready.lock.get()] { lock->check(); });
+  ready.results->forget_exit_status();
+
+  const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
+  Value decided = Value::array();
+  for (const PlannedMember& member : ready.space.members) {
+    ready.keys.push_back(record_key(identity(ready.job, member.planned.experiment, fingerprint)));
+    decided.push_back({ready.keys.back(), to_text(member.planned.status)});
+  }
+
+  // What was planned is written once, not again by every job that resumes it.
+  const std::string plan_key = record_key(decided);
+  const bool is_known_plan = std::ranges::any_of(content.events, [&](const auto& event) {
+    return event.value.value("plan_key", "") == plan_key;
+  });
+  const TuningOptions& tuning = ready.job.tuning;
+  Value searched = {plan_key,
+                    tuning.tuner_type,
+                    to_text(tuning.metric),
+                    tuning.seed,
+                    tuning.num_trials.value_or(-1),
+                    tuning.early_stopping.value_or(-1)};
+  // Other constants may have another order.
+  if (ready.target) searched.push_back(ready.target->source);
+  const std::string search_key = record_key(searched);
+  // The others decide the same again from the same results.
+  ready.is_search_complete = tuning.tuner_type == "race" &&
+                             ready.history.complete_searches.contains(search_key) &&
+                             ready.user_runs.empty();
+  Value environment = environment_info(topology, devices, options.version, options.command_line);
+  environment["machine_fingerprint"] = fingerprint;
+  environment["training_ranks"] = ready.training_ranks;
+  environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
+  environment["device_memory_bytes"] = ready.device_memory_bytes;
+  environment["host_memory_bytes"] = ready.host_memory_bytes;
+  environment["energy"] = ready.energy;
+  environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
+                                 {"model", record_key(to_json(ready.job.model))}};
+  ready.journal->add(event::job_started({{"version", options.version},
+                                         {"time", format_time(std::chrono::system_clock::now())},
+                                         {"command", options.command_line},
+                                         {"measuring_version", measuring_version},
+                                         {"machine", fingerprint},
+                                         {"plan_key", plan_key},
+                                         {"search_key", search_key}}));
+  if (!is_known_plan) {
+    for (const PlannedMember& member : ready.space.members)
+      if (member.planned.status != PlanStatus::planned)
+        ready.journal->add(event::planned(member.planned));
+  }
+  for (const Import& import : ready.imports) {
+    const std::string& key = ready.keys[import.index];
+    ready.journal->add(event::verified(key,
+                                       ready.space.members[import.index].planned.experiment.name,
+                                       import.path, import.measurement));
+    ready.history.verified[key] = import.measurement;
+  }
+  ready.journal->commit();
+  ready.results->write_environment(environment);
+}
+
+ExitCode end_while_planning(Preparation& ready) {
+  const std::string reason = "the time limit, while planning; the same command begins again";
+  hold_results(ready);
+  log::warning("stopping early: " + reason);
+  ready.results->write_exit_status(ExitCode::stopped_early, reason);
+  ready.lock.reset();
+  return ExitCode::stopped_early;
+}
+
+}  // namespace dstune
