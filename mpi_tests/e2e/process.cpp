@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -52,6 +55,16 @@ std::vector<pid_t> family(pid_t root) {
     }
   }
   return found;
+}
+
+/// Of its environment; nothing where it is no rank.
+std::optional<int> rank_of(pid_t pid) {
+  const std::string environment = text_of(fs::path("/proc") / std::to_string(pid) / "environ");
+  for (const std::string name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {
+    const std::size_t at = (std::string(1, '\0') + environment).find('\0' + name);
+    if (at != std::string::npos) return std::atoi(environment.c_str() + at + name.size());
+  }
+  return std::nullopt;
 }
 
 [[noreturn]] void become(const ProcessSpec& spec, std::vector<char*>& words) {
@@ -120,6 +133,33 @@ void Process::kill_all() {
     // Not a child yet or any more: whoever else is the parent has it to wait for.
     if (pid != pid_) waitpid(pid, &status, 0);
   }
+}
+
+std::map<int, pid_t> Process::ranks() const {
+  std::map<int, pid_t> found;
+  if (has_ended_) return found;
+  for (const pid_t pid : family(pid_))
+    if (const auto rank = rank_of(pid)) found[*rank] = pid;
+  return found;
+}
+
+bool is_alive(pid_t pid) {
+  const std::string stat = text_of(fs::path("/proc") / std::to_string(pid) / "stat");
+  // The name in brackets may hold anything; behind it comes the state.
+  const std::size_t end = stat.rfind(')');
+  return end != std::string::npos && end + 2 < stat.size() && stat[end + 2] != 'Z' &&
+         stat[end + 2] != 'X';
+}
+
+bool blocks_signal(pid_t pid, int number) {
+  std::istringstream lines(text_of(fs::path("/proc") / std::to_string(pid) / "status"));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("SigBlk:")) continue;
+    const std::uint64_t mask =
+        std::stoull(line.substr(line.find_first_of("0123456789abcdef", 7)), nullptr, 16);
+    return (mask >> (number - 1) & 1U) != 0;
+  }
+  return false;
 }
 
 Ended Process::wait() {

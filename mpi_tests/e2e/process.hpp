@@ -47,6 +47,8 @@ class Process {
   void signal(int number) const;
   /// SIGKILL to the command and to all its descendants, as a node that fails would end them.
   void kill_all();
+  /// The ranks that it has started so far, by world rank, as their launcher tells them.
+  [[nodiscard]] std::map<int, pid_t> ranks() const;
   /// Until it ends; past its limit everything is killed.
   Ended wait();
 
@@ -62,5 +64,10 @@ class Process {
   bool is_late_ = false;
   int exit_code_ = -1;
 };
+
+/// It has not ended, though it may be stopped.
+[[nodiscard]] bool is_alive(pid_t pid);
+/// Whether the first thread of the process blocks the signal. False where there is no process.
+[[nodiscard]] bool blocks_signal(pid_t pid, int number);
 
 }  // namespace dstune::e2e

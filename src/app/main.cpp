@@ -1,13 +1,9 @@
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -21,14 +17,12 @@
 #include "dstune/kernels/cuda.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/tune/job.hpp"
+#include "dstune/tune/watchdog.hpp"
 #include "options.hpp"
 
 namespace {
 
 using namespace dstune;
-
-/// MPI_Finalize talks to everybody; where somebody does not answer the process ends all the same.
-constexpr std::chrono::seconds finalize_limit{20};
 
 int code(ExitCode exit_code) {
   return static_cast<int>(exit_code);
@@ -87,22 +81,7 @@ void describe(const CommandLine& line) {
   log::debug(fmt::format("CPU kernels: {}", kernels::cpu_table().name));
 }
 
-void finalize_within_limit(MpiEnvironment& environment, int exit_code) {
-  std::mutex mutex;
-  std::condition_variable_any stopped;
-  const std::jthread watchdog([&](const std::stop_token& stop) {
-    std::unique_lock lock(mutex);
-    stopped.wait_for(lock, stop, finalize_limit, [] { return false; });
-    if (!stop.stop_requested()) MpiEnvironment::leave_without_finalize(exit_code);
-  });
-  environment.finalize();
-  // What CUDA destroys at the end of a process may wait for the GPU.
-  if (has_given_up_cuda()) MpiEnvironment::leave_without_finalize(exit_code);
-}
-
-int run(int argc, char** argv, const CommandLine& line) {
-  // No MPI: it need not be able to start, and mpirun returns the first process's code.
-  if (line.job.dry_run) return code(is_first_process() ? plan_job(line.job) : ExitCode::ok);
+int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watchdog) {
   if (is_launched_alone_by_mistake()) {
     report_problem(
         "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
@@ -110,16 +89,15 @@ int run(int argc, char** argv, const CommandLine& line) {
     return code(ExitCode::internal);
   }
   MpiEnvironment environment(argc, argv);
-  const int exit_code = code(run_job(line.job, MpiEnvironment::threads_allowed()));
-  finalize_within_limit(environment, exit_code);
+  const int exit_code = code(run_job(line.job, MpiEnvironment::threads_allowed(), watchdog));
+  watchdog.begin_end(exit_code);
+  environment.finalize();
+  // What CUDA destroys at the end of a process may wait for the GPU.
+  if (has_given_up_cuda()) watchdog.leave(exit_code);
   return exit_code;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  // A file that has reached the limit on its size is a disk that is full: the write says so.
-  std::signal(SIGXFSZ, SIG_IGN);
+int run(int argc, char** argv, Watchdog& watchdog) {
   try {
     CommandLine line = parse_command_line(argc, argv);
     if (line.help || line.version) {
@@ -133,7 +111,9 @@ int main(int argc, char** argv) {
     log::set_level(line.level);
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     if (line.job.verbose && is_first_process()) describe(line);
-    return run(argc, argv, line);
+    // No MPI: it need not be able to start, and mpirun returns the first process's code.
+    if (line.job.dry_run) return code(is_first_process() ? plan_job(line.job) : ExitCode::ok);
+    return run_with_mpi(argc, argv, line, watchdog);
   } catch (const UsageError& error) {
     report_problem(error.what());
     return code(ExitCode::usage);
@@ -141,6 +121,18 @@ int main(int argc, char** argv) {
     // Other ranks may be waiting for this one: nothing but the end of the job gets them out.
     log::set_level(log::Level::error);
     log::error(std::string("internal error: ") + error.what());
+    watchdog.note_end(code(ExitCode::internal));
     MpiEnvironment::abort(code(ExitCode::internal));
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A file that has reached the limit on its size is a disk that is full: the write says so.
+  std::signal(SIGXFSZ, SIG_IGN);
+  Watchdog watchdog;
+  const int exit_code = run(argc, argv, watchdog);
+  watchdog.note_end(exit_code);
+  return exit_code;
 }

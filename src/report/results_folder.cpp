@@ -6,6 +6,7 @@
 #include <set>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,6 +32,12 @@ std::string indented(const json::Value& value) {
 /// A file of an experiment, which is not synced: the journal can restore it.
 void write_unsynced(const std::string& path, const std::string& content) {
   write_file_atomically(path, content, Durability::rename_only);
+}
+
+std::string exit_status_text(ExitCode code, const std::string& reason) {
+  return indented({{"exit_code", static_cast<int>(code)},
+                   {"reason", reason},
+                   {"finished_at", format_time(std::chrono::system_clock::now())}});
 }
 
 /// Permissions alone do not say it: a file is made and taken away again.
@@ -285,6 +292,7 @@ void ResultsFolder::write_validation(const Answer& answer) {
 }
 
 void ResultsFolder::forget_exit_status() {
+  has_written_exit_status_ = false;
   const std::string path = file(file_name::exit_status);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
     throw IoError(
@@ -292,10 +300,32 @@ void ResultsFolder::forget_exit_status() {
 }
 
 void ResultsFolder::write_exit_status(ExitCode code, const std::string& reason) {
-  write_file_atomically(file(file_name::exit_status),
-                        indented({{"exit_code", static_cast<int>(code)},
-                                  {"reason", reason},
-                                  {"finished_at", format_time(std::chrono::system_clock::now())}}));
+  if (was_ended_by_others()) return;
+  write_file_atomically(file(file_name::exit_status), exit_status_text(code, reason));
+  has_written_exit_status_ = true;
+}
+
+std::string ResultsFolder::exit_status_path() const {
+  return absolute_path(file(file_name::exit_status));
+}
+
+bool ResultsFolder::was_ended_by_others() const {
+  return !has_written_exit_status_ && ::access(file(file_name::exit_status).c_str(), F_OK) == 0;
+}
+
+bool create_exit_status(const std::string& path, ExitCode code,
+                        const std::string& reason) noexcept {
+  try {
+    const std::string text = exit_status_text(code, reason);
+    const FileDescriptor file(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+    if (!file) return false;
+    const bool is_whole =
+        ::write(file.value(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    return ::fsync(file.value()) == 0 && is_whole;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 }  // namespace dstune

@@ -133,6 +133,11 @@ bool SlotPool::is_possible(const Needs& needs) const {
   return std::ranges::count_if(nodes_, holds_group) >= shape.num_nodes;
 }
 
+bool SlotPool::has(int world_rank) const {
+  return world_rank >= 0 && world_rank < static_cast<int>(slots_.size()) &&
+         slots_[world_rank] != Slot::retired;
+}
+
 void SlotPool::retire(int world_rank) {
   require(world_rank >= 0 && world_rank < static_cast<int>(slots_.size()), "no such slot");
   slots_[world_rank] = Slot::retired;

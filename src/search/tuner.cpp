@@ -133,15 +133,18 @@ namespace {
 /// The baseline, then what another tuner asks for.
 class BaselineFirst : public Tuner {
  public:
-  BaselineFirst(std::size_t baseline, bool is_capped, std::unique_ptr<Tuner> tuner)
-      : baseline_(baseline), is_only_(is_capped), tuner_(std::move(tuner)) {}
+  BaselineFirst(std::size_t baseline, const TuningOptions& options, std::unique_ptr<Tuner> tuner)
+      : baseline_(baseline),
+        is_only_(options.num_trials == 1),
+        is_awaited_(options.early_stopping.value_or(0) > 0),
+        tuner_(std::move(tuner)) {}
 
   std::optional<std::size_t> next() override {
     if (!has_begun_) {
       has_begun_ = true;
       return baseline_;
     }
-    if (is_only_) return std::nullopt;
+    if (is_only_ || (is_awaited_ && is_running_)) return std::nullopt;
     const auto index = tuner_->next();
     return index == baseline_ ? tuner_->next() : index;
   }
@@ -168,7 +171,8 @@ class BaselineFirst : public Tuner {
 
  private:
   std::size_t baseline_;
-  bool is_only_;  ///< the cap leaves room for nothing else
+  bool is_only_;     ///< the cap leaves room for nothing else
+  bool is_awaited_;  ///< early stopping counts from it
   std::unique_ptr<Tuner> tuner_;
   bool has_begun_ = false;
   bool is_running_ = true;  ///< or waits to be
@@ -190,7 +194,7 @@ std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& s
   if (!space.baseline) return make_plain_tuner(type, space, options);
   TuningOptions others = options;
   if (others.num_trials) others.num_trials = std::max(1, *others.num_trials - 1);
-  return std::make_unique<BaselineFirst>(*space.baseline, options.num_trials == 1,
+  return std::make_unique<BaselineFirst>(*space.baseline, options,
                                          make_plain_tuner(type, space, others));
 }
 

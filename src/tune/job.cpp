@@ -19,10 +19,12 @@
 #include "dstune/device/nvml.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/train/executor.hpp"
+#include "dstune/tune/watchdog.hpp"
 #include "dstune/tune/worker.hpp"
 #include "profile/prediction.hpp"
 #include "start/preparation.hpp"
 #include "start/rank_devices.hpp"
+#include "watch/heartbeats.hpp"
 #include "worker/injection.hpp"
 
 namespace dstune {
@@ -30,7 +32,7 @@ namespace {
 
 /// What nobody expected: the others wait for this rank, and only the end of the job gets them out.
 [[noreturn]] void give_up(const Preparation& ready, const std::string& where,
-                          const std::exception& error) {
+                          const std::exception& error, Watchdog& watchdog) {
   const std::string reason = "internal error in the " + where + ": " + error.what();
   log::set_level(log::Level::error);
   log::error(reason);
@@ -40,6 +42,7 @@ namespace {
   } catch (const std::exception& failed) {
     log::error(failed.what());
   }
+  watchdog.note_end(static_cast<int>(ExitCode::internal));
   MpiEnvironment::abort(static_cast<int>(ExitCode::internal));
 }
 
@@ -101,8 +104,12 @@ std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOpt
 
 }  // namespace
 
-ExitCode run_job(const JobOptions& options, bool thread_multiple) {
+ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watchdog) {
   const Communicator world = Communicator::world();
+  watchdog.note_world_rank(world.rank());
+  std::optional<Heartbeats> heartbeats;
+  if (thread_multiple)
+    heartbeats.emplace(watchdog.ranks_here(), [&](int rank) { watchdog.lose(rank); });
   const auto pretended = pretended_host(world.rank(), world.size());
   const Communicator node = pretended ? world.create_group(pretended->world_ranks, pretended->index)
                                       : world.split_shared();
@@ -173,6 +180,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
       if (!plugin.violation.empty())
         throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
       open_results(ready, decided, topology, devices);
+      watchdog.set_exit_status_path(ready.results->exit_status_path());
       log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
       return ExitCode::ok;
     }));
@@ -182,7 +190,6 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
   if (plugin.hangs) MpiEnvironment::leave_without_finalize(static_cast<int>(start));
   if (start != ExitCode::ok) return start;
 
-  count_stop_signals();
   device.budget().set_limit_bytes(input.device_memory_bytes);
   device.host_budget().set_limit_bytes(input.host_memory_bytes);
   const Communicator to_workers = world.duplicate();
@@ -201,6 +208,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
         steps_until_alike(device), input.measure.start_profile_step));
   }
   const BytesBefore bytes_before = bytes_before_experiments(world, device);
+  // That was the last that needs every rank.
+  watchdog.begin_search();
   MpiMailbox worker_mailbox(to_workers, to_controller, MpiMailbox::Side::worker);
   Worker worker({.model = &input.model,
                  .workload = &input.workload,
@@ -221,9 +230,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
     const auto work = [&] {
       try {
         MpiMailbox mailbox(to_workers, to_controller, MpiMailbox::Side::controller);
-        control(decided, ready, topology, devices, bytes_before, mailbox);
+        control(decided, ready, topology, devices, bytes_before, mailbox, watchdog);
       } catch (const std::exception& error) {
-        give_up(ready, "controller", error);
+        give_up(ready, "controller", error, watchdog);
       }
     };
     // Without THREAD_MULTIPLE the two halves must not run at once: rank 0 has no slot then, and its
@@ -239,10 +248,11 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple) {
     quit = worker.run();
   } catch (const std::exception& error) {
     // Here, and not where this would end up: the controller's thread is still running.
-    give_up(ready, "worker of rank " + std::to_string(topology.world_rank), error);
+    give_up(ready, "worker of rank " + std::to_string(topology.world_rank), error, watchdog);
   }
   if (controller_thread.joinable()) controller_thread.join();
-  if (!quit.finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
+  if (!quit.finalize) watchdog.leave(quit.exit_code);
+  watchdog.begin_end(quit.exit_code);
   return static_cast<ExitCode>(quit.exit_code);
 }
 

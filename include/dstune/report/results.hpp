@@ -58,8 +58,12 @@ class ResultsFolder {
   void write_validation(const Answer& answer);
   /// An earlier job's exit_status.json says nothing of this one.
   void forget_exit_status();
-  /// Last of all. Synced.
+  /// Last of all. Synced. Not where others have ended the job in this process's place.
   void write_exit_status(ExitCode code, const std::string& reason);
+  [[nodiscard]] std::string exit_status_path() const;
+  /// Since forget_exit_status() somebody else has written exit_status.json: they saw this process
+  /// gone, and it has no say any more.
+  [[nodiscard]] bool was_ended_by_others() const;
 
  private:
   [[nodiscard]] std::string file(std::string_view name) const;
@@ -68,7 +72,13 @@ class ResultsFolder {
   std::string results_dir_;
   std::string exps_dir_;
   json::Value environment_;
+  bool has_written_exit_status_ = false;
 };
+
+/// exit_status.json in the place of a rank 0 that can not: made where there is none, and never
+/// replaced. Whether it was made. Does not throw.
+bool create_exit_status(const std::string& path, ExitCode code, const std::string& reason) noexcept;
+
 
 /// Whether an experiment of this name would take the place of one of our files: the name is a
 /// file's or folder's of the results, or becomes one with ".json" behind it.

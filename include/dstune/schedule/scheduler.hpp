@@ -74,6 +74,8 @@ class SlotPool {
   [[nodiscard]] bool share_a_node(const std::vector<int>& one, const std::vector<int>& other) const;
   /// Whether it could be placed if everything running ended.
   [[nodiscard]] bool is_possible(const Needs& needs) const;
+  /// Whether the rank is a slot that is not retired.
+  [[nodiscard]] bool has(int world_rank) const;
   /// Idle or taken, it is never reserved again.
   void retire(int world_rank);
 

@@ -40,6 +40,8 @@ struct JobOptions {
   std::string version;
 };
 
+class Watchdog;
+
 /// Reads the input and prints the plan. Starts no MPI and writes no file; the job is what the
 /// launcher says in the environment (launched_topology()). Of several processes rank 0's alone
 /// calls it. Whatever is wrong becomes an exit code and a message. Local.
@@ -47,8 +49,8 @@ ExitCode plan_job(const JobOptions& options);
 
 /// Reads the input, searches, writes the results. Rank 0 alone reads, prints and writes; every
 /// rank returns the same. After a loss it does not return: MPI_Finalize would wait for the dead.
-/// `thread_multiple`: what MPI granted. Collective over the world.
+/// `thread_multiple`: what MPI granted. `watchdog`: this process's. Collective over the world.
 /// Throws MpiError and LogicError; everything else becomes an exit code and a message on rank 0.
-ExitCode run_job(const JobOptions& options, bool thread_multiple);
+ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watchdog);
 
 }  // namespace dstune

@@ -303,6 +303,24 @@ TEST_F(ResultsFolderTest, ForgetsHowAnEarlierJobEnded) {
   EXPECT_FALSE(std::filesystem::exists(results("exit_status.json")));
 }
 
+TEST_F(ResultsFolderTest, OthersEndTheJobOnceAndForAll) {
+  folder_.forget_exit_status();
+  EXPECT_FALSE(folder_.was_ended_by_others());
+  EXPECT_TRUE(
+      create_exit_status(folder_.exit_status_path(), ExitCode::stopped_early, "rank 0 died"));
+  EXPECT_FALSE(create_exit_status(folder_.exit_status_path(), ExitCode::internal, "later"));
+  EXPECT_TRUE(folder_.was_ended_by_others());
+  folder_.write_exit_status(ExitCode::ok, "done");
+  EXPECT_EQ(results_json("exit_status.json")["reason"], "rank 0 died") << "it has no say any more";
+
+  folder_.forget_exit_status();
+  folder_.write_exit_status(ExitCode::stopped_early, "stopping");
+  folder_.write_exit_status(ExitCode::stopped_early, "stopped");
+  EXPECT_FALSE(folder_.was_ended_by_others());
+  EXPECT_EQ(results_json("exit_status.json")["reason"], "stopped");
+  EXPECT_FALSE(create_exit_status(results("nowhere/exit_status.json"), ExitCode::ok, ""));
+}
+
 /// Everything that a run writes, with one experiment.
 void write_all(ResultsFolder& folder) {
   const Record record = test::sample_record("a");

@@ -79,8 +79,7 @@ inline auto fields(JobInput& value) {
   auto& [exit_code, run, model, workload, measure, device_memory, host_memory, groups] = value;
   return std::tie(exit_code, model, workload, measure, device_memory, host_memory, groups);
 }
-DSTUNE_FIELDS(RankDevice, description, threads, process_id, memory, host, backend, gpu, context,
-              library, free)
+DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, context, library, free)
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {

@@ -246,6 +246,16 @@ TEST_F(AttemptsTest, AMemberThatDiesWhileItBuildsEndsTheAttempt) {
   EXPECT_THAT(receivers<message::Abort>(), ElementsAre(1, 2));
 }
 
+TEST_F(AttemptsTest, HowAMemberWasLostIsTheReason) {
+  run({0, 1});
+  machine_.died(1, "does not answer");
+  machine_.died(5);
+  machine_.tick(at(2));
+  gone(0, 1, 3);
+  EXPECT_EQ(the_end().measurement.reason, "rank 1 does not answer; lost rank 1");
+  EXPECT_EQ(machine_.lost_ranks(), (std::set<int>{1, 5})) << "the idle among them";
+}
+
 TEST_F(AttemptsTest, WhoDiesAfterItsAnswerIsNotMissed) {
   const Attempts::Number number = run({0, 1});
   gone(1, number, 1, "rank 1: a bug", true);

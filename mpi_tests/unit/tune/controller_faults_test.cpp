@@ -58,6 +58,24 @@ TEST_F(ControllerTest, ALostRankCostsOneExperimentAndIsNotUsedAgain) {
   EXPECT_EQ(result.code, ExitCode::ok);
 }
 
+TEST_F(ControllerTest, ARankThatIsLostWhileItIsIdleCostsNoExperiment) {
+  const PlannedSpace members = space(3, {2});
+  FakeWorkers workers({});
+  Settings settings;
+  settings.lost_ranks = [] { return std::map<int, std::string>{{1, "died"}}; };
+
+  const Run result = run(members, workers, 4, settings);
+
+  EXPECT_EQ(result.code, ExitCode::ok);
+  EXPECT_EQ(result.lost, std::set<int>{1}) << "MPI can not be ended with it";
+  for (const Row& row : result.board.rows()) {
+    ASSERT_TRUE(row.record);
+    EXPECT_EQ(row.record->measurement.status, Status::ok);
+    EXPECT_EQ(row.record->attempt, 1);
+    EXPECT_EQ(std::ranges::count(row.record->measurement.world_ranks, 1), 0);
+  }
+}
+
 TEST_F(ControllerTest, LossesThatMakeASizeImpossibleEndWithSeventyFive) {
   PlannedSpace members = space(2, {2});
   FakeWorkers workers({{"z0_gas1_tmbspg1_ng2", Behaviour::silent_member}});

@@ -48,6 +48,7 @@ struct SearchSettings {
   ProcessMemoryPredictor* memory = nullptr;
   ScoreboardSetup board{};
   std::function<Overheads(const Experiment&)> overheads{};
+  AttemptDriver::LostRanks lost_ranks{};
 };
 struct SearchRun {
   ExitCode code;
@@ -107,7 +108,8 @@ class ControllerTest : public testing::Test {
                                      .is_alone_in_space = space.planned <= 1,
                                      .deaths = deaths_in_repeats(keys, history)});
     Publisher publisher(results, board, {});
-    AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }});
+    AttemptDriver driver(workers, {.share_a_node = [](const auto&, const auto&) { return true; }},
+                         settings.lost_ranks);
     JobPolicy policy;
     policy.limits = [](const PlannedExperiment&) {
       return Attempts::Limits{.inactivity_timeout_s = 0.2, .abort_grace_s = 0.1};

@@ -155,7 +155,6 @@ inline JobInput full_input() {
 inline RankDevice full_device() {
   return {.description = "H200",
           .threads = 4,
-          .process_id = 4711,
           .memory_bytes = 100,
           .host_bytes = 200,
           .backend = "cuda",

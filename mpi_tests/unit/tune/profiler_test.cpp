@@ -83,8 +83,8 @@ using Groups = std::vector<std::vector<int>>;
 /// A profiler of fake members, with a driver of its own.
 struct Profiling {
   Profiling(FakeMembers& members, const Groups& nodes, Profiler::Options options = {},
-            std::function<bool(int)> is_dead = {})
-      : driver(members, {}, std::move(is_dead)), profiler(driver, nodes, std::move(options)) {}
+            AttemptDriver::LostRanks lost_ranks = {})
+      : driver(members, {}, std::move(lost_ranks)), profiler(driver, nodes, std::move(options)) {}
 
   [[nodiscard]] bool have_all_answered() { return driver.attempts().lost_ranks().empty(); }
 
@@ -151,7 +151,7 @@ TEST(ProfilerTest, EndsWithTheJobAndWithTheDead) {
   FakeMembers members({0, 1});
   Profiling ended(members, {{0, 1}}, {.is_to_be_ended = [] { return true; }});
   EXPECT_TRUE(ended.profiler.run(tasks_of({{1, 1}})).empty());
-  Profiling bereft(members, {{0, 1}}, {}, [](int rank) { return rank == 1; });
+  Profiling bereft(members, {{0, 1}}, {}, [] { return std::map<int, std::string>{{1, "died"}}; });
   EXPECT_TRUE(bereft.profiler.run(tasks_of({{1, 1}})).empty());
 }
 

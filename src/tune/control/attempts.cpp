@@ -146,6 +146,11 @@ void Attempts::on_gone(Number number, Attempt& attempt, int source, const messag
   conclude(number, now);
 }
 
+void Attempts::died(int world_rank, const std::string& how) {
+  dead_.emplace(world_rank, how);
+  lost_.insert(world_rank);
+}
+
 void Attempts::tick(Moment now) {
   std::vector<Number> aborting;
   for (auto& [number, attempt] : under_way_) {
@@ -161,8 +166,9 @@ void Attempts::tick(Moment now) {
 /// Nothing where all is well.
 std::optional<Attempts::Failure> Attempts::failure_of(const Attempt& attempt, Time now) const {
   for (const int member : attempt.members) {
-    if (dead_.contains(member) && !attempt.left.contains(member))
-      return Failure{Status::failed, "rank " + std::to_string(member) + " died"};
+    const auto dead = dead_.find(member);
+    if (dead != dead_.end() && !attempt.left.contains(member))
+      return Failure{Status::failed, fmt::format("rank {} {}", member, dead->second)};
   }
   if (stopping_since_ && now - *stopping_since_ > to_duration(options_.stop_grace_s))
     return Failure{Status::timed_out, "stopped"};

@@ -83,8 +83,8 @@ class Attempts {
   void race(Number attempt, const IncumbentEstimate& incumbent);
   /// Of attempts that have ended nothing is taken in.
   void on(int source, Message message, Moment now);
-  /// The rank's process is known to be gone: nobody waits for its answer.
-  void died(int world_rank) { dead_.insert(world_rank); }
+  /// The rank is known to be lost, and `how` ("died"): nobody waits for its answer.
+  void died(int world_rank, const std::string& how = "died");
   /// Looks at every limit; to be called often.
   void tick(Moment now);
   /// The job ends: what is measured ends after its step, the rest is aborted.
@@ -99,7 +99,7 @@ class Attempts {
   [[nodiscard]] bool is_empty() const { return under_way_.empty(); }
   /// Ranks that an answer may come from.
   [[nodiscard]] std::set<int> awaited_ranks() const;
-  /// Members that never answered an ABORT, the dead among them.
+  /// Members that never answered an ABORT, and whoever died, idle or not.
   [[nodiscard]] const std::set<int>& lost_ranks() const { return lost_; }
 
  private:
@@ -149,7 +149,8 @@ class Attempts {
   Options options_;
   std::map<Number, Attempt> under_way_;
   Number next_ = 1;
-  std::set<int> dead_, lost_;
+  std::map<int, std::string> dead_;  ///< and how
+  std::set<int> lost_;
   std::optional<Time> stopping_since_;
   std::vector<Outgoing> outgoing_;
   std::vector<Event> events_;
@@ -159,13 +160,15 @@ class Attempts {
 /// processes, and sends what they want said. Rank 0 only; one thread.
 class AttemptDriver {
  public:
-  /// `is_dead`: whether a rank's process is known to be gone; empty where nobody can tell. The
-  /// mailbox outlives it.
-  AttemptDriver(Mailbox& mailbox, Attempts::Options options,
-                std::function<bool(int world_rank)> is_dead = {}, JobClock clock = Moment::now)
+  /// Ranks that are known to be lost, and how: "died".
+  using LostRanks = std::function<std::map<int, std::string>()>;
+
+  /// `lost_ranks` is empty where nobody can tell. The mailbox outlives it.
+  AttemptDriver(Mailbox& mailbox, Attempts::Options options, LostRanks lost_ranks = {},
+                JobClock clock = Moment::now)
       : attempts_(std::move(options)),
         mailbox_(mailbox),
-        is_dead_(std::move(is_dead)),
+        lost_ranks_(std::move(lost_ranks)),
         clock_(std::move(clock)) {}
 
   [[nodiscard]] Attempts& attempts() { return attempts_; }
@@ -197,15 +200,14 @@ class AttemptDriver {
 
   void check_liveness() {
     const auto now = clock_().steady;
-    if (!is_dead_ || now - liveness_checked_at_ <= dead_interval) return;
+    if (!lost_ranks_ || now - liveness_checked_at_ <= dead_interval) return;
     liveness_checked_at_ = now;
-    for (const int rank : attempts_.awaited_ranks())
-      if (is_dead_(rank)) attempts_.died(rank);
+    for (const auto& [rank, how] : lost_ranks_()) attempts_.died(rank, how);
   }
 
   Attempts attempts_;
   Mailbox& mailbox_;
-  std::function<bool(int)> is_dead_;
+  LostRanks lost_ranks_;
   JobClock clock_;
   SteadyClock::time_point liveness_checked_at_{};
 };

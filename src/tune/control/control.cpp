@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <cstdlib>
-#include <initializer_list>
 #include <iostream>
 #include <limits>
 #include <ranges>
@@ -21,20 +18,12 @@
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/train/executor.hpp"
+#include "dstune/tune/watchdog.hpp"
 #include "profile/prediction.hpp"
 #include "start/rank_devices.hpp"
 
 namespace dstune {
 namespace {
-
-// Whichever thread takes the signal, the controller's looks at them.
-std::atomic<int> num_stop_signals = 0;
-static_assert(std::atomic<int>::is_always_lock_free,
-              "or a handler might wait for what it interrupts");
-
-extern "C" void count_signal(int /*number*/) {
-  ++num_stop_signals;
-}
 
 Progress::Style progress_style(const JobOptions& options) {
   if (options.quiet || options.no_progress) return Progress::Style::silent;
@@ -132,8 +121,9 @@ struct SearchEnd {
 /// Measures the machine and runs the controller.
 SearchEnd run_search(const JobOptions& options, Preparation& ready,
                      const std::vector<RankDevice>& devices, const BytesBefore& bytes,
-                     const TimeBudget& time, SlotPool& slots, AttemptDriver& driver) {
-  const JobEnd end{time.end_at, [] { return num_stop_signals.load(); }};
+                     const TimeBudget& time, SlotPool& slots, AttemptDriver& driver,
+                     const Watchdog& watchdog) {
+  const JobEnd end{time.end_at, [&] { return watchdog.num_stop_signals(); }};
   const bool is_on_gpus = devices.back().backend == "cuda";
   TrialLimits limits{ready.job, options.trial_timeout_s, is_on_gpus, time.abort_grace_s()};
   ProcessMemoryPredictor memory = memory_predictor(ready, devices, bytes);
@@ -212,16 +202,6 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
 
 }  // namespace
 
-void count_stop_signals() {
-  struct sigaction action = {};
-  action.sa_handler = count_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGXCPU}) {
-    sigaction(number, &action, nullptr);
-  }
-}
-
 std::string JobEnd::reason(Moment now) const {
   if (signals && signals() > 0) return "a signal to stop";
   return end_at && now.steady >= *end_at ? "the time limit" : "";
@@ -259,7 +239,8 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
 }
 
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
-             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox) {
+             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox,
+             Watchdog& watchdog) {
   const TimeBudget& time = ready.time;
   SlotPool slots(ready.training_ranks, bytes_of_nodes(ready));
   AttemptDriver driver(mailbox,
@@ -268,14 +249,19 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
                             [&](const std::vector<int>& one, const std::vector<int>& other) {
                               return slots.share_a_node(one, other);
                             }},
-                       liveness_check(topology, devices));
+                       [&] { return watchdog.lost_ranks(); });
   SearchEnd end;
   end.code = guarded([&] {
-    end = run_search(options, ready, devices, bytes, time, slots, driver);
+    end = run_search(options, ready, devices, bytes, time, slots, driver, watchdog);
     return end.code;
   });
   // Members may still be in an experiment: only the process's end gets them out.
   if (end.code == ExitCode::not_writable) end.can_finalize = false;
+  // The others took this process for dead, and another job may have the folder by now.
+  if (ready.results->was_ended_by_others())
+    watchdog.leave(static_cast<int>(ExitCode::stopped_early));
+  // One that was idle may have been lost since the last experiment began.
+  end.can_finalize = end.can_finalize && watchdog.lost_ranks().empty();
   end.code = guarded([&] {
     if (end.code == ExitCode::not_writable) return end.code;
     ready.journal->add(event::job_finished(static_cast<int>(end.code), end.reason));
@@ -293,7 +279,7 @@ void control(const JobOptions& options, Preparation& ready, const Topology& topo
   for (int rank = 0; rank < topology.world_size; ++rank) mailbox.send(rank, encode(Message(quit)));
   mailbox.flush(5);
   // Whoever is lost may be this very process's worker, deep inside a step: nothing else ends it.
-  if (!end.can_finalize) MpiEnvironment::leave_without_finalize(quit.exit_code);
+  if (!end.can_finalize) watchdog.leave(quit.exit_code);
 }
 
 }  // namespace dstune

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "profile/prediction.hpp"
 #include "worker/injection.hpp"
 
@@ -123,7 +125,22 @@ bool Controller::listen() {
       take(std::move(*ended));
     }
   }
+  retire_lost();
   return has_heard;
+}
+
+/// Nothing is given to a rank that was lost, and be it while it was idle.
+void Controller::retire_lost() {
+  const std::set<int>& lost = driver_.attempts().lost_ranks();
+  if (lost.size() == retired_.size()) return;
+  const std::set<int> awaited = driver_.attempts().awaited_ranks();
+  for (const int rank : lost) {
+    if (!retired_.insert(rank).second || !search_.slots.has(rank)) continue;
+    search_.slots.retire(rank);
+    // Of one that takes part in an experiment its end will tell.
+    if (!awaited.contains(rank))
+      log::warning(fmt::format("lost rank {} while it was idle: not used again", rank));
+  }
 }
 
 void Controller::take(Attempts::Ended ended) {
@@ -136,7 +153,12 @@ void Controller::take(Attempts::Ended ended) {
   has_abandoned_communicator_ |= ended.is_aborted && experiment.shape.num_nodes > 1;
   retire(running, ended);
   running.reservation.give_back();
-  if (ended.is_cut_short) return;  // the same command runs it again
+  if (ended.is_cut_short) {  // the same command runs it again
+    // A launcher asks the others to stop where a rank has died: the death counts all the same.
+    if (!ended.lost.empty() && !run.repeat)
+      listeners_.journal.add(event::lost(search_.keys[row], experiment.name, ended.lost));
+    return;
+  }
   if (run.repeat) {
     record_repeat(row, {*run.repeat, run.round, std::move(ended.measurement), ended.started_at,
                         ended.finished_at, ended.is_alone});

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,10 @@
 namespace dstune {
 
 class JobPredictor;
+class Watchdog;
 struct ProcessMemoryPredictor;
 struct BytesBefore;
 
-/// From now on SIGTERM, SIGINT, SIGUSR1, SIGUSR2 and SIGXCPU are counted instead of ending the
-/// process: requests to stop.
-void count_stop_signals();
 
 /// What the controller asks before it goes on.
 struct JobEnd {
@@ -85,6 +84,7 @@ class Controller {
   void race(Attempts::Number number, const Run& run);
   void race_all();
   bool listen();
+  void retire_lost();
   void take(Attempts::Ended ended);
   void retire(Agenda::Next& running, const Attempts::Ended& ended);
   void record(std::size_t row, Record record, bool is_known);
@@ -115,6 +115,7 @@ class Controller {
   SteadyClock::time_point began_;
   bool is_stopping_ = false;
   bool has_abandoned_communicator_ = false;
+  std::set<int> retired_;  ///< lost ranks that are out of the pool
   std::string reason_;
 };
 
@@ -145,6 +146,7 @@ std::map<std::size_t, int> deaths_in_repeats(const std::vector<std::string>& key
 /// Everything but the worker: measures the machine, runs the controller, prints the summary. Ends
 /// with a QUIT to every rank. Rank 0 only; talks to the workers through the mailbox.
 void control(const JobOptions& options, Preparation& ready, const Topology& topology,
-             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox);
+             const std::vector<RankDevice>& devices, const BytesBefore& bytes, Mailbox& mailbox,
+             Watchdog& watchdog);
 
 }  // namespace dstune

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <csignal>
 #include <map>
 #include <set>
 #include <string_view>
@@ -32,10 +31,6 @@ using json::Value;
 constexpr double share_of_host_memory = 0.8;
 /// … and with what they offload; the rest is for processes and libraries.
 constexpr double share_with_offload = 0.95;
-
-bool is_process(int process_id) {
-  return kill(process_id, 0) == 0 || errno != ESRCH;
-}
 
 /// The ranks of the caller's node.
 const std::vector<int>& ranks_here(const Topology& topology) {
@@ -116,7 +111,6 @@ template <class Archive>
 void members(Archive& archive, json::Of<Archive, RankDevice>& device) {
   archive("description", device.description);
   archive("threads", device.threads);
-  archive("process_id", device.process_id);
   archive("memory_bytes", device.memory_bytes);
   archive("host_bytes", device.host_bytes);
   archive("backend", device.backend);
@@ -213,7 +207,6 @@ RankDevice describe(const Topology& topology, const FoundDevice& found) {
   RankDevice result{
       .description = device.description(),
       .threads = topology.threads_of_rank,
-      .process_id = getpid(),
       .memory_bytes =
           static_cast<std::int64_t>(std::min(share_of_host_memory * host_bytes, left_bytes)),
       .host_bytes =
@@ -255,19 +248,6 @@ std::vector<std::string> gpus_of_node(const Topology& topology,
     if (!gpu.empty()) gpus.push_back(gpu);
   }
   return gpus;
-}
-
-std::function<bool(int)> liveness_check(const Topology& topology,
-                                        const std::vector<RankDevice>& devices) {
-  std::map<int, int> watched;
-  for (const int rank : ranks_here(topology)) {
-    const int process_id = devices[static_cast<std::size_t>(rank)].process_id;
-    if (is_process(process_id)) watched[rank] = process_id;
-  }
-  return [watched](int rank) {
-    const auto found = watched.find(rank);
-    return found != watched.end() && !is_process(found->second);
-  };
 }
 
 Value machine_fingerprint(const std::vector<std::vector<int>>& ranks_of_node,

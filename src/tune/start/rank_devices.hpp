@@ -1,8 +1,7 @@
 #pragma once
-/// What each rank computes on, whether it is still there, and what is told of it in
-/// environment.json and in the fingerprint of records.
+/// What each rank computes on, and what is told of it in environment.json and in the fingerprint of
+/// records.
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,7 +27,6 @@ Topology with_asked_threads(Topology topology, const char* omp_num_threads);
 struct RankDevice {
   std::string description;
   int threads = 1;
-  int process_id = 0;
   std::int64_t memory_bytes = 0;   ///< what it may use unless the document says otherwise
   std::int64_t host_bytes = 0;     ///< its part of the host: device and offloaded states together
   std::string backend = "cpu";     ///< or "cuda"
@@ -79,12 +77,6 @@ void share_gpus(std::vector<RankDevice>& devices);
 /// The GPUs of the ranks of the caller's node, as often as ranks have them. Local.
 std::vector<std::string> gpus_of_node(const Topology& topology,
                                       const std::vector<RankDevice>& devices);
-
-/// Tells which ranks are known to be gone: those of this node whose process was to be seen at the
-/// start (containers may hide them) and is not any more. For others the inactivity timeout decides.
-/// Local.
-std::function<bool(int world_rank)> liveness_check(const Topology& topology,
-                                                   const std::vector<RankDevice>& devices);
 
 /// What must be equal for an old measurement to count: backend, device kinds, devices a node.
 /// `ranks_of_node`: the world ranks of each node that may be used.

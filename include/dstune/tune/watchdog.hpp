@@ -1,0 +1,76 @@
+#pragma once
+/// Watches the job from the first line of main() to its last, in every rank, on a thread that knows
+/// no MPI. It takes the signals to stop, sees which other ranks are lost, and ends this process
+/// where nothing else can: MPI's collectives wait for the dead for ever.
+///
+/// Ranks of one node see each other on a board in shared memory. A process that has ended is found
+/// within 2 s, one that is stopped after 30 s. Whoever knows of other nodes tells lose(). Local.
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace dstune {
+
+class Board;
+struct LostRank;
+
+class Watchdog {
+ public:
+  /// Blocks the stop signals in the calling thread, and so in all that it starts: first of all.
+  /// Until begin_search() a signal to stop ends the process with 75, and so does the loss of any
+  /// rank.
+  Watchdog();
+  /// The rank leaves in the ordinary way.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// MPI has started, so all ranks are there.
+  void note_world_rank(int world_rank);
+  /// World ranks that are watched on this node, the caller's among them.
+  [[nodiscard]] std::set<int> ranks_here() const;
+
+  /// Where exit_status.json is made if this rank 0 is lost. Rank 0 only.
+  void set_exit_status_path(const std::string& path);
+  /// From here on signals to stop are counted, and the loss of a rank other than 0 ends nothing.
+  void begin_search();
+  /// How many signals to stop were counted.
+  [[nodiscard]] int num_stop_signals() const { return num_stop_signals_; }
+
+  /// From another thread: that rank is not heard of any more.
+  void lose(int world_rank);
+  /// World ranks that are lost, and how: "died", "does not answer". None ever comes back.
+  [[nodiscard]] std::map<int, std::string> lost_ranks() const;
+
+  /// The job's code is decided, and what follows is collective: the process leaves with the code
+  /// where another rank dies in it, or where it takes longer than 20 s.
+  void begin_end(int exit_code);
+  /// What others of the node leave with where they miss this rank; right before it leaves.
+  void note_end(int exit_code);
+  /// Leaves at once: MPI is not ended. Processes of this node that are stopped are killed where the
+  /// launcher would wait for them for ever.
+  [[noreturn]] void leave(int exit_code);
+
+ private:
+  struct State;
+  void run(const std::stop_token& stop);
+  void look();
+  void look_at_peers();
+  void decide();
+  void kill_stopped();
+  [[noreturn]] void give_up(int exit_code, const std::string& reason);
+
+  std::unique_ptr<State> state_;
+  std::atomic<int> num_stop_signals_ = 0;
+  std::jthread thread_;  ///< last: it uses the rest
+};
+
+}  // namespace dstune

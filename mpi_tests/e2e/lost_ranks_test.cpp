@@ -1,0 +1,236 @@
+// Ranks that die or are stopped, at any moment: the job ends in time, says how, and the same
+// command goes on. Beside mpirun's own way, which ends the job with its first dead rank, with
+// --enable-recovery, where the others live on.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr int stopped_early = 75;
+constexpr int num_experiments = 6;
+/// From the loss of a rank to the end of the others, beside what the search itself takes.
+constexpr auto end_limit = 60s;
+
+/// When a rank is lost.
+enum class When { starting, searching, ending };
+
+struct Loss {
+  When when = When::searching;
+  int world_rank = 0;
+  int signal = SIGKILL;
+  bool recovers = true;  ///< --enable-recovery
+  int ranks = 5;         ///< two groups of two, and one that is idle
+  std::chrono::milliseconds delay{0};
+};
+
+std::string text_of(const Loss& loss) {
+  const char* const when[] = {"starting", "searching", "ending"};
+  return std::string(when[static_cast<int>(loss.when)]) + " rank " +
+         std::to_string(loss.world_rank) + " of " + std::to_string(loss.ranks) + " signal " +
+         std::to_string(loss.signal) + (loss.recovers ? " with recovery" : "") + " after " +
+         std::to_string(loss.delay.count()) + " ms";
+}
+
+/// What the program has in shared memory.
+std::set<std::string> boards() {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("dstune-")) names.insert(name);
+  }
+  return names;
+}
+
+class LostRanksTest : public testing::Test {
+ protected:
+  /// Waits for it, as long as the job runs.
+  template <class Has>
+  static void wait_until(Process& process, Has&& has) {
+    while (process.is_running() && !has()) std::this_thread::sleep_for(5ms);
+  }
+
+  /// Runs the job with the loss, and then the same command without.
+  void check(const Loss& loss) {
+    SCOPED_TRACE(text_of(loss));
+    std::vector<int> micro_batches;
+    for (int i = 1; i <= num_experiments; ++i) micro_batches.push_back(i);
+    Json space = synthetic_space({loss.ranks > 2 ? 2 : 1}, micro_batches, 0.02);
+    space["dstune"]["trial_budget_s"] = 0.2;
+    job_.write("space.json", space);
+    run_with(loss);
+    // What was finished then is not run again.
+    const auto events =
+        job_.exists(results + "journal.jsonl") ? journal(job_) : std::vector<Json>();
+    const auto finished = names_of(events, "finished");
+    expect_exit(job_, job_.run({.ranks = loss.ranks, .args = {"space.json"}}), 0);
+    const auto all = journal(job_);
+    for (const std::string& name : names_of(all, "started", events.size()))
+      EXPECT_EQ(std::ranges::count(finished, name), 0) << name << " had finished";
+    EXPECT_EQ(names_of(all, "finished").size(), num_experiments);
+    for (const auto& [name, measured] : all_metrics(job_))
+      EXPECT_EQ(measured["status"], "ok") << name;
+    EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], short_name(0, num_experiments));
+    EXPECT_EQ(boards(), std::set<std::string>());
+  }
+
+ private:
+  void run_with(const Loss& loss) {
+    Command command{.ranks = loss.ranks, .args = {"space.json"}, .limit_s = 150};
+    if (loss.recovers) command.launcher = {"--enable-recovery"};
+    Process process = job_.start(command);
+    std::map<int, pid_t> ranks;
+    wait_until(process, [&] {
+      ranks = process.ranks();
+      return ranks.size() == static_cast<std::size_t>(loss.ranks);
+    });
+    const int awaited = loss.when == When::starting    ? 0
+                        : loss.when == When::searching ? 1
+                                                       : num_experiments;
+    wait_until(process, [&] { return awaited == 0 || num_finished_so_far(job_) >= awaited; });
+    std::this_thread::sleep_for(loss.delay);
+    const bool is_in_time = process.is_running();
+    const auto lost_at = Clock::now();
+    if (is_in_time) kill(ranks[loss.world_rank], loss.signal);
+    const Ended ended = process.wait();
+    const auto are_left = [&] {
+      return std::ranges::any_of(ranks, [](const auto& rank) { return is_alive(rank.second); });
+    };
+    const auto limit = lost_at + end_limit;
+    while (are_left() && Clock::now() < limit) std::this_thread::sleep_for(5ms);
+    EXPECT_FALSE(ended.is_late || are_left()) << ended;
+    EXPECT_LT(Clock::now(), limit) << ended;
+    if (loss.recovers && is_in_time) expect_status(loss, ended);
+  }
+
+  /// With recovery mpirun says nothing of how the job ended, the file does.
+  void expect_status(const Loss& loss, const Ended& ended) {
+    if (loss.when == When::starting && !job_.exists(results + "exit_status.json")) {
+      // It was lost before there was a place to say so.
+      EXPECT_FALSE(job_.exists(results + "journal.jsonl") &&
+                   !names_of(journal(job_), "started").empty())
+          << ended;
+      return;
+    }
+    const int code = job_.read_json(results + "exit_status.json").value("exit_code", -1);
+    const std::size_t num_finished = names_of(journal(job_), "finished").size();
+    if (loss.world_rank == 0) {
+      // It may have said how the job ended before it was lost.
+      EXPECT_TRUE(code == stopped_early || (code == 0 && num_finished == num_experiments)) << ended;
+    } else if (loss.when == When::starting) {
+      EXPECT_TRUE(code == stopped_early || code == 0) << code << ended;
+    } else {
+      EXPECT_EQ(code, 0) << ended;
+      EXPECT_EQ(num_finished, num_experiments) << ended;
+    }
+  }
+
+ protected:
+  Job job_;
+};
+
+TEST_F(LostRanksTest, AMemberDiesAtTheStart) {
+  check({.when = When::starting, .world_rank = 3, .delay = 150ms});
+}
+
+TEST_F(LostRanksTest, RankZeroDiesAtTheStart) {
+  check({.when = When::starting, .world_rank = 0, .delay = 150ms});
+}
+
+TEST_F(LostRanksTest, AMemberDiesInAnExperiment) {
+  check({.world_rank = 3, .delay = 100ms});
+}
+
+TEST_F(LostRanksTest, ALeaderDiesInAnExperiment) {
+  check({.world_rank = 2, .delay = 100ms});
+}
+
+TEST_F(LostRanksTest, AnIdleRankDies) {
+  check({.world_rank = 4});
+}
+
+TEST_F(LostRanksTest, RankZeroDiesInAnExperiment) {
+  check({.world_rank = 0, .delay = 100ms});
+}
+
+TEST_F(LostRanksTest, AMemberDiesAtTheEnd) {
+  check({.when = When::ending, .world_rank = 3, .delay = 5ms});
+}
+
+TEST_F(LostRanksTest, RankZeroDiesAtTheEnd) {
+  check({.when = When::ending, .world_rank = 0, .delay = 5ms});
+}
+
+TEST_F(LostRanksTest, WithoutRecoveryTheJobEndsAndResumes) {
+  check({.world_rank = 4, .recovers = false});
+}
+
+TEST_F(LostRanksTest, ASignalToStopReachesARankOtherThanZeroAndEndsNothing) {
+  job_.write("space.json", synthetic_space({2}, {1, 2, 3}, 0.05));
+  Process process = job_.start({.ranks = 2, .args = {"space.json"}});
+  wait_until(process, [&] { return num_finished_so_far(job_) >= 1; });
+  const auto ranks = process.ranks();
+  for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGINT, SIGXCPU}) kill(ranks.at(1), number);
+  expect_exit(job_, process.wait(), 0);
+}
+
+TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
+  job_.write("space.json", synthetic_space({2}, {1, 2, 3}, 1));
+  Process process = job_.start({.ranks = 2, .args = {"space.json"}});
+  wait_until(process, [&] {
+    const auto ranks = process.ranks();
+    return ranks.size() == 2 && blocks_signal(ranks.at(0), SIGUSR1) &&
+           blocks_signal(ranks.at(1), SIGUSR1);
+  });
+  process.signal(SIGUSR1);
+  EXPECT_EQ(process.wait().exit_code, stopped_early);
+}
+
+/// Of the long form, from DSTUNE_LOST_RANKS.
+int num_random() {
+  const char* const text = std::getenv("DSTUNE_LOST_RANKS");
+  return text == nullptr ? 40 : std::atoi(text);
+}
+
+/// Faults of seeds 1, 2, …
+class RandomLossTest : public LostRanksTest, public testing::WithParamInterface<int> {};
+
+TEST_P(RandomLossTest, EndsInTimeAndResumes) {
+  std::mt19937 random(static_cast<std::uint32_t>(GetParam()));
+  // Not std's distributions, which differ between libraries.
+  const auto below = [&](int limit) {
+    return static_cast<int>(random() % static_cast<std::uint32_t>(limit));
+  };
+  constexpr int signals[] = {SIGKILL, SIGKILL, SIGKILL, SIGSTOP, SIGSEGV, SIGABRT};
+  Loss loss;
+  loss.when = static_cast<When>(below(3));
+  loss.ranks = 2 + below(7);
+  loss.world_rank = below(3) == 0 ? 0 : below(loss.ranks);
+  loss.signal = signals[below(6)];
+  loss.recovers = below(5) != 0;
+  loss.delay = std::chrono::milliseconds(below(loss.when == When::ending ? 60 : 500));
+  check(loss);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomLossTest, testing::Range(1, 1 + num_random()));
+
+}  // namespace
+}  // namespace dstune::e2e

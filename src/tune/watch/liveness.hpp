@@ -1,0 +1,73 @@
+#pragma once
+/// What a rank makes of the others of its node: whether one still lives, and whether its loss ends
+/// this process, too. Knows no clock, no process and no memory but what it is told. Local.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+
+/// One peer, from looks at how often its process has beaten, at equal distances. The looks are
+/// counted and not the time: where all ranks of a node are stopped for a while, nobody is missed.
+class Liveness {
+ public:
+  enum class Finding { lives, gone, silent };
+  /// After so many looks without a beat it is asked whether there still is a process, and after so
+  /// many it counts as stopped.
+  static constexpr int quiet_looks = 2, silent_looks = 60;
+
+  /// `is_gone` is called only where the peer is quiet.
+  template <class IsGone>
+  Finding look(std::uint64_t beats, IsGone&& is_gone) {
+    if (beats != beats_) {
+      beats_ = beats;
+      num_quiet_ = 0;
+      return Finding::lives;
+    }
+    if (++num_quiet_ < quiet_looks) return Finding::lives;
+    if (is_gone()) return Finding::gone;
+    return num_quiet_ < silent_looks ? Finding::lives : Finding::silent;
+  }
+
+ private:
+  std::uint64_t beats_ = 0;
+  int num_quiet_ = 0;
+};
+
+/// Where a rank is in the job.
+enum class Phase {
+  starting,   ///< it is inside calls that need every rank
+  searching,  ///< only rank 0 is needed
+  ending      ///< the exit code is decided, and written where it is to be
+};
+
+/// A rank that is not there any more.
+struct LostRank {
+  std::string how;                 ///< "died", "does not answer"
+  std::optional<int> exit_code{};  ///< it noted this one before it left
+  bool is_gone = false;            ///< its process has ended; else it may be stopped
+  int num_looks = 0;               ///< since it was found lost
+};
+
+/// After so many looks it is nobody's turn any more to tell what a rank has left with: that takes a
+/// message, and what is on its way comes first.
+inline constexpr int looks_for_messages = 6;
+
+/// With which code a rank leaves since that one is lost; nothing where it goes on. `own_code`: the
+/// one that is decided, while it ends.
+[[nodiscard]] inline std::optional<int> code_after_loss(Phase phase, int own_code, int lost_rank,
+                                                        const LostRank& lost) {
+  if (phase == Phase::searching && lost_rank != 0) return std::nullopt;
+  if (!lost.exit_code)
+    return phase == Phase::ending ? own_code : static_cast<int>(ExitCode::stopped_early);
+  // Who leaves with 0 has nothing left to do with anybody.
+  const bool is_failure = *lost.exit_code != 0 || lost_rank == 0;
+  if (phase == Phase::ending || !is_failure || lost.num_looks < looks_for_messages)
+    return std::nullopt;
+  return *lost.exit_code;
+}
+
+}  // namespace dstune

@@ -1,0 +1,257 @@
+#include "dstune/tune/watchdog.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <future>
+#include <optional>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/base/signals.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/report/results.hpp"
+#include "watch/board.hpp"
+#include "watch/launch.hpp"
+#include "watch/liveness.hpp"
+
+namespace dstune {
+namespace {
+
+using WatchClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds look_interval{500};
+/// Of looks, for the ranks of this node to reach main(): a file system may serve some of them late.
+constexpr int looks_until_missed = 100;
+/// MPI_Win_free and MPI_Finalize talk to everybody; somebody may not answer.
+constexpr std::chrono::seconds end_limit{20};
+/// For what a rank writes and says before it leaves; a disk may hang.
+constexpr std::chrono::seconds last_words_limit{5};
+constexpr int stopped_early_code = static_cast<int>(ExitCode::stopped_early);
+
+const char* environment_variable(const char* name) {
+  return std::getenv(name);
+}
+
+}  // namespace
+
+struct Watchdog::State {
+  const Launch launch = find_launch(environment_variable);
+  const std::unique_ptr<Board> board = Board::attach(launch);
+  std::atomic<int> world_rank = launch.world_rank;
+  std::atomic<bool> have_all_come = launch.ranks_here == 0;
+
+  // The watchdog's thread alone:
+  std::vector<Liveness> peers;  ///< by line
+  int num_looks = 0;
+
+  mutable std::mutex mutex;  ///< of what follows
+  Phase phase = Phase::starting;
+  int exit_code = stopped_early_code;  ///< while it ends
+  WatchClock::time_point end_by{};
+  std::string exit_status_path;  ///< where there is no board
+  std::map<int, LostRank> lost;
+};
+
+Watchdog::Watchdog() {
+  block_stop_signals();
+  state_ = std::make_unique<State>();
+  Board::remove_stale();
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+Watchdog::~Watchdog() {
+  if (state_->board && !state_->board->own().exit_code()) note_end(0);
+  thread_.request_stop();
+  // It waits for a signal.
+  pthread_kill(thread_.native_handle(), SIGTERM);
+}
+
+void Watchdog::note_world_rank(int world_rank) {
+  state_->world_rank = world_rank;
+  state_->have_all_come = true;
+  if (state_->board) state_->board->close();
+}
+
+std::set<int> Watchdog::ranks_here() const {
+  std::set<int> ranks{state_->world_rank};
+  if (!state_->board) return ranks;
+  for (const Board::Line& line : state_->board->lines())
+    if (line.is_filled.load(std::memory_order_acquire) != 0) ranks.insert(line.world_rank);
+  return ranks;
+}
+
+void Watchdog::set_exit_status_path(const std::string& path) {
+  if (state_->board) state_->board->set_exit_status_path(path);
+  const std::lock_guard lock(state_->mutex);
+  state_->exit_status_path = path;
+}
+
+void Watchdog::begin_search() {
+  const std::lock_guard lock(state_->mutex);
+  state_->phase = Phase::searching;
+}
+
+void Watchdog::lose(int world_rank) {
+  const std::lock_guard lock(state_->mutex);
+  state_->lost.try_emplace(world_rank, LostRank{.how = "does not answer"});
+}
+
+std::map<int, std::string> Watchdog::lost_ranks() const {
+  const std::lock_guard lock(state_->mutex);
+  std::map<int, std::string> ranks;
+  for (const auto& [world_rank, lost] : state_->lost) ranks.emplace(world_rank, lost.how);
+  return ranks;
+}
+
+void Watchdog::begin_end(int exit_code) {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->phase == Phase::ending) return;
+  state_->phase = Phase::ending;
+  state_->exit_code = exit_code;
+  state_->end_by = WatchClock::now() + end_limit;
+}
+
+void Watchdog::note_end(int exit_code) {
+  if (state_->board) state_->board->own().end.store(1 + exit_code, std::memory_order_release);
+}
+
+void Watchdog::leave(int exit_code) {
+  kill_stopped();
+  note_end(exit_code);
+  MpiEnvironment::leave_without_finalize(exit_code);
+}
+
+void Watchdog::run(const std::stop_token& stop) {
+  WatchClock::time_point next_look = WatchClock::now();
+  while (!stop.stop_requested()) {
+    const int signal = take_stop_signal(look_interval);
+    if (stop.stop_requested()) return;
+    if (signal != 0) {
+      bool is_starting = false;
+      {
+        const std::lock_guard lock(state_->mutex);
+        is_starting = state_->phase == Phase::starting;
+      }
+      if (is_starting) give_up(stopped_early_code, "stopped by a signal before the search began");
+      ++num_stop_signals_;
+    }
+    // Signals wake it, too, and looks are counted.
+    if (WatchClock::now() < next_look) continue;
+    next_look = WatchClock::now() + look_interval;
+    look();
+  }
+}
+
+void Watchdog::look() {
+  ++state_->num_looks;
+  if (state_->board) look_at_peers();
+  decide();
+}
+
+void Watchdog::look_at_peers() {
+  const std::span<Board::Line> lines = state_->board->lines();
+  state_->peers.resize(lines.size());
+  Board::Line& own = state_->board->own();
+  own.beats.fetch_add(1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Board::Line& line = lines[i];
+    if (&line == &own || line.is_filled.load(std::memory_order_acquire) == 0) continue;
+    const Liveness::Finding found = state_->peers[i].look(
+        line.beats.load(std::memory_order_relaxed),
+        [&] { return state_->board->sees_process(line) && is_gone(line.process()); });
+    if (found == Liveness::Finding::lives) continue;
+    const std::lock_guard lock(state_->mutex);
+    LostRank& lost = state_->lost[line.world_rank];
+    ++lost.num_looks;
+    lost.is_gone = found == Liveness::Finding::gone;
+    // Of a process that is there it may be long until it leaves.
+    if (lost.is_gone) lost.exit_code = line.exit_code();
+    lost.how = !lost.is_gone ? "does not answer" : lost.exit_code ? "has left" : "died";
+  }
+}
+
+/// Whether this process is to leave.
+void Watchdog::decide() {
+  std::optional<int> code;
+  std::string reason;
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& [rank, lost] : state_->lost) {
+      code = code_after_loss(state_->phase, state_->exit_code, rank, lost);
+      if (!code) continue;
+      reason = fmt::format("rank {} {}", rank, lost.how);
+      break;
+    }
+    if (!code && state_->phase == Phase::ending && WatchClock::now() > state_->end_by) {
+      code = state_->exit_code;
+      reason = fmt::format("MPI has not ended after {} s", end_limit.count());
+    }
+  }
+  if (!code && !state_->have_all_come && state_->num_looks > looks_until_missed &&
+      ranks_here().size() < static_cast<std::size_t>(state_->launch.ranks_here)) {
+    code = stopped_early_code;
+    reason = "a rank of this node never started";
+  }
+  if (code) give_up(*code, reason);
+}
+
+/// Of the ranks of this node; a launcher that lets others live would wait for them.
+void Watchdog::kill_stopped() {
+  if (!state_->board || !state_->launch.outlives_ranks) return;
+  for (const Board::Line& line : state_->board->lines()) {
+    const bool is_filled = line.is_filled.load(std::memory_order_acquire) != 0;
+    if (!is_filled || &line == &state_->board->own()) continue;
+    const std::lock_guard lock(state_->mutex);
+    const auto lost = state_->lost.find(line.world_rank);
+    if (lost == state_->lost.end() || lost->second.is_gone) continue;
+    if (!state_->board->sees_process(line) || is_gone(line.process())) continue;
+    ::kill(line.process_number, SIGKILL);
+    lost->second.is_gone = true;
+  }
+}
+
+/// Leaves from the watchdog's own thread: all others may be stuck.
+void Watchdog::give_up(int exit_code, const std::string& reason) {
+  std::promise<void> done;
+  const std::future<void> is_done = done.get_future();
+  const auto last_words = [&] {
+    kill_stopped();
+    std::string path = state_->board ? state_->board->exit_status_path() : "";
+    std::set<int> here = ranks_here();
+    bool is_own_to_write = state_->world_rank == 0;
+    {
+      const std::lock_guard lock(state_->mutex);
+      if (path.empty()) path = state_->exit_status_path;
+      const auto first = state_->lost.find(0);
+      is_own_to_write |= first != state_->lost.end() && first->second.is_gone;
+      for (const auto& [rank, lost] : state_->lost) here.erase(rank);
+    }
+    const bool is_resumable = exit_code == stopped_early_code;
+    const std::string text = reason + (is_resumable ? "; the same command resumes" : "");
+    if (is_own_to_write && !path.empty())
+      create_exit_status(path, static_cast<ExitCode>(exit_code), text);
+    // One of a node says it.
+    if (here.empty() || *here.begin() == state_->world_rank) {
+      log::set_level(log::Level::error);
+      log::error(text);
+    }
+    done.set_value();
+  };
+  try {
+    std::thread(last_words).detach();
+    is_done.wait_for(last_words_limit);
+  } catch (const std::system_error&) {
+    // No thread is to be had: it leaves without a word.
+  }
+  note_end(exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace dstune
