@@ -79,7 +79,6 @@ class ResultsFolder {
 /// replaced. Whether it was made. Does not throw.
 bool create_exit_status(const std::string& path, ExitCode code, const std::string& reason) noexcept;
 
-
 /// Whether an experiment of this name would take the place of one of our files: the name is a
 /// file's or folder's of the results, or becomes one with ".json" behind it.
 [[nodiscard]] bool is_own_file_name(std::string_view name);
