@@ -207,7 +207,7 @@ TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
 /// Of the long form, from DSTUNE_LOST_RANKS.
 int num_random() {
   const char* const text = std::getenv("DSTUNE_LOST_RANKS");
-  return text == nullptr ? 40 : std::atoi(text);
+  return text == nullptr ? 12 : std::atoi(text);
 }
 
 /// Faults of seeds 1, 2, …

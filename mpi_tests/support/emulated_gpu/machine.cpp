@@ -66,10 +66,6 @@ std::string prefix_of(int gpu) {
   return "held." + std::to_string(gpu) + ".";
 }
 
-bool lives(int process) {
-  return kill(process, 0) == 0 || errno == EPERM;
-}
-
 /// By all processes.
 std::size_t held_bytes(int gpu) {
   if (machine().folder.empty()) return held()[gpu];
@@ -93,6 +89,17 @@ void hold(int gpu, std::size_t bytes) {
 }
 
 }  // namespace
+
+bool lives(int process) {
+  // A process that has ended is still there until its parent has asked how.
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string stat;
+  if (std::getline(file, stat)) {
+    const std::size_t name_end = stat.rfind(')');
+    return name_end + 2 >= stat.size() || stat[name_end + 2] != 'Z';
+  }
+  return kill(process, 0) == 0 || errno == EPERM;
+}
 
 const Machine& machine() {
   static const Machine found = [] {

@@ -39,6 +39,9 @@ std::string uuid_of(int gpu);
 /// -1: of none.
 int gpu_of(const std::string& uuid);
 
+/// Of one that has ended, but whose parent has not asked how, false.
+bool lives(int process);
+
 /// Of the memory that `gpu` has. What a process held is free again when it has ended. By any
 /// thread.
 std::size_t free_bytes(int gpu);

@@ -1,9 +1,7 @@
 #include "nccl_comms.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -55,7 +53,7 @@ bool is_connected(const ncclComm& comm, int rank) {
   if (!joined || read_post(comm.name("closed", rank))) return false;
   pid_t process = 0;
   std::memcpy(&process, joined->data(), sizeof process);
-  return kill(process, 0) == 0 || errno != ESRCH;
+  return lives(process);
 }
 
 void wait_while(const std::function<bool()>& holds) {

@@ -46,6 +46,19 @@ TEST(LivenessTest, WhoIsQuietForLongIsSilentThoughItsProcessIsThere) {
   EXPECT_EQ(peer.look(6, never), Finding::lives);
 }
 
+TEST(LivenessTest, WhoIsQuietIsNotWaitedForAtTheEnd) {
+  Liveness peer;
+  EXPECT_FALSE(peer.is_suspect()) << "nobody has looked";
+  for (int look = 0; look < Liveness::suspect_looks; ++look) {
+    peer.look(5, never);
+    EXPECT_FALSE(peer.is_suspect()) << look;
+  }
+  peer.look(5, never);
+  EXPECT_TRUE(peer.is_suspect());
+  peer.look(6, never);
+  EXPECT_FALSE(peer.is_suspect());
+}
+
 TEST(AfterLossTest, AtTheStartAnyRankIsNeeded) {
   EXPECT_EQ(code_after_loss(Phase::starting, 75, 3, {.how = "died"}), 75);
   EXPECT_EQ(code_after_loss(Phase::starting, 75, 0, {.how = "died"}), 75);

@@ -18,6 +18,8 @@ class Liveness {
   /// After so many looks without a beat it is asked whether there still is a process, and after so
   /// many it counts as stopped.
   static constexpr int quiet_looks = 2, silent_looks = 60;
+  /// After so many it is not waited for where the job is over all the same.
+  static constexpr int suspect_looks = 20;
 
   /// `is_gone` is called only where the peer is quiet.
   template <class IsGone>
@@ -31,6 +33,8 @@ class Liveness {
     if (is_gone()) return Finding::gone;
     return num_quiet_ < silent_looks ? Finding::lives : Finding::silent;
   }
+
+  [[nodiscard]] bool is_suspect() const { return num_quiet_ >= suspect_looks; }
 
  private:
   std::uint64_t beats_ = 0;

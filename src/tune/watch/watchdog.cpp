@@ -1,5 +1,6 @@
 #include "dstune/tune/watchdog.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <future>
@@ -47,11 +48,10 @@ struct Watchdog::State {
   std::atomic<int> world_rank = launch.world_rank;
   std::atomic<bool> have_all_come = launch.ranks_here == 0;
 
-  // The watchdog's thread alone:
-  std::vector<Liveness> peers;  ///< by line
-  int num_looks = 0;
+  int num_looks = 0;  ///< the watchdog's thread alone
 
-  mutable std::mutex mutex;  ///< of what follows
+  mutable std::mutex mutex;     ///< of what follows
+  std::vector<Liveness> peers;  ///< by line
   Phase phase = Phase::starting;
   int exit_code = stopped_early_code;  ///< while it ends
   WatchClock::time_point end_by{};
@@ -157,6 +157,7 @@ void Watchdog::look() {
 
 void Watchdog::look_at_peers() {
   const std::span<Board::Line> lines = state_->board->lines();
+  const std::lock_guard lock(state_->mutex);
   state_->peers.resize(lines.size());
   Board::Line& own = state_->board->own();
   own.beats.fetch_add(1, std::memory_order_relaxed);
@@ -167,7 +168,6 @@ void Watchdog::look_at_peers() {
         line.beats.load(std::memory_order_relaxed),
         [&] { return state_->board->sees_process(line) && is_gone(line.process()); });
     if (found == Liveness::Finding::lives) continue;
-    const std::lock_guard lock(state_->mutex);
     LostRank& lost = state_->lost[line.world_rank];
     ++lost.num_looks;
     lost.is_gone = found == Liveness::Finding::gone;
@@ -202,18 +202,19 @@ void Watchdog::decide() {
   if (code) give_up(*code, reason);
 }
 
-/// Of the ranks of this node; a launcher that lets others live would wait for them.
+/// Of the ranks of this node; a launcher that lets others live would wait for them. The job may be
+/// over before a rank that was stopped counts as lost.
 void Watchdog::kill_stopped() {
   if (!state_->board || !state_->launch.outlives_ranks) return;
-  for (const Board::Line& line : state_->board->lines()) {
-    const bool is_filled = line.is_filled.load(std::memory_order_acquire) != 0;
-    if (!is_filled || &line == &state_->board->own()) continue;
-    const std::lock_guard lock(state_->mutex);
-    const auto lost = state_->lost.find(line.world_rank);
-    if (lost == state_->lost.end() || lost->second.is_gone) continue;
-    if (!state_->board->sees_process(line) || is_gone(line.process())) continue;
+  const std::span<Board::Line> lines = state_->board->lines();
+  const std::lock_guard lock(state_->mutex);
+  for (std::size_t i = 0; i < std::min(lines.size(), state_->peers.size()); ++i) {
+    const Board::Line& line = lines[i];
+    if (!state_->peers[i].is_suspect() || !state_->board->sees_process(line)) continue;
+    if (is_gone(line.process())) continue;
     ::kill(line.process_number, SIGKILL);
-    lost->second.is_gone = true;
+    const auto lost = state_->lost.find(line.world_rank);
+    if (lost != state_->lost.end()) lost->second.is_gone = true;
   }
 }
 
