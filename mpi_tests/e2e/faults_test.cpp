@@ -67,10 +67,10 @@ TEST_F(FaultTest, AnExceptionOnTheLeaderIsTheGroups) {
 TEST_F(FaultTest, AnExceptionInsideAStepIsTheRecordedReason) {
   for (const char* const rank : {"0", "1"}) {
     SCOPED_TRACE(rank);
-    const Ended ended = run(std::string("throw_in_step@") + rank + ":" + first_, {"--overwrite"});
+    const Ended ended = run(std::string("throw.warm_up@") + rank + ":" + first_, {"--overwrite"});
     expect_only_first_failed(ended, "failed");
     EXPECT_EQ(results_table(job_)[first_]["reason"],
-              std::string("rank ") + rank + ": injected failure inside a step");
+              std::string("rank ") + rank + ": injected failure");
   }
 }
 
@@ -158,8 +158,8 @@ TEST(BugTest, EndsTheJobWithItsReason) {
     std::string slow;  // the others are over at once, so that the fault's rank takes the third
   };
   for (const auto& [fault, slow] :
-       {Case{"throw_in_controller@0:" + first, second}, Case{"throw_in_worker@0:" + third, second},
-        Case{"throw_in_worker@1:" + third, first}}) {
+       {Case{"throw_in_controller@0:" + first, second}, Case{"throw.assigned@0:" + third, second},
+        Case{"throw.assigned@1:" + third, first}}) {
     SCOPED_TRACE(fault);
     Job job;
     Json table;
@@ -174,7 +174,7 @@ TEST(BugTest, EndsTheJobWithItsReason) {
     EXPECT_FALSE(ended.is_late);
     EXPECT_EQ(ended.exit_code, 1) << ended;
     EXPECT_NE(ended.err.find("internal error"), std::string::npos) << ended;
-    EXPECT_NE(ended.err.find("injected failure of the"), std::string::npos) << ended;
+    EXPECT_NE(ended.err.find("injected failure"), std::string::npos) << ended;
     if (fault.find("@0") != std::string::npos) {
       EXPECT_EQ(job.read_json(results + "exit_status.json")["exit_code"], 1);
     }

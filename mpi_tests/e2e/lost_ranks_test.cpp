@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -203,34 +201,6 @@ TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
   process.signal(SIGUSR1);
   EXPECT_EQ(process.wait().exit_code, stopped_early);
 }
-
-/// Of the long form, from DSTUNE_LOST_RANKS.
-int num_random() {
-  const char* const text = std::getenv("DSTUNE_LOST_RANKS");
-  return text == nullptr ? 12 : std::atoi(text);
-}
-
-/// Faults of seeds 1, 2, …
-class RandomLossTest : public LostRanksTest, public testing::WithParamInterface<int> {};
-
-TEST_P(RandomLossTest, EndsInTimeAndResumes) {
-  std::mt19937 random(static_cast<std::uint32_t>(GetParam()));
-  // Not std's distributions, which differ between libraries.
-  const auto below = [&](int limit) {
-    return static_cast<int>(random() % static_cast<std::uint32_t>(limit));
-  };
-  constexpr int signals[] = {SIGKILL, SIGKILL, SIGKILL, SIGSTOP, SIGSEGV, SIGABRT};
-  Loss loss;
-  loss.when = static_cast<When>(below(3));
-  loss.ranks = 2 + below(7);
-  loss.world_rank = below(3) == 0 ? 0 : below(loss.ranks);
-  loss.signal = signals[below(6)];
-  loss.recovers = below(5) != 0;
-  loss.delay = std::chrono::milliseconds(below(loss.when == When::ending ? 60 : 500));
-  check(loss);
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomLossTest, testing::Range(1, 1 + num_random()));
 
 }  // namespace
 }  // namespace dstune::e2e

@@ -28,10 +28,16 @@ class Unusual : public Workload {
   std::int64_t built_ = 0;
 };
 
+Injection throwing(FaultMoment moment) {
+  return {.fault = Fault::throws, .moment = moment};
+}
+
 // A GPU's first steps, in which code is loaded, are never timed: not of an experiment that fails
 // in its third step either.
 TEST(FaultsTest, AWorkloadThatFailsInAStepIsTheOtherInAllElse) {
-  const auto failing = with_fault(std::make_unique<Unusual>(), Fault::throws_in_step);
+  const Waiter waiter;
+  const auto failing =
+      with_fault(std::make_unique<Unusual>(), throwing(FaultMoment::warm_up), waiter);
   failing->build();
   failing->initialize();
   EXPECT_EQ(failing->peak_memory().total_bytes, 2);
@@ -45,10 +51,24 @@ TEST(FaultsTest, AWorkloadThatFailsInAStepIsTheOtherInAllElse) {
   EXPECT_EQ(failing->step(3).loss, 10);
 }
 
-TEST(FaultsTest, WithoutAFaultInAStepAWorkloadIsItself) {
+TEST(FaultsTest, HappenAtTheirMoment) {
+  const Waiter waiter;
+  const auto with = [&](FaultMoment moment) {
+    return with_fault(std::make_unique<Unusual>(), throwing(moment), waiter);
+  };
+  EXPECT_THROW(with(FaultMoment::building)->build(), Error);
+  EXPECT_NO_THROW(with(FaultMoment::building)->step(2));
+  EXPECT_NO_THROW(with(FaultMoment::timing)->step(2));
+  EXPECT_THROW(with(FaultMoment::timing)->step(5), Error);
+  EXPECT_THROW((void)with(FaultMoment::reporting)->peak_memory(), Error);
+  EXPECT_THROW(throwing(FaultMoment::ready).commit(FaultMoment::ready, waiter), Error);
+  EXPECT_NO_THROW(throwing(FaultMoment::ready).commit(FaultMoment::assigned, waiter));
+}
+
+TEST(FaultsTest, WithoutAFaultAWorkloadIsItself) {
   auto workload = std::make_unique<Unusual>();
   Workload* const itself = workload.get();
-  EXPECT_EQ(with_fault(std::move(workload), Fault::oom).get(), itself);
+  EXPECT_EQ(with_fault(std::move(workload), {}, Waiter()).get(), itself);
 }
 
 }  // namespace

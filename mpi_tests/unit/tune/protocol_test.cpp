@@ -149,15 +149,24 @@ TEST(ProtocolTest, RefusesWhatIsNoMessage) {
 }
 
 TEST(InjectionTest, FindsTheFaultOfARankAndExperiment) {
-  setenv("DSTUNE_INJECT", "oom@1:z0_gas1_tmbspg1,die@2:z1_gas1_tmbspg1", 1);
+  const auto find = [](int rank, const char* name) { return find_injection(rank, name); };
+  setenv("DSTUNE_INJECT", "oom@1:z0_gas1_tmbspg1,die.timing@2:z1_gas1_tmbspg1,lose_device@3:*", 1);
 
-  EXPECT_EQ(injected_fault(1, "z0_gas1_tmbspg1"), Fault::oom);
-  EXPECT_EQ(injected_fault(2, "z1_gas1_tmbspg1"), Fault::die);
-  EXPECT_EQ(injected_fault(2, "z0_gas1_tmbspg1"), Fault::none);
-  EXPECT_EQ(injected_fault(1, "z0_gas1_tmbspg16"), Fault::none);
+  EXPECT_EQ(find(1, "z0_gas1_tmbspg1").fault, Fault::oom);
+  EXPECT_EQ(find(1, "z0_gas1_tmbspg1").moment, FaultMoment::ready);
+  EXPECT_EQ(find(2, "z1_gas1_tmbspg1").fault, Fault::die);
+  EXPECT_EQ(find(2, "z1_gas1_tmbspg1").moment, FaultMoment::timing);
+  EXPECT_EQ(find(2, "z0_gas1_tmbspg1").fault, Fault::none);
+  EXPECT_EQ(find(1, "z0_gas1_tmbspg16").fault, Fault::none);
+  EXPECT_EQ(find(3, "z0_gas1_tmbspg16").fault, Fault::loses_device);
+  EXPECT_EQ(find(3, "z0_gas1_tmbspg16").moment, FaultMoment::warm_up);
 
+  for (const char* const malformed : {"die", "dye@1:a", "die.late@1:a"}) {
+    setenv("DSTUNE_INJECT", malformed, 1);
+    EXPECT_THROW(find(1, "a"), Error) << malformed;
+  }
   unsetenv("DSTUNE_INJECT");
-  EXPECT_EQ(injected_fault(1, "z0_gas1_tmbspg1"), Fault::none);
+  EXPECT_EQ(find(1, "z0_gas1_tmbspg1").fault, Fault::none);
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ void Controller::take(Attempts::Ended ended) {
   const Run& run = running.run;
   const std::size_t row = run.row;
   const Experiment& experiment = planned(row).experiment;
-  if (!ended.is_aborted && injected_fault(0, experiment.name) == Fault::throws_in_controller)
+  if (!ended.is_aborted && find_injection(0, experiment.name).fault == Fault::throws_in_controller)
     throw Error("injected failure of the controller");
   has_abandoned_communicator_ |= ended.is_aborted && experiment.shape.num_nodes > 1;
   retire(running, ended);

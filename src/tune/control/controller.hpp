@@ -29,7 +29,6 @@ class Watchdog;
 struct ProcessMemoryPredictor;
 struct BytesBefore;
 
-
 /// What the controller asks before it goes on.
 struct JobEnd {
   std::optional<SteadyClock::time_point> end_at{};  ///< nothing is started after it

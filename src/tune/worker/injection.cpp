@@ -13,48 +13,123 @@
 namespace dstune {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Fault>, 9> kinds{
+constexpr std::array<std::pair<std::string_view, Fault>, 10> faults{
     {{"oom", Fault::oom},
      {"disk", Fault::disk},
      {"hang", Fault::hang},
      {"die", Fault::die},
+     {"segfault", Fault::segfault},
+     {"abort", Fault::abort},
+     {"stop", Fault::stop},
      {"throw", Fault::throws},
-     {"throw_in_step", Fault::throws_in_step},
      {"lose_device", Fault::loses_device},
-     {"throw_in_worker", Fault::throws_in_worker},
      {"throw_in_controller", Fault::throws_in_controller}}};
+constexpr std::array<std::pair<std::string_view, FaultMoment>, 6> moments{
+    {{"assigned", FaultMoment::assigned},
+     {"building", FaultMoment::building},
+     {"ready", FaultMoment::ready},
+     {"warm_up", FaultMoment::warm_up},
+     {"timing", FaultMoment::timing},
+     {"reporting", FaultMoment::reporting}}};
 
-/// A workload whose third step fails on this rank.
-class FailingInStep : public Workload {
+/// Steps from 0: the first three are never timed.
+constexpr std::int64_t warm_up_step = 2, timed_step = 5;
+
+template <class Value, std::size_t size>
+Value value_of(std::string_view word,
+               const std::array<std::pair<std::string_view, Value>, size>& values) {
+  for (const auto& [name, value] : values)
+    if (name == word) return value;
+  throw Error("DSTUNE_INJECT: unknown word \"" + std::string(word) + "\"");
+}
+
+/// `kind` or `kind.moment`
+Injection injection_of(std::string_view what) {
+  const std::size_t dot = what.find('.');
+  Injection injection{.fault = value_of(what.substr(0, dot), faults)};
+  if (dot != std::string_view::npos)
+    injection.moment = value_of(what.substr(dot + 1), moments);
+  else if (injection.fault == Fault::loses_device)
+    injection.moment = FaultMoment::warm_up;
+  return injection;
+}
+
+class FaultyWorkload : public Workload {
  public:
-  FailingInStep(std::unique_ptr<Workload> workload, const char* reason)
-      : workload_(std::move(workload)), reason_(reason) {}
+  FaultyWorkload(std::unique_ptr<Workload> workload, const Injection& injection,
+                 const Waiter& waiter)
+      : workload_(std::move(workload)), injection_(injection), waiter_(waiter) {}
 
   [[nodiscard]] WorkloadTraits traits() const override { return workload_->traits(); }
-  void build() override { workload_->build(); }
+  void build() override {
+    injection_.commit(FaultMoment::building, waiter_);
+    workload_->build();
+  }
   void initialize() override { workload_->initialize(); }
   StepSample step(std::int64_t step) override {
-    if (step == 2) throw Error(reason_);
+    if (step == warm_up_step) injection_.commit(FaultMoment::warm_up, waiter_);
+    if (step == timed_step) injection_.commit(FaultMoment::timing, waiter_);
     return workload_->step(step);
   }
-  [[nodiscard]] PeakMemory peak_memory() const override { return workload_->peak_memory(); }
+  [[nodiscard]] PeakMemory peak_memory() const override {
+    injection_.commit(FaultMoment::reporting, waiter_);
+    return workload_->peak_memory();
+  }
   [[nodiscard]] double flops_per_step() const override { return workload_->flops_per_step(); }
 
  private:
   std::unique_ptr<Workload> workload_;
-  const char* reason_;
+  Injection injection_;
+  const Waiter& waiter_;
 };
 
 }  // namespace
 
-Fault injected_fault(int world_rank, const std::string& experiment) {
+Injection find_injection(int world_rank, const std::string& experiment) {
   const char* text = std::getenv("DSTUNE_INJECT");
-  if (text == nullptr) return Fault::none;
-  const std::string here = "@" + std::to_string(world_rank) + ":" + experiment;
-  for (const std::string_view one : split(text, ','))
-    for (const auto& [word, fault] : kinds)
-      if (one == std::string(word) + here) return fault;
-  return Fault::none;
+  if (text == nullptr || *text == '\0') return {};
+  const std::string rank = std::to_string(world_rank);
+  for (const std::string_view one : split(text, ',')) {
+    const std::size_t at = one.find('@');
+    const std::size_t colon = one.find(':', at);
+    if (colon == std::string_view::npos)
+      throw Error("DSTUNE_INJECT: expected kind@rank:experiment");
+    const Injection injection = injection_of(one.substr(0, at));
+    const std::string_view name = one.substr(colon + 1);
+    if (one.substr(at + 1, colon - at - 1) == rank && (name == "*" || name == experiment))
+      return injection;
+  }
+  return {};
+}
+
+void Injection::commit(FaultMoment now, const Waiter& waiter) const {
+  if (moment != now) return;
+  switch (fault) {
+    case Fault::hang:
+      waiter.until([] { return false; }, "an injected hang");
+      break;
+    case Fault::die:
+      std::raise(SIGKILL);
+      break;
+    case Fault::segfault:
+      std::raise(SIGSEGV);
+      break;
+    case Fault::abort:
+      std::raise(SIGABRT);
+      break;
+    case Fault::stop:
+      std::raise(SIGSTOP);
+      break;
+    case Fault::throws:
+      throw Error("injected failure");
+    case Fault::loses_device:
+      throw Error("injected loss of the device");
+    case Fault::none:
+    case Fault::oom:
+    case Fault::disk:
+    case Fault::throws_in_controller:
+      break;
+  }
 }
 
 std::string powercap_folder() {
@@ -75,17 +150,10 @@ MemoryFault::~MemoryFault() {
   budget_.set_limit_bytes(old_limit_bytes_);
 }
 
-std::unique_ptr<Workload> with_fault(std::unique_ptr<Workload> workload, Fault fault) {
-  if (fault != Fault::throws_in_step && fault != Fault::loses_device) return workload;
-  return std::make_unique<FailingInStep>(std::move(workload), fault == Fault::throws_in_step
-                                                                  ? "injected failure inside a step"
-                                                                  : "injected loss of the device");
-}
-
-void commit_fault(Fault fault, const Waiter& waiter) {
-  if (fault == Fault::hang) waiter.until([] { return false; }, "an injected hang");
-  if (fault == Fault::die) std::raise(SIGKILL);
-  if (fault == Fault::throws) throw Error("injected failure");
+std::unique_ptr<Workload> with_fault(std::unique_ptr<Workload> workload, const Injection& injection,
+                                     const Waiter& waiter) {
+  if (injection.fault == Fault::none) return workload;
+  return std::make_unique<FaultyWorkload>(std::move(workload), injection, waiter);
 }
 
 std::optional<PretendedHost> pretended_host(int world_rank, int world_size) {

@@ -1,14 +1,22 @@
 #pragma once
 /// Faults on request, for tests of what must survive them: DSTUNE_INJECT in the environment, one or
-/// more of `kind@world_rank:experiment` separated by commas. kind: `oom` (the rank's memory budget
-/// is nothing for that experiment), `disk` (likewise that of its disk), `hang` (the rank stops
-/// answering before the first step), `die` (the rank kills itself there), `throw` (an exception
-/// there), `throw_in_step` (one in the third step, which its peers take part in), `lose_device`
-/// (likewise, and the rank's device is lost with it), `throw_in_worker` (one where the rank takes
-/// the experiment, which is no failure of the experiment but the program's), `throw_in_controller`
-/// (likewise on rank 0, which hears of its outcome). And hosts on request, for tests of several on
-/// one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks` separated by commas, in the order of the
-/// ranks. And counters of energy: DSTUNE_POWERCAP, a folder like /sys/class/powercap. Local.
+/// more of `kind@world_rank:experiment` or `kind.moment@world_rank:experiment`, separated by
+/// commas; the experiment may be `*`, any.
+///
+/// Kinds: `oom` (the rank's memory budget is nothing for that experiment), `disk` (likewise that of
+/// its disk), `hang` (the rank stops answering), `die`, `segfault`, `abort` (it ends by that
+/// signal), `stop` (likewise, but it is only stopped), `throw` (an exception), `lose_device` (one
+/// with which the rank's device is lost), `throw_in_controller` (one on rank 0, which hears of the
+/// outcome).
+///
+/// Moments: `assigned` (the rank takes the experiment; an exception there is no failure of the
+/// experiment but the program's), `building`, `ready` (before the first step; the default),
+/// `warm_up` (in the third step, which its peers take part in; the default of `lose_device`),
+/// `timing` (in the sixth), `reporting` (after the last).
+///
+/// And hosts on request, for tests of several on one: DSTUNE_PRETEND_HOSTS, a list of `name:ranks`
+/// separated by commas, in the order of the ranks. And counters of energy: DSTUNE_POWERCAP, a
+/// folder like /sys/class/powercap. Local.
 
 #include <memory>
 #include <optional>
@@ -27,15 +35,26 @@ enum class Fault {
   disk,
   hang,
   die,
+  segfault,
+  abort,
+  stop,
   throws,
-  throws_in_step,
   loses_device,
-  throws_in_worker,
   throws_in_controller
 };
+enum class FaultMoment { assigned, building, ready, warm_up, timing, reporting };
 
-/// The fault that is asked for at this rank in this experiment.
-Fault injected_fault(int world_rank, const std::string& experiment);
+struct Injection {
+  Fault fault = Fault::none;
+  FaultMoment moment = FaultMoment::ready;
+
+  /// Does what is asked for where this is its moment.
+  void commit(FaultMoment now, const Waiter& waiter) const;
+};
+
+/// What is asked for at this rank in this experiment. Throws Error where DSTUNE_INJECT is
+/// malformed.
+Injection find_injection(int world_rank, const std::string& experiment);
 
 /// Takes the memory, or the disk, away for one experiment where that is asked for, and gives it
 /// back.
@@ -51,11 +70,9 @@ class MemoryFault {
   std::int64_t old_limit_bytes_;
 };
 
-/// The same workload, whose third step fails where that is asked for.
-std::unique_ptr<Workload> with_fault(std::unique_ptr<Workload> workload, Fault fault);
-
-/// What happens before the first step.
-void commit_fault(Fault fault, const Waiter& waiter);
+/// The same workload, in which what is asked for happens. `waiter` outlives it.
+std::unique_ptr<Workload> with_fault(std::unique_ptr<Workload> workload, const Injection& injection,
+                                     const Waiter& waiter);
 
 /// A host that is pretended, by its name and the world ranks on it.
 struct PretendedHost {

@@ -190,15 +190,15 @@ bool Worker::is_first_of_node(const std::vector<int>& world_ranks) const {
 void Worker::run_assignment(const message::Assign& assign) {
   const int world_rank = context_.topology->world_rank;
   const Waiter waiter = begin_attempt(assign);
-  const Fault fault = injected_fault(world_rank, assign.experiment);
-  if (fault == Fault::throws_in_worker) throw Error("injected failure of the worker");
-  pretends_lost_device_ = pretends_lost_device_ || fault == Fault::loses_device;
+  const Injection injection = find_injection(world_rank, assign.experiment);
+  injection.commit(FaultMoment::assigned, waiter);
+  pretends_lost_device_ = pretends_lost_device_ || injection.fault == Fault::loses_device;
   auto listener = this->listener(waiter);
   try {
     require_device();
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
-    const MemoryFault memory(*context_.device, fault);
+    const MemoryFault memory(*context_.device, injection.fault);
     auto workload = make_workload({.spec = context_.workload,
                                    .model = context_.model,
                                    .config = &assign.config,
@@ -209,13 +209,13 @@ void Worker::run_assignment(const message::Assign& assign) {
                                    .waiter = &waiter,
                                    .ds_config = &assign.ds_config,
                                    .may_use_threads = context_.exits_when_stuck});
-    workload = with_fault(std::move(workload), fault);
+    workload = with_fault(std::move(workload), injection, waiter);
     SteadyClock::time_point last_progress = SteadyClock::now();
     int steps = 0;
     double slowest_step_s = 0;
     MeasureHooks hooks;
     hooks.ready = [&] {
-      commit_fault(fault, waiter);
+      injection.commit(FaultMoment::ready, waiter);
       send(message::Ready{attempt_});
       waiter.until([this] { return go_ || (poll_for_abort(), go_); }, "GO from the controller");
     };
