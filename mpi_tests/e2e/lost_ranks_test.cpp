@@ -193,13 +193,27 @@ TEST_F(LostRanksTest, ASignalToStopReachesARankOtherThanZeroAndEndsNothing) {
 TEST_F(LostRanksTest, ASignalToStopBeforeTheSearchEndsWithSeventyFive) {
   job_.write("space.json", synthetic_space({2}, {1, 2, 3}, 1));
   Process process = job_.start({.ranks = 2, .args = {"space.json"}});
+  std::map<int, pid_t> ranks;
   wait_until(process, [&] {
-    const auto ranks = process.ranks();
+    ranks = process.ranks();
     return ranks.size() == 2 && blocks_signal(ranks.at(0), SIGUSR1) &&
            blocks_signal(ranks.at(1), SIGUSR1);
   });
   process.signal(SIGUSR1);
-  EXPECT_EQ(process.wait().exit_code, stopped_early);
+  // mpirun 4.1 may wait for ever where a rank leaves while it connects to it; the ranks do not.
+  const auto limit = Clock::now() + end_limit;
+  const auto are_left = [&] {
+    return std::ranges::any_of(ranks, [](const auto& rank) { return is_alive(rank.second); });
+  };
+  while (are_left() && Clock::now() < limit) std::this_thread::sleep_for(5ms);
+  EXPECT_FALSE(are_left());
+  for (int i = 0; process.is_running() && i < 1000; ++i) std::this_thread::sleep_for(5ms);
+  process.kill_all();
+  const Ended ended = process.wait();
+  EXPECT_GE(count_of(ended.err, "dstune: error: stopped by a signal before the search began"), 1)
+      << ended;
+  constexpr int killed = 128 + SIGKILL;
+  EXPECT_TRUE(ended.exit_code == stopped_early || ended.exit_code == killed) << ended;
 }
 
 }  // namespace

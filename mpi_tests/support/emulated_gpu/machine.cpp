@@ -1,12 +1,12 @@
 #include "machine.hpp"
 
-#include <cerrno>
-#include <csignal>
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <string>
 
 #include <fcntl.h>
@@ -61,6 +61,21 @@ class Alone {
   int file_ = -1;
 };
 
+/// When the process began, in the kernel's ticks; 0: it has ended, though its parent may not have
+/// asked how.
+unsigned long long started_at(int process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string stat;
+  if (!std::getline(file, stat)) return 0;
+  // After the name, which may hold anything, comes the state; the start is the 20th word from it.
+  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string state, word;
+  words >> state;
+  for (int i = 0; i < 18; ++i) words >> word;
+  unsigned long long ticks = 0;
+  return state != "Z" && words >> ticks ? ticks : 0;
+}
+
 /// "held.<gpu>.<process>"
 std::string prefix_of(int gpu) {
   return "held." + std::to_string(gpu) + ".";
@@ -74,10 +89,12 @@ std::size_t held_bytes(int gpu) {
   for (const fs::directory_entry& entry : fs::directory_iterator(machine().folder)) {
     const std::string name = entry.path().filename();
     if (name.rfind(prefix, 0) != 0) continue;
+    std::ifstream file(entry.path());
     std::size_t bytes = 0;
-    if (!lives(std::stoi(name.substr(prefix.size()))) || !(std::ifstream(entry.path()) >> bytes))
-      continue;
-    sum += bytes;
+    unsigned long long ticks = 0;
+    // Another process may have the number by now.
+    if (file >> bytes >> ticks && started_at(std::stoi(name.substr(prefix.size()))) == ticks)
+      sum += bytes;
   }
   return sum;
 }
@@ -85,20 +102,14 @@ std::size_t held_bytes(int gpu) {
 void hold(int gpu, std::size_t bytes) {
   held()[gpu] = bytes;
   if (machine().folder.empty()) return;
-  std::ofstream(machine().folder / (prefix_of(gpu) + std::to_string(getpid()))) << bytes << '\n';
+  std::ofstream(machine().folder / (prefix_of(gpu) + std::to_string(getpid())))
+      << bytes << ' ' << started_at(getpid()) << '\n';
 }
 
 }  // namespace
 
 bool lives(int process) {
-  // A process that has ended is still there until its parent has asked how.
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  std::string stat;
-  if (std::getline(file, stat)) {
-    const std::size_t name_end = stat.rfind(')');
-    return name_end + 2 >= stat.size() || stat[name_end + 2] != 'Z';
-  }
-  return kill(process, 0) == 0 || errno == EPERM;
+  return started_at(process) != 0;
 }
 
 const Machine& machine() {
