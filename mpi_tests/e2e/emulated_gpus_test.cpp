@@ -37,7 +37,7 @@ class EmulatedGpusTest : public testing::Test {
     std::filesystem::remove_all(job_.folder() / results);
     std::filesystem::create_directory(job_.folder() / results);
     std::ofstream(path) << kept;
-    return run(ranks, space, {{"DSTUNE_EMULATED_HANG", hang}}, {"--trial-timeout", "20s"});
+    return run(ranks, space, {{"DSTUNE_EMULATED_HANG", hang}}, {"--trial-timeout", "8s"});
   }
   void expect_all_ok(const Ended& ended, std::size_t count) {
     expect_exit(job_, ended, 0);
@@ -112,7 +112,7 @@ TEST_F(EmulatedGpusTest, AGpuThatHangsCostsOneAttemptAndTheRank) {
   expect_all_ok(ended, 4);
   EXPECT_EQ(
       count_of(ended.err,
-               "took longer than --trial-timeout 20.0 s; no answer from the device of rank 3, "
+               "took longer than --trial-timeout 8.00 s; no answer from the device of rank 3, "
                "not used again; what is held of a device is left to the end of its process"),
       1)
       << ended;
