@@ -29,6 +29,8 @@ inline void with_type(DType type, Body body) {
 /// element depends on another, so that the number of pieces shows nowhere.
 template <class Body>
 inline void for_pieces(std::int64_t count, Body body) {
+  // Pointers to no elements may be null, and no body need look.
+  if (count <= 0) return;
   const int threads = threads_for(count);
   if (threads == 1) {
     body(std::int64_t{0}, count);
