@@ -151,7 +151,7 @@ struct Loss {
   std::string kind;  ///< as DSTUNE_INJECT has it
   int ranks = 2;
   int world_rank = 0;
-  bool recovers = true;  ///< --enable-recovery
+  bool recovers = true;  ///< with recovery_words()
 
   [[nodiscard]] bool is_inside() const {
     return state >= State::assigned && state <= State::reporting;
@@ -191,14 +191,14 @@ class RandomFaultTest : public CampaignTest {
     const int pair = dice_.below(loss.ranks / 2);
     if (loss.role == Role::leader) loss.world_rank = 2 * std::max(1, pair);
     if (loss.role == Role::member) loss.world_rank = 2 * pair + 1;
-    loss.recovers = dice_.below(10) != 0;
+    loss.recovers = dice_.below(10) != 0 && !recovery_words().empty();
     return loss;
   }
 
   Command command(const Loss& loss) const {
     Command command{.ranks = loss.ranks, .args = {"--trial-timeout", "4s", "space.json"}};
     command.limit_s = 150;
-    if (loss.recovers) command.launcher = {"--enable-recovery"};
+    if (loss.recovers) command.launcher = recovery_words();
     // Rank 0 is idle where it only coordinates.
     if (loss.state == State::idle && loss.role == Role::rank_0 && loss.ranks > 2)
       command.args.insert(command.args.begin(), {"--coordinator", "dedicated"});
@@ -441,7 +441,7 @@ TEST_F(FullDiskTest, EndsTheJobAndLosesNothing) {
     job_.write("space.json", space);
     const Command command{.ranks = 1, .args = {"space.json"}};
     Command disturbed = command;
-    disturbed.launcher = {"-x", std::string("LD_PRELOAD=") + DSTUNE_E2E_FULL_DISK};
+    disturbed.launcher = {"env", std::string("LD_PRELOAD=") + DSTUNE_E2E_FULL_DISK};
     disturbed.environment = {{"DSTUNE_FULL_DISK_FROM", std::to_string(from)},
                              {"DSTUNE_FULL_DISK_IN", fs::canonical(job_.folder()).string()}};
     const Ended ended = job_.run(disturbed);

@@ -130,10 +130,10 @@ TEST_F(FolderTest, ALimitOnFilesIsADiskThatIsFull) {
   std::vector<int> sizes;
   for (int size = 1; size <= 60; ++size) sizes.push_back(size);
   job_.write("space.json", synthetic_space({1}, sizes));
-  // In blocks of 512 or 1024 bytes. Open MPI's own files stay below.
+  // In blocks of 512 or 1024 bytes. Open MPI's own files, and those of UCX, stay below.
   const Ended ended = job_.run({.ranks = 1,
                                 .args = {"space.json"},
-                                .environment = {{"OMPI_MCA_btl", "self"}},
+                                .environment = {{"OMPI_MCA_btl", "self"}, {"UCX_TLS", "self"}},
                                 .launcher = {"sh", "-c", "ulimit -f 64; exec \"$@\"", "sh"}});
   EXPECT_EQ(ended.exit_code, not_writable) << ended;
   EXPECT_GE(count_of(ended.err, "File too large"), 1) << ended;

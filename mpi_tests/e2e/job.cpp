@@ -127,6 +127,10 @@ std::map<std::string, std::string> Job::contents() const {
   return found;
 }
 
+std::vector<std::string> recovery_words() {
+  return words_of(DSTUNE_E2E_RECOVERY);
+}
+
 std::ostream& operator<<(std::ostream& out, const Ended& ended) {
   return out << "exit code " << ended.exit_code << " after " << ended.wall_s << " s\n--- stdout\n"
              << ended.out << "--- stderr\n"

@@ -55,6 +55,9 @@ class Job {
   int num_started_ = 0;
 };
 
+/// mpirun's words with which ranks live on where another one died; empty: this launcher has none.
+[[nodiscard]] std::vector<std::string> recovery_words();
+
 /// What a failed expectation should show.
 std::ostream& operator<<(std::ostream& out, const Ended& ended);
 

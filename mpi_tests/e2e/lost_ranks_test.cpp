@@ -34,8 +34,8 @@ struct Loss {
   When when = When::searching;
   int world_rank = 0;
   int signal = SIGKILL;
-  bool recovers = true;  ///< --enable-recovery
-  int ranks = 5;         ///< two groups of two, and one that is idle
+  bool recovers = !recovery_words().empty();
+  int ranks = 5;  ///< two groups of two, and one that is idle
   std::chrono::milliseconds delay{0};
 };
 
@@ -93,7 +93,7 @@ class LostRanksTest : public testing::Test {
  private:
   void run_with(const Loss& loss) {
     Command command{.ranks = loss.ranks, .args = {"space.json"}, .limit_s = 150};
-    if (loss.recovers) command.launcher = {"--enable-recovery"};
+    if (loss.recovers) command.launcher = recovery_words();
     Process process = job_.start(command);
     std::map<int, pid_t> ranks;
     wait_until(process, [&] {

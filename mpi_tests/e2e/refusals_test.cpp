@@ -226,7 +226,8 @@ TEST_F(RefusalTest, LeavesEarlierResultsAloneEvenWhereTheyAreToBeOverwritten) {
 }
 
 TEST_F(RefusalTest, LetsEveryRankLeaveWithTheSameCode) {
-  job_.write_text("leave.sh", "\"$@\"\necho $? > code.$OMPI_COMM_WORLD_RANK\n");
+  job_.write_text("leave.sh",
+                  "\"$@\"\ncode=$?\necho $code > code.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\n");
   job_.write("space.json", synthetic_space({9}, {1}));
   const Ended ended = job_.run({.ranks = 4,
                                 .args = {"space.json"},

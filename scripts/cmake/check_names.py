@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """check_names.py [CHECKOUT]: names that clash where files of a layer are compiled together.
 
-Files of src/LAYER are joined to units (DstuneJoined.cmake), in which their unnamed namespaces are one. So a
-type, a constant, or a function of the same parameters may stand in one file of a layer alone, and may not
-have the name of a type in a header of this layer. Sources are read as clang-format leaves them: what an
-unnamed namespace declares begins in the first column. The exit code is 1 where names clash.
+Files of src/LAYER and those of its unit tests are joined to units (DstuneJoined.cmake), in which their
+unnamed namespaces are one. So a type, a constant, or a function of the same parameters may stand in one file
+of a folder alone, and may not have the name of a type in a header of this layer. Sources are read as
+clang-format leaves them: what an unnamed namespace declares begins in the first column. The exit code is 1
+where names clash.
 """
 import collections
 import pathlib
@@ -13,6 +14,8 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else __file__).resolve()
 ROOT = ROOT if ROOT.is_dir() else ROOT.parents[2]
+# Objects of these tests are parts of several programs, and are not joined.
+APART = ('kernels', 'cuda_libraries')
 
 
 def without_templates(text):
@@ -64,7 +67,9 @@ def types_of(header):
 
 def main():
     clashes = 0
-    for folder in sorted(path for path in (ROOT / 'src').iterdir() if path.is_dir()):
+    folders = [*(ROOT / 'src').iterdir(),
+               *(path for path in (ROOT / 'mpi_tests/unit').iterdir() if path.name not in APART)]
+    for folder in sorted(path for path in folders if path.is_dir()):
         places = collections.defaultdict(list)
         for header in [*folder.rglob('*.hpp'), *(ROOT / 'include/dstune' / folder.name).rglob('*.hpp')]:
             for name in types_of(header):

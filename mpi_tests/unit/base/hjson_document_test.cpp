@@ -14,7 +14,7 @@ using namespace std::string_literals;
 using namespace std::string_view_literals;
 using testing::HasSubstr;
 
-std::vector<Problem> problems_of(std::string_view text) {
+std::vector<Problem> hjson_problems_of(std::string_view text) {
   try {
     (void)Document::parse_hjson(text, "f.hjson");
   } catch (const InputError& error) {
@@ -64,7 +64,7 @@ TEST(HjsonDocumentTest, NumbersAreThoseOfJson) {
 }
 
 TEST(HjsonDocumentTest, NamesEveryRepeatedKey) {
-  const auto problems = problems_of("a: 1\ns: {\nb: 1\n\"b\": {x: 1}\n}\na: 2\n'\\u0061': 3");
+  const auto problems = hjson_problems_of("a: 1\ns: {\nb: 1\n\"b\": {x: 1}\n}\na: 2\n'\\u0061': 3");
   ASSERT_EQ(problems.size(), 3U);
   EXPECT_EQ(problems[0].pointer, "/s/b");
   EXPECT_EQ(problems[0].line, 4);
@@ -75,7 +75,7 @@ TEST(HjsonDocumentTest, NamesEveryRepeatedKey) {
 }
 
 TEST(HjsonDocumentTest, ANumberBeyondDoubleIsNamedWithItsPlace) {
-  const auto problems = problems_of("a: [[0], 1\n-1e400 # c\n]");
+  const auto problems = hjson_problems_of("a: [[0], 1\n-1e400 # c\n]");
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems[0].pointer, "/a/2");
   EXPECT_EQ(problems[0].line, 2);
@@ -91,16 +91,16 @@ TEST(HjsonDocumentTest, TheNameOfAFileSaysItsNotation) {
   EXPECT_THROW((void)Document::read(folder + "/none.hjson"), InputError);
 }
 
-struct Malformed {
+struct MalformedHjson {
   std::string_view text;
   int line;
   std::string_view message;
 };
 
-class MalformedHjsonTest : public testing::TestWithParam<Malformed> {};
+class MalformedHjsonTest : public testing::TestWithParam<MalformedHjson> {};
 
 TEST_P(MalformedHjsonTest, IsRefusedWithPlaceAndMend) {
-  const auto problems = problems_of(GetParam().text);
+  const auto problems = hjson_problems_of(GetParam().text);
   ASSERT_EQ(problems.size(), 1U);
   EXPECT_EQ(problems[0].file, "f.hjson");
   EXPECT_EQ(problems[0].line, GetParam().line);
@@ -110,47 +110,55 @@ TEST_P(MalformedHjsonTest, IsRefusedWithPlaceAndMend) {
 INSTANTIATE_TEST_SUITE_P(
     Texts, MalformedHjsonTest,
     testing::Values(
-        Malformed{"", 1, "the file is empty"}, Malformed{"# nothing\n", 2, "the file is empty"},
-        Malformed{"{a: [\n1", 2, "inside the list that begins on line 1: close it with ]"},
-        Malformed{"{\na: 1\n", 3, "inside the object that begins on line 1: close it with }"},
-        Malformed{"{\na: b}\n", 3, "the } on line 2 is part of a text without quotes"},
-        Malformed{"a: [\nb, c],\n", 3, "the ] on line 2 is part of a text without quotes"},
-        Malformed{"a: 1\nb", 2, "ends after the key b: add ':' and a value"},
-        Malformed{"a: 1\nb: ", 2, "before the value of the key b: add it"},
-        Malformed{"hello world", 1, "column 7: expected ':' after the key hello but found world"},
-        Malformed{"a: 1\nmy key: 2", 2, "a key with spaces in it needs double quotes"},
-        Malformed{"\"a\\n\" 1", 1, "column 7: expected the end of the file but found 1"},
-        Malformed{"{\"a\\n\" 1", 1, "column 8: expected ':' after the key but found 1"},
-        Malformed{": 1", 1, "column 1: expected a key but found :; write \"\" for an empty key"},
-        Malformed{"{,}", 1, "column 2: expected a key but found ,; remove it"},
-        Malformed{"[1,,2]", 1, "column 4: expected a value but found ,"},
-        Malformed{"a: ]", 1, "a text that begins so needs double quotes"},
-        Malformed{"a: 1\n}", 2, "column 1: } closes nothing that is open: remove it"},
-        Malformed{"{a: [1}", 1, "column 7: the list that begins on line 1 is closed with ], not"},
-        Malformed{"{\na: 1\n]", 3, "the object that begins on line 1 is closed with }, not with ]"},
-        Malformed{"{} x", 1, "column 4: expected the end of the file but found x"},
-        Malformed{"\n'''a''': 1", 2, "expected the end of the file but found :"},
-        Malformed{"a: 1\n'''b''': 1", 2, "a text in ''' can not be a key"},
-        Malformed{"a: 1\n/* b", 2, "inside the comment that begins on line 2: close it with */"},
-        Malformed{"a: \"b", 1, "inside the text that begins on line 1: add the closing double"},
-        Malformed{"a: 'b", 1, "add the closing single quote"},
-        Malformed{"\na:\n'''b\n''", 4, "the text that begins on line 3: close it with '''"},
-        Malformed{"a: \"b\n\"", 1, "column 6: a line break or control character"},
-        Malformed{"a: \"\\q\"", 1, "column 5: a backslash in a text"},
-        Malformed{"a: \"\\", 1, "column 5: a backslash in a text"},
-        Malformed{"a: \"\\u12\"", 1, "column 9: \\u needs four hexadecimal digits"},
-        Malformed{"a: '\\u12", 1, "\\u needs four hexadecimal digits"},
-        Malformed{"a: \"\\ud800\"", 1, "half of a surrogate pair"},
-        Malformed{"a: \"\\udc00\"", 1, "half of a surrogate pair"},
-        Malformed{"a: \"\\ud800\\u0041\"", 1, "half of a surrogate pair"},
-        Malformed{"a: ä\x01", 1, "column 5: the control character 0x01 stands in a text: write it"},
-        Malformed{"{}\x1B", 1, "found the control character 0x1B"},
-        Malformed{"a: \xC3\x28", 1, "column 4: byte 0xC3 is not UTF-8"},
-        Malformed{"a: \0"sv, 1, "byte 0x00"}));
+        MalformedHjson{"", 1, "the file is empty"},
+        MalformedHjson{"# nothing\n", 2, "the file is empty"},
+        MalformedHjson{"{a: [\n1", 2, "inside the list that begins on line 1: close it with ]"},
+        MalformedHjson{"{\na: 1\n", 3, "inside the object that begins on line 1: close it with }"},
+        MalformedHjson{"{\na: b}\n", 3, "the } on line 2 is part of a text without quotes"},
+        MalformedHjson{"a: [\nb, c],\n", 3, "the ] on line 2 is part of a text without quotes"},
+        MalformedHjson{"a: 1\nb", 2, "ends after the key b: add ':' and a value"},
+        MalformedHjson{"a: 1\nb: ", 2, "before the value of the key b: add it"},
+        MalformedHjson{"hello world", 1,
+                       "column 7: expected ':' after the key hello but found world"},
+        MalformedHjson{"a: 1\nmy key: 2", 2, "a key with spaces in it needs double quotes"},
+        MalformedHjson{"\"a\\n\" 1", 1, "column 7: expected the end of the file but found 1"},
+        MalformedHjson{"{\"a\\n\" 1", 1, "column 8: expected ':' after the key but found 1"},
+        MalformedHjson{": 1", 1,
+                       "column 1: expected a key but found :; write \"\" for an empty key"},
+        MalformedHjson{"{,}", 1, "column 2: expected a key but found ,; remove it"},
+        MalformedHjson{"[1,,2]", 1, "column 4: expected a value but found ,"},
+        MalformedHjson{"a: ]", 1, "a text that begins so needs double quotes"},
+        MalformedHjson{"a: 1\n}", 2, "column 1: } closes nothing that is open: remove it"},
+        MalformedHjson{"{a: [1}", 1,
+                       "column 7: the list that begins on line 1 is closed with ], not"},
+        MalformedHjson{"{\na: 1\n]", 3,
+                       "the object that begins on line 1 is closed with }, not with ]"},
+        MalformedHjson{"{} x", 1, "column 4: expected the end of the file but found x"},
+        MalformedHjson{"\n'''a''': 1", 2, "expected the end of the file but found :"},
+        MalformedHjson{"a: 1\n'''b''': 1", 2, "a text in ''' can not be a key"},
+        MalformedHjson{"a: 1\n/* b", 2,
+                       "inside the comment that begins on line 2: close it with */"},
+        MalformedHjson{"a: \"b", 1,
+                       "inside the text that begins on line 1: add the closing double"},
+        MalformedHjson{"a: 'b", 1, "add the closing single quote"},
+        MalformedHjson{"\na:\n'''b\n''", 4, "the text that begins on line 3: close it with '''"},
+        MalformedHjson{"a: \"b\n\"", 1, "column 6: a line break or control character"},
+        MalformedHjson{"a: \"\\q\"", 1, "column 5: a backslash in a text"},
+        MalformedHjson{"a: \"\\", 1, "column 5: a backslash in a text"},
+        MalformedHjson{"a: \"\\u12\"", 1, "column 9: \\u needs four hexadecimal digits"},
+        MalformedHjson{"a: '\\u12", 1, "\\u needs four hexadecimal digits"},
+        MalformedHjson{"a: \"\\ud800\"", 1, "half of a surrogate pair"},
+        MalformedHjson{"a: \"\\udc00\"", 1, "half of a surrogate pair"},
+        MalformedHjson{"a: \"\\ud800\\u0041\"", 1, "half of a surrogate pair"},
+        MalformedHjson{"a: ä\x01", 1,
+                       "column 5: the control character 0x01 stands in a text: write it"},
+        MalformedHjson{"{}\x1B", 1, "found the control character 0x1B"},
+        MalformedHjson{"a: \xC3\x28", 1, "column 4: byte 0xC3 is not UTF-8"},
+        MalformedHjson{"a: \0"sv, 1, "byte 0x00"}));
 
 double seconds_to_read(const std::string& text) {
   const auto begin = std::chrono::steady_clock::now();
-  (void)problems_of(text);
+  (void)hjson_problems_of(text);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -161,19 +169,19 @@ std::string repeated(std::string_view piece, std::size_t times) {
 }
 
 TEST(HjsonDocumentTest, DeepNestingIsRefused) {
-  EXPECT_TRUE(problems_of(repeated("[", 200) + repeated("]", 200)).empty());
-  EXPECT_TRUE(problems_of("a:" + repeated("{a:", 199) + "1" + repeated("}", 199)).empty());
+  EXPECT_TRUE(hjson_problems_of(repeated("[", 200) + repeated("]", 200)).empty());
+  EXPECT_TRUE(hjson_problems_of("a:" + repeated("{a:", 199) + "1" + repeated("}", 199)).empty());
   for (const std::string& hostile :
        {repeated("[", 1'000'000), repeated("a:{", 350'000), repeated("[", 201),
         "a:" + repeated("{a:", 200), repeated("[{a:", 1000)}) {
-    const auto problems = problems_of(hostile);
+    const auto problems = hjson_problems_of(hostile);
     ASSERT_EQ(problems.size(), 1U);
     EXPECT_THAT(problems[0].message, HasSubstr("nested more than 200 deep"));
   }
 }
 
 TEST(HjsonDocumentTest, RepeatedKeysEndTheReadingAtAHundred) {
-  EXPECT_EQ(problems_of(repeated("a: 1\n", 100'000)).size(), 100U);
+  EXPECT_EQ(hjson_problems_of(repeated("a: 1\n", 100'000)).size(), 100U);
 }
 
 // A fraction of a second each; what is quadratic takes minutes at this size.
@@ -216,10 +224,10 @@ TEST(HjsonDocumentTest, TruncatedDocumentsAreSafe) {
   const std::string text =
       "# c\na: /* c */ 'b\\u00e4\\ud834\\udd1e' // c\n\"k\": [1, -2.5e3 x\n{q: null}, true]\n"
       "m:\n  '''\n  ä\n  ''b''\n  '''\nlast: text # to the end\n";
-  EXPECT_TRUE(problems_of(text).empty());
+  EXPECT_TRUE(hjson_problems_of(text).empty());
   std::size_t refused = 0;
   for (std::size_t length = 0; length < text.size(); ++length)
-    refused += problems_of(text.substr(0, length)).size();
+    refused += hjson_problems_of(text.substr(0, length)).size();
   EXPECT_GT(refused, text.size() / 2);
   EXPECT_LT(refused, text.size());
 }

@@ -79,7 +79,7 @@ TrainingConfig config_of(const json::Value& given, const std::string& name, Grou
 }
 
 /// As tiny_gpt2, but of these sizes.
-ModelSpec model_of(const json::Value& sizes) {
+ModelSpec model_of_sizes(const json::Value& sizes) {
   ModelSpec model = test::tiny_gpt2();
   sizes.at("hidden_size").get_to(model.hidden_size);
   sizes.at("intermediate_size").get_to(model.intermediate_size);
@@ -97,7 +97,7 @@ TEST(DeepSpeedTrafficTest, PlansCallWhatDeepSpeedCalls) {
     const auto name = each.at("name").get<std::string>();
     const int ranks = each.at("ranks").get<int>();
     const StepPlan plan =
-        test::build(each.contains("model") ? model_of(each.at("model")) : test::tiny_gpt2(),
+        test::build(each.contains("model") ? model_of_sizes(each.at("model")) : test::tiny_gpt2(),
                     config_of(each.at("config"), name, {of_node, ranks / of_node}), ranks);
     std::vector<Call> update;
     std::vector<std::vector<Call>> micro_steps;

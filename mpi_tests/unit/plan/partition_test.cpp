@@ -33,7 +33,7 @@ TrainingConfig plain(TrainingConfig config) {
 }
 
 template <class Op>
-std::vector<Op> all(const std::vector<Step>& steps) {
+std::vector<Op> every(const std::vector<Step>& steps) {
   std::vector<Op> found;
   for (const Step& step : steps)
     if (const auto* o = std::get_if<Op>(&step.operation)) found.push_back(*o);
@@ -123,7 +123,7 @@ TEST(PartitionTest, HpzGathersOverAllRanksOnceAStep) {
     once += test::padded_elements(table, unit, 4);
   for (const Segment& segment : plan.cycle) {
     std::int64_t over_all = 0, over_block = 0;
-    for (const op::AllGather& gather : all<op::AllGather>(segment.steps)) {
+    for (const op::AllGather& gather : every<op::AllGather>(segment.steps)) {
       if (gather.among.count == 0) {
         over_all += 4 * gather.count_per_rank;
         continue;
@@ -141,7 +141,7 @@ TEST(PartitionTest, HpzGathersOverAllRanksOnceAStep) {
   }
   // The second partition is filled as the weights are.
   for (const Segment& segment : plan.tracing)
-    for (const op::AllGather& gather : all<op::AllGather>(segment.steps))
+    for (const op::AllGather& gather : every<op::AllGather>(segment.steps))
       EXPECT_EQ(gather.among.count, 2);
 }
 
@@ -171,22 +171,22 @@ TEST(PartitionTest, MicsReducesOverTheBlockAndAtTheEndOverTheCopies) {
   for (const PlannedTensor& tensor : of_block.tensors)
     if (std::string_view(tensor.name) == "own gradients") own = tensor.elements;
   for (const Segment& segment : plan.cycle) {
-    for (const auto& o : all<op::AllGather>(segment.steps))
+    for (const auto& o : every<op::AllGather>(segment.steps))
       EXPECT_EQ(o.among, (RankRange{0, 1, 2}));
     std::int64_t reduced = 0;
-    for (const auto& o : all<op::ReduceScatterAverage>(segment.steps)) {
+    for (const auto& o : every<op::ReduceScatterAverage>(segment.steps)) {
       EXPECT_EQ(o.among, (RankRange{0, 1, 2}));
       reduced += o.count_per_rank;
     }
     std::int64_t over_copies = 0;
-    for (const auto& o : all<op::AllReduceAverage>(segment.steps)) {
+    for (const auto& o : every<op::AllReduceAverage>(segment.steps)) {
       EXPECT_EQ(o.among, (RankRange{1, 2, 2}));
       over_copies += o.count;
     }
     const bool is_update = segment.kind == Segment::Kind::update;
     EXPECT_EQ(reduced, is_update ? 0 : own);
     EXPECT_EQ(over_copies, segment.kind == Segment::Kind::last_micro ? own : 0);
-    for (const auto& o : all<op::ClipFactor>(segment.steps))
+    for (const auto& o : every<op::ClipFactor>(segment.steps))
       EXPECT_EQ(o.among, (RankRange{0, 1, 2}));
   }
 }
@@ -195,7 +195,7 @@ TEST(PartitionTest, MicsGathersParametersOneByOne) {
   const StepPlan together = test::build(test::tiny_gpt2(), plain(test::tiny_config(3)), 4);
   const StepPlan one_by_one = test::build(test::tiny_gpt2(), plain(mics(4)), 4);
   const auto gathers = [](const StepPlan& plan) {
-    return all<op::AllGather>(plan.cycle.front().steps).size();
+    return every<op::AllGather>(plan.cycle.front().steps).size();
   };
   EXPECT_GT(gathers(one_by_one), gathers(together));
   EXPECT_EQ(test::traffic_of(one_by_one).all_gather, test::traffic_of(together).all_gather);

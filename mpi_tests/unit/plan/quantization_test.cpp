@@ -24,7 +24,7 @@ TrainingConfig quantized_gradients(GroupShape shape) {
 }
 
 template <class Op>
-std::vector<Op> all(const StepPlan& plan) {
+std::vector<Op> every(const StepPlan& plan) {
   std::vector<Op> found;
   for (const Segment& segment : plan.cycle)
     for (const Step& step : segment.steps)
@@ -55,7 +55,7 @@ TEST(QuantizationTest, WeightsTravelAsCodesAndScales) {
   config.zero_quantized_weights = false;
   const StepPlan plain = test::build(test::even_gpt2(4), config, 4, 1);
   std::int64_t codes = 0, scales = 0, others = 0;
-  for (const op::AllGather& gather : all<op::AllGather>(plan)) {
+  for (const op::AllGather& gather : every<op::AllGather>(plan)) {
     const DType type = type_of(plan, gather.in);
     (type == DType::i8 ? codes : type == DType::f32 ? scales : others) += gather.count_per_rank;
   }
@@ -63,7 +63,7 @@ TEST(QuantizationTest, WeightsTravelAsCodesAndScales) {
   EXPECT_EQ(others, 0);
   EXPECT_GT(scales, 0);
   EXPECT_LE(8 * scales, codes);
-  EXPECT_EQ(all<op::Quantize>(plan).size(), all<op::Dequantize>(plan).size());
+  EXPECT_EQ(every<op::Quantize>(plan).size(), every<op::Dequantize>(plan).size());
 }
 
 TEST(QuantizationTest, AGatherOfNoMultipleOfEightFails) {
@@ -86,7 +86,7 @@ TEST(QuantizationTest, MicsKnowsNothingOfIt) {
   TrainingConfig plain = config;
   plain.zero_quantized_weights = false;
   const StepPlan plan = test::build(test::even_gpt2(4), config, 4);
-  EXPECT_TRUE(all<op::Quantize>(plan).empty());
+  EXPECT_TRUE(every<op::Quantize>(plan).empty());
   EXPECT_EQ(plan.memory.arena_bytes, test::build(test::even_gpt2(4), plain, 4).memory.arena_bytes);
 }
 
@@ -103,7 +103,7 @@ TEST(QuantizationTest, OnOneNodeGradientsAreReducedAsTheyAre) {
 
 TEST(QuantizationTest, GradientsGoToTheRanksOfTheNodeThenAcross) {
   const StepPlan plan = test::build(test::even_gpt2(4), quantized_gradients({2, 2}), 4, 3);
-  const auto exchanges = all<op::AllToAll>(plan);
+  const auto exchanges = every<op::AllToAll>(plan);
   ASSERT_GT(exchanges.size(), 4U);
   for (std::size_t i = 0; i < exchanges.size(); i += 4) {
     EXPECT_EQ(exchanges[i].among, (RankRange{2, 1, 2}));
@@ -120,7 +120,7 @@ TEST(QuantizationTest, GradientsGoToTheRanksOfTheNodeThenAcross) {
   std::size_t matrices = 0, vectors = 0;
   for (const Parameter& parameter : table.all()) ++(parameter.columns > 1 ? matrices : vectors);
   EXPECT_EQ(exchanges.size(), 4 * matrices);
-  EXPECT_EQ(all<op::ReduceScatterAverage>(plan).size(), vectors);
+  EXPECT_EQ(every<op::ReduceScatterAverage>(plan).size(), vectors);
 }
 
 TEST(QuantizationTest, WhatDoesNotFallIntoEvenPartsIsReducedAsItIs) {

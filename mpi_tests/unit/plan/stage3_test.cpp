@@ -17,14 +17,14 @@ using test::tiny_llama;
 using test::tiny_model;
 using test::traffic_of;
 
-constexpr std::int64_t all = 1'000'000'000;
+constexpr std::int64_t unlimited = 1'000'000'000;
 
 TrainingConfig without_gathers_ahead() {
   TrainingConfig config = tiny_config(3);
   config.overlap_comm = true;
   config.stage3_param_persistence_threshold = 0;
   config.stage3_prefetch_bucket_size = 0;
-  config.stage3_max_live_parameters = all;
+  config.stage3_max_live_parameters = unlimited;
   config.stage3_max_reuse_distance = 0;
   return config;
 }
@@ -124,7 +124,7 @@ TEST(Stage3Test, WhatIsReusedSoonStays) {
   TrainingConfig config = without_gathers_ahead();
   std::int64_t traffic = traffic_of(build(tiny_gpt2(), config, 2)).all_gather;
   std::int64_t bytes = gathered_bytes(build(tiny_gpt2(), config, 2));
-  for (const std::int64_t distance : {std::int64_t{1}, std::int64_t{3000}, all}) {
+  for (const std::int64_t distance : {std::int64_t{1}, std::int64_t{3000}, unlimited}) {
     config.stage3_max_reuse_distance = distance;
     const StepPlan plan = build(tiny_gpt2(), config, 2);
     EXPECT_LT(traffic_of(plan).all_gather, traffic);
@@ -219,7 +219,7 @@ TEST(Stage3Test, LinearLayersHoldWhatForwardGathered) {
   EXPECT_LT(more(llama), whole);
   // What stays gathered is there once.
   config.recompute = Recompute::none;
-  config.stage3_max_reuse_distance = all;
+  config.stage3_max_reuse_distance = unlimited;
   EXPECT_EQ(more(llama), 0);
 }
 

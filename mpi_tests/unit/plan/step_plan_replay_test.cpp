@@ -12,7 +12,7 @@ namespace {
 
 using test::Replay;
 
-void expect_equal(const MemoryPlan& plan, const MemoryPlan& other) {
+void expect_same_memory(const MemoryPlan& plan, const MemoryPlan& other) {
   EXPECT_EQ(plan.arena_bytes, other.arena_bytes);
   EXPECT_EQ(plan.peak_live_bytes, other.peak_live_bytes);
   EXPECT_EQ(plan.categories_at_peak, other.categories_at_peak);
@@ -25,15 +25,15 @@ void expect_sound(const ModelSpec& model, const TrainingConfig& config, int grou
     const StepPlan plan = test::build(model, config, group_size, rank);
     const Replay replay(plan);
     for (const std::string& problem : replay.problems()) ADD_FAILURE() << problem;
-    expect_equal(plan.memory, replay.figures(Memory::device));
-    expect_equal(plan.host_memory, replay.figures(Memory::host));
-    expect_equal(plan.disk, replay.figures(Memory::disk));
+    expect_same_memory(plan.memory, replay.figures(Memory::device));
+    expect_same_memory(plan.host_memory, replay.figures(Memory::host));
+    expect_same_memory(plan.disk, replay.figures(Memory::disk));
     if (rank == 0) {
       first = plan;
       continue;
     }
-    expect_equal(plan.memory, first.memory);
-    expect_equal(plan.host_memory, first.host_memory);
+    expect_same_memory(plan.memory, first.memory);
+    expect_same_memory(plan.host_memory, first.host_memory);
     ASSERT_EQ(plan.tensors.size(), first.tensors.size());
     for (std::size_t index = 0; index < plan.tensors.size(); ++index) {
       EXPECT_EQ(plan.tensors[index].offset_bytes, first.tensors[index].offset_bytes);

@@ -16,7 +16,7 @@ using testing::Not;
 constexpr std::int64_t mib = 1 << 20;
 
 /// 60 MiB of parameters throughout; activations grow to 40 MiB at instant 10 and shrink.
-MemoryTimeline sample() {
+MemoryTimeline rising_and_falling() {
   MemoryTimeline timeline{
       .categories = {"parameters", "gradients", "activations", "gathered", "workspace"},
       .memories = {{"device", {}}},
@@ -40,7 +40,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }
 
 TEST(MemoryTextTest, BarsAreAsLongAsTheirBytes) {
-  const std::vector<std::string> lines = lines_of(memory_text(sample(), 122));
+  const std::vector<std::string> lines = lines_of(memory_text(rising_and_falling(), 122));
   EXPECT_EQ(lines[0], "P parameters, A activations");
   EXPECT_EQ(lines[1], "device, at most 100 MiB at once");
   EXPECT_EQ(lines[2], "micro-step 1");
@@ -57,7 +57,7 @@ TEST(MemoryTextTest, BarsAreAsLongAsTheirBytes) {
 
 TEST(MemoryTextTest, KeepsToTheWidth) {
   for (const std::size_t width : {40, 60, 80, 200}) {
-    for (const std::string& line : lines_of(memory_text(sample(), width, 4))) {
+    for (const std::string& line : lines_of(memory_text(rising_and_falling(), width, 4))) {
       EXPECT_LE(line.size(), width);
       EXPECT_TRUE(line.starts_with("    "));
     }
@@ -65,14 +65,14 @@ TEST(MemoryTextTest, KeepsToTheWidth) {
 }
 
 TEST(MemoryTextTest, CategoriesHaveLettersOfTheirOwn) {
-  MemoryTimeline timeline = sample();
+  MemoryTimeline timeline = rising_and_falling();
   for (auto& instant : timeline.memories[0].instants) instant = {mib, mib, mib, mib, mib};
   EXPECT_EQ(lines_of(memory_text(timeline, 0))[0],
             "P parameters, G gradients, A activations, g gathered, W workspace");
 }
 
 TEST(MemorySvgTest, SaysInWordsWhatItShows) {
-  const std::string svg = memory_svg(sample(), "a<b");
+  const std::string svg = memory_svg(rising_and_falling(), "a<b");
   EXPECT_THAT(svg, HasSubstr("<title id=\"title\">Planned memory of a rank: a&lt;b</title>"));
   EXPECT_THAT(svg, HasSubstr("device memory: at most 100 MiB at once, parameters 60.0 MiB, "
                              "activations 40.0 MiB"));
@@ -90,7 +90,7 @@ TEST(DryRunPictureTest, FollowsPlannedMembersWhereAllIsTold) {
                       test::planned_row("two", PlanStatus::pruned, "a twin").planned,
                       test::planned_row("three", PlanStatus::planned, "").planned};
   plan.timeline = [](const Experiment& experiment) {
-    return experiment.name == "one" ? std::optional(sample()) : std::nullopt;
+    return experiment.name == "one" ? std::optional(rising_and_falling()) : std::nullopt;
   };
   const std::string text = dry_run_text(plan, {.width = 80, .verbose = true});
   const std::size_t picture = text.find("device, at most 100 MiB at once");

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/search/tuner.hpp"
+#include "search_fixture.hpp"
 #include "surrogate.hpp"
 
 namespace dstune {
@@ -43,10 +44,6 @@ TuningOptions options_of(std::int64_t seed, int early_stopping = 0) {
   options.seed = seed;
   options.early_stopping = early_stopping;
   return options;
-}
-
-Observation ok(double value) {
-  return {Status::ok, MetricValue{value, value, value}};
 }
 
 std::vector<std::size_t> run(Tuner& tuner, const std::function<Observation(std::size_t)>& measure) {

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/search/tuner.hpp"
+#include "search_fixture.hpp"
 
 namespace dstune {
 namespace {
@@ -24,19 +25,6 @@ using testing::Not;
 using testing::SizeIs;
 
 using Measure = std::function<Observation(const Experiment&)>;
-
-Observation ok(double value) {
-  return {Status::ok, MetricValue{value, value, value}};
-}
-Observation ended(Status status) {
-  return {status, std::nullopt};
-}
-
-std::vector<std::int64_t> sizes_to(std::int64_t largest) {
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t size = 1; size <= largest; ++size) sizes.push_back(size);
-  return sizes;
-}
 
 class PhasedTunerTest : public testing::Test {
  protected:

@@ -1,16 +1,37 @@
 #pragma once
-/// Jobs from documents in a folder of the test's own.
+/// What tests of the search share: observations, sizes, and jobs from documents in a folder of
+/// their own.
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "dstune/search/planner.hpp"
+#include "dstune/search/tuner.hpp"
 
 namespace dstune {
+
+/// A run that ended so.
+inline Observation ended(Status status, std::optional<double> value = {}) {
+  if (!value) return {status, std::nullopt};
+  return {status, MetricValue{*value, *value, *value}};
+}
+inline Observation ok(double value) {
+  return ended(Status::ok, value);
+}
+
+/// From 1 on.
+inline std::vector<std::int64_t> sizes_to(std::int64_t largest) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(largest));
+  std::iota(sizes.begin(), sizes.end(), 1);
+  return sizes;
+}
 
 /// Libraries that need no scratch.
 class NoWorkspaces : public WorkspaceSizes {

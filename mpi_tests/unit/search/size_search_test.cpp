@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "search_fixture.hpp"
+
 namespace dstune {
 namespace {
 
@@ -18,15 +20,9 @@ using testing::Le;
 
 using Throughput = std::function<std::optional<double>(std::int64_t)>;
 
-std::vector<std::int64_t> sizes_to(std::int64_t largest) {
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(largest));
-  std::iota(sizes.begin(), sizes.end(), 1);
-  return sizes;
-}
-
 /// What ran, in order, `slots` at a time.
-std::vector<std::int64_t> run(SizeSearch& search, const std::vector<std::int64_t>& sizes,
-                              const Throughput& throughput, std::size_t slots = 1) {
+std::vector<std::int64_t> run_sizes(SizeSearch& search, const std::vector<std::int64_t>& sizes,
+                                    const Throughput& throughput, std::size_t slots = 1) {
   std::vector<std::int64_t> ran;
   std::vector<std::size_t> running;
   for (;;) {
@@ -49,7 +45,7 @@ std::vector<std::int64_t> run(SizeSearch& search, const std::vector<std::int64_t
 }
 
 /// Samples a second where a step takes a constant, and each sample some more.
-double rising(std::int64_t size) {
+double rising_with_size(std::int64_t size) {
   const auto count = static_cast<double>(size);
   return count / (4 + 0.5 * count);
 }
@@ -59,7 +55,7 @@ TEST(SizeSearchTest, FindsTheLargestThatRuns) {
     for (const std::int64_t limit : {1, 2, 5, 13, 31, 32}) {
       const auto sizes = sizes_to(32);
       SizeSearch search(sizes, 3, 0);
-      const auto ran = run(
+      const auto ran = run_sizes(
           search, sizes,
           [&](auto size) {
             return size <= limit ? std::optional(static_cast<double>(size)) : std::nullopt;
@@ -95,7 +91,7 @@ TEST(SizeSearchTest, AnOptimumInsideIsFoundOnBothSides) {
       const double away = static_cast<double>(size - optimum) / 40;
       return std::optional(10 - 10 * away * away);
     };
-    const auto ran = run(search, sizes, throughput);
+    const auto ran = run_sizes(search, sizes, throughput);
     EXPECT_GT(*throughput(sizes[*search.best()]), 9.9) << optimum;
     EXPECT_LE(ran.size(), 10U);
   }
@@ -104,7 +100,7 @@ TEST(SizeSearchTest, AnOptimumInsideIsFoundOnBothSides) {
 TEST(SizeSearchTest, StopsBisectingOnAPlateau) {
   const auto sizes = sizes_to(1000);
   SizeSearch search(sizes, 3, 0);
-  const auto ran = run(search, sizes, [](std::int64_t size) -> std::optional<double> {
+  const auto ran = run_sizes(search, sizes, [](std::int64_t size) -> std::optional<double> {
     if (size > 900) return std::nullopt;
     return std::min(10.0, 0.1 * static_cast<double>(size));
   });
@@ -119,9 +115,9 @@ TEST(SizeSearchTest, StartsWhereItIsToldAndFallsBack) {
   EXPECT_EQ(sizes[*fits.next()], 8);
   // DeepSpeed gives a stage up whose first size does not run.
   SizeSearch does_not(sizes, 3, 7);
-  const auto ran = run(does_not, sizes, [](std::int64_t size) -> std::optional<double> {
+  const auto ran = run_sizes(does_not, sizes, [](std::int64_t size) -> std::optional<double> {
     if (size > 3) return std::nullopt;
-    return rising(size);
+    return rising_with_size(size);
   });
   EXPECT_THAT(ran, Contains(1));
   EXPECT_EQ(sizes[*does_not.best()], 3);
@@ -130,7 +126,7 @@ TEST(SizeSearchTest, StartsWhereItIsToldAndFallsBack) {
 TEST(SizeSearchTest, WhereNothingRunsLittleIsTried) {
   const auto sizes = sizes_to(100);
   SizeSearch search(sizes, 3, 20);
-  const auto ran = run(search, sizes, [](auto) { return std::nullopt; });
+  const auto ran = run_sizes(search, sizes, [](auto) { return std::nullopt; });
   EXPECT_THAT(ran, ElementsAre(21, 1));
   EXPECT_FALSE(search.best());
   EXPECT_EQ(search.smallest_failed(), 0U);
@@ -138,17 +134,17 @@ TEST(SizeSearchTest, WhereNothingRunsLittleIsTried) {
 
 TEST(SizeSearchTest, OneSizeIsOneRun) {
   SizeSearch search({5}, 3, 0);
-  EXPECT_THAT(run(search, {5}, rising), ElementsAre(5));
+  EXPECT_THAT(run_sizes(search, {5}, rising_with_size), ElementsAre(5));
   EXPECT_THAT(search.candidates(), ElementsAre(0U));
 }
 
 TEST(SizeSearchTest, CandidatesAreTheBestAndItsRivals) {
   const auto sizes = sizes_to(40);
   SizeSearch search(sizes, 3, 0);
-  run(search, sizes, rising);
+  run_sizes(search, sizes, rising_with_size);
   EXPECT_THAT(search.candidates(), ElementsAre(19U, 29U, 39U));
   SizeSearch one(sizes, 1, 0);
-  run(one, sizes, rising);
+  run_sizes(one, sizes, rising_with_size);
   EXPECT_THAT(one.candidates(), ElementsAre(39U));
 }
 
@@ -169,11 +165,11 @@ TEST(SizeSearchTest, NoiseCostsLittle) {
   for (int turn = 0; turn < 50; ++turn) {
     const auto sizes = sizes_to(48);
     SizeSearch search(sizes, 3, 0);
-    const auto ran = run(search, sizes, [&](std::int64_t size) -> std::optional<double> {
+    const auto ran = run_sizes(search, sizes, [&](std::int64_t size) -> std::optional<double> {
       if (size > 37) return std::nullopt;
-      return rising(size) * (1 + 0.1 * (static_cast<double>(random() % 2001) / 1000 - 1));
+      return rising_with_size(size) * (1 + 0.1 * (static_cast<double>(random() % 2001) / 1000 - 1));
     });
-    EXPECT_GT(rising(sizes[*search.best()]), 0.8 * rising(37));
+    EXPECT_GT(rising_with_size(sizes[*search.best()]), 0.8 * rising_with_size(37));
     EXPECT_LE(ran.size(), 16U);
   }
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "search_fixture.hpp"
+
 namespace dstune {
 namespace {
 
@@ -14,11 +16,6 @@ PlannedSpace plain_space(int count) {
   PlannedSpace space;
   space.members.resize(static_cast<std::size_t>(count));
   return space;
-}
-
-Observation ended(Status status, std::optional<double> value = {}) {
-  if (!value) return {status, std::nullopt};
-  return {status, MetricValue{*value, *value, *value}};
 }
 
 std::vector<std::size_t> take_all(Tuner& tuner) {

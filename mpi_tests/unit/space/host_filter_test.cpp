@@ -130,7 +130,8 @@ std::vector<std::vector<int>> selected(const std::string& hostfile, const std::s
   return select_ranks(job, file, parsed);
 }
 
-std::vector<std::string> problems(const std::string& hostfile, const std::string& filter = "") {
+std::vector<std::string> problems_of_filter(const std::string& hostfile,
+                                            const std::string& filter = "") {
   std::vector<std::string> found;
   try {
     (void)selected(hostfile, filter);
@@ -167,15 +168,16 @@ TEST(SelectRanksTest, ForgivesWhatTheFilterLeavesOut) {
 }
 
 TEST(SelectRanksTest, NamesWhatTheJobDoesNotHave) {
-  EXPECT_THAT(problems("n0 slots=3\nn9 slots=1\n10.0.0.1 slots=1\nn1 slots=3\n"),
+  EXPECT_THAT(problems_of_filter("n0 slots=3\nn9 slots=1\n10.0.0.1 slots=1\nn1 slots=3\n"),
               ElementsAre(AllOf(HasSubstr("hosts:2: no rank of the job runs on n9"),
                                 HasSubstr("n0.x, n1.x, n2.x")),
                           HasSubstr("hosts:3: 10.0.0.1 is an address"),
                           AllOf(HasSubstr("hosts:4: n1 has slots up to number 2"),
                                 HasSubstr("2 rank(s) of the job"), HasSubstr("slots=2"))));
-  EXPECT_THAT(problems("n0 slots=1\nn0.x slots=1\n"),
+  EXPECT_THAT(problems_of_filter("n0 slots=1\nn0.x slots=1\n"),
               ElementsAre(AllOf(HasSubstr("hosts:2: n0.x and n0 (line 1) are the same host"))));
-  EXPECT_THAT(problems("localhost slots=1\nn0 slots=1\n"), ElementsAre(HasSubstr("hosts:2: n0")));
+  EXPECT_THAT(problems_of_filter("localhost slots=1\nn0 slots=1\n"),
+              ElementsAre(HasSubstr("hosts:2: n0")));
 }
 
 TEST(SelectRanksTest, RefusesNamesThatSeveralHostsHave) {

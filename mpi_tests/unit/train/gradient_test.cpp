@@ -16,7 +16,7 @@
 namespace dstune {
 namespace {
 
-constexpr std::uint64_t seed = 11;
+constexpr std::uint64_t fixed_seed = 11;
 
 ModelSpec small_model(ModelFamily family, bool tied) {
   ModelSpec model;
@@ -83,7 +83,7 @@ class GradientTest : public testing::TestWithParam<Case> {
     test::Rendezvous rendezvous(1);
     test::ThreadGroup group(rendezvous, 0, 1);
     const StepPlan plan = build_step_plan(model_, config, 1, 0, CpuWorkspaces(device.kernels()));
-    Executor executor(plan, device, group, seed);
+    Executor executor(plan, device, group, fixed_seed);
     executor.initialize();
     parameters_ = values(plan, executor, "parameters");
     loss_ = executor.step(0).loss;
@@ -110,7 +110,7 @@ class GradientTest : public testing::TestWithParam<Case> {
     for (std::int64_t sample = 0; sample < samples_; ++sample) {
       std::vector<std::int32_t> tokens;
       for (std::int64_t position = 0; position <= positions_; ++position)
-        tokens.push_back(reference_token(seed, 0, sample, position, model_.vocab_size));
+        tokens.push_back(reference_token(fixed_seed, 0, sample, position, model_.vocab_size));
       std::vector<std::int32_t> targets(tokens.begin() + 1, tokens.end());
       tokens.pop_back();
       if (model_.architecture.objective == Objective::masked_token) mask(sample, tokens, targets);
@@ -125,7 +125,7 @@ class GradientTest : public testing::TestWithParam<Case> {
     const std::int64_t count = targets_per_sequence(model_, positions_);
     for (std::int64_t number = 0; number < count; ++number) {
       const auto position = static_cast<std::size_t>(
-          reference_masked_position(seed, 0, sample, number, count, positions_));
+          reference_masked_position(fixed_seed, 0, sample, number, count, positions_));
       targets[position] = tokens[position];
       tokens[position] = static_cast<std::int32_t>(model_.vocab_size - 1);
     }

@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-struct Setting {
+struct PluginSetting {
   WorkloadSpec spec;
   ModelSpec model;
   TrainingConfig config;
@@ -26,7 +26,7 @@ struct Setting {
   Waiter waiter;
 
   /// The subject does what it does to micro-batches of 2.
-  explicit Setting(const std::string& action) {
+  explicit PluginSetting(const std::string& action) {
     spec.kind = WorkloadKind::plugin;
     spec.library_path = std::string(DSTUNE_TEST_PLUGINS) + "/libtest_plugin_good.so";
     spec.options = {{"type", "plugin"}, {"library", "here"}, {"do", action}};
@@ -49,7 +49,7 @@ struct Setting {
 };
 
 TEST(PluginWorkloadTest, ReportsWhatThePluginSays) {
-  const Measurement result = Setting("check collectives").run();
+  const Measurement result = PluginSetting("check collectives").run();
   EXPECT_EQ(result.status, Status::ok) << result.reason;
   ASSERT_GE(result.step_times_s.size(), 8U);
   EXPECT_EQ(result.step_times_s[0], 0.001);
@@ -63,7 +63,7 @@ TEST(PluginWorkloadTest, ReportsWhatThePluginSays) {
 }
 
 TEST(PluginWorkloadTest, TellsThePluginTheConfiguration) {
-  const Measurement result = Setting("describe").run();
+  const Measurement result = PluginSetting("describe").run();
   EXPECT_EQ(result.status, Status::failed);
   EXPECT_THAT(result.reason, HasSubstr("build: z1_gas3_tmbspg2 z1 m2 a3 g6 l8 bf16 none t1 "
                                        "b1048576 {\"zero_optimization\": {\"stage\": 1}}"));
@@ -74,7 +74,7 @@ TEST(PluginWorkloadTest, RecordsOutOfMemory) {
        {std::pair{"out of memory in build", "build: planted: 31 GiB are too many"},
         std::pair{"out of memory in step", "step 2: planted: no room for the step"},
         std::pair{"too large", "1.00 PiB of 1.00 MiB"}}) {
-    const Measurement result = Setting(action).run();
+    const Measurement result = PluginSetting(action).run();
     EXPECT_EQ(result.status, Status::out_of_memory) << action;
     EXPECT_THAT(result.reason, HasSubstr(words));
   }
@@ -92,15 +92,15 @@ TEST(PluginWorkloadTest, RecordsFailuresWithTheirMessages) {
         std::pair{"null buffer", "all_gather of 8 bytes a rank: a buffer is null"},
         std::pair{"say ended", "DSTUNE_ENDED, and the experiment was not over"},
         std::pair{"negative bytes", "a number below 0"}}) {
-    const Measurement result = Setting(action).run();
+    const Measurement result = PluginSetting(action).run();
     EXPECT_EQ(result.status, Status::failed) << action;
     EXPECT_THAT(result.reason, HasSubstr(words));
   }
-  EXPECT_EQ(Setting("nothing").run().status, Status::ok) << "each was destroyed";
+  EXPECT_EQ(PluginSetting("nothing").run().status, Status::ok) << "each was destroyed";
 }
 
 TEST(PluginWorkloadTest, APollHearsOfTheEnd) {
-  Setting at_deadline("wait for the end");
+  PluginSetting at_deadline("wait for the end");
   at_deadline.waiter = Waiter(Waiter::Clock::now() + std::chrono::milliseconds(50), nullptr, true);
   try {
     at_deadline.run();
@@ -108,7 +108,7 @@ TEST(PluginWorkloadTest, APollHearsOfTheEnd) {
   } catch (const CollectiveError& error) {
     EXPECT_EQ(error.why(), CollectiveError::Cause::deadline);
   }
-  Setting aborted("wait for the end");
+  PluginSetting aborted("wait for the end");
   aborted.waiter = Waiter(
       Waiter::Clock::time_point::max(), [] { return true; }, true);
   try {
@@ -117,7 +117,7 @@ TEST(PluginWorkloadTest, APollHearsOfTheEnd) {
   } catch (const CollectiveError& error) {
     EXPECT_EQ(error.why(), CollectiveError::Cause::aborted);
   }
-  EXPECT_EQ(Setting("nothing").run().status, Status::ok) << "both were destroyed";
+  EXPECT_EQ(PluginSetting("nothing").run().status, Status::ok) << "both were destroyed";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Value order(const ProfilingTask& task, double drain_timeout_s = 0) {
 }
 
 /// name → the text that is written for a value.
-std::map<std::string, std::string> written() {
+std::map<std::string, std::string> all_written() {
   const auto time = test::some_time(0);
   PlannedExperiment pruned{.experiment = test::full_experiment(),
                            .status = PlanStatus::pruned,
@@ -72,7 +72,7 @@ std::map<std::string, std::string> expected() {
 
 TEST(ArchiveBytesTest, AreThoseOfEarlierReleases) {
   const auto before = expected();
-  const auto now = written();
+  const auto now = all_written();
   ASSERT_EQ(before.size(), now.size());
   for (const auto& [name, line] : now) EXPECT_EQ(line, before.at(name)) << name;
 }
