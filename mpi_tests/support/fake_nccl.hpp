@@ -170,7 +170,6 @@ class FakeNccl : public nccl::Library {
   std::vector<Sent> sent_;
   int polls_ = 0;
   int version_ = 22809;
-  int serial_ = 0;
   bool aborts_hang_ = false, destroys_hang_ = false;
 };
 

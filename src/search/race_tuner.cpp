@@ -2,7 +2,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <numeric>
 #include <random>
 #include <set>
@@ -10,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "features.hpp"
 #include "surrogate.hpp"
 #include "tuners.hpp"
 
@@ -67,7 +67,7 @@ class RaceTuner : public Tuner {
     cap_ = std::max(min_cap, static_cast<std::size_t>(
                                  std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
-    note_knobs();
+    knobs_ = knob_values(features_.points);
   }
 
   std::optional<std::size_t> next() override {
@@ -151,12 +151,6 @@ class RaceTuner : public Tuner {
     double score = 0;      ///< likewise, as measured
     bool is_ok = false;    ///< it was timed to its end
     std::string reason{};  ///< why a failure excludes it; empty: none does
-  };
-
-  struct Knob {
-    std::vector<int> value_of;  ///< [place], from 0
-    int num_values = 0;
-    bool is_ordered = false;
   };
 
   /// Larger is better; up to a constant, which all members share. Nothing where there is no
@@ -348,46 +342,24 @@ class RaceTuner : public Tuner {
   }
 
   /// Knobs with several values: what all that was measured has in common, nothing says anything of.
-  void note_knobs() {
-    const Points& points = features_.points;
-    for (std::size_t feature = 0; feature < points.num_features;) {
-      std::size_t end = feature + 1;
-      while (end < points.num_features && points.knobs[end] == points.knobs[feature]) ++end;
-      std::map<std::vector<double>, int> values;
-      for (std::size_t place = 0; place < points.size; ++place) {
-        const auto row = points[place].subspan(feature, end - feature);
-        values.try_emplace({row.begin(), row.end()});
-      }
-      int number = 0;
-      for (auto& [value, id] : values) id = number++;
-      Knob& knob = knobs_.emplace_back();
-      knob.num_values = number;
-      knob.is_ordered = end == feature + 1;
-      for (std::size_t place = 0; place < points.size; ++place) {
-        const auto row = points[place].subspan(feature, end - feature);
-        knob.value_of.push_back(values.at({row.begin(), row.end()}));
-      }
-      feature = end;
-    }
-  }
-
   [[nodiscard]] bool is_hopeless(std::size_t place) const {
     return candidates_[place].prior < candidates_.front().prior - std::log(hopeless_factor);
   }
 
   /// In how many knobs two members differ.
   [[nodiscard]] int distance(std::size_t one, std::size_t other) const {
-    return static_cast<int>(std::ranges::count_if(
-        knobs_, [&](const Knob& knob) { return knob.value_of[one] != knob.value_of[other]; }));
+    return static_cast<int>(std::ranges::count_if(knobs_, [&](const KnobValues& knob) {
+      return knob.value_of[one] != knob.value_of[other];
+    }));
   }
 
   /// Knobs in which two members differ; what is ordered counts by how far.
   [[nodiscard]] double difference(std::size_t one, std::size_t other) const {
     double sum = 0;
-    for (const Knob& knob : knobs_) {
+    for (const KnobValues& knob : knobs_) {
       const int apart = std::abs(knob.value_of[one] - knob.value_of[other]);
       if (apart == 0) continue;
-      sum += knob.is_ordered ? static_cast<double>(apart) / (knob.num_values - 1) : 1;
+      sum += knob.is_ordered ? static_cast<double>(apart) / (knob.size() - 1) : 1;
     }
     return sum;
   }
@@ -396,9 +368,9 @@ class RaceTuner : public Tuner {
   /// what is ordered the values 1, 2, 4, … places away, all others of the rest. A prediction alone
   /// does not exclude them.
   [[nodiscard]] std::optional<std::size_t> untried_next_to_best() const {
-    for (const Knob& knob : knobs_) {
+    for (const KnobValues& knob : knobs_) {
       const int own = knob.value_of[*best_];
-      for (int value = 0; value < knob.num_values; ++value) {
+      for (int value = 0; value < knob.size(); ++value) {
         if (value == own || (knob.is_ordered && !is_power_of_two(std::abs(value - own)))) continue;
         if (const auto place = untried_with(knob, value)) return place;
       }
@@ -407,7 +379,7 @@ class RaceTuner : public Tuner {
   }
 
   /// Nothing where one was tried near the best one, or runs, or none is left.
-  [[nodiscard]] std::optional<std::size_t> untried_with(const Knob& knob, int value) const {
+  [[nodiscard]] std::optional<std::size_t> untried_with(const KnobValues& knob, int value) const {
     const auto is_near = [&](std::size_t place) {
       return knob.value_of[place] == value && distance(place, *best_) <= near;
     };
@@ -485,7 +457,7 @@ class RaceTuner : public Tuner {
   std::set<std::size_t> waiting_, running_, observed_;  ///< places
   std::vector<Sample> samples_;
   std::optional<std::size_t> best_;
-  std::vector<Knob> knobs_;
+  std::vector<KnobValues> knobs_;
   std::size_t cap_ = 0;
   TrackRecord record_;
   std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began

@@ -4,14 +4,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <numbers>
 #include <numeric>
 #include <optional>
 #include <random>
-#include <set>
-#include <string>
-#include <type_traits>
 
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
@@ -69,45 +65,33 @@ class Geometry {
                                            static_cast<Index>(points.size));
     features = given.array() - 0.5;
     pairs.assign(points.pairs.begin(), points.pairs.end());
-    for (std::size_t feature = 0; feature < points.num_features;) {
-      std::size_t end = feature + 1;
-      while (!points.knobs.empty() && end < points.num_features &&
-             points.knobs[end] == points.knobs[feature])
-        ++end;
-      add_knob(points, feature, end);
-      feature = end;
-    }
+    knobs = knob_values(points);
+    for (const KnobValues& knob : knobs) resemblance.push_back(resemblance_of(knob));
     if (predicted.empty()) return;
     predictions =
         Eigen::Map<const VectorXd>(predicted.data(), static_cast<Index>(predicted.size()));
     predictions.array() -= predictions.mean();
   }
 
-  MatrixXd features;                         ///< [feature][point], from −½ to ½
-  std::vector<std::vector<Index>> value_of;  ///< [knob][point]
-  std::vector<MatrixXd> resemblance;         ///< [knob](value, value)
+  MatrixXd features;  ///< [feature][point], from −½ to ½
+  std::vector<KnobValues> knobs;
+  std::vector<MatrixXd> resemblance;  ///< [knob](value, value)
   std::vector<std::pair<std::size_t, std::size_t>> pairs;
   VectorXd predictions;  ///< less their mean; empty where nothing is predicted
 
  private:
-  void add_knob(const Points& points, std::size_t begin, std::size_t end) {
-    std::map<std::vector<double>, Index> values;
-    std::vector<Index>& of_points = value_of.emplace_back();
-    for (std::size_t point = 0; point < points.size; ++point) {
-      const auto row = points[point].subspan(begin, end - begin);
-      of_points.push_back(values
-                              .try_emplace(std::vector<double>(row.begin(), row.end()),
-                                           static_cast<Index>(values.size()))
-                              .first->second);
-    }
-    MatrixXd& of_values = resemblance.emplace_back(values.size(), values.size());
-    for (const auto& [one, row] : values)
-      for (const auto& [other, column] : values) {
+  static MatrixXd resemblance_of(const KnobValues& knob) {
+    MatrixXd of_values(knob.size(), knob.size());
+    for (int row = 0; row < knob.size(); ++row)
+      for (int column = 0; column < knob.size(); ++column) {
+        const auto& one = knob.values[static_cast<std::size_t>(row)];
+        const auto& other = knob.values[static_cast<std::size_t>(column)];
         double distance = 0;
         for (std::size_t each = 0; each < one.size(); ++each)
           distance += std::abs(one[each] - other[each]);
         of_values(row, column) = std::exp(-forgetting * distance);
       }
+    return of_values;
   }
 };
 
@@ -185,8 +169,8 @@ class Kernel {
   [[nodiscard]] double of_values(std::size_t one, std::size_t other) const {
     const Geometry& geometry = *geometry_;
     const auto resemblance = [&](std::size_t knob) {
-      return geometry.resemblance[knob](geometry.value_of[knob][one],
-                                        geometry.value_of[knob][other]);
+      return geometry.resemblance[knob](geometry.knobs[knob].value_of[one],
+                                        geometry.knobs[knob].value_of[other]);
     };
     double sum = 0;
     for (std::size_t knob = 0; knob < geometry.resemblance.size(); ++knob)
@@ -433,98 +417,6 @@ double expected_improvement(const Posterior& posterior) {
   const double z = posterior.mean / posterior.deviation;
   const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
   return posterior.mean * chance_above_zero(posterior) + posterior.deviation * density;
-}
-
-namespace {
-
-/// A column before it is scaled: NaN-free numbers, of which words are told apart only.
-struct Column {
-  std::string name;
-  bool is_word = false;
-  std::vector<double> values;
-};
-
-/// Members of TrainingConfig.
-constexpr std::array<std::pair<const char*, const char*>, 3> acting_together = {
-    {{"zero_stage", "reduce_bucket_size"},
-     {"micro_batch", "accumulation_steps"},
-     {"micro_batch", "recompute"}}};
-
-template <class Value>
-double amount_of(Value value) {
-  // The largest thresholds stand for "no limit", which is not so much more than a large one.
-  constexpr double most = 1e13;
-  return std::log1p(std::min(most, std::max(0.0, static_cast<double>(value))));
-}
-
-std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
-  std::vector<Column> columns;
-  std::map<std::string, double> texts;  // in order of appearance
-  for (const Experiment* experiment : experiments) {
-    std::size_t at = 0;
-    const auto add = [&](const char* name, double value, bool is_word) {
-      if (at == columns.size()) columns.push_back({name, is_word, {}});
-      columns[at++].values.push_back(value);
-    };
-    for_each_member(experiment->config, [&](const char* name, const auto& value) {
-      using Value = std::decay_t<decltype(value)>;
-      if constexpr (std::is_enum_v<Value>)
-        add(name, static_cast<double>(value), true);
-      else if constexpr (std::is_same_v<Value, std::string>)
-        add(name, texts.try_emplace(value, static_cast<double>(texts.size())).first->second, true);
-      else if (&value == static_cast<const void*>(&experiment->config.zero_stage))
-        add(name, static_cast<double>(value), true);  // a number that is none
-      else
-        add(name, amount_of(value), false);
-    });
-    add("num_gpus", amount_of(experiment->shape.num_gpus), false);
-    add("num_nodes", amount_of(experiment->shape.num_nodes), false);
-  }
-  return columns;
-}
-
-}  // namespace
-
-double Features::similarity(std::size_t one, std::size_t other) const {
-  if (points.num_features == 0) return 1;
-  std::size_t equal = 0;
-  for (std::size_t feature = 0; feature < points.num_features; ++feature)
-    if (points[one][feature] == points[other][feature]) ++equal;
-  return static_cast<double>(equal) / static_cast<double>(points.num_features);
-}
-
-Features features_of(std::span<const Experiment* const> experiments) {
-  Features features;
-  std::vector<std::vector<double>> of_feature;
-  const auto add = [&](const Column& column, const auto& feature_of) {
-    features.names.push_back(column.name);
-    auto& values = of_feature.emplace_back();
-    for (const double value : column.values) values.push_back(feature_of(value));
-  };
-  for (const Column& column : columns_of(experiments)) {
-    const std::set<double> levels(column.values.begin(), column.values.end());
-    if (levels.size() < 2) continue;
-    const double low = *levels.begin();
-    const double range = *levels.rbegin() - low;
-    if (column.is_word && levels.size() > 2) {
-      for (const double level : levels)
-        add(column, [&](double value) { return value == level ? 1.0 : 0.0; });
-    } else {
-      add(column, [&](double value) { return (value - low) / range; });
-    }
-  }
-  Points& points = features.points;
-  points.size = experiments.size();
-  points.num_features = of_feature.size();
-  std::map<std::string, std::size_t> knobs;
-  for (const std::string& name : features.names)
-    points.knobs.push_back(knobs.try_emplace(name, knobs.size()).first->second);
-  for (const auto& [one, other] : acting_together)
-    if (knobs.contains(one) && knobs.contains(other))
-      points.pairs.emplace_back(knobs[one], knobs[other]);
-  for (std::size_t point = 0; point < points.size; ++point)
-    for (const auto& values : of_feature) points.features.push_back(values[point]);
-  return features;
 }
 
 }  // namespace dstune

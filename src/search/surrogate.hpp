@@ -5,27 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "dstune/search/planner.hpp"
+#include "features.hpp"
 
 namespace dstune {
-
-/// A table of points: one row of features each, all between 0 and 1.
-struct Points {
-  std::size_t num_features = 0;
-  std::vector<double> features;  ///< [point][feature]
-  std::size_t size = 0;
-  /// Of each feature, the knob that it belongs to, rising from 0; empty: each is one of its own.
-  std::vector<std::size_t> knobs{};
-  /// Knobs that act together.
-  std::vector<std::pair<std::size_t, std::size_t>> pairs{};
-  [[nodiscard]] std::span<const double> operator[](std::size_t point) const {
-    return {features.data() + point * num_features, num_features};
-  }
-};
 
 struct Sample {
   std::size_t point = 0;
@@ -140,18 +124,5 @@ class BoostedTrees {
   const Points* points_;
   std::vector<Tree> trees_;
 };
-
-/// Members as points of numbers.
-struct Features {
-  Points points;
-  std::vector<std::string> names;  ///< of the feature: TrainingConfig's member, or the group's
-  /// The share of features in which two members are equal; 1 where nothing differs.
-  [[nodiscard]] double similarity(std::size_t one, std::size_t other) const;
-};
-
-/// One point a member, in the same order: what differs between them, by TrainingConfig's members
-/// and the group's shape. Amounts count by their logarithm, words and switches as one feature a
-/// value; all from 0 to 1.
-Features features_of(std::span<const Experiment* const> experiments);
 
 }  // namespace dstune

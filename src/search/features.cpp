@@ -1,0 +1,130 @@
+#include "features.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <type_traits>
+
+namespace dstune {
+
+namespace {
+
+/// A column before it is scaled: NaN-free numbers, of which words are told apart only.
+struct Column {
+  std::string name;
+  bool is_word = false;
+  std::vector<double> values;
+};
+
+/// Members of TrainingConfig.
+constexpr std::array<std::pair<const char*, const char*>, 3> acting_together = {
+    {{"zero_stage", "reduce_bucket_size"},
+     {"micro_batch", "accumulation_steps"},
+     {"micro_batch", "recompute"}}};
+
+template <class Value>
+double amount_of(Value value) {
+  // The largest thresholds stand for "no limit", which is not so much more than a large one.
+  constexpr double most = 1e13;
+  return std::log1p(std::min(most, std::max(0.0, static_cast<double>(value))));
+}
+
+std::vector<Column> columns_of(std::span<const Experiment* const> experiments) {
+  std::vector<Column> columns;
+  std::map<std::string, double> texts;  // in order of appearance
+  for (const Experiment* experiment : experiments) {
+    std::size_t at = 0;
+    const auto add = [&](const char* name, double value, bool is_word) {
+      if (at == columns.size()) columns.push_back({name, is_word, {}});
+      columns[at++].values.push_back(value);
+    };
+    for_each_member(experiment->config, [&](const char* name, const auto& value) {
+      using Value = std::decay_t<decltype(value)>;
+      if constexpr (std::is_enum_v<Value>)
+        add(name, static_cast<double>(value), true);
+      else if constexpr (std::is_same_v<Value, std::string>)
+        add(name, texts.try_emplace(value, static_cast<double>(texts.size())).first->second, true);
+      else if (&value == static_cast<const void*>(&experiment->config.zero_stage))
+        add(name, static_cast<double>(value), true);  // a number that is none
+      else
+        add(name, amount_of(value), false);
+    });
+    add("num_gpus", amount_of(experiment->shape.num_gpus), false);
+    add("num_nodes", amount_of(experiment->shape.num_nodes), false);
+  }
+  return columns;
+}
+
+}  // namespace
+
+std::vector<KnobValues> knob_values(const Points& points) {
+  std::vector<KnobValues> knobs;
+  for (std::size_t feature = 0; feature < points.num_features;) {
+    std::size_t end = feature + 1;
+    while (!points.knobs.empty() && end < points.num_features &&
+           points.knobs[end] == points.knobs[feature])
+      ++end;
+    const auto row = [&](std::size_t point) {
+      const auto found = points[point].subspan(feature, end - feature);
+      return std::vector<double>(found.begin(), found.end());
+    };
+    KnobValues& knob = knobs.emplace_back();
+    knob.is_ordered = end == feature + 1;
+    std::map<std::vector<double>, int> numbers;
+    for (std::size_t point = 0; point < points.size; ++point) numbers.try_emplace(row(point));
+    for (auto& [value, number] : numbers) {
+      number = knob.size();
+      knob.values.push_back(value);
+    }
+    for (std::size_t point = 0; point < points.size; ++point)
+      knob.value_of.push_back(numbers.at(row(point)));
+    feature = end;
+  }
+  return knobs;
+}
+
+double Features::similarity(std::size_t one, std::size_t other) const {
+  if (points.num_features == 0) return 1;
+  std::size_t equal = 0;
+  for (std::size_t feature = 0; feature < points.num_features; ++feature)
+    if (points[one][feature] == points[other][feature]) ++equal;
+  return static_cast<double>(equal) / static_cast<double>(points.num_features);
+}
+
+Features features_of(std::span<const Experiment* const> experiments) {
+  Features features;
+  std::vector<std::vector<double>> of_feature;
+  const auto add = [&](const Column& column, const auto& feature_of) {
+    features.names.push_back(column.name);
+    auto& values = of_feature.emplace_back();
+    for (const double value : column.values) values.push_back(feature_of(value));
+  };
+  for (const Column& column : columns_of(experiments)) {
+    const std::set<double> levels(column.values.begin(), column.values.end());
+    if (levels.size() < 2) continue;
+    const double low = *levels.begin();
+    const double range = *levels.rbegin() - low;
+    if (column.is_word && levels.size() > 2) {
+      for (const double level : levels)
+        add(column, [&](double value) { return value == level ? 1.0 : 0.0; });
+    } else {
+      add(column, [&](double value) { return (value - low) / range; });
+    }
+  }
+  Points& points = features.points;
+  points.size = experiments.size();
+  points.num_features = of_feature.size();
+  std::map<std::string, std::size_t> knobs;
+  for (const std::string& name : features.names)
+    points.knobs.push_back(knobs.try_emplace(name, knobs.size()).first->second);
+  for (const auto& [one, other] : acting_together)
+    if (knobs.contains(one) && knobs.contains(other))
+      points.pairs.emplace_back(knobs[one], knobs[other]);
+  for (std::size_t point = 0; point < points.size; ++point)
+    for (const auto& values : of_feature) points.features.push_back(values[point]);
+  return features;
+}
+
+}  // namespace dstune

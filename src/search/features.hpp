@@ -1,0 +1,51 @@
+#pragma once
+/// Members of a space as points of numbers. Local.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dstune/search/planner.hpp"
+
+namespace dstune {
+
+/// A table of points: one row of features each, all between 0 and 1.
+struct Points {
+  std::size_t num_features = 0;
+  std::vector<double> features;  ///< [point][feature]
+  std::size_t size = 0;
+  /// Of each feature, the knob that it belongs to, rising from 0; empty: each is one of its own.
+  std::vector<std::size_t> knobs{};
+  /// Knobs that act together.
+  std::vector<std::pair<std::size_t, std::size_t>> pairs{};
+  [[nodiscard]] std::span<const double> operator[](std::size_t point) const {
+    return {features.data() + point * num_features, num_features};
+  }
+};
+
+/// A knob's values, numbered in rising order, and which one each point has.
+struct KnobValues {
+  std::vector<std::vector<double>> values;  ///< [value][feature of the knob]
+  std::vector<int> value_of;                ///< [point]
+  bool is_ordered = false;                  ///< an amount or a switch: one feature
+  [[nodiscard]] int size() const { return static_cast<int>(values.size()); }
+};
+/// In the order of the features.
+std::vector<KnobValues> knob_values(const Points& points);
+
+/// Members as points of numbers.
+struct Features {
+  Points points;
+  std::vector<std::string> names;  ///< of the feature: TrainingConfig's member, or the group's
+  /// The share of features in which two members are equal; 1 where nothing differs.
+  [[nodiscard]] double similarity(std::size_t one, std::size_t other) const;
+};
+
+/// One point a member, in the same order: what differs between them, by TrainingConfig's members
+/// and the group's shape. Amounts count by their logarithm, words and switches as one feature a
+/// value; all from 0 to 1.
+Features features_of(std::span<const Experiment* const> experiments);
+
+}  // namespace dstune
