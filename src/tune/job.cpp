@@ -1,7 +1,7 @@
 #include "dstune/tune/job.hpp"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <set>
 #include <span>
@@ -98,7 +98,7 @@ std::vector<int> agree_on_excluded_ranks(const Communicator& world, const JobOpt
   Bytes bytes(plain.begin(), plain.end());
   world.broadcast(bytes, 0);
   ranks.resize(bytes.size() / sizeof(int));
-  std::memcpy(ranks.data(), bytes.data(), bytes.size());
+  std::ranges::copy(bytes, std::as_writable_bytes(std::span(ranks)).begin());
   return ranks;
 }
 

@@ -59,6 +59,13 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return take(bytes, static_cast<std::size_t>(alignment), __builtin_return_address(0));
 }
+// Sanitizers have ones of their own for these.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return take(bytes, 0, __builtin_return_address(0));
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return take(bytes, 0, __builtin_return_address(0));
+}
 // The news above take from malloc.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void operator delete(void* memory) noexcept {
