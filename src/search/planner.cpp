@@ -309,7 +309,7 @@ class ExperimentFile {
     json::Problems found;
     // The table's pointers start at the config's own root.
     const Settings settings =
-        dstune::read_config(json::Node(config.document(), value, ""), found, job_->precision);
+        dstune::read_config(json::Node(config.document(), value, ""), found, job_->auto_values);
     check_automatic_precision(*job_, json::Node(config.document(), value, ""), found);
     experiment.config = training_config(settings);
     for (auto problem : found.all()) {

@@ -106,7 +106,7 @@ class CandidateCheck {
   void read_base() {
     json::Problems found;
     product_->settings =
-        read_settings(json::Node(*job_->document, product_->base, ""), found, job_->precision);
+        read_settings(json::Node(*job_->document, product_->base, ""), found, job_->auto_values);
     for (const Problem& problem : found.all())
       if (!is_of_dimension(problem.pointer)) add(problem.pointer, problem.message);
   }
@@ -117,7 +117,7 @@ class CandidateCheck {
       json::Problems found;
       dimension.settings.push_back(
           read_settings(json::Node(*job_->document, dimension.candidates[index], dimension.pointer),
-                        found, job_->precision));
+                        found, job_->auto_values));
       for (const Problem& problem : found.all())
         add_at_origin(dimension, index, problem.pointer, problem.message);
     }

@@ -243,6 +243,8 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
   decide_precision(overrides.precision, target);
+  job.auto_values = auto_values(
+      job.precision, is_of_trainer(job) ? std::optional(job.model.hidden_size) : std::nullopt);
   if (job.experiment_files.empty()) {
     check_automatic_precision(job, json::Node(*job.document, job.ds_config, ""), problems);
     const auto products = expand(job, problems);

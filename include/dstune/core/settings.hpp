@@ -3,6 +3,7 @@
 /// rows. Local.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -88,14 +89,23 @@ class Settings {
   std::vector<Presence> presence_;
 };
 
+/// What the user's training writes in the place of "auto", by pointer. Other keys take their
+/// default.
+using AutoValues = std::map<std::string, KnobValue, std::less<>>;
+
+/// `precision`: of bf16 and fp16; nothing: their defaults. `hidden_size`: of a model that Hugging
+/// Face's Trainer trains (transformers, HfTrainerDeepSpeedConfig.trainer_config_finalize, and
+/// TrainingArguments' default max_grad_norm); nothing: another training.
+[[nodiscard]] AutoValues auto_values(std::optional<Precision> precision,
+                                     std::optional<std::int64_t> hidden_size);
+
 /// What `node`, at its place in a DeepSpeed config, says of its row and of all rows below; rows
-/// that it does not hold are there with their defaults. No lists of candidates; null and "auto"
-/// stand for the default. Adds problems: wrong types, values out of range, unknown keys inside
+/// that it does not hold are there with their defaults. No lists of candidates; null
+/// stands for the default. Adds problems: wrong types, values out of range, unknown keys inside
 /// sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown top-level
-/// keys are skipped. `automatic`: the precision that "auto" of /bf16/enabled and /fp16/enabled
-/// stands for; nothing: their defaults.
+/// keys are skipped. `automatic`: what "auto" stands for.
 std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems,
-                                   std::optional<Precision> automatic = std::nullopt);
+                                   const AutoValues& automatic = {});
 
 /// Something that a config can not have, though each of its values is valid by itself.
 struct Violation {
@@ -115,6 +125,6 @@ struct Violation {
 /// A whole config without lists of candidates: read_settings() and violations_of() in one. `node`
 /// is the config's root object.
 [[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems,
-                                   std::optional<Precision> automatic = std::nullopt);
+                                   const AutoValues& automatic = {});
 
 }  // namespace dstune

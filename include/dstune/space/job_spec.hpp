@@ -12,6 +12,7 @@
 
 #include "dstune/base/json.hpp"
 #include "dstune/core/job.hpp"
+#include "dstune/core/settings.hpp"
 #include "dstune/model/model_spec.hpp"
 
 namespace dstune {
@@ -54,6 +55,7 @@ struct JobSpec {
   std::int64_t sequence_length = 1024;
   /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.
   std::optional<Precision> precision;
+  AutoValues auto_values;                           ///< what "auto" stands for in the config
   std::optional<Machine> machine;                   ///< what groups were checked against
   std::vector<GroupShape> shapes;                   ///< from `resources`, in its order
   std::vector<Recompute> recompute;                 ///< modes to try

@@ -170,24 +170,31 @@ int Settings::zero_stage() const {
   return static_cast<int>(std::get<std::int64_t>(values_[row]));
 }
 
-namespace {
-
-/// The precision that a row switches on; nothing: it is no such row.
-std::optional<Precision> precision_of_row(const Knob& knob) {
-  if (knob.pointer == "/fp16/enabled") return Precision::fp16;
-  const bool is_bf16 = knob.pointer == "/bf16/enabled" || knob.pointer == "/bfloat16/enabled";
-  return is_bf16 ? std::optional(Precision::bf16) : std::nullopt;
+AutoValues auto_values(std::optional<Precision> precision,
+                       std::optional<std::int64_t> hidden_size) {
+  AutoValues values;
+  if (precision) {
+    values["/fp16/enabled"] = *precision == Precision::fp16;
+    for (const char* pointer : {"/bf16/enabled", "/bfloat16/enabled"})
+      values[pointer] = *precision == Precision::bf16;
+  }
+  if (hidden_size) {
+    const std::int64_t square = *hidden_size * *hidden_size;
+    values["/zero_optimization/reduce_bucket_size"] = square;
+    values["/zero_optimization/stage3_prefetch_bucket_size"] = square * 9 / 10;
+    values["/zero_optimization/stage3_param_persistence_threshold"] = 10 * *hidden_size;
+    values["/gradient_clipping"] = 1.0;
+  }
+  return values;
 }
 
-}  // namespace
-
 std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems,
-                                   std::optional<Precision> automatic) {
+                                   const AutoValues& automatic) {
   std::vector<Setting> settings;
   knob_table().read(node, problems, [&](KeyReading reading) {
-    const auto precision = precision_of_row(knobs()[reading.row]);
-    if (automatic && precision && reading.presence == Presence::automatic) {
-      settings.push_back({reading.row, *automatic == *precision, Presence::given});
+    const auto filled_in = automatic.find(knobs()[reading.row].pointer);
+    if (reading.presence == Presence::automatic && filled_in != automatic.end()) {
+      settings.push_back({reading.row, filled_in->second, Presence::given});
       return;
     }
     const bool is_given = !reading.values.empty();
@@ -200,7 +207,7 @@ std::vector<Setting> read_settings(const json::Node& node, json::Problems& probl
 }
 
 Settings read_config(const json::Node& node, json::Problems& problems,
-                     std::optional<Precision> automatic) {
+                     const AutoValues& automatic) {
   Settings settings;
   settings.apply(read_settings(node, problems, automatic));
   for (const Violation& violation : violations_of(settings)) {

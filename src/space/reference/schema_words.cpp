@@ -244,7 +244,9 @@ Value shared_definitions() {
   const Value null = {{"type", "null"}};
   const Value automatic = {{"const", "auto"}};
   Value standing = any_of({null, automatic, variable});
-  standing["description"] = "null and \"auto\" take DeepSpeed's default; \"$NAME\" is a variable.";
+  standing["description"] =
+      "null takes DeepSpeed's default, \"auto\" what the training puts there; \"$NAME\" is a "
+      "variable.";
   const Value members = {{"additionalProperties", reference("unknown")}};
   Value unknown = members;
   unknown["description"] = "A key that is passed on; a list is candidates, and has some.";

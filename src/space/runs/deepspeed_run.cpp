@@ -148,7 +148,7 @@ class RunFolder {
     json::Problems found;
     // The table's pointers start at the config's own root.
     const Settings settings =
-        dstune::read_config(json::Node(node.document(), value, ""), found, job_.precision);
+        dstune::read_config(json::Node(node.document(), value, ""), found, job_.auto_values);
     run_.config = training_config(settings);
     complete_config(job_, mine.recompute, run_.config);
     run_.config.sequence_length = mine.sequence_length;

@@ -91,7 +91,17 @@ void find_automatic(const json::Value& value, const std::string& pointer,
     find_automatic(member, pointer + "/" + key, found);
 }
 
+double number_of(const KnobValue& value) {
+  const auto* const integer = std::get_if<std::int64_t>(&value);
+  return integer != nullptr ? static_cast<double>(*integer) : std::get<double>(value);
+}
+
 }  // namespace
+
+bool is_of_trainer(const JobSpec& job) {
+  return job.workload.kind == WorkloadKind::transformer &&
+         job.target.framework == TargetFramework::huggingface;
+}
 
 bool has_automatic_precision(const json::Value& config) {
   return std::ranges::any_of(low_precisions, [&](Precision precision) {
@@ -125,9 +135,7 @@ void decide_precision(const std::optional<Precision>& override, SectionTarget& t
 
 void check_automatic_precision(const JobSpec& job, const json::Node& config,
                                json::Problems& problems) {
-  const bool is_trained_by_trainer = job.workload.kind == WorkloadKind::transformer &&
-                                     job.target.framework == TargetFramework::huggingface;
-  if (!is_trained_by_trainer || !has_automatic_precision(config.value())) return;
+  if (!is_of_trainer(job) || !has_automatic_precision(config.value())) return;
   const auto automatic = std::ranges::find_if(low_precisions, [&](Precision precision) {
     return switch_of(config.value(), precision).is_automatic;
   });
@@ -172,9 +180,20 @@ void add_assumptions(const json::Node* section, JobSpec& job) {
     assume("the training is Hugging Face's with sdpa attention, since dstune.target is not given");
   std::vector<std::string> automatic;
   if (job.experiment_files.empty()) find_automatic(job.ds_config, "", automatic);
-  if (!automatic.empty())
-    assume(
-        fmt::format("\"auto\" stands for DeepSpeed's default in {}", fmt::join(automatic, ", ")));
+  std::vector<std::string> by_trainer, by_deepspeed;
+  for (const std::string& key : automatic) {
+    const auto filled_in = job.auto_values.find("/" + key);
+    if (filled_in == job.auto_values.end())
+      by_deepspeed.push_back(key);
+    else
+      by_trainer.push_back(fmt::format("{} {}", key, number_of(filled_in->second)));
+  }
+  if (!by_trainer.empty())
+    assume(fmt::format("\"auto\" stands for what Hugging Face's Trainer puts there: {}",
+                       fmt::join(by_trainer, ", ")));
+  if (!by_deepspeed.empty())
+    assume(fmt::format("\"auto\" stands for DeepSpeed's default in {}",
+                       fmt::join(by_deepspeed, ", ")));
 }
 
 }  // namespace dstune

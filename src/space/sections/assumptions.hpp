@@ -8,6 +8,9 @@
 
 namespace dstune {
 
+/// Hugging Face's Trainer, or Accelerate, fills in what the config leaves to it.
+[[nodiscard]] bool is_of_trainer(const JobSpec& job);
+
 /// `JobSpec::precision`: the command line's, else the document's, else the model's, and what is
 /// said of it. After the model.
 void decide_precision(const std::optional<Precision>& override, SectionTarget& target);
