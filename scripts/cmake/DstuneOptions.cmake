@@ -13,9 +13,14 @@ set_property(CACHE DSTUNE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(DSTUNE_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them")
 option(DSTUNE_FUZZ "Build the fuzzers of mpi_tests/fuzz; needs clang with libFuzzer" OFF)
 
+# The program is a shared library, too (libdstune-mpi.so), which Python can load. Within it nothing is
+# replaced from outside, so functions are inlined as in an executable.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
 add_library(dstune_flags INTERFACE)
 target_include_directories(dstune_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
 target_compile_options(dstune_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror>
   # g++ 12 sees overlapping copies in std::string's operator+ (GCC bug 105651).
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
