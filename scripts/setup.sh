@@ -2,6 +2,9 @@
 # What building and running dstune-mpi needs, checked and, where this machine is a Debian or Ubuntu
 # and we are root (or sudo asks for no password), installed. Where nothing is missing it touches
 # nothing and needs no network. Run it by itself, or source it: quickstart.sh and test.sh do.
+#   scripts/setup.sh --engine   also makes a Python environment with PyTorch and DeepSpeed from the
+#                               package index, and prints its interpreter. Tests of the engine use
+#                               it by DSTUNE_ENGINE_PYTHON; about 6 GB in build/engine.
 #
 # Sourced, it also sets what mpirun needs as root, with more ranks than cores and in a bare
 # environment. Variables that are already set stay as they are.
@@ -120,5 +123,40 @@ build_release() {
   ) >&2
 }
 
+# What the engine's tests and examples import. Operators that DeepSpeed would compile at first use are
+# built here, since a job starts no compiler.
+engine_packages=(torch numpy 'deepspeed==0.19.8' transformers accelerate peft)
+engine_environment=${DSTUNE_ENGINE_ENVIRONMENT:-$checkout/build/engine}
+
+make_engine_environment() {
+  local python=$engine_environment/bin/python
+  if [[ -e $engine_environment/complete ]]; then
+    say "The engine's environment is there: $engine_environment"
+    return
+  fi
+  if ! python3 -c 'import ensurepip' 2>/dev/null && command -v apt-get >/dev/null && can_become_root; then
+    missing_packages=(python3-venv)
+    install_missing || say "apt-get did not succeed"
+  fi
+  say "Making the engine's environment in $engine_environment (a few minutes)"
+  python3 -m venv "$engine_environment" &&
+    "$python" -m pip install -q setuptools wheel ninja torch numpy &&
+    DS_BUILD_OPS=0 "$python" -m pip install -q --no-build-isolation "${engine_packages[@]}" &&
+    build_engine_operators "$python" &&
+    touch "$engine_environment/complete"
+}
+
+# build_engine_operators PYTHON: those that engines on processors load, where DeepSpeed looks for them.
+build_engine_operators() {
+  PATH="$(dirname -- "$1"):$PATH" "$1" -c '
+from deepspeed.accelerator import get_accelerator
+for name in ("ShareMemCommBuilder", "CPUAdamBuilder"):
+    get_accelerator().create_op_builder(name).load()'
+}
+
 ensure_needs
 set_mpi_environment
+if [[ ${BASH_SOURCE[0]} == "$0" && ${1:-} == --engine ]]; then
+  make_engine_environment >&2 || { say "The engine's environment could not be made"; exit 1; }
+  echo "$engine_environment/bin/python"
+fi
