@@ -16,6 +16,8 @@ option(DSTUNE_FUZZ "Build the fuzzers of mpi_tests/fuzz; needs clang with libFuz
 # The program is a shared library, too (libdstune-mpi.so), which Python can load. Within it nothing is
 # replaced from outside, so functions are inlined as in an executable.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Programs begin with the precompiled headers of the libraries.
+set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
 
 add_library(dstune_flags INTERFACE)
 target_include_directories(dstune_flags INTERFACE "${PROJECT_SOURCE_DIR}/include")
