@@ -20,12 +20,12 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-/// What mpirun needs in a bare environment, and none of what a batch system or the caller may say.
+/// What mpirun needs in a bare environment, and none of what a batch system or the caller may say,
+/// nor a DeepSpeed that is installed.
 std::map<std::string, std::string> base_environment() {
-  std::map<std::string, std::string> environment{{"SLURM_JOB_END_TIME", ""},
-                                                 {"SCR_END_TIME", ""},
-                                                 {"FLUX_JOB_EXPIRATION", ""},
-                                                 {"DSTUNE_INJECT", ""},
+  std::map<std::string, std::string> environment{{"SLURM_JOB_END_TIME", ""},  {"SCR_END_TIME", ""},
+                                                 {"FLUX_JOB_EXPIRATION", ""}, {"VIRTUAL_ENV", ""},
+                                                 {"CONDA_PREFIX", ""},        {"DSTUNE_INJECT", ""},
                                                  {"DSTUNE_PRETEND_HOSTS", ""}};
   for (const std::string& word : words_of(DSTUNE_E2E_ENVIRONMENT)) {
     const std::size_t at = word.find('=');
@@ -49,6 +49,9 @@ Job::Job() {
   folder_ = root_ / "work";
   fs::create_directory(folder_);
   fs::create_directory(root_ / "tmp");
+  // A program that names no interpreter stands before any other.
+  fs::create_directory(root_ / "bin");
+  std::ofstream(root_ / "bin/deepspeed") << "\n";
 }
 
 Job::~Job() {
@@ -77,6 +80,9 @@ Process Job::start(const Command& command) {
   spec.environment = base_environment();
   // What a killed mpirun leaves goes with the folder.
   spec.environment["TMPDIR"] = (root_ / "tmp").string();
+  const char* const path = std::getenv("PATH");
+  spec.environment["PATH"] =
+      (root_ / "bin").string() + ":" + (path == nullptr ? "/usr/bin:/bin" : path);
   for (const auto& [name, value] : command.environment) spec.environment[name] = value;
   spec.folder = folder_;
   spec.out_path = root_ / ("out." + std::to_string(num_started_));

@@ -108,6 +108,9 @@ int run(int argc, char** argv, Watchdog& watchdog) {
       throw UsageError("--backend sim is not built in this release: use cpu");
     }
     line.job.version = DSTUNE_VERSION;
+    // A plan for another cluster takes nothing from this machine.
+    if (!line.job.dry_run || !line.job.hostfile)
+      line.job.overrides.python = own_python_environment();
     log::set_level(line.level);
     log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
     if (line.job.verbose && is_first_process()) describe(line);

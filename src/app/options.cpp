@@ -47,6 +47,9 @@ po::options_description visible_options() {
   value("precision", "fp32|bf16|fp16",
         "where the config says \"auto\"; overrides dstune.precision (default: the model's "
         "torch_dtype)");
+  value("deepspeed-version", "V",
+        "the DeepSpeed that will train; overrides dstune.deepspeed_version (default: the one that "
+        "is installed)");
   add("full", "as autotuning.fast = false");
   value("results-dir", "DIR", "where results go (default autotuning_results)");
   value("exps-dir", "DIR", "where experiment files go (default autotuning_exps)");
@@ -132,6 +135,14 @@ class GivenOptions {
     return static_cast<Integer>(value);
   }
 
+  [[nodiscard]] std::optional<Version> version(const char* name) const {
+    const std::optional<std::string> words = text(name);
+    if (!words) return std::nullopt;
+    const std::optional<Version> value = parse_version(*words);
+    if (!value) refuse(name, "expected a version such as 0.19.8");
+    return value;
+  }
+
   [[nodiscard]] std::optional<double> duration_s(const char* name) const {
     const std::optional<std::string> words = text(name);
     if (!words) return std::nullopt;
@@ -163,6 +174,7 @@ Overrides overrides_of(const GivenOptions& given) {
                 {"flops", Metric::flops}});
   given.choose("precision", overrides.precision,
                {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}});
+  overrides.deepspeed_version = given.version("deepspeed-version");
   overrides.num_trials = given.whole_number<int>("num-trials", 1);
   overrides.early_stopping = given.whole_number<int>("early-stopping", 0);
   overrides.seed = given.whole_number<std::int64_t>("seed", 0);

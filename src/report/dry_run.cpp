@@ -217,10 +217,13 @@ class Table {
 
 std::string dry_run_text(const DryRun& plan, const DryRunStyle& style) {
   std::string out;
+  std::vector<std::string> sentences;
+  if (!plan.deepspeed.empty()) sentences.push_back(plan.deepspeed + ".");
   for (const std::string& assumption : plan.assumptions)
-    for (const std::string& line : wrapped("Assumed: " + assumption + ".", style.width))
-      out += line + "\n";
-  if (!plan.assumptions.empty()) out += "\n";
+    sentences.push_back("Assumed: " + assumption + ".");
+  for (const std::string& sentence : sentences)
+    for (const std::string& line : wrapped(sentence, style.width)) out += line + "\n";
+  if (!sentences.empty()) out += "\n";
   out += Table(plan, style).text();
   std::string close = fmt::format("{} members: {} planned, {} infeasible, {} pruned.", plan.total,
                                   plan.planned, plan.infeasible, plan.pruned);
@@ -251,6 +254,7 @@ json::Value dry_run_json(const DryRun& plan) {
           {"counts",
            {{"planned", plan.planned}, {"infeasible", plan.infeasible}, {"pruned", plan.pruned}}},
           {"expected_duration_s", finite_or_null(plan.expected_s)},
+          {"deepspeed_version", plan.deepspeed_version},
           {"assumptions", plan.assumptions}};
 }
 

@@ -250,7 +250,10 @@ void ResultsFolder::write_optimal(const Recommendation& recommendation,
           : placeholder_launch_line(shown_path, experiment.shape);
   write_file_atomically(config_path, indented(ds_config));
   write_file_atomically(file(file_name::optimal_command), command + "\n");
-  write_file_atomically(file(file_name::optimal), indented(optimal_json(recommendation, command)));
+  json::Value optimal = optimal_json(recommendation, command);
+  if (environment_.contains("deepspeed"))
+    optimal["deepspeed_version"] = environment_["deepspeed"]["version"];
+  write_file_atomically(file(file_name::optimal), indented(optimal));
 }
 
 void ResultsFolder::write_verification(const Recommendation& recommendation,

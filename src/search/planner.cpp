@@ -306,10 +306,11 @@ class ExperimentFile {
     auto& value = experiment.ds_config = config.value();
     value.erase("autotuning");
     value.erase("dstune");
+    drop_without_effect(job_->knobs(), value);
     json::Problems found;
     // The table's pointers start at the config's own root.
-    const Settings settings =
-        dstune::read_config(json::Node(config.document(), value, ""), found, job_->auto_values);
+    const Settings settings = dstune::read_config(
+        job_->knobs(), json::Node(config.document(), value, ""), found, job_->auto_values);
     check_automatic_precision(*job_, json::Node(config.document(), value, ""), found);
     experiment.config = training_config(settings);
     for (auto problem : found.all()) {
@@ -332,6 +333,8 @@ class ExperimentFile {
     experiment.config.accumulation_steps = triple->accumulation_steps;
     place_on(experiment.shape, experiment.config);
     complete_config(*job_, job_->recompute.front(), experiment.config);
+    experiment.written_out =
+        write_out_defaults(job_->deepspeed_version, experiment.config.zero_stage, value);
     const std::string refusal = target_refusal(*job_, experiment.config);
     if (!refusal.empty()) problems_->add(config.problem(refusal));
   }

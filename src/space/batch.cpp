@@ -11,13 +11,14 @@ namespace {
 
 using Kind = Dimension::Kind;
 
-const Knob& row_of(const Dimension& dimension) {
-  return *find_knob(dimension.pointer);
+const Knob& row_of(const Dimension& dimension, const KnobTable& table) {
+  return *table.find_knob(dimension.pointer);
 }
 
 /// Nothing: it follows from the others.
-void add_size(Dimension& dimension, std::optional<std::int64_t> size, const std::string& origin) {
-  Setting setting{*knob_table().find(dimension.pointer), {}, Presence::absent};
+void add_size(Dimension& dimension, const KnobTable& table, std::optional<std::int64_t> size,
+              const std::string& origin) {
+  Setting setting{table.find(dimension.pointer).value(), {}, Presence::absent};
   if (size) setting = {setting.row, *size, Presence::given};
   dimension.candidates.push_back(size ? json::Value(*size) : json::Value());
   dimension.origins.push_back(origin);
@@ -25,18 +26,19 @@ void add_size(Dimension& dimension, std::optional<std::int64_t> size, const std:
 }
 
 /// What the row makes of a size that does not stand for what follows from the others.
-std::optional<std::int64_t> read_size(const json::Node& node, const Knob& row,
-                                      json::Problems& problems) {
-  const auto value = knob_table().read_value(node, row, problems);
+std::optional<std::int64_t> read_size(const json::Node& node, const KnobTable& table,
+                                      const Knob& row, json::Problems& problems) {
+  const auto value = table.read_value(node, row, problems);
   return value ? std::optional(std::get<std::int64_t>(*value)) : std::nullopt;
 }
 
-void add_candidate(Dimension& dimension, const json::Node& node, json::Problems& problems) {
-  const Knob& row = row_of(dimension);
-  if (!row.candidates_are_given && knob_table().stands_for_default(node, row)) {
-    add_size(dimension, std::nullopt, node.pointer());
-  } else if (const auto size = read_size(node, row, problems)) {
-    add_size(dimension, size, node.pointer());
+void add_candidate(Dimension& dimension, const KnobTable& table, const json::Node& node,
+                   json::Problems& problems) {
+  const Knob& row = row_of(dimension, table);
+  if (!row.candidates_are_given && table.stands_for_default(node, row)) {
+    add_size(dimension, table, std::nullopt, node.pointer());
+  } else if (const auto size = read_size(node, table, row, problems)) {
+    add_size(dimension, table, size, node.pointer());
   }
 }
 
@@ -60,27 +62,29 @@ std::optional<std::int64_t> size_of(const Dimension& dimension, std::size_t cand
 }
 
 Dimension batch_dimension(std::string_view key, const std::optional<json::Node>& node,
-                          const TuningOptions& tuning, json::Problems& problems) {
+                          const JobSpec& job, json::Problems& problems) {
+  const KnobTable& table = job.knobs();
   Dimension dimension;
   dimension.kind = batch_kind(key).value();
   dimension.pointer = fmt::format("/{}", key);
   const bool is_micro = dimension.kind == Kind::micro_batch;
-  const bool is_derived = !node || knob_table().stands_for_default(*node, row_of(dimension));
+  const Knob& row = row_of(dimension, table);
+  const bool is_derived = !node || table.stands_for_default(*node, row);
   if (node && node->is_array()) {
     if (node->value().empty())
       problems.add(node->problem(
           "an empty list leaves nothing to try: name at least one size, or remove the key"));
-    for (const auto& element : node->elements()) add_candidate(dimension, element, problems);
+    for (const auto& element : node->elements()) add_candidate(dimension, table, element, problems);
   } else if (is_derived && is_micro) {
-    add_size(dimension, tuning.min_train_micro_batch_size_per_gpu, dimension.pointer);
+    add_size(dimension, table, job.tuning.min_train_micro_batch_size_per_gpu, dimension.pointer);
   } else if (is_derived) {
-    add_size(dimension, std::nullopt, dimension.pointer);
-  } else if (const auto size = read_size(*node, row_of(dimension), problems)) {
-    add_size(dimension, size, dimension.pointer);
+    add_size(dimension, table, std::nullopt, dimension.pointer);
+  } else if (const auto size = read_size(*node, table, row, problems)) {
+    add_size(dimension, table, size, dimension.pointer);
   }
   // A size that could not be read is complained about; the rest is checked beside it.
   if (dimension.candidates.empty())
-    add_size(dimension, is_micro ? std::optional<std::int64_t>(1) : std::nullopt,
+    add_size(dimension, table, is_micro ? std::optional<std::int64_t>(1) : std::nullopt,
              dimension.pointer);
   return dimension;
 }
@@ -96,7 +100,7 @@ void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Pro
                               lowest, tuning.max_train_micro_batch_size_per_gpu)});
     return;
   }
-  const auto largest = static_cast<std::int64_t>(row_of(dimension).largest_here);
+  const auto largest = static_cast<std::int64_t>(row_of(dimension, job.knobs()).largest_here);
   auto highest = std::min(tuning.max_train_micro_batch_size_per_gpu, largest);
   if (tuning.max_train_batch_size) {
     const Dimension& steps = dimension_of(product, Kind::accumulation_steps);
@@ -112,7 +116,7 @@ void fill_searched_micro_batches(const JobSpec& job, Product& product, json::Pro
   for (auto size = lowest; size < highest;) {
     while (16 * step <= size) step *= 2;
     size = std::min(highest, size + step);
-    add_size(dimension, size, dimension.origins.front());
+    add_size(dimension, job.knobs(), size, dimension.origins.front());
   }
 }
 

@@ -23,7 +23,8 @@ bool is_knob(const Dimension& dimension) {
 /// Tries members of one product.
 class Trials {
  public:
-  explicit Trials(const Product& product) : product_(&product) {
+  Trials(const KnobTable& table, const Product& product)
+      : product_(&product), base_(table), last_(table) {
     for (const auto& dimension : product.dimensions)
       if (dimension.pointer == zero_stage_pointer) stages_ = &dimension;
     base_.apply(product.settings);
@@ -76,7 +77,7 @@ class CandidateCheck {
     read_base();
     for (auto& dimension : product_->dimensions)
       if (is_knob(dimension)) read_candidates(dimension);
-    const Trials trials(*product_);
+    const Trials trials(job_->knobs(), *product_);
     for (const Violation& violation : trials.common(nullptr, 0))
       if (!is_of_dimension(violation.pointer)) add(violation.pointer, violation.message);
     for (const auto& dimension : product_->dimensions)
@@ -105,8 +106,8 @@ class CandidateCheck {
 
   void read_base() {
     json::Problems found;
-    product_->settings =
-        read_settings(json::Node(*job_->document, product_->base, ""), found, job_->auto_values);
+    product_->settings = read_settings(
+        job_->knobs(), json::Node(*job_->document, product_->base, ""), found, job_->auto_values);
     for (const Problem& problem : found.all())
       if (!is_of_dimension(problem.pointer)) add(problem.pointer, problem.message);
   }
@@ -116,7 +117,8 @@ class CandidateCheck {
     for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {
       json::Problems found;
       dimension.settings.push_back(
-          read_settings(json::Node(*job_->document, dimension.candidates[index], dimension.pointer),
+          read_settings(job_->knobs(),
+                        json::Node(*job_->document, dimension.candidates[index], dimension.pointer),
                         found, job_->auto_values));
       for (const Problem& problem : found.all())
         add_at_origin(dimension, index, problem.pointer, problem.message);
@@ -164,8 +166,10 @@ bool is_default(const json::Value& value, const Knob& knob) {
 /// Keys that are there and do not move the search, by why.
 class EffectNotes {
  public:
+  explicit EffectNotes(const KnobTable& table) : table_(&table) {}
+
   void read(const json::Node& node) {
-    const Knob* const knob = find_knob(node.pointer());
+    const Knob* const knob = table_->find_knob(node.pointer());
     if (knob != nullptr && knob->type == KnobType::object && knob->effect == KnobEffect::inert &&
         !has_effect_below(node)) {
       inert_.push_back(node.pointer().substr(1));
@@ -195,16 +199,17 @@ class EffectNotes {
   }
 
  private:
-  static bool has_effect_below(const json::Node& node) {
+  [[nodiscard]] bool has_effect_below(const json::Node& node) const {
     for (const auto& key : node.keys()) {
       const json::Node member = *node.find(key);
-      const Knob* const knob = find_knob(member.pointer());
+      const Knob* const knob = table_->find_knob(member.pointer());
       if (knob != nullptr && knob->effect != KnobEffect::inert) return true;
       if (has_effect_below(member)) return true;
     }
     return false;
   }
 
+  const KnobTable* table_;
   std::vector<std::string> inert_, not_built_;
 };
 
@@ -249,7 +254,7 @@ void add_quantization(const JobSpec& job, const json::Node& root,
   if (has_nodes && has(candidates_of(root, "zero_quantized_gradients"), true)) {
     warnings.push_back(
         "zero_optimization.zero_quantized_gradients: stage 3 with it reduces gradients across "
-        "nodes in 4 bits, so its losses are others than without; DeepSpeed 0.19.6 itself does not "
+        "nodes in 4 bits, so its losses are others than without; DeepSpeed itself does not "
         "divide those of matrices by the ranks of a node, as is done here");
   }
 }
@@ -274,13 +279,17 @@ void check_candidates(const JobSpec& job, std::vector<Product>& products,
 
 std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Product>& products) {
   std::vector<std::string> warnings;
-  EffectNotes notes;
+  const std::string deepspeed = fmt::format("DeepSpeed {}", to_text(job.deepspeed_version));
+  EffectNotes notes(job.knobs());
   const json::Node root(*job.document, job.ds_config, "");
   for (const auto& key : root.keys()) {
     const auto node = *root.find(key);
-    if (find_knob(node.pointer()) == nullptr) {
-      warnings.push_back(node.pointer() +
-                         " is no key that DeepSpeed 0.19.6 knows: it passes through unchecked");
+    if (job.knobs().find_knob(node.pointer()) == nullptr) {
+      const Knob* const other = every_knob().find_knob(node.pointer());
+      const std::string since =
+          other == nullptr ? "" : fmt::format(" (known from {} on)", to_text(other->since));
+      warnings.push_back(fmt::format("{} is no key that {} knows{}: it passes through unchecked",
+                                     node.pointer(), deepspeed, since));
     } else {
       notes.read(node);
     }
@@ -289,19 +298,20 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
   if (has_copies(job, root)) {
     warnings.push_back(
         "zero_optimization.mics_shard_size: DeepSpeed 0.19.6 itself hangs in its first update "
-        "where "
-        "this is less than the group's size; what is measured here is MiCS as other releases run "
-        "it");
+        "where this is less than the group's size; what is measured here is MiCS without that");
   }
   add_quantization(job, root, warnings);
   if (has_unreduced_sums(job, root)) {
     warnings.push_back(
-        "data_types.grad_accum_dtype: at stage 1 in fp16, and in bf16 with an offloaded optimizer, "
-        "DeepSpeed 0.19.6 itself updates with the sums in fp32 of each rank's own gradients; their "
-        "mean over ranks, which it makes and drops, is what is used here");
+        "data_types.grad_accum_dtype: at stage 1 in fp16, and in bf16 with an offloaded "
+        "optimizer, " +
+        deepspeed +
+        " itself updates with the sums in fp32 of each rank's own gradients; their mean over "
+        "ranks, "
+        "which it makes and drops, is what is used here");
   }
   for (const Product& product : products) {
-    const Trials trials(product);
+    const Trials trials(job.knobs(), product);
     for (const Dimension& dimension : product.dimensions) {
       if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;
       for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {

@@ -20,9 +20,9 @@ json::Value shape_value(const GroupShape& shape) {
 }
 
 /// A list that is a set of candidates, given what the table says about its place.
-bool is_candidate_list(const json::Node& node) {
+bool is_candidate_list(const KnobTable& table, const json::Node& node) {
   if (!node.is_array()) return false;
-  const Knob* const knob = find_knob(node.pointer());
+  const Knob* const knob = table.find_knob(node.pointer());
   // DeepSpeed's schema may know nothing of what stands there, so that a list may be a value.
   if (knob == nullptr) return !node.pointer().starts_with("/optimizer/");
   if (knob->type != KnobType::list) return true;
@@ -31,19 +31,20 @@ bool is_candidate_list(const json::Node& node) {
 
 /// An object with lists of candidates inside as the objects that it stands for, the last key
 /// fastest; any other value as itself. `knob_pointer`: its place in a DeepSpeed config.
-std::vector<json::Value> product_of(const json::Node& node, const std::string& knob_pointer) {
+std::vector<json::Value> product_of(const KnobTable& table, const json::Node& node,
+                                    const std::string& knob_pointer) {
   if (!node.is_object()) return {node.value()};
   std::vector<json::Value> objects = {json::Value::object()};
   for (const auto& key : node.keys()) {
     const json::Node member = *node.find(key);
     const auto pointer = json::append_pointer(knob_pointer, key);
     std::vector<json::Value> candidates;
-    if (is_candidate_list(json::Node(node.document(), member.value(), pointer))) {
-      for (const auto& element : member.elements()) {
-        for (auto& value : product_of(element, pointer)) candidates.push_back(std::move(value));
-      }
+    if (is_candidate_list(table, json::Node(node.document(), member.value(), pointer))) {
+      for (const auto& element : member.elements())
+        for (auto& value : product_of(table, element, pointer))
+          candidates.push_back(std::move(value));
     } else {
-      candidates = product_of(member, pointer);
+      candidates = product_of(table, member, pointer);
     }
     std::vector<json::Value> longer;
     for (const auto& object : objects) {
@@ -72,7 +73,7 @@ class Expander {
       const auto node = *root_.find(key);
       if (batch_kind(key)) {
         add_batch(key, node);
-      } else if (find_knob(node.pointer()) != nullptr) {
+      } else if (job_->knobs().find_knob(node.pointer()) != nullptr) {
         find_below(node);
       }
     }
@@ -129,7 +130,7 @@ class Expander {
 
   void add_batch(const std::string& key, const std::optional<json::Node>& node) {
     product_.base[key] = nullptr;
-    product_.dimensions.push_back(batch_dimension(key, node, job_->tuning, *problems_));
+    product_.dimensions.push_back(batch_dimension(key, node, *job_, *problems_));
     if (product_.dimensions.back().kind == Kind::micro_batch)
       product_.is_micro_batch_searched = !(node && node->is_array());
   }
@@ -138,7 +139,7 @@ class Expander {
     if (node.pointer() == stage_pointer && node.value() == "all") {
       set_base(stage_pointer, 0);
       add_all_stages(stage_pointer);
-    } else if (is_candidate_list(node)) {
+    } else if (is_candidate_list(job_->knobs(), node)) {
       add_list(node);
     } else if (node.is_object()) {
       for (const auto& key : node.keys()) find_below(*node.find(key));
@@ -154,7 +155,7 @@ class Expander {
     }
     auto& dimension = add(Kind::knob, node.pointer());
     for (const auto& element : node.elements()) {
-      auto values = product_of(element, node.pointer());
+      auto values = product_of(job_->knobs(), element, node.pointer());
       if (values.empty()) {
         problems_->add(element.problem("an empty list inside leaves nothing to try"));
       }
@@ -175,7 +176,8 @@ class Expander {
 };
 
 /// The stages that a `zero_optimization` section asks for; adds problems.
-std::vector<int> stages_of(const std::optional<json::Node>& zero, json::Problems& problems) {
+std::vector<int> stages_of(const KnobTable& table, const std::optional<json::Node>& zero,
+                           json::Problems& problems) {
   if (!zero || zero->is_null()) return {0, 1, 2, 3};
   if (zero->value().is_boolean()) return {zero->value().get<bool>() ? 1 : 0};
   if (!zero->is_object()) {
@@ -191,7 +193,7 @@ std::vector<int> stages_of(const std::optional<json::Node>& zero, json::Problems
   for (const auto& node : nodes) {
     json::Problems wrong;
     const auto found =
-        read_settings(json::Node(node.document(), node.value(), stage_pointer), wrong);
+        read_settings(table, json::Node(node.document(), node.value(), stage_pointer), wrong);
     for (const Problem& problem : wrong.all()) problems.add(node.problem(problem.message));
     const int number = static_cast<int>(std::get<std::int64_t>(found.front().value));
     if (std::find(stages.begin(), stages.end(), number) == stages.end()) stages.push_back(number);
@@ -241,7 +243,8 @@ json::Value default_grid(int stage) {
 }
 
 /// A template file as DeepSpeed has them: {"zero_optimization": {...}}; lists are candidates.
-json::Value file_template(const std::string& path, json::Problems& problems) {
+json::Value file_template(const KnobTable& table, const std::string& path,
+                          json::Problems& problems) {
   try {
     const auto document = json::Document::read(path);
     const auto root = document.node();
@@ -255,9 +258,9 @@ json::Value file_template(const std::string& path, json::Problems& problems) {
     if (!section->expect_object(problems)) return json::Value::object();
     for (const auto& key : section->keys()) {
       const auto node = *section->find(key);
-      if (!node.is_array()) read_settings(node, problems);
+      if (!node.is_array()) read_settings(table, node, problems);
       for (const auto& element : node.elements())
-        read_settings(json::Node(document, element.value(), node.pointer()), problems);
+        read_settings(table, json::Node(document, element.value(), node.pointer()), problems);
     }
     return section->value();
   } catch (const InputError& error) {
@@ -275,7 +278,7 @@ json::Value full_zero_section(const JobSpec& job, int stage, const json::Value& 
   const auto file = job.templates.find(stage);
   json::Value section = file == job.templates.end()
                             ? built_in_template(stage, job.model.hidden_size)
-                            : file_template(file->second, problems);
+                            : file_template(job.knobs(), file->second, problems);
   // A file says itself what is tried.
   if (file == job.templates.end()) {
     const json::Value grid = default_grid(stage);
@@ -328,7 +331,7 @@ std::vector<Product> expand(const JobSpec& job, json::Problems& problems) {
   if (job.tuning.fast || !problems.empty()) {
     products.push_back(Expander(job, config, problems).run());
   } else {
-    for (const int stage : stages_of(zero, problems))
+    for (const int stage : stages_of(job.knobs(), zero, problems))
       products.push_back(Expander(job, full_config(job, stage, problems), problems).run());
   }
   check_size(job, products, problems);

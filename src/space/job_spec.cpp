@@ -151,6 +151,49 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   }
 }
 
+/// The version of the DeepSpeed that will train, where nobody has named it, and what follows.
+void decide_deepspeed(const std::optional<PythonEnvironment>& python, const json::Node& place,
+                      SectionTarget& target) {
+  JobSpec& job = *target.job;
+  Version& version = job.deepspeed_version;
+  const bool is_named = !job.deepspeed_source.empty();
+  try {
+    if (const auto found = is_named || !python ? std::nullopt : find_deepspeed(*python)) {
+      version = found->version;
+      job.deepspeed_source = fmt::format("installed in {}", found->folder);
+      if (!found->note.empty()) job.warnings.push_back("DeepSpeed " + found->note);
+    }
+  } catch (const Error& error) {
+    target.problems->add(place.problem(fmt::format(
+        "{}: write the one that will train as \"deepspeed_version\" in the section dstune, or give "
+        "--deepspeed-version",
+        error.what())));
+  }
+  if (job.deepspeed_source.empty())
+    job.deepspeed_source = python ? "the newest known here: none is installed"
+                                  : "the newest known here: none is named";
+  if (version > newest_release)
+    job.warnings.push_back(
+        fmt::format("DeepSpeed {} is newer than all that are known here: it is "
+                    "taken for {}",
+                    to_text(version), to_text(newest_release)));
+  else if (version < oldest_release)
+    job.warnings.push_back(
+        fmt::format("DeepSpeed {} is older than all that are known here: it is "
+                    "taken for {}, whose keys it may refuse",
+                    to_text(version), to_text(oldest_release)));
+  else if (version != known_release(version))
+    job.assumptions.push_back(fmt::format("DeepSpeed {} has the keys and defaults of {}",
+                                          to_text(version), to_text(known_release(version))));
+  const auto dropped = drop_without_effect(job.knobs(), job.ds_config);
+  for (const std::string& pointer : dropped) {
+    const Knob& knob = *every_knob().find_knob(pointer);
+    job.warnings.push_back(
+        fmt::format("{} is left out of the answer: it has no effect, and DeepSpeed {} removed it",
+                    dotted(pointer), to_text(knob.until)));
+  }
+}
+
 void decide_sequence_length(SectionTarget& target) {
   JobSpec& job = *target.job;
   const auto positions = job.model.max_positions;
@@ -204,6 +247,10 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
   if (selected_modules(job.model, config.leaf_modules).empty()) config.leaf_modules = {};
 }
 
+std::string deepspeed_text(const JobSpec& job) {
+  return fmt::format("For DeepSpeed {} ({})", to_text(job.deepspeed_version), job.deepspeed_source);
+}
+
 std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
   if (job.target.framework == TargetFramework::self || config.zero_stage < 3 ||
       config.recompute != Recompute::selective)
@@ -230,6 +277,10 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   const json::Node root(*job.document, replaced, "");
 
   job.tuning.tuner_type = overrides.tuner_type.value_or("");
+  if (overrides.deepspeed_version) {
+    job.deepspeed_version = *overrides.deepspeed_version;
+    job.deepspeed_source = "--deepspeed-version";
+  }
   SectionTarget target{&job, &problems, {}, {}, {}, {}, {}};
   if (const auto section = given(root, "autotuning")) read_autotuning(*section, target);
   apply(overrides, job.tuning);
@@ -242,6 +293,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
 
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);
+  decide_deepspeed(overrides.python, section ? *section : root, target);
   decide_precision(overrides.precision, target);
   job.auto_values = auto_values(
       job.precision, is_of_trainer(job) ? std::optional(job.model.hidden_size) : std::nullopt);

@@ -117,7 +117,7 @@ struct Reset {
 /// The default, or for a knob without one any value of its type: which one does not matter where it
 /// does not act.
 KnobValue any_value(const Knob& knob) {
-  const KnobValue& usual = default_value(knob);
+  const KnobValue& usual = every_knob().default_value(knob);
   if (!std::holds_alternative<std::monostate>(usual)) return usual;
   switch (knob.type) {
     case KnobType::boolean:
@@ -135,7 +135,7 @@ KnobValue any_value(const Knob& knob) {
 
 std::vector<Reset> resets_at(int stage) {
   std::vector<Reset> resets;
-  for (const auto& knob : knobs()) {
+  for (const Knob& knob : every_knob().knobs()) {
     if (knob.apply != nullptr && !knob.acts_at(stage)) resets.push_back({&knob, any_value(knob)});
   }
   return resets;
@@ -321,7 +321,7 @@ std::string twin_reason(const Product& product, const std::vector<std::size_t>& 
     const auto& dimension = product.dimensions[index];
     if (dimension.candidates[digits[index]] == dimension.candidates[others[index]]) continue;
     const std::string name = dimension.pointer.substr(dimension.pointer.rfind('/') + 1);
-    const Knob* const knob = find_knob(dimension.pointer);
+    const Knob* const knob = every_knob().find_knob(dimension.pointer);
     reason += reason.empty() ? "" : ", ";
     reason += name + " " + (knob == nullptr ? "is not known here" : no_effect(*knob, zero_stage));
   }

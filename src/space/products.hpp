@@ -59,7 +59,7 @@ inline constexpr std::array<std::pair<std::string_view, Dimension::Kind>, 3> bat
 /// The dimension of a batch key; `node`: what the document says, or nothing. A micro-batch that is
 /// searched has its lowest size alone. Adds problems; a candidate is there in any case.
 Dimension batch_dimension(std::string_view key, const std::optional<json::Node>& node,
-                          const TuningOptions& tuning, json::Problems& problems);
+                          const JobSpec& job, json::Problems& problems);
 
 /// The size of a candidate; nothing where it follows from the other sizes.
 [[nodiscard]] std::optional<std::int64_t> size_of(const Dimension& dimension,

@@ -32,8 +32,8 @@ Knobs knobs_of(const Settings& settings) {
 class MemberCursor {
  public:
   /// At member 0. `product` outlives it.
-  explicit MemberCursor(const Product& product)
-      : product_(&product), digits_(product.dimensions.size(), 0) {
+  MemberCursor(const KnobTable& table, const Product& product)
+      : product_(&product), digits_(product.dimensions.size(), 0), settings_(table) {
     settings_.apply(product.settings);
     for (const auto& dimension : product.dimensions)
       if (dimension.kind == Kind::knob) settings_.apply(dimension.settings.front());
@@ -217,7 +217,7 @@ const SearchSpace::Part& SearchSpace::part_of(std::uint64_t number) const {
 void SearchSpace::visit(std::uint64_t limit, const std::function<bool(Member&&)>& visitor) const {
   Visit visit(*this);
   for (const Part& part : parts_) {
-    MemberCursor cursor(part.product);
+    MemberCursor cursor(job_->knobs(), part.product);
     Knobs knobs = knobs_of(cursor.settings());
     const std::uint64_t last = std::min(limit, part.first + part.size);
     for (std::uint64_t number = part.first; number < last; ++number) {
@@ -249,6 +249,8 @@ Experiment SearchSpace::experiment(const Member& member) const {
   config["train_batch_size"] = member.train_batch_size;
   config["train_micro_batch_size_per_gpu"] = member.config.micro_batch;
   config["gradient_accumulation_steps"] = member.config.accumulation_steps;
+  experiment.written_out =
+      write_out_defaults(job_->deepspeed_version, member.config.zero_stage, config);
   return experiment;
 }
 

@@ -64,6 +64,8 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
               .infeasible = ready.space.infeasible,
               .pruned = ready.space.pruned,
               .device_memory_bytes = ready.device_memory_bytes,
+              .deepspeed = deepspeed_text(ready.job),
+              .deepspeed_version = to_text(ready.job.deepspeed_version),
               .assumptions = ready.job.assumptions};
   for (const PlannedMember& member : ready.space.members)
     plan.experiments.push_back(member.planned);

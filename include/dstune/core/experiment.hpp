@@ -34,7 +34,8 @@ struct Experiment {
   std::string name;       ///< canonical, unique in its space, safe as a folder's name
   json::Value ds_config;  ///< what the user's training is given; all three batch keys are in it
   GroupShape shape;
-  TrainingConfig config;  ///< the same, decided
+  TrainingConfig config;                   ///< the same, decided
+  std::vector<std::string> written_out{};  ///< pointers of defaults that nobody wrote
 };
 
 /// Predicted memory of the ranks of a group that plan alike.

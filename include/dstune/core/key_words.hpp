@@ -49,6 +49,8 @@ inline constexpr Column once{&Key::deprecated};
 inline constexpr Column needing{&Key::needs};
 inline constexpr Column only_with{&Key::only_with}, open_with{&Key::open_with};
 inline constexpr Column closed_beside{&Key::closed_beside};
+inline constexpr Column since{&Key::since};  ///< the first known release with it
+inline constexpr Column until{&Key::until};  ///< and the first without
 inline constexpr Column as_flag_of{&Key::flag_member};
 
 inline constexpr Flag closed{&Key::closed};
@@ -62,6 +64,14 @@ inline constexpr Flag in_any_case{&Key::any_case};
 inline constexpr Flag given_candidates{&Key::candidates_are_given};
 inline constexpr Flag with_all_names{&Key::takes_all_names};
 inline constexpr Flag listable{&Key::is_listable};
+
+/// Before a release it had another default, or took what is smaller; the oldest one outside.
+template <IsRow Row>
+constexpr Row was(const FormerRow& former, Row row) {
+  row.former.back() = row.former.front();
+  row.former.front() = former;
+  return row;
+}
 
 /// A section that DeepSpeed reads by a pydantic model, and one in another.
 template <IsRow Row>

@@ -4,7 +4,6 @@
 /// refusals, the reference and the schema follow from the rows. Local.
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "dstune/base/json.hpp"
+#include "dstune/core/deepspeed_version.hpp"
 
 namespace dstune {
 
@@ -30,13 +30,6 @@ enum class KnobEffect {
 };
 
 using KnobValue = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
-
-/// A release of DeepSpeed.
-struct Version {
-  int major = 0, minor = 0, patch = 0;
-  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the generated 0 for a pointer.
-  auto operator<=>(const Version&) const = default;
-};
 
 /// What a row was in the releases before one; an empty text or no number: as it is now.
 struct FormerRow {
@@ -67,7 +60,8 @@ struct Key {
   std::string_view alias_of{};    ///< such a row: the pointer of the one that it is made from
   bool takes_all_names = false;   ///< two names at once are no contradiction
 
-  // The releases of DeepSpeed that know the key; until: the first that does not, if there is one.
+  // The releases of DeepSpeed that know the key; until: the first that does not, if there is one. A
+  // row may have an older form before it, with other releases.
   Version since{}, until{};
   std::array<FormerRow, 2> former{};  ///< the oldest first
 
@@ -141,7 +135,10 @@ class KeyTable {
   /// In which order members of a section are read, and complained about.
   enum class Order { of_rows, of_document };
 
-  KeyTable(std::vector<Key> keys, Order order);
+  /// `others`: keys of other releases than `release`, which refuses them where a section is closed,
+  /// and those that it no longer knows at the top level, too.
+  KeyTable(std::vector<Key> keys, Order order, const std::vector<Key>& others = {},
+           Version release = {});
 
   [[nodiscard]] const std::vector<Key>& keys() const { return keys_; }
   /// The first row of a pointer, or nothing.
@@ -153,6 +150,10 @@ class KeyTable {
   [[nodiscard]] const std::vector<std::size_t>& aliases(std::size_t row) const {
     return aliases_[row];
   }
+  /// What is wrong with a key that only other releases know, with a hint; empty where none does.
+  [[nodiscard]] std::string words_of_other_release(std::string_view pointer) const;
+  /// Whether earlier releases knew it.
+  [[nodiscard]] bool was_removed(std::string_view pointer) const;
   /// The row's default as a value of its type; nothing where it has none.
   [[nodiscard]] const KnobValue& default_value(std::size_t row) const { return defaults_[row]; }
 
@@ -182,6 +183,8 @@ class KeyTable {
   std::vector<Key> keys_;
   Order order_;
   Rows forms_, below_;
+  std::unordered_map<std::string_view, Key> others_;
+  Version release_;
   std::vector<std::vector<std::size_t>> aliases_;
   std::vector<KnobValue> defaults_;
 };

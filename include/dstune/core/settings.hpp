@@ -27,23 +27,47 @@ struct Knob : Key {
   Apply apply = nullptr;  ///< only where it is measured
 };
 
-/// The release whose keys these are.
-inline constexpr Version deepspeed_version{0, 19, 6};
+/// The keys of a release of DeepSpeed, sections before their members. A list of fixed length has a
+/// row for each element ("/optimizer/params/betas/0").
+class KnobTable : public KeyTable {
+ public:
+  /// `others`: those that only other releases know.
+  KnobTable(Version release, std::vector<Knob> knobs, const std::vector<Knob>& others);
 
-/// All rows of that release, sections before their members. A list of fixed length has a row for
-/// each element ("/optimizer/params/betas/0").
-[[nodiscard]] std::span<const Knob> knobs();
-/// The same as a table, whose rows have the same numbers.
-[[nodiscard]] const KeyTable& knob_table();
-/// The row of a pointer, or null.
-[[nodiscard]] const Knob* find_knob(std::string_view pointer);
+  [[nodiscard]] Version release() const { return release_; }
+  /// All rows, by their numbers.
+  [[nodiscard]] const std::vector<Knob>& knobs() const { return knobs_; }
+  /// The row of a pointer, or null.
+  [[nodiscard]] const Knob* find_knob(std::string_view pointer) const;
+  using KeyTable::default_value;
+  [[nodiscard]] const KnobValue& default_value(const Knob& knob) const;
 
-/// See KeyTable.
-[[nodiscard]] const KnobValue& default_value(const Knob& knob);
+  using Rows = std::vector<std::size_t>;
+  // Rows that are asked for again and again: that set something, …
+  [[nodiscard]] const Rows& acting() const { return acting_; }
+  [[nodiscard]] const Rows& refused() const { return refused_; }
+  [[nodiscard]] const Rows& needing() const { return needing_; }          ///< keys beside them
+  [[nodiscard]] const Rows& other_names() const { return other_names_; }  ///< that stand alone
+  [[nodiscard]] std::size_t stage() const { return stage_; }              ///< of ZeRO
+  /// The defaults of all rows that act.
+  [[nodiscard]] const TrainingConfig& usual() const { return usual_; }
+
+ private:
+  Version release_;
+  std::vector<Knob> knobs_;
+  Rows acting_, refused_, needing_, other_names_;
+  std::size_t stage_ = 0;
+  TrainingConfig usual_;
+};
+
+/// The table for a version: that of known_release().
+[[nodiscard]] const KnobTable& knob_table(Version version);
+/// The keys of all releases, as they are in the last one that knows them.
+[[nodiscard]] const KnobTable& every_knob();
 
 /// What a config says of one row.
 struct Setting {
-  std::size_t row = 0;  ///< index in knobs()
+  std::size_t row = 0;  ///< of the release's table
   KnobValue value;      ///< the default where it is not given; objects, most lists: none
   Presence presence = Presence::absent;
   bool operator==(const Setting&) const = default;
@@ -54,15 +78,17 @@ struct Setting {
 class Settings {
  public:
   /// Every row at its default, none given.
-  Settings();
+  explicit Settings(const KnobTable& table);
+
+  [[nodiscard]] const KnobTable& table() const { return *table_; }
 
   void apply(const std::vector<Setting>& changes);
 
   [[nodiscard]] const KnobValue& value(std::size_t row) const { return values_[row]; }
   [[nodiscard]] bool is_given(std::size_t row) const { return presence_[row] == Presence::given; }
 
-  // By pointer; where a key has several names, of the one that is written. Throws LogicError where
-  // the table has no such row.
+  // By pointer; where a key has several names, of the one that is written. What only other releases
+  // know is not written, and has their default. Throws LogicError where none knows it.
   [[nodiscard]] const KnobValue& value(std::string_view pointer) const;
   [[nodiscard]] bool is_given(std::string_view pointer) const;
   /// Given or "auto".
@@ -81,10 +107,13 @@ class Settings {
   /// A text in lower case; empty where it is not given and has no default.
   [[nodiscard]] std::string word(std::string_view pointer) const;
   [[nodiscard]] int zero_stage() const;
-  /// The row of a key by the name that is written.
-  [[nodiscard]] std::size_t row_of(std::string_view pointer) const;
+  /// The row of a key by the name that is written; nothing where the release has none.
+  [[nodiscard]] std::optional<std::size_t> row_of(std::string_view pointer) const;
 
  private:
+  [[nodiscard]] Presence presence(std::string_view pointer) const;
+
+  const KnobTable* table_;
   std::vector<KnobValue> values_;
   std::vector<Presence> presence_;
 };
@@ -104,8 +133,8 @@ using AutoValues = std::map<std::string, KnobValue, std::less<>>;
 /// stands for the default. Adds problems: wrong types, values out of range, unknown keys inside
 /// sections that DeepSpeed closes. The sections `autotuning` and `dstune` and unknown top-level
 /// keys are skipped. `automatic`: what "auto" stands for.
-std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems,
-                                   const AutoValues& automatic = {});
+std::vector<Setting> read_settings(const KnobTable& table, const json::Node& node,
+                                   json::Problems& problems, const AutoValues& automatic = {});
 
 /// Something that a config can not have, though each of its values is valid by itself.
 struct Violation {
@@ -115,16 +144,25 @@ struct Violation {
   bool operator==(const Violation&) const = default;
 };
 
-/// What DeepSpeed 0.19.6 refuses in combination, and what the step does not do (`refused` rows with
+/// What the release refuses in combination, and what the step does not do (`refused` rows with
 /// another value than their default, at a stage where they act).
 [[nodiscard]] std::vector<Violation> violations_of(const Settings& settings);
 
-/// The configuration of a step. Batch sizes, sequence length and recompute are the caller's.
+/// The configuration of a step as the release runs it. Batch sizes, sequence length and recompute
+/// are the caller's.
 [[nodiscard]] TrainingConfig training_config(const Settings& settings);
 
 /// A whole config without lists of candidates: read_settings() and violations_of() in one. `node`
 /// is the config's root object.
-[[nodiscard]] Settings read_config(const json::Node& node, json::Problems& problems,
-                                   const AutoValues& automatic = {});
+[[nodiscard]] Settings read_config(const KnobTable& table, const json::Node& node,
+                                   json::Problems& problems, const AutoValues& automatic = {});
+
+/// Takes out of a config what the release refuses to see and what had no effect in those that knew
+/// it: `amp` that is not enabled, mics_shard_size -1. Returns the pointers.
+std::vector<std::string> drop_without_effect(const KnobTable& table, json::Value& config);
+
+/// Writes keys out that are not there, act on the step, and have other defaults in other releases,
+/// or may have in `version`, so that the config means the same in all. Returns the pointers.
+std::vector<std::string> write_out_defaults(Version version, int zero_stage, json::Value& config);
 
 }  // namespace dstune

@@ -14,6 +14,7 @@
 #include "dstune/core/job.hpp"
 #include "dstune/core/settings.hpp"
 #include "dstune/model/model_spec.hpp"
+#include "dstune/space/deepspeed_installation.hpp"
 
 namespace dstune {
 
@@ -31,6 +32,9 @@ struct Overrides {
   bool overwrite = false;
   bool full = false;
   std::vector<std::string> experiment_files;  ///< --experiments
+  std::optional<Version> deepspeed_version;
+  /// Where the user's DeepSpeed is looked for, if it is.
+  std::optional<PythonEnvironment> python;
 };
 
 /// What the job has: known before the input is checked against it.
@@ -48,6 +52,8 @@ struct JobSpec {
   std::shared_ptr<const json::Document> document;  ///< space.json
   std::string folder;                              ///< its folder: relative paths start here
   json::Value ds_config;  ///< DeepSpeed's part of it with its lists, $VARIABLES replaced
+  Version deepspeed_version = newest_release;  ///< the one that will train
+  std::string deepspeed_source;                ///< who says so
   ModelSpec model;
   TuningOptions tuning;
   WorkloadSpec workload;
@@ -69,7 +75,13 @@ struct JobSpec {
   std::vector<std::string> warnings;  ///< for the user, already in words
   /// What the document leaves open and is taken for granted, likewise.
   std::vector<std::string> assumptions;
+
+  /// The keys of that version.
+  [[nodiscard]] const KnobTable& knobs() const { return knob_table(deepspeed_version); }
 };
+
+/// "For DeepSpeed 0.19.8 (--deepspeed-version)"
+[[nodiscard]] std::string deepspeed_text(const JobSpec& job);
 
 /// Completes a configuration that a DeepSpeed config's knobs have decided: the job's sequence
 /// length, this mode of recompute, and checkpoints in host memory only where blocks are computed

@@ -104,7 +104,7 @@ bool is_drawn(const Knob& knob) {
 
 std::vector<Drawable> find_drawables() {
   std::vector<Drawable> found;
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : knob_table({0, 19, 6}).knobs()) {
     if (!is_drawn(knob)) continue;
     found.push_back({&knob, words_of(knob), json::Value::json_pointer(std::string(knob.pointer)),
                      is_element(knob.pointer), knob.pointer.ends_with("/0")});
@@ -158,7 +158,7 @@ std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
   const json::Document document = json::Document::parse(draft.dump(), "random.json");
   json::Problems problems;
   RandomConfiguration result;
-  result.config = training_config(read_config(document.node(), problems));
+  result.config = training_config(read_config(knob_table({0, 19, 6}), document.node(), problems));
   if (!problems.empty()) return std::nullopt;
   result.ds_config = document.root();
   return result;

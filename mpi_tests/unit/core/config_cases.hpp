@@ -12,11 +12,16 @@ struct ReadConfig {
   std::vector<Problem> problems;
 };
 
-inline ReadConfig read_config(const std::string& text) {
+/// The release that cases are of where none is named.
+inline const KnobTable& table_0_19_6() {
+  return knob_table({0, 19, 6});
+}
+
+inline ReadConfig read_config(const std::string& text, const KnobTable& table = table_0_19_6()) {
   const json::Document document = json::Document::parse(text, "space.json");
   json::Problems problems;
   ReadConfig read;
-  read.config = training_config(read_config(document.node(), problems));
+  read.config = training_config(read_config(table, document.node(), problems));
   read.problems = problems.all();
   return read;
 }
@@ -29,8 +34,8 @@ inline TrainingConfig accepted(const std::string& text) {
 }
 
 /// "pointer: message" of the only problem.
-inline std::string refusal(const std::string& text) {
-  const ReadConfig read = read_config(text);
+inline std::string refusal(const std::string& text, const KnobTable& table = table_0_19_6()) {
+  const ReadConfig read = read_config(text, table);
   if (read.problems.size() != 1)
     return std::to_string(read.problems.size()) + " problems" +
            (read.problems.empty() ? std::string()

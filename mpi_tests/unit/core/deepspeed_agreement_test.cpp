@@ -98,8 +98,8 @@ bool is_about(const Case& said, std::string_view pointer) {
 
 /// The value has another type than its row, in a section that DeepSpeed reads without looking.
 bool is_unlooked_at(const Case& said, const Problem& problem) {
-  const Knob* const knob = find_knob(problem.pointer);
-  if (knob == nullptr || knob_table().is_converted(*knob) || knob->model) return false;
+  const Knob* const knob = table_0_19_6().find_knob(problem.pointer);
+  if (knob == nullptr || table_0_19_6().is_converted(*knob) || knob->model) return false;
   const json::Value& value = said.config.at(json::Value::json_pointer(problem.pointer));
   switch (knob->type) {
     case KnobType::boolean:

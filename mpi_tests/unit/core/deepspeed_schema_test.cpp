@@ -54,7 +54,7 @@ TEST(DeepSpeedSchemaTest, EveryKeyOfDeepSpeedHasARow) {
   const json::Value keys = keys_of_deepspeed();
   for (const auto& [pointer, key] : keys.items()) {
     if (is_in_refused_section(pointer)) continue;
-    EXPECT_NE(find_knob(pointer), nullptr) << pointer << " " << key;
+    EXPECT_NE(table_0_19_6().find_knob(pointer), nullptr) << pointer << " " << key;
     ++rows;
   }
   EXPECT_GT(rows, 350);
@@ -74,7 +74,7 @@ TEST(DeepSpeedSchemaTest, EveryRowIsAKeyOfDeepSpeed) {
                                              "/allgather_size",
                                              "/scheduler/params"};
   const json::Value keys = keys_of_deepspeed();
-  for (const Knob& knob : knobs())
+  for (const Knob& knob : table_0_19_6().knobs())
     EXPECT_TRUE(keys.contains(knob.pointer) || unseen.contains(knob.pointer)) << knob.pointer;
 }
 
@@ -87,7 +87,7 @@ TEST(DeepSpeedSchemaTest, TypesDefaultsAndRangesAreDeepSpeeds) {
   int defaults = 0;
   const json::Value keys = keys_of_deepspeed();
   for (const auto& [pointer, key] : keys.items()) {
-    const Knob* const knob = find_knob(pointer);
+    const Knob* const knob = table_0_19_6().find_knob(pointer);
     if (knob == nullptr) continue;  // the first test's
     const std::string type = key.at("type");
     EXPECT_TRUE(type == type_word(knob->type) || type == "any") << pointer << " " << key;
@@ -96,7 +96,7 @@ TEST(DeepSpeedSchemaTest, TypesDefaultsAndRangesAreDeepSpeeds) {
       ++defaults;
     }
     if (!key.contains("strict")) continue;
-    EXPECT_TRUE(knob_table().is_converted(*knob)) << pointer;
+    EXPECT_TRUE(table_0_19_6().is_converted(*knob)) << pointer;
     // A validator of its own makes the default of null.
     const bool takes_null = key.contains("nullable") || pointer == "/zero_optimization/leaf_module";
     EXPECT_EQ(takes_null, knob->fallback == "null") << pointer << " " << key;
@@ -113,7 +113,7 @@ TEST(DeepSpeedSchemaTest, ModelsAreTheSectionsThatAreReadByPydantic) {
   for (const auto& [pointer, key] : keys.items())
     if (key.contains("strict")) models.insert(pointer.substr(0, pointer.rfind('/')));
   models.erase("/zero_optimization/zenflow");  // refused as a whole
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     const bool is_model = models.contains(std::string(knob.pointer));
     EXPECT_EQ(knob.model, is_model) << knob.pointer;
   }

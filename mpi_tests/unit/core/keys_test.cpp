@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config_cases.hpp"
 #include "dstune/core/key_words.hpp"
 #include "dstune/core/settings.hpp"
 
@@ -47,12 +48,12 @@ TEST(KeyRowsTest, HaveTheDefaultAndTheRangeOfTheirRelease) {
 }
 
 TEST(KeyRowsTest, HaveARowForEachOtherName) {
-  const Knob* const alias = find_knob("/zero_optimization/prefetch_bucket_size");
+  const Knob* const alias = table_0_19_6().find_knob("/zero_optimization/prefetch_bucket_size");
   ASSERT_NE(alias, nullptr);
   EXPECT_EQ(alias->alias_of, "/zero_optimization/stage3_prefetch_bucket_size");
   EXPECT_EQ(alias->help, "another name of stage3_prefetch_bucket_size");
-  EXPECT_EQ(alias->apply, find_knob(alias->alias_of)->apply);
-  const Knob* const member = find_knob("/bfloat16/enabled");
+  EXPECT_EQ(alias->apply, table_0_19_6().find_knob(alias->alias_of)->apply);
+  const Knob* const member = table_0_19_6().find_knob("/bfloat16/enabled");
   ASSERT_NE(member, nullptr);
   EXPECT_EQ(member->alias_of, "/bf16/enabled");
 }

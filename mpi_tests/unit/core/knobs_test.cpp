@@ -44,39 +44,39 @@ TrainingConfig read_without(json::Value config, std::string_view pointer) {
 }
 
 bool takes_null(const Knob& knob) {
-  return knob_table().is_converted(knob) ? knob.fallback == "null" : knob.takes_null;
+  return table_0_19_6().is_converted(knob) ? knob.fallback == "null" : knob.takes_null;
 }
 bool takes_auto(const Knob& knob) {
-  return knob_table().is_converted(knob) || knob.takes_auto;
+  return table_0_19_6().is_converted(knob) || knob.takes_auto;
 }
 
 bool is_element(const Knob& knob) {
-  const Knob* const parent = find_knob(parent_of(knob.pointer));
+  const Knob* const parent = table_0_19_6().find_knob(parent_of(knob.pointer));
   return parent != nullptr && parent->type == KnobType::list;
 }
 
 TEST(KnobsTest, RowsAreFoundByTheirPointer) {
   std::set<std::string_view> seen;
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     EXPECT_TRUE(seen.insert(knob.pointer).second) << knob.pointer << " has two rows";
-    EXPECT_EQ(find_knob(knob.pointer), &knob);
+    EXPECT_EQ(table_0_19_6().find_knob(knob.pointer), &knob);
     EXPECT_FALSE(knob.help.empty()) << knob.pointer;
     EXPECT_NE(knob.stages, 0U) << knob.pointer;
   }
-  EXPECT_EQ(find_knob("/zero_optimization/grad_hooks"), nullptr);
-  EXPECT_GT(knobs().size(), 350U);
+  EXPECT_EQ(table_0_19_6().find_knob("/zero_optimization/grad_hooks"), nullptr);
+  EXPECT_GT(table_0_19_6().knobs().size(), 350U);
 }
 
 TEST(KnobsTest, SectionsStandBeforeTheirMembers) {
   std::set<std::string_view> seen = {""};
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     EXPECT_TRUE(seen.contains(parent_of(knob.pointer))) << knob.pointer;
     seen.insert(knob.pointer);
   }
 }
 
 TEST(KnobsTest, DefaultsAreAcceptedAndChangeNothing) {
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     ASSERT_TRUE(json::Value::accept(knob.fallback)) << knob.pointer;
     if (is_element(knob) || knob.type == KnobType::object) continue;
     if (knob.fallback == "null" && !takes_null(knob)) continue;
@@ -88,7 +88,7 @@ TEST(KnobsTest, DefaultsAreAcceptedAndChangeNothing) {
 }
 
 TEST(KnobsTest, NullAndAutoStandForTheDefaultWhereTheRowTakesThem) {
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     if (is_element(knob)) continue;
     const auto read = [&knob](const json::Value& value) {
       return read_config(config_with(knob.pointer, value).dump());
@@ -104,7 +104,7 @@ TEST(KnobsTest, NullAndAutoStandForTheDefaultWhereTheRowTakesThem) {
 }
 
 TEST(KnobsTest, WrongTypesAreRefusedWithTheirPlace) {
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     if (is_element(knob) || parent_of(knob.pointer).empty()) continue;
     const bool is_list = knob.type == KnobType::list;
     const json::Value wrong = is_list ? json::Value(5) : json::Value::array({1, 2, 3});
@@ -118,7 +118,7 @@ TEST(KnobsTest, WrongTypesAreRefusedWithTheirPlace) {
 
 TEST(KnobsTest, ValuesBelowTheRangeAreRefused) {
   int checked = 0;
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     if (is_element(knob) || std::isinf(knob.low) || parent_of(knob.pointer).empty()) continue;
     ++checked;
     const double below = knob.low - 1;
@@ -130,7 +130,7 @@ TEST(KnobsTest, ValuesBelowTheRangeAreRefused) {
 
 TEST(KnobsTest, EveryRefusedRowIsRefusedByName) {
   int checked = 0;
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : table_0_19_6().knobs()) {
     if (knob.effect != KnobEffect::refused) continue;
     json::Value other = json::Value::object();
     const json::Value usual = json::Value::parse(knob.fallback);
@@ -152,14 +152,17 @@ TEST(KnobsTest, EveryRefusedRowIsRefusedByName) {
 }
 
 TEST(KnobsTest, KnowsWhereAKnobActs) {
-  const Knob* const prefetch = find_knob("/zero_optimization/stage3_prefetch_bucket_size");
+  const Knob* const prefetch =
+      table_0_19_6().find_knob("/zero_optimization/stage3_prefetch_bucket_size");
   EXPECT_TRUE(prefetch->acts_at(3));
   EXPECT_FALSE(prefetch->acts_at(2));
-  const Knob* const multi_rank = find_knob("/zero_optimization/use_multi_rank_bucket_allreduce");
+  const Knob* const multi_rank =
+      table_0_19_6().find_knob("/zero_optimization/use_multi_rank_bucket_allreduce");
   EXPECT_FALSE(multi_rank->acts_at(0));
   EXPECT_TRUE(multi_rank->acts_at(1));
   EXPECT_FALSE(multi_rank->acts_at(3));
-  EXPECT_EQ(find_knob("/zero_optimization/allgather_bucket_size")->effect, KnobEffect::inert);
+  EXPECT_EQ(table_0_19_6().find_knob("/zero_optimization/allgather_bucket_size")->effect,
+            KnobEffect::inert);
 }
 
 }  // namespace

@@ -2,25 +2,28 @@
 
 #include <gtest/gtest.h>
 
+#include "config_cases.hpp"
+
 namespace dstune {
 namespace {
 
 std::vector<Setting> read(const std::string& text, const std::string& pointer = "") {
   const auto document = json::Document::parse(text, "space.json");
   json::Problems problems;
-  auto settings = read_settings(json::Node(document, document.root(), pointer), problems);
+  auto settings =
+      read_settings(table_0_19_6(), json::Node(document, document.root(), pointer), problems);
   problems.check();
   return settings;
 }
 
 Settings settings_of(const std::string& text) {
-  Settings settings;
+  Settings settings(table_0_19_6());
   settings.apply(read(text));
   return settings;
 }
 
 TEST(SettingsTest, StartAtTheDefaults) {
-  const Settings settings;
+  const Settings settings(table_0_19_6());
   EXPECT_EQ(settings.zero_stage(), 0);
   EXPECT_TRUE(settings.is_on("/zero_optimization/reduce_scatter"));
   EXPECT_FALSE(settings.is_there("/zero_optimization/reduce_scatter"));
@@ -52,7 +55,7 @@ TEST(SettingsTest, ASectionAssignsEverythingBelowIt) {
 TEST(SettingsTest, OneValueAssignsItsRowAlone) {
   const auto changes = read("[0.8, 0.9]", "/optimizer/params/betas");
   ASSERT_EQ(changes.size(), 3U);
-  Settings settings;
+  Settings settings(table_0_19_6());
   settings.apply(changes);
   EXPECT_EQ(training_config(settings).optimizer.beta1, 0.8);
   EXPECT_EQ(read("true", "/zero_optimization/overlap_comm").size(), 1U);

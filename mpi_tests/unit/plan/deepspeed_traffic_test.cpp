@@ -69,7 +69,8 @@ std::vector<Call> traced(const json::Value& events) {
 TrainingConfig config_of(const json::Value& given, const std::string& name, GroupShape shape) {
   const json::Document document = json::Document::parse(given.dump(), name);
   json::Problems problems;
-  TrainingConfig config = training_config(read_config(document.node(), problems));
+  TrainingConfig config =
+      training_config(read_config(knob_table({0, 19, 6}), document.node(), problems));
   EXPECT_TRUE(problems.all().empty()) << name << ": " << problems.all().front().message;
   config.micro_batch = 2;
   config.accumulation_steps = given.at("gradient_accumulation_steps").get<std::int64_t>();

@@ -183,7 +183,7 @@ TEST(KnobEffectsTest, EveryKeyOfZeroOptimizationDoesWhatIsStated) {
   std::map<std::string, Statement> stated;
   for (const Statement& statement : statements())
     stated.emplace(section + statement.key, statement);
-  for (const Knob& knob : knobs()) {
+  for (const Knob& knob : every_knob().knobs()) {
     if (!knob.pointer.starts_with(section) || knob.pointer == section + "stage") continue;
     const auto found = stated.find(std::string(knob.pointer));
     if (found == stated.end()) {
@@ -206,7 +206,7 @@ TEST(KnobEffectsTest, EveryKeyOfZeroOptimizationDoesWhatIsStated) {
     }
   }
   for (const auto& [pointer, statement] : stated)
-    EXPECT_NE(find_knob(pointer), nullptr) << pointer << " is no knob";
+    EXPECT_NE(every_knob().find_knob(pointer), nullptr) << pointer << " is no knob";
 }
 
 }  // namespace

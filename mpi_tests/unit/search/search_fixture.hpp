@@ -70,7 +70,9 @@ class SearchTest : public testing::Test {
     const auto path = write("space.json", "{\"dstune\": {\"model\": " + model + ", " + dstune +
                                               (dstune.empty() ? "" : ", ") +
                                               "\"sequence_length\": 32}, " + rest + "}");
-    return read_job(path, overrides_, machine_, 1);
+    Overrides overrides = overrides_;
+    overrides.deepspeed_version = Version{0, 19, 6};
+    return read_job(path, overrides, machine_, 1);
   }
 
   PlannedSpace plan(const JobSpec& read, std::int64_t device_memory_bytes = plenty_bytes,

@@ -40,6 +40,7 @@ class SpaceTest : public testing::Test {
   /// The job of a document; a model is given unless the document has one.
   JobSpec job(const std::string& text) {
     Overrides overrides = overrides_;
+    overrides.deepspeed_version = version_;
     if (!overrides.model && text.find("\"model\"") == std::string::npos) overrides.model = "gpt2";
     return read_job(write("space.json", text), overrides, machine_, default_ranks_);
   }
@@ -78,6 +79,7 @@ class SpaceTest : public testing::Test {
 
   std::filesystem::path folder_;
   Overrides overrides_;
+  std::optional<Version> version_ = Version{0, 19, 6};
   std::optional<Machine> machine_;
   int default_ranks_ = 1;
 };

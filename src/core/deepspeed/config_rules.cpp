@@ -25,6 +25,12 @@ bool has_fp32_sums(const Settings& settings) {
          element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
 }
 
+/// Sums in fp32 in bf16, which it takes before 0.18.9.
+bool is_bf16_optimizer_at_0(const Settings& settings) {
+  return settings.table().release() < Version{0, 18, 9} && precision_of(settings) == "bf16" &&
+         element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+}
+
 /// DeepSpeed's own Adam on the host.
 bool has_cpu_adam(const Settings& settings) {
   return offloads_optimizer(settings) && has_adam(settings) &&
@@ -43,7 +49,7 @@ bool lacks_bf16_states(const Settings& settings, Pointer) {
 
 /// By this name, not by another one of the same section.
 bool is_given_itself(const Settings& settings, Pointer name) {
-  return settings.is_given(knob_table().find(name).value());
+  return settings.is_given(settings.table().find(name).value());
 }
 
 constexpr ConfigRule rules_of_precision[] = {
@@ -69,7 +75,7 @@ constexpr ConfigRule rules_of_precision[] = {
      "must be the type of the mode: enable it in fp16 or bf16, or remove the key"},
     {"/data_types/grad_accum_dtype",
      [](const Settings& s, Pointer key) {
-       return s.zero_stage() == 0 && differs_from_precision(s, key);
+       return s.zero_stage() == 0 && differs_from_precision(s, key) && !is_bf16_optimizer_at_0(s);
      },
      "DeepSpeed accumulates in the type of the mode at stage 0: remove the key"},
     {"/data_types/grad_accum_dtype",

@@ -1,5 +1,5 @@
 #pragma once
-/// What DeepSpeed 0.19.6 refuses in combination, as data: one row a rule.
+/// What releases of DeepSpeed refuse in combination, as data: one row a rule.
 
 #include <span>
 #include <string>
@@ -17,15 +17,13 @@ struct ConfigRule {
   bool (*is_broken)(const Settings&, Pointer pointer);
   std::string_view message;  ///< what is wrong, with a hint
   bool is_unbuilt = false;   ///< DeepSpeed takes it, the step here does not
+  Version since{}, until{};  ///< the releases; those that do not know the key have no such rule
 };
 
 /// By what they are about: types of numbers; zero_optimization and how its stages reduce; all else.
 [[nodiscard]] std::span<const ConfigRule> precision_rules();
 [[nodiscard]] std::span<const ConfigRule> zero_rules();
 [[nodiscard]] std::span<const ConfigRule> section_rules();
-
-/// Indices of the rows that are chosen.
-[[nodiscard]] std::vector<std::size_t> rows_where(bool (*is_chosen)(const Knob&));
 
 [[nodiscard]] bool has_low_precision_master(const Settings& settings);
 

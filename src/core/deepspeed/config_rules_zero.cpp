@@ -13,8 +13,9 @@ bool scatters_from_stage_2_on(const Settings& settings) {
 
 /// Two names of one field, of which DeepSpeed takes one.
 bool has_both(const Settings& settings, Pointer old_name, Pointer new_name) {
-  return settings.is_set(knob_table().find(old_name).value()) &&
-         settings.is_set(knob_table().find(new_name).value());
+  const KnobTable& table = settings.table();
+  return settings.is_set(table.find(old_name).value()) &&
+         settings.is_set(table.find(new_name).value());
 }
 
 std::string offload_device(const Settings& settings) {
@@ -66,6 +67,10 @@ bool offloads_parameters(const Settings& settings) {
   return !device.empty() && device != "none";
 }
 
+bool has_no_norm(const Settings& settings, Pointer key) {
+  return !settings.is_on(key) && (settings.zero_stage() == 1 || settings.zero_stage() == 2);
+}
+
 constexpr ConfigRule rules_of_zero[] = {
     {"/zero_optimization/allgather_bucket_size",
      [](const Settings& s, Pointer key) {
@@ -73,6 +78,25 @@ constexpr ConfigRule rules_of_zero[] = {
        return (stage == 1 || stage == 2) && std::get<std::int64_t>(s.value(key)) % 2 != 0;
      },
      "must be even: DeepSpeed refuses odd sizes"},
+    {"/zero_optimization/compute_grad_norm",
+     [](const Settings& s, Pointer key) {
+       return !s.is_on(key) && s.zero_stage() != 1 && s.zero_stage() != 2;
+     },
+     "DeepSpeed takes false at stages 1 and 2 alone: write true"},
+    {"/zero_optimization/compute_grad_norm",
+     [](const Settings& s, Pointer key) {
+       return has_no_norm(s, key) && s.number("/gradient_clipping") > 0;
+     },
+     "DeepSpeed refuses false with clipping: write true, or gradient_clipping 0"},
+    {"/zero_optimization/compute_grad_norm",
+     [](const Settings& s, Pointer key) { return has_no_norm(s, key) && offloads_optimizer(s); },
+     "DeepSpeed refuses false with offload_optimizer: write true"},
+    {"/zero_optimization/compute_grad_norm",
+     [](const Settings& s, Pointer key) {
+       return has_no_norm(s, key) && s.zero_stage() == 1 && precision_of(s) == "bf16" &&
+              element_type(s, "/data_types/grad_accum_dtype") == "fp32";
+     },
+     "DeepSpeed refuses false at stage 1 in bf16 with sums in fp32: write true"},
     // A copy on every rank, which DeepSpeed goes on gathering and reducing alone.
     {"/zero_optimization/mics_shard_size",
      [](const Settings& s, Pointer key) { return has_mics(s) && s.number(key) == 1; },

@@ -18,6 +18,10 @@ constexpr unsigned stages_1_2_3 = 0b1110;
 constexpr unsigned stage_2 = 0b0100;
 constexpr unsigned stage_3 = 0b1000;
 
+// Releases in which something changed.
+constexpr Version v0_15_4{0, 15, 4}, v0_16_9{0, 16, 9}, v0_17_6{0, 17, 6}, v0_18_9{0, 18, 9},
+    v0_19_6{0, 19, 6}, v0_19_7{0, 19, 7}, v0_19_8{0, 19, 8};
+
 /// A text that lives as long as the program.
 [[nodiscard]] std::string_view kept(std::string text);
 

@@ -65,14 +65,14 @@ std::vector<Knob> engine_rows() {
       given_candidates(batch_size("/train_micro_batch_size_per_gpu", "samples of a micro-step")),
       batch_size("/gradient_accumulation_steps", "micro-steps of a step"),
 
-      not_null(from(
-          0, sets<&Config::gradient_clipping>(
-                 "/gradient_clipping", "largest global norm of the gradient; 0: no clipping"))),
-      at(stages_0_1_2,
-         acting(
-             not_null(not_auto(in_any_case(text("/gradient_allreduce_op", default_reduction(),
-                                                "mean|sum", measured, "mean or sum over ranks")))),
-             set_reduction)),
+      was({v0_19_6, "0.0", {}},
+          not_null(from(0, sets<&Config::gradient_clipping>(
+                               "/gradient_clipping",
+                               "largest global norm of the gradient; 0: no clipping")))),
+      at(stages_0_1_2, since(v0_19_6, acting(not_null(not_auto(in_any_case(text(
+                                                 "/gradient_allreduce_op", default_reduction(),
+                                                 "mean|sum", measured, "mean or sum over ranks")))),
+                                             set_reduction))),
       flag("/prescale_gradients", "false", inert,
            "divide before reducing: rounding only, sums are in fp32 here"),
       any_number("/gradient_predivide_factor", "1.0",
@@ -82,13 +82,15 @@ std::vector<Knob> engine_rows() {
       acting(not_auto(in_any_case(text("/communication_data_type", "null", "fp32|fp16|bf16",
                                        measured, "type in which gradients are reduced"))),
              set_communication_type),
-      not_auto(
-          in_any_case(text("/seq_parallel_communication_data_type", "\"fp32\"", "fp32|fp16|bf16",
-                           inert, "type of reductions over sequence-parallel ranks"))),
-      flag("/graph_harvesting", "false", not_built, "CUDA graphs of the update"),
-      flag("/sparse_gradients", "false", refused, "sparse gradients of embeddings"),
-      flag("/managed_gradient_accumulation", "true", refused,
-           "DeepSpeed finds the accumulation boundary"),
+      since(v0_16_9, not_auto(in_any_case(
+                         text("/seq_parallel_communication_data_type", "\"fp32\"", "fp32|fp16|bf16",
+                              inert, "type of reductions over sequence-parallel ranks")))),
+      until(v0_19_8, flag("/graph_harvesting", "false", not_built, "CUDA graphs of the update")),
+      until(v0_19_8, flag("/sparse_gradients", "false", refused, "sparse gradients of embeddings")),
+      since(v0_19_6, flag("/managed_gradient_accumulation", "true", refused,
+                          "DeepSpeed finds the accumulation boundary")),
+      since(v0_19_8, flag("/disable_python_gc", "false", not_built,
+                          "no garbage collection of Python while training")),
       flag("/disable_allgather", "false", inert, "legacy"),
       flag("/zero_allow_untested_optimizer", "false", inert, "allow other optimizers with ZeRO"),
       flag("/zero_force_ds_cpu_optimizer", "true", inert, "insist on DeepSpeed's CPU optimizer"),
@@ -112,10 +114,11 @@ std::vector<Knob> engine_rows() {
                   "bytes of a request; smaller tensors stay in memory, as do those below "
                   "1 MiB")),
       from(1, sets_disk<&DiskUse::queue_depth>("queue_depth", "requests in flight")),
-      from(1, sets_disk<&DiskUse::threads>("intra_op_parallelism", "threads")),
+      until(v0_16_9, from(1, sets_disk<&DiskUse::threads>("thread_count", "threads"))),
+      since(v0_16_9, from(1, sets_disk<&DiskUse::threads>("intra_op_parallelism", "threads"))),
       at(stage_3, flag("single_submit", "false", not_built, "submit requests one by one")),
       at(stage_3, flag("overlap_events", "true", not_built, "submit and wait at once")),
-      at(stage_3, flag("use_gds", "false", not_built, "GPUDirect Storage")),
+      since(v0_15_4, at(stage_3, flag("use_gds", "false", not_built, "GPUDirect Storage"))),
   };
 }
 
@@ -236,21 +239,31 @@ constexpr std::array scheduler_rows = {
 
 // Types of states follow from several keys together; training_config() reads them.
 std::vector<Knob> precision_rows() {
+  constexpr std::string_view bf16_help = "training in bfloat16 with fp32 master weights";
+  constexpr std::string_view fp16_help =
+      "training in half precision with a loss scale and fp32 master weights";
   return {
-      also("bfloat16", with_all_names(model(optional(section(
-                           "/bf16", measured, "training in bfloat16 with fp32 master weights"))))),
+      until(v0_17_6, also("bfloat16", with_all_names(section("/bf16", measured, bf16_help)))),
+      since(v0_17_6, also("bfloat16",
+                          with_all_names(model(optional(section("/bf16", measured, bf16_help)))))),
       acting(flag("enabled", "false", measured, "on or off"), set_precision<Precision::bf16>),
       at(stage_1,
-         flag("immediate_grad_update", "false", measured,
-              "with grad_accum_dtype fp32: add up each gradient at once, not behind backward")),
-      flag("check_grad_overflow", "true", inert,
-           "look for infinities in gradients, in a pass of its own: here their norm finds them"),
-      flag("bf16_master_weights_and_grads", "false", measured,
-           "master weights in bfloat16: offloaded, or with bf16_optimizer_states"),
-      flag("bf16_optimizer_states", "false", measured, "moments in bfloat16, too"),
+         was({v0_16_9, "false", {}},
+             was({v0_17_6, "true", {}},
+                 flag("immediate_grad_update", "false", measured,
+                      "with grad_accum_dtype fp32: add up each gradient at once, not behind "
+                      "backward")))),
+      since(v0_17_6,
+            at(stages_1_2, was({v0_19_6, "false", {}},
+                               flag("check_grad_overflow", "true", not_built,
+                                    "look for infinities in gradients, in a pass of its own: here "
+                                    "their norm finds them")))),
+      since(v0_18_9, flag("bf16_master_weights_and_grads", "false", measured,
+                          "master weights in bfloat16: offloaded, or with bf16_optimizer_states")),
+      since(v0_18_9, flag("bf16_optimizer_states", "false", measured, "moments in bfloat16, too")),
 
-      model(section("/fp16", measured,
-                    "training in half precision with a loss scale and fp32 master weights")),
+      until(v0_17_6, section("/fp16", measured, fp16_help)),
+      since(v0_17_6, model(section("/fp16", measured, fp16_help))),
       acting(flag("enabled", "false", measured, "on or off"), set_precision<Precision::fp16>),
       flag("auto_cast", "false", inert, "cast the model's inputs"),
       not_from_flag(
@@ -269,17 +282,21 @@ std::vector<Knob> precision_rows() {
           "min_loss_scale", "lowest dynamic scale"))),
       flag("fp16_master_weights_and_grads", "false", measured, "master weights in fp16: offloaded"),
 
-      needing("enabled", section("/amp", inert, "NVIDIA Apex mixed precision")),
+      until(v0_19_8, needing("enabled", section("/amp", inert, "NVIDIA Apex mixed precision"))),
       flag("enabled", "false", refused, "on or off"),
-      section("/torch_autocast", inert, "PyTorch's automatic mixed precision"),
+      since(v0_17_6, section("/torch_autocast", inert, "PyTorch's automatic mixed precision")),
       flag("enabled", "false", refused, "on or off"),
       not_null(not_auto(text("dtype", "null", element_types, inert, "type of the casts"))),
       not_null(list("lower_precision_safe_modules", "null", inert, "modules that are cast")),
       section("/data_types", measured, "types beside those of the mode"),
       at(stages_1_3, text("grad_accum_dtype", "null", element_types, measured,
                           "sums of gradients: the mode's type, or fp32")),
-      text("param_dtype", "null", element_types, inert, "parameters; must equal the mode's"),
-      text("buffer_dtype", "null", element_types, inert, "the module's buffers"),
+      since(v0_19_6,
+            text("param_dtype", "null", element_types, inert, "parameters; must equal the mode's")),
+      since(v0_19_6, text("buffer_dtype", "null", element_types, inert, "the module's buffers")),
+      since(v0_19_8, not_null(list_of_texts("keep_in_fp32_modules", "null", "", inert,
+                                            "buffers that stay in fp32, by pattern; [] names none, "
+                                            "\"auto\" those that the model names"))),
   };
 }
 

@@ -104,13 +104,19 @@ std::vector<Knob> reduction_rows() {
       at(stages_1_2_3,
          sets<&Config::reduce_scatter>("reduce_scatter", "reduce to the owner instead of to all")),
       at(stages_1_2_3,
-         from(1, sets<&Config::reduce_bucket_size>("reduce_bucket_size",
-                                                   "elements of gradients reduced together"))),
+         was({v0_19_6, {}, 0},
+             from(1, sets<&Config::reduce_bucket_size>("reduce_bucket_size",
+                                                       "elements of gradients reduced together")))),
       at(stages_1_2,
          sets<&Config::use_multi_rank_bucket_allreduce>(
              "use_multi_rank_bucket_allreduce", "all-reduce buckets of several owners as one")),
       at(stages_1_2_3, sets<&Config::contiguous_gradients>(
                            "contiguous_gradients", "copy gradients into one buffer as they come")),
+      since(v0_19_7, at(stages_1_2, flag("compute_grad_norm", "true", not_built,
+                                         "take the gradient's norm; false only at stages 1 and 2, "
+                                         "without clipping and offload"))),
+      since(v0_19_7, at(stages_1_2, flag("parameter_alignment", "false", not_built,
+                                         "each parameter from a multiple of 16 bytes on"))),
       at(stages_1_2,
          sets<&Config::round_robin_gradients>("round_robin_gradients",
                                               "deal the parameters out to their owners in turn")),
@@ -142,14 +148,14 @@ std::vector<Knob> stage_3_rows() {
       also("gather_16bit_weights_on_model_save",
            once("stage3_gather_fp16_weights_on_model_save",
                 flag("stage3_gather_16bit_weights_on_model_save", "false", inert, "checkpoints"))),
-      sets_stage3<&Config::stage3_module_granularity_threshold>(
-          "stage3_module_granularity_threshold",
-          "modules with fewer elements a parameter are gathered whole"),
+      since(v0_16_9, sets_stage3<&Config::stage3_module_granularity_threshold>(
+                         "stage3_module_granularity_threshold",
+                         "modules with fewer elements a parameter are gathered whole")),
       sets_stage3<&Config::stage3_use_all_reduce_for_fetch_params>(
           "stage3_use_all_reduce_for_fetch_params",
           "gather several parameters at once by all-reduce"),
-      sets_stage3<&Config::stage3_allgather_sequential>("stage3_allgather_sequential",
-                                                        "one all-gather a parameter"),
+      since(v0_18_9, sets_stage3<&Config::stage3_allgather_sequential>(
+                         "stage3_allgather_sequential", "one all-gather a parameter")),
       sets<&Config::memory_efficient_linear>(
           "memory_efficient_linear",
           "linear layers that hold no gathered weight from forward to backward"),
@@ -166,14 +172,17 @@ std::vector<Knob> stage_3_rows() {
            "ZeRO++: frozen parameters in 8 bits; here all are trained"),
       sets<&Config::zero_quantized_gradients>(
           "zero_quantized_gradients", "ZeRO++: reduce gradients across nodes as numbers of 4 bits"),
-      free_form(optional(
-          section("zeropp_loco_param", refused, "ZeRO++: error feedback of quantized reductions"))),
-      acting(integer("mics_shard_size", kept(fmt::to_string(default_mics_shard_size)), -unbounded,
-                     measured, "MiCS: ranks that share a copy of the states; 0 and below: all"),
-             set_mics),
-      sets<&Config::mics_hierarchical_params_gather>(
-          "mics_hierarchical_params_gather",
-          "MiCS: gather across the nodes first, then inside each"),
+      since(v0_16_9, until(v0_19_8, free_form(optional(section(
+                                        "zeropp_loco_param", refused,
+                                        "ZeRO++: error feedback of quantized reductions"))))),
+      until(v0_19_7,
+            acting(integer("mics_shard_size", kept(fmt::to_string(default_mics_shard_size)),
+                           -unbounded, measured,
+                           "MiCS: ranks that share a copy of the states; 0 and below: all"),
+                   set_mics)),
+      until(v0_19_7, sets<&Config::mics_hierarchical_params_gather>(
+                         "mics_hierarchical_params_gather",
+                         "MiCS: gather across the nodes first, then inside each")),
   };
   for (Knob& knob : rows) knob.stages = stage_3;
   return rows;
@@ -182,18 +191,22 @@ std::vector<Knob> stage_3_rows() {
 /// What is beside the stages.
 std::vector<Knob> module_rows() {
   return {
-      free_form(optional(section("zenflow", refused, "ZenFlow: asynchronous offloaded updates"))),
-      at(stage_3,
-         nested(optional(section("/zero_optimization/leaf_module", measured,
-                                 "modules whose parameters are gathered with all below them")))),
+      since(v0_17_6, free_form(optional(
+                         section("zenflow", refused, "ZenFlow: asynchronous offloaded updates")))),
+      since(v0_18_9, at(stage_3, nested(optional(
+                                     section("/zero_optimization/leaf_module", measured,
+                                             "modules whose parameters are gathered with all below "
+                                             "them"))))),
       sets_leaves("classes", default_leaf_classes_text(), set_leaf_classes,
                   "by class, with or without its Python module"),
       sets_leaves("names", "[]", set_leaves<&LeafModules::names>, "by name, as in named_modules()"),
       sets_leaves("name_suffixes", "[]", set_leaves<&LeafModules::name_suffixes>, "by end of name"),
-      flag("/zero_optimization/log_trace_cache_warnings", "false", inert, "logging"),
-      flag("/zero_optimization/enable_sanity_checks", "false", inert, "checks of gradients"),
-      flag("/zero_optimization/save_muon_momentum_buffer_in_memory", "false", inert,
-           "Muon optimizer only"),
+      since(v0_16_9,
+            flag("/zero_optimization/log_trace_cache_warnings", "false", inert, "logging")),
+      since(v0_17_6,
+            flag("/zero_optimization/enable_sanity_checks", "false", inert, "checks of gradients")),
+      since(v0_18_9, flag("/zero_optimization/save_muon_momentum_buffer_in_memory", "false", inert,
+                          "Muon optimizer only")),
   };
 }
 
@@ -208,23 +221,26 @@ std::vector<Knob> offload_rows() {
       from(0, sets_disk<&DiskUse::parameter_buffer_size>("buffer_size", "elements of a buffer")),
       from(0, sets_disk<&DiskUse::parameters_in_memory>(
                   "max_in_cpu", "elements kept in host memory beside a disk")),
-      at(stage_3, flag("pin_memory", "true", not_built, "page-locked host memory")),
+      at(stage_3, was({v0_19_6, "false", {}},
+                      flag("pin_memory", "true", not_built, "page-locked host memory"))),
 
       at(stages_1_2_3, nested(optional(section("/zero_optimization/offload_optimizer", measured,
                                                "where optimizer states live and are updated")))),
       at(stages_1_2_3, sets_device<&Config::offload_optimizer>()),
       sets_folder<&Config::offload_optimizer>(),
       from(0, sets_disk<&DiskUse::optimizer_buffers>("buffer_count", "buffers for the disk")),
-      at(stages_1_2_3, flag("pin_memory", "true", not_built, "page-locked host memory")),
+      at(stages_1_2_3, was({v0_19_6, "false", {}},
+                           flag("pin_memory", "true", not_built, "page-locked host memory"))),
       sets_disk<&DiskUse::pipeline_read>("pipeline_read", "read ahead from the disk"),
       sets_disk<&DiskUse::pipeline_write>("pipeline_write", "write behind to the disk"),
       at(stages_1_2_3, flag("fast_init", "false", inert, "faster start on a disk")),
       at(stage_3,
          from(0, up_to(1, sets<&Config::offload_ratio>(
                               "ratio", "share of the sub-groups whose states are offloaded")))),
-      at(stage_3, flag("super_offload", "false", refused, "speculative updates on the host")),
-      at(stage_3,
-         number("cpuadam_cores_perc", "0.8", 0, 1, inert, "share of the cores for the update")),
+      since(v0_18_9, at(stage_3, flag("super_offload", "false", refused,
+                                      "speculative updates on the host"))),
+      since(v0_18_9, at(stage_3, number("cpuadam_cores_perc", "0.8", 0, 1, inert,
+                                        "share of the cores for the update"))),
 
       // Deprecated. DeepSpeed turns true into a section with device "cpu", false into none.
       at(stages_1_2_3, acting(flag("/zero_optimization/cpu_offload", "null", measured,

@@ -1,6 +1,11 @@
 #include "dstune/core/settings.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -18,16 +23,33 @@ namespace {
 
 using rows::kept;
 
+/// The releases of the section that a row stands in are the row's, too.
+void narrow(Knob& knob, const std::vector<Knob>& before) {
+  std::optional<Version> since, until;
+  for (const Knob& section : before) {
+    if (section.pointer != parent_of(knob.pointer)) continue;
+    // A section may have several forms, one after the other.
+    since = since ? std::min(*since, section.since) : section.since;
+    until = until && *until == Version{} ? until : section.until;
+  }
+  if (since) knob.since = std::max(knob.since, *since);
+  if (until && *until != Version{})
+    knob.until = knob.until == Version{} ? *until : std::min(knob.until, *until);
+}
+
 /// Every pointer from the document's root on.
-std::vector<Knob> with_whole_pointers(std::vector<Knob> rows) {
+std::vector<Knob> with_whole_pointers(const std::vector<Knob>& rows) {
   std::string_view section;
-  for (Knob& knob : rows) {
+  std::vector<Knob> whole;
+  for (Knob knob : rows) {
     if (!knob.pointer.starts_with('/'))
       knob.pointer = kept(fmt::format("{}/{}", section, knob.pointer));
     else if (knob.type == KnobType::object)
       section = knob.pointer;
+    narrow(knob, whole);
+    whole.push_back(knob);
   }
-  return rows;
+  return whole;
 }
 
 /// The rows of `knob`, the last of `rows`' sections or keys, under another name.
@@ -76,39 +98,89 @@ std::vector<Knob> with_aliases(const std::vector<Knob>& rows) {
 
 }  // namespace
 
-std::span<const Knob> knobs() {
-  static const std::vector<Knob> all = with_aliases(rows_of(
-      deepspeed_version,
-      with_whole_pointers(rows::joined(rows::training(), rows::zero(), rows::beside_training()))));
-  return all;
+namespace {
+
+bool is_among(std::string_view pointer, const std::vector<Knob>& rows) {
+  return std::ranges::find(rows, pointer, &Knob::pointer) != rows.end();
 }
 
-const KeyTable& knob_table() {
-  static const KeyTable table({knobs().begin(), knobs().end()}, KeyTable::Order::of_rows);
-  return table;
+/// Of several forms the last.
+std::vector<Knob> last_forms(const std::vector<Knob>& rows) {
+  std::vector<Knob> last;
+  for (const Knob& knob : std::ranges::reverse_view(rows))
+    if (!is_among(knob.pointer, last)) last.push_back(knob);
+  std::ranges::reverse(last);
+  return last;
 }
 
-const Knob* find_knob(std::string_view pointer) {
-  const auto row = knob_table().find(pointer);
-  return row ? &knobs()[*row] : nullptr;
+/// Nothing: of all releases.
+const KnobTable& table_of(std::optional<Version> release) {
+  static std::mutex mutex;
+  static std::map<std::optional<Version>, KnobTable> tables;
+  const std::lock_guard lock(mutex);
+  static const std::vector<Knob> rows =
+      with_whole_pointers(rows::joined(rows::training(), rows::zero(), rows::beside_training()));
+  static const std::vector<Knob> every = with_aliases(last_forms(rows));
+  const auto found = tables.find(release);
+  if (found != tables.end()) return found->second;
+  std::vector<Knob> known = release ? with_aliases(rows_of(*release, rows)) : every;
+  std::vector<Knob> others;
+  std::ranges::copy_if(every, std::back_inserter(others),
+                       [&](const Knob& knob) { return !is_among(knob.pointer, known); });
+  const Version named = release.value_or(newest_release);
+  return tables.try_emplace(release, named, std::move(known), others).first->second;
 }
 
-const KnobValue& default_value(const Knob& knob) {
-  return knob_table().default_value(static_cast<std::size_t>(&knob - knobs().data()));
+}  // namespace
+
+KnobTable::KnobTable(Version release, std::vector<Knob> knobs, const std::vector<Knob>& others)
+    : KeyTable({knobs.begin(), knobs.end()}, KeyTable::Order::of_rows,
+               {others.begin(), others.end()}, release),
+      release_(release),
+      knobs_(std::move(knobs)),
+      stage_(find("/zero_optimization/stage").value()) {
+  for (std::size_t row = 0; row < knobs_.size(); ++row) {
+    const Knob& knob = knobs_[row];
+    if (knob.apply != nullptr) acting_.push_back(row);
+    if (knob.effect == KnobEffect::refused) refused_.push_back(row);
+    if (!knob.needs.empty()) needing_.push_back(row);
+    if (!knob.alias_of.empty() && !knob.takes_all_names) other_names_.push_back(row);
+    const KnobValue& usual = default_value(row);
+    if (knob.apply != nullptr && !std::holds_alternative<std::monostate>(usual))
+      knob.apply(usual_, usual);
+  }
 }
 
-Settings::Settings() : presence_(knobs().size(), Presence::absent) {
-  values_.reserve(knobs().size());
-  for (const Knob& knob : knobs()) values_.push_back(default_value(knob));
+const Knob* KnobTable::find_knob(std::string_view pointer) const {
+  const auto row = find(pointer);
+  return row ? &knobs_[*row] : nullptr;
 }
 
-std::size_t Settings::row_of(std::string_view pointer) const {
-  const std::optional<std::size_t> row = knob_table().find(pointer);
-  require(row.has_value(), "a key without a row in the table of knobs is asked for");
-  if (presence_[*row] != Presence::absent) return *row;
-  for (const std::size_t alias : knob_table().aliases(*row))
+const KnobValue& KnobTable::default_value(const Knob& knob) const {
+  return default_value(static_cast<std::size_t>(&knob - knobs_.data()));
+}
+
+const KnobTable& knob_table(Version version) {
+  return table_of(known_release(version));
+}
+
+const KnobTable& every_knob() {
+  return table_of(std::nullopt);
+}
+
+Settings::Settings(const KnobTable& table)
+    : table_(&table), presence_(table.knobs().size(), Presence::absent) {
+  values_.reserve(presence_.size());
+  for (std::size_t row = 0; row < presence_.size(); ++row)
+    values_.push_back(table.default_value(row));
+}
+
+std::optional<std::size_t> Settings::row_of(std::string_view pointer) const {
+  const std::optional<std::size_t> row = table_->find(pointer);
+  if (!row || presence_[*row] != Presence::absent) return row;
+  for (const std::size_t alias : table_->aliases(*row))
     if (presence_[alias] != Presence::absent) return alias;
-  return *row;
+  return row;
 }
 
 void Settings::apply(const std::vector<Setting>& changes) {
@@ -119,29 +191,35 @@ void Settings::apply(const std::vector<Setting>& changes) {
 }
 
 const KnobValue& Settings::value(std::string_view pointer) const {
-  return values_[row_of(pointer)];
+  if (const auto row = row_of(pointer)) return values_[*row];
+  const auto other = every_knob().find(pointer);
+  require(other.has_value(), "a key without a row in the table of knobs is asked for");
+  return every_knob().default_value(*other);
+}
+
+Presence Settings::presence(std::string_view pointer) const {
+  const auto row = row_of(pointer);
+  return row ? presence_[*row] : Presence::absent;
 }
 
 bool Settings::is_given(std::string_view pointer) const {
-  return is_given(row_of(pointer));
+  return presence(pointer) == Presence::given;
 }
 
 bool Settings::is_there(std::string_view pointer) const {
-  const Presence presence = presence_[row_of(pointer)];
-  return presence == Presence::automatic || presence == Presence::given;
+  return presence(pointer) == Presence::automatic || is_given(pointer);
 }
 
 bool Settings::is_set(std::string_view pointer) const {
-  return is_set(row_of(pointer));
+  return presence(pointer) == Presence::null || is_given(pointer);
 }
 
 bool Settings::is_set(std::size_t row) const {
-  const Presence presence = presence_[row];
-  return presence == Presence::null || presence == Presence::given;
+  return presence_[row] == Presence::null || presence_[row] == Presence::given;
 }
 
 bool Settings::is_written(std::string_view pointer) const {
-  return presence_[row_of(pointer)] != Presence::absent;
+  return presence(pointer) != Presence::absent;
 }
 
 bool Settings::is_on(std::string_view pointer) const {
@@ -166,8 +244,7 @@ std::string Settings::word(std::string_view pointer) const {
 }
 
 int Settings::zero_stage() const {
-  static const std::size_t row = knob_table().find("/zero_optimization/stage").value();
-  return static_cast<int>(std::get<std::int64_t>(values_[row]));
+  return static_cast<int>(std::get<std::int64_t>(values_[table_->stage()]));
 }
 
 AutoValues auto_values(std::optional<Precision> precision,
@@ -188,28 +265,28 @@ AutoValues auto_values(std::optional<Precision> precision,
   return values;
 }
 
-std::vector<Setting> read_settings(const json::Node& node, json::Problems& problems,
-                                   const AutoValues& automatic) {
+std::vector<Setting> read_settings(const KnobTable& table, const json::Node& node,
+                                   json::Problems& problems, const AutoValues& automatic) {
   std::vector<Setting> settings;
-  knob_table().read(node, problems, [&](KeyReading reading) {
-    const auto filled_in = automatic.find(knobs()[reading.row].pointer);
+  table.read(node, problems, [&](KeyReading reading) {
+    const auto filled_in = automatic.find(table.knobs()[reading.row].pointer);
     if (reading.presence == Presence::automatic && filled_in != automatic.end()) {
       settings.push_back({reading.row, filled_in->second, Presence::given});
       return;
     }
     const bool is_given = !reading.values.empty();
-    settings.push_back({reading.row,
-                        is_given ? std::move(reading.values.front().value)
-                                 : knob_table().default_value(reading.row),
-                        reading.presence});
+    settings.push_back(
+        {reading.row,
+         is_given ? std::move(reading.values.front().value) : table.default_value(reading.row),
+         reading.presence});
   });
   return settings;
 }
 
-Settings read_config(const json::Node& node, json::Problems& problems,
+Settings read_config(const KnobTable& table, const json::Node& node, json::Problems& problems,
                      const AutoValues& automatic) {
-  Settings settings;
-  settings.apply(read_settings(node, problems, automatic));
+  Settings settings(table);
+  settings.apply(read_settings(table, node, problems, automatic));
   for (const Violation& violation : violations_of(settings)) {
     const json::Document& document = node.document();
     problems.add(

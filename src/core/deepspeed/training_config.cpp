@@ -6,16 +6,6 @@ namespace dstune {
 
 namespace {
 
-/// The defaults of the table.
-TrainingConfig with_defaults(const std::vector<std::size_t>& acting) {
-  TrainingConfig config;
-  for (const std::size_t row : acting) {
-    const KnobValue& usual = knob_table().default_value(row);
-    if (!std::holds_alternative<std::monostate>(usual)) knobs()[row].apply(config, usual);
-  }
-  return config;
-}
-
 OptimizerKind optimizer_kind(const Settings& settings) {
   const std::string type = settings.word("/optimizer/type");
   // DeepSpeed makes AdamW of Adam too, unless adam_w_mode says otherwise.
@@ -75,12 +65,10 @@ void leave_out_unused(DiskUse& disk, const TrainingConfig& config) {
 }  // namespace
 
 TrainingConfig training_config(const Settings& settings) {
-  static const std::vector<std::size_t> acting =
-      rows_where([](const Knob& knob) { return knob.apply != nullptr; });
-  static const TrainingConfig usual = with_defaults(acting);
-  TrainingConfig config = usual;
-  for (const std::size_t row : acting)
-    if (settings.is_given(row)) knobs()[row].apply(config, settings.value(row));
+  const KnobTable& table = settings.table();
+  TrainingConfig config = table.usual();
+  for (const std::size_t row : table.acting())
+    if (settings.is_given(row)) table.knobs()[row].apply(config, settings.value(row));
   if (!settings.is_given("/zero_optimization/overlap_comm"))
     config.overlap_comm = config.zero_stage == 3;
   // Below stage 3 DeepSpeed takes every device but "none" for the host.

@@ -1,5 +1,5 @@
-/// What DeepSpeed 0.19.6 refuses in combination, and what the step does not do: columns of the
-/// table, rules, and which arguments the optimizers and schedulers take.
+/// What a release of DeepSpeed refuses in combination, and what the step does not do: columns of
+/// the table, rules, and which arguments the optimizers and schedulers take.
 
 #include <algorithm>
 #include <array>
@@ -37,12 +37,13 @@ const Scheduler* find_scheduler(std::string_view type) {
   return found == schedulers.end() ? nullptr : found;
 }
 
-/// Keys that are written among `rows` and are none of the words.
-void check_arguments(const Settings& settings, const std::vector<std::size_t>& rows,
-                     std::string_view taker, std::string_view words,
-                     std::vector<Violation>& violations) {
-  for (const std::size_t row : rows) {
-    const std::string_view pointer = knobs()[row].pointer;
+/// Keys that are written in a section and are none of the words.
+void check_arguments(const Settings& settings, std::string_view section, std::string_view taker,
+                     std::string_view words, std::vector<Violation>& violations) {
+  for (const std::size_t row : settings.table().below(section)) {
+    const std::string_view pointer = settings.table().knobs()[row].pointer;
+    // What DeepSpeed refuses everywhere says so itself.
+    if (pointer == "/optimizer/params/max_grad_norm") continue;
     if (settings.is_written(pointer) && !find_choice(words, last_key(pointer), false))
       violations.push_back(
           {std::string(pointer), fmt::format("{} does not take it: remove it", taker)});
@@ -50,8 +51,6 @@ void check_arguments(const Settings& settings, const std::vector<std::size_t>& r
 }
 
 void check_scheduler(const Settings& settings, std::vector<Violation>& violations) {
-  static const std::vector<std::size_t> arguments =
-      rows_where([](const Knob& knob) { return knob.pointer.starts_with("/scheduler/params/"); });
   const auto* const type = std::get_if<std::string>(&settings.value("/scheduler/type"));
   if (type == nullptr) return;
   if (!settings.is_given("/scheduler/params")) {
@@ -66,7 +65,7 @@ void check_scheduler(const Settings& settings, std::vector<Violation>& violation
     if (!settings.is_there(fmt::format("/scheduler/params/{}", key)))
       violations.push_back(
           {"/scheduler/type", fmt::format("{} needs {} in /scheduler/params: add it", *type, key)});
-  check_arguments(settings, arguments, *type,
+  check_arguments(settings, "/scheduler/params", *type,
                   fmt::format("{}|{}", scheduler->needed, scheduler->optional), violations);
 }
 
@@ -110,13 +109,8 @@ const Optimizer& optimizer_of(const Settings& settings) {
 }
 
 void check_optimizer(const Settings& settings, std::vector<Violation>& violations) {
-  // The elements of a list are its own; what DeepSpeed refuses everywhere says so itself.
-  static const std::vector<std::size_t> arguments = rows_where([](const Knob& knob) {
-    return parent_of(knob.pointer) == "/optimizer/params" &&
-           last_key(knob.pointer) != "max_grad_norm";
-  });
   const Optimizer& optimizer = optimizer_of(settings);
-  check_arguments(settings, arguments, optimizer.name, optimizer.arguments, violations);
+  check_arguments(settings, "/optimizer/params", optimizer.name, optimizer.arguments, violations);
 }
 
 /// Empty where the value has no content.
@@ -143,7 +137,13 @@ std::string refusal_of(const Knob& knob, const KnobValue& value) {
 void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& violations) {
   const std::string type = settings.word("/optimizer/type");
   const KnobValue& written = settings.value("/optimizer/type");
-  if (!from_text<OptimizerKind>(type)) {
+  constexpr Version without_one_bit{0, 19, 7};
+  const bool is_one_bit = type == "onebitadam" || type == "onebitlamb" || type == "zerooneadam";
+  if (is_one_bit && settings.table().release() >= without_one_bit) {
+    violations.push_back(
+        {"/optimizer/type", fmt::format("{} was removed in DeepSpeed {}: take another",
+                                        value_text(written), to_text(without_one_bit))});
+  } else if (!from_text<OptimizerKind>(type)) {
     violations.push_back({"/optimizer/type",
                           fmt::format("{} is not built in dstune-mpi yet: write Adam, AdamW, Lion, "
                                       "Adagrad or SGD",
@@ -155,14 +155,13 @@ void add_unbuilt_optimizer(const Settings& settings, std::vector<Violation>& vio
 }
 
 void add_unbuilt(const Settings& settings, std::vector<Violation>& violations) {
-  static const std::vector<std::size_t> refused =
-      rows_where([](const Knob& knob) { return knob.effect == KnobEffect::refused; });
-  for (const std::size_t row : refused) {
-    const Knob& knob = knobs()[row];
+  const KnobTable& table = settings.table();
+  for (const std::size_t row : table.refused()) {
+    const Knob& knob = table.knobs()[row];
     if (!settings.is_given(row) || !knob.acts_at(settings.zero_stage())) continue;
     const KnobValue& value = settings.value(row);
     const bool is_scalar = !std::holds_alternative<std::monostate>(value);
-    if (is_scalar && value == default_value(knob)) continue;
+    if (is_scalar && value == table.default_value(row)) continue;
     violations.push_back({std::string(knob.pointer), refusal_of(knob, value), knob.hint.empty()});
   }
   add_unbuilt_optimizer(settings, violations);
@@ -170,12 +169,11 @@ void add_unbuilt(const Settings& settings, std::vector<Violation>& violations) {
 
 /// Keys that DeepSpeed takes out of a section that is there.
 void add_lacking_keys(const Settings& settings, std::vector<Violation>& violations) {
-  static const std::vector<std::size_t> needing =
-      rows_where([](const Knob& knob) { return !knob.needs.empty(); });
-  for (const std::size_t row : needing) {
+  for (const std::size_t row : settings.table().needing()) {
     if (!settings.is_given(row)) continue;
-    const std::string pointer(knobs()[row].pointer);
-    for (const std::string_view key : choices_of(knobs()[row].needs))
+    const Knob& knob = settings.table().knobs()[row];
+    const std::string pointer(knob.pointer);
+    for (const std::string_view key : choices_of(knob.needs))
       if (!settings.is_written(fmt::format("{}/{}", pointer, key)))
         violations.push_back(
             {pointer,
@@ -186,17 +184,22 @@ void add_lacking_keys(const Settings& settings, std::vector<Violation>& violatio
 
 /// One field of DeepSpeed's by two names.
 void add_doubled_names(const Settings& settings, std::vector<Violation>& violations) {
-  static const std::vector<std::size_t> others =
-      rows_where([](const Knob& knob) { return !knob.alias_of.empty() && !knob.takes_all_names; });
-  for (const std::size_t row : others) {
-    const Knob& knob = knobs()[row];
-    const std::size_t first = knob_table().find(knob.alias_of).value();
+  for (const std::size_t row : settings.table().other_names()) {
+    const Knob& knob = settings.table().knobs()[row];
+    const std::size_t first = settings.table().find(knob.alias_of).value();
     if (settings.is_set(row) && settings.is_set(first))
       violations.push_back(
           {std::string(knob.pointer),
            fmt::format("is another name of {}, which is there too: keep one of them",
                        last_key(knob.alias_of))});
   }
+}
+
+/// The release knows the key, and has the rule.
+bool applies(const ConfigRule& rule, const Settings& settings) {
+  const Version release = settings.table().release();
+  return settings.row_of(rule.pointer) && release >= rule.since &&
+         (rule.until == Version{} || release < rule.until);
 }
 
 }  // namespace
@@ -229,21 +232,15 @@ bool is_deepspeed_scheduler(std::string_view type) {
   return find_scheduler(type) != nullptr;
 }
 
-std::vector<std::size_t> rows_where(bool (*is_chosen)(const Knob&)) {
-  std::vector<std::size_t> rows;
-  for (std::size_t row = 0; row < knobs().size(); ++row)
-    if (is_chosen(knobs()[row])) rows.push_back(row);
-  return rows;
-}
-
 std::vector<Violation> violations_of(const Settings& settings) {
   std::vector<Violation> violations;
   add_unbuilt(settings, violations);
   for (const auto& rules : {precision_rules(), zero_rules(), section_rules()})
     for (const ConfigRule& rule : rules)
-      if (rule.is_broken(settings, rule.pointer))
-        violations.push_back({std::string(knobs()[settings.row_of(rule.pointer)].pointer),
-                              std::string(rule.message), rule.is_unbuilt});
+      if (applies(rule, settings) && rule.is_broken(settings, rule.pointer))
+        violations.push_back(
+            {std::string(settings.table().knobs()[settings.row_of(rule.pointer).value()].pointer),
+             std::string(rule.message), rule.is_unbuilt});
   add_lacking_keys(settings, violations);
   check_scheduler(settings, violations);
   check_optimizer(settings, violations);

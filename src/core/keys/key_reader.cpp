@@ -68,6 +68,9 @@ class KeyReader {
       const auto member = root.find(std::string(last_key(key(row).pointer)));
       read(member ? &*member : nullptr, row, &root);
     }
+    for (const std::string& name : root.keys())
+      if (const json::Node member = *root.find(name); table_->was_removed(member.pointer()))
+        problems_->add(member.problem(table_->words_of_other_release(member.pointer())));
   }
 
  private:
@@ -163,6 +166,14 @@ class KeyReader {
     std::vector<std::string_view> known;
     for (const std::size_t row : table_->below(mine.pointer))
       known.push_back(last_key(key(row).pointer));
+    const std::vector<std::string> names = section.keys();
+    for (const std::string& name : names) {
+      const std::string pointer = fmt::format("{}/{}", mine.pointer, name);
+      const std::string words = table_->words_of_other_release(pointer);
+      if (words.empty()) continue;
+      known.push_back(name);
+      problems_->add(section.find(name)->problem(words));
+    }
     section.refuse_unknown_keys(*problems_, known);
   }
 

@@ -212,8 +212,10 @@ Prerequisite prerequisite_in(std::string_view text) {
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-KeyTable::KeyTable(std::vector<Key> keys, Order order)
-    : keys_(std::move(keys)), order_(order), aliases_(keys_.size()) {
+KeyTable::KeyTable(std::vector<Key> keys, Order order, const std::vector<Key>& others,
+                   Version release)
+    : keys_(std::move(keys)), order_(order), release_(release), aliases_(keys_.size()) {
+  for (const Key& key : others) others_.try_emplace(key.pointer, key);
   for (std::size_t row = 0; row < keys_.size(); ++row) {
     const Key& key = keys_[row];
     auto& forms = forms_[key.pointer];
@@ -235,6 +237,23 @@ const std::vector<std::size_t>& KeyTable::below(std::string_view pointer) const 
 
 const std::vector<std::size_t>& KeyTable::forms(std::string_view pointer) const {
   return rows_in(forms_, pointer);
+}
+
+bool KeyTable::was_removed(std::string_view pointer) const {
+  const auto other = others_.find(pointer);
+  return other != others_.end() && other->second.until != Version{} &&
+         other->second.until <= release_;
+}
+
+std::string KeyTable::words_of_other_release(std::string_view pointer) const {
+  const auto other = others_.find(pointer);
+  if (other == others_.end()) return "";
+  if (was_removed(pointer))
+    return fmt::format("removed in DeepSpeed {}: remove it", to_text(other->second.until));
+  return fmt::format(
+      "known from DeepSpeed {} on: remove it, or name the version that trains with "
+      "--deepspeed-version",
+      to_text(other->second.since));
 }
 
 bool KeyTable::is_converted(const Key& key) const {

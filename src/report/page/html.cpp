@@ -335,7 +335,12 @@ std::string environment_section(const json::Value& environment) {
 
 std::string report_html(const Answer& answer, const json::Value& environment) {
   const bool with_target = has_targets(answer);
-  std::string out = "<h1>The fastest DeepSpeed configuration</h1>\n" + answer_section(answer);
+  std::string out = "<h1>The fastest DeepSpeed configuration</h1>\n";
+  if (environment.contains("deepspeed"))
+    out += fmt::format("<p>For DeepSpeed {} ({}).</p>\n",
+                       html_escaped(environment["deepspeed"].value("version", "")),
+                       html_escaped(environment["deepspeed"].value("source", "")));
+  out += answer_section(answer);
   out += figure_section(
       "Speed by micro-batch size and ZeRO stage",
       fmt::format("The best {} in {}{} of each stage at each size; hold the pointer over a "

@@ -57,6 +57,22 @@ std::string stages_text(const Knob& knob, std::string_view all) {
   return fmt::format("{}", fmt::join(stages, ", "));
 }
 
+/// "from 0.17.6; until 0.19.6 `false`"
+std::string releases_text(const Knob& knob) {
+  std::vector<std::string> parts;
+  if (knob.since != Version{}) parts.push_back("from " + to_text(knob.since));
+  if (knob.until != Version{}) parts.push_back("gone in " + to_text(knob.until));
+  for (const FormerRow& former : knob.former) {
+    if (!former.fallback.empty())
+      parts.push_back(fmt::format("before {} `{}`", to_text(former.before), former.fallback));
+    if (former.low)
+      parts.push_back(
+          fmt::format("before {} {}", to_text(former.before),
+                      std::isinf(*former.low) ? "any" : "from " + bound_text(*former.low)));
+  }
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
 std::string row_text(const std::vector<std::string>& cells) {
   std::string text = "|";
   for (const std::string& cell : cells) {
@@ -75,12 +91,13 @@ std::string header_text(const std::vector<std::string>& cells) {
 /// The rows of a section of the DeepSpeed config, elements of its lists among them.
 std::string table_of(std::string_view section) {
   std::string text =
-      header_text({"key", "type", "default", "range", "stages", "effect", "meaning"});
-  for (const std::size_t row : knob_table().below(section)) {
-    const Knob& knob = knobs()[row];
-    text += row_text({fmt::format("`{}`", last_key(knob.pointer)), text_in(type_texts, knob.type),
-                      default_text(knob), range_text(knob), stages_text(knob, "all"),
-                      text_in(effect_texts, knob.effect), std::string(knob.help)});
+      header_text({"key", "type", "default", "range", "stages", "releases", "effect", "meaning"});
+  for (const std::size_t row : every_knob().below(section)) {
+    const Knob& knob = every_knob().knobs()[row];
+    text +=
+        row_text({fmt::format("`{}`", last_key(knob.pointer)), text_in(type_texts, knob.type),
+                  default_text(knob), range_text(knob), stages_text(knob, "all"),
+                  releases_text(knob), text_in(effect_texts, knob.effect), std::string(knob.help)});
   }
   return text;
 }
@@ -115,8 +132,8 @@ class ConfigSchema {
   explicit ConfigSchema(Value& definitions) : definitions_(&definitions) {}
 
   void add_properties(std::string_view section, Value& properties) {
-    for (const std::size_t row : knob_table().below(section)) {
-      const Knob& knob = knobs()[row];
+    for (const std::size_t row : every_knob().below(section)) {
+      const Knob& knob = every_knob().knobs()[row];
       properties[std::string(last_key(knob.pointer))] = property(knob);
     }
   }
@@ -143,10 +160,12 @@ class ConfigSchema {
     forms.push_back(std::move(list));
     Value made = any_of(std::move(forms));
     const std::string stages = stages_text(knob, "");
+    const std::string releases = releases_text(knob);
     schema::annotate(
         made,
-        fmt::format("{}.{}{}", knob.help,
+        fmt::format("{}.{}{}{}", knob.help,
                     stages.empty() ? "" : fmt::format(" Acts at ZeRO stage {}.", stages),
+                    releases.empty() ? "" : fmt::format(" DeepSpeed: {}.", releases),
                     text_in(effect_sentences, knob.effect)),
         knob.fallback);
     return made;
@@ -177,8 +196,9 @@ class ConfigSchema {
   /// A list of fixed length has a row for each element.
   Value elements_of(const Knob& list) {
     Value elements = Value::array();
-    for (const std::size_t row : knob_table().below(list.pointer))
-      elements.push_back(any_of({one(knobs()[row]), schema::placeholder_schema(knobs()[row])}));
+    for (const std::size_t row : every_knob().below(list.pointer))
+      elements.push_back(any_of(
+          {one(every_knob().knobs()[row]), schema::placeholder_schema(every_knob().knobs()[row])}));
     if (elements.empty()) return schema::value_of(list);
     const std::size_t count = elements.size();
     return {{"type", "array"},
@@ -309,14 +329,17 @@ std::string space_reference() {
   text += "\n\n## Keys of dstune\n\n" + section_table(dstune_rows());
   text += "\n## Keys of autotuning\n\n" + section_table(autotuning_rows());
   text +=
-      "\n## Keys of DeepSpeed 0.19.6\n\n"
+      "\n## Keys of DeepSpeed\n\n"
+      "Releases: the first that knows the key, the first that does not, and what its default or "
+      "range was before; empty: all from 0.14.5 on. Of releases in between these, see "
+      "docs/running.md. "
       "Effect: `measured` acts on the step as in DeepSpeed, at the stages given; `none` changes "
       "nothing that is measured; `not yet` acts in DeepSpeed, not in the step here; `refused`: "
       "members with another value than the default are not run. A section that is open takes "
       "other keys, too, unchecked.\n\n### Top level\n\n" +
       table_of("");
-  for (const Knob& knob : knobs()) {
-    if (knob_table().below(knob.pointer).empty()) continue;
+  for (const Knob& knob : every_knob().knobs()) {
+    if (every_knob().below(knob.pointer).empty()) continue;
     const std::string_view kind = knob.type == KnobType::list ? ", by element"
                                   : knob.closed               ? ""
                                                               : ", open";

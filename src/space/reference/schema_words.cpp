@@ -57,7 +57,7 @@ std::string letters_of_any_case(std::string_view text) {
 }
 
 Value number_of(const Key& knob, const char* type) {
-  if (!knob_table().is_converted(knob)) return in_range(type, knob);
+  if (!every_knob().is_converted(knob)) return in_range(type, knob);
   std::vector<Value> forms = {in_range(type, knob), reference(fmt::format("{}_text", type))};
   if (knob.takes_flag) forms.push_back({{"type", "boolean"}});
   return any_of(std::move(forms));
@@ -69,14 +69,14 @@ Value list_value_of(const Key& knob) {
   const Value text = knob.choices.empty() ? Value{{"type", "string"}}
                                           : word(choices_of(knob.choices), knob.any_case);
   list["items"] = text;
-  return knob_table().is_converted(knob) ? any_of({std::move(list), text}) : list;
+  return every_knob().is_converted(knob) ? any_of({std::move(list), text}) : list;
 }
 
 /// The default alone, in every form of it.
 Value only_default(const Key& knob) {
   const auto fallback = Value::parse(knob.fallback);
   std::vector<Value> forms = {{{"const", fallback}}};
-  if (fallback.is_boolean() && knob_table().is_converted(knob))
+  if (fallback.is_boolean() && every_knob().is_converted(knob))
     for (Value& form : lenient_boolean(fallback.get<bool>())) forms.push_back(std::move(form));
   return any_of(std::move(forms));
 }
@@ -274,8 +274,8 @@ std::optional<Value> built_value_of(const Key& knob) {
 }
 
 Value placeholder_schema(const Key& knob) {
-  const bool takes_null = knob_table().takes_null(knob);
-  const bool takes_auto = knob_table().takes_auto(knob);
+  const bool takes_null = every_knob().takes_null(knob);
+  const bool takes_auto = every_knob().takes_auto(knob);
   if (takes_null && takes_auto) return reference("default");
   if (takes_null) return reference("null_or_variable");
   return reference(takes_auto ? "auto_or_variable" : "variable");
@@ -284,7 +284,7 @@ Value placeholder_schema(const Key& knob) {
 Value value_of(const Key& knob) {
   switch (knob.type) {
     case KnobType::boolean:
-      if (knob_table().is_converted(knob)) return reference("lenient_boolean");
+      if (every_knob().is_converted(knob)) return reference("lenient_boolean");
       return {{"type", "boolean"}};
     case KnobType::integer:
       return number_of(knob, "integer");

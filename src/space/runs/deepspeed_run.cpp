@@ -144,11 +144,12 @@ class RunFolder {
     json::Value value = node.value();
     value.erase("autotuning");
     value.erase("dstune");
+    drop_without_effect(job_.knobs(), value);
     const TrainingConfig mine = run_.config;
     json::Problems found;
     // The table's pointers start at the config's own root.
-    const Settings settings =
-        dstune::read_config(json::Node(node.document(), value, ""), found, job_.auto_values);
+    const Settings settings = dstune::read_config(
+        job_.knobs(), json::Node(node.document(), value, ""), found, job_.auto_values);
     run_.config = training_config(settings);
     complete_config(job_, mine.recompute, run_.config);
     run_.config.sequence_length = mine.sequence_length;

@@ -21,6 +21,15 @@ void keep_model(SectionTarget& target, const Readings& readings) {
 void keep_sequence_length(SectionTarget& target, const Readings& readings) {
   target.sequence_length = readings.front();
 }
+void set_deepspeed_version(SectionTarget& target, const Readings& readings) {
+  const auto version = parse_version(text_of(readings));
+  if (!version) {
+    target.problems->add(readings.front().node.problem("expected a version such as \"0.19.8\""));
+  } else if (target.job->deepspeed_source.empty()) {  // the command line comes first
+    target.job->deepspeed_version = *version;
+    target.job->deepspeed_source = "dstune.deepspeed_version";
+  }
+}
 void set_precision(SectionTarget& target, const Readings& readings) {
   target.job->precision = from_text<Precision>(lower_case(text_of(readings)));
 }
@@ -226,6 +235,12 @@ std::span<const SectionRow> dstune_rows() {
                     integer("/dstune/sequence_length", "null", 1, inert,
                             "tokens of a sample; absent: the smaller of the model's positions and "
                             "1024"))),
+      applied(set_deepspeed_version,
+              matching("^[0-9]+\\.[0-9]+",
+                       any_text("/dstune/deepspeed_version",
+                                "the DeepSpeed that will train, such as `\"0.19.8\"`; absent: the "
+                                "one that is installed, else the newest that is known here; "
+                                "`--deepspeed-version` overrides it"))),
       applied(set_precision,
               word("/dstune/precision", "fp32|bf16|fp16",
                    "what `\"auto\"` of `bf16` and `fp16` stands for; absent: the model's "

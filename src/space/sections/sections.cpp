@@ -78,7 +78,7 @@ class Replacer {
 
  private:
   json::Value replace_list(const json::Node& node) {
-    const Knob* const knob = find_knob(node.pointer());
+    const Knob* const knob = every_knob().find_knob(node.pointer());
     const bool is_one_value = knob != nullptr && knob->type == KnobType::list;
     json::Value list = json::Value::array();
     for (const auto& element : node.elements()) {

@@ -24,6 +24,11 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
   }
   Value config = experiment.ds_config;
   config.erase("autotuning");
+  // Journals from before they were written out go on counting, …
+  for (const std::string& pointer : experiment.written_out) {
+    const Value::json_pointer place(pointer);
+    config[place.parent_pointer()].erase(place.back());
+  }
   Value target = {static_cast<int>(job.target.framework), static_cast<int>(job.target.attention)};
   // Journals from before there was a choice go on counting.
   if (job.target.checkpointing == TargetCheckpointing::deepspeed) target.push_back("deepspeed");
@@ -39,6 +44,9 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
                {"measuring_version", measuring_version}};
   // It is the only thing that the configuration does not say.
   if (job.precision && has_automatic_precision(config)) all["precision"] = to_text(*job.precision);
+  // … and their DeepSpeed was this one.
+  if (job.deepspeed_version != release_of_old_journals)
+    all["deepspeed"] = to_text(job.deepspeed_version);
   return all;
 }
 
@@ -89,6 +97,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                              ready.user_runs.empty();
   Value environment = environment_info(topology, devices, options.version, options.command_line);
   environment["machine_fingerprint"] = fingerprint;
+  environment["deepspeed"] = {{"version", to_text(ready.job.deepspeed_version)},
+                              {"source", ready.job.deepspeed_source}};
   environment["training_ranks"] = ready.training_ranks;
   environment["seeds"] = {{"tuner", ready.job.tuning.seed}, {"reference_step", reference_seed}};
   environment["device_memory_bytes"] = ready.device_memory_bytes;

@@ -137,6 +137,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
                        static_cast<int>(max_ranks_per_node));
   check_training_command(ready.job);
   // A plan says them itself.
+  if (!options.dry_run) log::info(deepspeed_text(ready.job));
   if (!options.dry_run)
     for (const std::string& assumption : ready.job.assumptions) log::info("assumed: " + assumption);
   for (const std::string& warning : ready.job.warnings) log::warning(warning);

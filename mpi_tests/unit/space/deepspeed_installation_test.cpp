@@ -1,0 +1,185 @@
+// Files as pip, conda and setuptools leave them, in a folder that stands for the machine.
+#include "dstune/space/deepspeed_installation.hpp"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/base/error.hpp"
+
+namespace dstune {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class InstallationTest : public testing::Test {
+ protected:
+  InstallationTest() {
+    auto path = (fs::temp_directory_path() / "dstune_python_XXXXXX").string();
+    if (::mkdtemp(path.data()) == nullptr) std::abort();
+    python_.root = path;
+    python_.variables = {{"PATH", "/opt/bin:/usr/bin"}, {"HOME", "/home/one"}};
+  }
+  ~InstallationTest() override {
+    std::error_code ignored;
+    fs::remove_all(python_.root, ignored);
+  }
+
+  void write(const std::string& path, const std::string& text = "") const {
+    const std::string place = python_.root + path;
+    fs::create_directories(fs::path(place).parent_path());
+    std::ofstream(place) << text;
+  }
+  /// A package as pip leaves it.
+  void install(const std::string& folder, const std::string& version) const {
+    write(folder + "/deepspeed/__init__.py");
+    write(folder + "/deepspeed-" + version + ".dist-info/METADATA");
+  }
+  void make_venv(const std::string& prefix, const std::string& more = "") const {
+    write(prefix + "/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.2\n" + more);
+    write(prefix + "/bin/python3");
+  }
+  /// "0.19.8 folder note"
+  [[nodiscard]] std::string found() const {
+    const auto found = find_deepspeed(python_);
+    if (!found) return "";
+    return to_text(found->version) + " " + found->folder +
+           (found->note.empty() ? "" : " " + found->note);
+  }
+
+  PythonEnvironment python_;
+};
+
+TEST_F(InstallationTest, NothingIsFoundWhereNothingIs) {
+  EXPECT_EQ(found(), "");
+  write("/opt/bin/deepspeed");  // names no interpreter
+  EXPECT_EQ(found(), "");
+}
+
+TEST_F(InstallationTest, OfTheActiveVenv) {
+  make_venv("/venv");
+  install("/venv/lib/python3.11/site-packages", "0.19.8");
+  install("/usr/lib/python3/dist-packages", "0.14.5");
+  python_.variables["VIRTUAL_ENV"] = "/venv";
+  EXPECT_EQ(found(), "0.19.8 /venv/lib/python3.11/site-packages");
+}
+
+TEST_F(InstallationTest, AVenvMaySeeTheSystemsPackagesToo) {
+  make_venv("/venv", "include-system-site-packages = true\n");
+  install("/usr/lib/python3/dist-packages", "0.16.9");
+  python_.variables["VIRTUAL_ENV"] = "/venv";
+  EXPECT_EQ(found(), "0.16.9 /usr/lib/python3/dist-packages");
+  install("/home/one/.local/lib/python3.11/site-packages", "0.18.9");
+  EXPECT_THAT(found(), testing::StartsWith("0.18.9 /home/one/.local"));
+}
+
+TEST_F(InstallationTest, OfConda) {
+  write("/conda/bin/python3");
+  install("/conda/lib/python3.12/site-packages", "0.17.6");
+  python_.variables["CONDA_PREFIX"] = "/conda";
+  EXPECT_EQ(found(), "0.17.6 /conda/lib/python3.12/site-packages");
+}
+
+TEST_F(InstallationTest, OfTheInterpreterThatDeepspeedOnThePathNames) {
+  write("/opt/bin/deepspeed", "#!/usr/bin/python3\nimport sys\n");
+  write("/usr/bin/python3.11");
+  fs::create_symlink("python3.11", python_.root + "/usr/bin/python3");
+  install("/usr/local/lib/python3.11/dist-packages", "0.15.4");
+  install("/usr/local/lib/python3.9/dist-packages", "0.14.5");
+  EXPECT_EQ(found(), "0.15.4 /usr/local/lib/python3.11/dist-packages");
+  write("/opt/bin/deepspeed", "#!/usr/bin/env python3\nimport sys\n");
+  EXPECT_EQ(found(), "0.15.4 /usr/local/lib/python3.11/dist-packages");
+  // pip's where the path is too long for a first line.
+  write("/opt/bin/deepspeed", "#!/bin/sh\n'''exec' \"/usr/bin/python3\" \"$0\" \"$@\"\n' '''\n");
+  EXPECT_EQ(found(), "0.15.4 /usr/local/lib/python3.11/dist-packages");
+}
+
+TEST_F(InstallationTest, OutsideAVenvTheUsersFolderComesFirst) {
+  write("/opt/bin/deepspeed", "#!/usr/bin/python3.11\n");
+  write("/usr/bin/python3.11");
+  install("/usr/lib/python3/dist-packages", "0.16.9");
+  install("/home/one/.local/lib/python3.11/site-packages", "0.18.9");
+  EXPECT_EQ(found(),
+            "0.18.9 /home/one/.local/lib/python3.11/site-packages 0.16.9 in "
+            "/usr/lib/python3/dist-packages comes behind it on Python's path");
+  python_.variables["PYTHONNOUSERSITE"] = "1";
+  EXPECT_EQ(found(), "0.16.9 /usr/lib/python3/dist-packages");
+}
+
+TEST_F(InstallationTest, PythonpathComesBeforeAll) {
+  make_venv("/venv");
+  install("/venv/lib/python3.11/site-packages", "0.19.8");
+  python_.variables["VIRTUAL_ENV"] = "/venv";
+  python_.variables["PYTHONPATH"] = ":/src/DeepSpeed";
+  write("/src/DeepSpeed/deepspeed/__init__.py");
+  write("/src/DeepSpeed/version.txt", "0.19.9\n");
+  EXPECT_THAT(found(), testing::StartsWith("0.19.9 /src/DeepSpeed 0.19.8 in /venv"));
+}
+
+TEST_F(InstallationTest, TheInterpreterOfTheJobDecides) {
+  make_venv("/venv");
+  make_venv("/other");
+  install("/venv/lib/python3.11/site-packages", "0.19.8");
+  install("/other/lib/python3.11/site-packages", "0.16.9");
+  python_.variables["VIRTUAL_ENV"] = "/venv";
+  for (const char* interpreter : {"/other", "/other/bin/python3"}) {
+    python_.interpreter = interpreter;
+    EXPECT_EQ(found(), "0.16.9 /other/lib/python3.11/site-packages");
+  }
+}
+
+TEST_F(InstallationTest, TwoAnswersAreRefusedOnlyWhereTheyDiffer) {
+  make_venv("/venv");
+  install("/venv/lib/python3.11/site-packages", "0.19.8");
+  python_.variables["VIRTUAL_ENV"] = "/venv";
+  write("/opt/bin/deepspeed", "#!/usr/bin/python3.11\n");
+  install("/usr/lib/python3/dist-packages", "0.19.8+cafe");
+  EXPECT_EQ(found(), "0.19.8 /venv/lib/python3.11/site-packages");
+  fs::remove_all(python_.root + "/usr/lib");
+  install("/usr/lib/python3/dist-packages", "0.16.9");
+  try {
+    find_deepspeed(python_);
+    FAIL() << "two versions";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("0.19.8 in /venv/lib/python3.11/site-packages"));
+    EXPECT_THAT(error.what(), HasSubstr("/opt/bin/deepspeed"));
+    EXPECT_THAT(error.what(), HasSubstr("0.16.9 in /usr/lib/python3/dist-packages"));
+  }
+}
+
+TEST_F(InstallationTest, ReadsWhatSetuptoolsAndEditableInstallationsLeave) {
+  make_venv("/venv");
+  python_.variables["VIRTUAL_ENV"] = "/venv";
+  const std::string folder = "/venv/lib/python3.11/site-packages";
+  const auto expect = [&](const std::string& version) {
+    EXPECT_EQ(found(), version + " " + folder);
+    fs::remove_all(python_.root + folder);
+  };
+  write(folder + "/deepspeed-0.14.5-py3.11.egg-info/PKG-INFO");
+  expect("0.14.5");
+  write("/tree/deepspeed/__init__.py");
+  write("/tree/version.txt", "0.19.7\n");
+  write(folder + "/deepspeed-0.19.6.dist-info/direct_url.json",
+        R"({"url": "file:///tree", "dir_info": {"editable": true}})");
+  expect("0.19.7");
+  write(folder + "/__editable__.deepspeed-0.19.6.pth", "/tree\n");
+  expect("0.19.7");
+  write(folder + "/easy-install.pth", "/elsewhere\n/tree\n");
+  expect("0.19.7");
+  write(folder + "/deepspeed.egg-link", "/tree\n.\n");
+  expect("0.19.7");
+  // What two installations left; the package itself says which it is.
+  install(folder, "0.19.6");
+  install(folder, "0.18.9");
+  write(folder + "/deepspeed/git_version_info_installed.py", "version='0.18.9'\ngit_hash='x'\n");
+  expect("0.18.9");
+  // Another package of a similar name.
+  write(folder + "/deepspeed_mii-0.3.3.dist-info/METADATA");
+  EXPECT_EQ(found(), "");
+}
+
+}  // namespace
+}  // namespace dstune

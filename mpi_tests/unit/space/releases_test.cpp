@@ -1,0 +1,244 @@
+// One file for several releases of DeepSpeed: what each takes, and what an answer says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "space_fixture.hpp"
+
+namespace dstune {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr Version v0_14_5{0, 14, 5}, v0_16_9{0, 16, 9}, v0_18_9{0, 18, 9}, v0_19_6{0, 19, 6},
+    v0_19_8{0, 19, 8};
+
+class ReleasesTest : public SpaceTest {
+ protected:
+  /// "pointer: message" of each problem.
+  std::vector<std::string> refusals(Version version, const std::string& text) {
+    version_ = version;
+    std::vector<std::string> found;
+    for (const Problem& problem : problems(text))
+      found.push_back(problem.pointer + ": " + problem.message);
+    return found;
+  }
+  JobSpec job_for(Version version, const std::string& text) {
+    version_ = version;
+    return job(text);
+  }
+  json::Value first_config(Version version, const std::string& text) {
+    version_ = version;
+    return members(text).front().experiment.ds_config;
+  }
+  /// It has no effect where it is known, and the newest release would refuse it.
+  void expect_dropped(const std::string& member, const std::string& name) {
+    const std::string text = "{" + member + "}";
+    EXPECT_THAT(job_for(v0_19_8, text).warnings,
+                Contains(HasSubstr(name + " is left out of the answer")))
+        << text;
+    EXPECT_EQ(job_for(v0_19_8, text).ds_config.flatten(),
+              job_for(v0_19_8, text).ds_config.flatten());
+    const auto config = first_config(v0_19_8, text).flatten();
+    for (const auto& [key, value] : config.items()) EXPECT_THAT(key, Not(HasSubstr(name))) << text;
+    EXPECT_THAT(job_for(v0_19_6, text).warnings,
+                Not(Contains(HasSubstr("left out of the answer"))));
+  }
+  void expect_removed(const std::string& member, const std::string& pointer,
+                      const std::string& release) {
+    EXPECT_THAT(refusals(v0_19_8, "{" + member + "}"),
+                ElementsAre(pointer + ": removed in DeepSpeed " + release + ": remove it"));
+  }
+};
+
+TEST_F(ReleasesTest, WhatIsRemovedAndOffIsLeftOut) {
+  expect_dropped(R"("amp": {"enabled": false})", "amp");
+  expect_dropped(R"("elasticity": {"enabled": false})", "elasticity");
+  expect_dropped(R"("curriculum_learning": {"enabled": false})", "curriculum_learning");
+  expect_dropped(R"("progressive_layer_drop": {"enabled": false})", "progressive_layer_drop");
+  expect_dropped(R"("sparse_gradients": false)", "sparse_gradients");
+  expect_dropped(R"("graph_harvesting": false)", "graph_harvesting");
+  expect_dropped(R"("nebula": {"enabled": false})", "nebula");
+  expect_dropped(R"("quantize_training": {"enabled": false})", "quantize_training");
+  expect_dropped(R"("eigenvalue": {"enabled": false})", "eigenvalue");
+  expect_dropped(R"("compression_training": {"layer_reduction": {"enabled": false}})",
+                 "compression_training");
+  expect_dropped(R"("zero_optimization": {"stage": 3, "mics_shard_size": -1})", "mics_shard_size");
+  expect_dropped(R"("zero_optimization": {"mics_hierarchical_params_gather": false})",
+                 "mics_hierarchical_params_gather");
+}
+
+TEST_F(ReleasesTest, WhatIsRemovedAndOnIsRefused) {
+  expect_removed(R"("amp": {"enabled": true})", "/amp", "0.19.8");
+  expect_removed(R"("sparse_gradients": true)", "/sparse_gradients", "0.19.8");
+  expect_removed(R"("nebula": {"enabled": true})", "/nebula", "0.19.7");
+  expect_removed(R"("compression_training": {"layer_reduction": {"enabled": true}})",
+                 "/compression_training", "0.19.7");
+  expect_removed(R"("eigenvalue": {"enabled": true})", "/eigenvalue", "0.19.8");
+  expect_removed(R"("quantize_training": {"enabled": true})", "/quantize_training", "0.19.7");
+  expect_removed(R"("sparse_attention": {"mode": "fixed"})", "/sparse_attention", "0.19.7");
+  expect_removed(R"("zero_optimization": {"stage": 3, "mics_shard_size": 2})",
+                 "/zero_optimization/mics_shard_size", "0.19.7");
+  expect_removed(R"("zero_optimization": {"zeropp_loco_param": {"err_beta": 0.8}})",
+                 "/zero_optimization/zeropp_loco_param", "0.19.8");
+  EXPECT_THAT(refusals(v0_19_6, R"({"zero_optimization": {"stage": 3, "mics_shard_size": 2}})"),
+              IsEmpty());
+}
+
+TEST_F(ReleasesTest, ACandidateIsRefusedThoughItIsOff) {
+  expect_removed(R"("zero_optimization": {"stage": 3, "mics_shard_size": [-1]})",
+                 "/zero_optimization/mics_shard_size", "0.19.7");
+  EXPECT_THAT(refusals(v0_19_8, R"({"sparse_gradients": [false, true]})"), Not(IsEmpty()));
+}
+
+TEST_F(ReleasesTest, MembersThatAreEqualThenAreTwins) {
+  version_ = v0_19_8;
+  const auto found = members(R"({"zero_optimization": {"stage": 1, "round_robin_gradients":
+      [false, true]}, "amp": {"enabled": false}, "steps_per_print": [5, 10]})");
+  EXPECT_EQ(found.size(), 4U);
+  EXPECT_THAT(found[1].member.reason, HasSubstr("runs exactly as"));
+}
+
+TEST_F(ReleasesTest, NewKeysAreTakenFromTheirReleaseOn) {
+  const auto expect = [&](const std::string& text, const std::string& pointer,
+                          const std::string& since) {
+    EXPECT_THAT(refusals(v0_19_8, text), IsEmpty()) << text;
+    EXPECT_THAT(refusals(v0_19_6, text),
+                ElementsAre(testing::StartsWith(pointer + ": known from DeepSpeed " + since)))
+        << text;
+  };
+  expect(R"({"zero_optimization": {"stage": 1, "compute_grad_norm": false},
+             "gradient_clipping": 0})",
+         "/zero_optimization/compute_grad_norm", "0.19.7");
+  expect(R"({"zero_optimization": {"stage": 1, "parameter_alignment": true}})",
+         "/zero_optimization/parameter_alignment", "0.19.7");
+  expect(R"({"tensor_parallel": {"vocab_parallel_lm_head": true}})",
+         "/tensor_parallel/vocab_parallel_lm_head", "0.19.8");
+  expect(R"({"compile": {"autoep_non_moe": true}})", "/compile/autoep_non_moe", "0.19.8");
+  version_ = v0_16_9;
+  EXPECT_THAT(refusals(v0_16_9, R"({"zero_optimization": {"leaf_module": {"names": ["a"]}}})"),
+              ElementsAre(HasSubstr("known from DeepSpeed 0.18.9 on")));
+}
+
+TEST_F(ReleasesTest, ATopLevelKeyThatIsNotKnownYetPassesThrough) {
+  const std::string text = R"({"disable_python_gc": true})";
+  EXPECT_THAT(
+      job_for(v0_19_6, text).warnings,
+      Contains("/disable_python_gc is no key that DeepSpeed 0.19.6 knows (known from 0.19.8 "
+               "on): it passes through unchecked"));
+  EXPECT_THAT(job_for(v0_19_8, text).warnings, Not(Contains(HasSubstr("is no key"))));
+}
+
+TEST_F(ReleasesTest, AnEmptyListOfModulesIsAValue) {
+  const auto text = [](const std::string& value) {
+    return R"({"bf16": {"enabled": true}, "data_types": {"keep_in_fp32_modules": )" + value + "}}";
+  };
+  EXPECT_EQ(first_config(v0_19_8, text("[]"))["data_types"]["keep_in_fp32_modules"],
+            json::Value::array());
+  EXPECT_THAT(refusals(v0_19_8, text(R"(["norm"])")), IsEmpty());
+  EXPECT_THAT(refusals(v0_19_8, text(R"("auto")")), IsEmpty());
+  EXPECT_THAT(refusals(v0_19_8, text("3")),
+              ElementsAre(HasSubstr("/data_types/keep_in_fp32_modules: expected a list")));
+  EXPECT_THAT(refusals(v0_19_6, text("3")), IsEmpty());
+}
+
+TEST_F(ReleasesTest, RangesAreTheReleases) {
+  const std::string tokens = R"({"hybrid_engine": {"max_out_tokens": 0}})";
+  EXPECT_THAT(refusals(v0_19_6, tokens), IsEmpty());
+  EXPECT_THAT(refusals(v0_19_8, tokens), ElementsAre(HasSubstr("/hybrid_engine/max_out_tokens")));
+  const std::string bucket = R"({"zero_optimization": {"stage": 1, "reduce_bucket_size": 0}})";
+  EXPECT_THAT(refusals(v0_18_9, bucket), IsEmpty());
+  EXPECT_THAT(refusals(v0_19_6, bucket), ElementsAre(HasSubstr("from 1")));
+}
+
+TEST_F(ReleasesTest, OptimizersThatWereRemovedSaySo) {
+  const std::string text = R"({"optimizer": {"type": "OneBitAdam"}})";
+  EXPECT_THAT(refusals(v0_19_6, text), ElementsAre(HasSubstr("not built in dstune-mpi yet")));
+  EXPECT_THAT(refusals(v0_19_8, text), ElementsAre(HasSubstr("removed in DeepSpeed 0.19.7")));
+}
+
+TEST_F(ReleasesTest, AnAnswerWritesOutWhatOtherReleasesTakeOtherwise) {
+  const std::string text = R"({"bf16": {"enabled": true}, "zero_optimization": {"stage": 2,
+      "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "none"}}})";
+  const json::Value now = first_config(v0_19_8, text);
+  EXPECT_EQ(now["gradient_clipping"], 1.0);
+  EXPECT_EQ(now["bf16"], json::Value({{"enabled", true}, {"check_grad_overflow", true}}));
+  EXPECT_EQ(now["zero_optimization"]["offload_optimizer"]["pin_memory"], true);
+  EXPECT_FALSE(now["zero_optimization"]["offload_param"].contains("pin_memory"));
+  const json::Value before = first_config(v0_18_9, text);
+  EXPECT_EQ(before["gradient_clipping"], 0.0);
+  EXPECT_EQ(before["bf16"]["check_grad_overflow"], false);
+  EXPECT_EQ(before["zero_optimization"]["offload_optimizer"]["pin_memory"], false);
+  EXPECT_FALSE(first_config(v0_16_9, text)["bf16"].contains("check_grad_overflow"));
+  EXPECT_EQ(job_for(v0_18_9, text).knobs().usual().gradient_clipping, 0);
+}
+
+TEST_F(ReleasesTest, WhatIsWrittenStaysAsItIs) {
+  const json::Value config = first_config(v0_19_8, R"({"gradient_clipping": "auto",
+      "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "pin_memory": false}}})");
+  EXPECT_EQ(config["gradient_clipping"], "auto");
+  EXPECT_EQ(config["zero_optimization"]["offload_param"]["pin_memory"], false);
+  EXPECT_EQ(config["zero_optimization"].size(), 2U);
+}
+
+TEST_F(ReleasesTest, InAGapKeysThatMayHaveChangedAreWrittenOut) {
+  const JobSpec read = job_for({0, 15, 0}, "{}");
+  EXPECT_EQ(read.knobs().release(), v0_14_5);
+  EXPECT_THAT(read.assumptions, Contains("DeepSpeed 0.15.0 has the keys and defaults of 0.14.5"));
+  EXPECT_EQ(first_config({0, 15, 0}, "{}")["steps_per_print"], 10);
+  EXPECT_FALSE(first_config(v0_14_5, "{}").contains("steps_per_print"));
+  EXPECT_FALSE(first_config({0, 19, 2}, "{}").contains("steps_per_print"));
+  EXPECT_EQ(first_config({0, 19, 2}, "{}")["gradient_clipping"], 0.0);
+}
+
+TEST_F(ReleasesTest, ReleasesThatAreNotKnownAreNotRefused) {
+  const JobSpec newer = job_for({0, 20, 0}, "{}");
+  EXPECT_EQ(newer.knobs().release(), v0_19_8);
+  EXPECT_THAT(newer.warnings, Contains(HasSubstr("DeepSpeed 0.20.0 is newer than all")));
+  const JobSpec older = job_for({0, 13, 1}, "{}");
+  EXPECT_EQ(older.knobs().release(), v0_14_5);
+  EXPECT_THAT(older.warnings, Contains(HasSubstr("DeepSpeed 0.13.1 is older than all")));
+}
+
+TEST_F(ReleasesTest, TheDocumentNamesTheVersionAndTheCommandLineComesFirst) {
+  version_.reset();
+  const std::string text = R"({"dstune": {"deepspeed_version": "0.18.9+cafe"}})";
+  EXPECT_EQ(job(text).deepspeed_version, v0_18_9);
+  EXPECT_EQ(job(text).deepspeed_source, "dstune.deepspeed_version");
+  EXPECT_EQ(job("{}").deepspeed_version, v0_19_8);
+  EXPECT_EQ(job("{}").deepspeed_source, "the newest known here: none is named");
+  EXPECT_THAT(places(R"({"dstune": {"deepspeed_version": "new"}})"),
+              ElementsAre("1 /dstune/deepspeed_version"));
+  version_ = v0_16_9;
+  EXPECT_EQ(job(text).deepspeed_version, v0_16_9);
+  EXPECT_EQ(deepspeed_text(job(text)), "For DeepSpeed 0.16.9 (--deepspeed-version)");
+}
+
+TEST_F(ReleasesTest, AnInstallationIsReadWhereNobodyNamesOne) {
+  version_.reset();
+  PythonEnvironment python;
+  python.root = folder_.string();
+  python.variables = {{"VIRTUAL_ENV", "/venv"}};
+  std::filesystem::create_directories(
+      folder_ / "venv/lib/python3.11/site-packages/deepspeed-0.17.6.dist-info");
+  overrides_.python = python;
+  EXPECT_EQ(job("{}").deepspeed_version, (Version{0, 17, 6}));
+  EXPECT_EQ(job("{}").deepspeed_source, "installed in /venv/lib/python3.11/site-packages");
+  EXPECT_EQ(job(R"({"dstune": {"deepspeed_version": "0.18.9"}})").deepspeed_version, v0_18_9);
+}
+
+TEST(VersionTest, IsReadFromItsThreeNumbers) {
+  EXPECT_EQ(parse_version("0.19.10"), (Version{0, 19, 10}));
+  EXPECT_EQ(parse_version("0.19.8+1234abc"), v0_19_8);
+  EXPECT_EQ(parse_version("0.19.9.dev0"), (Version{0, 19, 9}));
+  EXPECT_EQ(parse_version("0.20"), (Version{0, 20, 0}));
+  for (const char* text : {"", "new", "19", "0.x", "0.19.8 or so", "-1.2.3"})
+    EXPECT_EQ(parse_version(text), std::nullopt) << text;
+  EXPECT_GT((Version{0, 19, 10}), v0_19_8);
+}
+
+}  // namespace
+}  // namespace dstune
