@@ -3,8 +3,9 @@
 
 check FILE|FOLDER...   Does DeepSpeed take these configs and train one step with each? A dry run's JSON,
                        a results folder, an experiment file, or a config. Exit code 1 where it does not.
-schema --out FILE      Every key that DeepSpeed reads, with type, default and range.
-corrupt --out FILE     Configs with one wrong key and DeepSpeed's verdict on each (test data).
+add [--data FOLDER]    Adds the installed release to the test data: every key that it reads, with type,
+                       default and range, and its verdict on configs with one wrong key. Prints what
+                       is to be added to the tables of keys.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import sys
 import check_deepspeed_corruptions
 import check_deepspeed_engine
 import check_deepspeed_schema
+
+DATA = pathlib.Path(__file__).resolve().parent.parent / "mpi_tests/unit/core/data"
 
 
 def configs_in(path):
@@ -82,23 +85,32 @@ def check(paths):
     return 1 if refused else 0
 
 
+def add(folder):
+    engine = check_deepspeed_engine.Engine(4)
+    tables = check_deepspeed_schema.read_all(folder)
+    previous = check_deepspeed_schema.previous_of(tables, engine.version)
+    table = check_deepspeed_schema.schema(engine, previous)
+    stem = folder / f"deepspeed_{engine.version}"
+    check_deepspeed_schema.write(table, pathlib.Path(f"{stem}_schema.json"))
+    print(f"{stem}_schema.json: {len(table['keys'])} keys, {len(table['removed'])} refused by name")
+    if previous:
+        print(*check_deepspeed_schema.rows_to_add(previous, table), sep="\n", flush=True)
+    else:
+        print("No older release to compare with: look through the keys.", flush=True)
+    check_deepspeed_corruptions.record(engine, pathlib.Path(f"{stem}_corruptions.jsonl"),
+                                       check_deepspeed_schema.read_all(folder))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    files = commands.add_parser("check")
-    files.add_argument("paths", type=pathlib.Path, nargs="+")
-    for name in ("schema", "corrupt"):
-        commands.add_parser(name).add_argument("--out", type=pathlib.Path, required=True)
+    commands.add_parser("check").add_argument("paths", type=pathlib.Path, nargs="+")
+    commands.add_parser("add").add_argument("--data", type=pathlib.Path, default=DATA)
     options = parser.parse_args()
     if options.command == "check":
         return check(options.paths)
-    engine = check_deepspeed_engine.Engine(4)
-    out = options.out.resolve()
-    if options.command == "schema":
-        check_deepspeed_schema.write(engine, out)
-    else:
-        check_deepspeed_corruptions.record(engine, out)
+    add(options.data.resolve())
     return 0
 
 

@@ -1,5 +1,6 @@
 """Configs that differ from a valid one in one key or in a pair, and what the installed DeepSpeed says
-of each: the test data that dstune-mpi's reader is held against."""
+of each: the test data that dstune-mpi's reader is held against. Every key that any known release has is
+in it, so that a release is also asked of what others know."""
 
 import contextlib
 import copy
@@ -8,8 +9,7 @@ import os
 import re
 import signal
 import tempfile
-
-import check_deepspeed_schema
+import zlib
 
 PRECISIONS = {"fp32": {}, "bf16": {"bf16": {"enabled": True}}, "fp16": {"fp16": {"enabled": True}}}
 ADAMW = {"type": "AdamW", "params": {"lr": 0.0001}}
@@ -56,7 +56,13 @@ WORDS = {
                                 [1.0, 0.9], [-0.1, 0.9], [0, 0], 0.9],
     "/optimizer/params/weight_decay": [-0.1], "/optimizer/params/lr": [-0.1],
     "/compile/passes": [["z1"], ["z9"]],
+    "/data_types/keep_in_fp32_modules": [["lm_head"], []],
 }
+# How many cases a key gets beside its default: one that is the same in all releases, one that is not, one
+# in a section that is not.
+SAME, OTHERWISE, INSIDE = 1, 5, 1
+WORDS_IN_FULL = {"/optimizer/type": 25}
+COMBINATIONS_IN = 3  # one of so many
 # Several keys at once, each by its pointer.
 COMBINATIONS = [
     {"/bf16/enabled": True, "/fp16/enabled": True},
@@ -162,38 +168,70 @@ def with_values(base, values):
     return config
 
 
-def cases(keys):
-    """(base, {pointer: value}) in order, none twice."""
-    seen = set()
-    for base, values in every_case(keys):
+def cases(tables):
+    """(base, {pointer: value}), none twice: some of every key's, in an order that knows no release."""
+    entries = {}
+    for table in tables:  # the newest release that has a key says what is tried
+        entries.update(table["keys"])
+    chosen = {}
+    for pointer, base, values in every_case(dict(sorted(entries.items()))):
         mark = json.dumps([base, values])
-        if mark not in seen:
-            seen.add(mark)
-            yield base, values
+        chosen.setdefault(pointer, {})[mark] = (base, values)
+    for pointer, found in chosen.items():
+        # A random order; what lies at the start tells releases apart.
+        marks = sorted(found, key=lambda mark: (not is_plain(pointer, *found[mark], entries),
+                                                zlib.crc32(mark.encode())))
+        yield from (found[mark] for mark in marks[:how_many(pointer, len(marks), tables)])
+
+
+def is_plain(pointer, base, values, entries):
+    """Its default, at the base that has all its values."""
+    key = entries.get(pointer)
+    return key and base == home_bases(pointer, key)[0] and values == {pointer: plain_value(key)}
+
+
+def plain_value(key):
+    return {"enabled": False} if key["type"] == "object" else key["default"]
+
+
+def how_many(pointer, count, tables):
+    if not pointer:
+        return count // COMBINATIONS_IN
+    sections = [pointer[:end] for end in range(1, len(pointer)) if pointer[end] == "/"]
+    if any(is_otherwise(section, tables) for section in sections):
+        return INSIDE
+    more = OTHERWISE if is_otherwise(pointer, tables) else SAME
+    return 1 + WORDS_IN_FULL.get(pointer, more)
+
+
+def is_otherwise(pointer, tables):
+    return any(table["keys"].get(pointer) != tables[0]["keys"].get(pointer) for table in tables)
 
 
 def every_case(keys):
+    """(pointer, or none for a combination, base, {pointer: value})"""
     for pointer, key in keys.items():
         if pointer.startswith("/zero_optimization/zenflow/"):
             continue  # starts processes; COMBINATIONS have it as a whole
         home, others = home_bases(pointer, key)
         words = WORDS.get(pointer, key.get("choices", []))
         brief = "alias_of" in key or "strict" not in key and pointer.count("/") > 1 and "of" not in key
-        for value in ((*SHORT, *words) if brief else (*EVERY, *VALUES[key["type"]], *words)):
-            yield home, {pointer: value}
+        plain = plain_value(key)
+        for value in ((plain, *SHORT, *words) if brief else (plain, *EVERY, *VALUES[key["type"]], *words)):
+            yield pointer, home, {pointer: value}
         for base in others:
             for value in (*VALID[key["type"]], *words):
-                yield base, {pointer: value}
+                yield pointer, base, {pointer: value}
         if key["type"] == "object":
-            yield home, {f"{pointer}/unknown_key": 1}
+            yield pointer, home, {f"{pointer}/unknown_key": 1}
         elif "strict" in key and "alias_of" not in key:
-            yield home, {f"{pointer}s": key["default"]}
+            yield pointer, home, {f"{pointer}s": key["default"]}
     for values in COMBINATIONS:
-        yield "z2-bf16", values
+        yield "", "z2-bf16", values
         if not any(pointer == "/zero_optimization/stage" for pointer in values):
-            yield "z3-bf16", values
-            yield "z1-fp16", values
-            yield "z0-fp32", values
+            yield "", "z3-bf16", values
+            yield "", "z1-fp16", values
+            yield "", "z0-fp32", values
 
 
 def home_bases(pointer, key):
@@ -215,19 +253,22 @@ def home_bases(pointer, key):
     return "z2-bf16", ()
 
 
-def record(engine, path):
+def record(engine, path, tables):
     """Writes the header, then a line for each case: base, set, refused ("config", "engine", "step" or
-    null) and DeepSpeed's words."""
-    keys = check_deepspeed_schema.schema(engine)
+    null) and DeepSpeed's words. Lines that the file has already stay."""
     all_bases = bases()
     for name, base in all_bases.items():
         refusal = engine.refusal(base)
         if refusal:
             raise SystemExit(f"the base config {name} is refused: {refusal.message}")
-    lines = [{"deepspeed": engine.version, "world_size": engine.world_size, "bases": all_bases}]
+    header = {"deepspeed": engine.version, "world_size": engine.world_size, "bases": all_bases}
+    lines = recorded(path, header)
+    known = {json.dumps([line["base"], line["set"]]) for line in lines}
     undecided = 0
     with working_in_a_scratch_folder():
-        for base, values in cases(keys):
+        for base, values in cases(tables):
+            if json.dumps([base, values]) in known:
+                continue
             refusal, decided = within_seconds(30, engine.refusal, with_values(all_bases[base], values))
             if not decided or refusal and is_for_want_of_a_gpu(refusal):
                 undecided += 1
@@ -236,10 +277,19 @@ def record(engine, path):
             if refusal:
                 line["message"] = re.sub("0x[0-9a-f]+", "0x", refusal.message)[:100]
             lines.append(line)
-    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    refused = sum(1 for line in lines[1:] if line["refused"])
-    print(f"{len(lines) - 1} configs, {refused} refused; {undecided} undecided without a GPU or an "
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (header, *lines)))
+    refused = sum(1 for line in lines if line["refused"])
+    print(f"{path}: {len(lines)} configs, {refused} refused; {undecided} undecided without a GPU or an "
           f"optional package, left out")
+
+
+def recorded(path, header):
+    if not path.exists():
+        return []
+    first, *lines = map(json.loads, path.read_text().splitlines())
+    if first != header:
+        raise SystemExit(f"{path}: made with another DeepSpeed or other base configs; remove it first")
+    return lines
 
 
 @contextlib.contextmanager

@@ -70,11 +70,12 @@ class Engine:
     def refusal(self, config):
         """Refusal, or None where DeepSpeed takes the config and trains one step with it."""
         config = json.loads(json.dumps(config))
-        where = "config"
+        message = self.refusal_of_config(config)
+        if message:
+            return Refusal("config", message)
+        where = "engine"
         with muted():
             try:
-                self._deepspeed.DeepSpeedConfig(copy.deepcopy(config), mpu=self._parallel)
-                where = "engine"
                 engine = self.initialized(config)
                 where = "step"
                 self._train(engine)
@@ -83,6 +84,15 @@ class Engine:
             finally:
                 # Stage 3 collects garbage each time, and engines leave some: not to be looked at again.
                 gc.freeze()
+        return None
+
+    def refusal_of_config(self, config):
+        """What DeepSpeed's config classes alone say of it, or None."""
+        with muted():
+            try:
+                self._deepspeed.DeepSpeedConfig(copy.deepcopy(config), mpu=self._parallel)
+            except (Exception, SystemExit) as error:  # noqa: BLE001: whatever DeepSpeed raises
+                return first_line(error)
         return None
 
     def initialized(self, config):

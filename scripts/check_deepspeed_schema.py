@@ -5,18 +5,19 @@ a dictionary that notes what is asked of it, and with which default, finds their
 optimizers and schedulers come from their signatures.
 """
 
-import contextlib
 import copy
 import enum
 import inspect
 import json
 import pathlib
+import re
 import types
 import typing
 
-from check_deepspeed_engine import muted
+from check_deepspeed_engine import first_line, muted
 
-# Sections read by pydantic and where they stand; sections nested in them are found.
+# Sections read by pydantic and where they stand; sections nested in them are found. Some releases
+# read some of them by hand, and older ones know fewer.
 MODELS = {
     "/zero_optimization": "runtime.zero.config:DeepSpeedZeroConfig",
     "/bf16": "runtime.precision_config:DeepSpeedBF16Config",
@@ -42,7 +43,7 @@ TYPES = {
     "/activation_checkpointing/number_checkpoints": "integer", "/gradient_clipping": "number",
     "/gradient_predivide_factor": "number", "/checkpoint/writer": "object",
     "/optimizer/legacy_fusion": "boolean", "/optimizer/params/max_grad_norm": "number",
-    "/torch_autocast/lower_precision_safe_modules": "list", "/optimizer/params": "object",
+    "/data_types/keep_in_fp32_modules": "any", "/torch_autocast/lower_precision_safe_modules": "list", "/optimizer/params": "object",
     "/data_efficiency/data_sampling/dynamic_batching/max_batch_size": "integer",
     "/expert_parallel": "object", "/pipeline": "object", "/datastates_ckpt": "object", "/compression_training/shared_parameters": "object",
     "/compression_training/weight_quantization/shared_parameters/fp16_mixed_quantize": "object",
@@ -51,7 +52,7 @@ TYPES = {
                     "row_pruning", "head_pruning", "channel_pruning")},
 }
 
-# Opens every section that is read by hand.
+# Opens every section that is read by hand; what the release has removed is left out.
 SECTIONS = {
     "activation_checkpointing": {}, "aio": {}, "flops_profiler": {}, "nebula": {}, "data_types": {},
     "elasticity": {}, "amp": {"enabled": False}, "torch_autocast": {}, "pipeline": {},
@@ -67,6 +68,13 @@ SECTIONS = {
                         "row_pruning", "head_pruning", "channel_pruning")}},
     "scheduler": {}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
 }
+
+# Precision is read by hand up to 0.16.9, and most of it only where it is enabled.
+PRECISIONS = ({}, {"fp16": {"enabled": True}}, {"fp16": {"enabled": True, "loss_scale_window": 1000}},
+              {"bf16": {"enabled": True}}, {"bfloat16": {"enabled": True}})
+
+# A walk may end so: the config has been read by then, and the rest needs a model, ranks or a GPU.
+KNOWN_ENDS = ("requires an optimizer", "'UniversalParallelInfo' object", "no NVIDIA driver")
 
 OPTIMIZERS = {"FusedAdam": "deepspeed.ops.adam:FusedAdam", "torch": "torch.optim:AdamW",
               "FusedLion": "deepspeed.ops.lion:FusedLion", "SGD": "torch.optim:SGD",
@@ -115,22 +123,86 @@ class Noting(dict):
         return self.__copy__()
 
 
-def schema(engine):
-    """{pointer: {type, default, ...}} of all keys, sections too, in order of their names."""
-    keys = read_by_hand(engine)
-    for pointer, place in MODELS.items():
+def schema(engine, previous=None):
+    """{"deepspeed": version, "removed": {pointer: words of the refusal}, "keys": {pointer: {type,
+    default, ...}}} of all keys, sections too, in order of their names. previous: the table of an
+    older release; its sections must be found again, or be refused by name."""
+    removed = Removed(engine, previous)
+    models = {pointer: model for pointer, place in MODELS.items()
+              if (model := imported_if_there(f"deepspeed.{place}"))}
+    keys = read_by_hand(engine, removed, models)
+    for pointer, model in models.items():
         keys.setdefault(pointer, {"type": "object", "default": None})
-        keys.update(model_fields(imported(f"deepspeed.{place}"), pointer))
+        keys.update(model_fields(model, pointer))
     keys["/zero_optimization"] = {"type": "object", "default": None}
     for kind, place in OPTIMIZERS.items():
-        for name, entry in parameters(imported(place)).items():
-            found = keys.setdefault(f"/optimizer/params/{name}", entry)
-            found.setdefault("of", []).append(kind)
+        add_parameters(keys, "/optimizer/params", kind, imported(place))
     for kind in SCHEDULERS:
-        for name, entry in parameters(imported(f"deepspeed.runtime.lr_schedules:{kind}")).items():
-            found = keys.setdefault(f"/scheduler/params/{name}", entry)
-            found.setdefault("of", []).append(kind)
-    return dict(sorted(keys.items()))
+        add_parameters(keys, "/scheduler/params", kind,
+                       imported(f"deepspeed.runtime.lr_schedules:{kind}"))
+    keys = {pointer: key for pointer, key in sorted(keys.items()) if pointer not in removed}
+    found = {"deepspeed": engine.version, "removed": dict(sorted(removed.words.items())),
+             "keys": keys}
+    if previous:
+        refuse_lost_sections(previous, found)
+    return found
+
+
+class Removed:
+    """Keys that the release refuses by their presence, with its words."""
+
+    def __init__(self, engine, previous):
+        self.engine, self.words, self.asked = engine, {}, set()
+        for pointer in [f"/{name}" for name in SECTIONS] + list(previous["keys"] if previous else ()):
+            self.ask(pointer)
+
+    def ask(self, pointer):
+        """Asks DeepSpeed of top-level keys and those of zero_optimization, each once."""
+        *section, name = pointer[1:].split("/")
+        if section not in ([], ["zero_optimization"]) or pointer in self.asked:
+            return
+        self.asked.add(pointer)
+        config = {name: {}}
+        if section:
+            config = {section[0]: config}
+        refusal = self.engine.refusal_of_config({"train_batch_size": self.engine.world_size, **config})
+        if refusal and re.search(r"\bremoved\b|no longer supported", refusal):
+            self.words[pointer] = refusal
+
+    def __contains__(self, pointer):
+        self.ask(pointer)
+        return any(pointer == word or pointer.startswith(f"{word}/") for word in self.words)
+
+
+def refuse_lost_sections(previous, found):
+    """A section that is known from an older release has no keys any more, nor is it removed: the walk
+    lost it."""
+    def has_keys(table, section):
+        return any(pointer.startswith(f"{section}/") for pointer in table["keys"])
+
+    lost = [pointer for pointer in previous["keys"]
+            if has_keys(previous, pointer) and not has_keys(found, pointer)
+            and not any(pointer == word or pointer.startswith(f"{word}/") for word in found["removed"])]
+    if lost:
+        raise SystemExit(f"DeepSpeed {found['deepspeed']}: no key found in {', '.join(lost)}, which "
+                         f"{previous['deepspeed']} has. Mend MODELS, PRECISIONS or SECTIONS in {__file__}.")
+
+
+def add_parameters(keys, section, kind, function):
+    for name, entry in parameters(function).items():
+        keys.setdefault(f"{section}/{name}", entry).setdefault("of", []).append(kind)
+
+
+def imported_if_there(place):
+    """None where this release has no such module or class."""
+    try:
+        return imported(place)
+    except AttributeError:
+        return None
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("deepspeed"):
+            raise
+        return None
 
 
 def imported(place):
@@ -138,27 +210,40 @@ def imported(place):
     return getattr(__import__(module, fromlist=[name]), name)
 
 
-def read_by_hand(engine):
+def read_by_hand(engine, removed, models):
     notes = {}
-    with muted():
-        for stage in range(4):
-            for sections in ({}, SECTIONS):
-                config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage},
-                          **copy.deepcopy(sections)}
-                # Parts of the engine behind its config need more than this process has.
-                with contextlib.suppress(Exception):
-                    engine.initialized(Noting(config, "", notes))
+    opened = {name: content for name, content in SECTIONS.items() if f"/{name}" not in removed}
+    for stage in range(4):
+        for sections in ({}, *({**opened, **precision} for precision in PRECISIONS)):
+            if any(f"/{name}" in models for name in sections):
+                continue
+            config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": stage},
+                      **copy.deepcopy(sections)}
+            walk(engine, config, notes)
     keys = {}
     for pointer, defaults in notes.items():
-        if pointer.startswith(("/autotuning", *(f"{model}/" for model in MODELS))):
+        if pointer.startswith(("/autotuning", *(f"{model}/" for model in models))):
             continue  # another section's reader, and pydantic's, which are walked
         known = [default for default in defaults if default not in (None, {})]
         default = known[0] if known else None
         keys[pointer] = {"type": TYPES.get(pointer, json_type(default)), "default": default}
     for pointer in keys:
-        if any(other.startswith(f"{pointer}/") for other in (*keys, *MODELS)) or pointer in MODELS:
+        if any(other.startswith(f"{pointer}/") for other in (*keys, *models)) or pointer in models:
             keys[pointer] = {"type": "object", "default": None}
     return keys
+
+
+def walk(engine, config, notes):
+    """An engine with this config, noting what it asks for."""
+    try:
+        with muted():
+            engine.initialized(Noting(config, "", notes))
+    except Exception as error:  # noqa: BLE001: whatever DeepSpeed raises
+        message = first_line(error)
+        if not any(words in message for words in KNOWN_ENDS):
+            raise SystemExit(f"DeepSpeed {engine.version} ends the walk, so that keys would be lost: "
+                             f"{message}\nconfig: {json.dumps(config)}\nMend SECTIONS or KNOWN_ENDS in "
+                             f"{__file__}.") from error
 
 
 def json_type(value):
@@ -241,6 +326,46 @@ def parameters(function):
     return found
 
 
-def write(engine, path):
-    lines = [f" {json.dumps(pointer)}: {json.dumps(key)}" for pointer, key in schema(engine).items()]
-    path.write_text(f'{{"deepspeed": "{engine.version}", "keys": {{\n' + ",\n".join(lines) + "\n}}\n")
+def write(table, path):
+    """A line for each key, so that releases compare well."""
+    lines = [f" {json.dumps(pointer)}: {json.dumps(key)}" for pointer, key in table["keys"].items()]
+    removed = f'"removed": {json.dumps(table["removed"], indent=1)},\n' if table["removed"] else ""
+    path.write_text(f'{{"deepspeed": "{table["deepspeed"]}", {removed}"keys": {{\n' + ",\n".join(lines)
+                    + "\n}}\n")
+
+
+def read_all(folder):
+    """The tables that are known, the oldest release first."""
+    tables = [{"removed": {}, **json.loads(path.read_text())}
+              for path in folder.glob("deepspeed_*_schema.json")]
+    return sorted(tables, key=lambda table: numbers(table["deepspeed"]))
+
+
+def numbers(version):
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def previous_of(tables, version):
+    """The newest of an older release, or None."""
+    older = [table for table in tables if numbers(table["deepspeed"]) < numbers(version)]
+    return older[-1] if older else None
+
+
+def rows_to_add(previous, table):
+    """What the release has otherwise than an older one, line by line."""
+    version = table["deepspeed"]
+    before, now = previous["keys"], table["keys"]
+    yield f"DeepSpeed {version} against {previous['deepspeed']}:"
+    for pointer in sorted(now.keys() - before.keys()):
+        yield f"new      {pointer}: since {version}, {json.dumps(now[pointer])}"
+    for pointer, words in table["removed"].items():
+        if pointer not in previous["removed"]:
+            yield f"refused  {pointer}: until {version}, \"{words}\""
+    for pointer in sorted(before.keys() - now.keys()):
+        if not any(f"{pointer}/".startswith(f"{word}/") for word in table["removed"]):
+            yield f"unknown  {pointer}: until {version}"
+    for pointer in sorted(now.keys() & before.keys()):
+        for word in sorted(now[pointer].keys() | before[pointer].keys()):
+            was, is_now = before[pointer].get(word), now[pointer].get(word)
+            if was != is_now:
+                yield f"changed  {pointer}: {word} {json.dumps(was)} before {version}, {json.dumps(is_now)} now"
