@@ -1,0 +1,159 @@
+"""One experiment: from "build" to "end"."""
+
+import gc
+import os
+import sys
+
+from . import (errors, groups, leftovers, own_loop, process_state, script, surroundings, trainer)
+from .hooks import Hooks
+from .steps import Steps
+
+
+class Experiment:
+    """`job` holds what lives as long as the process: channel, output, module state, stores, losses."""
+
+    def __init__(self, order, job):
+        self.order_ = order
+        self.job_ = job
+        self.workload_ = job.prepared["workload"]
+        order.setdefault("device_index", job.prepared.get("device_index", 0))
+        self.order_["ds_config"] = without_monitors(order["ds_config"])
+        self.device_ = job.prepared["device"]
+        self.notes_ = []
+        self.leftovers_ = leftovers.Leftovers()
+        self.surroundings_ = surroundings.Surroundings()
+        self.group_ = groups.Group(order, job.prepared, job.stores, job.channel)
+        self.steps_ = Steps(job.channel, order, self.device_, self.group_, self.ready_, job.output)
+        self.hooks_ = Hooks(order, self.steps_, self.leftovers_.track, self.notes_)
+        self.config_file_ = None
+        self.near_limit_ = False
+
+    def run(self):
+        """Builds and trains. Returns ({reply of the failure}, None) or (None, the command "end")."""
+        process_state.reset_peak()
+        near_limit = [lambda: False]
+        try:
+            with process_state.data_limit(int(self.order_.get("memory_limit_bytes") or 0)) as near_limit[0]:
+                try:
+                    self.job_.channel.open_to_interrupts()
+                    self.begin_ = self.steps_.clock_.settled()
+                    self.enter_()
+                    self.job_.written.start()
+                    self.user_code_()
+                    self.ended_()
+                except BaseException as error:
+                    self.near_limit_ = near_limit[0]()
+                    raise error
+        except errors.EndOfExperiment as end:
+            command = end.command
+            errors.forget_frames(end)
+            return None, command
+        except BaseException as error:
+            self.job_.channel.closed_to_interrupts()
+            if self.steps_.failure is not None and not isinstance(error, errors.Interrupted):
+                error = self.steps_.failure
+            told = errors.describe(error, self.job_.output.text(), self.near_limit_)
+            errors.forget_frames(error)
+            self.steps_.failure = None
+            return {"ok": False, "error": told}, None
+
+    def enter_(self):
+        order = self.order_
+        variables = groups.variables_of(order, self.job_.prepared)
+        variables.update({"DSTUNE_SEQUENCE_LENGTH": order["sequence_length"], "DSTUNE_SEED": order["seed"],
+                          "DSTUNE_ACTIVATION_RECOMPUTE": order["recompute"], "DSTUNE_EXPERIMENT": order["experiment"]})
+        os.environ.update({name: str(value) for name, value in variables.items()})
+        if order.get("folder"):
+            os.chdir(order["folder"])
+        self.group_.open()
+        self.hooks_.install()
+        trainer.current = (order, self.hooks_)
+        surroundings.seed_everything(order["seed"])
+
+    def user_code_(self):
+        path = self.workload_.get("script")
+        if not path:
+            own_loop.run_random_tokens(self.job_.prepared["model"], self.order_)
+        elif self.workload_.get("function"):
+            own_loop.run_made(path, self.workload_["function"], self.order_)
+        else:
+            self.config_file_ = script.ConfigFile(self.order_["ds_config"])
+            words = script.arguments_with(self.order_.get("arguments") or [], self.config_file_.path)
+            script.run(path, script.with_local_rank(path, words, os.environ["LOCAL_RANK"]))
+
+    def ended_(self):
+        """The script came to its end, which it should not have."""
+        if self.steps_.failure is not None:
+            raise self.steps_.failure
+        if self.steps_.ended is not None:
+            raise errors.EndOfExperiment(self.steps_.ended)
+        if not self.hooks_.initialized:
+            raise errors.Refused("the script ended without calling deepspeed.initialize: its configuration is ignored")
+        raise errors.Refused(f"the script ended after {self.steps_.done} optimizer steps of "
+                             f"{self.order_.get('steps_hint') or 'those needed'}; give it more epochs or data")
+
+    def ready_(self):
+        """The reply to "build"."""
+        engine = self.steps_.engine
+        size = lambda one: int(getattr(one, "ds_numel", None) or one.numel())
+        parameters = list(engine.module.parameters())
+        return {"ok": True, "parameters": sum(map(size, parameters)),
+                "trainable_parameters": sum(size(one) for one in parameters if one.requires_grad),
+                "data_parallel_size": int(engine.dp_world_size), "global_batch": int(engine.train_batch_size()),
+                "sockets": self.group_.sockets, "init_s": self.steps_.clock_.settled() - self.begin_,
+                "notes": self.job_.only_new(self.notes_), "wrote": []}
+
+    def finish(self, failed):
+        """The command "end": everything goes. Local; returns the reply."""
+        job = self.job_
+        if self.workload_.get("function") and self.workload_.get("script"):
+            try:
+                own_loop.clean_up(self.workload_["script"])
+            except Exception as error:
+                self.notes_.append("cleanup() failed: " + errors.message_of(error))
+                errors.forget_frames(error)
+        wrote = [path for path in job.written.stop() if path not in job.wrote]
+        job.wrote.update(wrote)
+        notes = list(self.notes_) + self.steps_.notes
+        state = job.losses.compare(self.order_, self.steps_.first_losses) if self.steps_.first_losses else None
+        if state:
+            notes.append(state)
+        trainer.current = None
+        self.hooks_.remove()
+        self.steps_.engine = None
+        self.steps_.begin_step_()
+        self.leftovers_.destroy()
+        trainer.reset()
+        close_zero_contexts()
+        job.state.restore()
+        gc.collect()
+        self.group_.close(failed)
+        job.state.restore()
+        self.surroundings_.put_back()
+        if self.config_file_:
+            self.config_file_.remove()
+        job.output.clear()
+        leftovers.reset_torch(self.device_)
+        reply = {"ok": True, "leaked": self.leftovers_.left(), "resident_bytes": process_state.resident_bytes(),
+                 "threads": process_state.threads(), "descriptors": process_state.descriptors(),
+                 "wrote": wrote, "notes": job.only_new(notes)}
+        if self.device_ == "cuda":
+            free, total = sys.modules["torch"].cuda.mem_get_info()
+            reply.update({"device_free_bytes": free, "device_total_bytes": total})
+        return reply
+
+
+def without_monitors(config):
+    """A copy without what reports to servers or writes files while a step is timed."""
+    return {key: value for key, value in config.items()
+            if key not in ("tensorboard", "wandb", "comet", "csv_monitor", "autotuning")}
+
+
+def close_zero_contexts():
+    """A script may have left zero.Init active."""
+    module = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
+    if module is not None and getattr(module, "top_level_context", None) is not None:
+        try:
+            module.shutdown_init_context()
+        except Exception as error:
+            errors.forget_frames(error)

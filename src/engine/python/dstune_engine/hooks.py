@@ -1,0 +1,136 @@
+"""What is replaced in DeepSpeed and torch while user code runs."""
+
+import copy
+import os
+import sys
+import threading
+
+from .patches import Patches
+
+MAX_WRITTEN = 20
+
+
+def differing_keys(ours, theirs, place=""):
+    """Keys whose concrete values in `ours` a config of the script has otherwise."""
+    found = []
+    for key, value in ours.items():
+        where = f"{place}/{key}"
+        if value == "auto" or not isinstance(theirs, dict):
+            continue
+        other = theirs.get(key)
+        if isinstance(value, dict):
+            found += differing_keys(value, other if isinstance(other, dict) else {}, where)
+        elif other != value:
+            found.append(where)
+    return found
+
+
+class Hooks:
+    """Installed before user code runs; remove() afterwards."""
+
+    def __init__(self, order, steps, track, notes):
+        self.order_ = order
+        self.steps_ = steps
+        self.track_ = track  # called with every engine that is made, complete or not
+        self.notes_ = notes
+        self.initialized = False
+        self.filled_config = False  # a framework filled our config in, and hands it to initialize
+        self.patches_ = Patches()
+
+    def install(self):
+        import deepspeed
+        import torch.utils.data as data
+        self.patches_.wrap(deepspeed, "initialize", self.initialize_)
+        self.patches_.wrap(deepspeed.runtime.engine.DeepSpeedEngine, "__init__", self.made_)
+        self.patches_.wrap(data.DataLoader, "__init__", self.loader_)
+
+    def remove(self):
+        self.patches_.undo()
+
+    def note(self, text):
+        if text not in self.notes_:
+            self.notes_.append(text)
+
+    def made_(self, original, engine, *args, **kwargs):
+        self.track_(engine)
+        original(engine, *args, **kwargs)
+
+    def initialize_(self, original, args=None, model=None, optimizer=None, *positional, **kwargs):
+        given = [kwargs.pop(name, None) for name in ("config", "config_params")]
+        given = given[0] if given[0] is not None else given[1]
+        config = copy.deepcopy(self.order_["ds_config"])
+        if self.filled_config and isinstance(given, dict):
+            config = given
+            other = differing_keys(self.order_["ds_config"], given)
+            if other:
+                self.steps_.refuse("the script changes the configuration that it is to run: " + ", ".join(other))
+        args = copy.copy(args)
+        for name in ("deepspeed_config", "deepscale_config"):
+            if getattr(args, name, None) is not None:
+                setattr(args, name, None)
+        made = original(args, model, optimizer, *positional, config=config, **kwargs)
+        self.initialized = True
+        engine = made[0]
+        wanted = self.order_["micro_batch"]
+        if engine.train_micro_batch_size_per_gpu() != wanted:
+            self.steps_.refuse(f"the engine has a micro-batch of {engine.train_micro_batch_size_per_gpu()}, "
+                               f"not {wanted}: the script changes its configuration")
+        self.steps_.attach(engine)
+        return made
+
+    def loader_(self, original, loader, *args, **kwargs):
+        """A loader's workers are processes: the main process loads instead."""
+        args = list(args)
+        workers = kwargs.get("num_workers", args[5] if len(args) > 5 else 0)
+        if workers:
+            self.note(f"a data loader asks for {workers} worker processes; it runs without them, in the rank itself")
+        for place, name, value in ((5, "num_workers", 0), (9, "timeout", 0), (11, "multiprocessing_context", None)):
+            if len(args) > place:
+                args[place] = value
+            elif name in kwargs:
+                kwargs[name] = value
+        if workers:
+            kwargs.pop("prefetch_factor", None)
+            kwargs.pop("persistent_workers", None)
+        original(loader, *args, **kwargs)
+
+
+class Written:
+    """Files that user code writes in the main thread, by Python's audit events."""
+
+    def __init__(self):
+        self.paths_ = {}
+        self.active = False
+        self.thread_ = threading.get_ident()
+        sys.addaudithook(self.audit_)
+
+    def audit_(self, event, arguments):
+        if not self.active or threading.get_ident() != self.thread_:
+            return
+        path = None
+        if event == "open":
+            writes = isinstance(arguments[1], str) and any(sign in arguments[1] for sign in "wax+")
+            flags = arguments[2] if isinstance(arguments[2], int) else 0
+            if writes or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                path = arguments[0]
+        elif event in ("os.mkdir", "os.rename", "os.link", "os.symlink"):
+            path = arguments[0] if event == "os.mkdir" else arguments[1]
+        if isinstance(path, (str, bytes, os.PathLike)) and len(self.paths_) < 10 * MAX_WRITTEN:
+            self.paths_[os.path.abspath(os.fsdecode(path))] = True
+
+    def note(self, path):
+        """What C++ writes has no audit event."""
+        if self.active and isinstance(path, (str, os.PathLike)):
+            self.paths_[os.path.abspath(os.fspath(path))] = True
+
+    def start(self):
+        self.paths_.clear()
+        self.active = True
+
+    def stop(self):
+        """Paths that were written and are there still; what is a part of the system apart."""
+        self.active = False
+        ignored = ("/dev/", "/proc/", "/sys/", "/tmp/torch", "/tmp/dstune-")
+        kept = [path for path in self.paths_
+                if not path.startswith(ignored) and "__pycache__" not in path and os.path.exists(path)]
+        return sorted(kept)[:MAX_WRITTEN]

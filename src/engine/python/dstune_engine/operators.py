@@ -1,0 +1,82 @@
+"""Operators that DeepSpeed compiles at first use: loaded where they are built, named where not."""
+
+import importlib
+import os
+import sys
+
+from .errors import MissingOperator
+
+# DeepSpeed's all-reduce for CPUs is set up once a process, for one group, for good: groups change here.
+NEVER = ("deepspeed_shm_comm", "deepspeed_ccl_comm")
+
+
+def extension_folder(name):
+    """Where torch builds the extension `name`; nothing is created, as torch itself would."""
+    torch = sys.modules["torch"]
+    from torch.utils import cpp_extension
+    root = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if root is None:
+        version = sys.version_info
+        device = "cpu" if torch.version.cuda is None else "cu" + torch.version.cuda.replace(".", "")
+        flags = getattr(sys, "abiflags", "")
+        root = os.path.join(cpp_extension.get_default_build_root(),
+                            f"py{version.major}{version.minor}{flags}_{device}")
+    return os.path.join(root, name)
+
+
+def sources_of(builder):
+    try:
+        return [builder.deepspeed_src_path(path) for path in builder.sources() if path]
+    except Exception:  # sources may ask for a compiler's version
+        return []
+
+
+def built_library(builder):
+    """The operator's shared library, if it was built and is not older than its sources."""
+    folder = extension_folder(builder.name)
+    library = os.path.join(folder, builder.name + ".so")
+    if not os.path.exists(library):
+        return None
+    age = os.path.getmtime(library)
+    if any(os.path.getmtime(path) > age for path in sources_of(builder) if os.path.exists(path)):
+        return None
+    return library
+
+
+def command_for(builder):
+    kind = type(builder)
+    return (f"{sys.executable} -c \"from {kind.__module__} import {kind.__name__} as b; b().load()\"")
+
+
+def load_built(builder):
+    """In the place of OpBuilder.jit_load."""
+    library = built_library(builder)
+    if library is None:
+        raise MissingOperator(f"this configuration needs DeepSpeed's operator {builder.name}, which is not built, "
+                              f"and no compiler may be started inside the job; build it before: {command_for(builder)}")
+    from torch.utils import cpp_extension
+    module = cpp_extension._import_module_from_library(builder.name, os.path.dirname(library), True)
+    from deepspeed.ops.op_builder.builder import OpBuilder
+    OpBuilder._loaded_ops[builder.name] = module
+    return module
+
+
+def install():
+    builder = importlib.import_module("deepspeed.ops.op_builder.builder")
+    builder.OpBuilder.jit_load = lambda self, verbose=True: load_built(self)
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None
+
+
+def survey():
+    """{"available": names, "missing": {name: command that builds it}} for the accelerator in use."""
+    available, missing = [], {}
+    from deepspeed.git_version_info import installed_ops
+    from deepspeed.ops.op_builder.all_ops import ALL_OPS
+    for name, builder in sorted(ALL_OPS.items()):
+        if name in NEVER or "not_implemented" in name or type(builder).__name__ == "NotImplementedBuilder":
+            continue
+        if installed_ops.get(name, False) or built_library(builder):
+            available.append(name)
+        else:
+            missing[name] = command_for(builder)
+    return {"available": available, "missing": missing}

@@ -1,0 +1,119 @@
+"""What a script may change around itself in the process, and how it is put back."""
+
+import atexit
+import gc
+import logging
+import os
+import random
+import signal
+import sys
+import sysconfig
+import warnings
+
+SIGNALS = [number for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2,
+                                 signal.SIGHUP, signal.SIGALRM, signal.SIGCHLD)]
+
+
+def library_folders():
+    """Folders whose modules are not the user's."""
+    paths = sysconfig.get_paths()
+    found = {os.path.realpath(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found.update(os.path.realpath(path) for path in sys.path
+                 if path.rstrip("/").endswith(("site-packages", "dist-packages")))
+    return tuple(folder + os.sep for folder in found)
+
+
+def is_users(module, folders):
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str) or path.startswith("<"):
+        return False
+    path = os.path.realpath(path)
+    return not path.startswith(folders) and "site-packages" not in path and "dist-packages" not in path
+
+
+class Surroundings:
+    """Taken before a script runs; put_back() after it."""
+
+    def __init__(self):
+        torch = sys.modules["torch"]
+        numpy = sys.modules.get("numpy")
+        self.argv = list(sys.argv)
+        self.path = list(sys.path)
+        self.environment = dict(os.environ)
+        self.modules = set(sys.modules)
+        self.main = sys.modules.get("__main__")
+        self.streams = (sys.stdout, sys.stderr, sys.stdin)
+        self.hooks = (sys.excepthook, sys.displayhook)
+        self.handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        self.log = (list(logging.root.handlers), logging.root.level, logging.root.manager.disable)
+        self.filters = list(warnings.filters)
+        self.collects = gc.isenabled()
+        self.random = random.getstate()
+        self.numpy = numpy.random.get_state() if numpy else None
+        self.torch_random = torch.get_rng_state()
+        self.torch = [
+            (torch.set_default_dtype, torch.get_default_dtype()),
+            (torch.set_num_threads, torch.get_num_threads()),
+            (torch.set_grad_enabled, torch.is_grad_enabled()),
+            (torch.set_float32_matmul_precision, torch.get_float32_matmul_precision()),
+            (torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled()),
+            (torch.autograd.set_detect_anomaly, torch.is_anomaly_enabled()),
+        ]
+        self.folder = os.getcwd()
+        self.register = (atexit.register, atexit.unregister)
+        atexit.register = lambda function, *args, **kwargs: function
+        atexit.unregister = lambda function: None
+
+    def put_back(self):
+        torch = sys.modules["torch"]
+        numpy = sys.modules.get("numpy")
+        atexit.register, atexit.unregister = self.register
+        sys.argv[:] = self.argv
+        sys.path[:] = self.path
+        for name in set(os.environ) - set(self.environment):
+            del os.environ[name]
+        for name, value in self.environment.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+        sys.modules["__main__"] = self.main
+        self.forget_users_modules_()
+        sys.stdout, sys.stderr, sys.stdin = self.streams
+        sys.excepthook, sys.displayhook = self.hooks
+        for number, handler in self.handlers.items():
+            if signal.getsignal(number) is not handler and handler is not None:
+                signal.signal(number, handler)
+                if number == signal.SIGALRM:
+                    signal.alarm(0)
+        logging.root.handlers[:], level, logging.root.manager.disable = self.log
+        logging.root.setLevel(level)
+        warnings.filters[:] = self.filters
+        (gc.enable if self.collects else gc.disable)()
+        random.setstate(self.random)
+        if numpy and self.numpy:
+            numpy.random.set_state(self.numpy)
+        torch.set_rng_state(self.torch_random)
+        for function, value in self.torch:
+            function(value)
+        if hasattr(torch, "set_default_device"):
+            torch.set_default_device(None)
+        try:
+            os.chdir(self.folder)
+        except OSError:
+            os.chdir("/")
+
+    def forget_users_modules_(self):
+        folders = library_folders()
+        for name in set(sys.modules) - self.modules:
+            module = sys.modules[name]
+            if module is not None and is_users(module, folders):
+                del sys.modules[name]
+                vars(module).clear()
+
+
+def seed_everything(seed):
+    """Before each run, so that one configuration gives the same losses each time."""
+    torch = sys.modules["torch"]
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+    torch.manual_seed(seed)
