@@ -1,26 +1,16 @@
 #include "dstune/comm/environment.hpp"
 
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <iostream>
 
 #include <mpi.h>
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/base/output.hpp"
 #include "mpi_state.hpp"
 
 namespace dstune {
-namespace {
-
-void flush_streams() {
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
-}
-
-}  // namespace
 
 void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -67,12 +57,12 @@ void MpiEnvironment::finalize() {
 }
 
 void MpiEnvironment::leave_without_finalize(int exit_code) {
-  flush_streams();
+  flush_output();
   _exit(exit_code);
 }
 
 void MpiEnvironment::abort(int exit_code) {
-  flush_streams();
+  flush_output();
   if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   _exit(exit_code);
 }

@@ -19,7 +19,8 @@ constexpr auto plan_statuses = numbered({"planned", "infeasible", "pruned"});
 constexpr auto statuses = numbered({"ok", "raced_out", "out_of_memory", "timed_out", "failed"});
 constexpr auto metrics = numbered({"throughput", "throughput_per_gpu", "latency", "flops"});
 constexpr auto repeat_kinds = numbered({"spread", "final"});
-constexpr auto workload_kinds = numbered({"transformer", "synthetic", "replay", "plugin"});
+constexpr auto workload_kinds =
+    numbered({"transformer", "synthetic", "replay", "plugin", "deepspeed"});
 
 }  // namespace
 

@@ -145,9 +145,11 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
   result.metric = board.metric();
   result.row = row;
   result.standing = standing_of(board, row);
-  result.label = result.standing.verified ? "verified"
-                 : board.is_calibrated()  ? "calibrated"
-                                          : "proxy";
+  const std::string& label = board.setup().label;
+  result.label = !label.empty()             ? label
+                 : result.standing.verified ? "verified"
+                 : board.is_calibrated()    ? "calibrated"
+                                            : "proxy";
   // A best-so-far answer is written before anything is judged.
   const Verdict& verdict = board.verdict() ? *board.verdict() : quick.emplace(board, Care::quick);
   if (const auto place = verdict.place_of(row)) {

@@ -46,9 +46,10 @@ inline constexpr std::string_view config = "ds_config.json";
 inline constexpr std::string_view metrics = "metrics.json";
 inline constexpr std::string_view memory_picture = "memory.svg";
 inline constexpr std::string_view memory_text = "memory.txt";
+inline constexpr std::string_view traceback = "traceback.txt";
 /// All of an experiment's folder; exp.json last, since its mark says whose the folder is.
-inline constexpr std::array in_experiment = {memory_picture, memory_text, metrics, config,
-                                             experiment};
+inline constexpr std::array in_experiment = {memory_picture, memory_text, traceback,
+                                             metrics,        config,      experiment};
 
 /// What exp.json says in `written_by`; DeepSpeed's own has the same name and lacks this.
 inline constexpr std::string_view writer = "dstune-mpi";

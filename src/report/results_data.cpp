@@ -318,13 +318,15 @@ std::string quoted(const std::string& text) {
 
 json::Value metrics_json(const Record& record, Metric metric,
                          const std::optional<TargetTime>& target,
-                         const std::optional<MetricValue>& target_value) {
+                         const std::optional<MetricValue>& target_value,
+                         std::string_view instrument) {
   const Measurement& measurement = record.measurement;
   json::Value value = json::Value::object();
   add_deepspeed_metrics(value, record);
   value["status"] = to_text(measurement.status);
   value["reason"] = measurement.reason;
   value["attempt"] = record.attempt;
+  value["instrument"] = instrument;
   value["step_times_s"] = measurement.step_times_s;
   value["warmup_steps"] = measurement.warmup_steps;
   value["skipped_steps"] = measurement.skipped_steps;

@@ -227,7 +227,12 @@ void ResultsFolder::write_metrics(const Record& record, Metric metric,
                                   const std::optional<MetricValue>& target_value) {
   const std::string folder = experiment_folder(record.experiment.name);
   write_unsynced(fmt::format("{}/{}", folder, file_name::metrics),
-                 json_text(metrics_json(record, metric, target, target_value)) + "\n");
+                 json_text(metrics_json(record, metric, target, target_value, instrument_)) + "\n");
+}
+
+void ResultsFolder::write_traceback(const std::string& name, const std::string& traceback) {
+  write_unsynced(fmt::format("{}/{}", experiment_folder(name), file_name::traceback),
+                 printable_lines(traceback));
 }
 
 void ResultsFolder::write_memory(const std::string& name, const MemoryTimeline& timeline) {

@@ -73,8 +73,9 @@ Prediction MemoryPredictor::predict(const Experiment& experiment) {
 
 void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
                         MemoryPredictor& predictor, PlannedExperiment& planned) {
-  if (job.workload.kind == WorkloadKind::plugin) return;  // nobody here knows what it does
+  if (!is_planned(job)) return;  // nobody here knows what it does
   const bool is_transformer = job.workload.kind == WorkloadKind::transformer;
+  const bool is_engine = job.workload.kind == WorkloadKind::deepspeed;
   const auto infeasible = [&](const std::string& reason) {
     planned.status = PlanStatus::infeasible;
     planned.reason += (planned.reason.empty() ? "" : "; ") + reason;
@@ -93,7 +94,7 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
     predicted.target_memory_bytes =
         std::max<std::int64_t>(1, predicted.target_memory_bytes + options.target_offset_bytes);
   }
-  if (!is_transformer) return;
+  if (!is_transformer && !is_engine) return;
   const auto check = [&](std::int64_t needed, std::int64_t available, std::string_view where,
                          const Bytes& parts) {
     if (needed <= available) return;
@@ -108,11 +109,13 @@ void decide_feasibility(const JobSpec& job, const PlannerOptions& options,
   };
   Bytes on_device = predicted.categories;
   for (const auto& [name, bytes] : predicted.host_categories) on_device[name] -= bytes;
-  check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
-        "on the device", on_device);
-  check(predicted.host_memory_bytes, options.host_memory_bytes, "on the host",
-        predicted.host_categories);
-  check_disk(predicted.disk_bytes, "");
+  if (is_transformer) {
+    check(predicted.peak_memory_bytes - predicted.host_memory_bytes, options.device_memory_bytes,
+          "on the device", on_device);
+    check(predicted.host_memory_bytes, options.host_memory_bytes, "on the host",
+          predicted.host_categories);
+    check_disk(predicted.disk_bytes, "");
+  }
   const bool is_too_large = predicted.target_memory_bytes > options.device_memory_bytes;
   if (!is_too_large && !is_optimizer_offloaded(config) && !are_parameters_offloaded(config)) return;
   const auto target = target_memory(job.model, config, group_size, job.target);

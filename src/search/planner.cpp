@@ -167,7 +167,9 @@ void keep_within_cap(PlannedSpace& planned, std::size_t baseline) {
 void settle_baseline(const JobSpec& job, std::uint64_t number, PlannedSpace& planned) {
   if (!planned.baseline) return;
   const auto micro_batch = job.ds_config.find("train_micro_batch_size_per_gpu");
-  const bool has_lowest = micro_batch != job.ds_config.end() && micro_batch->is_number();
+  // Where nobody knows how large a size may be, the search begins at the smallest.
+  const bool has_lowest = (micro_batch != job.ds_config.end() && micro_batch->is_number()) ||
+                          (job.workload.kind == WorkloadKind::deepspeed && !is_planned(job));
   if (planned.members[*planned.baseline].micro_batch_chain && !has_lowest)
     planned.baseline = largest_size(planned, *planned.baseline);
   keep_within_cap(planned, *planned.baseline);
@@ -309,8 +311,11 @@ class ExperimentFile {
     drop_without_effect(job_->knobs(), value);
     json::Problems found;
     // The table's pointers start at the config's own root.
-    const Settings settings = dstune::read_config(
-        job_->knobs(), json::Node(config.document(), value, ""), found, job_->auto_values);
+    const json::Node node(config.document(), value, "");
+    Settings settings(job_->knobs());
+    settings.apply(read_settings(job_->knobs(), node, found, job_->auto_values));
+    for (const Violation& violation : violations_for(*job_, settings))
+      found.add({node.document().file(), violation.pointer, 0, violation.message});
     check_automatic_precision(*job_, json::Node(config.document(), value, ""), found);
     experiment.config = training_config(settings);
     for (auto problem : found.all()) {

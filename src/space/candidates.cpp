@@ -23,8 +23,8 @@ bool is_knob(const Dimension& dimension) {
 /// Tries members of one product.
 class Trials {
  public:
-  Trials(const KnobTable& table, const Product& product)
-      : product_(&product), base_(table), last_(table) {
+  Trials(const JobSpec& job, const Product& product)
+      : job_(&job), product_(&product), base_(job.knobs()), last_(job.knobs()) {
     for (const auto& dimension : product.dimensions)
       if (dimension.pointer == zero_stage_pointer) stages_ = &dimension;
     base_.apply(product.settings);
@@ -45,7 +45,7 @@ class Trials {
       const bool vary_stage = stages_ != nullptr && dimension != stages_;
       for (std::size_t stage = 0; stage < (vary_stage ? stages_->candidates.size() : 1); ++stage) {
         if (vary_stage) settings.apply(stages_->settings[stage]);
-        keep(violations_of(settings), common);
+        keep(violations_for(*job_, settings), common);
         if (common->empty()) return {};
       }
     }
@@ -63,6 +63,7 @@ class Trials {
     });
   }
 
+  const JobSpec* job_;
   const Product* product_;
   const Dimension* stages_ = nullptr;
   Settings base_, last_;  ///< with each dimension's first and last candidate
@@ -77,7 +78,7 @@ class CandidateCheck {
     read_base();
     for (auto& dimension : product_->dimensions)
       if (is_knob(dimension)) read_candidates(dimension);
-    const Trials trials(job_->knobs(), *product_);
+    const Trials trials(*job_, *product_);
     for (const Violation& violation : trials.common(nullptr, 0))
       if (!is_of_dimension(violation.pointer)) add(violation.pointer, violation.message);
     for (const auto& dimension : product_->dimensions)
@@ -294,6 +295,8 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
       notes.read(node);
     }
   }
+  // Somebody else's code may act on every key.
+  if (job.workload.takes_any_key()) return warnings;
   notes.add_to(warnings);
   if (has_copies(job, root)) {
     warnings.push_back(
@@ -311,7 +314,7 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
         "which it makes and drops, is what is used here");
   }
   for (const Product& product : products) {
-    const Trials trials(job.knobs(), product);
+    const Trials trials(job, product);
     for (const Dimension& dimension : product.dimensions) {
       if (dimension.kind != Dimension::Kind::knob || dimension.candidates.size() == 1) continue;
       for (std::size_t index = 0; index < dimension.candidates.size(); ++index) {

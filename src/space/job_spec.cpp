@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -77,12 +78,23 @@ void decide_shapes(const json::Node* resources, int default_ranks, SectionTarget
 
 std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget& target) {
   json::Problems& problems = *target.problems;
+  JobSpec& job = *target.job;
+  const bool is_engine = job.workload.kind == WorkloadKind::deepspeed;
   try {
+    if (is_engine) job.workload.model_config = read_file(path, max_input_bytes);
     const json::Document config = json::Document::read(path);
     target.model_precision = huggingface_precision(config);
     return import_huggingface(config);
   } catch (const InputError& error) {
-    add_all(error, problems);
+    // Python reads it, whatever is planned here.
+    if (is_engine && !job.workload.model_config.empty()) {
+      job.warnings.push_back(fmt::format("nothing is predicted: {}", error.what()));
+    } else {
+      add_all(error, problems);
+    }
+    return std::nullopt;
+  } catch (const IoError& error) {
+    problems.add({path, "", 0, error.what()});
     return std::nullopt;
   }
 }
@@ -142,11 +154,12 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
   const bool is_named = overrides.model || (section != nullptr && given(*section, "model"));
   if (const auto model = find_model(overrides.model, target)) {
     job.model = *model;
+    job.is_model_known = true;
   } else if (!is_named && job.workload.kind == WorkloadKind::transformer) {
     problems.add((section != nullptr ? *section : root)
                      .problem("no model is given: use --model FILE|NAME, or dstune.model"));
-  } else if (!is_named) {
-    // Nothing is trained; predictions need some model.
+  } else if (!is_named || job.workload.kind == WorkloadKind::deepspeed) {
+    // No step of ours is run; predictions need some model.
     job.model = preset("gpt2");
   }
 }
@@ -208,6 +221,23 @@ void decide_sequence_length(SectionTarget& target) {
                                     positions, job.sequence_length)));
 }
 
+/// What DeepSpeed's engine is to train.
+void check_engine(const json::Node& root, SectionTarget& target) {
+  const WorkloadSpec& workload = target.job->workload;
+  if (workload.kind != WorkloadKind::deepspeed) return;
+  const auto place = root.find("dstune");
+  const bool has_script =
+      workload.options.contains("script") || target.job->training_command.has_value();
+  if (workload.options.contains("function") && !has_script) {
+    target.problems->add(place->problem("workload.function is a function of a script: add script"));
+  } else if (!has_script && workload.model_config.empty()) {
+    target.problems->add(
+        place->problem("the workload deepspeed has nothing to train: add its script, or "
+                       "training_command, or name the file of a Hugging Face config.json as model "
+                       "for random tokens"));
+  }
+}
+
 }  // namespace
 
 int Machine::num_ranks() const {
@@ -251,7 +281,19 @@ std::string deepspeed_text(const JobSpec& job) {
   return fmt::format("For DeepSpeed {} ({})", to_text(job.deepspeed_version), job.deepspeed_source);
 }
 
+std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings) {
+  std::vector<Violation> violations = violations_of(settings);
+  if (job.workload.takes_any_key()) std::erase_if(violations, std::mem_fn(&Violation::is_unbuilt));
+  return violations;
+}
+
+bool is_planned(const JobSpec& job) {
+  return job.workload.kind != WorkloadKind::plugin &&
+         (job.workload.kind != WorkloadKind::deepspeed || job.is_model_known);
+}
+
 std::string target_refusal(const JobSpec& job, const TrainingConfig& config) {
+  if (job.workload.takes_any_key()) return "";
   if (job.target.framework == TargetFramework::self || config.zero_stage < 3 ||
       config.recompute != Recompute::selective)
     return "";
@@ -290,6 +332,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);
   decide_sequence_length(target);
+  check_engine(root, target);
 
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);

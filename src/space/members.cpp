@@ -314,6 +314,26 @@ Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape) {
   return mixer.result();
 }
 
+std::int64_t ranks_per_batch(const Settings& settings) {
+  std::int64_t ranks = 1;
+  for (const char* key : {"/sequence_parallel_size", "/tensor_parallel/autotp_size"}) {
+    if (find_knob(key) == nullptr || !settings.is_given(key)) continue;
+    ranks *= std::max<std::int64_t>(1, settings.integer(key).value_or(1));
+  }
+  return ranks;
+}
+
+bool is_read_here(const Dimension& dimension) {
+  for (const auto& said : dimension.settings)
+    for (const Setting& setting : said) {
+      const Knob& knob = knobs()[setting.row];
+      const bool is_section = knob.type == KnobType::object;
+      if (setting.presence != Presence::absent && !is_section && knob.apply == nullptr)
+        return false;
+    }
+  return true;
+}
+
 std::string twin_reason(const Product& product, const std::vector<std::size_t>& digits,
                         const std::vector<std::size_t>& others, int zero_stage) {
   std::string reason;

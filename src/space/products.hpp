@@ -131,6 +131,13 @@ Fingerprint fingerprint(std::string_view text);
 /// Of everything that decides what runs.
 Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape);
 
+/// Ranks that compute one micro-batch together, by what the engine divides: the sequence or
+/// tensors.
+[[nodiscard]] std::int64_t ranks_per_batch(const Settings& settings);
+
+/// Whether all that the dimension's candidates say is in a TrainingConfig.
+[[nodiscard]] bool is_read_here(const Dimension& dimension);
+
 /// "reduce_bucket_size has no effect at stage 0": what differs between the members of `product`
 /// with these candidates, and why it makes no difference; "" where nothing differs.
 std::string twin_reason(const Product& product, const std::vector<std::size_t>& digits,

@@ -20,11 +20,12 @@ struct Knobs {
   std::string refusal;  ///< why DeepSpeed refuses the combination, or what is not built
 };
 
-Knobs knobs_of(const Settings& settings) {
+Knobs knobs_of(const JobSpec& job, const Settings& settings) {
   Knobs knobs{training_config(settings), ""};
-  const auto violations = violations_of(settings);
+  const auto violations = violations_for(job, settings);
   if (!violations.empty())
     knobs.refusal = violations.front().pointer + ": " + violations.front().message;
+  if (job.workload.takes_any_key()) knobs.config.ranks_per_batch = ranks_per_batch(settings);
   return knobs;
 }
 
@@ -137,7 +138,9 @@ class SearchSpace::Visit {
       if (dimension.kind == Kind::micro_batch) micro = size_of(dimension, digits[index]);
       if (dimension.kind == Kind::accumulation_steps) steps = size_of(dimension, digits[index]);
     }
-    const int group_size = member.shape.size();
+    // Where ranks do not divide the engine says so itself.
+    const std::int64_t group_size =
+        std::max<std::int64_t>(1, member.shape.size() / member.config.ranks_per_batch);
     std::string why;
     auto triple = resolve_batch(total, micro, steps, group_size, why);
     if (triple) why = batch_limit_reason(job_->tuning, triple->train_batch_size);
@@ -168,10 +171,24 @@ class SearchSpace::Visit {
                                        : part.names.name(digits, zero_stage, batch);
   }
 
+  /// Somebody else's code may act on keys that the step here does not read.
+  [[nodiscard]] Fingerprint fingerprint_of(const Part& part, const Digits& digits,
+                                           const Member& member) const {
+    const Fingerprint known = fingerprint(effective_config(member.config), member.shape);
+    if (!job_->workload.takes_any_key()) return known;
+    std::string text = fmt::format("{} {}", known.high, known.low);
+    for (std::size_t index = 0; index < digits.size(); ++index) {
+      const Dimension& dimension = part.product.dimensions[index];
+      if (dimension.kind == Kind::knob && !is_read_here(dimension))
+        text += " " + dimension.candidates[digits[index]].dump();
+    }
+    return fingerprint(text);
+  }
+
   void prune_twin(const Part& part, const Digits& digits, const BatchTriple& batch,
                   Member& member) {
-    const auto [twin, is_new] = effects_.try_emplace(
-        fingerprint(effective_config(member.config), member.shape), member.number);
+    const auto [twin, is_new] =
+        effects_.try_emplace(fingerprint_of(part, digits, member), member.number);
     if (is_new) return;
     const std::uint64_t number = twin->second;
     const Part& part_of_twin = space_->part_of(number);
@@ -218,11 +235,11 @@ void SearchSpace::visit(std::uint64_t limit, const std::function<bool(Member&&)>
   Visit visit(*this);
   for (const Part& part : parts_) {
     MemberCursor cursor(job_->knobs(), part.product);
-    Knobs knobs = knobs_of(cursor.settings());
+    Knobs knobs = knobs_of(*job_, cursor.settings());
     const std::uint64_t last = std::min(limit, part.first + part.size);
     for (std::uint64_t number = part.first; number < last; ++number) {
       if (!visitor(visit.member(part, number, cursor.digits(), knobs))) return;
-      if (cursor.advance()) knobs = knobs_of(cursor.settings());
+      if (cursor.advance()) knobs = knobs_of(*job_, cursor.settings());
     }
   }
 }

@@ -225,8 +225,10 @@ std::unique_ptr<Workload> make_workload(const WorkloadContext& context) {
       return std::make_unique<SimulatedWorkload>(context);
     case WorkloadKind::plugin:
       return train::make_plugin_workload(context);
+    case WorkloadKind::deepspeed:
+      break;
   }
-  throw LogicError("a workload is of a known kind");
+  throw LogicError("a workload is of a kind that is made here");
 }
 
 }  // namespace dstune

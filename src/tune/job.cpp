@@ -71,6 +71,13 @@ std::function<std::optional<nvml::GpuState>()> gpu_samples(const FoundDevice& fo
   };
 }
 
+/// This rank's place on its node.
+int local_rank_of(const Topology& topology) {
+  const int node = topology.node_of_rank[static_cast<std::size_t>(topology.world_rank)];
+  const std::vector<int>& ranks = topology.ranks_of_node[static_cast<std::size_t>(node)];
+  return static_cast<int>(std::ranges::find(ranks, topology.world_rank) - ranks.begin());
+}
+
 /// "collectives: NCCL 2.28.9"
 std::string transports_of(const DeviceGroups& devices,
                           const std::vector<std::vector<int>>& groups) {
@@ -168,6 +175,15 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       world, input.workload,
       {.on_own_thread = thread_multiple,
        .timeout_s = options.trial_timeout_s.value_or(PluginLoading().timeout_s)});
+  LoadedEngine loaded =
+      load_engine_everywhere(world, input.workload,
+                             {.world_rank = topology.world_rank,
+                              .local_rank = local_rank_of(topology),
+                              .on_gpu = !found.gpu.name.empty(),
+                              .device_index = found.gpu.name.empty() ? 0 : local_rank_of(topology),
+                              .threads = device.threads()},
+                             options.engine_refusal);
+  if (loaded.engine) ready.engine = loaded.engine->loaded();
   const FoundEnergyMeter energy =
       find_energy_meter(powercap_folder(), gpus_of_node(topology, devices));
   ready.energy = energy.meter ? energy.meter->description() : "not measured";
@@ -179,6 +195,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
     code[0] = static_cast<std::byte>(guarded([&] {
       if (!plugin.violation.empty())
         throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
+      if (!loaded.violation.empty())
+        throw InputError({engine_problem(*ready.job.document, loaded.violation)});
       open_results(ready, decided, topology, devices);
       watchdog.set_exit_status_path(ready.results->exit_status_path());
       log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);
@@ -194,7 +212,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
   device.host_budget().set_limit_bytes(input.host_memory_bytes);
   const Communicator to_workers = world.duplicate();
   const Communicator to_controller = world.duplicate();
-  GroupTable groups(world, node, topology, input.groups, {.device = device_groups(found)});
+  // PyTorch brings communicators of its own, and a library for them that must be the only one.
+  GroupTable groups(world, node, topology, input.groups,
+                    {.device = loaded.engine ? std::nullopt : device_groups(found)});
   if (options.verbose)
     for (const std::vector<int>& ranks : input.groups)
       log::debug(fmt::format("group: ranks {}", fmt::join(ranks, ", ")));
@@ -221,6 +241,7 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
                  .mailbox = &worker_mailbox,
                  .energy = energy.meter.get(),
                  .sample_gpu = gpu_samples(found),
+                 .engine = loaded.engine.get(),
                  .exits_when_stuck =
                      thread_multiple &&
                      (input.workload.kind == WorkloadKind::plugin || groups.devices() != nullptr)});

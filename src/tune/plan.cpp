@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <iostream>
 #include <optional>
 
 #include <sys/ioctl.h>
@@ -8,6 +7,7 @@
 
 #include "control/controller.hpp"
 #include "dstune/base/log.hpp"
+#include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/nodes.hpp"
 #include "dstune/report/dry_run.hpp"
@@ -72,17 +72,20 @@ ExitCode show_plan(const Preparation& ready, const JobOptions& options, Device& 
   plan.timeline = [&](const Experiment& experiment) {
     return ready.time.is_over() ? std::nullopt : memory_timeline_of(ready, experiment);
   };
-  if (is_predictable(ready) && !ready.time.is_over()) {
+  const bool has_times =
+      is_predictable(ready) ||
+      (ready.job.workload.kind == WorkloadKind::deepspeed && is_planned(ready.job));
+  if (has_times && !ready.time.is_over()) {
     if (const auto predictor = measure_alone(ready, device)) {
       if (ready.target) predictor->calibrate(ready.target->time);
       predict_times(ready, *predictor, plan);
     }
   }
   if (options.json_output) {
-    std::cout << json::ascii_text(dry_run_json(plan)) << std::endl;
+    output() << json::ascii_text(dry_run_json(plan)) << std::endl;
   } else {
-    std::cout << printable_lines(dry_run_text(plan, {output_width(), options.verbose}))
-              << std::flush;
+    output() << printable_lines(dry_run_text(plan, {output_width(), options.verbose}))
+             << std::flush;
   }
   if (ready.space.is_cut_short || ready.time.is_over()) {
     log::warning("stopped early: the time limit; what was planned until then is shown");

@@ -67,6 +67,7 @@ void members(Archive& archive, Of<Archive, WorkloadSpec>& workload) {
   archive("options", workload.options);
   archive("library_path", workload.library_path);
   archive("library_hash", workload.library_hash);
+  archive("model_config", workload.model_config);
 }
 
 template <class Archive>
@@ -98,6 +99,7 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("ranks", m.world_ranks);
   archive("timeout", m.timeout_s);
   archive("ds_config", m.ds_config);
+  archive("arguments", m.arguments);
   archive("risky", m.is_risky);
   archive("rest", m.drain_timeout_s);
 }
@@ -121,6 +123,7 @@ void members(Archive& archive, Of<Archive, Progress>& m) {
 template <class Archive>
 void members(Archive& archive, Of<Archive, Outcome>& m) {
   archive("measurement", m.measurement);
+  archive("notes", m.notes);
 }
 template <class Archive>
 void members(Archive& archive, Of<Archive, Gone>& m) {
@@ -128,6 +131,7 @@ void members(Archive& archive, Of<Archive, Gone>& m) {
   archive("reason", m.reason);
   archive("cause", m.is_cause);
   archive("device_lost", m.has_lost_device);
+  archive("details", m.details);
   archive("device_silent", m.is_device_silent);
 }
 // As of a ProfilingTask.

@@ -153,6 +153,10 @@ struct TrainingConfig {
   bool zero_quantized_weights = false;    ///< gathered as numbers of 8 bits
   bool zero_quantized_gradients = false;  ///< across nodes reduced as numbers of 4 bits
 
+  /// Ranks that compute one micro-batch together: by parts of the sequence or of each tensor. Only
+  /// where somebody else's code runs the step.
+  std::int64_t ranks_per_batch = 1;
+
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
   OptimizerConfig optimizer;
 
@@ -161,7 +165,7 @@ struct TrainingConfig {
 
 /// Samples of one optimizer step over the whole group.
 [[nodiscard]] constexpr std::int64_t global_batch(const TrainingConfig& config, int group_size) {
-  return config.micro_batch * config.accumulation_steps * group_size;
+  return config.micro_batch * config.accumulation_steps * group_size / config.ranks_per_batch;
 }
 
 /// Stage 0 has no part of the optimizer's states that could be elsewhere.
@@ -267,6 +271,7 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("ranks_per_node", config.ranks_per_node);
   visit("zero_quantized_weights", config.zero_quantized_weights);
   visit("zero_quantized_gradients", config.zero_quantized_gradients);
+  visit("ranks_per_batch", config.ranks_per_batch);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);

@@ -80,7 +80,7 @@ struct Recommendation {
   Metric metric = Metric::throughput;
   std::size_t row = 0;
   Standing standing{};
-  std::string label;  ///< how far it can be trusted: "verified", "calibrated" or "proxy"
+  std::string label;  ///< how far it can be trusted: "verified", "engine", "calibrated" or "proxy"
   double probability_best = 0;
   std::optional<double> chance_of_better{};  ///< as Scoreboard::conclude()'s
   /// The best that was measured here, where DeepSpeed itself ran both and this one faster.

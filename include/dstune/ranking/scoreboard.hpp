@@ -104,6 +104,8 @@ struct ScoreboardSetup {
   /// Where members are ranked by the target's time; nothing: by their own.
   std::optional<TargetConstants> target{};
   int num_ranks = 0;  ///< of the job: GPUs, or groups of cores
+  /// Of every answer, where what measures it decides: "verified", "engine"; else empty.
+  std::string label{};
 };
 
 /// How busy rank 0's host was while the search went on.

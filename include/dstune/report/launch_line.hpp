@@ -43,6 +43,18 @@ std::string launch_line(const std::string& training_command, const std::string& 
 [[nodiscard]] std::string launch_line_violation(const std::string& training_command,
                                                 const ArgMappings& arg_mappings);
 
+/// The Python script of a training command, for who runs it without a launcher.
+struct ScriptCommand {
+  std::string script;  ///< as written
+  std::vector<std::string> arguments;
+};
+/// What follows the launcher and its options: the first word that ends in ".py", and those behind
+/// it. `$CONFIG` stands where the configuration's file goes, if there is such a place; arguments
+/// are mapped as in launch_line(). Nothing where no word names a script.
+std::optional<ScriptCommand> script_command(const std::string& training_command,
+                                            const json::Value& ds_config,
+                                            const ArgMappings& arg_mappings);
+
 /// The line for those who gave no command, with `your_training_script.py` in the script's place.
 std::string placeholder_launch_line(const std::string& config_path, const GroupShape& shape);
 

@@ -39,6 +39,10 @@ class ResultsFolder {
   void write_metrics(const Record& record, Metric metric = Metric::throughput,
                      const std::optional<TargetTime>& target = {},
                      const std::optional<MetricValue>& target_value = {});
+  /// By what experiments are measured: `instrument` of metrics.json; "step" where nobody says.
+  void set_instrument(std::string instrument) { instrument_ = std::move(instrument); }
+  /// <name>/traceback.txt, of one that failed in Python. Not synced.
+  void write_traceback(const std::string& name, const std::string& traceback);
   /// <name>/memory.svg and <name>/memory.txt, of the winner; beside what write_experiment() wrote.
   /// Not synced.
   void write_memory(const std::string& name, const MemoryTimeline& timeline);
@@ -72,6 +76,7 @@ class ResultsFolder {
   std::string results_dir_;
   std::string exps_dir_;
   json::Value environment_;
+  std::string instrument_ = "step";
   bool has_written_exit_status_ = false;
 };
 
@@ -103,9 +108,11 @@ json::Value optimal_json(const Recommendation& recommendation, const std::string
 /// validation.json
 json::Value validation_json(const Answer& answer);
 /// metrics.json (design 2). `target`: the measurement in the target's time, where it is ranked by
-/// that; `target_value`: its value_so_far() there, with the interval.
+/// that; `target_value`: its value_so_far() there, with the interval. `instrument`: what measured
+/// it.
 json::Value metrics_json(const Record& record, Metric metric,
                          const std::optional<TargetTime>& target = {},
-                         const std::optional<MetricValue>& target_value = {});
+                         const std::optional<MetricValue>& target_value = {},
+                         std::string_view instrument = "step");
 
 }  // namespace dstune

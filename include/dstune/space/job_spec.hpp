@@ -55,6 +55,9 @@ struct JobSpec {
   Version deepspeed_version = newest_release;  ///< the one that will train
   std::string deepspeed_source;                ///< who says so
   ModelSpec model;
+  /// Whether the user names the model, and it is one that is planned here.
+  bool is_model_known = false;
+  bool is_script_named = false;  ///< deepspeed: by the workload, not by training_command
   TuningOptions tuning;
   WorkloadSpec workload;
   TargetSpec target;
@@ -87,6 +90,12 @@ struct JobSpec {
 /// length, this mode of recompute, and checkpoints in host memory only where blocks are computed
 /// again by what reads that knob.
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config);
+
+/// What the step here does not do of a configuration; not where somebody else's code runs it.
+[[nodiscard]] std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings);
+
+/// Whether anything is planned of the job's steps: memory, and what follows from it.
+[[nodiscard]] bool is_planned(const JobSpec& job);
 
 /// Why the target can not train so; empty where it can.
 [[nodiscard]] std::string target_refusal(const JobSpec& job, const TrainingConfig& config);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "dstune/base/error.hpp"
 #include "dstune/base/wait.hpp"
@@ -76,7 +77,7 @@ struct WorkloadContext {
   Device* device;
   ProcessGroup* group;
   const Waiter* waiter;  ///< for waits that are not the group's; outlives the workload
-  const std::string* ds_config = nullptr;  ///< plugin: the experiment's, as JSON
+  const std::string* ds_config = nullptr;  ///< plugin, deepspeed: the experiment's, as JSON
   /// plugin: it may be called on a thread of its own, which MPI has to allow.
   bool may_use_threads = false;
 };
@@ -86,19 +87,22 @@ double tokens_per_step(const WorkloadContext& context);
 /// What the model computes in it. Local.
 double model_flops_per_step(const WorkloadContext& context);
 
-/// Local.
+/// Of all kinds but deepspeed, which is the layer engine's. Local.
 std::unique_ptr<Workload> make_workload(const WorkloadContext& context);
 
 /// What this rank threw inside a step that talks to peers, or when its device was lost: the cause
 /// of what they report, who are left waiting for it.
 class StepFailure : public CollectiveError {
  public:
-  StepFailure(Status status, const std::string& reason)
-      : CollectiveError(Cause::aborted, reason), status_(status) {}
+  StepFailure(Status status, const std::string& reason, std::string details = {})
+      : CollectiveError(Cause::aborted, reason), status_(status), details_(std::move(details)) {}
   [[nodiscard]] Status status() const { return status_; }
+  /// Lines for people beside the reason: a traceback; empty as a rule.
+  [[nodiscard]] const std::string& details() const { return details_; }
 
  private:
   Status status_;
+  std::string details_;
 };
 
 struct MeasureHooks {

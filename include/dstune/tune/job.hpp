@@ -38,6 +38,8 @@ struct JobOptions {
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::string command_line;  ///< as it was given, for environment.json
   std::string version;
+  /// Why this process does not run in the Python that the workload deepspeed needs; or empty.
+  std::string engine_refusal;
 };
 
 class Watchdog;

@@ -30,11 +30,12 @@ struct Assign {
   std::uint64_t attempt = 0;
   std::string experiment;  ///< its name
   TrainingConfig config;
-  std::vector<int> world_ranks;  ///< ascending; the first is the leader
-  double timeout_s = 0;          ///< after which a member gives up by itself
-  std::string ds_config{};       ///< for plug-ins alone: as JSON
-  bool is_risky = false;         ///< an earlier attempt lost a rank, its device, or the job
-  double drain_timeout_s = 0;    ///< that its device may take to drain after a failure
+  std::vector<int> world_ranks;          ///< ascending; the first is the leader
+  double timeout_s = 0;                  ///< after which a member gives up by itself
+  std::string ds_config{};               ///< for workloads that take any key: as JSON
+  std::vector<std::string> arguments{};  ///< deepspeed: of the user's script
+  bool is_risky = false;                 ///< an earlier attempt lost a rank, its device, or the job
+  double drain_timeout_s = 0;            ///< that its device may take to drain after a failure
 };
 /// A message that says nothing but what it is.
 struct Signal {
@@ -61,6 +62,7 @@ struct Progress {
 struct Outcome {
   std::uint64_t attempt = 0;
   Measurement measurement;
+  std::vector<std::string> notes{};  ///< what the user is to be told of it
 };
 /// The member left the attempt and its group; whatever it held is free again.
 struct Gone {
@@ -70,6 +72,7 @@ struct Gone {
   bool is_cause = false;  ///< it failed by itself; else because others did, or was told to leave
   bool has_lost_device = false;   ///< it can not be given any other
   bool is_device_silent = false;  ///< … because its device does not answer
+  std::string details{};          ///< of the cause, for people: Python's traceback
 };
 
 struct Profile {

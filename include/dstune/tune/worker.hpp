@@ -17,6 +17,7 @@
 #include "dstune/device/device.hpp"
 #include "dstune/device/energy.hpp"
 #include "dstune/device/nvml.hpp"
+#include "dstune/engine/engine.hpp"
 #include "dstune/group/group_table.hpp"
 #include "dstune/model/model_spec.hpp"
 #include "dstune/tune/protocol.hpp"
@@ -36,6 +37,7 @@ struct WorkerContext {
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
   std::function<std::optional<nvml::GpuState>()> sample_gpu{};
+  engine::Engine* engine = nullptr;  ///< of the workload deepspeed alone
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
   /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
@@ -60,7 +62,15 @@ class Worker {
   template <class Order>
   [[nodiscard]] Waiter begin_attempt(const Order& order);
   /// Leaves the group for good and says so. `is_cause`: this rank itself could not go on.
-  void leave(const std::vector<int>& world_ranks, Status status, std::string reason, bool is_cause);
+  /// `details`: lines for people beside the reason.
+  void leave(const std::vector<int>& world_ranks, Status status, std::string reason, bool is_cause,
+             const std::string& details = {});
+  [[nodiscard]] std::unique_ptr<Workload> make_workload(const message::Assign& assign,
+                                                        ProcessGroup& group, const Waiter& waiter);
+  /// What an experiment needs of DeepSpeed's engine beside the workload's context.
+  [[nodiscard]] engine::Assignment engine_assignment(const message::Assign& assign) const;
+  /// After a failure: Python frees what the experiment held. The group knows of the failure.
+  void clear_engine();
   /// Throws DeviceError where it was given up.
   void require_device() const;
   /// Takes what has arrived; true where the current attempt is to be aborted.

@@ -32,8 +32,8 @@ DSTUNE_FIELDS(TrainingConfig, zero_stage, micro_batch, accumulation_steps, seque
               max_reuse_distance, module_granularity_threshold, leaf_modules,
               memory_efficient_linear, allgather_sequential, use_all_reduce_for_fetch_params,
               zero_hpz_partition_size, mics_shard_size, mics_hierarchical_params_gather,
-              ranks_per_node, zero_quantized_weights, zero_quantized_gradients, gradient_clipping,
-              optimizer)
+              ranks_per_node, zero_quantized_weights, zero_quantized_gradients, ranks_per_batch,
+              gradient_clipping, optimizer)
 DSTUNE_FIELDS(Experiment, name, ds_config, shape, config)
 DSTUNE_FIELDS(Record, experiment, predicted, attempt, measurement, started, finished, is_alone)
 DSTUNE_FIELDS(Repeat, kind, round, measurement, started, finished, is_alone)
@@ -72,7 +72,7 @@ DSTUNE_FIELDS(ModelSpec, name, family, hidden_size, num_layers, num_heads, num_k
               rope_theta, rope, initializer_range, dropout, attention_window, full_layers,
               architecture)
 DSTUNE_FIELDS(WorkloadSpec, kind, step_time, table_path, table, time_scale, options, library_path,
-              library_hash)
+              library_hash, model_config)
 DSTUNE_FIELDS(MeasureOptions, start, end, budget)
 /// Where nothing runs the code is all that is said.
 inline auto fields(JobInput& value) {

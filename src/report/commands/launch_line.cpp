@@ -48,6 +48,17 @@ std::string base_name(const std::string& path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
+void map_arguments(TrainingCommand& command, const json::Value& ds_config,
+                   const ArgMappings& arg_mappings) {
+  for (const auto& [key, flag] : arg_mappings) {
+    const json::Value* value = find_depth_first(ds_config, std::string(trimmed(key)));
+    if (value == nullptr) continue;
+    const std::optional<std::string> text = argument(*value);
+    const std::string name(trimmed(flag));
+    if (text && !command.replace_value(name, *text)) command.append({name, *text});
+  }
+}
+
 void add_launcher(TrainingCommand& command, const GroupShape& shape) {
   const std::vector<std::string> words = command.words();
   if (words.empty()) return;
@@ -119,16 +130,29 @@ std::string launch_line(const std::string& training_command, const std::string& 
         !command.replace_value("--deepspeed", config_path))
       command.append({"--deepspeed_config", config_path});
   }
-  for (const auto& [key, flag] : arg_mappings) {
-    const json::Value* value = find_depth_first(ds_config, std::string(trimmed(key)));
-    if (value == nullptr) continue;
-    const std::optional<std::string> text = argument(*value);
-    const std::string name(trimmed(flag));
-    if (text && !command.replace_value(name, *text)) command.append({name, *text});
-  }
+  map_arguments(command, ds_config, arg_mappings);
   add_launcher(command, shape);
   if (hostfile) add_hostfile(command, *hostfile);
   return command.text();
+}
+
+std::optional<ScriptCommand> script_command(const std::string& training_command,
+                                            const json::Value& ds_config,
+                                            const ArgMappings& arg_mappings) {
+  constexpr const char* place = "$CONFIG";
+  TrainingCommand command(std::string(trimmed(training_command)), place);
+  if (!command.has_variable() && !command.replace_value("--deepspeed_config", place) &&
+      names_json(command.value_of("--deepspeed")))
+    command.replace_value("--deepspeed", place);
+  map_arguments(command, ds_config, arg_mappings);
+  ScriptCommand found;
+  for (const std::string& word : command.words()) {
+    if (!found.script.empty())
+      found.arguments.push_back(word);
+    else if (word.ends_with(".py"))
+      found.script = word;
+  }
+  return found.script.empty() ? std::nullopt : std::optional(found);
 }
 
 std::string placeholder_launch_line(const std::string& config_path, const GroupShape& shape) {

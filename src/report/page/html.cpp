@@ -58,6 +58,7 @@ std::string table(std::string_view label, const char* attributes,
 
 std::string label_words(const std::string& label, bool with_target) {
   if (label == "verified") return "DeepSpeed itself ran it, with your training command";
+  if (label == "engine") return "DeepSpeed's engine ran it, with random tokens in your model";
   if (label == "calibrated")
     return "measured with dstune-mpi's own step, and fitted to your own runs";
   return with_target ? "calculated for your training from what dstune-mpi's own step took; "

@@ -62,7 +62,8 @@ constexpr std::array checkpointings = {Word{"torch", TargetCheckpointing::torch}
                                        Word{"deepspeed", TargetCheckpointing::deepspeed}};
 constexpr std::array workloads = {
     Word{"transformer", WorkloadKind::transformer}, Word{"synthetic", WorkloadKind::synthetic},
-    Word{"replay", WorkloadKind::replay}, Word{"plugin", WorkloadKind::plugin}};
+    Word{"replay", WorkloadKind::replay}, Word{"plugin", WorkloadKind::plugin},
+    Word{"deepspeed", WorkloadKind::deepspeed}};
 
 template <const auto& words, auto... path>
 void set_word(SectionTarget& target, const Readings& readings) {
@@ -93,10 +94,25 @@ void parse_memory(SectionTarget& target, const Readings& readings) {
   }
 }
 
-/// Every member of the object is the plug-in's to read.
+/// Every member of the object is the plug-in's to read. What Python reads is kept by the rows.
 void keep_plugin_options(SectionTarget& target, const Readings& readings) {
   if (target.job->workload.kind == WorkloadKind::plugin)
     target.job->workload.options = readings.front().node.value();
+}
+void keep_engine_option(SectionTarget& target, const Readings& readings) {
+  const json::Node& node = readings.front().node;
+  target.job->workload.options[std::string(last_key(node.pointer()))] = node.value();
+}
+/// The user's script, by a path that holds wherever Python works.
+void set_script(SectionTarget& target, const Readings& readings) {
+  const std::string path =
+      std::filesystem::absolute(path_from(target.job->folder, text_of(readings)))
+          .lexically_normal();
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored))
+    target.problems->add(readings.front().node.problem(
+        fmt::format("the script {} does not exist: name a file that does", path)));
+  target.job->workload.options["script"] = path;
 }
 /// The library of a plug-in: its file is looked at, and nothing of it runs.
 void set_library(SectionTarget& target, const Readings& readings) {
@@ -315,14 +331,17 @@ std::span<const SectionRow> dstune_rows() {
           set_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>,
           text("/dstune/workload",
                default_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>(),
-               "transformer|synthetic", inert, "what a step is; `transformer` trains the model")),
+               "transformer|synthetic|deepspeed", inert,
+               "what a step is; `transformer` trains the model, `deepspeed` runs your training")),
       open_with("type=plugin", applied(keep_plugin_options,
                                        object("/dstune/workload", "the same with its settings"))),
-      required(applied(set_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>,
-                       word("/dstune/workload/type", "transformer|synthetic|replay|plugin",
-                            "`synthetic`: a step takes so long and trains nothing; `replay`: a "
-                            "recorded table answers; `plugin`: a library of yours, with the other "
-                            "members as its options"))),
+      required(
+          applied(set_word<workloads, &JobSpec::workload, &WorkloadSpec::kind>,
+                  word("/dstune/workload/type", "transformer|synthetic|replay|plugin|deepspeed",
+                       "`synthetic`: a step takes so long and trains nothing; `replay`: a "
+                       "recorded table answers; `plugin`: a library of yours, with the other "
+                       "members as its options; `deepspeed`: DeepSpeed's own engine runs your "
+                       "training (docs/engine.md)"))),
       only_with("type=synthetic", within(0, unbounded,
                                          sets<&JobSpec::workload, &WorkloadSpec::step_time_s>(
                                              "/dstune/workload/step_time_s", "seconds of a step"))),
@@ -338,7 +357,29 @@ std::span<const SectionRow> dstune_rows() {
       required(only_with("type=plugin",
                          applied(set_library, any_text("/dstune/workload/library",
                                                        "file of a plugin (dstune/workload.h)")))),
-
+      only_with("type=deepspeed",
+                applied(set_script, any_text("/dstune/workload/script",
+                                             "your training script; absent: that of "
+                                             "training_command, else random tokens train the "
+                                             "model"))),
+      only_with("type=deepspeed",
+                applied(keep_engine_option,
+                        list_of_texts("/dstune/workload/args", "null", "", inert,
+                                      "its arguments; `$CONFIG` is the config's file"))),
+      only_with("type=deepspeed",
+                applied(keep_engine_option,
+                        any_text("/dstune/workload/function",
+                                 "the script's function that makes model and batches, instead of "
+                                 "running the script"))),
+      only_with("type=deepspeed",
+                applied(keep_engine_option,
+                        any_text("/dstune/workload/python",
+                                 "the folder of a virtual environment, or an interpreter; absent: "
+                                 "the environment that is active"))),
+      only_with("type=deepspeed",
+                applied(keep_engine_option,
+                        flag("/dstune/workload/scratch", "false", inert,
+                             "each rank and run works in an empty folder of its own"))),
   };
   return all;
 }

@@ -87,7 +87,7 @@ void Attempts::on(int source, Message message, Moment now) {
     attempt.slowest_step_s = progress->slowest_step_s;
     events_.emplace_back(Stepped{number, progress->steps});
   } else if (auto* outcome = std::get_if<message::Outcome>(&message)) {
-    on_outcome(number, attempt, std::move(outcome->measurement), now);
+    on_outcome(number, attempt, std::move(*outcome), now);
   } else if (auto* profiled = std::get_if<message::Profiled>(&message)) {
     on_profiled(number, attempt, source, std::move(*profiled), now);
   } else if (const auto* gone = std::get_if<message::Gone>(&message)) {
@@ -104,13 +104,18 @@ void Attempts::on_ready(Number number, Attempt& attempt, int source, Moment now)
   for (const int member : attempt.members) send(member, message::Go{number});
 }
 
-void Attempts::on_outcome(Number number, Attempt& attempt, Measurement measurement, Moment now) {
+void Attempts::on_outcome(Number number, Attempt& attempt, message::Outcome outcome, Moment now) {
+  Measurement& measurement = outcome.measurement;
   if (attempt.state == Attempt::State::aborting) return;
   // Whose energy it was can not be told.
   if (!attempt.has_nodes) measurement.energy_j.reset();
   const bool is_cut_short =
       attempt.state == Attempt::State::stopping && measurement.status == Status::raced_out;
-  end(number, {.measurement = std::move(measurement), .is_cut_short = is_cut_short}, now);
+  end(number,
+      {.measurement = std::move(measurement),
+       .is_cut_short = is_cut_short,
+       .notes = std::move(outcome.notes)},
+      now);
 }
 
 void Attempts::on_profiled(Number number, Attempt& attempt, int source, message::Profiled answer,
@@ -137,10 +142,12 @@ void Attempts::on_gone(Number number, Attempt& attempt, int source, const messag
     // The others may be in a collective with it.
     begin_abort(number, attempt, {gone.status, gone.reason}, now.steady);
     attempt.has_cause = gone.is_cause;
+    attempt.details = gone.details;
   } else if (gone.is_cause && !attempt.has_cause) {
     // Peers that saw it leave may have been heard first.
     attempt.status = gone.status;
     attempt.reason = gone.reason;
+    attempt.details = gone.details;
     attempt.has_cause = true;
   }
   conclude(number, now);
@@ -234,6 +241,7 @@ void Attempts::conclude(Number number, Moment now) {
   ended.measurement.status = attempt.status;
   ended.measurement.reason = attempt.reason;
   ended.measurement.world_ranks = attempt.members;
+  ended.details = attempt.details;
   for (const int member : attempt.members) {
     const bool is_lost = !attempt.left.contains(member);
     if (is_lost) ended.lost.push_back(member);

@@ -65,7 +65,9 @@ class Attempts {
     bool is_given_up = false;   ///< … by limits, deaths or orders, and not since a member failed
     bool is_cut_short = false;  ///< by stop(), so that it says nothing of the experiment
     std::vector<int> lost{};    ///< members that did not answer
-    std::vector<int> unusable{};  ///< these and those without a device, ascending
+    std::vector<int> unusable{};       ///< these and those without a device, ascending
+    std::string details{};             ///< of the failure, for people: lines
+    std::vector<std::string> notes{};  ///< what the user is to be told of it
   };
   using Event = std::variant<Stepped, Profiled, Failed, Ended>;
   struct Outgoing {
@@ -123,6 +125,7 @@ class Attempts {
     Time give_up_at;
     Status status = Status::failed;
     std::string reason;
+    std::string details;
     bool has_cause = true;  ///< false: the reason is what a member saw of another's failure
   };
   struct Failure {
@@ -134,7 +137,7 @@ class Attempts {
   void send(int world_rank, Message message);
 
   void on_ready(Number number, Attempt& attempt, int source, Moment now);
-  void on_outcome(Number number, Attempt& attempt, Measurement measurement, Moment now);
+  void on_outcome(Number number, Attempt& attempt, message::Outcome outcome, Moment now);
   void on_profiled(Number number, Attempt& attempt, int source, message::Profiled answer,
                    Moment now);
   void on_gone(Number number, Attempt& attempt, int source, const message::Gone& gone, Moment now);

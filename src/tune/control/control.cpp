@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <iostream>
 #include <limits>
 #include <ranges>
 #include <set>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "control/controller.hpp"
+#include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
@@ -83,7 +83,7 @@ void leave_out_what_does_not_fit(Preparation& ready,
 /// operations need not grow with the samples.
 bool races(const JobSpec& job) {
   return job.tuning.tuner_type == "race" &&
-         !(job.workload.kind == WorkloadKind::plugin && job.tuning.metric == Metric::flops);
+         !(job.workload.takes_any_key() && job.tuning.metric == Metric::flops);
 }
 
 std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
@@ -97,7 +97,26 @@ std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) 
 /// Times that are given do not differ between runs.
 bool repeats_best(const JobSpec& job) {
   return races(job) || job.workload.kind == WorkloadKind::transformer ||
-         job.workload.kind == WorkloadKind::plugin;
+         job.workload.takes_any_key();
+}
+
+/// Of metrics.json.
+std::string instrument_of(const WorkloadSpec& workload) {
+  switch (workload.kind) {
+    case WorkloadKind::transformer:
+      return "step";
+    case WorkloadKind::deepspeed:
+      return "engine";
+    default:
+      return std::string(to_text(workload.kind));
+  }
+}
+
+/// How far answers can be trusted, where DeepSpeed's engine measures them: as far as what it trains
+/// is the user's. Else empty.
+std::string label_of(const WorkloadSpec& workload) {
+  if (workload.kind != WorkloadKind::deepspeed) return "";
+  return workload.options.contains("script") ? "verified" : "engine";
 }
 
 ProcessMemoryPredictor memory_predictor(const Preparation& ready,
@@ -149,7 +168,9 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                                        .memory_offset_bytes = ready.memory_offset_bytes,
                                        .baseline_row = ready.space.baseline,
                                        .target = ready.target,
-                                       .num_ranks = num_ranks(ready.training_ranks)});
+                                       .num_ranks = num_ranks(ready.training_ranks),
+                                       .label = label_of(ready.job.workload)});
+  ready.results->set_instrument(instrument_of(ready.job.workload));
   RunAgainPolicy run_again(board, {.races = races(ready.job),
                                    .repeats_best = repeats_best(ready.job),
                                    .is_alone_in_space = ready.space.planned <= 1,
@@ -163,8 +184,9 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                          return memory_timeline_of(ready, experiment);
                        }});
   Progress progress(progress_style(options));
-  JobPolicy policy{.began = options.began,
-                   .sends_ds_config = ready.job.workload.kind == WorkloadKind::plugin};
+  JobPolicy policy{.began = options.began, .sends_ds_config = ready.job.workload.takes_any_key()};
+  if (ready.job.workload.kind == WorkloadKind::deepspeed)
+    policy.arguments = [&](const Experiment& one) { return script_arguments(ready.job, one); };
   policy.limits = [&](const PlannedExperiment& planned) { return limits.of(planned); };
   policy.end = end;
   policy.host_load = [times_before = host_times()] { return host_load_since(times_before); };
@@ -191,11 +213,11 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
   const ExitCode code = controller.run();
   const Answer& answer = publisher.answer();
   if (options.json_output) {
-    std::cout << json::ascii_text(summary_json(answer, static_cast<int>(code))) << std::endl;
+    output() << json::ascii_text(summary_json(answer, static_cast<int>(code))) << std::endl;
   } else {
-    std::cout << printable_lines(summary_text(answer) + "\n" +
-                                 headline_text(answer, ready.results->path()))
-              << std::flush;
+    output() << printable_lines(summary_text(answer) + "\n" +
+                                headline_text(answer, ready.results->path()))
+             << std::flush;
   }
   return {code, controller.reason(), controller.can_finalize()};
 }

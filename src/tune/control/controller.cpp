@@ -87,6 +87,7 @@ void Controller::start(Agenda::Next next) {
   order.world_ranks = world_ranks;
   order.is_risky = run.is_risky;
   if (policy_.sends_ds_config) order.ds_config = experiment.ds_config.dump();
+  if (policy_.arguments) order.arguments = policy_.arguments(experiment);
   const Attempts::Number number =
       driver_.attempts().begin(std::move(order), policy_.limits(planned(run.row)), driver_.now());
   race(number, run);
@@ -153,6 +154,7 @@ void Controller::take(Attempts::Ended ended) {
   has_abandoned_communicator_ |= ended.is_aborted && experiment.shape.num_nodes > 1;
   retire(running, ended);
   running.reservation.give_back();
+  tell(ended, row);
   if (ended.is_cut_short) {  // the same command runs it again
     // A launcher asks the others to stop where a rank has died: the death counts all the same.
     if (!ended.lost.empty() && !run.repeat)
@@ -178,6 +180,14 @@ void Controller::take(Attempts::Ended ended) {
   done.finished_at = ended.finished_at;
   if (!ended.is_aborted && listeners_.memory != nullptr) listeners_.memory->predict(done);
   record(row, std::move(done), false);
+}
+
+/// What Python says beside the measurement.
+void Controller::tell(const Attempts::Ended& ended, std::size_t row) {
+  if (!ended.details.empty()) listeners_.publisher.failed(row, ended.details);
+  for (const std::string& note : ended.notes)
+    if (told_.insert(note).second)
+      log::warning(fmt::format("{}: {}", planned(row).experiment.name, note));
 }
 
 /// Takes ranks out of the job that are lost or have no device any more.

@@ -46,6 +46,8 @@ struct JobEnd {
 struct JobPolicy {
   SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
   bool sends_ds_config = false;  ///< with every assignment: the workload reads it
+  /// Of the user's script, with an experiment's values in them; empty: there is none.
+  std::function<std::vector<std::string>(const Experiment&)> arguments{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};
   JobEnd end{};
   /// How busy the host has been since the search began; empty, or nothing: nobody knows.
@@ -85,6 +87,7 @@ class Controller {
   bool listen();
   void retire_lost();
   void take(Attempts::Ended ended);
+  void tell(const Attempts::Ended& ended, std::size_t row);
   void retire(Agenda::Next& running, const Attempts::Ended& ended);
   void record(std::size_t row, Record record, bool is_known);
   [[nodiscard]] Observation observation_of(std::size_t row) const;
@@ -116,6 +119,7 @@ class Controller {
   bool has_abandoned_communicator_ = false;
   std::set<int> retired_;  ///< lost ranks that are out of the pool
   std::string reason_;
+  std::set<std::string> told_;  ///< notes of experiments, each said once
 };
 
 /// Runs rank 0's preparation and turns its failures into a message and an exit code.

@@ -92,6 +92,10 @@ void Publisher::publish(SteadyClock::time_point now) {
     const Experiment& experiment = board_.row(row).planned.experiment;
     writer_.add([this, &experiment] { results_.write_experiment(experiment); });
   }
+  for (auto& [row, text] : std::exchange(tracebacks_, {})) {
+    const std::string& name = board_.row(row).planned.experiment.name;
+    writer_.add([this, &name, text = std::move(text)] { results_.write_traceback(name, text); });
+  }
   for (const std::size_t row : std::exchange(ended_, {})) {
     const Record& record = *board_.row(row).record;
     if (record.measurement.status == Status::raced_out && !record.is_alone) {

@@ -63,6 +63,10 @@ class Publisher {
   // Rows whose files are to be written with the next publish().
   void started(std::size_t row) { started_.push_back(row); }
   void ended(std::size_t row) { ended_.push_back(row); }
+  /// What Python said of it, where it failed there.
+  void failed(std::size_t row, std::string traceback) {
+    tracebacks_.emplace_back(row, std::move(traceback));
+  }
   /// After the journal is durable. Throws IoError, also of what was written in the background.
   void publish(SteadyClock::time_point now);
   /// Everything that is known at the end. `running`: rows whose record may still change.
@@ -83,6 +87,7 @@ class Publisher {
   const Scoreboard& board_;
   Options options_;
   std::vector<std::size_t> started_, ended_;
+  std::vector<std::pair<std::size_t, std::string>> tracebacks_;
   std::set<std::size_t> held_;          ///< their metrics.json waits: they may run again
   std::uint64_t written_revision_ = 0;  ///< of the answer
   SteadyClock::time_point written_at_{};

@@ -48,6 +48,8 @@ constexpr double inactivity_timeout_steps = 50;
 constexpr double trial_timeout_factor = 20;
 constexpr double min_trial_timeout_s = 300;
 /// Where nothing is predicted, as of an experiment that is silent.
+/// Of DeepSpeed's engine.
+constexpr double engine_drain_timeout_s = 20;
 constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
 constexpr double drain_timeout_steps = 5;
 
@@ -315,7 +317,7 @@ double inactivity_timeout_s(const JobSpec& job, const std::optional<double>& tri
                             const PlannedExperiment& planned,
                             const std::optional<double>& predicted_step_s) {
   const Experiment& experiment = planned.experiment;
-  if (job.workload.kind == WorkloadKind::plugin) {
+  if (job.workload.takes_any_key()) {
     return std::max(plugin_inactivity_timeout_s, trial_timeout_s.value_or(0));
   }
   if (job.workload.kind == WorkloadKind::synthetic) {
@@ -343,6 +345,9 @@ Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
   limits.inactivity_timeout_s =
       inactivity_timeout_s(job, trial_timeout_s, planned, predicted_step_s);
   if (is_on_gpus) limits.drain_timeout_s = drain_timeout_s(predicted_step_s);
+  // Python comes back from what it computes, and can not be stopped inside of it.
+  if (job.workload.kind == WorkloadKind::deepspeed)
+    limits.drain_timeout_s = std::max(limits.drain_timeout_s, engine_drain_timeout_s);
   if (trial_timeout_s) {
     limits.timeout_s = *trial_timeout_s;
     limits.overdue = "took longer than --trial-timeout " + format_duration(limits.timeout_s);

@@ -13,7 +13,8 @@ namespace {
 
 using json::Value;
 
-Value identity(const JobSpec& job, const Experiment& experiment, const Value& fingerprint) {
+Value identity(const JobSpec& job, const engine::Loaded& engine, const Experiment& experiment,
+               const Value& fingerprint) {
   Value workload = {{"kind", static_cast<int>(job.workload.kind)},
                     {"step_time_s", job.workload.step_time_s},
                     {"time_scale", job.workload.time_scale},
@@ -21,6 +22,14 @@ Value identity(const JobSpec& job, const Experiment& experiment, const Value& fi
   if (job.workload.kind == WorkloadKind::plugin) {
     workload["options"] = job.workload.options;
     workload["library_hash"] = job.workload.library_hash;
+  }
+  if (job.workload.kind == WorkloadKind::deepspeed) {
+    workload["options"] = job.workload.options;
+    workload["options"].erase("python");
+    workload["script_hash"] = engine.script_hash;
+    workload["versions"] = engine.versions;
+    workload["arguments"] = script_arguments(job, experiment);
+    workload["model"] = job.workload.model_config;
   }
   Value config = experiment.ds_config;
   config.erase("autotuning");
@@ -72,7 +81,8 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
   Value decided = Value::array();
   for (const PlannedMember& member : ready.space.members) {
-    ready.keys.push_back(record_key(identity(ready.job, member.planned.experiment, fingerprint)));
+    ready.keys.push_back(
+        record_key(identity(ready.job, ready.engine, member.planned.experiment, fingerprint)));
     decided.push_back({ready.keys.back(), to_text(member.planned.status)});
   }
 
@@ -106,6 +116,12 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   environment["energy"] = ready.energy;
   environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
                                  {"model", record_key(to_json(ready.job.model))}};
+  if (ready.job.workload.kind == WorkloadKind::deepspeed)
+    environment["python"] = {{"versions", ready.engine.versions},
+                             {"paths", ready.engine.paths},
+                             {"script_hash", ready.engine.script_hash},
+                             {"missing_operators", ready.engine.missing_operators},
+                             {"resident_bytes", ready.engine.resident_bytes}};
   ready.journal->add(event::job_started({{"version", options.version},
                                          {"time", format_time(std::chrono::system_clock::now())},
                                          {"command", options.command_line},

@@ -136,6 +136,7 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   ready.job = read_job(options.space_path, options.overrides, machine,
                        static_cast<int>(max_ranks_per_node));
   check_training_command(ready.job);
+  complete_engine_workload(ready.job);
   // A plan says them itself.
   if (!options.dry_run) log::info(deepspeed_text(ready.job));
   if (!options.dry_run)
@@ -159,8 +160,11 @@ Preparation prepare_plan(const JobOptions& options, const Topology& topology,
   PlannerOptions planner;
   planner.target_offset_bytes = ready.memory_offset_bytes;
   // Where the step is not ours, or nobody trains elsewhere, its own times are all there is.
-  if (ready.job.workload.kind == WorkloadKind::transformer &&
-      ready.job.target.framework != TargetFramework::self)
+  // What DeepSpeed's engine measures is the target's own time, which a plan has to predict.
+  const bool has_target = ready.job.workload.kind == WorkloadKind::transformer ||
+                          (options.dry_run && is_planned(ready.job) &&
+                           ready.job.workload.kind == WorkloadKind::deepspeed);
+  if (has_target && ready.job.target.framework != TargetFramework::self)
     ready.target = target_constants(devices.back().backend == "cuda");
   planner.device_memory_bytes = ready.device_memory_bytes;
   planner.host_memory_bytes = ready.host_memory_bytes;

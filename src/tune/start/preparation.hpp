@@ -2,6 +2,7 @@
 /// Rank 0's work before the first experiment: the input read, the space planned, the past
 /// understood.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "dstune/core/experiment.hpp"
 #include "dstune/device/device.hpp"
+#include "dstune/engine/engine.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/report/folder_lock.hpp"
 #include "dstune/report/journal.hpp"
@@ -54,7 +56,8 @@ struct Preparation {
   std::unique_ptr<FolderLock> lock;  ///< from before anything is written to the end of all writing
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
-  std::string energy;  ///< what is counted where rank 0 is, or why nothing is
+  engine::Loaded engine;  ///< on rank 0, of the workload deepspeed
+  std::string energy;     ///< what is counted where rank 0 is, or why nothing is
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;
 };
@@ -77,6 +80,10 @@ std::int64_t memory_offset(const std::vector<DeepSpeedRun>& runs, const JobSpec&
 std::vector<UserRun> match_user_runs(const std::vector<DeepSpeedRun>& runs,
                                      const PlannedSpace& space);
 
+/// What the work throws on the lowest rank on which it throws; empty where it does on none.
+/// Collective over the world.
+std::string first_violation(const Communicator& world, const std::function<void()>& work);
+
 /// A plug-in library by its content. Throws Error. Local.
 std::string plugin_hash(const WorkloadSpec& workload);
 
@@ -92,6 +99,26 @@ LoadedPlugin load_plugin_everywhere(const Communicator& world, const WorkloadSpe
 
 /// The place in space.json that names the library. Local.
 Problem plugin_problem(const json::Document& document, const std::string& violation);
+
+/// Finds the user's script for DeepSpeed's engine, in `dstune.training_command` where the workload
+/// names none. Throws InputError where there is none in it, or it does not exist.
+void complete_engine_workload(JobSpec& job);
+/// What the script is given for an experiment: the workload's args, or the command's, with
+/// `autotuning.arg_mappings`; `$CONFIG` where the configuration's file goes.
+std::vector<std::string> script_arguments(const JobSpec& job, const Experiment& experiment);
+
+/// What came of loading DeepSpeed's engine, the same violation on every rank.
+struct LoadedEngine {
+  std::unique_ptr<engine::Engine> engine;  ///< null: the job needs none
+  std::string violation;                   ///< what is in the way, the lowest rank's words
+};
+/// Loads what the workload needs into every rank's Python, and agrees that it is the same; rank 0
+/// says how far it is. Other workloads have none. Collective over the world.
+LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpec& workload,
+                                    const engine::RankPlace& place, const std::string& refusal);
+
+/// The place in space.json that the violation is about. Local.
+Problem engine_problem(const json::Document& document, const std::string& violation);
 
 /// Throws InputError where `dstune.training_command` does not say where the configuration goes.
 void check_training_command(const JobSpec& job);

@@ -29,7 +29,8 @@ std::optional<std::size_t> find_member(const PlannedSpace& space, const DeepSpee
   return place ? std::optional(indices[*place]) : std::nullopt;
 }
 
-/// What the work throws on the lowest rank on which it throws. Collective over the world.
+}  // namespace
+
 std::string first_violation(const Communicator& world, const std::function<void()>& work) {
   std::string mine;
   try {
@@ -42,8 +43,6 @@ std::string first_violation(const Communicator& world, const std::function<void(
   if (first == all.end() || first == all.begin()) return all.front();
   return "rank " + std::to_string(first - all.begin()) + ": " + *first;
 }
-
-}  // namespace
 
 std::vector<Import> read_imports(const std::string& dir, const JobSpec& job,
                                  const PlannedSpace& space) {

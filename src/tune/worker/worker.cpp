@@ -23,6 +23,9 @@ namespace {
 /// PROGRESS is for people and for the inactivity timeout: no more often than this.
 constexpr std::chrono::milliseconds progress_interval{100};
 
+/// For Python to free what a failed experiment held.
+constexpr std::chrono::seconds engine_end_timeout{60};
+
 /// For a rank that is stuck; what it takes from one that measures can not be measured.
 constexpr std::chrono::milliseconds listening_interval{200};
 
@@ -140,20 +143,24 @@ Waiter Worker::begin_attempt(const Order& order) {
 
 /// Peers may be inside a collective: the controller's ABORT gets them out.
 void Worker::leave(const std::vector<int>& world_ranks, Status status, std::string reason,
-                   bool is_cause) {
+                   bool is_cause, const std::string& details) {
   context_.groups->abandon(world_ranks);
   device_state_ = context_.device->drain(std::chrono::duration<double>(drain_timeout_s_));
   const bool is_given_up = device_state_ != DeviceState::drained;
   if (is_given_up) context_.groups->give_up_device();
+  const bool is_stuck = context_.engine != nullptr && context_.engine->is_stuck();
   reason = printable(reason);
   if (is_cause) reason.insert(0, "rank " + std::to_string(context_.topology->world_rank) + ": ");
   send(message::Gone{attempt_, status, std::move(reason), is_cause,
-                     pretends_lost_device_ || is_given_up, device_state_ == DeviceState::silent});
+                     pretends_lost_device_ || is_given_up || is_stuck,
+                     device_state_ == DeviceState::silent, details});
 }
 
 /// Nobody takes a rank out of the job that lost its device in a profiling.
 void Worker::require_device() const {
   if (device_state_ != DeviceState::drained) throw DeviceError("has no device any more");
+  if (context_.engine != nullptr && context_.engine->is_stuck())
+    throw DeviceError("has no Python any more: it did not come back");
 }
 
 void Worker::run_profiling(const message::Profile& order) {
@@ -199,16 +206,7 @@ void Worker::run_assignment(const message::Assign& assign) {
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
     const MemoryFault memory(*context_.device, injection.fault);
-    auto workload = make_workload({.spec = context_.workload,
-                                   .model = context_.model,
-                                   .config = &assign.config,
-                                   .experiment_name = &assign.experiment,
-                                   .seed = context_.seed,
-                                   .device = context_.device,
-                                   .group = group.get(),
-                                   .waiter = &waiter,
-                                   .ds_config = &assign.ds_config,
-                                   .may_use_threads = context_.exits_when_stuck});
+    auto workload = make_workload(assign, *group, waiter);
     workload = with_fault(std::move(workload), injection, waiter);
     SteadyClock::time_point last_progress = SteadyClock::now();
     int steps = 0;
@@ -242,10 +240,14 @@ void Worker::run_assignment(const message::Assign& assign) {
       return incumbent_;
     };
     Measurement measurement = measure(*workload, *group, context_.measure, hooks);
-    if (context_.workload->kind == WorkloadKind::plugin) {
+    std::vector<std::string> notes;
+    if (context_.workload->takes_any_key()) {
       // One that hangs while it frees what it holds is this experiment's, not the next one's.
       workload.reset();
-      group->exchange(std::array{0.0});
+      if (context_.engine != nullptr)
+        notes = context_.engine->end(
+            measurement.status != Status::ok && measurement.status != Status::raced_out, waiter);
+      group->host().exchange(std::array{0.0});
     }
     if (group->group_rank() == 0) {
       for (const int member : assign.world_ranks) {
@@ -255,10 +257,10 @@ void Worker::run_assignment(const message::Assign& assign) {
       measurement.world_ranks = assign.world_ranks;
       if (const DeviceGroups* const devices = context_.groups->devices())
         add_what_devices_say(*devices, measurement);
-      send(message::Outcome{attempt_, std::move(measurement)});
+      send(message::Outcome{attempt_, std::move(measurement), std::move(notes)});
     }
   } catch (const StepFailure& error) {
-    leave(assign.world_ranks, error.status(), error.what(), true);
+    leave(assign.world_ranks, error.status(), error.what(), true, error.details());
   } catch (const CollectiveError& error) {
     const bool at_deadline = error.why() == CollectiveError::Cause::deadline;
     leave(assign.world_ranks, at_deadline ? Status::timed_out : Status::failed, error.what(),
@@ -270,7 +272,61 @@ void Worker::run_assignment(const message::Assign& assign) {
     leave(assign.world_ranks, Status::failed, error.what(), true);
   }
   listener.reset();
+  clear_engine();
   attempt_ = 0;
+}
+
+std::unique_ptr<Workload> Worker::make_workload(const message::Assign& assign, ProcessGroup& group,
+                                                const Waiter& waiter) {
+  const WorkloadContext context{.spec = context_.workload,
+                                .model = context_.model,
+                                .config = &assign.config,
+                                .experiment_name = &assign.experiment,
+                                .seed = context_.seed,
+                                .device = context_.device,
+                                .group = &group,
+                                .waiter = &waiter,
+                                .ds_config = &assign.ds_config,
+                                .may_use_threads = context_.exits_when_stuck};
+  if (context_.engine == nullptr) return dstune::make_workload(context);
+  return context_.engine->make_workload(context, engine_assignment(assign));
+}
+
+engine::Assignment Worker::engine_assignment(const message::Assign& assign) const {
+  const Topology& topology = *context_.topology;
+  const auto node_of = [&](int rank) {
+    return topology.node_of_rank[static_cast<std::size_t>(rank)];
+  };
+  const int own_node = node_of(topology.world_rank);
+  engine::Assignment place{.attempt = assign.attempt,
+                           .arguments = assign.arguments,
+                           .timeout_s = assign.timeout_s,
+                           .drain_timeout_s = assign.drain_timeout_s};
+  place.group_local_size = 0;
+  std::vector<int> nodes;
+  for (const int rank : assign.world_ranks) {
+    if (std::ranges::find(nodes, node_of(rank)) == nodes.end()) nodes.push_back(node_of(rank));
+    if (node_of(rank) != own_node) continue;
+    if (rank < topology.world_rank) ++place.group_local_rank;
+    ++place.group_local_size;
+  }
+  place.group_nodes = static_cast<int>(nodes.size());
+  place.group_node = static_cast<int>(std::ranges::find(nodes, own_node) - nodes.begin());
+  const int leader_node = node_of(assign.world_ranks.front());
+  place.leader_host =
+      nodes.size() == 1 ? "127.0.0.1" : topology.hosts[static_cast<std::size_t>(leader_node)];
+  return place;
+}
+
+void Worker::clear_engine() {
+  if (context_.engine == nullptr || context_.engine->is_stuck()) return;
+  try {
+    const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + engine_end_timeout);
+    for (const std::string& note : context_.engine->end(true, waiter)) log::warning(note);
+  } catch (const std::exception& error) {
+    // The next attempt is told where Python is stuck; else it is as good as before.
+    log::warning(std::string("after a failure: ") + error.what());
+  }
 }
 
 }  // namespace dstune

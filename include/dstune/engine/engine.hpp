@@ -1,0 +1,82 @@
+#pragma once
+/// DeepSpeed's own engine as a workload: Python runs the user's training in this process, and the
+/// program steps it over the channel. One object a rank.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dstune/base/wait.hpp"
+#include "dstune/engine/channel.hpp"
+#include "dstune/train/workload.hpp"
+
+namespace dstune::engine {
+
+/// Where a rank is, for Python.
+struct RankPlace {
+  int world_rank = 0;
+  int local_rank = 0;  ///< on its node, of the job
+  bool on_gpu = false;
+  int device_index = 0;
+  int threads = 1;
+};
+
+/// What Python loaded.
+struct Loaded {
+  std::map<std::string, std::string> versions;  ///< "torch" → "2.15.0"
+  std::map<std::string, std::string> paths;     ///< "torch" → its folder
+  std::string script_hash;                      ///< of the user's script and modules; empty: none
+  /// Operators that a configuration may need and that would have to be compiled first → how.
+  std::map<std::string, std::string> missing_operators;
+  std::int64_t resident_bytes = 0;  ///< of the process, before any experiment
+};
+
+/// What an experiment needs beside a workload's context.
+struct Assignment {
+  std::uint64_t attempt = 0;
+  std::vector<std::string> arguments{};  ///< of the user's script
+  int group_local_rank = 0;              ///< on its node, of the group
+  int group_local_size = 1;
+  int group_node = 0;  ///< among the nodes of the group
+  int group_nodes = 1;
+  std::string leader_host{};  ///< as the group's hosts name it
+  double timeout_s = 0;
+  double drain_timeout_s = 0;  ///< that Python may take to come back from what was aborted
+};
+
+class Engine {
+ public:
+  /// The channel outlives it.
+  Engine(Channel& channel, RankPlace place) : channel_(channel), place_(place) {}
+
+  /// Loads what the workload needs; may take minutes. Throws PythonError: what is missing, and how
+  /// to get it; CollectiveError at the waiter's end. Local.
+  const Loaded& prepare(const WorkloadSpec& workload, const Waiter& waiter);
+  [[nodiscard]] const Loaded& loaded() const { return loaded_; }
+
+  /// Of one experiment at a time; it ends with end(). The context's spec, config and group outlive
+  /// the workload. Local.
+  std::unique_ptr<Workload> make_workload(const WorkloadContext& context, Assignment assignment);
+
+  /// Frees all that the last experiment held, where there was one. Returns what the user is to be
+  /// told of it. Throws PythonError, CollectiveError. `failed`: peers may be gone. Local where it
+  /// failed, else: Members only.
+  std::vector<std::string> end(bool failed, const Waiter& waiter);
+
+  /// Whether Python does not come back: the rank can not run anything any more.
+  [[nodiscard]] bool is_stuck() const { return channel_.is_stuck(); }
+  [[nodiscard]] Channel& channel() { return channel_; }
+
+ private:
+  friend class EngineWorkload;
+  Channel& channel_;
+  RankPlace place_;
+  Loaded loaded_;
+  bool has_begun_ = false;
+  double drain_timeout_s_ = 0;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace dstune::engine

@@ -1,0 +1,65 @@
+#include "become_python.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/engine/interpreter.hpp"
+#include "options.hpp"
+
+namespace dstune {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* library_name = "libdstune-mpi.so";
+
+/// Beside the executable, or where an installation has it.
+std::optional<std::string> find_own_library() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& place : {folder / library_name, folder / "../lib" / library_name})
+    if (fs::is_regular_file(place, ignored)) return place.lexically_normal().string();
+  return std::nullopt;
+}
+
+/// Nothing where the command line is wrong, which is said later, or asks for no experiments.
+std::optional<engine::EngineRequest> request_of(int argc, char** argv) {
+  try {
+    const CommandLine line = parse_command_line(argc, argv);
+    const bool runs = !line.help && !line.version && !line.job.dry_run;
+    if (!runs || line.job.backend == Backend::sim) return std::nullopt;
+    return engine::engine_request(line.job.space_path);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string become_python_where_asked(int argc, char** argv) {
+  const auto request = request_of(argc, argv);
+  if (!request) return "";
+  const engine::Interpreter python =
+      engine::find_interpreter(request->python, request->folder, engine::process_variable);
+  if (!python.problem.empty()) return python.problem;
+  const auto library = find_own_library();
+  if (!library)
+    return fmt::format("{} is not beside the program: build or install it with the program",
+                       library_name);
+  std::vector<std::string> words =
+      engine::python_command(python.path, *library, std::vector<std::string>(argv, argv + argc));
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execv(python.path.c_str(), pointers.data());
+  return fmt::format("{} can not be started: {}", python.path, std::strerror(errno));
+}
+
+}  // namespace dstune

@@ -1,0 +1,146 @@
+#include "program.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "dstune/base/error.hpp"
+#include "dstune/base/log.hpp"
+#include "dstune/base/output.hpp"
+#include "dstune/comm/environment.hpp"
+#include "dstune/device/cuda.hpp"
+#include "dstune/group/nccl_library.hpp"
+#include "dstune/kernels/cuda.hpp"
+#include "dstune/kernels/kernels.hpp"
+#include "dstune/tune/job.hpp"
+#include "dstune/tune/watchdog.hpp"
+#include "options.hpp"
+
+namespace dstune {
+namespace {
+
+int code(ExitCode exit_code) {
+  return static_cast<int>(exit_code);
+}
+
+/// Whether this process is the one that speaks, as far as launchers say before MPI starts.
+bool is_first_process() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    if (const char* rank = std::getenv(name)) return std::strcmp(rank, "0") == 0;
+  }
+  return true;
+}
+
+/// The first process says what is wrong; mpirun ends every process as soon as one has left with an
+/// error, so the others leave later.
+void report_problem(const std::string& message) {
+  if (is_first_process()) {
+    log::error(message);
+  } else {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+/// Started by srun without PMI support every task would be a world of its own and do the whole job.
+bool is_launched_alone_by_mistake() {
+  const auto has = [](const char* name) { return std::getenv(name) != nullptr; };
+  const bool is_in_step = has("SLURM_STEP_ID") && has("SLURM_PROCID");
+  const bool has_mpi_launcher = has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK") || has("PMI_RANK");
+  const char* tasks = std::getenv("SLURM_NTASKS");
+  return tasks != nullptr && std::atoi(tasks) > 1 && is_in_step && !has_mpi_launcher;
+}
+
+std::string cuda_text() {
+  const std::string toolkit = kernels::cuda_toolkit();
+  if (toolkit.empty()) return "not built";
+  const std::string violation = cuda_unavailable_reason();
+  if (!violation.empty()) return fmt::format("toolkit {}, not used: {}", toolkit, violation);
+  const kernels::CudaLibraries libraries = kernels::cuda_libraries();
+  return fmt::format("toolkit {}, GPUs that answer: {}, products: {}, attention: {}", toolkit,
+                     kernels::num_cuda_devices(), libraries.matmul, libraries.attention);
+}
+
+std::string version_text() {
+  return fmt::format(
+      "dstune-mpi {}\nMPI: {}\nmatrix products: {}\nCPU kernels: {}\nCUDA: {}\nNCCL: {}\n",
+      DSTUNE_VERSION, MpiEnvironment::library_version(), kernels::matmul_library(),
+      kernels::cpu_table().name, cuda_text(), nccl::find_library().description);
+}
+
+/// What --verbose says before anything runs.
+void describe(const CommandLine& line) {
+  for (const std::string& option : line.understood) log::debug("option " + option);
+  log::debug(fmt::format("dstune-mpi {}", DSTUNE_VERSION));
+  log::debug("MPI: " + MpiEnvironment::library_version());
+  log::debug(fmt::format("matrix products: {}", kernels::matmul_library()));
+  log::debug(fmt::format("CPU kernels: {}", kernels::cpu_table().name));
+}
+
+int run_with_mpi(int argc, char** argv, const CommandLine& line, Watchdog& watchdog) {
+  if (is_launched_alone_by_mistake()) {
+    report_problem(
+        "srun started this process without MPI, alone among SLURM_NTASKS: use srun --mpi=pmix, or "
+        "mpirun inside the allocation");
+    return code(ExitCode::internal);
+  }
+  MpiEnvironment environment(argc, argv);
+  const int exit_code = code(run_job(line.job, MpiEnvironment::threads_allowed(), watchdog));
+  watchdog.begin_end(exit_code);
+  environment.finalize();
+  // What CUDA destroys at the end of a process may wait for the GPU.
+  if (has_given_up_cuda()) watchdog.leave(exit_code);
+  return exit_code;
+}
+
+int run(int argc, char** argv, const std::string& engine_refusal, Watchdog& watchdog) {
+  try {
+    CommandLine line = parse_command_line(argc, argv);
+    if (line.help || line.version) {
+      if (is_first_process()) output() << (line.help ? help_text() : version_text());
+      return code(ExitCode::ok);
+    }
+    if (line.job.backend == Backend::sim) {
+      throw UsageError("--backend sim is not built in this release: use cpu");
+    }
+    line.job.version = DSTUNE_VERSION;
+    // A plan for another cluster takes nothing from this machine.
+    if (!line.job.dry_run || !line.job.hostfile)
+      line.job.overrides.python = own_python_environment();
+    line.job.engine_refusal = engine_refusal;
+    log::set_level(line.level);
+    log::set_color(line.color.value_or(isatty(STDERR_FILENO) != 0));
+    if (line.job.verbose && is_first_process()) describe(line);
+    // No MPI: it need not be able to start, and mpirun returns the first process's code.
+    if (line.job.dry_run) return code(is_first_process() ? plan_job(line.job) : ExitCode::ok);
+    return run_with_mpi(argc, argv, line, watchdog);
+  } catch (const UsageError& error) {
+    report_problem(error.what());
+    return code(ExitCode::usage);
+  } catch (const std::exception& error) {
+    // Other ranks may be waiting for this one: nothing but the end of the job gets them out.
+    log::set_level(log::Level::error);
+    log::error(std::string("internal error: ") + error.what());
+    watchdog.note_end(code(ExitCode::internal));
+    MpiEnvironment::abort(code(ExitCode::internal));
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv, const std::string& engine_refusal) {
+  // A file that has reached the limit on its size is a disk that is full: the write says so.
+  std::signal(SIGXFSZ, SIG_IGN);
+  Watchdog watchdog;
+  const int exit_code = run(argc, argv, engine_refusal, watchdog);
+  watchdog.note_end(exit_code);
+  return exit_code;
+}
+
+}  // namespace dstune

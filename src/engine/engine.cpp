@@ -1,0 +1,251 @@
+#include "dstune/engine/engine.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace dstune::engine {
+namespace {
+
+/// That imports may take to end once they are to.
+constexpr std::chrono::seconds prepare_drain{5};
+/// Of Python where nobody says: at the end of an experiment.
+constexpr double min_drain_s = 5;
+/// Beyond them sums and products would overflow.
+constexpr double max_step_s = 1e9;
+constexpr double max_count = 1e18;
+
+double number_in(const json::Value& reply, const char* key, double fallback) {
+  const auto found = reply.find(key);
+  return found != reply.end() && found->is_number() ? found->get<double>() : fallback;
+}
+
+std::int64_t count_in(const json::Value& reply, const char* key) {
+  return static_cast<std::int64_t>(std::clamp(number_in(reply, key, 0), 0.0, max_count));
+}
+
+std::map<std::string, std::string> texts_in(const json::Value& object, const char* key) {
+  std::map<std::string, std::string> texts;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_object()) return texts;
+  for (const auto& [name, value] : found->items())
+    if (value.is_string()) texts[name] = value.get<std::string>();
+  return texts;
+}
+
+void add_texts(const json::Value& reply, const char* key, const char* prefix,
+               std::vector<std::string>& texts) {
+  const auto found = reply.find(key);
+  if (found == reply.end() || !found->is_array()) return;
+  for (const json::Value& text : *found)
+    if (text.is_string()) texts.push_back(prefix + text.get<std::string>());
+}
+
+Status status_of(ErrorKind kind) {
+  return kind == ErrorKind::out_of_memory ? Status::out_of_memory : Status::failed;
+}
+
+/// Python's words for people: what it printed is above the traceback.
+std::string details_of(const PythonError& error) {
+  std::string text;
+  if (!error.output.empty())
+    text += error.output + (error.output.ends_with('\n') ? "" : "\n") + "\n";
+  text += error.traceback;
+  if (!text.empty() && !text.ends_with('\n')) text += '\n';
+  return text + error.what() + '\n';
+}
+
+}  // namespace
+
+const Loaded& Engine::prepare(const WorkloadSpec& workload, const Waiter& waiter) {
+  json::Value command = {{"command", "prepare"},
+                         {"workload", workload.options},
+                         {"model", nullptr},
+                         {"world_rank", place_.world_rank},
+                         {"local_rank", place_.local_rank},
+                         {"device", place_.on_gpu ? "cuda" : "cpu"},
+                         {"device_index", place_.device_index},
+                         {"threads", place_.threads},
+                         {"imports_only", false}};
+  if (!workload.model_config.empty()) command["model"] = workload.model_config;
+  const json::Value reply = channel_.call(command, waiter, prepare_drain);
+  loaded_.versions = texts_in(reply, "versions");
+  loaded_.paths = texts_in(reply, "paths");
+  const auto hash = reply.find("script_hash");
+  if (hash != reply.end() && hash->is_string()) loaded_.script_hash = hash->get<std::string>();
+  const auto operators = reply.find("operators");
+  if (operators != reply.end() && operators->is_object())
+    loaded_.missing_operators = texts_in(*operators, "missing");
+  loaded_.resident_bytes = count_in(reply, "resident_bytes");
+  return loaded_;
+}
+
+std::vector<std::string> Engine::end(bool failed, const Waiter& waiter) {
+  std::vector<std::string> notes = std::exchange(notes_, {});
+  if (!has_begun_) return notes;
+  has_begun_ = false;
+  const json::Value reply =
+      channel_.call({{"command", "end"}, {"failed", failed}}, waiter,
+                    std::chrono::duration<double>(std::max(min_drain_s, drain_timeout_s_)));
+  add_texts(reply, "notes", "", notes);
+  add_texts(reply, "leaked", "still held after the experiment: ", notes);
+  add_texts(reply, "wrote", "the script wrote ", notes);
+  return notes;
+}
+
+/// One experiment of a rank.
+class EngineWorkload : public Workload {
+ public:
+  EngineWorkload(Engine& engine, const WorkloadContext& context, Assignment assignment)
+      : engine_(engine), context_(context), assignment_(std::move(assignment)) {}
+
+  [[nodiscard]] WorkloadTraits traits() const override {
+    return {.micro_steps = context_.config->accumulation_steps, .talks_to_peers = true};
+  }
+
+  /// The store by which the members find each other. Collective over the group.
+  void build() override {
+    engine_.drain_timeout_s_ = assignment_.drain_timeout_s;
+    ProcessGroup& group = context_.group->host();
+    std::exception_ptr failure;
+    if (group.group_rank() == 0) {
+      try {
+        port_ = count_in(ask({{"command", "open_store"}}), "port");
+      } catch (const StepFailure& error) {
+        // Peers are told by the agreement that follows.
+        failure = std::make_exception_ptr(Error(error.what()));
+      }
+    }
+    port_ = static_cast<std::int64_t>(group.exchange(std::array{static_cast<double>(port_)})[0]);
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  /// Collective over the group.
+  void initialize() override {
+    const json::Value reply = ask(build_command());
+    parameters_ = count_in(reply, "parameters");
+    add_texts(reply, "notes", "", engine_.notes_);
+    const std::int64_t asked = global_batch(*context_.config, context_.group->size());
+    const std::int64_t got = count_in(reply, "global_batch");
+    if (got > 0 && got != asked) {
+      throw StepFailure(Status::failed,
+                        fmt::format("the engine has a global batch of {} where the configuration "
+                                    "has {}: the script does not take this configuration",
+                                    got, asked));
+    }
+  }
+
+  /// Collective over the group.
+  StepSample step(std::int64_t step) override {
+    const json::Value reply = ask({{"command", "step"}, {"number", step}});
+    StepSample sample{.loss = number_in(reply, "loss", std::numeric_limits<double>::quiet_NaN()),
+                      .step_s = std::max(time_in(reply, "step_s"), min_step_s),
+                      .forward_s = time_in(reply, "forward_s"),
+                      .backward_s = time_in(reply, "backward_s"),
+                      .update_s = time_in(reply, "update_s")};
+    const auto skipped = reply.find("skipped");
+    device_peak_bytes_ = std::max(device_peak_bytes_, count_in(reply, "device_peak_bytes"));
+    resident_peak_bytes_ = std::max(resident_peak_bytes_, count_in(reply, "peak_resident_bytes"));
+    // What is true of the group: every rank has as many samples.
+    ProcessGroup& group = context_.group->host();
+    const double skips = skipped != reply.end() && *skipped == true ? 1 : 0;
+    const std::vector<double> all = group.exchange(std::array{sample.loss, skips});
+    double sum = 0;
+    for (std::size_t rank = 0; rank < all.size(); rank += 2) {
+      sum += all[rank];
+      sample.skipped = sample.skipped || all[rank + 1] != 0;
+    }
+    sample.loss = sum / group.size();
+    return sample;
+  }
+
+  [[nodiscard]] PeakMemory peak_memory() const override {
+    const std::int64_t resident_bytes = std::max(resident_peak_bytes_, process_resident_bytes());
+    PeakMemory peak;
+    peak.process_bytes = resident_bytes;
+    // Of a processor's memory the imports take a part that is no experiment's.
+    const std::int64_t own_bytes =
+        std::max<std::int64_t>(0, resident_bytes - engine_.loaded_.resident_bytes);
+    peak.total_bytes = engine_.place_.on_gpu ? device_peak_bytes_ : own_bytes;
+    if (engine_.place_.on_gpu) {
+      peak.gpu_bytes = device_peak_bytes_;
+      peak.category_bytes = {{"device", device_peak_bytes_}, {"host", 0}};
+    } else {
+      peak.category_bytes = {{"device", own_bytes}, {"host", 0}};
+    }
+    return peak;
+  }
+
+  [[nodiscard]] double flops_per_step() const override {
+    if (!context_.spec->model_config.empty()) return model_flops_per_step(context_);
+    // Forward and backward of a parameter and token: Kaplan et al., 2020, section 2.1.
+    return 6.0 * static_cast<double>(parameters_) * tokens_per_step(context_);
+  }
+
+ private:
+  static double time_in(const json::Value& reply, const char* key) {
+    const double time_s = number_in(reply, key, 0);
+    if (!(time_s >= 0 && time_s <= max_step_s))
+      throw StepFailure(Status::failed, fmt::format("Python says {} {}", key, time_s));
+    return time_s;
+  }
+
+  json::Value build_command() const {
+    const TrainingConfig& config = *context_.config;
+    return {{"command", "build"},
+            {"experiment", *context_.experiment_name},
+            {"attempt", assignment_.attempt},
+            {"ds_config", json::Document::parse(*context_.ds_config, "ds_config").root()},
+            {"micro_batch", config.micro_batch},
+            {"accumulation_steps", config.accumulation_steps},
+            {"global_batch", global_batch(config, context_.group->size())},
+            {"group_rank", context_.group->group_rank()},
+            {"group_size", context_.group->size()},
+            {"group_local_rank", assignment_.group_local_rank},
+            {"group_local_size", assignment_.group_local_size},
+            {"group_node", assignment_.group_node},
+            {"group_nodes", assignment_.group_nodes},
+            {"store", {{"host", assignment_.leader_host}, {"port", port_}}},
+            {"timeout_s", assignment_.timeout_s},
+            {"backend", engine_.place_.on_gpu ? "nccl" : "gloo"},
+            {"seed", context_.seed},
+            {"sequence_length", config.sequence_length},
+            {"recompute", to_text(config.recompute)},
+            {"steps_hint", 0},
+            {"memory_limit_bytes", context_.device->budget().limit_bytes()},
+            {"arguments", assignment_.arguments}};
+  }
+
+  /// Peers may be inside a collective with this rank: a failure is not agreed on, they are told.
+  json::Value ask(const json::Value& command) {
+    engine_.has_begun_ = true;
+    try {
+      return engine_.channel_.call(
+          command, *context_.waiter,
+          std::chrono::duration<double>(std::max(min_drain_s, assignment_.drain_timeout_s)));
+    } catch (const PythonError& error) {
+      throw StepFailure(status_of(error.kind), error.what(), details_of(error));
+    }
+  }
+
+  Engine& engine_;
+  WorkloadContext context_;
+  Assignment assignment_;
+  std::int64_t port_ = 0;
+  std::int64_t parameters_ = 0;
+  std::int64_t device_peak_bytes_ = 0;
+  std::int64_t resident_peak_bytes_ = 0;
+};
+
+std::unique_ptr<Workload> Engine::make_workload(const WorkloadContext& context,
+                                                Assignment assignment) {
+  return std::make_unique<EngineWorkload>(*this, context, std::move(assignment));
+}
+
+}  // namespace dstune::engine

@@ -1,0 +1,136 @@
+#include <chrono>
+#include <filesystem>
+#include <iterator>
+
+#include <fmt/format.h>
+
+#include "dstune/base/log.hpp"
+#include "dstune/report/launch_line.hpp"
+#include "start/preparation.hpp"
+#include "waiting.hpp"
+
+namespace dstune {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of large environments on a busy file system, read by all ranks of a job at once.
+constexpr std::chrono::minutes import_timeout{20};
+constexpr std::chrono::seconds progress_every{10};
+
+/// The line that starts the script: the workload's own, or the user's.
+std::string script_line(const JobSpec& job) {
+  const json::Value& options = job.workload.options;
+  const bool is_own = job.is_script_named;
+  if (!is_own) return job.training_command.value_or("");
+  std::string line = shell_quote(options.at("script").get<std::string>());
+  const auto args = options.find("args");
+  if (args == options.end()) return line;
+  for (const json::Value& word : *args) line += " " + shell_quote(word.get<std::string>());
+  return line;
+}
+
+InputError command_error(const JobSpec& job, const std::string& message) {
+  const std::string pointer = "/dstune/training_command";
+  return InputError({{job.document->file(), pointer, job.document->line(pointer), message}});
+}
+
+/// What ranks must have alike.
+std::string words_of(const engine::Loaded& loaded) {
+  std::string text = "script " + loaded.script_hash;
+  for (const auto& [name, version] : loaded.versions) text += fmt::format(", {} {}", name, version);
+  return text;
+}
+
+/// Loads, and says now and then what it is about.
+void load(engine::Engine& engine, const WorkloadSpec& workload, bool speaks) {
+  auto said_at = SteadyClock::now();
+  std::string last;
+  const auto tell = [&]() -> bool {
+    const std::string progress = engine.channel().take_progress();
+    if (!progress.empty()) last = progress;
+    if (!speaks || last.empty() || SteadyClock::now() - said_at < progress_every) return false;
+    said_at = SteadyClock::now();
+    log::info("Python: " + last);
+    return false;
+  };
+  try {
+    engine.prepare(workload, Waiter(SteadyClock::now() + import_timeout, tell, true));
+  } catch (const CollectiveError&) {
+    throw Error(fmt::format("Python has not loaded after {}{}",
+                            format_duration(seconds(import_timeout)),
+                            last.empty() ? "" : ", while " + last));
+  }
+}
+
+}  // namespace
+
+void complete_engine_workload(JobSpec& job) {
+  if (job.workload.kind != WorkloadKind::deepspeed) return;
+  json::Value& options = job.workload.options;
+  options["type"] = "deepspeed";
+  job.is_script_named = options.contains("script");
+  if (job.is_script_named || !job.training_command) return;
+  const auto command = script_command(*job.training_command, json::Value::object(), {});
+  if (!command)
+    throw command_error(job,
+                        "no word in it ends in .py: name the script as \"script\" in "
+                        "dstune.workload");
+  const std::string path =
+      fs::absolute(fs::path(job.folder) / command->script).lexically_normal().string();
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored))
+    throw command_error(
+        job, fmt::format("its script {} does not exist: name a file that does, seen from the "
+                         "folder of {}",
+                         path, job.document->file()));
+  options["script"] = path;
+}
+
+std::vector<std::string> script_arguments(const JobSpec& job, const Experiment& experiment) {
+  const auto command =
+      script_command(script_line(job), experiment.ds_config, job.tuning.arg_mappings);
+  return command ? command->arguments : std::vector<std::string>{};
+}
+
+LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpec& workload,
+                                    const engine::RankPlace& place, const std::string& refusal) {
+  LoadedEngine loaded;
+  if (workload.kind != WorkloadKind::deepspeed) return loaded;
+  const bool is_first = world.rank() == 0;
+  if (is_first) log::info("Python loads torch and DeepSpeed");
+  const auto began = SteadyClock::now();
+  loaded.violation = first_violation(world, [&] {
+    engine::Channel* const channel = engine::Channel::current();
+    if (channel == nullptr) {
+      throw Error(refusal.empty() ? "this rank does not run in Python: it could not read the space "
+                                    "file before MPI started"
+                                  : refusal);
+    }
+    loaded.engine = std::make_unique<engine::Engine>(*channel, place);
+    load(*loaded.engine, workload, is_first);
+  });
+  if (!loaded.violation.empty()) return loaded;
+  const std::vector<std::string> all = gather_texts(world, words_of(loaded.engine->loaded()));
+  for (std::size_t rank = 1; rank < all.size() && loaded.violation.empty(); ++rank)
+    if (all[rank] != all.front())
+      loaded.violation = fmt::format("rank {} has {}, and rank 0 {}: all need the same", rank,
+                                     all[rank], all.front());
+  if (is_first && loaded.violation.empty()) {
+    log::info(fmt::format("Python: {}, after {}", words_of(loaded.engine->loaded()),
+                          format_duration(seconds(SteadyClock::now() - began))));
+    for (const auto& [name, command] : loaded.engine->loaded().missing_operators)
+      log::warning(fmt::format(
+          "DeepSpeed's operator {} is not built, and no compiler is started here: configurations "
+          "that need it fail; build it by: {}",
+          name, command));
+  }
+  return loaded;
+}
+
+Problem engine_problem(const json::Document& document, const std::string& violation) {
+  const std::string pointer = "/dstune/workload";
+  return {document.file(), pointer, document.line(pointer), violation};
+}
+
+}  // namespace dstune
