@@ -123,8 +123,7 @@ build_release() {
   ) >&2
 }
 
-# What the engine's tests and examples import. Operators that DeepSpeed would compile at first use are
-# built here, since a job starts no compiler.
+# What the engine's tests and examples import. No operator of DeepSpeed is compiled: they do without.
 engine_packages=(torch numpy 'deepspeed==0.19.8' transformers accelerate peft)
 engine_environment=${DSTUNE_ENGINE_ENVIRONMENT:-$checkout/build/engine}
 
@@ -142,16 +141,7 @@ make_engine_environment() {
   python3 -m venv "$engine_environment" &&
     "$python" -m pip install -q setuptools wheel ninja torch numpy &&
     DS_BUILD_OPS=0 "$python" -m pip install -q --no-build-isolation "${engine_packages[@]}" &&
-    build_engine_operators "$python" &&
     touch "$engine_environment/complete"
-}
-
-# build_engine_operators PYTHON: those that engines on processors load, where DeepSpeed looks for them.
-build_engine_operators() {
-  PATH="$(dirname -- "$1"):$PATH" "$1" -c '
-from deepspeed.accelerator import get_accelerator
-for name in ("ShareMemCommBuilder", "CPUAdamBuilder"):
-    get_accelerator().create_op_builder(name).load()'
 }
 
 ensure_needs
