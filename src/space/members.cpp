@@ -317,16 +317,16 @@ Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape) {
 std::int64_t ranks_per_batch(const Settings& settings) {
   std::int64_t ranks = 1;
   for (const char* key : {"/sequence_parallel_size", "/tensor_parallel/autotp_size"}) {
-    if (find_knob(key) == nullptr || !settings.is_given(key)) continue;
+    if (!settings.is_given(key)) continue;
     ranks *= std::max<std::int64_t>(1, settings.integer(key).value_or(1));
   }
   return ranks;
 }
 
-bool is_read_here(const Dimension& dimension) {
+bool is_read_here(const KnobTable& table, const Dimension& dimension) {
   for (const auto& said : dimension.settings)
     for (const Setting& setting : said) {
-      const Knob& knob = knobs()[setting.row];
+      const Knob& knob = table.knobs()[setting.row];
       const bool is_section = knob.type == KnobType::object;
       if (setting.presence != Presence::absent && !is_section && knob.apply == nullptr)
         return false;

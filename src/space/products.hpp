@@ -136,7 +136,7 @@ Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape);
 [[nodiscard]] std::int64_t ranks_per_batch(const Settings& settings);
 
 /// Whether all that the dimension's candidates say is in a TrainingConfig.
-[[nodiscard]] bool is_read_here(const Dimension& dimension);
+[[nodiscard]] bool is_read_here(const KnobTable& table, const Dimension& dimension);
 
 /// "reduce_bucket_size has no effect at stage 0": what differs between the members of `product`
 /// with these candidates, and why it makes no difference; "" where nothing differs.

@@ -179,7 +179,7 @@ class SearchSpace::Visit {
     std::string text = fmt::format("{} {}", known.high, known.low);
     for (std::size_t index = 0; index < digits.size(); ++index) {
       const Dimension& dimension = part.product.dimensions[index];
-      if (dimension.kind == Kind::knob && !is_read_here(dimension))
+      if (dimension.kind == Kind::knob && !is_read_here(job_->knobs(), dimension))
         text += " " + dimension.candidates[digits[index]].dump();
     }
     return fingerprint(text);
