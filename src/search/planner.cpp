@@ -1,6 +1,7 @@
 #include "dstune/search/planner.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
@@ -274,6 +275,8 @@ class ExperimentFile {
     }
     return experiment;
   }
+  /// What was left out of its config.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   void read_name(Experiment& experiment) {
@@ -308,7 +311,8 @@ class ExperimentFile {
     auto& value = experiment.ds_config = config.value();
     value.erase("autotuning");
     value.erase("dstune");
-    drop_without_effect(job_->knobs(), value);
+    for (const std::string& note : drop_without_effect(job_->knobs(), value))
+      notes_.push_back(fmt::format("{}: {}", config.document().file(), note));
     json::Problems found;
     // The table's pointers start at the config's own root.
     const json::Node node(config.document(), value, "");
@@ -347,6 +351,7 @@ class ExperimentFile {
   const JobSpec* job_;
   json::Node root_;
   json::Problems* problems_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace
@@ -354,12 +359,15 @@ class ExperimentFile {
 PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspaces,
                               const PlannerOptions& options) {
   json::Problems problems;
+  PlannedSpace space;
   std::vector<Experiment> experiments;
   std::set<std::string> names;
   for (const auto& path : job.experiment_files) {
     try {
       const auto document = json::Document::read(path);
-      experiments.push_back(ExperimentFile(job, document, problems).read());
+      ExperimentFile file(job, document, problems);
+      experiments.push_back(file.read());
+      std::ranges::copy(file.notes(), std::back_inserter(space.warnings));
       const auto& name = experiments.back().name;
       if (!name.empty() && !names.insert(name).second) {
         problems.add({path, "/name", document.line("/name"),
@@ -371,7 +379,6 @@ PlannedSpace plan_experiments(const JobSpec& job, const WorkspaceSizes& workspac
   }
   problems.check();
 
-  PlannedSpace space;
   MemoryPredictor predictor(job, workspaces);
   for (auto& experiment : experiments) {
     PlannedMember member;

@@ -198,13 +198,8 @@ void decide_deepspeed(const std::optional<PythonEnvironment>& python, const json
   else if (version != known_release(version))
     job.assumptions.push_back(fmt::format("DeepSpeed {} has the keys and defaults of {}",
                                           to_text(version), to_text(known_release(version))));
-  const auto dropped = drop_without_effect(job.knobs(), job.ds_config);
-  for (const std::string& pointer : dropped) {
-    const Knob& knob = *every_knob().find_knob(pointer);
-    job.warnings.push_back(
-        fmt::format("{} is left out of the answer: it has no effect, and DeepSpeed {} removed it",
-                    dotted(pointer), to_text(knob.until)));
-  }
+  for (std::string& note : drop_without_effect(job.knobs(), job.ds_config))
+    job.warnings.push_back(std::move(note));
 }
 
 void decide_sequence_length(SectionTarget& target) {

@@ -158,7 +158,7 @@ struct Violation {
                                    json::Problems& problems, const AutoValues& automatic = {});
 
 /// Takes out of a config what the release refuses to see and what had no effect in those that knew
-/// it: `amp` that is not enabled, mics_shard_size -1. Returns the pointers.
+/// it: `amp` that is not enabled, mics_shard_size -1. Returns a note of each.
 std::vector<std::string> drop_without_effect(const KnobTable& table, json::Value& config);
 
 /// Writes keys out that are not there, act on the step, and have other defaults in other releases,

@@ -17,6 +17,16 @@ inline const KnobTable& table_0_19_6() {
   return knob_table({0, 19, 6});
 }
 
+/// Those whose own words are in data/.
+constexpr Version recorded_releases[] = {{0, 16, 9}, {0, 18, 9}, {0, 19, 6}, {0, 19, 8}};
+/// "v0_19_8", for names of tests.
+inline std::string name_of(Version version) {
+  std::string name = "v" + to_text(version);
+  for (char& letter : name)
+    if (letter == '.') letter = '_';
+  return name;
+}
+
 inline ReadConfig read_config(const std::string& text, const KnobTable& table = table_0_19_6()) {
   const json::Document document = json::Document::parse(text, "space.json");
   json::Problems problems;

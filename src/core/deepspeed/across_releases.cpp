@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "dstune/core/settings.hpp"
 
 namespace dstune {
@@ -46,7 +48,7 @@ bool is_in_use(const Value& section) {
 }  // namespace
 
 std::vector<std::string> drop_without_effect(const KnobTable& table, Value& config) {
-  std::vector<std::string> dropped;
+  std::vector<std::string> notes;
   for (const Knob& knob : every_knob().knobs()) {
     if (!table.was_removed(knob.pointer)) continue;
     const Value::json_pointer place{std::string(knob.pointer)};
@@ -54,9 +56,11 @@ std::vector<std::string> drop_without_effect(const KnobTable& table, Value& conf
     if (!config.contains(place) || !config[above].is_object()) continue;
     if (has_effect(knob, config[place])) continue;
     config[above].erase(place.back());
-    dropped.emplace_back(knob.pointer);
+    notes.push_back(
+        fmt::format("{} is left out of the answer: it has no effect, and DeepSpeed {} removed it",
+                    dotted(knob.pointer), to_text(knob.until)));
   }
-  return dropped;
+  return notes;
 }
 
 std::vector<std::string> write_out_defaults(Version version, int zero_stage, Value& config) {
