@@ -44,12 +44,42 @@ TEST_F(DryRunTest, SaysWhatIsAssumed) {
 
   const Ended shown = plan({"--precision", "bf16"});
   EXPECT_EQ(shown.exit_code, 0) << shown;
-  EXPECT_EQ(shown.out.find("Assumed: \"auto\" precision is bf16, by --precision.\n"), 0) << shown;
+  EXPECT_EQ(shown.out.find("For DeepSpeed 0.19.8 (the newest known here: none is installed).\n"
+                           "Assumed: \"auto\" precision is bf16, by --precision.\n"),
+            0)
+      << shown;
   const Json listed =
       Json::parse(plan({"--precision", "bf16", "--format", "json"}).out, nullptr, false);
   ASSERT_TRUE(listed.is_object());
   EXPECT_EQ(listed["assumptions"][0], "\"auto\" precision is bf16, by --precision");
   EXPECT_EQ(listed["experiments"][0]["ds_config"]["bf16"]["enabled"], "auto");
+}
+
+TEST_F(DryRunTest, IsForTheDeepSpeedThatIsNamedOrInstalled) {
+  const auto shown = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> all = {"--format", "json"};
+    all.insert(all.end(), options.begin(), options.end());
+    return Json::parse(plan(all).out, nullptr, false);
+  };
+  EXPECT_EQ(shown({})["deepspeed_version"], "0.19.8");
+  EXPECT_EQ(shown({})["experiments"][0]["ds_config"]["gradient_clipping"], 1.0);
+  const Json old = shown({"--deepspeed-version", "0.18.9"});
+  EXPECT_EQ(old["deepspeed_version"], "0.18.9");
+  EXPECT_EQ(old["experiments"][0]["ds_config"]["gradient_clipping"], 0.0);
+
+  const std::string venv = (job_.folder() / "venv").string();
+  job_.write_text("venv/pyvenv.cfg", "version = 3.11.2\n");
+  job_.write_text("venv/lib/python3.11/site-packages/deepspeed-0.16.9.dist-info/METADATA", "");
+  const auto line_with = [&](std::vector<std::string> args) {
+    args.emplace_back("space.json");
+    const Ended ended = job_.run({.args = args, .environment = {{"VIRTUAL_ENV", venv}}});
+    return ended.out.substr(0, ended.out.find('\n'));
+  };
+  EXPECT_EQ(line_with({"plan"}),
+            "For DeepSpeed 0.16.9 (installed in " + venv + "/lib/python3.11/site-packages).");
+  job_.write_text("hosts", "one slots=2\n");
+  EXPECT_EQ(line_with({"plan", "--hostfile", "hosts"}),
+            "For DeepSpeed 0.19.8 (the newest known here: none is named).");
 }
 
 TEST_F(DryRunTest, ListsMembersInTheirOrder) {

@@ -40,8 +40,6 @@ class ReleasesTest : public SpaceTest {
     EXPECT_THAT(job_for(v0_19_8, text).warnings,
                 Contains(HasSubstr(name + " is left out of the answer")))
         << text;
-    EXPECT_EQ(job_for(v0_19_8, text).ds_config.flatten(),
-              job_for(v0_19_8, text).ds_config.flatten());
     const auto config = first_config(v0_19_8, text).flatten();
     for (const auto& [key, value] : config.items()) EXPECT_THAT(key, Not(HasSubstr(name))) << text;
     EXPECT_THAT(job_for(v0_19_6, text).warnings,
@@ -99,7 +97,7 @@ TEST_F(ReleasesTest, MembersThatAreEqualThenAreTwins) {
   const auto found = members(R"({"zero_optimization": {"stage": 1, "round_robin_gradients":
       [false, true]}, "amp": {"enabled": false}, "steps_per_print": [5, 10]})");
   EXPECT_EQ(found.size(), 4U);
-  EXPECT_THAT(found[1].member.reason, HasSubstr("runs exactly as"));
+  EXPECT_THAT(found[1].reason, HasSubstr("runs exactly as"));
 }
 
 TEST_F(ReleasesTest, NewKeysAreTakenFromTheirReleaseOn) {

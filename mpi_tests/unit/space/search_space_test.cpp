@@ -61,7 +61,7 @@ TEST_F(SearchSpaceTest, ConfigsAreTheUsersWithAllBatchKeys) {
             R"({"steps_per_print":"auto","train_micro_batch_size_per_gpu":4,)"
             R"("optimizer":{"type":"AdamW","params":{"lr":"auto","betas":[0.9,0.95]}},)"
             R"("zero_optimization":{"stage":1,"overlap_comm":"auto"},"my_own":[1,2],)"
-            R"("train_batch_size":8,"gradient_accumulation_steps":1})");
+            R"("train_batch_size":8,"gradient_accumulation_steps":1,"gradient_clipping":1.0})");
   EXPECT_EQ(found[0].experiment.config.optimizer.beta2, 0.95);
   EXPECT_EQ(found[0].experiment.shape, (GroupShape{2, 1}));
   EXPECT_EQ(found[0].experiment.config.sequence_length, 1024);

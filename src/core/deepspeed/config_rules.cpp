@@ -7,6 +7,8 @@
 namespace dstune {
 namespace {
 
+constexpr Version v0_17_6{0, 17, 6}, v0_18_9{0, 18, 9}, v0_19_6{0, 19, 6};
+
 bool has_dynamic_loss_scale(const Settings& settings) {
   return settings.is_on("/fp16/enabled") && settings.number("/fp16/loss_scale") == 0;
 }
@@ -19,15 +21,21 @@ bool differs_from_precision(const Settings& settings, Pointer pointer) {
   return settings.is_given(pointer) && element_type(settings, pointer) != precision_of(settings);
 }
 
+/// At stage 2 the key has no effect before 0.19.8.
+bool asks_for_sums(const Settings& settings) {
+  const auto row = settings.row_of("/data_types/grad_accum_dtype");
+  return settings.zero_stage() > 0 && settings.is_given("/data_types/grad_accum_dtype") &&
+         settings.table().knobs()[*row].acts_at(settings.zero_stage());
+}
+
 bool has_fp32_sums(const Settings& settings) {
-  return settings.zero_stage() > 0 && settings.zero_stage() != 2 &&
-         precision_of(settings) != "fp32" && settings.is_given("/data_types/grad_accum_dtype") &&
+  return asks_for_sums(settings) && precision_of(settings) != "fp32" &&
          element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
 }
 
 /// Sums in fp32 in bf16, which it takes before 0.18.9.
 bool is_bf16_optimizer_at_0(const Settings& settings) {
-  return settings.table().release() < Version{0, 18, 9} && precision_of(settings) == "bf16" &&
+  return settings.table().release() < v0_18_9 && precision_of(settings) == "bf16" &&
          element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
 }
 
@@ -64,7 +72,7 @@ constexpr ConfigRule rules_of_precision[] = {
     {"/fp16/loss_scale_window", is_no_scale,
      "must be above 0 with a dynamic loss scale (loss_scale 0)"},
     {"/fp16/min_loss_scale", is_no_scale,
-     "must be above 0 with a dynamic loss scale (loss_scale 0)"},
+     "must be above 0 with a dynamic loss scale (loss_scale 0)", false, v0_19_6},
     {"/fp16/initial_scale_power",
      [](const Settings& s, Pointer key) { return has_dynamic_loss_scale(s) && s.number(key) > 63; },
      "must be at most 63: DeepSpeed's first backward fails with a larger integer"},
@@ -80,8 +88,15 @@ constexpr ConfigRule rules_of_precision[] = {
      "DeepSpeed accumulates in the type of the mode at stage 0: remove the key"},
     {"/data_types/grad_accum_dtype",
      [](const Settings& s, Pointer key) {
-       return s.zero_stage() > 0 && s.zero_stage() != 2 && differs_from_precision(s, key) &&
-              !has_fp32_sums(s);
+       return s.zero_stage() == 0 && precision_of(s) == "bf16" && element_type(s, key) == "bf16";
+     },
+     "DeepSpeed accumulates in fp32 at stage 0 in bf16: remove the key",
+     false,
+     {},
+     v0_17_6},
+    {"/data_types/grad_accum_dtype",
+     [](const Settings& s, Pointer key) {
+       return asks_for_sums(s) && differs_from_precision(s, key) && !has_fp32_sums(s);
      },
      "other types than fp32 and the mode's are not built in dstune-mpi yet: write fp32, "
      "or remove the key",

@@ -78,6 +78,9 @@ constexpr ConfigRule rules_of_zero[] = {
        return (stage == 1 || stage == 2) && std::get<std::int64_t>(s.value(key)) % 2 != 0;
      },
      "must be even: DeepSpeed refuses odd sizes"},
+    {"/zero_optimization/reduce_bucket_size",
+     [](const Settings& s, Pointer key) { return s.zero_stage() > 0 && s.number(key) == 0; },
+     "DeepSpeed divides by it in its first step: write 1 or more"},
     {"/zero_optimization/compute_grad_norm",
      [](const Settings& s, Pointer key) {
        return !s.is_on(key) && s.zero_stage() != 1 && s.zero_stage() != 2;

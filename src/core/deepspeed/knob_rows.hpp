@@ -13,6 +13,7 @@ namespace dstune::rows {
 constexpr unsigned stages_0_1_2 = 0b0111;
 constexpr unsigned stage_1 = 0b0010;
 constexpr unsigned stages_1_2 = 0b0110;
+constexpr unsigned stages_0_1_3 = 0b1011;
 constexpr unsigned stages_1_3 = 0b1010;
 constexpr unsigned stages_1_2_3 = 0b1110;
 constexpr unsigned stage_2 = 0b0100;

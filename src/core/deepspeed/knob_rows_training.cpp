@@ -227,10 +227,12 @@ constexpr std::array scheduler_rows = {
     any_number("cycle_min_mom", "0.8", "OneCycle"),
     any_number("cycle_max_mom", "0.9", "OneCycle"),
     any_number("warmup_min_lr", "0", "WarmupLR, WarmupDecayLR"),
-    was({v0_18_9, "0.001", {}},
-        number("warmup_max_lr", "null", -unbounded, unbounded, inert,
-               "WarmupLR: the optimizer's rate where unset; WarmupDecayLR: 0.001")),
-    not_null(whole(integer("warmup_num_steps", "1000", 1, inert, "the Warmup family"))),
+    until(v0_18_9, any_number("warmup_max_lr", "0.001", "WarmupLR, WarmupDecayLR")),
+    since(v0_18_9, number("warmup_max_lr", "null", -unbounded, unbounded, inert,
+                          "WarmupLR: the optimizer's rate where unset; WarmupDecayLR: 0.001")),
+    until(v0_19_6, not_null(integer("warmup_num_steps", "1000", 1, inert, "the Warmup family"))),
+    since(v0_19_6,
+          not_null(whole(integer("warmup_num_steps", "1000", 1, inert, "the Warmup family")))),
     text("warmup_type", "\"log\"", "", inert,
          "the Warmup family: log or linear; log where it is neither"),
     not_null(any_integer("total_num_steps", "null", "WarmupDecayLR, WarmupCosineLR: needed")),
@@ -241,6 +243,7 @@ constexpr std::array scheduler_rows = {
 // Types of states follow from several keys together; training_config() reads them.
 std::vector<Knob> precision_rows() {
   constexpr std::string_view bf16_help = "training in bfloat16 with fp32 master weights";
+  constexpr std::string_view sums_help = "sums of gradients: the mode's type, or fp32";
   constexpr std::string_view fp16_help =
       "training in half precision with a loss scale and fp32 master weights";
   return {
@@ -290,8 +293,12 @@ std::vector<Knob> precision_rows() {
       not_null(not_auto(text("dtype", "null", element_types, inert, "type of the casts"))),
       not_null(list("lower_precision_safe_modules", "null", inert, "modules that are cast")),
       section("/data_types", measured, "types beside those of the mode"),
-      at(stages_1_3, text("grad_accum_dtype", "null", element_types, measured,
-                          "sums of gradients: the mode's type, or fp32")),
+      until(v0_18_9,
+            at(stages_0_1_3, text("grad_accum_dtype", "null", element_types, measured, sums_help))),
+      since(v0_18_9, until(v0_19_8, at(stages_1_3, text("grad_accum_dtype", "null", element_types,
+                                                        measured, sums_help)))),
+      since(v0_19_8,
+            at(stages_1_2_3, text("grad_accum_dtype", "null", element_types, measured, sums_help))),
       since(v0_19_6,
             text("param_dtype", "null", element_types, inert, "parameters; must equal the mode's")),
       since(v0_19_6, text("buffer_dtype", "null", element_types, inert, "the module's buffers")),
