@@ -64,6 +64,8 @@ TEST_P(DeepSpeedSchemaTest, EveryKeyOfDeepSpeedHasARow) {
   const json::Value keys = keys_of_deepspeed();
   for (const auto& [pointer, key] : keys.items()) {
     if (is_in_refused_section(pointer)) continue;
+    // Before 0.17.6 it is asked for where a mesh is made alone.
+    if (pointer == "/sequence_parallel_size" && GetParam() < Version{0, 17, 6}) continue;
     EXPECT_NE(table().find_knob(pointer), nullptr) << pointer << " " << key;
     ++rows;
   }

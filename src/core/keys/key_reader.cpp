@@ -173,8 +173,7 @@ class KeyReader {
       if (words.empty()) continue;
       known.push_back(name);
       // DeepSpeed drops such a member before it looks which there are.
-      const bool is_dropped =
-          mine.model && !mine.takes_auto && section.find(name)->value() == "auto";
+      const bool is_dropped = mine.model && section.find(name)->value() == "auto";
       if (is_dropped && !table_->was_removed(pointer)) continue;
       problems_->add(section.find(name)->problem(words));
     }
