@@ -101,7 +101,9 @@ class CandidateCheck {
   [[nodiscard]] bool is_of_dimension(const std::string& pointer) const {
     return std::any_of(product_->dimensions.begin(), product_->dimensions.end(),
                        [&](const Dimension& dimension) {
-                         return is_knob(dimension) && is_below(pointer, dimension.pointer);
+                         // What has no row has no candidates to complain about.
+                         return is_knob(dimension) && job_->knobs().find(dimension.pointer) &&
+                                is_below(pointer, dimension.pointer);
                        });
   }
 

@@ -61,9 +61,9 @@ class Files {
     const fs::path leads_to = fs::read_symlink(place(path), error);
     return (error ? path : leads_to).filename().string();
   }
-  [[nodiscard]] std::string variable(std::string_view name) const {
+  [[nodiscard]] std::string_view variable(std::string_view name) const {
     const auto found = python_->variables.find(name);
-    return found == python_->variables.end() ? "" : found->second;
+    return found == python_->variables.end() ? std::string_view() : found->second;
   }
   [[nodiscard]] std::optional<fs::path> on_path(const std::string& program) const {
     for (const std::string_view folder : split(variable("PATH"), ':'))
@@ -169,9 +169,9 @@ std::vector<fs::path> search_path(const Files& files, const Interpreter& interpr
     add_packages(files, prefix, minor, folders);
   }
   if (!has_system) return folders;
-  std::string user = files.variable("PYTHONUSERBASE");
-  if (user.empty() && !files.variable("HOME").empty()) user = files.variable("HOME") + "/.local";
-  if (files.variable("PYTHONNOUSERSITE").empty() && !user.empty())
+  fs::path user = files.variable("PYTHONUSERBASE");
+  if (user.empty()) user = fs::path(files.variable("HOME")) / ".local";
+  if (files.variable("PYTHONNOUSERSITE").empty() && user.is_absolute())
     add_packages(files, user, minor, folders);
   const bool is_venv = files.is_there(prefix / "pyvenv.cfg");
   const fs::path base = is_venv ? "/usr" : prefix;
@@ -241,7 +241,7 @@ std::optional<DeepSpeedInstallation> find_deepspeed(const PythonEnvironment& pyt
   if (!python.interpreter.empty())
     return first_found(files, interpreter_at(files, python.interpreter));
   std::optional<DeepSpeedInstallation> active, on_path;
-  std::string environment = files.variable("VIRTUAL_ENV");
+  std::string_view environment = files.variable("VIRTUAL_ENV");
   if (environment.empty()) environment = files.variable("CONDA_PREFIX");
   if (!environment.empty()) active = first_found(files, interpreter_at(files, environment));
   const auto script = files.on_path("deepspeed");
