@@ -165,9 +165,12 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
 }
 
 /// The version of the DeepSpeed that will train, where nobody has named it, and what follows.
-void decide_deepspeed(const std::optional<PythonEnvironment>& python, const json::Node& place,
+void decide_deepspeed(std::optional<PythonEnvironment> python, const json::Node& place,
                       SectionTarget& target) {
   JobSpec& job = *target.job;
+  if (const auto& options = job.workload.options; python && options.contains("python"))
+    python->interpreter =
+        std::filesystem::absolute(path_from(job.folder, options["python"].get<std::string>()));
   Version& version = job.deepspeed_version;
   const bool is_named = !job.deepspeed_source.empty();
   try {

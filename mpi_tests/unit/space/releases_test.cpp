@@ -227,6 +227,12 @@ TEST_F(ReleasesTest, AnInstallationIsReadWhereNobodyNamesOne) {
   EXPECT_EQ(job("{}").deepspeed_version, (Version{0, 17, 6}));
   EXPECT_EQ(job("{}").deepspeed_source, "installed in /venv/lib/python3.11/site-packages");
   EXPECT_EQ(job(R"({"dstune": {"deepspeed_version": "0.18.9"}})").deepspeed_version, v0_18_9);
+  // The interpreter of the workload comes before the environment that is active.
+  std::filesystem::create_directories(
+      folder_ / "other/lib/python3.11/site-packages/deepspeed-0.19.7.dist-info");
+  EXPECT_EQ(job(R"({"dstune": {"workload": {"type": "deepspeed", "python": "/other"}}})")
+                .deepspeed_version,
+            (Version{0, 19, 7}));
 }
 
 TEST(VersionTest, IsReadFromItsThreeNumbers) {
