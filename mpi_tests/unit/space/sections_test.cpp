@@ -166,8 +166,9 @@ TEST_F(SectionsTest, KeysOfAnotherWorkloadAreRefused) {
   EXPECT_THAT(places(R"({"dstune": {"workload": {"type": "replay"}}})"),
               ElementsAre("1 /dstune/workload"));
   EXPECT_THAT(places(R"({"dstune": {"workload": {}}})"), ElementsAre("1 /dstune/workload"));
-  EXPECT_THAT(message_of(R"({"dstune": {"workload": 4}})"),
-              HasSubstr("expected \"transformer|synthetic\" or an object, got an integer"));
+  EXPECT_THAT(
+      message_of(R"({"dstune": {"workload": 4}})"),
+      HasSubstr("expected \"transformer|synthetic|deepspeed\" or an object, got an integer"));
 }
 
 TEST_F(SectionsTest, AModelIsAFileOrWrittenOut) {
