@@ -129,8 +129,10 @@ TEST_F(ResultsFolderTest, WritesTheOptimum) {
   report.user_runs = {{0, "/own/metrics.json", 1.0, 0}};
   report.calibration = TimeCalibration{{1, 2, 1}, {0, 0.5}};
   report.memory_offset_bytes = 5;
+  folder_.write_environment({{"deepspeed", {{"version", "0.19.8"}, {"source", "a test"}}}});
   folder_.write_optimal(test::Concluded(report).recommendation(), "t.py --bs 1 --ds $CONFIG",
                         {{"train_micro_batch_size_per_gpu", "--bs"}, {"lr", "--lr"}});
+  EXPECT_EQ(results_json("optimal.json")["deepspeed_version"], "0.19.8");
   const json::Value config = results_json("ds_config_optimal.json");
   EXPECT_FALSE(config.contains("autotuning"));
   EXPECT_FALSE(config.contains("dstune"));

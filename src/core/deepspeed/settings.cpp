@@ -104,11 +104,16 @@ bool is_among(std::string_view pointer, const std::vector<Knob>& rows) {
   return std::ranges::find(rows, pointer, &Knob::pointer) != rows.end();
 }
 
-/// Of several forms the last.
+/// Of several forms the last, which is known since the first of them.
 std::vector<Knob> last_forms(const std::vector<Knob>& rows) {
   std::vector<Knob> last;
-  for (const Knob& knob : std::ranges::reverse_view(rows))
-    if (!is_among(knob.pointer, last)) last.push_back(knob);
+  for (const Knob& knob : std::ranges::reverse_view(rows)) {
+    const auto later = std::ranges::find(last, knob.pointer, &Knob::pointer);
+    if (later == last.end())
+      last.push_back(knob);
+    else
+      later->since = std::min(later->since, knob.since);
+  }
   std::ranges::reverse(last);
   return last;
 }
