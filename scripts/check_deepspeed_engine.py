@@ -65,7 +65,6 @@ class Engine:
         self.world_size = world_size
         self._deepspeed = deepspeed
         self._torch = torch
-        self._parallel = types.SimpleNamespace(get_data_parallel_world_size=lambda: world_size)
 
     def refusal(self, config):
         """Refusal, or None where DeepSpeed takes the config and trains one step with it."""
@@ -86,11 +85,14 @@ class Engine:
                 gc.freeze()
         return None
 
-    def refusal_of_config(self, config):
-        """What DeepSpeed's config classes alone say of it, or None."""
+    def refusal_of_config(self, config, world_size=None):
+        """What DeepSpeed's config classes alone say of it, for another number of ranks where one is
+        given; or None."""
+        size = world_size or self.world_size
+        parallel = types.SimpleNamespace(get_data_parallel_world_size=lambda: size)
         with muted():
             try:
-                self._deepspeed.DeepSpeedConfig(copy.deepcopy(config), mpu=self._parallel)
+                self._deepspeed.DeepSpeedConfig(copy.deepcopy(config), mpu=parallel)
             except (Exception, SystemExit) as error:  # noqa: BLE001: whatever DeepSpeed raises
                 return first_line(error)
         return None

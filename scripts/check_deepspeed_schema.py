@@ -43,7 +43,8 @@ TYPES = {
     "/activation_checkpointing/number_checkpoints": "integer", "/gradient_clipping": "number",
     "/gradient_predivide_factor": "number", "/checkpoint/writer": "object",
     "/optimizer/legacy_fusion": "boolean", "/optimizer/params/max_grad_norm": "number",
-    "/data_types/keep_in_fp32_modules": "any", "/torch_autocast/lower_precision_safe_modules": "list", "/optimizer/params": "object",
+    "/data_types/keep_in_fp32_modules": "any", "/optimizer/params": "object",
+    "/torch_autocast/lower_precision_safe_modules": "list",
     "/data_efficiency/data_sampling/dynamic_batching/max_batch_size": "integer",
     "/expert_parallel": "object", "/pipeline": "object", "/datastates_ckpt": "object", "/compression_training/shared_parameters": "object",
     "/compression_training/weight_quantization/shared_parameters/fp16_mixed_quantize": "object",
@@ -368,4 +369,5 @@ def rows_to_add(previous, table):
         for word in sorted(now[pointer].keys() | before[pointer].keys()):
             was, is_now = before[pointer].get(word), now[pointer].get(word)
             if was != is_now:
-                yield f"changed  {pointer}: {word} {json.dumps(was)} before {version}, {json.dumps(is_now)} now"
+                yield (f"changed  {pointer}: {word} {json.dumps(was)} before {version}, "
+                       f"{json.dumps(is_now)} now")
