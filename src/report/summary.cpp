@@ -232,16 +232,22 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
       fmt::format("{} {}", value_text(value, answer.metric),
                   recommendation.standing.target ? "expected in your training"
                                                  : "measured with dstune-mpi's own step");
+  constexpr double unlikely = 0.05;
+  const double missed = recommendation.chance_of_better.value_or(0);
+  const std::string elsewhere =
+      missed < unlikely
+          ? ""
+          : "; something that was not run is more than 1 % better " + probability_text(missed);
   return fmt::format(
       "Best: {} ({})\n"
-      "{}: {}; the best of what was measured {}\n"
+      "{}: {}; the best of what was measured {}{}\n"
       "Gain: {}\n"
       "Cost: {}\n"
       "Files: {}: ds_config_optimal.json, cmd_optimal.txt, report.html\n",
       recommendation.standing.row->planned.experiment.name, recommendation.label,
       capitalised(to_text(answer.metric)), speed, probability_text(recommendation.probability_best),
-      gain.empty() ? "there is no baseline" : gain, cost_text(recommendation, answer.elapsed_s),
-      results_dir);
+      elsewhere, gain.empty() ? "there is no baseline" : gain,
+      cost_text(recommendation, answer.elapsed_s), results_dir);
 }
 
 std::string summary_text(const Answer& answer) {

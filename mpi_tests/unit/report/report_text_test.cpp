@@ -192,6 +192,16 @@ TEST(HeadlineTest, HasFiveLines) {
   EXPECT_THAT(text, HasSubstr("\nFiles: /here: ds_config_optimal.json, "));
 }
 
+TEST(HeadlineTest, SaysWhereSomethingElseMayBeBetter) {
+  test::Draft report = test::draft_of({1, 1});
+  const std::string phrase = "something that was not run is more than 1 % better";
+  report.chance_of_better = 0.04;
+  EXPECT_THAT(headline_text(test::Concluded(report), "/here"), Not(HasSubstr(phrase)));
+  report.chance_of_better = 0.4;
+  EXPECT_THAT(headline_text(test::Concluded(report), "/here"),
+              HasSubstr(phrase + " with a probability of 40 %\nGain: "));
+}
+
 TEST(HeadlineTest, SaysWhereNothingIsGained) {
   test::Draft report = test::draft_of({1, 1});
   report.finals = {true, "", {0, 1}};
