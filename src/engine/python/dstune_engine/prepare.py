@@ -1,5 +1,6 @@
 """The command "prepare": the imports, once a job, and what has to hold before anything runs."""
 
+import contextlib
 import importlib
 import os
 import sys
@@ -35,6 +36,21 @@ def imported(name, channel):
                       "another environment in /dstune/workload/python") from error
     except Exception as error:
         raise Refused(f"importing {name} in {sys.executable} fails: {message_of(error)}") from error
+
+
+# Modules that engines import when they are made first: that would be the first experiment's time.
+ON_FIRST_USE = ("torch._dynamo", "deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.zero.stage3",
+                "deepspeed.runtime.zero.muon.original_muon", "deepspeed.runtime.bf16_optimizer",
+                "deepspeed.module_inject.auto_ep_layer", "deepspeed.ops.triton_ops.autoep_fused_token_ops",
+                "deepspeed.runtime.superoffload.superoffload_stage3", "deepspeed.moe.layer")
+
+
+def import_what_engines_use(channel):
+    """Names differ between versions; what is not there is not used."""
+    channel.note_progress("importing what engines use")
+    for name in ON_FIRST_USE:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
 
 
 def version_of(name):
@@ -87,6 +103,7 @@ def prepare(order, channel, state):
         imported("accelerate", channel)
         imported("transformers.trainer", channel)
     operators.install()
+    import_what_engines_use(channel)
     state.take_torch()
     versions = {"python": sys.version.split()[0], "torch": torch.__version__, "deepspeed": deepspeed.__version__}
     for name in ("transformers", "accelerate", "peft", "numpy"):

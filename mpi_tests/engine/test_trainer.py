@@ -1,0 +1,61 @@
+"""Scripts with Hugging Face's Trainer run unchanged, with each experiment's configuration."""
+
+import os
+
+from harness import EngineTest, EXAMPLES, config, losses, main
+
+
+class TrainerTest(EngineTest):
+    @classmethod
+    def workload(cls):
+        return {"workload": {"script": os.path.join(EXAMPLES, "trainer", "train.py")}}
+
+    def run_trainer(self, ds_config, words=(), **others):
+        arguments = ["--deepspeed", "$CONFIG", "--output_dir", "out", "--layers", "2", *words]
+        return self.world.experiment([0, 1], ds_config, arguments=arguments, folder=self.folder, **others)
+
+    def test_stages_give_the_same_losses_and_leave_nothing(self):
+        first = self.run_trainer(config(1))
+        self.assertOk(first)
+        for stage in (2, 3, 1):
+            result = self.run_trainer(config(stage))
+            self.assertOk(result)
+            for one, other in zip(losses(first), losses(result)):
+                self.assertAlmostEqual(one, other, delta=1e-4 * abs(one))
+
+    def test_batch_sizes_are_the_experiments(self):
+        result = self.run_trainer(config(2, micro=3, accumulation=2), ["--per_device_train_batch_size", "8"])
+        self.assertOk(result)
+        self.assertEqual(result["steps"][0][0]["samples"], 6)
+        self.assertEqual(result["build"][0]["global_batch"], 12)
+
+    def test_losses_do_not_depend_on_accumulation(self):
+        whole = losses(self.run_trainer(config(0, micro=4)))
+        parts = losses(self.run_trainer(config(0, micro=4, accumulation=2)))
+        self.assertAlmostEqual(whole[0], parts[0], delta=0.1)  # other samples, the same scale
+
+    def test_values_that_only_the_trainer_knows_are_filled(self):
+        ds_config = config(3, zero={"reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto",
+                                    "stage3_param_persistence_threshold": "auto"}, gradient_clipping=0.5,
+                           scheduler={"type": "WarmupLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": 1e-3,
+                                                                     "warmup_num_steps": 3}})
+        self.assertOk(self.run_trainer(ds_config, ["--max_grad_norm", "2.0", "--learning_rate", "1.0"]))
+
+    def test_what_the_arguments_ask_for_beside_training_is_off(self):
+        words = ["--save_strategy", "steps", "--save_steps", "1", "--dataloader_num_workers", "2",
+                 "--report_to", "tensorboard"]
+        result = self.run_trainer(config(1, micro=4), words)
+        self.assertOk(result)
+        self.assertFalse([name for _, folders, _ in os.walk(self.folder) for name in folders
+                          if name.startswith("checkpoint")])
+
+    def test_recompute_reaches_the_model(self):
+        self.assertOk(self.run_trainer(config(1), recompute="block"))
+
+    def test_a_training_that_ends_is_told(self):
+        result = self.run_trainer(config(1), ["--max_steps", "2"], steps=4)
+        self.assertFails(result, "refused", "the script ended after 2 optimizer steps")
+
+
+if __name__ == "__main__":
+    main()
