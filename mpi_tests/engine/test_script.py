@@ -104,6 +104,15 @@ class ScriptTest(EngineTest):
         self.assertFails(result, "exception", "stage")
         self.good()
 
+    def test_an_optimizer_that_fails_half_made_leaves_nothing(self):
+        zenflow = {"offload_optimizer": {"device": "cpu"},
+                   "zenflow": {"topk_ratio": 0.1, "update_interval": 2, "full_warm_up_rounds": 0}}
+        result = self.run_case("plain", config(2, zero=zenflow, zero_force_ds_cpu_optimizer=False))
+        self.assertFalse(result["build"][0]["ok"])  # its optimizer does not know torch_adam
+        for reply in result["end"]:
+            self.assertEqual(reply["leaked"], [])
+        self.good()
+
     def test_memory_runs_out_and_comes_back(self):
         result = self.run_case("memory", members=(0,), memory_limit_bytes=1 << 29)
         self.assertFails(result, "out_of_memory", "allocate memory")

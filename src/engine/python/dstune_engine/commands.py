@@ -61,7 +61,7 @@ class Job:
         told = prepare.prepare(command, self.channel, self.state)
         self.channel.closed_to_interrupts()
         self.prepared = command
-        self.written = Written()
+        self.written = self.written or Written()
         self.output.clear()
         self.state.restore()  # finds the caches before the objects of the imports are set aside
         gc.collect()

@@ -5,6 +5,7 @@ import sys
 import traceback
 
 MAX_TRACEBACK = 32 * 1024
+MAX_MESSAGE = 1000
 
 
 class Refused(Exception):
@@ -65,7 +66,7 @@ def message_of(exception):
     """The exception in one line, as the last line of a traceback has it."""
     if isinstance(exception, Refused):
         return " ".join(str(exception).split())
-    return " ".join("".join(traceback.format_exception_only(type(exception), exception)).split())
+    return " ".join("".join(traceback.format_exception_only(type(exception), exception)).split())[:MAX_MESSAGE]
 
 
 def describe(exception, output="", near_limit=False):

@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from . import (errors, groups, leftovers, own_loop, process_state, script, surroundings, trainer)
+from . import (environment, errors, groups, leftovers, own_loop, process_state, script, surroundings, trainer)
 from .hooks import Hooks
 from .steps import Steps
 
@@ -24,8 +24,9 @@ class Experiment:
         self.surroundings_ = surroundings.Surroundings()
         self.group_ = groups.Group(order, job.prepared, job.stores, job.channel)
         self.steps_ = Steps(job.channel, order, self.device_, self.group_, self.ready_, job.output)
-        self.hooks_ = Hooks(order, self.steps_, self.leftovers_.track, self.notes_)
+        self.hooks_ = Hooks(order, self.steps_, self.leftovers_.track, self.notes_, job.written)
         self.config_file_ = None
+        self.variables_ = []
         self.near_limit_ = False
 
     def run(self):
@@ -62,7 +63,8 @@ class Experiment:
         variables = groups.variables_of(order, self.job_.prepared)
         variables.update({"DSTUNE_SEQUENCE_LENGTH": order["sequence_length"], "DSTUNE_SEED": order["seed"],
                           "DSTUNE_ACTIVATION_RECOMPUTE": order["recompute"], "DSTUNE_EXPERIMENT": order["experiment"]})
-        os.environ.update({name: str(value) for name, value in variables.items()})
+        self.variables_ = list(variables)
+        environment.set_quietly(variables)
         if order.get("folder"):
             os.chdir(order["folder"])
         self.group_.open()
@@ -129,6 +131,7 @@ class Experiment:
         gc.collect()
         self.group_.close(failed)
         job.state.restore()
+        environment.put_back_quietly(self.variables_, self.surroundings_.environment)
         self.surroundings_.put_back()
         if self.config_file_:
             self.config_file_.remove()

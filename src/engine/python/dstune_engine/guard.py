@@ -168,7 +168,9 @@ def refused_fork_exec(*arguments):
 
 
 def install():
-    """Once, before torch is imported. There is no way back, as audit hooks have none."""
+    """Before torch is imported. There is no way back, as audit hooks have none."""
+    if subprocess.Popen is AnsweredPopen:
+        return
     subprocess.Popen = AnsweredPopen
     import _posixsubprocess
     _posixsubprocess.fork_exec = refused_fork_exec  # multiprocessing calls it without an audit event

@@ -25,27 +25,58 @@ def differing_keys(ours, theirs, place=""):
     return found
 
 
+current = None  # the Hooks of the experiment that runs
+
+
+def install_initialize():
+    """Once: packages may keep the function that they import."""
+    import deepspeed
+    original = deepspeed.initialize
+    if hasattr(original, "dstune_"):
+        return
+
+    def initialize(*args, **kwargs):
+        if current is None:
+            return original(*args, **kwargs)
+        return current.initialize(original, *args, **kwargs)
+
+    initialize.dstune_ = True
+    initialize.__wrapped__, initialize.__doc__ = original, original.__doc__
+    deepspeed.initialize = initialize
+
+
 class Hooks:
     """Installed before user code runs; remove() afterwards."""
 
-    def __init__(self, order, steps, track, notes):
+    def __init__(self, order, steps, track, notes, written):
         self.order_ = order
         self.steps_ = steps
         self.track_ = track  # called with every engine that is made, complete or not
         self.notes_ = notes
         self.initialized = False
         self.filled_config = False  # a framework filled our config in, and hands it to initialize
+        self.initializing_ = False
+        self.written_ = written
         self.patches_ = Patches()
 
     def install(self):
+        global current
+        current = self
         import deepspeed
+        import torch
         import torch.utils.data as data
-        self.patches_.wrap(deepspeed, "initialize", self.initialize_)
+        self.patches_.wrap(torch, "save", self.save_)
         self.patches_.wrap(deepspeed.runtime.engine.DeepSpeedEngine, "__init__", self.made_)
         self.patches_.wrap(data.DataLoader, "__init__", self.loader_)
 
     def remove(self):
+        global current
+        current = None
         self.patches_.undo()
+
+    def save_(self, original, value, file, *args, **kwargs):
+        self.written_.note(file)
+        return original(value, file, *args, **kwargs)
 
     def note(self, text):
         if text not in self.notes_:
@@ -53,9 +84,12 @@ class Hooks:
 
     def made_(self, original, engine, *args, **kwargs):
         self.track_(engine)
+        if not self.initializing_:
+            self.steps_.refuse("the script makes a DeepSpeedEngine itself, with a configuration of its own; "
+                               "deepspeed.initialize takes the experiment's")
         original(engine, *args, **kwargs)
 
-    def initialize_(self, original, args=None, model=None, optimizer=None, *positional, **kwargs):
+    def initialize(self, original, args=None, model=None, optimizer=None, *positional, **kwargs):
         given = [kwargs.pop(name, None) for name in ("config", "config_params")]
         given = given[0] if given[0] is not None else given[1]
         config = copy.deepcopy(self.order_["ds_config"])
@@ -68,7 +102,11 @@ class Hooks:
         for name in ("deepspeed_config", "deepscale_config"):
             if getattr(args, name, None) is not None:
                 setattr(args, name, None)
-        made = original(args, model, optimizer, *positional, config=config, **kwargs)
+        self.initializing_ = True
+        try:
+            made = original(args, model, optimizer, *positional, config=config, **kwargs)
+        finally:
+            self.initializing_ = False
         self.initialized = True
         engine = made[0]
         wanted = self.order_["micro_batch"]

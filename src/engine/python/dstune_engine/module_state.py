@@ -63,7 +63,7 @@ class ModuleState:
 
     def take(self, module):
         name = module.__name__
-        if name.startswith(KEPT):
+        if name.startswith(KEPT) or name in self.taken_:
             return
         owners = [(module, {key: (value, self.content_(value)) for key, value in vars(module).items()
                             if not key.startswith("__")
@@ -83,6 +83,7 @@ class ModuleState:
     def take_torch(self):
         """Functions of torch that DeepSpeed replaces while zero.Init is active, and in stage 3."""
         torch = sys.modules["torch"]
+        self.torch_.clear()
         for owner in (torch, torch.nn.functional, torch.nn.Module, torch.Tensor, torch.distributed,
                       torch.nn.Linear, torch.nn.Embedding):
             functions = {key: value for key, value in vars(owner).items()

@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from . import after_import, guard, operators, script, trainer
+from . import after_import, environment, guard, hooks, operators, script, trainer
 from .errors import Refused, message_of
 
 OLDEST = (0, 16)
@@ -14,8 +14,7 @@ LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "SLURM_PROCID", "SLURM_LOCAL
 
 def forget_launcher():
     """Variables of mpirun contradict the group's: packages would take them for their own launch's."""
-    for name in [name for name in os.environ if name.startswith(LAUNCHERS)]:
-        del os.environ[name]
+    environment.forget_quietly([name for name in os.environ if name.startswith(LAUNCHERS)])
 
 
 def set_defaults(device, threads):
@@ -98,11 +97,13 @@ def prepare(order, channel, state):
     if order["device"] == "cuda":
         torch.cuda.set_device(order["device_index"])
     trainer.install()
-    if not path or script.imports_any(files, ("transformers", "accelerate", "trl", "peft")):
+    tokens = not path and order.get("model") and not order.get("imports_only")
+    if tokens or script.imports_any(files, ("transformers", "accelerate", "trl", "peft")):
         imported("transformers", channel)
         imported("accelerate", channel)
         imported("transformers.trainer", channel)
     operators.install()
+    hooks.install_initialize()
     import_what_engines_use(channel)
     state.take_torch()
     versions = {"python": sys.version.split()[0], "torch": torch.__version__, "deepspeed": deepspeed.__version__}

@@ -5,7 +5,6 @@ configuration that says otherwise. accelerate's shared state is reset after each
 """
 
 import copy
-import os
 import sys
 
 from .after_import import call_after_import
@@ -81,7 +80,9 @@ def hook_arguments(module):
             hooks.filled_config = True
         original(self, *args, **kwargs)
 
-    kind.__post_init__ = __post_init__
+    if not hasattr(original, "dstune_"):
+        __post_init__.dstune_ = True
+        kind.__post_init__ = __post_init__
 
 
 def install():
@@ -98,5 +99,3 @@ def reset():
     integration = sys.modules.get("transformers.integrations.deepspeed")
     if integration is not None:
         integration.unset_hf_deepspeed_config()
-    for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:
-        del os.environ[name]
