@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "dstune/base/text.hpp"
+
 namespace dstune::engine {
 namespace {
 
@@ -56,14 +58,25 @@ std::string details_of(const PythonError& error) {
   std::string text;
   if (!error.output.empty())
     text += error.output + (error.output.ends_with('\n') ? "" : "\n") + "\n";
-  text += error.traceback;
-  if (!text.empty() && !text.ends_with('\n')) text += '\n';
-  return text + error.what() + '\n';
+  text += trimmed(error.traceback);
+  if (!text.ends_with(error.what())) text += (text.empty() ? "" : "\n") + std::string(error.what());
+  return text + '\n';
 }
 
 }  // namespace
 
-const Loaded& Engine::prepare(const WorkloadSpec& workload, const Waiter& waiter) {
+std::vector<int> Engine::listening_ports(const Waiter& waiter) {
+  const json::Value reply = channel_.call({{"command", "look"}}, waiter, prepare_drain);
+  std::vector<int> ports;
+  const auto found = reply.find("listening_ports");
+  if (found == reply.end() || !found->is_array()) return ports;
+  for (const json::Value& port : *found)
+    if (port.is_number_integer()) ports.push_back(port.get<int>());
+  return ports;
+}
+
+const Loaded& Engine::prepare(const WorkloadSpec& workload, const std::vector<int>& foreign_ports,
+                              const Waiter& waiter) {
   json::Value command = {{"command", "prepare"},
                          {"workload", workload.options},
                          {"model", nullptr},
@@ -72,6 +85,7 @@ const Loaded& Engine::prepare(const WorkloadSpec& workload, const Waiter& waiter
                          {"device", place_.on_gpu ? "cuda" : "cpu"},
                          {"device_index", place_.device_index},
                          {"threads", place_.threads},
+                         {"foreign_ports", foreign_ports},
                          {"imports_only", false}};
   if (!workload.model_config.empty()) command["model"] = workload.model_config;
   const json::Value reply = channel_.call(command, waiter, prepare_drain);

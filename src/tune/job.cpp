@@ -197,6 +197,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
         throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
       if (!loaded.violation.empty())
         throw InputError({engine_problem(*ready.job.document, loaded.violation)});
+      // A GPU's memory is for Python alone.
+      if (loaded.engine && is_planned(ready.job) && found.gpu.name.empty())
+        predict_engine_members(ready, device);
       open_results(ready, decided, topology, devices);
       watchdog.set_exit_status_path(ready.results->exit_status_path());
       log::info((energy.meter ? "energy is measured: " : "energy is ") + ready.energy);

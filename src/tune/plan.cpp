@@ -28,6 +28,7 @@ std::optional<double> expected_duration_s(const Preparation& ready, JobPredictor
     if (ready.time.is_over()) return std::nullopt;
     const int group_size = member->experiment.shape.size();
     ranks = std::max(ranks, group_size);
+    if (!has_plan(*member)) return std::nullopt;
     const auto seconds = predictor.experiment_s(member->experiment);
     if (!seconds) return std::nullopt;
     rank_seconds += group_size * *seconds;
@@ -40,7 +41,7 @@ void predict_times(const Preparation& ready, JobPredictor& predictor, DryRun& pl
   std::uint64_t num_predicted = 0;
   for (PlannedExperiment& planned : plan.experiments) {
     if (planned.status != PlanStatus::planned || ready.time.is_over()) continue;
-    predictor.predict(planned.experiment, planned.predicted);
+    if (has_plan(planned)) predictor.predict(planned.experiment, planned.predicted);
     ++num_predicted;
   }
   if (num_predicted == plan.planned) plan.expected_s = expected_duration_s(ready, predictor);

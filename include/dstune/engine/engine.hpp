@@ -51,9 +51,14 @@ class Engine {
   /// The channel outlives it.
   Engine(Channel& channel, RankPlace place) : channel_(channel), place_(place) {}
 
-  /// Loads what the workload needs; may take minutes. Throws PythonError: what is missing, and how
+  /// Ports on which this process listens now, which are MPI's. Before prepare(). Local.
+  [[nodiscard]] std::vector<int> listening_ports(const Waiter& waiter);
+
+  /// Loads what the workload needs; may take minutes. `foreign_ports`: of all ranks; connections to
+  /// them are none of Python's. Throws PythonError: what is missing, and how
   /// to get it; CollectiveError at the waiter's end. Local.
-  const Loaded& prepare(const WorkloadSpec& workload, const Waiter& waiter);
+  const Loaded& prepare(const WorkloadSpec& workload, const std::vector<int>& foreign_ports,
+                        const Waiter& waiter);
   [[nodiscard]] const Loaded& loaded() const { return loaded_; }
 
   /// Of one experiment at a time; it ends with end(). The context's spec, config and group outlive

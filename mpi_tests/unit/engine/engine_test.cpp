@@ -66,7 +66,7 @@ TEST_F(EngineTest, WhatPythonLoadedIsKept) {
   answers["prepare"] = R"({"ok": true, "versions": {"torch": "2.9"}, "paths": {"torch": "/t"},
     "script_hash": "abc", "operators": {"available": [], "missing": {"cpu_adam": "ds_build"}},
     "resident_bytes": 1000})";
-  const Loaded& loaded = engine.prepare(spec, waiter);
+  const Loaded& loaded = engine.prepare(spec, {80}, waiter);
   EXPECT_EQ(loaded.versions.at("torch"), "2.9");
   EXPECT_EQ(loaded.script_hash, "abc");
   EXPECT_EQ(loaded.missing_operators.at("cpu_adam"), "ds_build");

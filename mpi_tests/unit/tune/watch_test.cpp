@@ -60,19 +60,20 @@ TEST(LivenessTest, WhoIsQuietIsNotWaitedForAtTheEnd) {
 }
 
 TEST(AfterLossTest, AtTheStartAnyRankIsNeeded) {
-  EXPECT_EQ(code_after_loss(Phase::starting, 75, 3, {.how = "died"}), 75);
-  EXPECT_EQ(code_after_loss(Phase::starting, 75, 0, {.how = "died"}), 75);
+  EXPECT_EQ(code_after_loss(JobPhase::starting, 75, 3, {.how = "died"}), 75);
+  EXPECT_EQ(code_after_loss(JobPhase::starting, 75, 0, {.how = "died"}), 75);
 }
 
 TEST(AfterLossTest, InTheSearchRankZeroIs) {
-  EXPECT_EQ(code_after_loss(Phase::searching, 75, 3, {.how = "died"}), std::nullopt);
-  EXPECT_EQ(code_after_loss(Phase::searching, 75, 0, {.how = "died"}), 75);
+  EXPECT_EQ(code_after_loss(JobPhase::searching, 75, 3, {.how = "died"}), std::nullopt);
+  EXPECT_EQ(code_after_loss(JobPhase::searching, 75, 0, {.how = "died"}), 75);
 }
 
 TEST(AfterLossTest, AtTheEndTheCodeIsDecided) {
-  EXPECT_EQ(code_after_loss(Phase::ending, 0, 3, {.how = "died"}), 0);
-  EXPECT_EQ(code_after_loss(Phase::ending, 4, 0, {.how = "does not answer"}), 4);
-  EXPECT_EQ(code_after_loss(Phase::ending, 0, 3, {.how = "has left", .exit_code = 0}), std::nullopt)
+  EXPECT_EQ(code_after_loss(JobPhase::ending, 0, 3, {.how = "died"}), 0);
+  EXPECT_EQ(code_after_loss(JobPhase::ending, 4, 0, {.how = "does not answer"}), 4);
+  EXPECT_EQ(code_after_loss(JobPhase::ending, 0, 3, {.how = "has left", .exit_code = 0}),
+            std::nullopt)
       << "it was faster";
 }
 
@@ -80,14 +81,14 @@ TEST(AfterLossTest, WhatARankLeftWithIsWhatOthersLeaveWithOnceMessagesHaveArrive
   const LostRank just_now{.how = "has left", .exit_code = 4, .is_gone = true, .num_looks = 1};
   LostRank long_ago = just_now;
   long_ago.num_looks = looks_for_messages;
-  EXPECT_EQ(code_after_loss(Phase::searching, 75, 0, just_now), std::nullopt);
-  EXPECT_EQ(code_after_loss(Phase::searching, 75, 0, long_ago), 4);
-  EXPECT_EQ(code_after_loss(Phase::starting, 75, 2, long_ago), 4);
-  EXPECT_EQ(code_after_loss(Phase::searching, 75, 2, long_ago), std::nullopt);
+  EXPECT_EQ(code_after_loss(JobPhase::searching, 75, 0, just_now), std::nullopt);
+  EXPECT_EQ(code_after_loss(JobPhase::searching, 75, 0, long_ago), 4);
+  EXPECT_EQ(code_after_loss(JobPhase::starting, 75, 2, long_ago), 4);
+  EXPECT_EQ(code_after_loss(JobPhase::searching, 75, 2, long_ago), std::nullopt);
   long_ago.exit_code = 0;
-  EXPECT_EQ(code_after_loss(Phase::starting, 75, 2, long_ago), std::nullopt)
+  EXPECT_EQ(code_after_loss(JobPhase::starting, 75, 2, long_ago), std::nullopt)
       << "it had nothing to do with the others";
-  EXPECT_EQ(code_after_loss(Phase::searching, 75, 0, long_ago), 0);
+  EXPECT_EQ(code_after_loss(JobPhase::searching, 75, 0, long_ago), 0);
 }
 
 TEST(SilenceTest, IsOfRoundsWithoutAMessageAndToldOnce) {

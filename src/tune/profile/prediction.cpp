@@ -47,16 +47,16 @@ constexpr double plugin_inactivity_timeout_s = 600;
 constexpr double inactivity_timeout_steps = 50;
 constexpr double trial_timeout_factor = 20;
 constexpr double min_trial_timeout_s = 300;
-/// Where nothing is predicted, as of an experiment that is silent.
 /// Of DeepSpeed's engine.
 constexpr double engine_drain_timeout_s = 20;
+/// Where nothing is predicted, as of an experiment that is silent.
 constexpr double default_drain_timeout_s = min_inactivity_timeout_s;
 constexpr double drain_timeout_steps = 5;
 
 std::vector<const Experiment*> planned_experiments(const Preparation& ready) {
   std::vector<const Experiment*> experiments;
   for (const PlannedExperiment* member : members_to_run(ready.space))
-    experiments.push_back(&member->experiment);
+    if (has_plan(*member)) experiments.push_back(&member->experiment);
   return experiments;
 }
 
@@ -311,6 +311,20 @@ std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& de
   const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + to_duration(dry_run_timeout_s));
   return std::make_unique<JobPredictor>(
       ready, profile_device(tasks.front(), ready.job.model, device, group, reference_seed, waiter));
+}
+
+void predict_engine_members(Preparation& ready, Device& device) {
+  const auto predictor = measure_alone(ready, device);
+  if (!predictor) return;
+  predictor->calibrate(target_constants(device.is_asynchronous()).time);
+  for (PlannedMember& member : ready.space.members) {
+    PlannedExperiment& planned = member.planned;
+    if (planned.status != PlanStatus::planned || !has_plan(planned) || ready.time.is_over())
+      continue;
+    predictor->predict(planned.experiment, planned.predicted);
+    // What is measured there is the target's own time.
+    planned.predicted.throughput = std::exchange(planned.predicted.target_throughput, {});
+  }
 }
 
 double inactivity_timeout_s(const JobSpec& job, const std::optional<double>& trial_timeout_s,

@@ -151,6 +151,15 @@ MeasuredMachine measure_machine(const Preparation& ready, AttemptDriver& driver,
 /// memory's speed. Null where it can tell nothing.
 std::unique_ptr<JobPredictor> measure_alone(const Preparation& ready, Device& device);
 
+/// Whether a step of it is planned. What DeepSpeed's engine runs need not be.
+[[nodiscard]] inline bool has_plan(const PlannedExperiment& planned) {
+  return planned.predicted.peak_memory_bytes > 0;
+}
+
+/// Of members that DeepSpeed's engine will run: how fast they will be there, as far as this process
+/// alone can tell. The search begins with it.
+void predict_engine_members(Preparation& ready, Device& device);
+
 /// How long an experiment may be silent. Generous: it only has to tell a hang from a slow machine.
 /// Of a plug-in as long as a whole trial may take. `predicted_step_s`, where it is known, stands in
 /// for the operations of a very slow machine. Taking the host's memory, which is pinned beside a

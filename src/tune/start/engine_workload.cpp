@@ -1,10 +1,14 @@
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "dstune/base/log.hpp"
+#include "dstune/base/text.hpp"
 #include "dstune/report/launch_line.hpp"
 #include "start/preparation.hpp"
 #include "waiting.hpp"
@@ -42,8 +46,17 @@ std::string words_of(const engine::Loaded& loaded) {
   return text;
 }
 
+std::vector<int> numbers_in(const std::vector<std::string>& texts) {
+  std::set<int> numbers;
+  for (const std::string& text : texts)
+    for (const std::string_view word : split(text, ' '))
+      if (!word.empty()) numbers.insert(std::atoi(std::string(word).c_str()));
+  return {numbers.begin(), numbers.end()};
+}
+
 /// Loads, and says now and then what it is about.
-void load(engine::Engine& engine, const WorkloadSpec& workload, bool speaks) {
+void load(engine::Engine& engine, const WorkloadSpec& workload,
+          const std::vector<int>& foreign_ports, bool speaks) {
   auto said_at = SteadyClock::now();
   std::string last;
   const auto tell = [&]() -> bool {
@@ -55,7 +68,8 @@ void load(engine::Engine& engine, const WorkloadSpec& workload, bool speaks) {
     return false;
   };
   try {
-    engine.prepare(workload, Waiter(SteadyClock::now() + import_timeout, tell, true));
+    engine.prepare(workload, foreign_ports,
+                   Waiter(SteadyClock::now() + import_timeout, tell, true));
   } catch (const CollectiveError&) {
     throw Error(fmt::format("Python has not loaded after {}{}",
                             format_duration(seconds(import_timeout)),
@@ -100,6 +114,7 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
   const bool is_first = world.rank() == 0;
   if (is_first) log::info("Python loads torch and DeepSpeed");
   const auto began = SteadyClock::now();
+  std::string own_ports;
   loaded.violation = first_violation(world, [&] {
     engine::Channel* const channel = engine::Channel::current();
     if (channel == nullptr) {
@@ -108,8 +123,13 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
                                   : refusal);
     }
     loaded.engine = std::make_unique<engine::Engine>(*channel, place);
-    load(*loaded.engine, workload, is_first);
+    const Waiter waiter = Waiter().with_deadline(SteadyClock::now() + import_timeout);
+    own_ports = fmt::format("{}", fmt::join(loaded.engine->listening_ports(waiter), " "));
   });
+  if (!loaded.violation.empty()) return loaded;
+  const std::vector<int> ports = numbers_in(gather_texts(world, own_ports));
+  loaded.violation =
+      first_violation(world, [&] { load(*loaded.engine, workload, ports, is_first); });
   if (!loaded.violation.empty()) return loaded;
   const std::vector<std::string> all = gather_texts(world, words_of(loaded.engine->loaded()));
   for (std::size_t rank = 1; rank < all.size() && loaded.violation.empty(); ++rank)

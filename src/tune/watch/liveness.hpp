@@ -42,7 +42,7 @@ class Liveness {
 };
 
 /// Where a rank is in the job.
-enum class Phase {
+enum class JobPhase {
   starting,   ///< it is inside calls that need every rank
   searching,  ///< only rank 0 is needed
   ending      ///< the exit code is decided, and written where it is to be
@@ -62,14 +62,14 @@ inline constexpr int looks_for_messages = 6;
 
 /// With which code a rank leaves since that one is lost; nothing where it goes on. `own_code`: the
 /// one that is decided, while it ends.
-[[nodiscard]] inline std::optional<int> code_after_loss(Phase phase, int own_code, int lost_rank,
+[[nodiscard]] inline std::optional<int> code_after_loss(JobPhase phase, int own_code, int lost_rank,
                                                         const LostRank& lost) {
-  if (phase == Phase::searching && lost_rank != 0) return std::nullopt;
+  if (phase == JobPhase::searching && lost_rank != 0) return std::nullopt;
   if (!lost.exit_code)
-    return phase == Phase::ending ? own_code : static_cast<int>(ExitCode::stopped_early);
+    return phase == JobPhase::ending ? own_code : static_cast<int>(ExitCode::stopped_early);
   // Who leaves with 0 has nothing left to do with anybody.
   const bool is_failure = *lost.exit_code != 0 || lost_rank == 0;
-  if (phase == Phase::ending || !is_failure || lost.num_looks < looks_for_messages)
+  if (phase == JobPhase::ending || !is_failure || lost.num_looks < looks_for_messages)
     return std::nullopt;
   return *lost.exit_code;
 }

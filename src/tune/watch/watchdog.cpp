@@ -52,7 +52,7 @@ struct Watchdog::State {
 
   mutable std::mutex mutex;     ///< of what follows
   std::vector<Liveness> peers;  ///< by line
-  Phase phase = Phase::starting;
+  JobPhase phase = JobPhase::starting;
   int exit_code = stopped_early_code;  ///< while it ends
   WatchClock::time_point end_by{};
   std::string exit_status_path;  ///< where there is no board
@@ -95,7 +95,7 @@ void Watchdog::set_exit_status_path(const std::string& path) {
 
 void Watchdog::begin_search() {
   const std::lock_guard lock(state_->mutex);
-  state_->phase = Phase::searching;
+  state_->phase = JobPhase::searching;
 }
 
 void Watchdog::lose(int world_rank) {
@@ -112,8 +112,8 @@ std::map<int, std::string> Watchdog::lost_ranks() const {
 
 void Watchdog::begin_end(int exit_code) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->phase == Phase::ending) return;
-  state_->phase = Phase::ending;
+  if (state_->phase == JobPhase::ending) return;
+  state_->phase = JobPhase::ending;
   state_->exit_code = exit_code;
   state_->end_by = WatchClock::now() + end_limit;
 }
@@ -137,7 +137,7 @@ void Watchdog::run(const std::stop_token& stop) {
       bool is_starting = false;
       {
         const std::lock_guard lock(state_->mutex);
-        is_starting = state_->phase == Phase::starting;
+        is_starting = state_->phase == JobPhase::starting;
       }
       if (is_starting) give_up(stopped_early_code, "stopped by a signal before the search began");
       ++num_stop_signals_;
@@ -189,7 +189,7 @@ void Watchdog::decide() {
       reason = fmt::format("rank {} {}", rank, lost.how);
       break;
     }
-    if (!code && state_->phase == Phase::ending && WatchClock::now() > state_->end_by) {
+    if (!code && state_->phase == JobPhase::ending && WatchClock::now() > state_->end_by) {
       code = state_->exit_code;
       reason = fmt::format("MPI has not ended after {} s", end_limit.count());
     }

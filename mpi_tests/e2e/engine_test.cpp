@@ -1,0 +1,255 @@
+// DeepSpeed's own engine in the ranks of the job: the user's script, a function of it, random
+// tokens; and what goes wrong in Python costs an experiment.
+#include <cstdlib>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int bad_input = 3;
+
+/// As people write it, but for what certain sizes do.
+constexpr const char* script = R"(import argparse
+import os
+import signal
+import time
+
+import deepspeed
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch", type=int, default=1)
+parser = deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+deepspeed.init_distributed()
+torch.manual_seed(0)
+rank = torch.distributed.get_rank()
+if args.batch == 3:
+    raise ValueError("size three is refused by all")
+model = torch.nn.Linear(16, 16)
+data = torch.utils.data.TensorDataset(torch.randn(4096, 16))
+engine, _, loader, _ = deepspeed.initialize(
+    args=args, model=model, model_parameters=model.parameters(), training_data=data)
+for step, (x,) in enumerate(loader):
+    if args.batch == 2 and step == 4 and rank == 1:
+        raise RuntimeError("size two fails on one rank")
+    if args.batch == 5 and step == 4 and rank == 0:
+        raise MemoryError
+    if args.batch == 6 and rank == 1:
+        while True:
+            time.sleep(0.01)
+    if args.batch == 7 and rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    loss = engine(x).square().mean()
+    engine.backward(loss)
+    engine.step()
+    print("printed by the script")
+)";
+
+constexpr const char* functions = R"(import torch
+
+
+def make(ds_config, seed):
+    torch.manual_seed(seed)
+
+    def batch(micro_batch, seed):
+        return torch.randn(micro_batch, 16, generator=torch.Generator().manual_seed(seed))
+
+    return torch.nn.Linear(16, 16), batch, lambda model, x: model(x).square().mean()
+)";
+
+class EngineJobTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const python = std::getenv("DSTUNE_ENGINE_PYTHON");
+    if (python == nullptr || *python == '\0')
+      GTEST_SKIP() << "DSTUNE_ENGINE_PYTHON names no environment with torch and deepspeed";
+    python_ = std::filesystem::absolute(python).string();
+  }
+
+  Json space(const Json& workload, const std::vector<int>& micro_batches,
+             const std::vector<int>& num_gpus = {2}) {
+    Json space = synthetic_space(num_gpus, micro_batches);
+    space["dstune"]["trial_budget_s"] = 0.5;
+    space["dstune"]["workload"] = {{"type", "deepspeed"}, {"python", python_}};
+    space["dstune"]["workload"].update(workload);
+    space["optimizer"] = {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"torch_adam", true}}}};
+    return space;
+  }
+  Json script_space(const std::vector<int>& micro_batches, const std::vector<int>& num_gpus = {2}) {
+    job_.write_text("train.py", script);
+    Json written = space(Json::object(), micro_batches, num_gpus);
+    written["dstune"]["training_command"] = "deepspeed train.py --batch 1";
+    written["autotuning"]["arg_mappings"] = {{"train_micro_batch_size_per_gpu", "--batch"}};
+    return written;
+  }
+  Ended run(const Json& space, const std::vector<std::string>& flags = {}, int ranks = 2,
+            const std::vector<std::string>& launcher = {}) {
+    job_.write("space.json", space);
+    std::vector<std::string> args = flags;
+    args.emplace_back("space.json");
+    return job_.run({.ranks = ranks, .args = args, .launcher = launcher, .limit_s = 400});
+  }
+  /// Of an experiment that Python ended.
+  void expect_failed(const std::string& name, const std::string& status, const std::string& words,
+                     const std::string& last_line) {
+    auto metrics = all_metrics(job_);
+    EXPECT_EQ(metrics[name]["status"], status) << name;
+    EXPECT_NE(metrics[name]["reason"].get<std::string>().find(words), std::string::npos)
+        << metrics[name]["reason"];
+    if (last_line.empty()) return;
+    const std::string text = job_.read(results + name + "/traceback.txt");
+    EXPECT_NE(text.find("train.py"), std::string::npos) << text;
+    EXPECT_TRUE(text.ends_with(last_line + "\n")) << text;
+  }
+
+  Job job_;
+  std::string python_;
+};
+
+TEST_F(EngineJobTest, TheUsersScriptRunsAndFailuresCostTheirExperiment) {
+  const Ended ended = run(script_space({1, 2, 3, 5, 6, 4}), {"--trial-timeout", "20s"});
+  expect_exit(job_, ended, 0);
+  auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 6);
+  for (const int size : {1, 4}) {
+    const Json& good = metrics[short_name(0, size)];
+    EXPECT_EQ(good["status"], "ok") << good["reason"];
+    EXPECT_EQ(good["instrument"], "engine");
+    EXPECT_GE(good["losses"].size(), 5);
+    EXPECT_GT(good["peak_memory_bytes"]["process"], 0);
+  }
+  expect_failed(short_name(0, 2), "failed", "size two fails on one rank",
+                "RuntimeError: size two fails on one rank");
+  expect_failed(short_name(0, 3), "failed", "size three is refused by all",
+                "ValueError: size three is refused by all");
+  expect_failed(short_name(0, 5), "out_of_memory", "rank 0", "MemoryError");
+  expect_failed(short_name(0, 6), "timed_out", "--trial-timeout", "");
+  const Json optimal = job_.read_json(results + "optimal.json");
+  EXPECT_EQ(optimal["label"], "verified");
+  EXPECT_FALSE(job_.read_json(results + "environment.json")["python"]["versions"]["torch"].empty());
+  EXPECT_EQ(count_of(ended.out, "printed by the script"), 0);
+
+  const std::size_t before = journal(job_).size();
+  const Ended again = run(script_space({1, 2, 3, 5, 6, 4}), {"--trial-timeout", "20s"});
+  expect_exit(job_, again, 0);
+  EXPECT_TRUE(names_of(journal(job_), "started", before).empty()) << "all of it was known";
+}
+
+TEST_F(EngineJobTest, AFunctionTrainsInTwoGroupsAtOnce) {
+  job_.write_text("mine.py", functions);
+  Json written = space({{"script", "mine.py"}, {"function", "make"}}, {1, 2, 3, 4}, {1});
+  written["dstune"]["trial_budget_s"] = 5;
+  const Ended ended = run(written, {"--format", "json"});
+  expect_exit(job_, ended, 0);
+  auto metrics = all_metrics(job_);
+  ASSERT_EQ(metrics.size(), 4);
+  bool has_overlapped = false;
+  for (const auto& [name, one] : metrics) {
+    EXPECT_EQ(one["status"], "ok") << one["reason"];
+    for (const auto& [other_name, other] : metrics)
+      has_overlapped = has_overlapped || (name != other_name && is_overlapping(one, other));
+  }
+  EXPECT_TRUE(has_overlapped);
+  expect_no_rank_used_twice(metrics);
+  EXPECT_EQ(Json::parse(ended.out)["best"]["label"], "verified") << "stdout is the result alone";
+}
+
+TEST_F(EngineJobTest, RandomTokensTrainAModelAndKeysOfTheEngineRun) {
+  job_.write("config.json", tiny_gpt2_config());
+  Json written = space(Json::object(), {2});
+  written["dstune"]["model"] = {{"hf_config", "config.json"}};
+  written["dstune"]["sequence_length"] = 16;
+  written["zero_optimization"]["stage"] = {1, 3};
+  written["torch_autocast"] = {{"enabled", {false, true}}, {"dtype", "bfloat16"}};
+  const Ended ended = run(written);
+  expect_exit(job_, ended, 0);
+  auto metrics = all_metrics(job_);
+  EXPECT_EQ(metrics.size(), 4);
+  for (const auto& [name, one] : metrics) EXPECT_EQ(one["status"], "ok") << name << one["reason"];
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "engine");
+}
+
+TEST_F(EngineJobTest, AKilledRankCostsItsExperiment) {
+  if (recovery_words().empty()) GTEST_SKIP() << "this launcher has no word for recovery";
+  run(script_space({1, 7, 4}, {1, 2}), {}, 3, recovery_words());
+  auto metrics = all_metrics(job_);
+  int num_ok = 0;
+  for (const auto& [name, one] : metrics) num_ok += one["status"] == "ok" ? 1 : 0;
+  EXPECT_GE(num_ok, 4) << "sizes 1 and 4, in groups of 1 and 2";
+}
+
+TEST_F(EngineJobTest, NoProcessIsStarted) {
+  // The interpreter that the job becomes is run under a filter that kills whoever starts another.
+  const std::string python =
+      std::filesystem::is_directory(python_) ? python_ + "/bin/python" : python_;
+  std::filesystem::create_directories(job_.folder() / "filtered/bin");
+  job_.write_text("filtered/bin/python",
+                  "#!/bin/sh\nexec " DSTUNE_E2E_LAUNCHER " " + python + " \"$@\"\n");
+  std::filesystem::permissions(job_.folder() / "filtered/bin/python",
+                               std::filesystem::perms::owner_all);
+  Json written = script_space({1, 4});
+  written["dstune"]["workload"]["python"] = "filtered";
+  const Ended ended = run(written);
+  expect_exit(job_, ended, 0);
+}
+
+/// What needs no torch.
+class EngineRefusalTest : public testing::Test {
+ protected:
+  void write_space(const Json& workload) {
+    Json space = synthetic_space({1}, {1});
+    space["dstune"]["workload"] = {{"type", "deepspeed"}};
+    space["dstune"]["workload"].update(workload);
+    job_.write("space.json", space);
+  }
+  void expect_refused(const std::string& words, const std::string& pointer) {
+    const auto before = job_.contents();
+    const Ended ended = job_.run({.ranks = 2, .args = {"space.json"}});
+    EXPECT_EQ(ended.exit_code, bad_input) << ended;
+    EXPECT_EQ(count_of(ended.err, words), 1) << words << '\n' << ended;
+    EXPECT_EQ(count_of(ended.err, pointer), 1) << pointer << '\n' << ended;
+    EXPECT_EQ(job_.contents(), before);
+  }
+  Job job_;
+};
+
+TEST_F(EngineRefusalTest, APythonThatIsNoneIsNamed) {
+  job_.write_text("train.py", "pass\n");
+  write_space({{"script", "train.py"}, {"python", "nowhere"}});
+  expect_refused("is no program", "/dstune/workload");
+}
+
+TEST_F(EngineRefusalTest, WhatThePythonLacksIsNamed) {
+  // A folder in front of all others, in which torch is none.
+  job_.write_text("packages/torch/__init__.py", "raise ImportError('no torch here')\n");
+  job_.write_text("train.py", "pass\n");
+  write_space({{"script", "train.py"}, {"python", "/usr/bin/python3"}});
+  const Ended ended =
+      job_.run({.ranks = 2,
+                .args = {"space.json"},
+                .environment = {{"PYTHONPATH", (job_.folder() / "packages").string()}}});
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_EQ(count_of(ended.err, "can not import torch"), 1) << ended;
+  EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
+}
+
+TEST_F(EngineRefusalTest, AWorkloadWithNothingToTrainIsRefused) {
+  write_space({});
+  expect_refused("has nothing to train", "/dstune");
+}
+
+TEST_F(EngineRefusalTest, APlanNeedsNoPython) {
+  job_.write_text("train.py", "pass\n");
+  write_space({{"script", "train.py"}, {"python", "nowhere"}});
+  const Ended ended = job_.run({.ranks = 0, .args = {"--dry-run", "space.json"}});
+  EXPECT_EQ(ended.exit_code, 0) << ended;
+}
+
+}  // namespace
+}  // namespace dstune::e2e
