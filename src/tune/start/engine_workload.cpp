@@ -139,11 +139,14 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
   if (is_first && loaded.violation.empty()) {
     log::info(fmt::format("Python: {}, after {}", words_of(loaded.engine->loaded()),
                           format_duration(seconds(SteadyClock::now() - began))));
+    std::vector<std::string> missing;
     for (const auto& [name, command] : loaded.engine->loaded().missing_operators)
-      log::warning(fmt::format(
-          "DeepSpeed's operator {} is not built, and no compiler is started here: configurations "
-          "that need it fail; build it by: {}",
-          name, command));
+      missing.push_back(name);
+    if (!missing.empty())
+      log::info(
+          fmt::format("operators of DeepSpeed that are not built, so that configurations fail "
+                      "that need them: {}; environment.json has the command for each",
+                      fmt::join(missing, ", ")));
   }
   return loaded;
 }
