@@ -427,6 +427,34 @@ STEPS_ON_FOUR_RANKS = [
     ("bf16", 2, dict(RELEASES, zero_quantized_gradients=True, zero_quantized_weights=True), HALVES),
 ]
 
+# What releases from 0.19.8 on hold otherwise.
+SUMS = {"data_types": {"grad_accum_dtype": "fp32"}}
+HOST = {"offload_optimizer": {"device": "cpu"}}
+STEPS_FROM_0_19_8 = [
+    ("bf16", 1, {"stage": 2, "reduce_bucket_size": 200000}),
+    ("bf16", 1, {"stage": 2, "reduce_bucket_size": 200000}, SUMS),
+    ("bf16", 2, {"stage": 2, "reduce_bucket_size": 200000}, SUMS),
+    ("fp16", 2, {"stage": 2, "reduce_bucket_size": 2000000, "overlap_comm": True}, SUMS),
+    ("fp16", 1, {"stage": 1, "reduce_bucket_size": 200000}, SUMS),
+    ("fp16", 2, {"stage": 1, "reduce_bucket_size": 200000}, SUMS),
+    ("fp16", 2, {"stage": 1, "reduce_bucket_size": 200000, "overlap_comm": True}, SUMS),
+    ("bf16", 2, {"stage": 1, "reduce_bucket_size": 200000}, SUMS),
+    ("bf16", 2, {"stage": 1, "reduce_bucket_size": 200000},
+     dict(SUMS, bf16={"enabled": True, "immediate_grad_update": True})),
+    ("bf16", 2, dict(HOST, stage=1, reduce_bucket_size=200000), SUMS),
+    ("fp16", 1, dict(HOST, stage=1, reduce_bucket_size=200000), SUMS),
+    ("bf16", 2, dict(HOST, stage=2, reduce_bucket_size=200000), SUMS),
+    ("fp16", 1, dict(HOST, stage=2, reduce_bucket_size=200000), SUMS),
+    ("bf16", 1, dict(HOST, stage=1, reduce_bucket_size=200000)),
+    ("bf16", 2, dict(HOST, stage=2, reduce_bucket_size=200000)),
+    ("bf16", 1, dict(HOST, stage=1, reduce_bucket_size=100000)),
+    ("bf16", 2, dict(HOST, stage=2, reduce_bucket_size=100000)),
+    ("bf16", 2, {"stage": 2, "reduce_bucket_size": 200000, "parameter_alignment": True}),
+    ("bf16", 2, {"stage": 2, "reduce_bucket_size": 200000, "compute_grad_norm": False},
+     {"gradient_clipping": 0.0, "bf16": {"enabled": True, "check_grad_overflow": False}}),
+    ("bf16", 2, dict(GATHERS, **HOST), SUMS),
+]
+
 
 def optimizer_of(parameters, is_offloaded):
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
@@ -436,7 +464,7 @@ def optimizer_of(parameters, is_offloaded):
             def __init__(self, parameters):
                 torch.optim.Optimizer.__init__(self, parameters, dict(
                     lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0,
-                    bias_correction=True))
+                    bias_correction=True, amsgrad=False))
                 self.fp32_optimizer_states = True
 
             def __del__(self):
@@ -506,7 +534,7 @@ def run_steps(case):
                   "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True,
                   "zero_force_ds_cpu_optimizer": False, **more}
         if precision != "fp32":
-            config[precision] = {"enabled": True}
+            config.setdefault(precision, {"enabled": True})
         if precision == "fp16":
             config["fp16"]["loss_scale"] = 1  # no update is skipped
         engine = deepspeed.initialize(
@@ -525,19 +553,24 @@ def run_steps(case):
                 engine.backward(loss)
                 del loss
                 gc.collect()
-                tracker.enter("update")
+                # Only the last one's does anything.
+                tracker.enter("update" if micro_step == micro_steps - 1 else "backward")
                 engine.step()
         peaks = dict(tracker.peaks)
     engine.destroy()
     ranks = torch.distributed.get_world_size()
+    # Of the rank with most.
+    found = torch.tensor([loss_bytes, max(peaks["forward"], peaks["backward"]), peaks["update"]])
+    torch.distributed.all_reduce(found, op=torch.distributed.ReduceOp.MAX)
+    loss_bytes, backward_bytes, update_bytes = found.tolist()
     if ranks == 4:
         more = dict(more, ranks_per_node=2)
-    return {"precision": precision, "accumulation_steps": micro_steps, "zero_optimization": zero,
-            "ranks": ranks, "micro_batch": micro_batch,
-            "sequence_length": sequence, "family": family, **more,
+    return {"deepspeed": deepspeed.__version__.split("+")[0], "precision": precision,
+            "accumulation_steps": micro_steps, "zero_optimization": zero, "ranks": ranks,
+            "micro_batch": micro_batch, "sequence_length": sequence, "family": family, **more,
             "loss_bytes": loss_bytes,
-            "backward_bytes": max(peaks["forward"], peaks["backward"]),
-            "update_bytes": peaks["update"]}
+            "backward_bytes": backward_bytes,
+            "update_bytes": update_bytes}
 
 
 def main():
@@ -569,11 +602,16 @@ def main():
         os.environ["DS_ACCELERATOR"] = "cpu"
         import deepspeed
         import deepspeed_traffic
+        from deepspeed.accelerator import get_accelerator
+        get_accelerator().is_fp16_supported = lambda: True  # few processors compute in it
         deepspeed.init_distributed(dist_backend="gloo", verbose=False)
-        deepspeed_traffic.mend_mics()
+        is_new = tuple(map(int, deepspeed.__version__.split("+")[0].split("."))) >= (0, 19, 8)
+        if not is_new:
+            deepspeed_traffic.mend_mics()
         rank = torch.distributed.get_rank()
         made_with["deepspeed"] = deepspeed.__version__
-        steps = STEPS_ON_FOUR_RANKS if torch.distributed.get_world_size() == 4 else STEPS
+        four_ranks = torch.distributed.get_world_size() == 4
+        steps = STEPS_ON_FOUR_RANKS if four_ranks else STEPS_FROM_0_19_8 if is_new else STEPS
         for case in steps[arguments.skip:]:
             result = run_steps(case)
             results.append(result)

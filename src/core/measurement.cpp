@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <type_traits>
 
 #include "dstune/base/archive.hpp"
 #include "dstune/base/error.hpp"
@@ -52,11 +54,28 @@ void members_of_run(Archive& archive, Run& run) {
   archive("alone", run.is_alone);
 }
 
+/// The default of a configuration's member that earlier releases do not write.
+template <class Member>
+Member usual_of(std::string_view wanted) {
+  const TrainingConfig unset;
+  Member usual{};
+  for_each_later_member(unset, [&](std::string_view name, const auto& member) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, Member>)
+      if (name == wanted) usual = member;
+  });
+  return usual;
+}
+
 }  // namespace
 
 template <class Archive>
 void members(Archive& archive, Of<Archive, TrainingConfig>& config) {
-  for_each_member(config, archive);
+  for_each_written_member(config, archive);
+  for_each_later_member(config, [&](const char* name, auto& member) {
+    using Member = std::decay_t<decltype(member)>;
+    if (Archive::is_reading || member != usual_of<Member>(name))
+      archive(name, member, {.may_be_missing = true});
+  });
 }
 
 template <class Archive>

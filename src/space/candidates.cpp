@@ -233,6 +233,7 @@ bool has(const json::Value& candidates, const json::Value& value) {
 
 /// Where DeepSpeed itself does not average (get_param_gradient_attribute in stage_1_and_2.py).
 bool has_unreduced_sums(const JobSpec& job, const json::Node& root) {
+  if (switches_of(job.deepspeed_version).fp32_sums_are_averaged) return false;
   if (!has(candidates_of(root, "data_types", "grad_accum_dtype"), "fp32")) return false;
   const json::Value stages = candidates_of(root, "stage");
   const bool has_stage1 = !root.find("zero_optimization") || has(stages, 1) || has(stages, "all");

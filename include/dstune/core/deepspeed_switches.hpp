@@ -1,7 +1,8 @@
 #pragma once
 /// What a release of DeepSpeed does otherwise than another in a step, as named switches. Code asks
 /// for a switch, never for a version. Sources: DeepSpeed's own files of 0.14.5 to 0.19.8, as each
-/// switch says. Local.
+/// switch says. docs/memory.md, "Releases of DeepSpeed", names what else differs and is not
+/// followed. Local.
 
 namespace dstune {
 
@@ -13,32 +14,49 @@ struct DeepSpeedSwitches {
   /// from the first micro-step on (stage_1_and_2.py, _build_compact_grad_partition_buffer). Else
   /// the key has no effect there.
   bool fp32_sums_at_stage_2 = false;
-  /// Stage 1 in fp16, or with an offloaded optimizer, updates with the mean of fp32 sums, reduced
-  /// from an fp32 buffer. Else with each rank's own sums.
+  /// Stage 1 in fp16, or with an offloaded optimizer, updates with the mean of fp32 sums, which is
+  /// made in fp32 buckets (stage_1_and_2.py, setup_buckets). Else with each rank's own sums, beside
+  /// buckets of 16 bits; the step here takes the mean in any case.
   bool fp32_sums_are_averaged = false;
-  /// With an optimizer on the host, stages 1 and 2 sum in fp32 on the device and copy at the
-  /// boundary alone. Else they sum on the host, a copy each micro-step.
+  /// With an optimizer on the host, stages 1 and 2 have the own part of fp32 sums on the device and
+  /// copy it at the boundary alone (copy_grads_in_partition).
   bool fp32_sums_stay_on_device = false;
   /// With an optimizer on the host, stages 1 and 2 wait on the host for copies of gradients, and
   /// clone a gradient that is larger than a bucket (_offload_gradient_safety_enabled).
   bool offload_waits_for_copies = false;
-  /// Gradients are not multiplied where clipping is 0 and the loss scale is 1
-  /// (unscale_and_clip_grads).
-  bool unit_scale_is_left_out = false;
+  /// immediate_grad_update drops each 16-bit gradient as it has been added
+  /// (bf16_optimizer.py, accumulate_hp_grads_and_remove_lp). Else they stay beside their sums.
+  bool immediate_update_frees_gradients = false;
   /// Stage 0 in bf16 without grad_accum_dtype sums in fp32 and partitions the fp32 master copy over
-  /// the group (BF16_Optimizer). Else it sums in 16 bits beside a whole master copy.
+  /// the group: BF16_Optimizer (engine.py, get_data_types). Else it sums in 16 bits beside a whole
+  /// master copy.
   bool stage_0_partitions_bf16 = false;
-  /// Twin-Flow's `ratio` keeps the last part of the sub-groups on the host. Else the first.
+  /// Twin-Flow's `ratio` keeps the last part of the sub-groups on the host (stage3.py,
+  /// subgroup_to_device). Else the first.
   bool twin_flow_keeps_last_part = true;
-  /// Stage 3 clears all gradients once a step. Else once a sub-group.
-  bool stage_3_clears_once = false;
-  /// Stages 1 and 2 pin the master copy of an offloaded optimizer whatever pin_memory says.
-  bool master_is_always_pinned = false;
+  /// Stages 1 and 2 send parameters that the host has updated by way of a buffer of 16 bits that is
+  /// always there (param_buffer_of_bit16_for_cpu_offload_groups). Else through a copy that they
+  /// make in the update.
+  bool parameters_return_by_buffer = true;
 
   bool operator==(const DeepSpeedSwitches&) const = default;
 };
 
-/// The switches of a release: of the newest known one that is not newer than it.
+/// By name, as for_each_member of a TrainingConfig. Visitor: (const char* name, bool& member).
+template <class Switches, class Visitor>
+void for_each_switch(Switches& switches, Visitor&& visit) {
+  visit("fp32_sums_at_stage_2", switches.fp32_sums_at_stage_2);
+  visit("fp32_sums_are_averaged", switches.fp32_sums_are_averaged);
+  visit("fp32_sums_stay_on_device", switches.fp32_sums_stay_on_device);
+  visit("offload_waits_for_copies", switches.offload_waits_for_copies);
+  visit("immediate_update_frees_gradients", switches.immediate_update_frees_gradients);
+  visit("stage_0_partitions_bf16", switches.stage_0_partitions_bf16);
+  visit("twin_flow_keeps_last_part", switches.twin_flow_keeps_last_part);
+  visit("parameters_return_by_buffer", switches.parameters_return_by_buffer);
+}
+
+/// The switches of a release. Each changes with a known release: one between two of them behaves as
+/// the older one.
 [[nodiscard]] DeepSpeedSwitches switches_of(const Version& version);
 
 }  // namespace dstune

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "dstune/base/text.hpp"
+#include "dstune/core/deepspeed_switches.hpp"
 
 namespace dstune {
 
@@ -100,6 +101,7 @@ inline constexpr std::int64_t default_mics_shard_size = -1;
 
 /// Names and defaults are DeepSpeed 0.19.6's; bucket sizes are counted in elements.
 struct TrainingConfig {
+  DeepSpeedSwitches switches;  ///< of the target's release
   int zero_stage = 0;
   std::int64_t micro_batch = 1;         ///< train_micro_batch_size_per_gpu, samples a rank
   std::int64_t accumulation_steps = 1;  ///< gradient_accumulation_steps
@@ -107,10 +109,11 @@ struct TrainingConfig {
   Precision precision = Precision::fp32;
   LossScale loss_scale;
   // In 16-bit training at stages 1 to 3.
-  bool fp32_gradient_accumulation = false;  ///< data_types.grad_accum_dtype; stages 1 and 3
-  bool immediate_grad_update = false;       ///< of bf16 at stage 1 that accumulates so
-  bool low_precision_master = false;        ///< bf16_master_weights_and_grads, fp16_…
-  bool low_precision_moments = false;       ///< bf16_optimizer_states; only with such a master
+  /// data_types.grad_accum_dtype; at stages 0 and 2 where the release has it.
+  bool fp32_gradient_accumulation = false;
+  bool immediate_grad_update = false;  ///< of bf16 at stage 1 that accumulates so
+  bool low_precision_master = false;   ///< bf16_master_weights_and_grads, fp16_…
+  bool low_precision_moments = false;  ///< bf16_optimizer_states; only with such a master
   Recompute recompute = Recompute::none;
   bool cpu_checkpointing = false;  ///< with Recompute::block: blocks' inputs in host memory
   bool synchronize_checkpoint_boundary =
@@ -125,6 +128,7 @@ struct TrainingConfig {
   bool round_robin_gradients = false;
   CommunicationType communication_data_type = CommunicationType::as_gradients;
   bool sums_gradients = false;  ///< gradient_allreduce_op: not the mean over ranks; stages 0 to 2
+  bool aligns_parameters = false;  ///< parameter_alignment: each begins at 16 bytes; stages 1 and 2
   OffloadDevice offload_optimizer = OffloadDevice::none;  ///< stages 1 to 3
   double offload_ratio = 1.0;  ///< stage 3: share of the sub-groups whose states are offloaded
   OffloadDevice offload_param = OffloadDevice::none;  ///< stage 3
@@ -158,6 +162,9 @@ struct TrainingConfig {
   std::int64_t ranks_per_batch = 1;
 
   double gradient_clipping = 1.0;  ///< largest global gradient norm; 0: no clipping
+  /// compute_grad_norm: the norm is taken where nothing is clipped, too; off at stages 1 and 2.
+  bool computes_gradient_norm = true;
+  bool checks_overflow = true;  ///< bf16.check_grad_overflow, where no norm is taken
   OptimizerConfig optimizer;
 
   bool operator==(const TrainingConfig&) const = default;
@@ -204,14 +211,45 @@ struct TrainingConfig {
 
 /// DeepSpeed's BF16_Optimizer, which adds up all gradients in fp32 and reduces them at once.
 [[nodiscard]] constexpr bool is_bf16_optimizer(const TrainingConfig& config) {
-  return config.zero_stage == 1 && config.precision == Precision::bf16 &&
+  return config.zero_stage <= 1 && config.precision == Precision::bf16 &&
          config.fp32_gradient_accumulation && !is_optimizer_offloaded(config);
 }
+/// … each gradient as soon as it is there, and then drops it.
+[[nodiscard]] constexpr bool frees_added_gradients(const TrainingConfig& config) {
+  return is_bf16_optimizer(config) && config.immediate_grad_update &&
+         config.switches.immediate_update_frees_gradients;
+}
+/// It partitions its states whatever the stage is: a step at stage 0 is that of stage 1.
+[[nodiscard]] inline TrainingConfig as_partitioned(TrainingConfig config) {
+  if (config.zero_stage == 0 && is_bf16_optimizer(config)) {
+    config.zero_stage = 1;
+    config.offload_optimizer = OffloadDevice::none;
+  }
+  return config;
+}
 
-/// A TrainingConfig's members by name, once for everything that writes or reads all of them.
-/// Visitor: (const char* name, member&). Config: TrainingConfig, const or not.
+/// Whether a pass over all gradients ends the step: for their norm, or for numbers that are none.
+[[nodiscard]] constexpr bool examines_gradients(const TrainingConfig& config) {
+  if (config.gradient_clipping > 0 || config.precision == Precision::fp16) return true;
+  if (config.zero_stage == 0) return false;
+  return config.computes_gradient_norm ||
+         (config.precision == Precision::bf16 && config.checks_overflow);
+}
+
+/// Members that earlier releases do not know: what is written has them where they are not the
+/// default, so that it stays as it was where they are.
 template <class Config, class Visitor>
-void for_each_member(Config& config, Visitor&& visit) {
+void for_each_later_member(Config& config, Visitor&& visit) {
+  visit("computes_gradient_norm", config.computes_gradient_norm);
+  visit("checks_overflow", config.checks_overflow);
+  visit("aligns_parameters", config.aligns_parameters);
+  visit("ranks_per_batch", config.ranks_per_batch);
+  for_each_switch(config.switches, visit);
+}
+
+/// The members that are always written.
+template <class Config, class Visitor>
+void for_each_written_member(Config& config, Visitor&& visit) {
   visit("zero_stage", config.zero_stage);
   visit("micro_batch", config.micro_batch);
   visit("accumulation_steps", config.accumulation_steps);
@@ -271,7 +309,6 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("ranks_per_node", config.ranks_per_node);
   visit("zero_quantized_weights", config.zero_quantized_weights);
   visit("zero_quantized_gradients", config.zero_quantized_gradients);
-  visit("ranks_per_batch", config.ranks_per_batch);
   visit("gradient_clipping", config.gradient_clipping);
   visit("optimizer", config.optimizer.kind);
   visit("learning_rate", config.optimizer.learning_rate);
@@ -285,6 +322,14 @@ void for_each_member(Config& config, Visitor&& visit) {
   visit("learning_rate_decay", config.optimizer.learning_rate_decay);
   visit("initial_accumulator", config.optimizer.initial_accumulator);
   visit("torch_adam", config.optimizer.torch_adam);
+}
+
+/// A TrainingConfig's members by name, once for everything that writes or reads all of them.
+/// Visitor: (const char* name, member&). Config: TrainingConfig, const or not.
+template <class Config, class Visitor>
+void for_each_member(Config& config, Visitor&& visit) {
+  for_each_written_member(config, visit);
+  for_each_later_member(config, visit);
 }
 
 /// For tables of configurations.

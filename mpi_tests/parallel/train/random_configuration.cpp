@@ -1,8 +1,10 @@
 #include "random_configuration.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <random>
 #include <vector>
@@ -102,9 +104,15 @@ bool is_drawn(const Knob& knob) {
          (knob.effect == KnobEffect::measured && knob.type == KnobType::boolean);
 }
 
-std::vector<Drawable> find_drawables() {
+/// One release as often as another.
+const KnobTable& table_of(std::uint64_t seed) {
+  constexpr std::array<Version, 4> releases{{{0, 16, 9}, {0, 17, 6}, {0, 19, 6}, {0, 19, 8}}};
+  return knob_table(releases[seed % releases.size()]);
+}
+
+std::vector<Drawable> find_drawables(const KnobTable& table) {
   std::vector<Drawable> found;
-  for (const Knob& knob : knob_table({0, 19, 6}).knobs()) {
+  for (const Knob& knob : table.knobs()) {
     if (!is_drawn(knob)) continue;
     found.push_back({&knob, words_of(knob), json::Value::json_pointer(std::string(knob.pointer)),
                      is_element(knob.pointer), knob.pointer.ends_with("/0")});
@@ -112,8 +120,10 @@ std::vector<Drawable> find_drawables() {
   return found;
 }
 
-json::Value draw_config(Dice& dice) {
-  static const std::vector<Drawable> drawables = find_drawables();
+json::Value draw_config(const KnobTable& table, Dice& dice) {
+  static std::map<const KnobTable*, std::vector<Drawable>> of_table;
+  std::vector<Drawable>& drawables = of_table[&table];
+  if (drawables.empty()) drawables = find_drawables(table);
   json::Value config = json::Value::object();
   const auto at = [&](std::string_view pointer) -> json::Value& {
     return config[json::Value::json_pointer(std::string(pointer))];
@@ -153,12 +163,12 @@ std::vector<Recompute> all_recompute_modes() {
 }
 
 /// Without a seed; none where it is refused.
-std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
+std::optional<RandomConfiguration> read_draft(const KnobTable& table, const json::Value& draft) {
   // Through its text, as a user's.
   const json::Document document = json::Document::parse(draft.dump(), "random.json");
   json::Problems problems;
   RandomConfiguration result;
-  result.config = training_config(read_config(knob_table({0, 19, 6}), document.node(), problems));
+  result.config = training_config(read_config(table, document.node(), problems));
   if (!problems.empty()) return std::nullopt;
   result.ds_config = document.root();
   return result;
@@ -168,14 +178,15 @@ std::optional<RandomConfiguration> read_draft(const json::Value& draft) {
 
 json::Value first_draft(std::uint64_t seed) {
   Dice dice(seed);
-  return draw_config(dice);
+  return draw_config(table_of(seed), dice);
 }
 
 RandomConfiguration draw_configuration(std::uint64_t seed) {
   Dice dice(seed);
   int refused = 0;
-  std::optional<RandomConfiguration> drawn = read_draft(draw_config(dice));
-  for (; !drawn; ++refused) drawn = read_draft(draw_config(dice));
+  const KnobTable& table = table_of(seed);
+  std::optional<RandomConfiguration> drawn = read_draft(table, draw_config(table, dice));
+  for (; !drawn; ++refused) drawn = read_draft(table, draw_config(table, dice));
   drawn->seed = seed;
   drawn->refused = refused;
   const std::vector<Recompute> modes = all_recompute_modes();

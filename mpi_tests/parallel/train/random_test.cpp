@@ -174,14 +174,14 @@ TEST_F(RandomTest, LossesAreThoseOfThePlainConfiguration) {
 TEST_F(RandomTest, EveryKnobThatActsIsDrawn) {
   if (job().rank() != 0) return;
   std::set<std::string> missing;
-  for (const Knob& knob : knob_table({0, 19, 6}).knobs())
+  for (const Knob& knob : every_knob().knobs())
     // A folder is the machine's, not the table's.
     if (knob.apply != nullptr && !knob.pointer.ends_with("nvme_path"))
       missing.emplace(knob.pointer);
   const auto writes = [](const json::Value& ds_config, const std::string& pointer) {
     const json::Value::json_pointer place(pointer);
     return ds_config.contains(place) &&
-           ds_config[place].dump() != knob_table({0, 19, 6}).find_knob(pointer)->fallback;
+           ds_config[place].dump() != every_knob().find_knob(pointer)->fallback;
   };
   // Drafts cost little, reading them until one is not refused much: only seeds are drawn whose
   // first draft has a knob that is missing.
@@ -195,7 +195,7 @@ TEST_F(RandomTest, EveryKnobThatActsIsDrawn) {
     ++drawn_configurations;
     std::erase_if(missing, [&](const std::string& pointer) {
       return writes(drawn.ds_config, pointer) &&
-             knob_table({0, 19, 6}).find_knob(pointer)->acts_at(drawn.config.zero_stage);
+             every_knob().find_knob(pointer)->acts_at(drawn.config.zero_stage);
     });
   }
   EXPECT_EQ(missing, std::set<std::string>());

@@ -86,6 +86,7 @@ TEST(OverheadsTest, ModulesGatherAtStageThreeAlone) {
 TEST(OverheadsTest, SmallBucketsAreMoreCallsOfAsManyBytes) {
   TrainingConfig config = test::tiny_config(2);
   config.gradient_clipping = 0;
+  config.computes_gradient_norm = false;
   config.reduce_bucket_size = 1'000'000;
   const double calls = count(test::tiny_gpt2(), config, Overhead::all_reduce_call);
   const double bytes = count(test::tiny_gpt2(), config, Overhead::communicated_byte);
@@ -110,9 +111,16 @@ TEST(OverheadsTest, WithoutPrefetchingOnlyKeptParametersAreAhead) {
   EXPECT_GT(count(test::tiny_gpt2(), config, Overhead::all_gather_call), now);
 }
 
-TEST(OverheadsTest, ClippingAsksTheGroupAndTheLossIsOursAlone) {
-  TrainingConfig config = test::tiny_config(3);
+TEST(OverheadsTest, TheNormAsksTheGroupAndTheLossIsOursAlone) {
+  TrainingConfig config = test::tiny_config(2);
+  config.reduce_bucket_size = 1'000'000;
   config.gradient_clipping = 0;
+  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 2);
+  config.computes_gradient_norm = false;
+  EXPECT_EQ(count(test::tiny_gpt2(), config, Overhead::all_reduce_call), 1);  // of gradients
+  config = test::tiny_config(3);
+  config.gradient_clipping = 0;
+  config.computes_gradient_norm = false;
   const double calls = count(test::tiny_gpt2(), config, Overhead::all_reduce_call);
   EXPECT_EQ(calls, 0);
   config.gradient_clipping = 1;

@@ -78,10 +78,24 @@ void Replay::forget_gradients() {
       forget_shards(tensor, written);
       continue;
     }
-    if (name == "own gradients")
-      end = std::clamp<std::int64_t>(total - plan_.group_rank * end, 0, end);
+    if (name == "own gradients") {
+      forget_own_part(end, written);
+      continue;
+    }
     if (name == "fp32 gradients") end = total;
     written.remove(0, end);
+  }
+}
+
+void Replay::forget_own_part(std::int64_t own, Intervals& written) const {
+  const ParameterTable table(plan_.model);
+  const plan::Layout layout(table, plan_.config.zero_stage,
+                            plan::partition_of(plan_.config, plan_.group_size, plan_.group_rank),
+                            plan::offloaded_of(plan_.config), plan::order_of(plan_.config));
+  for (int index = 0; index < layout.num_parameters(); ++index) {
+    const std::int64_t begin = layout.offset(index) - own * plan_.group_rank;
+    const std::int64_t end = begin + layout.parameter(index).elements();
+    written.remove(std::clamp<std::int64_t>(begin, 0, own), std::clamp<std::int64_t>(end, 0, own));
   }
 }
 

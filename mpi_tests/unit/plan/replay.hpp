@@ -68,6 +68,8 @@ class Replay {
   void check_sums(const Step& step);
   void forget_gradients();
   /// All of the own shards whose gradients this tensor holds but their padding.
+  /// Of stages 1 and 2, in a tensor of so many elements.
+  void forget_own_part(std::int64_t own, Intervals& written) const;
   void forget_shards(const PlannedTensor& tensor, Intervals& written) const;
   /// The streams agree on the order of this access and every one before it that conflicts.
   void check_order(TensorId tensor, const Touch& touch, int stream);

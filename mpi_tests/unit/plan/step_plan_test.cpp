@@ -104,12 +104,15 @@ TEST(StepPlanTest, WithoutOverlapThereIsOneStream) {
   }
 }
 
-TEST(StepPlanTest, ClippingIsLeftOutWhereItIsOff) {
+TEST(StepPlanTest, TheNormIsTakenUnlessNothingAsksForIt) {
   TrainingConfig config = test::tiny_config(1);
   const auto update = [&] { return build(test::tiny_gpt2(), config, 2).cycle.back().steps; };
   EXPECT_EQ(count_of<op::AccumulateSquares>(update()), 1);
   EXPECT_EQ(count_of<op::ClipFactor>(update()), 1);
   config.gradient_clipping = 0;
+  EXPECT_EQ(count_of<op::AccumulateSquares>(update()), 1);
+  EXPECT_EQ(count_of<op::ClipFactor>(update()), 1);
+  config.computes_gradient_norm = false;
   EXPECT_EQ(count_of<op::AccumulateSquares>(update()), 0);
   EXPECT_EQ(count_of<op::ClipFactor>(update()), 0);
   EXPECT_EQ(count_of<op::UpdateParameters>(update()), 1);

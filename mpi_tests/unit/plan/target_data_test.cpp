@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "dstune/base/json.hpp"
+#include "dstune/core/deepspeed_version.hpp"
 #include "dstune/model/parameter_table.hpp"
 #include "dstune/plan/memory.hpp"
 
@@ -122,7 +123,11 @@ TEST(TargetDataTest, StepsUnderDeepSpeed) {
     const ModelSpec model = small_model(row.value("family", "gpt2"));
     TrainingConfig config = config_of(row);
     config.fp32_gradient_accumulation = row.contains("data_types");
+    if (row.value("deepspeed", "0.19.6") == "0.19.8") config.switches = switches_of({0, 19, 8});
+    if (row.contains("bf16"))
+      config.immediate_grad_update = row.at("bf16").value("immediate_grad_update", false);
     const json::Value& zero = row.at("zero_optimization");
+    config.aligns_parameters = zero.value("parameter_alignment", false);
     config.zero_hpz_partition_size = zero.value("zero_hpz_partition_size", 1);
     config.mics_shard_size = zero.value("mics_shard_size", 0);
     config.memory_efficient_linear = zero.value("memory_efficient_linear", true);
@@ -153,10 +158,10 @@ TEST(TargetDataTest, StepsUnderDeepSpeed) {
       const double error =
           relative_error(predicted + memory.host_bytes, row.at(name).get<std::int64_t>());
       errors.add(error);
-      EXPECT_NEAR(error, 0.0, 0.08) << name << row.dump();
+      EXPECT_NEAR(error, 0.0, row.contains("deepspeed") ? 0.05 : 0.08) << name << row.dump();
     }
   }
-  EXPECT_GE(errors.count, 80);
+  EXPECT_GE(errors.count, 140);
   EXPECT_LE(errors.sum / errors.count, 0.02);
   EXPECT_GE(errors.least, -0.011);  // what is recommended fits
 }

@@ -21,19 +21,23 @@ DSTUNE_FIELDS(LeafModules, classes, names, name_suffixes)
 DSTUNE_FIELDS(OptimizerConfig, kind, learning_rate, beta1, beta2, epsilon, weight_decay, momentum,
               dampening, nesterov, learning_rate_decay, initial_accumulator, torch_adam)
 DSTUNE_FIELDS(LossScale, fixed, initial_power, window, hysteresis, consecutive_hysteresis, minimum)
-DSTUNE_FIELDS(TrainingConfig, zero_stage, micro_batch, accumulation_steps, sequence_length,
-              precision, loss_scale, fp32_gradient_accumulation, immediate_grad_update,
-              low_precision_master, low_precision_moments, recompute, cpu_checkpointing,
-              synchronize_checkpoint_boundary, reduce_bucket_size, allgather_bucket_size,
-              overlap_comm, reduce_scatter, contiguous_gradients, use_multi_rank_bucket_allreduce,
-              round_robin_gradients, communication_data_type, sums_gradients, offload_optimizer,
-              offload_ratio, offload_param, disk, sub_group_size, prefetch_bucket_size,
-              param_persistence_threshold, model_persistence_threshold, max_live_parameters,
-              max_reuse_distance, module_granularity_threshold, leaf_modules,
-              memory_efficient_linear, allgather_sequential, use_all_reduce_for_fetch_params,
-              zero_hpz_partition_size, mics_shard_size, mics_hierarchical_params_gather,
-              ranks_per_node, zero_quantized_weights, zero_quantized_gradients, ranks_per_batch,
-              gradient_clipping, optimizer)
+DSTUNE_FIELDS(DeepSpeedSwitches, fp32_sums_at_stage_2, fp32_sums_are_averaged,
+              fp32_sums_stay_on_device, offload_waits_for_copies, immediate_update_frees_gradients,
+              stage_0_partitions_bf16, twin_flow_keeps_last_part, parameters_return_by_buffer)
+DSTUNE_FIELDS(TrainingConfig, switches, zero_stage, micro_batch, accumulation_steps,
+              sequence_length, precision, loss_scale, fp32_gradient_accumulation,
+              immediate_grad_update, low_precision_master, low_precision_moments, recompute,
+              cpu_checkpointing, synchronize_checkpoint_boundary, reduce_bucket_size,
+              allgather_bucket_size, overlap_comm, reduce_scatter, contiguous_gradients,
+              use_multi_rank_bucket_allreduce, round_robin_gradients, communication_data_type,
+              sums_gradients, aligns_parameters, offload_optimizer, offload_ratio, offload_param,
+              disk, sub_group_size, prefetch_bucket_size, param_persistence_threshold,
+              model_persistence_threshold, max_live_parameters, max_reuse_distance,
+              module_granularity_threshold, leaf_modules, memory_efficient_linear,
+              allgather_sequential, use_all_reduce_for_fetch_params, zero_hpz_partition_size,
+              mics_shard_size, mics_hierarchical_params_gather, ranks_per_node,
+              zero_quantized_weights, zero_quantized_gradients, ranks_per_batch, gradient_clipping,
+              computes_gradient_norm, checks_overflow, optimizer)
 DSTUNE_FIELDS(Experiment, name, ds_config, shape, config)
 DSTUNE_FIELDS(Record, experiment, predicted, attempt, measurement, started, finished, is_alone)
 DSTUNE_FIELDS(Repeat, kind, round, measurement, started, finished, is_alone)

@@ -259,9 +259,10 @@ std::vector<Knob> precision_rows() {
                       "backward")))),
       since(v0_17_6,
             at(stages_1_2, was({v0_19_6, "false", {}},
-                               flag("check_grad_overflow", "true", not_built,
-                                    "look for infinities in gradients, in a pass of its own: here "
-                                    "their norm finds them")))),
+                               sets<&Config::checks_overflow>(
+                                   "check_grad_overflow",
+                                   "look for infinities in gradients, in a pass of its own: here "
+                                   "their norm finds them, where it is taken")))),
       since(v0_18_9, flag("bf16_master_weights_and_grads", "false", measured,
                           "master weights in bfloat16: offloaded, or with bf16_optimizer_states")),
       since(v0_18_9, flag("bf16_optimizer_states", "false", measured, "moments in bfloat16, too")),

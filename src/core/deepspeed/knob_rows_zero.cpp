@@ -112,11 +112,13 @@ std::vector<Knob> reduction_rows() {
              "use_multi_rank_bucket_allreduce", "all-reduce buckets of several owners as one")),
       at(stages_1_2_3, sets<&Config::contiguous_gradients>(
                            "contiguous_gradients", "copy gradients into one buffer as they come")),
-      since(v0_19_7, at(stages_1_2, flag("compute_grad_norm", "true", not_built,
-                                         "take the gradient's norm; false only at stages 1 and 2, "
-                                         "without clipping and offload"))),
-      since(v0_19_7, at(stages_1_2, flag("parameter_alignment", "false", not_built,
-                                         "each parameter from a multiple of 16 bytes on"))),
+      since(v0_19_7, at(stages_1_2, sets<&Config::computes_gradient_norm>(
+                                        "compute_grad_norm",
+                                        "take the gradient's norm; false only at stages 1 and 2, "
+                                        "without clipping and offload"))),
+      since(v0_19_7, at(stages_1_2, sets<&Config::aligns_parameters>(
+                                        "parameter_alignment",
+                                        "each parameter from a multiple of 16 bytes on"))),
       at(stages_1_2,
          sets<&Config::round_robin_gradients>("round_robin_gradients",
                                               "deal the parameters out to their owners in turn")),

@@ -27,18 +27,31 @@ OptimizerConfig optimizer_config(const Settings& settings, OptimizerConfig optim
   return optimizer;
 }
 
+/// Whether 16-bit gradients are added up in fp32.
+bool sums_in_fp32(const TrainingConfig& config, const Settings& settings) {
+  const bool is_given = settings.is_given("/data_types/grad_accum_dtype");
+  const bool asked = is_given && element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+  switch (config.zero_stage) {
+    case 0:  // only BF16_Optimizer does
+      return config.precision == Precision::bf16 &&
+             (asked || (!is_given && config.switches.stage_0_partitions_bf16));
+    case 2:  // 16-bit master weights beside such sums are not built
+      return asked && config.switches.fp32_sums_at_stage_2 && !config.low_precision_master;
+    default:
+      return asked;
+  }
+}
+
 /// Where they say something.
 void add_types_of_states(TrainingConfig& config, const Settings& settings) {
   const bool is_bf16 = config.precision == Precision::bf16;
-  if (config.zero_stage == 0 || config.precision == Precision::fp32) return;
-  // Stage 2 adds up in 16 bits whatever it is told.
-  config.fp32_gradient_accumulation =
-      config.zero_stage != 2 && settings.is_given("/data_types/grad_accum_dtype") &&
-      element_type(settings, "/data_types/grad_accum_dtype") == "fp32";
+  if (config.precision == Precision::fp32) return;
+  config.low_precision_master =
+      config.zero_stage > 0 && settings.is_on(is_bf16 ? "/bf16/bf16_master_weights_and_grads"
+                                                      : "/fp16/fp16_master_weights_and_grads");
+  config.fp32_gradient_accumulation = sums_in_fp32(config, settings);
   config.immediate_grad_update =
       is_bf16_optimizer(config) && settings.is_on("/bf16/immediate_grad_update");
-  config.low_precision_master = is_bf16 ? settings.is_on("/bf16/bf16_master_weights_and_grads")
-                                        : settings.is_on("/fp16/fp16_master_weights_and_grads");
   // DeepSpeed's Adam for the host takes the master copy's type for the moments where it is told to.
   const bool asked = is_optimizer_offloaded(config) &&
                      settings.is_given("/optimizer/params/fp32_optimizer_states") &&
@@ -67,6 +80,7 @@ void leave_out_unused(DiskUse& disk, const TrainingConfig& config) {
 TrainingConfig training_config(const Settings& settings) {
   const KnobTable& table = settings.table();
   TrainingConfig config = table.usual();
+  config.switches = switches_of(table.release());
   for (const std::size_t row : table.acting())
     if (settings.is_given(row)) table.knobs()[row].apply(config, settings.value(row));
   if (!settings.is_given("/zero_optimization/overlap_comm"))
@@ -93,6 +107,8 @@ TrainingConfig training_config(const Settings& settings) {
   if (config.precision != Precision::fp16 || fixed > 0) config.loss_scale = {};
   if (config.precision == Precision::fp16) config.loss_scale.fixed = fixed;
   add_types_of_states(config, settings);
+  if (config.computes_gradient_norm || config.precision != Precision::bf16)
+    config.checks_overflow = true;
   config.optimizer = optimizer_config(settings, config.optimizer);
   return config;
 }

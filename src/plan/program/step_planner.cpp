@@ -133,18 +133,17 @@ StepPlan build_step_plan(const ModelSpec& model, const TrainingConfig& config, i
   return std::move(planner.plan_);
 }
 
-const StepPlan& StepPlanner::plan(const TrainingConfig& config, int group_size, int group_rank) {
+const StepPlan& StepPlanner::plan(const TrainingConfig& wanted, int group_size, int group_rank) {
   const ModelSpec& model = plan_.model;
-  check(model, config, group_size, group_rank);
-  plan_.config = config;
+  check(model, wanted, group_size, group_rank);
+  plan_.config = as_partitioned(wanted);
+  const TrainingConfig& config = plan_.config;
   plan_.group_size = group_size;
   plan_.group_rank = group_rank;
 
   const plan::Layout layout(shared_->table, config.zero_stage,
                             plan::partition_of(config, group_size, group_rank),
-                            plan::offloaded_of(config),
-                            // BF16_Optimizer knows nothing of it.
-                            config.round_robin_gradients && !is_bf16_optimizer(config));
+                            plan::offloaded_of(config), plan::order_of(config));
   plan::Emitter emitter(plan_, shared_->workspaces);
   const plan::Gathering* const gathering =
       layout.gathers() ? &shared_->gatherings.of(model, layout, config) : nullptr;

@@ -22,6 +22,15 @@ std::int64_t whole_parameters(const ParameterTable& table, std::int64_t own) {
   return most;
 }
 
+/// Of all parameters as they lie in DeepSpeed's flat buffer at stages 1 and 2.
+std::int64_t laid_out_elements(const ParameterTable& table, const TrainingConfig& config) {
+  const bool aligns = config.zero_stage == 1 || config.zero_stage == 2;
+  const std::int64_t alignment = aligns ? order_of(config).alignment : 1;
+  std::int64_t end = 0;
+  for (const Piece& piece : cut_into_pieces(table)) end = round_up(end, alignment) + piece.elements;
+  return end;
+}
+
 /// What an optimizer that is not all on the host leaves on the device, and what it has on a disk.
 void count_left(const ParameterTable& table, const TrainingConfig& config, int group_size,
                 TargetCounts& counts) {
@@ -133,6 +142,7 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
   const ParameterTable table(model);
   TargetCounts counts{};
   counts.parameters = table.total_elements();
+  const std::int64_t laid_out = laid_out_elements(table, config);
   const std::int64_t hpz = std::min<std::int64_t>(config.zero_hpz_partition_size, group_size);
   if (config.zero_stage == 3 && config.zero_hpz_partition_size > 1) {
     for (const Parameter& parameter : table.all()) {
@@ -140,7 +150,8 @@ TargetCounts count_target(const ModelSpec& model, const TrainingConfig& config, 
       counts.secondary += counts.secondary_shards.back();
     }
   }
-  counts.own = (counts.parameters + group_size - 1) / group_size;
+  counts.padding = laid_out - counts.parameters;
+  counts.own = (laid_out + group_size - 1) / group_size;
   if (config.zero_stage == 1 || config.zero_stage == 2)
     counts.own_whole = whole_parameters(table, counts.own);
   for (int unit = 0; unit < table.num_units(); ++unit)

@@ -6,6 +6,7 @@
 #include "dstune/base/error.hpp"
 #include "program/emitter.hpp"
 #include "target/target.hpp"
+#include "zero/states.hpp"
 
 namespace dstune {
 namespace plan {
@@ -54,7 +55,7 @@ std::int64_t target_host_bytes(const TargetCounts& counts, const TrainingConfig&
   bytes += pinned(e * counts.own, target);
   bytes += pinned(e * counts.largest_parameter, target);
   // Sums of gradients, a parameter at a time.
-  if (config.zero_stage == 2 && config.accumulation_steps > 1)
+  if (config.zero_stage == 2 && config.accumulation_steps > 1 && !keeps_sums_on_device(config))
     bytes += (target.on_gpu ? 2 : 1) * e * counts.own_whole;
   return bytes;
 }
@@ -73,8 +74,9 @@ constexpr std::int64_t reserved_percent = 4;
 
 }  // namespace
 
-TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& config, int group_size,
+TargetMemory target_memory(const ModelSpec& model, const TrainingConfig& wanted, int group_size,
                            const TargetSpec& target) {
+  const TrainingConfig config = as_partitioned(wanted);
   TargetMemory memory;
   memory.parts = {{"parameters", 0},  {"gradients", 0}, {"optimizer", 0}, {"buckets", 0},
                   {"activations", 0}, {"logits", 0},    {"step", 0},      {"framework", 0}};

@@ -85,10 +85,30 @@ std::int64_t update_bytes(const TrainingConfig& config, std::int64_t e) {
   return (e < master ? e + master : e) + temporary_bytes(config.optimizer);
 }
 
+/// The own part of fp32 sums is in a partition of its own, from its first reduction to the update.
+bool has_fp32_partition(const TrainingConfig& config) {
+  if (!config.fp32_gradient_accumulation || is_bf16_optimizer(config)) return false;
+  if (config.zero_stage == 2) return config.switches.fp32_sums_at_stage_2;
+  return config.zero_stage == 1 && config.switches.fp32_sums_are_averaged;
+}
+
+/// Beside gradients that are read as they are: the norm's copy in double precision of what is own
+/// of a parameter, and then what the optimizer makes.
+std::int64_t norm_or_update_bytes(const TargetCounts& counts, const TrainingConfig& config) {
+  return std::max(8 * std::min(counts.largest_parameter, counts.own),
+                  temporary_bytes(config.optimizer) * counts.own);
+}
+
+/// Bytes of an element of the buckets at stages 1 and 2.
+std::int64_t bucket_bytes(const TrainingConfig& config) {
+  if (config.zero_stage == 1 && has_fp32_partition(config)) return 4;
+  return size_bytes(communication_type(config));
+}
+
 TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, std::int64_t e) {
   const std::int64_t gradients = e * counts.parameters;
   const std::int64_t c = size_bytes(communication_type(config));
-  const std::int64_t buckets = c * buckets_of(config);
+  const std::int64_t buckets = bucket_bytes(config) * buckets_of(config);
   const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
   const bool accumulates = config.accumulation_steps > 1;
   const std::int64_t sums = config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
@@ -100,13 +120,16 @@ TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, st
   const std::int64_t reducing =
       config.contiguous_gradients ? std::max<std::int64_t>(full - moved, copied - moved) : full;
   TargetStates states;
-  states.parameters = e * counts.parameters;
+  states.parameters = e * (counts.parameters + counts.padding);
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
   if (is_bf16_optimizer(config)) {
     // No buckets: the sums in bf16 for one all-reduce; the update reads its part of them in place.
-    states.loss = states.layers = states.first_layer = {gradients + sums, 0, 0};
-    states.reduction = {gradients + sums, e * counts.parameters, 0};
-    states.update = {gradients + sums, 0, temporary_bytes(config.optimizer) * counts.own};
+    const bool frees = frees_added_gradients(config);
+    const std::int64_t kept = sums + (frees ? 0 : gradients);
+    states.loss = {kept, 0, 0};
+    states.layers = states.first_layer = {kept + (frees ? e * counts.largest_unit : 0), 0, 0};
+    states.reduction = {kept, e * counts.parameters, 0};
+    states.update = {kept, 0, temporary_bytes(config.optimizer) * counts.own};
     return states;
   }
   // The first gradient of a step asks for the buckets.
@@ -129,12 +152,24 @@ TargetStates stage1(const TargetCounts& counts, const TrainingConfig& config, st
   for (TargetInstant* instant :
        {&states.loss, &states.layers, &states.first_layer, &states.reduction})
     instant->gradients += sums;
+  if (has_fp32_partition(config)) {
+    // Between steps there are none. What is flattened in fp32 has moved into the bucket, so that
+    // only what is sent comes beside it, and the own partition. Gradients are parts of the buckets
+    // until the update is over.
+    if (!accumulates) states.loss.gradients = 0;
+    // With overlap gradients of 16 bits are on their way to their sums beside it.
+    const std::int64_t on_the_way = config.overlap_comm ? e * counts.head : 0;
+    states.reduction.buckets = std::max(
+        states.reduction.buckets, buckets + 4 * counts.own + (c < 4 ? c * full : 0) + on_the_way);
+    states.update = {4 * counts.own, buckets, norm_or_update_bytes(counts, config)};
+  }
   return states;
 }
 
 TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, std::int64_t e) {
-  // Room for the own parameters as a whole is made by the first of them.
-  const std::int64_t gradients = e * counts.own_whole;
+  // Room for the own parameters as a whole is made by the first of them; or for the own part alone.
+  const bool in_fp32 = has_fp32_partition(config);
+  const std::int64_t gradients = in_fp32 ? 4 * counts.own : e * counts.own_whole;
   const std::int64_t c = size_bytes(communication_type(config));
   const std::int64_t buckets = c * buckets_of(config);
   const std::int64_t full = std::min(config.reduce_bucket_size, counts.parameters);
@@ -144,15 +179,35 @@ TargetStates stage2(const TargetCounts& counts, const TrainingConfig& config, st
                                       ? counts.largest_of_layer
                                       : std::max(counts.largest_of_layer, full);
   TargetStates states;
-  states.parameters = e * counts.parameters;
+  states.parameters = e * (counts.parameters + counts.padding);
   states.optimizer = (master_bytes(config) + moment_bytes(config)) * counts.own;
   // Buckets are there from the first gradient of a micro-step to its last.
   states.loss = {config.accumulation_steps > 1 ? gradients : 0, 0, 0};
-  states.layers = {gradients, buckets + c * flattened + e * on_the_way, 0};
+  // Averages are converted as they are added to fp32 sums.
+  const auto converted = [&](std::int64_t largest) {
+    return in_fp32 ? 4 * std::min(largest, counts.own) : 0;
+  };
+  // With several micro-steps there is room for this one's own part beside their sums, once
+  // something was copied out of a bucket.
+  const bool adds = config.accumulation_steps > 1 && !in_fp32 && !is_optimizer_offloaded(config);
+  const std::int64_t added = adds ? e * counts.own_whole : 0;
+  const std::int64_t added_early = flattened > 0 ? added : 0;
+  states.layers = {
+      gradients,
+      buckets + c * flattened + e * on_the_way + converted(counts.largest_of_layer) + added_early,
+      0};
   states.first_layer = states.layers;
   const std::int64_t tables = (counts.table_copies + 1) * counts.table;
-  states.reduction = {gradients, buckets + std::max(c * full, e * tables), 0};
+  states.reduction = {gradients,
+                      buckets + std::max(added_early + std::max(c * full, e * tables), added), 0};
   states.update = {gradients, 0, update_bytes(config, e) * counts.own};
+  if (in_fp32) {
+    // Measured: the table's gradient is there, too, as the last bucket's are converted.
+    states.reduction.buckets =
+        buckets +
+        std::max(c * full + converted(counts.largest_parameter) + e * counts.table, e * tables);
+    states.update.step = norm_or_update_bytes(counts, config);
+  }
   return states;
 }
 
@@ -255,24 +310,32 @@ TargetStates without_optimizer(TargetStates states, const TargetCounts& counts,
   states.optimizer = 12 * counts.updated_on_device;
   const std::int64_t sums =
       config.zero_stage == 1 && config.fp32_gradient_accumulation ? 4 * counts.parameters : 0;
+  const std::int64_t partition =
+      has_fp32_partition(config) && config.switches.fp32_sums_stay_on_device ? 4 * counts.own : 0;
   const std::int64_t left = 4 * (counts.updated_on_device + counts.held_gradients) + sums;
   for (TargetInstant* instant :
        {&states.loss, &states.layers, &states.first_layer, &states.reduction, &states.update}) {
-    if (config.zero_stage >= 2 || instant == &states.update) instant->gradients = left;
+    // With a partition of fp32 sums on the device, gradients are as without offloading.
+    if (partition == 0 && (config.zero_stage >= 2 || instant == &states.update))
+      instant->gradients = left;
     instant->step = 0;
     // Stages 1 and 2 keep theirs.
     (config.zero_stage == 3 ? instant->buckets : instant->gradients) += e * staged;
   }
   // Measured: with sums in fp32 the buckets outlive the reduction.
-  if (sums > 0) states.update.buckets = size_bytes(communication_type(config)) * buckets_of(config);
+  if (sums > 0 || (partition > 0 && config.zero_stage == 1))
+    states.update.buckets = bucket_bytes(config) * buckets_of(config);
   // They leave when their bucket has been reduced: its flat copy is gone.
-  const std::int64_t leaving =
-      size_bytes(communication_type(config)) * buckets_of(config) + converted;
+  const std::int64_t leaving = bucket_bytes(config) * buckets_of(config) + converted;
+  // What is larger than a bucket is cloned before it is reduced where it is.
+  const bool clones = config.switches.offload_waits_for_copies &&
+                      counts.largest_parameter > config.reduce_bucket_size;
+  const std::int64_t cloned = clones ? e * counts.largest_parameter : 0;
   for (TargetInstant* instant : {&states.layers, &states.first_layer, &states.reduction}) {
     if (config.zero_stage == 3)
       instant->buckets += converted;
     else if (config.zero_stage == 2 || instant == &states.reduction)
-      instant->buckets = std::max(instant->buckets, leaving);
+      instant->buckets = std::max(instant->buckets + cloned, leaving);
   }
   return states;
 }

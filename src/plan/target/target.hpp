@@ -14,6 +14,7 @@ namespace dstune::plan {
 /// What the target's memory is made of, in elements: of the model, and of what one rank holds.
 struct TargetCounts {
   std::int64_t parameters, own, secondary, own_whole, largest_unit, persistent, largest_parameter;
+  std::int64_t padding;           ///< between parameters, of parameter_alignment
   std::int64_t largest_of_layer;  ///< parameter
   std::int64_t largest_scales;    ///< of a quantised gradient
   std::int64_t table;             ///< of tokens

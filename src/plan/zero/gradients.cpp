@@ -40,9 +40,12 @@ std::vector<BucketRange> cut_into_buckets(const Layout& layout, std::int64_t buc
 Reducer::Reducer(const ZeroContext& zero)
     : ZeroPart(zero),
       type_(communication_type(config_)),
+      bucket_type_(reduces_fp32_sums(zero) ? DType::f32 : type_),
       // Stages 1 and 2 of DeepSpeed need them for offloading.
       contiguous_(config_.contiguous_gradients ||
                   (layout_.offloaded().optimizer && config_.zero_stage < 3)),
+      clones_alone_(config_.switches.offload_waits_for_copies && layout_.offloaded().optimizer &&
+                    config_.zero_stage < 3),
       from_the_beginning_(layout_.stage() == 1 && !config_.overlap_comm),
       ways_(choose_reductions(zero, contiguous_)),
       own_gradients_(own_gradients_of(zero)),
@@ -70,7 +73,7 @@ void Reducer::begin(bool overwrite, bool last) {
   slabs_.clear();
   if (!contiguous_) return;
   for (int index = 0; index < num_buckets_; ++index) {
-    buckets_.push_back(emitter_.acquire("bucket", -1, Category::buckets, type_, capacity_));
+    buckets_.push_back(emitter_.acquire("bucket", -1, Category::buckets, bucket_type_, capacity_));
   }
 }
 
@@ -134,14 +137,17 @@ void Reducer::flush(const BucketRange& range) {
   if (range.is_scattered && !place)
     scratch.scattered = emitter_.acquire("scattered", -1, Category::buckets, type_, range.shards);
   way.acquire(range, scratch);
+  TensorId sent_copy = no_tensor;
+  const View sent = sent_of(range, bucket, sent_copy);
   const TensorId converted = acquire_converted(range);
   const std::vector<TensorId> kept = own_gradients_->acquire_scratch(range);
 
   const Stream stream = begin_reduction();
+  if (sent_copy != no_tensor) emitter_.emit(op::Convert{sent, bucket, range.elements()}, stream);
   const View shards = place ? place : at(scratch.scattered);
-  way.reduce(range, bucket, shards, scratch, stream);
+  way.reduce(range, sent, shards, scratch, stream);
   if (!place) {
-    View averaged = range.is_scattered ? shards : bucket;
+    View averaged = range.is_scattered ? shards : sent;
     if (converted != no_tensor) {
       emitter_.emit(op::Convert{at(converted), averaged, emitter_.elements(converted)}, stream);
       averaged = at(converted);
@@ -150,10 +156,10 @@ void Reducer::flush(const BucketRange& range) {
   }
   average_over_copies(range, stream);
   used_tensors_ = kept;
-  used_tensors_.insert(
-      used_tensors_.end(),
-      {own_bucket, scratch.scattered, scratch.flattened, converted, scratch.codes, scratch.scales,
-       scratch.received_codes, scratch.received_scales, scratch.sums, scratch.padded});
+  used_tensors_.insert(used_tensors_.end(),
+                       {own_bucket, sent_copy, scratch.scattered, scratch.flattened, converted,
+                        scratch.codes, scratch.scales, scratch.received_codes,
+                        scratch.received_scales, scratch.sums, scratch.padded});
   for (const Arrived& arrived : uncopied_) used_slabs_.push_back(arrived.slab);
   uncopied_.clear();
   if (config_.overlap_comm) reduction_ = emitter_.record(stream);
@@ -167,7 +173,8 @@ View Reducer::bucket_of(const BucketRange& range, TensorId& own_bucket) {
     filling_ = (filling_ + 1) % buckets_.size();
     return at(full);
   }
-  if (range.alone && !reduction_of(range).lies_by_rank() && type_ == emitter_.type()) {
+  if (range.alone && !reduction_of(range).lies_by_rank() && type_ == emitter_.type() &&
+      bucket_type_ == type_ && !clones_alone_) {
     // It is reduced where it is.
     const Arrived& arrived = uncopied_.front();
     return moved(arrived.source, range.begin - layout_.parameter(arrived.slab_first).offset);
@@ -181,9 +188,16 @@ View Reducer::bucket_of(const BucketRange& range, TensorId& own_bucket) {
   return at(own_bucket);
 }
 
+View Reducer::sent_of(const BucketRange& range, View bucket, TensorId& copy) {
+  if (bucket_type_ == type_ || range.alone || !contiguous_) return bucket;
+  copy = emitter_.acquire("sent gradients", -1, Category::buckets, type_, range.elements());
+  return at(copy);
+}
+
 TensorId Reducer::acquire_converted(const BucketRange& range) {
   const DType sums = sum_type(config_);
-  if (!layout_.offloaded().optimizer || type_ == sums) return no_tensor;
+  if (!layout_.offloaded().optimizer || type_ == sums || tensors_.own_sums != no_tensor)
+    return no_tensor;
   return emitter_.acquire("converted gradients", -1, Category::buckets, sums,
                           range.is_scattered ? range.shards : range.elements());
 }
@@ -222,16 +236,19 @@ void Reducer::wait_for_reduction() {
 
 GradientSink::GradientSink(const ZeroContext& zero)
     : ZeroPart(zero),
+      reduces_sums_(reduces_fp32_sums(zero)),
       adds_up_at_once_(config_.immediate_grad_update || !is_bf16_optimizer(config_)) {
   if (layout_.stage() >= 1 && !is_bf16_optimizer(config_)) reducer_.emplace(zero);
-  if (layout_.stage() >= 2) slabs_.assign(layout_.table().num_units(), no_tensor);
+  if (layout_.stage() >= 2 || frees_added_gradients(config_))
+    slabs_.assign(layout_.table().num_units(), no_tensor);
 }
 
 void GradientSink::begin_backward(MicroStep micro) {
   micro_ = micro;
+  if (!reducer_) return;
   if (!slabs_.empty()) {
     reducer_->begin(micro.first, micro.last);
-  } else if (reducer_ && micro.last && config_.overlap_comm) {
+  } else if (micro.last && config_.overlap_comm) {
     reducer_->begin(true, true);
   }
 }
@@ -245,14 +262,17 @@ void GradientSink::open(int unit) {
 void GradientSink::close(int unit) {
   if (tensors_.fp32_gradients != no_tensor && adds_up_at_once_) add_up(unit);
   if (!slabs_.empty()) {
-    reducer_->arrive(unit, unit_view(unit), slabs_[unit]);
+    if (reducer_)
+      reducer_->arrive(unit, unit_view(unit), slabs_[unit]);
+    else
+      emitter_.release(slabs_[unit]);
   } else if (reducer_ && micro_.last && config_.overlap_comm) {
-    reducer_->arrive(unit, unit_view(unit), no_tensor);
+    reducer_->arrive(unit, reduces_sums_ ? sum_view(unit) : unit_view(unit), no_tensor);
   }
 }
 
 void GradientSink::add_up(int unit) {
-  const View sum = at(tensors_.fp32_gradients, unit_view(unit).offset_elements);
+  const View sum = sum_view(unit);
   const std::int64_t count = layout_.table().unit_elements(unit);
   if (micro_.first) {
     emitter_.emit(op::Convert{sum, unit_view(unit), count});
@@ -260,7 +280,8 @@ void GradientSink::add_up(int unit) {
     emitter_.emit(op::Add{sum, unit_view(unit), count});
   }
   // DeepSpeed reduces them in the parameters' type all the same.
-  if (micro_.last && reducer_) emitter_.emit(op::Convert{unit_view(unit), sum, count});
+  if (micro_.last && reducer_ && !reduces_sums_)
+    emitter_.emit(op::Convert{unit_view(unit), sum, count});
 }
 
 void GradientSink::end_backward() {
@@ -272,7 +293,7 @@ void GradientSink::end_backward() {
     if (!config_.overlap_comm) {
       reducer_->begin(true, true);
       for (int unit = 0; unit < layout_.table().num_units(); ++unit)
-        reducer_->arrive(unit, unit_view(unit), no_tensor);
+        reducer_->arrive(unit, reduces_sums_ ? sum_view(unit) : unit_view(unit), no_tensor);
     }
   }
   reducer_->finish();
@@ -281,6 +302,11 @@ void GradientSink::end_backward() {
 View GradientSink::unit_view(int unit) const {
   if (!slabs_.empty()) return at(slabs_[unit]);
   return at(tensors_.gradients, layout_.parameter(layout_.table().unit_range(unit).first).offset);
+}
+
+View GradientSink::sum_view(int unit) const {
+  const int first = layout_.table().unit_range(unit).first;
+  return at(tensors_.fp32_gradients, layout_.parameter(first).offset);
 }
 
 View GradientSink::view(int unit, ParameterRole role) const {

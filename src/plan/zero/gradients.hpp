@@ -123,6 +123,13 @@ class OwnGradients {
 /// On the device, in one flat tensor; of an offloaded optimizer on the host or a disk.
 [[nodiscard]] std::unique_ptr<OwnGradients> own_gradients_of(const ZeroContext& zero);
 
+/// Stage 1 brings its fp32 sums to the buckets as they are.
+[[nodiscard]] inline bool reduces_fp32_sums(const ZeroContext& zero) {
+  return zero.config.switches.fp32_sums_are_averaged && zero.config.zero_stage == 1 &&
+         zero.layout.stage() == 1 && zero.tensors.fp32_gradients != no_tensor &&
+         !is_bf16_optimizer(zero.config);
+}
+
 /// Averages gradients over the group in buckets and keeps the own part: stages 1 to 3.
 class Reducer : ZeroPart {
  public:
@@ -162,6 +169,8 @@ class Reducer : ZeroPart {
   void flush(const BucketRange& range);
   /// All that has arrived for a bucket; `own_bucket` is acquired where it needs one of its own.
   View bucket_of(const BucketRange& range, TensorId& own_bucket);
+  /// What travels of a bucket: itself, or a copy in the type that is sent.
+  View sent_of(const BucketRange& range, View bucket, TensorId& copy);
   /// Of averages that leave the device in another type than they travelled in.
   TensorId acquire_converted(const BucketRange& range);
   Stream begin_reduction();
@@ -170,8 +179,10 @@ class Reducer : ZeroPart {
   void drop(std::size_t slab);
   void wait_for_reduction();
 
-  DType type_;  // of what is sent
+  DType type_;         // of what is sent
+  DType bucket_type_;  // of buckets that several parameters share
   bool contiguous_;
+  bool clones_alone_;        // a parameter larger than a bucket is reduced in a copy
   bool from_the_beginning_;  // units arrive in that order
   Reductions ways_;
   std::unique_ptr<OwnGradients> own_gradients_;
@@ -196,8 +207,8 @@ struct MicroStep {
 };
 
 /// Where backward writes gradients: the flat gradients, added up over the micro-steps (stages 0 and
-/// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced and released
-/// (stages 2 and 3).
+/// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced, or added to its
+/// sums, and released (stages 2 and 3, BF16_Optimizer).
 class GradientSink : ZeroPart {
  public:
   explicit GradientSink(const ZeroContext& zero);
@@ -223,10 +234,12 @@ class GradientSink : ZeroPart {
   /// A unit's gradients of a micro-step, to the sums in fp32.
   void add_up(int unit);
   [[nodiscard]] View unit_view(int unit) const;
+  [[nodiscard]] View sum_view(int unit) const;
 
+  bool reduces_sums_;     // in fp32 as they are, not rounded beside them
   bool adds_up_at_once_;  // each unit, or all of them behind backward
   std::optional<Reducer> reducer_;
-  std::vector<TensorId> slabs_;  // of each unit, stages 2 and 3
+  std::vector<TensorId> slabs_;  // of each unit, where gradients do not stay
   MicroStep micro_;
 };
 

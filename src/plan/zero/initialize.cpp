@@ -41,12 +41,7 @@ class Initialization : ZeroPart {
 
   void emit_parameters() {
     if (layout_.stage() < 3) {
-      for (int index = 0; index < layout_.num_parameters(); ++index) {
-        emit_values(at(tensors_.parameters, layout_.offset(index)), index, 0,
-                    layout_.parameter(index).elements());
-      }
-      const std::int64_t total = layout_.table().total_elements();
-      fill(at(tensors_.parameters, total), layout_.resident_elements() - total, 0.0F);
+      emit_whole_parameters();
       return;
     }
     const int shards = layout_.shards_of_secondary();
@@ -55,6 +50,24 @@ class Initialization : ZeroPart {
       if (tensors_.secondary == no_tensor) continue;
       emit_part(at(tensors_.secondary, layout_.piece_shard_offset(piece) * shards), piece,
                 layout_.partition().secondary_rank, shards);
+    }
+  }
+
+  /// And the padding between and behind them.
+  void emit_whole_parameters() {
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges;  // begin and end of each
+    for (int index = 0; index < layout_.num_parameters(); ++index) {
+      const std::int64_t begin = layout_.offset(index);
+      const std::int64_t elements = layout_.parameter(index).elements();
+      emit_values(at(tensors_.parameters, begin), index, 0, elements);
+      ranges.emplace_back(begin, begin + elements);
+    }
+    ranges.emplace_back(layout_.resident_elements(), 0);
+    std::sort(ranges.begin(), ranges.end());
+    std::int64_t end = 0;
+    for (const auto& [begin, next_end] : ranges) {
+      fill(at(tensors_.parameters, end), begin - end, 0.0F);
+      end = next_end;
     }
   }
 
@@ -139,7 +152,7 @@ class Initialization : ZeroPart {
     TensorId through = no_tensor, staged = no_tensor;
     if (on_device) {
       staged = emitter_.acquire("staged parameters", -1, Category::staging, emitter_.type(), count);
-    } else if (sum_type(config_) != emitter_.type()) {
+    } else if (sum_type(config_) != emitter_.type() || !has_host_buffer()) {
       staged = emitter_.acquire("updated parameters", -1, Category::staging, emitter_.type(), count,
                                 Memory::host);
     } else {
@@ -148,6 +161,11 @@ class Initialization : ZeroPart {
     }
     copy_and_convert(master, parameters, at(staged != no_tensor ? staged : through), count);
     emitter_.release(staged);
+  }
+
+  /// Of the parameters' type, that nothing needs yet.
+  [[nodiscard]] bool has_host_buffer() const {
+    return tensors_.updated_parameters != no_tensor || layout_.stage() == 3;
   }
 
   /// From one memory to the other, and into the master's type behind `through`, which has the

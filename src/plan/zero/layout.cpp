@@ -84,8 +84,17 @@ std::vector<Piece> cut_into_pieces(const ParameterTable& table) {
   return pieces;
 }
 
+ParameterOrder order_of(const TrainingConfig& config) {
+  // BF16_Optimizer knows nothing of either.
+  if (is_bf16_optimizer(config)) return {};
+  constexpr std::int64_t aligned_bytes = 16;
+  return {
+      config.round_robin_gradients,
+      config.aligns_parameters ? aligned_bytes / size_bytes(element_type(config.precision)) : 1};
+}
+
 Layout::Layout(const ParameterTable& table, int zero_stage, const Partition& partition,
-               Offloaded offloaded, bool is_round_robin)
+               Offloaded offloaded, ParameterOrder order)
     : table_(&table),
       offloaded_(offloaded),
       partition_(partition),
@@ -93,10 +102,10 @@ Layout::Layout(const ParameterTable& table, int zero_stage, const Partition& par
       resident_(table.total_elements()),
       own_(resident_) {
   if (stage_ == 1 || stage_ == 2) {
+    if (order.is_round_robin || order.alignment > 1) resident_ = place_parameters(order);
     // DeepSpeed aligns partitions of 16-bit parameters to 4 bytes.
     resident_ = round_up(resident_, 2 * std::int64_t{group_size()});
     own_ = resident_ / group_size();
-    if (is_round_robin) deal_out();
   }
   if (stage_ == 3) {
     pieces_ = cut_into_pieces(table);
@@ -113,16 +122,18 @@ Layout::Layout(const ParameterTable& table, int zero_stage, const Partition& par
   }
 }
 
-void Layout::deal_out() {
+std::int64_t Layout::place_parameters(const ParameterOrder& order) {
   const int count = num_parameters();
+  const int rounds = order.is_round_robin ? group_size() : 1;
   offsets_.resize(count);
   std::int64_t end = 0;
-  for (int rank = 0; rank < group_size(); ++rank) {
-    for (int index = rank; index < count; index += group_size()) {
-      offsets_[index] = end;
-      end += parameter(index).elements();
+  for (int round = 0; round < rounds; ++round) {
+    for (int index = round; index < count; index += rounds) {
+      offsets_[index] = round_up(end, order.alignment);
+      end = offsets_[index] + parameter(index).elements();
     }
   }
+  return end;
 }
 
 void Layout::add_resharding(std::vector<op::Reshard::Piece>& pieces, int first, int last,

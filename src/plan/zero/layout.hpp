@@ -71,15 +71,19 @@ struct Offloaded {
   return {is_optimizer_offloaded(config), are_parameters_offloaded(config)};
 }
 
+/// How stages 1 and 2 lay parameters side by side.
+struct ParameterOrder {
+  bool is_round_robin = false;  ///< dealt out to the ranks in turn
+  std::int64_t alignment = 1;   ///< elements; each but the first begins at a multiple
+};
+[[nodiscard]] ParameterOrder order_of(const TrainingConfig& config);
+
 /// Everything about partitioning. For a group of one there is nothing to partition: `stage` is 0
 /// unless something is offloaded.
-/// The parameters as the Hugging Face model has them, in the flat order.
-[[nodiscard]] std::vector<Piece> cut_into_pieces(const ParameterTable& table);
-
 class Layout {
  public:
   Layout(const ParameterTable& table, int zero_stage, const Partition& partition,
-         Offloaded offloaded = {}, bool is_round_robin = false);
+         Offloaded offloaded = {}, ParameterOrder order = {});
 
   [[nodiscard]] const ParameterTable& table() const { return *table_; }
   [[nodiscard]] const Parameter& parameter(int index) const { return table_->all()[index]; }
@@ -92,7 +96,7 @@ class Layout {
 
   /// Stages 0 to 2: where a parameter begins in the parameter tensor. In the flat order, or with
   /// round_robin_gradients first every group_size-th parameter from the first on, then from the
-  /// second on, and so on.
+  /// second on, and so on; with parameter_alignment there is padding between them.
   [[nodiscard]] std::int64_t offset(int index) const {
     return offsets_.empty() ? parameter(index).offset : offsets_[index];
   }
@@ -150,7 +154,8 @@ class Layout {
                       int shards_first) const;
 
  private:
-  void deal_out();
+  /// Where each parameter begins; the end of the last.
+  std::int64_t place_parameters(const ParameterOrder& order);
   /// Beginning and end, in the parameter tensor, of the parameters that a rank's own part touches.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> touched(int rank) const;
 

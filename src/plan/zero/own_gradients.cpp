@@ -62,13 +62,13 @@ class GradientsOnDevice final : public OwnGradients, ZeroPart {
  public:
   explicit GradientsOnDevice(const ZeroContext& zero)
       : ZeroPart(zero), own_(tensors_.on_device.gradients) {
-    const bool is_stage1 = config_.zero_stage == 1;
+    const bool is_stage1 = config_.zero_stage == 1 && !reduces_fp32_sums(zero);
     const bool sums_in_fp32 = config_.fp32_gradient_accumulation;
     // Averages come in another type.
     const bool is_converted = communication_type(config_) != emitter_.type();
     in_place_ = layout_.stage() == 3 && !sums_in_fp32 && !is_converted;
     // Sums of the gradients' type take averages in that type; at stage 1 an average has that type
-    // wherever its sum was made.
+    // wherever its sum was made, but where fp32 sums are brought to the buckets as they are.
     rounds_added_ = is_converted && (!sums_in_fp32 || is_stage1);
     rounds_first_ = is_converted && sums_in_fp32 && is_stage1;
   }
@@ -149,11 +149,19 @@ class OffloadedGradients : public OwnGradients, protected ZeroPart {
         emitter_.acquire("fp32 gradients", -1, Category::staging, master_type_, largest));
   }
 
+  /// Stages 1 and 2: the most elements that any rank owns of one parameter.
+  [[nodiscard]] std::int64_t largest_part(const BucketRange& range) const {
+    std::int64_t largest = 0;
+    for (int index = range.first; index < range.last; ++index)
+      largest = std::max(largest, layout_.parameter(index).elements());
+    return std::min(largest, layout_.own_elements());
+  }
+
   /// The sum of the step is on the device: its norm is taken and it goes where its update is, in
   /// the master copy's type.
   void hand_over(const Kept& piece, View sum, const std::vector<TensorId>& scratch, Stream stream) {
     View slice = moved(sum, piece.slice_offset);
-    if (config_.gradient_clipping > 0 || config_.precision == Precision::fp16)
+    if (examines_gradients(config_))
       emitter_.emit(op::AccumulateSquares{slice, piece.slice_elements}, stream);
     const SubGroup& group = sub_group_of(piece.own_offset);
     const std::int64_t offset = group.offset + piece.own_offset - group.first;
@@ -251,16 +259,15 @@ class OffloadedParts final : public OffloadedGradients {
  public:
   explicit OffloadedParts(const ZeroContext& zero)
       : OffloadedGradients(zero, takes_sums(zero) ? DType::f32 : sum_type(zero.config)),
+        waits_for_copies_(config_.switches.offload_waits_for_copies &&
+                          config_.accumulation_steps > 1 && config_.zero_stage == 2),
         takes_sums_(takes_sums(zero)),
         adds_to_own_(config_.low_precision_master && config_.zero_stage == 2 &&
                      config_.accumulation_steps > 1) {}
 
   [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
-    std::int64_t largest = 0;
-    for (int index = range.first; index < range.last; ++index)
-      largest = std::max(largest, layout_.parameter(index).elements());
     std::vector<TensorId> scratch;
-    acquire_master_typed(std::min(largest, layout_.own_elements()), scratch);
+    acquire_master_typed(largest_part(range), scratch);
     return scratch;
   }
 
@@ -270,6 +277,7 @@ class OffloadedParts final : public OffloadedGradients {
       const View sum = takes_sums_
                            ? at(tensors_.fp32_gradients, range.begin + piece.averaged_offset)
                            : moved(averaged, piece.averaged_offset);
+      wait_for_copies();
       if (adds_to_own_) {
         // Where all is one sub-group.
         accumulate(at(tensors_.on_host.gradients, piece.own_offset), moved(sum, piece.slice_offset),
@@ -279,10 +287,21 @@ class OffloadedParts final : public OffloadedGradients {
                    piece.elements, stream);
       }
       if (last_) hand_over(piece, sum, scratch, stream);
+      if (waits_for_copies_ && stream != Stream::compute) copied_ = emitter_.record(stream);
     }
   }
 
+  void finish() override {
+    OffloadedGradients::finish();
+    copied_ = -1;
+  }
+
  private:
+  /// Before it adds up, DeepSpeed's host waits for all copies before: compute gets nothing more.
+  void wait_for_copies() {
+    if (copied_ >= 0) emitter_.wait(Stream::compute, copied_);
+    copied_ = -1;
+  }
   /// Not what comes from a reduction, but the sums of stage 1 in fp32: DeepSpeed's reduction leaves
   /// them as they are, and a group of one needs none.
   static bool takes_sums(const ZeroContext& zero) {
@@ -298,8 +317,37 @@ class OffloadedParts final : public OffloadedGradients {
     emitter_.emit(op::Copy{host, averaged, elements}, stream);
   }
 
+  bool waits_for_copies_;
+  int copied_ = -1;  // the event of the last copy
   bool takes_sums_;
   bool adds_to_own_;  // sums over micro-steps are in the own gradients
+};
+
+/// Stages 1 and 2 where the own part of fp32 sums stays on the device: it leaves at the end.
+class OffloadedSums final : public OffloadedGradients {
+ public:
+  explicit OffloadedSums(const ZeroContext& zero) : OffloadedGradients(zero, DType::f32) {}
+
+  [[nodiscard]] std::vector<TensorId> acquire_scratch(const BucketRange& range) const override {
+    std::vector<TensorId> scratch;
+    acquire_master_typed(largest_part(range), scratch);
+    return scratch;
+  }
+
+  void keep(const BucketRange& range, View averaged, const std::vector<TensorId>& scratch,
+            Stream stream) override {
+    for (Kept piece : touched_of(layout_, range, 0)) {
+      const View sum = at(tensors_.own_sums, piece.own_offset);
+      const View slice = moved(averaged, piece.averaged_offset + piece.slice_offset);
+      if (overwrite_) {
+        emitter_.emit(op::Convert{sum, slice, piece.slice_elements}, stream);
+      } else {
+        emitter_.emit(op::Add{sum, slice, piece.slice_elements}, stream);
+      }
+      piece.slice_offset = 0;
+      if (last_) hand_over(piece, sum, scratch, stream);
+    }
+  }
 };
 
 }  // namespace
@@ -307,6 +355,7 @@ class OffloadedParts final : public OffloadedGradients {
 std::unique_ptr<OwnGradients> own_gradients_of(const ZeroContext& zero) {
   if (!zero.layout.offloaded().optimizer) return std::make_unique<GradientsOnDevice>(zero);
   if (zero.config.zero_stage == 3) return std::make_unique<OffloadedShards>(zero);
+  if (keeps_sums_on_device(zero.config)) return std::make_unique<OffloadedSums>(zero);
   return std::make_unique<OffloadedParts>(zero);
 }
 

@@ -23,10 +23,14 @@ std::vector<SubGroup> cut_by_size(const Layout& layout, const TrainingConfig& co
 
 void choose_memories(const TrainingConfig& config, std::vector<SubGroup>& groups) {
   // DeepSpeed's own arithmetic, rounding included.
-  const auto on_device =
-      static_cast<std::size_t>((1.0 - config.offload_ratio) * static_cast<double>(groups.size()));
+  const auto part = [&](double ratio) {
+    return static_cast<std::size_t>(ratio * static_cast<double>(groups.size()));
+  };
+  const std::size_t on_device = part(1.0 - config.offload_ratio);
+  const std::size_t on_host = part(config.offload_ratio);
   for (std::size_t index = 0; index < groups.size(); ++index) {
-    const bool stays = index < on_device;
+    const bool stays =
+        config.switches.twin_flow_keeps_last_part ? index < on_device : index >= on_host;
     const bool on_disk =
         is_optimizer_on_disk(config) && is_swappable(config, 4 * groups[index].count);
     // DeepSpeed swaps what should stay all the same, but knows nothing of its moments.
@@ -154,8 +158,10 @@ class Declaration {
 
   void declare_whole_gradients() {
     if (layout_.stage() > 1) return;
-    tensors_.gradients = declare("gradients", Category::gradients, emitter_.type(),
-                                 layout_.table().total_elements());
+    if (!frees_added_gradients(config_)) {
+      tensors_.gradients = declare("gradients", Category::gradients, emitter_.type(),
+                                   layout_.table().total_elements());
+    }
     if (config_.fp32_gradient_accumulation && emitter_.type() != DType::f32) {
       tensors_.fp32_gradients =
           declare("fp32 gradients", Category::gradients, DType::f32, layout_.resident_elements());
@@ -186,12 +192,16 @@ class Declaration {
           on_host("accumulated gradients", Category::gradients, sum_type(config_), own);
       return;
     }
+    if (keeps_sums_on_device(config_))
+      tensors_.own_sums = declare("own sums", Category::gradients, DType::f32, own);
     // With a master copy of 16 bits the own gradients hold the sums themselves.
-    if (layout_.stage() == 2 && config_.accumulation_steps > 1 && !config_.low_precision_master) {
+    if (layout_.stage() == 2 && config_.accumulation_steps > 1 && !config_.low_precision_master &&
+        tensors_.own_sums == no_tensor) {
       tensors_.accumulated_gradients = on_host("accumulated gradients", Category::gradients, type,
                                                layout_.max_touched_elements());
     }
-    tensors_.updated_parameters = on_host("updated parameters", Category::staging, type, own);
+    if (config_.switches.parameters_return_by_buffer)
+      tensors_.updated_parameters = on_host("updated parameters", Category::staging, type, own);
     const std::int64_t largest = layout_.largest_parameter_elements();
     tensors_.host_gradient_staging = on_host("gradient staging", Category::staging, type, largest);
     tensors_.gradient_staging = declare("gradient staging", Category::staging, type, largest);

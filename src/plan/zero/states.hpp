@@ -62,16 +62,18 @@ struct PersistentTensors {
   std::vector<View> shards;             ///< stage 3, by piece: where the own one is
   TensorId secondary = no_tensor;       ///< stage 3: parts of the second partition
   TensorId kept = no_tensor;            ///< stage 3: parameters that stay whole
-  TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1
+  TensorId gradients = no_tensor;       ///< whole and flat; stages 0 and 1, where they are kept
   TensorId fp32_gradients = no_tensor;  ///< their sums, where these are fp32 in 16-bit training
   std::vector<SubGroup> sub_groups;
   UpdateStates on_device, on_host, on_disk;
 
   // Offloaded optimizer.
+  TensorId own_sums = no_tensor;               ///< device: stages 1 and 2, in fp32
   TensorId gradient_staging = no_tensor;       ///< device; stages 1 and 2: the largest parameter's
   TensorId host_gradient_staging = no_tensor;  ///< its counterpart, which DeepSpeed never touches
   TensorId accumulated_gradients = no_tensor;  ///< host: sums over micro-steps; stages 2 and 3
-  TensorId updated_parameters = no_tensor;     ///< host: on their way to the device; stages 1 and 2
+  /// Host: on their way to the device; stages 1 and 2, where a buffer is always there.
+  TensorId updated_parameters = no_tensor;
 
   // Sub-groups on a disk.
   std::vector<TensorId> swap_buffers;   ///< host, each as large as the largest sub-group
@@ -92,10 +94,17 @@ struct PersistentTensors {
   return config.low_precision_master ? element_type(config.precision) : DType::f32;
 }
 
+/// The own part of fp32 sums stays on the device until the update of an offloaded optimizer.
+[[nodiscard]] inline bool keeps_sums_on_device(const TrainingConfig& config) {
+  return config.switches.fp32_sums_stay_on_device && config.fp32_gradient_accumulation &&
+         is_optimizer_offloaded(config) && config.zero_stage < 3;
+}
+
 /// Of the own gradients' sums over micro-steps, where they are not handed over to the update yet.
 /// Stage 1 has sums in fp32 of all gradients instead, which it rounds before it reduces them.
 [[nodiscard]] inline DType sum_type(const TrainingConfig& config) {
-  const bool in_fp32 = config.zero_stage == 3 && config.fp32_gradient_accumulation;
+  const bool in_fp32 =
+      config.fp32_gradient_accumulation && (config.zero_stage == 3 || keeps_sums_on_device(config));
   return in_fp32 ? DType::f32 : element_type(config.precision);
 }
 

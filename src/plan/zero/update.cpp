@@ -1,6 +1,7 @@
 /// The end of an optimizer step.
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "zero/disk.hpp"
@@ -20,23 +21,22 @@ class Update : ZeroPart {
     const bool partitioned = layout_.stage() > 0 && layout_.group_size() > 1;
     emitter_.begin_segment(Segment::Kind::update, 1);
     if (layout_.stage() == 0 && layout_.group_size() > 1) reduce_stage0();
-    if (is_bf16_optimizer(config_)) reduce_bf16_optimizer();
+    if (is_bf16_optimizer(config_) || rounds_sums_alone()) reduce_sums();
     emitter_.emit(op::Mark{Phase::update});
     emitter_.count(Overhead::optimizer_step);
     emitter_.emit(op::FinishLoss{global_batch(config_, layout_.group_size() * partition.replicas) *
                                  targets_per_sequence});
 
     // Of gradients that leave the device the squares were added up before they did.
-    if (!layout_.offloaded().optimizer && (may_skip || config_.gradient_clipping > 0))
+    if (!layout_.offloaded().optimizer && examines_gradients(config_))
       emitter_.emit(op::AccumulateSquares{final_gradients(), own});
     if (may_skip) {
       emitter_.emit(op::CheckOverflow{partitioned, partition.shards});
       emitter_.end_segment();
       emitter_.begin_segment(Segment::Kind::guarded_update, 1);
     }
-    if (config_.gradient_clipping > 0)
-      emitter_.emit(
-          op::ClipFactor{config_.gradient_clipping, partitioned && !may_skip, partition.shards});
+    if (config_.gradient_clipping > 0 || (!may_skip && examines_gradients(config_)))
+      emitter_.emit(op::ClipFactor{clip(), partitioned && !may_skip, partition.shards});
     update_sub_groups();
     if (partitioned && layout_.stage() < 3) {
       emitter_.emit(op::AllGather{at(tensors_.parameters),
@@ -47,6 +47,14 @@ class Update : ZeroPart {
   }
 
  private:
+  /// Where nothing is clipped the norm is known all the same: no norm is too large. One pass and
+  /// one sum over the ranks serve the norm and, in bf16, the check for what is no number, of which
+  /// DeepSpeed makes a pass and an all-reduce each.
+  [[nodiscard]] double clip() const {
+    const double wanted = config_.gradient_clipping;
+    return wanted > 0 ? wanted : std::numeric_limits<double>::infinity();
+  }
+
   void reduce_stage0() {
     // DeepSpeed books it as the end of backward.
     emitter_.emit(op::Mark{Phase::backward});
@@ -73,9 +81,15 @@ class Update : ZeroPart {
     emitter_.release(sent);
   }
 
+  /// In a group of one stage 1 has its sums rounded as in any other, where it averages them.
+  [[nodiscard]] bool rounds_sums_alone() const {
+    return config_.zero_stage == 1 && config_.switches.fp32_sums_are_averaged &&
+           layout_.stage() == 0 && tensors_.fp32_gradients != no_tensor;
+  }
+
   /// The sums in the type that is sent, all at once, and back; also in a group of one, where
   /// nothing is.
-  void reduce_bf16_optimizer() {
+  void reduce_sums() {
     const std::int64_t total = layout_.table().total_elements();
     const DType sent = communication_type(config_);
     const View sums = at(tensors_.fp32_gradients);
@@ -84,7 +98,7 @@ class Update : ZeroPart {
     };
     emitter_.emit(op::Mark{Phase::backward});
     if (sent == DType::f32) return reduce(sums);
-    const bool in_place = sent == emitter_.type();
+    const bool in_place = sent == emitter_.type() && tensors_.gradients != no_tensor;
     const TensorId copy = in_place ? tensors_.gradients
                                    : emitter_.acquire("bucket", -1, Category::buckets, sent, total);
     emitter_.emit(op::Convert{at(copy), sums, total});
