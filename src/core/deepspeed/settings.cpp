@@ -170,7 +170,8 @@ const KnobTable& knob_table(Version version) {
 }
 
 const KnobTable& every_knob() {
-  return table_of(std::nullopt);
+  static const KnobTable& all = table_of(std::nullopt);
+  return all;
 }
 
 Settings::Settings(const KnobTable& table)
