@@ -158,7 +158,7 @@ def train_all(configs, folder):
                               env={**os.environ, "DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"})
         more = [json.loads(line) for line in said.read_text().splitlines()]
         if len(more) < len(configs):
-            lines = [line for line in done.stderr.splitlines() if "Error" in line] or ["it ended"]
+            lines = [line for line in done.stderr.splitlines() if "Error: " in line] or ["it ended"]
             more.append(lines[0])
             said.write_text("".join(json.dumps(line) + "\n" for line in more))
         results = more
