@@ -7,8 +7,8 @@
 // percent of the members that random may run, which has no rule by which it stops. --race: trials
 // are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
 // --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
-// count as steps. --predict: predictions are made anew from the profile of the recording. Prints a
-// Markdown table.
+// count as steps. --predict: predictions are made anew from the profile of the recording.
+// --num-trials: how many experiments a search may run. Prints a Markdown table.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -36,6 +36,7 @@ struct Options {
   bool predict_anew = false;
   bool races = false;
   bool has_finals = false;
+  std::optional<int> num_trials;
   std::vector<std::string> paths;
 };
 
@@ -44,6 +45,9 @@ struct Search {
   double experiments = 0, steps = 0, time = 0;
   double regret = 0;
   double tuner_s = 0;  ///< the tuner's own time, real
+  /// At the end: that something that was not run is better, that the answer is the best of the
+  /// rest.
+  std::optional<Belief> better_elsewhere{}, is_best{};
 };
 
 /// What running everything takes.
@@ -127,6 +131,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   std::vector<std::size_t> row_of(table.space.members.size());
   std::iota(row_of.begin(), row_of.end(), std::size_t{0});
   SimulatedSpace simulated{table.space, table.job.tuning, {}, {}};
+  if (options.num_trials) simulated.tuning.num_trials = options.num_trials;
   if (type == "random") {
     row_of = drawn_order(table, options.share, seed);
     simulated.space.members.clear();
@@ -153,6 +158,8 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
   result.time = done.seconds / grid.seconds;
   result.regret = 1 - simulated.truth[done.answer] / grid.best;
   result.tuner_s = done.tuner_s;
+  if (!done.better_elsewhere.empty()) result.better_elsewhere = done.better_elsewhere.back();
+  result.is_best = done.is_best;
   return result;
 }
 
@@ -160,6 +167,20 @@ double mean(const std::vector<Search>& searches, double Search::*member) {
   double total = 0;
   for (const Search& one : searches) total += one.*member;
   return total / static_cast<double>(searches.size());
+}
+
+/// What was stated on average, and how often it came true; both in percent.
+std::string stated_and_true(const std::vector<Search>& searches,
+                            std::optional<Belief> Search::*belief) {
+  double count = 0, stated = 0, came_true = 0;
+  for (const Search& one : searches) {
+    if (!(one.*belief)) continue;
+    ++count;
+    stated += (one.*belief)->chance;
+    came_true += (one.*belief)->came_true ? 1 : 0;
+  }
+  if (count == 0) return "–";
+  return fmt::format("{:.0f}, {:.0f}", 100 * stated / count, 100 * came_true / count);
 }
 
 void print_row(const std::string& space, const std::string& tuner,
@@ -172,11 +193,13 @@ void print_row(const std::string& space, const std::string& tuner,
   }
   std::sort(regrets.begin(), regrets.end());
   const double late = regrets[(regrets.size() * 95 + 99) / 100 - 1];
-  std::printf("| %s | %s | %.1f | %.1f | %.1f | %.2f | %.2f | %.0f | %.1f |\n", space.c_str(),
-              tuner.c_str(), 100 * mean(searches, &Search::experiments),
+  std::printf("| %s | %s | %.1f | %.1f | %.1f | %.2f | %.2f | %.0f | %s | %s | %.1f |\n",
+              space.c_str(), tuner.c_str(), 100 * mean(searches, &Search::experiments),
               100 * mean(searches, &Search::steps), 100 * mean(searches, &Search::time),
               100 * mean(searches, &Search::regret), 100 * late,
               100.0 * close / static_cast<double>(searches.size()),
+              stated_and_true(searches, &Search::better_elsewhere).c_str(),
+              stated_and_true(searches, &Search::is_best).c_str(),
               1000 * mean(searches, &Search::tuner_s));
 }
 
@@ -202,6 +225,8 @@ Options read_options(int argc, char** argv) {
       options.races = true;
     } else if (word == "--finals") {
       options.has_finals = true;
+    } else if (word == "--num-trials") {
+      options.num_trials = std::max(1, std::stoi(value()));
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {
@@ -215,8 +240,8 @@ Options read_options(int argc, char** argv) {
 void run(const Options& options) {
   std::printf(
       "| space (members) | tuner | experiments %% | steps %% | time %% | mean regret %% | 95th %% "
-      "| "
-      "within 1 %% | tuner ms |\n|---|---|---|---|---|---|---|---|---|\n");
+      "| within 1 %% | better elsewhere: stated, true %% | the best: stated, true %% | tuner ms |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|\n");
   std::map<std::string, std::vector<Search>> of_tuner;
   for (const std::string& path : options.paths) {
     if (path.ends_with(".made.json")) continue;  // beside a table

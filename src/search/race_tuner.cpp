@@ -31,6 +31,12 @@ constexpr int num_memory_classes = 16;
 /// A value of a knob counts as tried next to the best one by a member that differs in so many
 /// knobs.
 constexpr int near = 3;
+/// What was measured excludes a value where beliefs leave no more than this chance to it; one of
+/// the memory, or a pair of values, is excluded earlier.
+constexpr double excluded_chance = 0.005;
+constexpr double excluded_chance_of_others = 0.02;
+/// After so few experiments beliefs say little of each member, and all count together.
+constexpr std::size_t few_samples = 2;
 /// Of fewer, nothing is known but what was predicted, up to a common factor.
 constexpr std::size_t min_believed = 2;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
@@ -68,6 +74,10 @@ class RaceTuner : public Tuner {
                                  std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
     knobs_ = knob_values(features_.points);
+    num_own_knobs_ = knobs_.size();
+    const Points points = with_memory(features_.points);
+    if (points.num_features > features_.points.num_features)
+      knobs_.push_back(knob_values(points).back());
   }
 
   std::optional<std::size_t> next() override {
@@ -341,14 +351,19 @@ class RaceTuner : public Tuner {
     return result;
   }
 
-  /// Knobs with several values: what all that was measured has in common, nothing says anything of.
+  /// It is predicted to be many times slower than the best.
   [[nodiscard]] bool is_hopeless(std::size_t place) const {
     return candidates_[place].prior < candidates_.front().prior - std::log(hopeless_factor);
   }
 
+  /// Without the memory, which follows from them.
+  [[nodiscard]] std::span<const KnobValues> own_knobs() const {
+    return std::span(knobs_).first(num_own_knobs_);
+  }
+
   /// In how many knobs two members differ.
   [[nodiscard]] int distance(std::size_t one, std::size_t other) const {
-    return static_cast<int>(std::ranges::count_if(knobs_, [&](const KnobValues& knob) {
+    return static_cast<int>(std::ranges::count_if(own_knobs(), [&](const KnobValues& knob) {
       return knob.value_of[one] != knob.value_of[other];
     }));
   }
@@ -356,7 +371,7 @@ class RaceTuner : public Tuner {
   /// Knobs in which two members differ; what is ordered counts by how far.
   [[nodiscard]] double difference(std::size_t one, std::size_t other) const {
     double sum = 0;
-    for (const KnobValues& knob : knobs_) {
+    for (const KnobValues& knob : own_knobs()) {
       const int apart = std::abs(knob.value_of[one] - knob.value_of[other]);
       if (apart == 0) continue;
       sum += knob.is_ordered ? static_cast<double>(apart) / (knob.size() - 1) : 1;
@@ -364,24 +379,49 @@ class RaceTuner : public Tuner {
     return sum;
   }
 
-  /// A member that waits and has a value of a knob that was not tried near the best one: of
-  /// what is ordered the values 1, 2, 4, … places away, all others of the rest. A prediction alone
-  /// does not exclude them.
+  /// A value of a knob, or one of each of several.
+  struct KnobValue {
+    std::size_t knob = 0;
+    int value = 0;
+  };
+  using Values = std::vector<KnobValue>;
+
+  [[nodiscard]] bool has(std::size_t place, const Values& values) const {
+    return std::ranges::all_of(values, [&](const KnobValue& each) {
+      return knobs_[each.knob].value_of[place] == each.value;
+    });
+  }
+
+  /// Other values than the best one's: of what is ordered those 1, 2, 4, … places away; of memory
+  /// less of it.
+  [[nodiscard]] std::vector<int> values_next_to_best(std::size_t knob) const {
+    const int own = knobs_[knob].value_of[*best_];
+    const int end = knob < num_own_knobs_ ? knobs_[knob].size() : own;
+    std::vector<int> values;
+    for (int value = 0; value < end; ++value)
+      if (value != own && (!knobs_[knob].is_ordered || is_power_of_two(std::abs(value - own))))
+        values.push_back(value);
+    return values;
+  }
+
+  /// A member that waits and has a value of a knob, or values of two knobs that act together, that
+  /// were not tried near the best one. A prediction alone does not exclude them.
   [[nodiscard]] std::optional<std::size_t> untried_next_to_best() const {
-    for (const KnobValues& knob : knobs_) {
-      const int own = knob.value_of[*best_];
-      for (int value = 0; value < knob.size(); ++value) {
-        if (value == own || (knob.is_ordered && !is_power_of_two(std::abs(value - own)))) continue;
-        if (const auto place = untried_with(knob, value)) return place;
-      }
-    }
+    for (std::size_t knob = 0; knob < knobs_.size(); ++knob)
+      for (const int value : values_next_to_best(knob))
+        if (const auto place = untried_with({{knob, value}})) return place;
+    for (const auto& [one, other] : features_.points.pairs)
+      for (const int of_one : values_next_to_best(one))
+        for (const int of_other : values_next_to_best(other))
+          if (const auto place = untried_with({{one, of_one}, {other, of_other}})) return place;
     return std::nullopt;
   }
 
-  /// Nothing where one was tried near the best one, or runs, or none is left.
-  [[nodiscard]] std::optional<std::size_t> untried_with(const KnobValues& knob, int value) const {
+  /// Nothing where one was tried near the best one, or runs, or none is left, or where what was
+  /// measured excludes them.
+  [[nodiscard]] std::optional<std::size_t> untried_with(const Values& values) const {
     const auto is_near = [&](std::size_t place) {
-      return knob.value_of[place] == value && distance(place, *best_) <= near;
+      return has(place, values) && distance(place, *best_) <= near;
     };
     if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running_, is_near))
       return std::nullopt;
@@ -389,20 +429,37 @@ class RaceTuner : public Tuner {
     int least = 0;
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
-      if (knob.value_of[place] != value || is_hopeless(place)) continue;
+      if (!has(place, values) || is_hopeless(place)) continue;
       if (const int far = distance(place, *best_); !nearest || far < least) {
         nearest = place;
         least = far;
       }
     }
+    if (nearest && is_excluded(*nearest, values)) return std::nullopt;
     return nearest;
+  }
+
+  /// Each of the values was measured somewhere, and by what that says the member is not better.
+  [[nodiscard]] bool is_excluded(std::size_t place, const Values& values) const {
+    const bool all_measured = std::ranges::all_of(values, [&](const KnobValue& each) {
+      return std::ranges::any_of(samples_,
+                                 [&](const Sample& one) { return has(one.point, {each}); });
+    });
+    if (!all_measured) return false;
+    condition();
+    Posterior posterior = advantage(place);
+    posterior.mean -= std::log1p(relevant_gain);
+    const bool is_of_knob = values.size() == 1 && values.front().knob < num_own_knobs_;
+    return chance_above_zero(posterior) <
+           (is_of_knob ? excluded_chance : excluded_chance_of_others);
   }
 
   /// The chance that any of those that wait is better by more than what is worth finding.
   void update_chance() const {
     condition();
     if (is_chance_known_) return;
-    std::vector<std::pair<double, Surrogate::Challenger>> challengers;
+    using Chance = std::pair<double, Surrogate::Challenger>;
+    std::vector<Chance> challengers;
     for (const std::size_t place : waiting_) {
       Posterior posterior = advantage(place);
       posterior.mean -= std::log1p(relevant_gain);
@@ -410,16 +467,18 @@ class RaceTuner : public Tuner {
       challengers.push_back(
           {chance_above_zero(posterior), {place, offset - std::log1p(relevant_gain)}});
     }
+    std::ranges::sort(challengers, std::ranges::greater(), &Chance::first);
     const std::size_t joint = std::min(challengers.size(), max_challengers);
-    const auto middle = challengers.begin() + static_cast<std::ptrdiff_t>(joint);
-    std::partial_sort(challengers.begin(), middle, challengers.end(),
-                      [](const auto& one, const auto& other) { return one.first > other.first; });
-    const auto add = [](double sum, const auto& challenger) { return sum + challenger.first; };
-    const double of_others = std::accumulate(middle, challengers.end(), 0.0, add);
-    const double at_most = std::accumulate(challengers.begin(), middle, of_others, add);
+    const auto sum_of = [&](std::size_t from, std::size_t end) {
+      double sum = 0;
+      for (std::size_t each = from; each < end; ++each) sum += challengers[each].first;
+      return sum;
+    };
+    const double of_others = sum_of(joint, challengers.size());
+    const double at_most = sum_of(0, joint) + of_others;
     if (at_most < small_chance || joint == 0) {
       chance_ = at_most;
-    } else if (challengers.front().first >= small_chance) {
+    } else if (challengers.front().first >= small_chance && samples_.size() > few_samples) {
       chance_ = std::min(1.0, std::max(challengers.front().first, of_others));
     } else {
       std::vector<Surrogate::Challenger> closest;
@@ -457,7 +516,8 @@ class RaceTuner : public Tuner {
   std::set<std::size_t> waiting_, running_, observed_;  ///< places
   std::vector<Sample> samples_;
   std::optional<std::size_t> best_;
-  std::vector<KnobValues> knobs_;
+  std::vector<KnobValues> knobs_;  ///< the last one is the memory, where members differ in it
+  std::size_t num_own_knobs_ = 0;
   std::size_t cap_ = 0;
   TrackRecord record_;
   std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began

@@ -116,12 +116,14 @@ class RaceTunerTest : public testing::Test {
 
 TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
   predict(-0.05, 0.05);
+  std::size_t total = 0;
   for (const std::size_t slots : {1, 4}) {
     for (std::int64_t seed = 0; seed < 5; ++seed) {
       const auto tuner = make_tuner("race", space_, options(seed));
       const Outcome outcome = run(*tuner, slots, [&](auto index) { return measure(index); });
       EXPECT_GT(outcome.best, 0.985 * optimum()) << "seed " << seed;
-      EXPECT_LT(outcome.order.size(), space_.members.size() * 15 / 100) << "seed " << seed;
+      EXPECT_LT(outcome.order.size(), space_.members.size() * 25 / 100) << "seed " << seed;
+      total += outcome.order.size();
       ASSERT_TRUE(tuner->chance_of_better());
       EXPECT_LT(*tuner->chance_of_better(), 0.05);
       EXPECT_THAT(tuner->skipped(), SizeIs(space_.members.size() - outcome.order.size()));
@@ -129,6 +131,7 @@ TEST_F(RaceTunerTest, FindsTheBestWithFewExperiments) {
                   Each(Field(&Tuner::Skipped::reason, HasSubstr("more than 1 % better"))));
     }
   }
+  EXPECT_LT(total, 10 * space_.members.size() * 15 / 100);
 }
 
 TEST_F(RaceTunerTest, LearnsTheSpaceWithoutPredictions) {
@@ -275,6 +278,105 @@ TEST_F(RaceTunerTest, RevisedValuesAreWhatItLearnsFrom) {
   EXPECT_EQ(revised->next(), told_at_once->next());
   ASSERT_TRUE(revised->chance_of_better());
   EXPECT_NEAR(*revised->chance_of_better(), *told_at_once->chance_of_better(), 1e-9);
+}
+
+/// What was run with these values.
+template <class HasThem>
+std::size_t count_run(const PlannedSpace& space, const Outcome& outcome, const HasThem& has_them) {
+  return static_cast<std::size_t>(std::ranges::count_if(outcome.order, [&](std::size_t index) {
+    return has_them(space.members[index].planned.experiment.config);
+  }));
+}
+
+TEST_F(RaceTunerTest, AKnobThatIsPredictedToBeBadIsTriedNextToTheBest) {
+  predict(0, 0);
+  // In truth recompute costs nothing, and what is predicted of it is wrong by half.
+  const auto truth = [](const TrainingConfig& config) {
+    return throughput(config) * (config.recompute == Recompute::none ? 1 : 1.5);
+  };
+  for (auto& member : space_.members)
+    if (member.planned.experiment.config.recompute == Recompute::block)
+      *member.planned.predicted.throughput *= 0.7;
+  double optimum = 0, best = 0;
+  for (const auto& member : space_.members)
+    optimum = std::max(optimum, truth(member.planned.experiment.config));
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
+    const double value = truth(space_.members[index].planned.experiment.config);
+    best = std::max(best, value);
+    return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+  });
+  EXPECT_GT(best, 0.99 * optimum);
+  EXPECT_LT(outcome.order.size(), space_.members.size() * 20 / 100);
+}
+
+TEST_F(RaceTunerTest, ValuesThatActTogetherAreTriedNextToTheBest) {
+  predict(0, 0);
+  // One stage is faster with small buckets alone, which nothing predicts.
+  const auto truth = [](const TrainingConfig& config) {
+    const bool is_small = config.reduce_bucket_size < 100'000'000;
+    return throughput(config) * (config.zero_stage == 1 && is_small ? 1.3 : 1);
+  };
+  double optimum = 0, best = 0;
+  for (const auto& member : space_.members)
+    optimum = std::max(optimum, truth(member.planned.experiment.config));
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
+    const double value = truth(space_.members[index].planned.experiment.config);
+    best = std::max(best, value);
+    return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+  });
+  EXPECT_GT(best, 0.99 * optimum);
+  for (int stage = 0; stage < 4; ++stage)
+    EXPECT_GE(count_run(space_, outcome,
+                        [&](const TrainingConfig& config) { return config.zero_stage == stage; }),
+              1U)
+        << stage;
+}
+
+TEST_F(RaceTunerTest, LessMemoryIsTriedNextToTheBest) {
+  predict(0, 0);
+  // What needs more than a cache, say, is slower; the prediction does not know it, and all that it
+  // promises needs more.
+  const auto truth = [&](std::size_t index) {
+    const PlannedExperiment& planned = space_.members[index].planned;
+    return throughput(planned.experiment.config) *
+           (planned.predicted.peak_memory_bytes > 7'000 ? 0.5 : 1);
+  };
+  double optimum = 0, best = 0;
+  for (std::size_t index = 0; index < space_.members.size(); ++index)
+    optimum = std::max(optimum, truth(index));
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t index) {
+    const double value = truth(index);
+    best = std::max(best, value);
+    return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+  });
+  EXPECT_GT(best, 0.95 * optimum);
+  EXPECT_LT(outcome.order.size(), space_.members.size() * 36 / 100);
+}
+
+TEST_F(RaceTunerTest, WithoutBeliefsThatHoldItRunsToTheCap) {
+  predict(0, 0);
+  // Nothing that was measured says how far off the next one is: errors grow and grow.
+  int count = 0;
+  const auto tuner = make_tuner("race", space_, options(0));
+  const Outcome outcome = run(*tuner, 1, [&](std::size_t) {
+    const double error = count % 4 == 0 ? 0.5 * std::pow(1.4, count / 4) : 0;
+    ++count;
+    const double value = std::exp(error);
+    return Observation{Status::ok, MetricValue{value, value * 0.99, value * 1.01}};
+  });
+  EXPECT_EQ(outcome.order.size(), 68U) << "35 % of 192";
+}
+
+TEST_F(RaceTunerTest, ManyThatMayBeBetterAreLikelierThanOne) {
+  // After one experiment each of the others is better with a chance of its own.
+  const auto tuner = make_tuner("race", space_, options(0));
+  const auto first = tuner->next();
+  tuner->observe(*first, {Status::ok, MetricValue{10, 9.9, 10.1}});
+  ASSERT_TRUE(tuner->chance_of_better());
+  EXPECT_GT(*tuner->chance_of_better(), 0.8);
 }
 
 TEST_F(RaceTunerTest, MembersThatDoNotRunAreNotChosen) {

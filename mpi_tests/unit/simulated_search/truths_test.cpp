@@ -1,6 +1,7 @@
 #include "truths.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -70,6 +71,19 @@ TEST(SimulatedSearchTest, TheGridRunsEverythingAndFindsTheBestWithoutNoise) {
   EXPECT_TRUE(found.better_elsewhere.empty()) << "a grid believes nothing";
   ASSERT_TRUE(found.is_best);
   EXPECT_TRUE(found.is_best->came_true);
+}
+
+/// docs/search.md has 50 other seeds of each kind.
+TEST_P(TruthTest, IsSearchedWithinTheCapAndMostlyFound) {
+  int found = 0;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const SimulatedSpace truth = make_truth(kind(), seed);
+    const SimulatedSearch search = simulate(truth, {}, static_cast<std::int64_t>(seed));
+    const double cap = std::max(10.0, std::ceil(0.35 * static_cast<double>(truth.truth.size())));
+    EXPECT_LE(static_cast<double>(search.experiments), cap) << "seed " << seed;
+    found += search.regret <= 0.05 ? 1 : 0;
+  }
+  EXPECT_GE(found, 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TruthTest, testing::Range(0, num_truth_kinds),
