@@ -28,6 +28,10 @@ struct Column {
     return row;
   }
 };
+/// As the compiler would, but for clang before 17, which builds the fuzzers.
+template <class Value>
+Column(Value Key::*) -> Column<Value>;
+
 /// A word that says one thing of a row.
 struct Flag {
   bool Key::*column;
