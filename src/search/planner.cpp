@@ -322,7 +322,7 @@ class ExperimentFile {
       found.add({node.document().file(), violation.pointer, 0, violation.message});
     check_automatic_precision(*job_, json::Node(config.document(), value, ""), found);
     experiment.config = training_config(settings);
-    for (auto problem : found.all()) {
+    for (auto problem : problems_for(*job_, found)) {
       problem.pointer = config.pointer() + problem.pointer;
       problem.line = config.document().line(problem.pointer);
       problems_->add(std::move(problem));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -111,7 +112,7 @@ class CandidateCheck {
     json::Problems found;
     product_->settings = read_settings(
         job_->knobs(), json::Node(*job_->document, product_->base, ""), found, job_->auto_values);
-    for (const Problem& problem : found.all())
+    for (const Problem& problem : problems_for(*job_, found))
       if (!is_of_dimension(problem.pointer)) add(problem.pointer, problem.message);
   }
 
@@ -123,7 +124,7 @@ class CandidateCheck {
           read_settings(job_->knobs(),
                         json::Node(*job_->document, dimension.candidates[index], dimension.pointer),
                         found, job_->auto_values));
-      for (const Problem& problem : found.all())
+      for (const Problem& problem : problems_for(*job_, found))
         add_at_origin(dimension, index, problem.pointer, problem.message);
     }
   }
@@ -274,6 +275,29 @@ bool has_copies(const JobSpec& job, const json::Node& root) {
   });
 }
 
+/// Those inside sections that DeepSpeed closes, which another release may know.
+void add_unknown_keys(const JobSpec& job, const std::vector<Product>& products,
+                      std::vector<std::string>& warnings) {
+  std::set<std::string> pointers;
+  const auto find = [&](const json::Value& value, const std::string& pointer) {
+    json::Problems found;
+    read_settings(job.knobs(), json::Node(*job.document, value, pointer), found, job.auto_values);
+    for (const Problem& problem : found.all())
+      if (problem.is_unknown_key) pointers.insert(problem.pointer);
+  };
+  for (const Product& product : products) {
+    find(product.base, "");
+    for (const Dimension& dimension : product.dimensions)
+      if (is_knob(dimension))
+        for (const json::Value& candidate : dimension.candidates)
+          find(candidate, dimension.pointer);
+  }
+  for (const std::string& pointer : pointers)
+    warnings.push_back(
+        fmt::format("{} is no key that DeepSpeed {} knows: it passes through unchecked", pointer,
+                    to_text(job.deepspeed_version)));
+}
+
 }  // namespace
 
 void check_candidates(const JobSpec& job, std::vector<Product>& products,
@@ -299,7 +323,10 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
     }
   }
   // Somebody else's code may act on every key.
-  if (job.workload.takes_any_key()) return warnings;
+  if (job.workload.takes_any_key()) {
+    add_unknown_keys(job, products, warnings);
+    return warnings;
+  }
   notes.add_to(warnings);
   if (has_copies(job, root)) {
     warnings.push_back(

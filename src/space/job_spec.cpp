@@ -285,6 +285,12 @@ std::vector<Violation> violations_for(const JobSpec& job, const Settings& settin
   return violations;
 }
 
+std::vector<Problem> problems_for(const JobSpec& job, const json::Problems& found) {
+  std::vector<Problem> problems = found.all();
+  if (job.workload.takes_any_key()) std::erase_if(problems, std::mem_fn(&Problem::is_unknown_key));
+  return problems;
+}
+
 bool is_planned(const JobSpec& job) {
   return job.workload.kind != WorkloadKind::plugin &&
          (job.workload.kind != WorkloadKind::deepspeed || job.is_model_known);

@@ -37,6 +37,7 @@ struct Problem {
   std::string pointer;  ///< JSON pointer, "" for the document or where there is none
   int line = 0;         ///< 1-based, 0 where there is none
   std::string message;  ///< what is wrong and how to fix it, in one sentence
+  bool is_unknown_key = false;
 
   /// "space.json:12: /zero_optimization/stage: …"
   [[nodiscard]] std::string text() const;

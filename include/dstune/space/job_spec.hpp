@@ -94,6 +94,10 @@ void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& co
 /// What the step here does not do of a configuration; not where somebody else's code runs it.
 [[nodiscard]] std::vector<Violation> violations_for(const JobSpec& job, const Settings& settings);
 
+/// What is wrong with a config's keys and values, without the keys that somebody else's code may
+/// know.
+[[nodiscard]] std::vector<Problem> problems_for(const JobSpec& job, const json::Problems& found);
+
 /// Whether anything is planned of the job's steps: memory, and what follows from it.
 [[nodiscard]] bool is_planned(const JobSpec& job);
 

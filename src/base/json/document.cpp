@@ -271,7 +271,9 @@ void Node::refuse_unknown_keys(Problems& problems,
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const std::optional<std::string> meant = nearest(key, known);
     const std::string hint = meant ? fmt::format("did you mean \"{}\"?", *meant) : "remove it";
-    problems.add(find(key)->problem("unknown key: " + hint));
+    Problem problem = find(key)->problem("unknown key: " + hint);
+    problem.is_unknown_key = true;
+    problems.add(std::move(problem));
   }
 }
 

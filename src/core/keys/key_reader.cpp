@@ -175,7 +175,9 @@ class KeyReader {
       // DeepSpeed drops such a member before it looks which there are.
       const bool is_dropped = mine.model && section.find(name)->value() == "auto";
       if (is_dropped && !table_->was_removed(pointer)) continue;
-      problems_->add(section.find(name)->problem(words));
+      Problem problem = section.find(name)->problem(words);
+      problem.is_unknown_key = true;
+      problems_->add(std::move(problem));
     }
     section.refuse_unknown_keys(*problems_, known);
   }
