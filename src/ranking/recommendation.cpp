@@ -145,6 +145,7 @@ std::optional<Recommendation> recommendation_of(const Scoreboard& board) {
   result.metric = board.metric();
   result.row = row;
   result.standing = standing_of(board, row);
+  result.is_by_engine = !board.setup().label.empty();
   const std::string& label = board.setup().label;
   result.label = !label.empty()             ? label
                  : result.standing.verified ? "verified"

@@ -231,6 +231,7 @@ std::string headline_text(const Answer& answer, const std::string& results_dir) 
   const std::string speed =
       fmt::format("{} {}", value_text(value, answer.metric),
                   recommendation.standing.target ? "expected in your training"
+                  : recommendation.is_by_engine  ? "measured in DeepSpeed's engine"
                                                  : "measured with dstune-mpi's own step");
   constexpr double unlikely = 0.05;
   const double missed = recommendation.chance_of_better.value_or(0);

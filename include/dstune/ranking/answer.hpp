@@ -80,6 +80,7 @@ struct Recommendation {
   Metric metric = Metric::throughput;
   std::size_t row = 0;
   Standing standing{};
+  bool is_by_engine = false;  ///< DeepSpeed's engine measured it
   std::string label;  ///< how far it can be trusted: "verified", "engine", "calibrated" or "proxy"
   double probability_best = 0;
   std::optional<double> chance_of_better{};  ///< as Scoreboard::conclude()'s
