@@ -113,7 +113,7 @@ class EngineJobTest : public testing::Test {
 };
 
 TEST_F(EngineJobTest, TheUsersScriptRunsAndFailuresCostTheirExperiment) {
-  const Ended ended = run(script_space({1, 2, 3, 5, 6, 4}), {"--trial-timeout", "20s"});
+  const Ended ended = run(script_space({1, 2, 3, 5, 6, 4}), {"--trial-timeout", "60s"});
   expect_exit(job_, ended, 0);
   auto metrics = all_metrics(job_);
   ASSERT_EQ(metrics.size(), 6);
@@ -136,7 +136,7 @@ TEST_F(EngineJobTest, TheUsersScriptRunsAndFailuresCostTheirExperiment) {
   EXPECT_EQ(count_of(ended.out, "printed by the script"), 0);
 
   const std::size_t before = journal(job_).size();
-  const Ended again = run(script_space({1, 2, 3, 5, 6, 4}), {"--trial-timeout", "20s"});
+  const Ended again = run(script_space({1, 2, 3, 5, 6, 4}), {"--trial-timeout", "60s"});
   expect_exit(job_, again, 0);
   EXPECT_TRUE(names_of(journal(job_), "started", before).empty()) << "all of it was known";
 }
@@ -240,7 +240,7 @@ TEST_F(EngineRefusalTest, WhatThePythonLacksIsNamed) {
 }
 
 TEST_F(EngineRefusalTest, AWorkloadWithNothingToTrainIsRefused) {
-  write_space({});
+  write_space(Json::object());
   expect_refused("has nothing to train", "/dstune");
 }
 
