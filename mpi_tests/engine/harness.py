@@ -107,8 +107,8 @@ class World:
         self.prepared = [rank.receive() for rank in self.ranks]
 
     def begin(self, members, ds_config, arguments=(), memory_limit_bytes=0, folder="", timeout_s=60.0, seed=42,
-              recompute="none", sequence_length=32, steps_hint=10, name="z"):
-        """Sends "build" to the group of these ranks; their replies are awaited elsewhere."""
+              recompute="none", sequence_length=32, steps_hint=10, name="z", missing=()):
+        """Sends "build" to the group of these ranks but `missing`; their replies are awaited elsewhere."""
         group = [self.ranks[number] for number in members]
         self.attempt_ += 1
         group[0].send("open_store")
@@ -116,6 +116,8 @@ class World:
         micro = ds_config["train_micro_batch_size_per_gpu"]
         steps = ds_config.get("gradient_accumulation_steps", 1)
         for number, rank in enumerate(group):
+            if members[number] in missing:
+                continue
             rank.send("build", experiment=name, attempt=self.attempt_, ds_config=ds_config, micro_batch=micro,
                       accumulation_steps=steps, global_batch=ds_config.get("train_batch_size", 0), group_rank=number,
                       group_size=len(group), group_local_rank=number, group_local_size=len(group), group_node=0,

@@ -82,6 +82,17 @@ class ScriptTest(EngineTest):
             self.assertEqual(reply["leaked"], [])
         self.good()
 
+    def test_a_peer_that_never_comes_does_not_hold_a_rank(self):
+        group = self.world.begin([0, 1], config(), folder=self.folder, missing=[1])[:1]
+        with self.assertRaises(TimeoutError):
+            group[0].receive(deadline_s=2.0)  # it waits in the store
+        group[0].interrupt()
+        begin = time.monotonic()
+        self.assertFalse(group[0].receive()["ok"])
+        self.assertLess(time.monotonic() - begin, 30.0)
+        self.assertTrue(self.world.ask(group, "end", failed=True)[0]["ok"])
+        self.good()
+
     def test_an_endless_loop_is_interrupted(self):
         group = self.world.begin([0], config(), folder=self.folder,
                                  arguments=["--case", "sleep", "--deepspeed_config", "$CONFIG"])

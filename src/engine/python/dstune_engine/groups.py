@@ -10,6 +10,7 @@ import sys
 from . import process_state
 from .patches import Patches
 
+MAX_CONNECT_S = 20
 SHARED = "/dev/shm/deepspeed_allreduce_buffer_*"
 
 
@@ -18,21 +19,29 @@ class Stores:
 
     def __init__(self):
         self.open_ = {}
+        self.sockets = set()  # inodes of what the stores have connected
 
     def open(self):
         from torch.distributed import TCPStore
+        before = process_state.socket_inodes()
         store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
         self.open_[store.port] = store
+        self.sockets = process_state.socket_inodes() - before
         return store.port
 
     def take(self, host, port, is_leader, timeout):
         if is_leader and port in self.open_:
             return self.open_.pop(port)
         from torch.distributed import TCPStore
-        return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+        # It was open before anybody was told its port: who does not answer now never will.
+        store = TCPStore(host, port, is_master=False, wait_for_workers=False,
+                         timeout=min(timeout, datetime.timedelta(seconds=MAX_CONNECT_S)))
+        store.set_timeout(timeout)
+        return store
 
     def close(self):
         self.open_.clear()
+        self.sockets = set()
 
 
 def variables_of(order, prepared):
@@ -59,7 +68,7 @@ class Group:
         self.channel_ = channel
         self.store_ = None
         self.foreign_ = set(prepared.get("foreign_ports", ()))
-        self.before_ = process_state.socket_inodes()
+        self.before_ = process_state.socket_inodes() - stores.sockets
         self.shared_before_ = set(glob.glob(SHARED))
         self.sockets = []
         self.patches_ = Patches()
@@ -111,6 +120,7 @@ class Group:
                 abort()
             with contextlib.suppress(Exception):
                 distributed.destroy_process_group()
+        forget_groups()
         self.store_ = None
         self.stores_.close()
         gc.collect()
@@ -118,6 +128,22 @@ class Group:
             with contextlib.suppress(OSError):  # peers may have removed it
                 if os.stat(path).st_uid == os.getuid() and f"_{self.order_['store']['port']}_" in path:
                     os.unlink(path)
+
+
+def forget_groups():
+    """Groups are numbered; a group that was never complete counts, too, and is not destroyed.
+
+    Ranks whose numbers differ would wait for each other under different names.
+    """
+    from torch.distributed import distributed_c10d
+    world = distributed_c10d._world
+    for name in ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg",
+                 "pg_coalesce_state"):
+        with contextlib.suppress(Exception):
+            getattr(world, name).clear()
+    with contextlib.suppress(Exception):
+        distributed_c10d._unregister_all_process_groups()
+    world.group_count = 0
 
 
 def abort():
