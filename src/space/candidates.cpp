@@ -335,13 +335,11 @@ std::vector<std::string> find_warnings(const JobSpec& job, const std::vector<Pro
   }
   add_quantization(job, root, warnings);
   if (has_unreduced_sums(job, root)) {
-    warnings.push_back(
-        "data_types.grad_accum_dtype: at stage 1 in fp16, and in bf16 with an offloaded "
-        "optimizer, " +
-        deepspeed +
-        " itself updates with the sums in fp32 of each rank's own gradients; their mean over "
-        "ranks, "
-        "which it makes and drops, is what is used here");
+    warnings.push_back(fmt::format(
+        "data_types.grad_accum_dtype: at stage 1 in fp16, and in bf16 with an offloaded optimizer, "
+        "{} itself updates with the sums in fp32 of each rank's own gradients; their mean over "
+        "ranks, which it makes and drops, is what is used here",
+        deepspeed));
   }
   for (const Product& product : products) {
     const Trials trials(job, product);

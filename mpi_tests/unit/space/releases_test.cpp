@@ -1,4 +1,5 @@
 // One file for several releases of DeepSpeed: what each takes, and what an answer says.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -158,6 +159,24 @@ TEST_F(ReleasesTest, OptimizersThatWereRemovedSaySo) {
   const std::string text = R"({"optimizer": {"type": "OneBitAdam"}})";
   EXPECT_THAT(refusals(v0_19_6, text), ElementsAre(HasSubstr("not built in dstune-mpi yet")));
   EXPECT_THAT(refusals(v0_19_8, text), ElementsAre(HasSubstr("removed in DeepSpeed 0.19.7")));
+}
+
+TEST_F(ReleasesTest, SumsInFp32AreWhatTheReleaseMakesOfThem) {
+  const auto text = [](int stage) {
+    return fmt::format(R"({{"dstune": {{"resources": {{"num_gpus": 2}}}}, "zero_optimization":
+        {{"stage": {}}}, "fp16": {{"enabled": true}}, "data_types": {{"grad_accum_dtype": "fp32"}}}})",
+                       stage);
+  };
+  const auto sums = [&](Version version, int stage) {
+    version_ = version;
+    return members(text(stage)).front().config.fp32_gradient_accumulation;
+  };
+  EXPECT_FALSE(sums(v0_19_6, 2));
+  EXPECT_TRUE(sums(v0_19_8, 2));
+  EXPECT_TRUE(sums(v0_19_6, 1));
+  const std::string warning = "DeepSpeed 0.19.6 itself updates with the sums in fp32 of each rank";
+  EXPECT_THAT(job_for(v0_19_6, text(1)).warnings, Contains(HasSubstr(warning)));
+  EXPECT_THAT(job_for(v0_19_8, text(1)).warnings, Not(Contains(HasSubstr("itself updates"))));
 }
 
 TEST_F(ReleasesTest, AnAnswerWritesOutWhatOtherReleasesTakeOtherwise) {
