@@ -74,8 +74,10 @@ def random_space(draw, knows):
     """A document; knows(pointer): the release has the key."""
     def some(keys, section, count):
         names = [name for name in keys if knows(f"{section}/{name}")]
-        return {name: draw.sample(keys[name], draw.randint(1, len(keys[name])))
-                for name in draw.sample(names, count)}
+        # One value stands without brackets: what is removed is dropped there, not among candidates.
+        drawn = {name: draw.sample(keys[name], draw.randint(1, len(keys[name])))
+                 for name in draw.sample(names, count)}
+        return {name: values if len(values) > 1 else values[0] for name, values in drawn.items()}
 
     precision = {section: {name: value for name, value in content.items() if knows(f"/{section}/{name}")}
                  for section, content in draw.choice(PRECISIONS).items()}
@@ -108,7 +110,8 @@ def planned(program, version, document):
     if done.returncode not in (0, 4):
         raise SystemExit(f"{program} ends with {done.returncode}: {done.stderr}\n{json.dumps(document)}")
     return None, [(experiment["num_gpus"], experiment["ds_config"])
-                  for experiment in json.loads(done.stdout)["experiments"] if "ds_config" in experiment]
+                  for experiment in json.loads(done.stdout)["experiments"]
+                  if experiment["status"] != "pruned"]
 
 
 def draw_members(options, engine):
