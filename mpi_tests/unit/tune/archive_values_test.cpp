@@ -38,7 +38,11 @@ DSTUNE_FIELDS(TrainingConfig, switches, zero_stage, micro_batch, accumulation_st
               mics_shard_size, mics_hierarchical_params_gather, ranks_per_node,
               zero_quantized_weights, zero_quantized_gradients, ranks_per_batch, gradient_clipping,
               computes_gradient_norm, checks_overflow, optimizer)
-DSTUNE_FIELDS(Experiment, name, ds_config, shape, config)
+/// Who wrote which key is of the space that is planned.
+inline auto fields(Experiment& value) {
+  auto& [name, ds_config, shape, config, written_out] = value;
+  return std::tie(name, ds_config, shape, config);
+}
 DSTUNE_FIELDS(Record, experiment, predicted, attempt, measurement, started, finished, is_alone)
 DSTUNE_FIELDS(Repeat, kind, round, measurement, started, finished, is_alone)
 /// What each rank is predicted to hold is kept nowhere.
@@ -87,7 +91,8 @@ DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, cont
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {
-DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, is_risky, rest)
+DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, arguments, is_risky,
+              rest)
 DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)
@@ -95,8 +100,8 @@ DSTUNE_FIELDS(Abort, attempt)
 DSTUNE_FIELDS(Quit, exit_code, finalize)
 DSTUNE_FIELDS(Ready, attempt)
 DSTUNE_FIELDS(Progress, attempt, steps, slowest)
-DSTUNE_FIELDS(Outcome, attempt, measurement)
-DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, has_lost_device, is_device_silent)
+DSTUNE_FIELDS(Outcome, attempt, measurement, notes)
+DSTUNE_FIELDS(Gone, attempt, status, reason, is_cause, has_lost_device, is_device_silent, details)
 DSTUNE_FIELDS(Profile, attempt, task, ranks, timeout, rest)
 DSTUNE_FIELDS(Profiled, attempt, profile, outside, gpu_outside)
 }  // namespace message
@@ -158,7 +163,7 @@ TEST(ArchiveValuesTest, EveryMemberSurvivesTextAndCbor) {
 TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   using namespace message;
   expect_message_survives(
-      Assign{9, "z3", test::full_config(), {1, 4, 6}, 12.5, "{\"a\": 1}", true, 7.5});
+      Assign{9, "z3", test::full_config(), {1, 4, 6}, 12.5, "{\"a\": 1}", {"--length"}, true, 7.5});
   expect_message_survives(Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
   expect_message_survives(Go{1});
   expect_message_survives(Stop{2});
@@ -166,8 +171,8 @@ TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   expect_message_survives(Quit{75, false});
   expect_message_survives(Ready{4});
   expect_message_survives(Progress{5, 6, 0.25});
-  expect_message_survives(Outcome{3, test::full_measurement()});
-  expect_message_survives(Gone{4, Status::timed_out, "why", true, true, true});
+  expect_message_survives(Outcome{3, test::full_measurement(), {"a note"}});
+  expect_message_survives(Gone{4, Status::timed_out, "why", true, true, true, "trace"});
   expect_message_survives(Profile{8, test::full_task(), {1, 2}, 60, 1.5});
   expect_message_survives(Profiled{8, test::full_profile(), 1 << 20, 3 << 20});
   expect_every_member_survives<JobInput>(

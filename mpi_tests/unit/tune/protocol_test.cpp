@@ -30,8 +30,8 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   config.gradient_clipping = 0.25;
   config.optimizer = {OptimizerKind::adam, 1.0 / 3, 0.8, 0.95, 1e-7, 0.1};
 
-  const auto result = round_trip(
-      message::Assign{9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}", true, 7.5});
+  const auto result = round_trip(message::Assign{
+      9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}", {"--length", "8"}, true, 7.5});
 
   EXPECT_EQ(result.attempt, 9U);
   EXPECT_EQ(result.experiment, "z3_gas5_tmbspg7");
@@ -39,6 +39,7 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   EXPECT_EQ(result.world_ranks, (std::vector<int>{1, 4, 6}));
   EXPECT_EQ(result.timeout_s, 12.5);
   EXPECT_EQ(result.ds_config, "{\"a\": 1}");
+  EXPECT_EQ(result.arguments, (std::vector<std::string>{"--length", "8"}));
   EXPECT_TRUE(result.is_risky);
   EXPECT_EQ(result.drain_timeout_s, 7.5);
 }
