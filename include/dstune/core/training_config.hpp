@@ -232,7 +232,8 @@ struct TrainingConfig {
 [[nodiscard]] constexpr bool examines_gradients(const TrainingConfig& config) {
   if (config.gradient_clipping > 0 || config.precision == Precision::fp16) return true;
   if (config.zero_stage == 0) return false;
-  return config.computes_gradient_norm ||
+  // Stage 3 has no way without it.
+  return config.zero_stage == 3 || config.computes_gradient_norm ||
          (config.precision == Precision::bf16 && config.checks_overflow);
 }
 
