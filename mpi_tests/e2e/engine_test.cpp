@@ -199,6 +199,25 @@ TEST_F(EngineJobTest, NoProcessIsStarted) {
   expect_exit(job_, ended, 0);
 }
 
+TEST_F(EngineJobTest, AScriptThatHasChangedIsMeasuredAnewAndItsReleaseIsPythons) {
+  expect_exit(job_, run(script_space({1})), 0);
+  const std::size_t before = journal(job_).size();
+  Json other = script_space({1});
+  job_.write_text("train.py", std::string(script) + "# changed\n");
+  job_.write("space.json", other);
+  const Ended again = job_.run({.ranks = 2, .args = {"space.json"}, .limit_s = 400});
+  expect_exit(job_, again, 0);
+  EXPECT_EQ(names_of(journal(job_), "started", before).size(), 1);
+
+  other["dstune"]["deepspeed_version"] = "0.18.9";
+  job_.write("space.json", other);
+  const auto contents = job_.contents();
+  const Ended refused = job_.run({.ranks = 2, .args = {"space.json"}, .limit_s = 400});
+  EXPECT_EQ(refused.exit_code, bad_input) << refused;
+  EXPECT_EQ(count_of(refused.err, "its Python has DeepSpeed"), 1) << refused;
+  EXPECT_EQ(job_.contents(), contents);
+}
+
 /// What needs no torch.
 class EngineRefusalTest : public testing::Test {
  protected:
@@ -242,6 +261,15 @@ TEST_F(EngineRefusalTest, WhatThePythonLacksIsNamed) {
 TEST_F(EngineRefusalTest, AWorkloadWithNothingToTrainIsRefused) {
   write_space(Json::object());
   expect_refused("has nothing to train", "/dstune");
+}
+
+TEST_F(EngineRefusalTest, AReleaseThatIsTooOldIsRefused) {
+  job_.write_text("train.py", "pass\n");
+  Json space = synthetic_space({1}, {1});
+  space["dstune"]["workload"] = {{"type", "deepspeed"}, {"script", "train.py"}};
+  space["dstune"]["deepspeed_version"] = "0.15.4";
+  job_.write("space.json", space);
+  expect_refused("can not run in the ranks of a job", "/dstune/workload");
 }
 
 TEST_F(EngineRefusalTest, APlanNeedsNoPython) {

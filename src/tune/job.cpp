@@ -197,6 +197,8 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
         throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
       if (!loaded.violation.empty())
         throw InputError({engine_problem(*ready.job.document, loaded.violation)});
+      if (const auto other = engine_release_violation(ready.job, ready.engine); !other.empty())
+        throw InputError({engine_problem(*ready.job.document, other)});
       // A GPU's memory is for Python alone.
       if (loaded.engine && is_planned(ready.job) && found.gpu.name.empty())
         predict_engine_members(ready, device);

@@ -22,6 +22,9 @@ namespace fs = std::filesystem;
 constexpr std::chrono::minutes import_timeout{20};
 constexpr std::chrono::seconds progress_every{10};
 
+/// Older ones lack what freeing an engine takes.
+constexpr Version oldest_engine{0, 16, 0};
+
 /// The line that starts the script: the workload's own, or the user's.
 std::string script_line(const JobSpec& job) {
   const json::Value& options = job.workload.options;
@@ -81,6 +84,12 @@ void load(engine::Engine& engine, const WorkloadSpec& workload,
 
 void complete_engine_workload(JobSpec& job) {
   if (job.workload.kind != WorkloadKind::deepspeed) return;
+  if (job.deepspeed_version < oldest_engine)
+    throw InputError({engine_problem(
+        *job.document, fmt::format("DeepSpeed {} ({}) can not run in the ranks of a job: {} or "
+                                   "newer can",
+                                   to_text(job.deepspeed_version), job.deepspeed_source,
+                                   to_text(oldest_engine)))});
   json::Value& options = job.workload.options;
   options["type"] = "deepspeed";
   job.is_script_named = options.contains("script");
@@ -149,6 +158,16 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
                       fmt::join(missing, ", ")));
   }
   return loaded;
+}
+
+std::string engine_release_violation(const JobSpec& job, const engine::Loaded& loaded) {
+  const auto found = loaded.versions.find("deepspeed");
+  const auto version = found == loaded.versions.end() ? std::nullopt : parse_version(found->second);
+  if (!version || *version == job.deepspeed_version) return "";
+  return fmt::format(
+      "its Python has DeepSpeed {}, and the space is read for {} ({}): name {} as the version, or "
+      "an environment that has the other as \"python\"",
+      found->second, to_text(job.deepspeed_version), job.deepspeed_source, found->second);
 }
 
 Problem engine_problem(const json::Document& document, const std::string& violation) {

@@ -117,6 +117,10 @@ struct LoadedEngine {
 LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpec& workload,
                                     const engine::RankPlace& place, const std::string& refusal);
 
+/// Why what Python loaded is not the DeepSpeed that the job is for; empty: it is. Local.
+[[nodiscard]] std::string engine_release_violation(const JobSpec& job,
+                                                   const engine::Loaded& loaded);
+
 /// The place in space.json that the violation is about. Local.
 Problem engine_problem(const json::Document& document, const std::string& violation);
 
