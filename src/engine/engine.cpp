@@ -145,7 +145,8 @@ class EngineWorkload : public Workload {
     const json::Value reply = ask(build_command());
     parameters_ = count_in(reply, "parameters");
     add_texts(reply, "notes", "", engine_.notes_);
-    const std::int64_t asked = global_batch(*context_.config, context_.group->size());
+    // Of tensor parallelism DeepSpeed's own figure knows nothing.
+    const std::int64_t asked = count_in(ds_config(), "train_batch_size");
     const std::int64_t got = count_in(reply, "global_batch");
     if (got > 0 && got != asked) {
       throw StepFailure(Status::failed,
@@ -210,12 +211,16 @@ class EngineWorkload : public Workload {
     return time_s;
   }
 
+  json::Value ds_config() const {
+    return json::Document::parse(*context_.ds_config, "ds_config").root();
+  }
+
   json::Value build_command() const {
     const TrainingConfig& config = *context_.config;
     return {{"command", "build"},
             {"experiment", *context_.experiment_name},
             {"attempt", assignment_.attempt},
-            {"ds_config", json::Document::parse(*context_.ds_config, "ds_config").root()},
+            {"ds_config", ds_config()},
             {"micro_batch", config.micro_batch},
             {"accumulation_steps", config.accumulation_steps},
             {"global_batch", global_batch(config, context_.group->size())},

@@ -184,6 +184,11 @@ std::string no_effect(const Knob& knob, int zero_stage) {
   return "makes no difference here";
 }
 
+std::int64_t given_ranks(const Settings& settings, const char* pointer) {
+  if (!settings.is_given(pointer)) return 1;
+  return std::max<std::int64_t>(1, settings.integer(pointer).value_or(1));
+}
+
 }  // namespace
 
 std::string canonical_name(const json::Value& config, const std::vector<std::string>& keys,
@@ -314,20 +319,20 @@ Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape) {
   return mixer.result();
 }
 
-std::int64_t ranks_per_batch(const Settings& settings) {
-  std::int64_t ranks = 1;
-  for (const char* key : {"/sequence_parallel_size", "/tensor_parallel/autotp_size"}) {
-    if (!settings.is_given(key)) continue;
-    ranks *= std::max<std::int64_t>(1, settings.integer(key).value_or(1));
-  }
-  return ranks;
+std::int64_t sequence_ranks(const Settings& settings) {
+  return given_ranks(settings, "/sequence_parallel_size");
+}
+
+std::int64_t tensor_ranks(const Settings& settings) {
+  return given_ranks(settings, "/tensor_parallel/autotp_size");
 }
 
 bool is_read_here(const KnobTable& table, const Dimension& dimension) {
   for (const auto& said : dimension.settings)
     for (const Setting& setting : said) {
       const Knob& knob = table.knobs()[setting.row];
-      const bool is_section = knob.type == KnobType::object;
+      // What is in it has rows of its own.
+      const bool is_section = knob.type == KnobType::object && !table.below(knob.pointer).empty();
       if (setting.presence != Presence::absent && !is_section && knob.apply == nullptr)
         return false;
     }

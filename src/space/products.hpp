@@ -131,9 +131,10 @@ Fingerprint fingerprint(std::string_view text);
 /// Of everything that decides what runs.
 Fingerprint fingerprint(const TrainingConfig& config, const GroupShape& shape);
 
-/// Ranks that compute one micro-batch together, by what the engine divides: the sequence or
-/// tensors.
-[[nodiscard]] std::int64_t ranks_per_batch(const Settings& settings);
+/// Ranks that compute one micro-batch together: by parts of the sequence, which DeepSpeed's batch
+/// sizes follow, and by parts of each tensor, which they do not.
+[[nodiscard]] std::int64_t sequence_ranks(const Settings& settings);
+[[nodiscard]] std::int64_t tensor_ranks(const Settings& settings);
 
 /// Whether all that the dimension's candidates say is in a TrainingConfig.
 [[nodiscard]] bool is_read_here(const KnobTable& table, const Dimension& dimension);

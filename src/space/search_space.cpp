@@ -18,6 +18,8 @@ using Digits = std::vector<std::size_t>;
 struct Knobs {
   TrainingConfig config;
   std::string refusal;  ///< why DeepSpeed refuses the combination, or what is not built
+  /// By which DeepSpeed divides the ranks in its rule of the batch sizes.
+  std::int64_t ranks_per_micro_batch = 1;
 };
 
 Knobs knobs_of(const JobSpec& job, const Settings& settings) {
@@ -25,7 +27,10 @@ Knobs knobs_of(const JobSpec& job, const Settings& settings) {
   const auto violations = violations_for(job, settings);
   if (!violations.empty())
     knobs.refusal = violations.front().pointer + ": " + violations.front().message;
-  if (job.workload.takes_any_key()) knobs.config.ranks_per_batch = ranks_per_batch(settings);
+  if (job.workload.takes_any_key()) {
+    knobs.ranks_per_micro_batch = sequence_ranks(settings);
+    knobs.config.ranks_per_batch = knobs.ranks_per_micro_batch * tensor_ranks(settings);
+  }
   return knobs;
 }
 
@@ -120,7 +125,7 @@ class SearchSpace::Visit {
     complete_config(*job_, job_->recompute[digits.back()], member.config);
     member.shape = job_->shapes[digits.front()];
     member.reason = knobs.refusal.empty() ? target_refusal(*job_, member.config) : knobs.refusal;
-    const auto batch = decide_batch(part.product, digits, member);
+    const auto batch = decide_batch(part.product, digits, knobs.ranks_per_micro_batch, member);
     member.is_pruned = !member.reason.empty();
     if (part.product.is_micro_batch_searched)
       member.micro_batch_chain = number - digits[part.micro_batch] * part.strides[part.micro_batch];
@@ -130,7 +135,8 @@ class SearchSpace::Visit {
   }
 
  private:
-  BatchTriple decide_batch(const Product& product, const Digits& digits, Member& member) const {
+  BatchTriple decide_batch(const Product& product, const Digits& digits,
+                           std::int64_t ranks_per_micro_batch, Member& member) const {
     std::optional<std::int64_t> total, micro, steps;
     for (std::size_t index = 0; index < digits.size(); ++index) {
       const auto& dimension = product.dimensions[index];
@@ -140,7 +146,7 @@ class SearchSpace::Visit {
     }
     // Where ranks do not divide the engine says so itself.
     const std::int64_t group_size =
-        std::max<std::int64_t>(1, member.shape.size() / member.config.ranks_per_batch);
+        std::max<std::int64_t>(1, member.shape.size() / ranks_per_micro_batch);
     std::string why;
     auto triple = resolve_batch(total, micro, steps, group_size, why);
     if (triple) why = batch_limit_reason(job_->tuning, triple->train_batch_size);
