@@ -104,10 +104,11 @@ bool is_drawn(const Knob& knob) {
          (knob.effect == KnobEffect::measured && knob.type == KnobType::boolean);
 }
 
+constexpr std::array<Version, 4> drawn_releases{{{0, 16, 9}, {0, 17, 6}, {0, 19, 6}, {0, 19, 8}}};
+
 /// One release as often as another.
 const KnobTable& table_of(std::uint64_t seed) {
-  constexpr std::array<Version, 4> releases{{{0, 16, 9}, {0, 17, 6}, {0, 19, 6}, {0, 19, 8}}};
-  return knob_table(releases[seed % releases.size()]);
+  return knob_table(drawn_releases[seed % drawn_releases.size()]);
 }
 
 std::vector<Drawable> find_drawables(const KnobTable& table) {
@@ -146,6 +147,13 @@ json::Value draw_config(const KnobTable& table, Dice& dice) {
   at("/zero_optimization/stage") = stage;
   if (precision == 1) at("/bf16/enabled") = true;
   if (precision == 2) at("/fp16/enabled") = true;
+  // Beside most of what is drawn DeepSpeed refuses it.
+  const json::Value::json_pointer norm("/zero_optimization/compute_grad_norm");
+  if (config.contains(norm) && config[norm] == false) {
+    at("/gradient_clipping") = 0.0;
+    for (const char* key : {"offload_optimizer", "cpu_offload"})
+      config["zero_optimization"].erase(key);
+  }
   return config;
 }
 
@@ -175,6 +183,12 @@ std::optional<RandomConfiguration> read_draft(const KnobTable& table, const json
 }
 
 }  // namespace
+
+bool is_of_drawn_release(std::string_view pointer) {
+  return std::ranges::any_of(drawn_releases, [&](Version release) {
+    return knob_table(release).find_knob(pointer) != nullptr;
+  });
+}
 
 json::Value first_draft(std::uint64_t seed) {
   Dice dice(seed);

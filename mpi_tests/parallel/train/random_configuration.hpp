@@ -23,6 +23,9 @@ struct RandomConfiguration {
 /// drawn without a word here. A text without choices needs some (`words_of` in the implementation).
 RandomConfiguration draw_configuration(std::uint64_t seed);
 
+/// Whether one of the releases that configurations are drawn for knows the key.
+[[nodiscard]] bool is_of_drawn_release(std::string_view pointer);
+
 /// The first draft of it: the configuration itself where that is not refused.
 json::Value first_draft(std::uint64_t seed);
 

@@ -10,7 +10,8 @@
 
 namespace dstune::test {
 
-/// But those that earlier releases do not know, so that what is written can be compared with theirs.
+/// But those that earlier releases do not know, so that what is written can be compared with
+/// theirs.
 inline TrainingConfig full_config() {
   TrainingConfig config;
   for_each_written_member(config, [](const char*, auto& member) { change(member); });

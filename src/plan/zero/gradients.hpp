@@ -207,8 +207,8 @@ struct MicroStep {
 };
 
 /// Where backward writes gradients: the flat gradients, added up over the micro-steps (stages 0 and
-/// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced, or added to its
-/// sums, and released (stages 2 and 3, BF16_Optimizer).
+/// 1; or anew in each, where sums are fp32), or a slab for each unit that is reduced, or added to
+/// its sums, and released (stages 2 and 3, BF16_Optimizer).
 class GradientSink : ZeroPart {
  public:
   explicit GradientSink(const ZeroContext& zero);
