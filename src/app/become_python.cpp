@@ -35,7 +35,7 @@ std::optional<engine::EngineRequest> request_of(int argc, char** argv) {
     const CommandLine line = parse_command_line(argc, argv);
     const bool runs = !line.help && !line.version && !line.job.dry_run;
     if (!runs || line.job.backend == Backend::sim) return std::nullopt;
-    return engine::engine_request(line.job.space_path);
+    return engine::engine_request(line.job.space_path, line.job.overrides.verify);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -63,6 +63,9 @@ po::options_description visible_options() {
       "repeat");
   value("import", "DIR",
         "what the verification jobs left (<results-dir>/verify): the answer is verified with it");
+  add("verify", po::value<std::string>()->implicit_value("")->value_name("SCRIPT"),
+      "your training (this script, else that of dstune.training_command) decides in the same job; "
+      "overrides dstune.verify");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
   value("format", "text|json", "of --dry-run and of the closing summary (default text)");
   value(
@@ -182,6 +185,9 @@ Overrides overrides_of(const GivenOptions& given) {
   overrides.exps_dir = given.text("exps-dir");
   overrides.overwrite = given.has("overwrite");
   overrides.full = given.has("full");
+  overrides.verify = given.has("verify");
+  if (const auto script = given.text("verify"); script && !script->empty())
+    overrides.verify_script = *script;
   overrides.experiment_files = given.all("experiments");
   return overrides;
 }

@@ -88,24 +88,30 @@ Interpreter find_interpreter(const std::string& given, const std::string& folder
           "\"python\": \"path of a virtual environment or interpreter\""};
 }
 
-std::optional<EngineRequest> engine_request(const std::string& space_path) {
+std::optional<EngineRequest> engine_request(const std::string& space_path, bool verify) {
+  EngineRequest request{"", fs::path(space_path).parent_path().string()};
+  const auto with_python_of = [&](const json::Node& object) {
+    const auto python = object.find("python");
+    if (python && python->is_string()) request.python = python->value().get<std::string>();
+    return request;
+  };
+  const auto is_engine = [](const json::Node& word) {
+    return word.is_string() && lower_case(word.value().get<std::string>()) == "deepspeed";
+  };
   try {
     const json::Document document = json::Document::read(space_path);
     const auto section = document.node().find("dstune");
-    if (!section || !section->is_object()) return std::nullopt;
-    const auto workload = section->find("workload");
-    if (!workload) return std::nullopt;
-    const auto is_engine = [](const json::Node& word) {
-      return word.is_string() && lower_case(word.value().get<std::string>()) == "deepspeed";
-    };
-    EngineRequest request{"", fs::path(space_path).parent_path().string()};
-    if (is_engine(*workload)) return request;
-    if (!workload->is_object()) return std::nullopt;
-    const auto type = workload->find("type");
-    if (!type || !is_engine(*type)) return std::nullopt;
-    const auto python = workload->find("python");
-    if (python && python->is_string()) request.python = python->value().get<std::string>();
-    return request;
+    if (section && section->is_object()) {
+      const auto beside = section->find("verify");
+      if (beside && beside->is_object()) return with_python_of(*beside);
+      const auto workload = section->find("workload");
+      if (workload && is_engine(*workload)) return request;
+      if (workload && workload->is_object()) {
+        const auto type = workload->find("type");
+        if (type && is_engine(*type)) return with_python_of(*workload);
+      }
+    }
+    return verify ? std::optional(request) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -118,6 +118,11 @@ std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
     board_.end_finals();
     return std::nullopt;
   }
+  if (options_.is_screening) {
+    if (!board_.verdict()) board_.judge();
+    if (!board_.finals().is_done) board_.give_up_finals("DeepSpeed's engine decides");
+    return std::nullopt;
+  }
   if (auto rerun = next_rerun(time_left_s)) return rerun;
   return next_in_finals(time_left_s);
 }

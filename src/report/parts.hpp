@@ -44,11 +44,13 @@ inline constexpr std::array in_results = {
 inline constexpr std::string_view experiment = "exp.json";
 inline constexpr std::string_view config = "ds_config.json";
 inline constexpr std::string_view metrics = "metrics.json";
+/// What the engine measured beside our own step.
+inline constexpr std::string_view verified = "verified.json";
 inline constexpr std::string_view memory_picture = "memory.svg";
 inline constexpr std::string_view memory_text = "memory.txt";
 inline constexpr std::string_view traceback = "traceback.txt";
 /// All of an experiment's folder; exp.json last, since its mark says whose the folder is.
-inline constexpr std::array in_experiment = {memory_picture, memory_text, traceback,
+inline constexpr std::array in_experiment = {memory_picture, memory_text, traceback, verified,
                                              metrics,        config,      experiment};
 
 /// What exp.json says in `written_by`; DeepSpeed's own has the same name and lacks this.

@@ -226,7 +226,8 @@ void ResultsFolder::write_metrics(const Record& record, Metric metric,
                                   const std::optional<TargetTime>& target,
                                   const std::optional<MetricValue>& target_value) {
   const std::string folder = experiment_folder(record.experiment.name);
-  write_unsynced(fmt::format("{}/{}", folder, file_name::metrics),
+  const std::string_view name = is_beside_ ? file_name::verified : file_name::metrics;
+  write_unsynced(fmt::format("{}/{}", folder, name),
                  json_text(metrics_json(record, metric, target, target_value, instrument_)) + "\n");
 }
 

@@ -81,7 +81,8 @@ std::optional<ModelSpec> read_model_file(const std::string& path, SectionTarget&
   JobSpec& job = *target.job;
   const bool is_engine = job.workload.kind == WorkloadKind::deepspeed;
   try {
-    if (is_engine) job.workload.model_config = read_file(path, max_input_bytes);
+    if (WorkloadSpec* const engine = job.engine())
+      engine->model_config = read_file(path, max_input_bytes);
     const json::Document config = json::Document::read(path);
     target.model_precision = huggingface_precision(config);
     return import_huggingface(config);
@@ -168,9 +169,10 @@ void decide_model(const Overrides& overrides, const json::Node& root, const json
 void decide_deepspeed(std::optional<PythonEnvironment> python, const json::Node& place,
                       SectionTarget& target) {
   JobSpec& job = *target.job;
-  if (const auto& options = job.workload.options; python && options.contains("python"))
-    python->interpreter =
-        std::filesystem::absolute(path_from(job.folder, options["python"].get<std::string>()));
+  const WorkloadSpec* const engine = job.engine();
+  if (python && engine != nullptr && engine->options.contains("python"))
+    python->interpreter = std::filesystem::absolute(
+        path_from(job.folder, engine->options["python"].get<std::string>()));
   Version& version = job.deepspeed_version;
   const bool is_named = !job.deepspeed_source.empty();
   try {
@@ -219,24 +221,57 @@ void decide_sequence_length(SectionTarget& target) {
                                     positions, job.sequence_length)));
 }
 
+/// The second instrument, as the command line has it.
+void decide_verify(const Overrides& overrides, const json::Node& place, SectionTarget& target) {
+  JobSpec& job = *target.job;
+  if (overrides.verify && !job.verify) job.verify.emplace();
+  if (!job.verify) return;
+  job.verify->kind = WorkloadKind::deepspeed;
+  if (job.verify->options.is_null()) job.verify->options = json::Value::object();
+  if (overrides.verify_script) {
+    // Seen from where the command is given.
+    const auto path = std::filesystem::absolute(*overrides.verify_script).lexically_normal();
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored))
+      target.problems->add(place.problem(fmt::format(
+          "the script {} of --verify does not exist: name a file that does", path.string())));
+    job.verify->options["script"] = path.string();
+  }
+  if (job.workload.kind != WorkloadKind::transformer)
+    target.problems->add(place.problem(
+        "verify runs finalists of the workload transformer in DeepSpeed's engine: leave it out, "
+        "or the other workload"));
+}
+
 /// What DeepSpeed's engine is to train.
 void check_engine(const json::Node& root, SectionTarget& target) {
-  const WorkloadSpec& workload = target.job->workload;
-  if (workload.kind != WorkloadKind::deepspeed) return;
-  const auto place = root.find("dstune");
+  const WorkloadSpec* const engine = target.job->engine();
+  if (engine == nullptr) return;
+  const json::Node place = root.find("dstune").value_or(root);
+  const char* const name = target.job->verify ? "verify" : "workload";
   const bool has_script =
-      workload.options.contains("script") || target.job->training_command.has_value();
-  if (workload.options.contains("function") && !has_script) {
-    target.problems->add(place->problem("workload.function is a function of a script: add script"));
-  } else if (!has_script && workload.model_config.empty()) {
+      engine->options.contains("script") || target.job->training_command.has_value();
+  if (engine->options.contains("function") && !has_script) {
     target.problems->add(
-        place->problem("the workload deepspeed has nothing to train: add its script, or "
-                       "training_command, or name the file of a Hugging Face config.json as model "
-                       "for random tokens"));
+        place.problem(fmt::format("{}.function is a function of a script: add script", name)));
+  } else if (!has_script && engine->model_config.empty()) {
+    target.problems->add(place.problem(fmt::format(
+        "{} has nothing to train: add its script, or training_command, or name the file of a "
+        "Hugging Face config.json as model for random tokens",
+        target.job->verify ? "verify" : "the workload deepspeed")));
   }
 }
 
 }  // namespace
+
+const WorkloadSpec* JobSpec::engine() const {
+  if (workload.kind == WorkloadKind::deepspeed) return &workload;
+  return verify ? &*verify : nullptr;
+}
+
+WorkloadSpec* JobSpec::engine() {
+  return const_cast<WorkloadSpec*>(std::as_const(*this).engine());
+}
 
 int Machine::num_ranks() const {
   int total = 0;
@@ -332,6 +367,7 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   apply(overrides, job.tuning);
   const auto section = given(root, "dstune");
   if (section) read_dstune(*section, target);
+  decide_verify(overrides, section ? *section : root, target);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);

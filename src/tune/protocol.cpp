@@ -84,6 +84,7 @@ void members(Archive& archive, Of<Archive, JobInput>& input) {
   if (!input.run) return;
   archive("model", input.model);
   archive("workload", input.workload);
+  archive("verify", input.verify);
   archive("measure", input.measure);
   archive("device_memory_bytes", input.device_memory_bytes);
   archive("host_memory_bytes", input.host_memory_bytes);
@@ -100,6 +101,7 @@ void members(Archive& archive, Of<Archive, Assign>& m) {
   archive("timeout", m.timeout_s);
   archive("ds_config", m.ds_config);
   archive("arguments", m.arguments);
+  archive("in_engine", m.in_engine);
   archive("risky", m.is_risky);
   archive("rest", m.drain_timeout_s);
 }

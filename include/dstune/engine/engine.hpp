@@ -60,6 +60,8 @@ class Engine {
   const Loaded& prepare(const WorkloadSpec& workload, const std::vector<int>& foreign_ports,
                         const Waiter& waiter);
   [[nodiscard]] const Loaded& loaded() const { return loaded_; }
+  /// What the process holds by now without any experiment of the engine.
+  void note_resident_bytes(std::int64_t bytes) { loaded_.resident_bytes = bytes; }
 
   /// Of one experiment at a time; it ends with end(). The context's spec, config and group outlive
   /// the workload. Local.

@@ -29,9 +29,11 @@ struct EngineRequest {
   std::string python;  ///< as written; empty: not given
   std::string folder;  ///< of the file
 };
-/// Looks at a space file without reading it in full. Nothing where its workload is another, or the
-/// file can not be read: whoever reads it in full says so.
-[[nodiscard]] std::optional<EngineRequest> engine_request(const std::string& space_path);
+/// Looks at a space file without reading it in full. Nothing where its workload is another and it
+/// has no `verify`, or the file can not be read: whoever reads it in full says so. `verify`: the
+/// command line asks for it.
+[[nodiscard]] std::optional<EngineRequest> engine_request(const std::string& space_path,
+                                                          bool verify = false);
 
 /// The command line by which `python` becomes the program: the bootstrap loads `library` and goes
 /// on with `arguments`, the program's own name first.

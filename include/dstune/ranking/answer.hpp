@@ -18,7 +18,7 @@ struct Standing {
   std::optional<MetricValue> ranked{};    ///< what it is ranked by
   std::optional<MetricValue> reported{};  ///< the same with the interval for people
   std::optional<MetricValue> verified{};  ///< what DeepSpeed itself made of it
-  /// Of our own step, where it is ranked by the target's time.
+  /// Of our own step, where it is ranked by the target's time, or the engine decides beside it.
   std::optional<MetricValue> measured{};
   std::optional<TargetTime> target{};         ///< likewise
   std::optional<double> joules_per_sample{};  ///< mean over all its runs whose energy is known

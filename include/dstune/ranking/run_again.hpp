@@ -44,6 +44,7 @@ class RunAgainPolicy {
     bool repeats_best = false;       ///< during the search
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
+    bool is_screening = false;       ///< another instrument decides: there are no finals
     /// By row: jobs that died while it was repeated.
     std::map<std::size_t, int> deaths{};
   };

@@ -99,6 +99,8 @@ json::Value repeat_started(const std::string& key, const std::string& name, Repe
 json::Value repeated(const std::string& key, const std::string& name, const Repeat& repeat);
 /// What the machine was measured to take, and the key of what was to be measured.
 json::Value profile(const std::string& key, const json::Value& profile);
+/// A search is over that another one follows in the same job; `search_key`: its own.
+json::Value search_finished(const std::string& search_key, Time time = now());
 json::Value job_finished(int exit_code, const std::string& reason, Time time = now());
 }  // namespace event
 
@@ -111,7 +113,8 @@ struct History {
   std::map<std::string, std::vector<Repeat>> repeats;  ///< by key, in order
   std::map<std::string, int> repeat_deaths;  ///< key → jobs that died while it alone was repeated
   std::set<std::string> interrupted_repeats;  ///< jobs died while it was, beside others too
-  std::set<std::string> complete_searches;    ///< `search_key` of jobs that ended with 0
+  /// `search_key` of jobs that ended with 0, and of searches that ended within a job.
+  std::set<std::string> complete_searches;
   int num_jobs = 0;
   std::string profile_key;  ///< of the last profile; empty where there is none
   json::Value profile;

@@ -40,7 +40,11 @@ class ResultsFolder {
                      const std::optional<TargetTime>& target = {},
                      const std::optional<MetricValue>& target_value = {});
   /// By what experiments are measured: `instrument` of metrics.json; "step" where nobody says.
-  void set_instrument(std::string instrument) { instrument_ = std::move(instrument); }
+  /// `is_beside`: it is the second one, whose figures go to <name>/verified.json.
+  void set_instrument(std::string instrument, bool is_beside = false) {
+    instrument_ = std::move(instrument);
+    is_beside_ = is_beside;
+  }
   /// <name>/traceback.txt, of one that failed in Python. Not synced.
   void write_traceback(const std::string& name, const std::string& traceback);
   /// <name>/memory.svg and <name>/memory.txt, of the winner; beside what write_experiment() wrote.
@@ -77,6 +81,7 @@ class ResultsFolder {
   std::string exps_dir_;
   json::Value environment_;
   std::string instrument_ = "step";
+  bool is_beside_ = false;
   bool has_written_exit_status_ = false;
 };
 

@@ -31,6 +31,8 @@ struct Overrides {
   std::optional<std::string> exps_dir;
   bool overwrite = false;
   bool full = false;
+  bool verify = false;                        ///< --verify
+  std::optional<std::string> verify_script;   ///< --verify=SCRIPT
   std::vector<std::string> experiment_files;  ///< --experiments
   std::optional<Version> deepspeed_version;
   /// Where the user's DeepSpeed is looked for, if it is.
@@ -57,9 +59,11 @@ struct JobSpec {
   ModelSpec model;
   /// Whether the user names the model, and it is one that is planned here.
   bool is_model_known = false;
-  bool is_script_named = false;  ///< deepspeed: by the workload, not by training_command
+  bool is_script_named = false;  ///< of the engine: itself, and not by training_command
   TuningOptions tuning;
   WorkloadSpec workload;
+  /// DeepSpeed's engine as a second instrument beside the workload; of the kind deepspeed.
+  std::optional<WorkloadSpec> verify;
   TargetSpec target;
   std::int64_t sequence_length = 1024;
   /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.
@@ -78,6 +82,10 @@ struct JobSpec {
   std::vector<std::string> warnings;  ///< for the user, already in words
   /// What the document leaves open and is taken for granted, likewise.
   std::vector<std::string> assumptions;
+
+  /// What DeepSpeed's engine runs, be it the workload or beside it; null: there is no engine.
+  [[nodiscard]] const WorkloadSpec* engine() const;
+  [[nodiscard]] WorkloadSpec* engine();
 
   /// The keys of that version.
   [[nodiscard]] const KnobTable& knobs() const { return knob_table(deepspeed_version); }

@@ -12,6 +12,7 @@
 /// member), or GONE.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -34,6 +35,7 @@ struct Assign {
   double timeout_s = 0;                  ///< after which a member gives up by itself
   std::string ds_config{};               ///< for workloads that take any key: as JSON
   std::vector<std::string> arguments{};  ///< deepspeed: of the user's script
+  bool in_engine = false;                ///< by the engine beside the workload
   bool is_risky = false;                 ///< an earlier attempt lost a rank, its device, or the job
   double drain_timeout_s = 0;            ///< that its device may take to drain after a failure
 };
@@ -113,6 +115,7 @@ struct JobInput {
   // Only where something runs:
   ModelSpec model;
   WorkloadSpec workload;
+  std::optional<WorkloadSpec> verify;  ///< the engine beside it
   MeasureOptions measure;
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;

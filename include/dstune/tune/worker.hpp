@@ -28,6 +28,7 @@ namespace dstune {
 struct WorkerContext {
   const ModelSpec* model;
   const WorkloadSpec* workload;
+  const WorkloadSpec* verify = nullptr;  ///< what the engine runs beside it; null: nothing
   MeasureOptions measure;
   std::int64_t seed = 0;
   const Topology* topology;
@@ -37,7 +38,7 @@ struct WorkerContext {
   EnergyMeter* energy = nullptr;  ///< of this rank's node; null: there is none
   /// How this rank's GPU is now; empty on processors, on all ranks or on none.
   std::function<std::optional<nvml::GpuState>()> sample_gpu{};
-  engine::Engine* engine = nullptr;  ///< of the workload deepspeed alone
+  engine::Engine* engine = nullptr;  ///< null: the job has none
   int controller_rank = 0;
   /// While an experiment runs a thread of its own listens, too: a rank that is stuck in a workload
   /// or in CUDA still hears that its attempt is aborted, and leaves with the job. Needs
@@ -67,6 +68,11 @@ class Worker {
              const std::string& details = {});
   [[nodiscard]] std::unique_ptr<Workload> make_workload(const message::Assign& assign,
                                                         ProcessGroup& group, const Waiter& waiter);
+  [[nodiscard]] const WorkloadSpec& workload_of(const message::Assign& assign) const {
+    return assign.in_engine && context_.verify != nullptr ? *context_.verify : *context_.workload;
+  }
+  /// Before the engine runs beside our own step: what that holds is given back.
+  void make_room_for_engine();
   /// What an experiment needs of DeepSpeed's engine beside the workload's context.
   [[nodiscard]] engine::Assignment engine_assignment(const message::Assign& assign) const;
   /// After a failure: Python frees what the experiment held. The group knows of the failure.
@@ -88,6 +94,7 @@ class Worker {
   DeviceState device_state_ = DeviceState::drained;  ///< after the last failure
   IncumbentEstimate incumbent_;                      ///< what it is raced against
   bool pretends_lost_device_ = false;
+  bool has_run_engine_ = false;
   std::atomic<bool> go_ = false;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> aborted_ = false;

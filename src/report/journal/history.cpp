@@ -107,6 +107,13 @@ struct Profile {
   }
 };
 
+struct SearchFinished {
+  static constexpr std::string_view kind = "search_finished";
+  Time time;
+  std::string search_key;
+  static void add(auto& archive, auto& event) { archive("search_key", event.search_key); }
+};
+
 struct JobFinished {
   static constexpr std::string_view kind = "job_finished";
   Time time;
@@ -180,6 +187,10 @@ json::Value profile(const std::string& key, const json::Value& profile) {
   return json::write(Profile{key, profile});
 }
 
+json::Value search_finished(const std::string& search_key, Time time) {
+  return json::write(SearchFinished{time, search_key});
+}
+
 json::Value job_finished(int exit_code, const std::string& reason, Time time) {
   return json::write(JobFinished{time, exit_code, reason});
 }
@@ -204,7 +215,7 @@ class Reading {
         is<Finished>(*kind, node, problems) || is<Lost>(*kind, node, problems) ||
         is<Profile>(*kind, node, problems) || is<Verified>(*kind, node, problems) ||
         is<RepeatStarted>(*kind, node, problems) || is<Repeated>(*kind, node, problems) ||
-        is<JobFinished>(*kind, node, problems);
+        is<SearchFinished>(*kind, node, problems) || is<JobFinished>(*kind, node, problems);
     if (!is_known) {
       problems.add(kind_node->problem(
           fmt::format("the event \"{}\" is not known to this release: use the release that wrote "
@@ -240,6 +251,9 @@ class Reading {
     forget_running();
     if (event.exit_code == 0 && !search_key_.empty())
       history_.complete_searches.insert(search_key_);
+  }
+  void take(SearchFinished event) {
+    history_.complete_searches.insert(std::move(event.search_key));
   }
   void take(const Started& event) { running_.insert(event.key); }
   void take(Finished event) {

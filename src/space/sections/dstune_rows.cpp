@@ -99,9 +99,18 @@ void keep_plugin_options(SectionTarget& target, const Readings& readings) {
   if (target.job->workload.kind == WorkloadKind::plugin)
     target.job->workload.options = readings.front().node.value();
 }
+/// The object that the node is a member of: the workload, or the engine beside it.
+WorkloadSpec& engine_of(SectionTarget& target, const json::Node& node) {
+  if (!node.pointer().starts_with("/dstune/verify")) return target.job->workload;
+  std::optional<WorkloadSpec>& verify = target.job->verify;
+  return verify ? *verify : verify.emplace();
+}
 void keep_engine_option(SectionTarget& target, const Readings& readings) {
   const json::Node& node = readings.front().node;
-  target.job->workload.options[std::string(last_key(node.pointer()))] = node.value();
+  engine_of(target, node).options[std::string(last_key(node.pointer()))] = node.value();
+}
+void begin_verify(SectionTarget& target, const Readings& readings) {
+  engine_of(target, readings.front().node).kind = WorkloadKind::deepspeed;
 }
 /// The user's script, by a path that holds wherever Python works.
 void set_script(SectionTarget& target, const Readings& readings) {
@@ -112,7 +121,7 @@ void set_script(SectionTarget& target, const Readings& readings) {
   if (!std::filesystem::is_regular_file(path, ignored))
     target.problems->add(readings.front().node.problem(
         fmt::format("the script {} does not exist: name a file that does", path)));
-  target.job->workload.options["script"] = path;
+  engine_of(target, readings.front().node).options["script"] = path;
 }
 /// The library of a plug-in: its file is looked at, and nothing of it runs.
 void set_library(SectionTarget& target, const Readings& readings) {
@@ -380,6 +389,25 @@ std::span<const SectionRow> dstune_rows() {
                 applied(keep_engine_option,
                         flag("/dstune/workload/scratch", "false", inert,
                              "each rank and run works in an empty folder of its own"))),
+
+      applied(begin_verify,
+              object("/dstune/verify",
+                     "DeepSpeed's own engine decides in the same job (docs/trust.md); `--verify`")),
+      applied(set_script, any_text("/dstune/verify/script",
+                                   "your training script; absent: that of training_command, else "
+                                   "random tokens train the model")),
+      applied(keep_engine_option, list_of_texts("/dstune/verify/args", "null", "", inert,
+                                                "its arguments; `$CONFIG` is the config's file")),
+      applied(keep_engine_option,
+              any_text("/dstune/verify/function",
+                       "the script's function that makes model and batches, instead of running "
+                       "the script")),
+      applied(keep_engine_option,
+              any_text("/dstune/verify/python",
+                       "the folder of a virtual environment, or an interpreter; absent: the "
+                       "environment that is active")),
+      applied(keep_engine_option, flag("/dstune/verify/scratch", "false", inert,
+                                       "each rank and run works in an empty folder of its own")),
   };
   return all;
 }

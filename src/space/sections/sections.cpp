@@ -4,6 +4,8 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -69,8 +71,11 @@ class Replacer {
     json::Value object = json::Value::object();
     for (const auto& key : node.keys()) {
       const auto member = *node.find(key);
-      const bool is_left = key == "nvme_path" || member.pointer() == "/dstune/training_command" ||
-                           member.pointer() == "/dstune/variables";
+      // Command lines have variables of their own: $CONFIG, and the shell's.
+      static const std::set<std::string_view> left = {"/dstune/training_command",
+                                                      "/dstune/workload/args",
+                                                      "/dstune/verify/args", "/dstune/variables"};
+      const bool is_left = key == "nvme_path" || left.contains(member.pointer());
       object[key] = is_left ? member.value() : replace(member);
     }
     return object;

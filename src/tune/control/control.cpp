@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <ranges>
 #include <set>
@@ -81,9 +82,9 @@ void leave_out_what_does_not_fit(Preparation& ready,
 
 /// Challengers are stopped where they have lost to the best so far. What a plug-in counts as
 /// operations need not grow with the samples.
-bool races(const JobSpec& job) {
+bool races(const JobSpec& job, const WorkloadSpec& workload) {
   return job.tuning.tuner_type == "race" &&
-         !(job.workload.takes_any_key() && job.tuning.metric == Metric::flops);
+         !(workload.takes_any_key() && job.tuning.metric == Metric::flops);
 }
 
 std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
@@ -95,9 +96,9 @@ std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) 
 }
 
 /// Times that are given do not differ between runs.
-bool repeats_best(const JobSpec& job) {
-  return races(job) || job.workload.kind == WorkloadKind::transformer ||
-         job.workload.takes_any_key();
+bool repeats_best(const JobSpec& job, const WorkloadSpec& workload) {
+  return races(job, workload) || workload.kind == WorkloadKind::transformer ||
+         workload.takes_any_key();
 }
 
 /// Of metrics.json.
@@ -137,6 +138,195 @@ struct SearchEnd {
   bool can_finalize = true;
 };
 
+/// What all searches of a job share. All of it outlives them.
+struct SearchParts {
+  const JobOptions& options;
+  Preparation& ready;
+  const JobEnd& end;
+  TrialLimits& limits;
+  JobPredictor* predictor;
+  ProcessMemoryPredictor& memory;
+  SlotPool& slots;
+  AttemptDriver& driver;
+};
+
+/// One of a job's searches, by one instrument.
+struct InstrumentSearch {
+  const WorkloadSpec& workload;
+  const std::vector<std::string>& keys;
+  bool is_beside = false;     ///< the engine beside our own step, which decides
+  bool is_screening = false;  ///< our own step, where that engine decides
+  bool is_complete = false;   ///< an earlier job has ended it
+};
+
+/// How it ended, and what it has come to; that points into the board.
+struct SearchResult {
+  SearchEnd end;
+  Answer answer;
+};
+
+SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& instrument,
+                            Scoreboard& board, Tuner& tuner) {
+  Preparation& ready = parts.ready;
+  const WorkloadSpec& workload = instrument.workload;
+  const bool in_engine = workload.kind == WorkloadKind::deepspeed;
+  ready.results->set_instrument(instrument_of(workload), instrument.is_beside);
+  RunAgainPolicy run_again(board, {.races = races(ready.job, workload),
+                                   .repeats_best = repeats_best(ready.job, workload),
+                                   .is_alone_in_space = ready.space.planned <= 1,
+                                   .is_complete = instrument.is_complete,
+                                   .is_screening = instrument.is_screening,
+                                   .deaths = deaths_in_repeats(instrument.keys, ready.history)});
+  Publisher publisher(*ready.results, board,
+                      {.training_command = ready.job.training_command,
+                       .arg_mappings = ready.job.tuning.arg_mappings,
+                       .memory_timeline = [&](const Experiment& experiment) {
+                         return memory_timeline_of(ready, experiment);
+                       }});
+  Progress progress(progress_style(parts.options));
+  JobPolicy policy{.began = parts.options.began,
+                   .sends_ds_config = workload.takes_any_key(),
+                   .in_engine = in_engine};
+  if (in_engine)
+    policy.arguments = [&](const Experiment& one) { return script_arguments(ready.job, one); };
+  TrialLimits limits = parts.limits;
+  limits.in_engine = in_engine;
+  if (in_engine) limits.predictor = nullptr;
+  policy.limits = [&limits](const PlannedExperiment& planned) { return limits.of(planned); };
+  policy.end = parts.end;
+  policy.host_load = [times_before = host_times()] { return host_load_since(times_before); };
+  Listeners listeners{.journal = *ready.journal, .publisher = publisher, .progress = progress};
+  if (!instrument.is_beside) {
+    listeners.times = parts.predictor;
+    listeners.memory = &parts.memory;
+  }
+  if (listeners.times != nullptr) {
+    listeners.overheads = [&](const Experiment& experiment) {
+      return parts.predictor->overheads(experiment);
+    };
+  }
+  const Search search{.space = ready.space,
+                      .keys = instrument.keys,
+                      .history = ready.history,
+                      .board = board,
+                      .run_again = run_again,
+                      .tuner = tuner,
+                      .slots = parts.slots,
+                      .races = races(ready.job, workload),
+                      .is_complete = instrument.is_complete};
+  Controller controller(search, std::move(policy), parts.driver, std::move(listeners));
+  const ExitCode code = controller.run();
+  return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};
+}
+
+/// The engine beside our own step: what that has found, brought into the user's training by what
+/// the engine has measured so far, is what is believed of the engine's own figures.
+class EngineBeliefs {
+ public:
+  /// All of them outlive it.
+  EngineBeliefs(const Preparation& ready, Scoreboard& screened, Scoreboard& verified,
+                JobPredictor& predictor)
+      : ready_(ready), screened_(screened), verified_(verified), predictor_(predictor) {}
+
+  /// Of each member: the throughput, samples/s; of memory what was planned.
+  std::vector<Prediction> operator()() {
+    calibrate();
+    std::vector<Prediction> beliefs;
+    for (std::size_t row = 0; row < ready_.space.members.size(); ++row) {
+      const PlannedExperiment& planned = ready_.space.members[row].planned;
+      Prediction& belief = beliefs.emplace_back(planned.predicted);
+      belief.throughput.reset();
+      belief.target_throughput.reset();
+      if (planned.status != PlanStatus::planned) continue;
+      if (const auto step_s = target_step_s(row))
+        belief.throughput = static_cast<double>(global_batch(planned.experiment.config,
+                                                             planned.experiment.shape.size())) /
+                            *step_s;
+      verified_.predict(row, belief);
+    }
+    return beliefs;
+  }
+
+ private:
+  /// Of our own step, as it was measured, or else is predicted.
+  [[nodiscard]] std::optional<double> own_step_s(std::size_t row) {
+    const std::optional<Record>& record = screened_.row(row).record;
+    if (record) {
+      const auto latency_us =
+          value_so_far(record->measurement, Metric::latency, record->experiment);
+      if (latency_us && latency_us->value > 0) return latency_us->value * 1e-6;
+    }
+    return predictor_.step_s(ready_.space.members[row].planned.experiment);
+  }
+
+  [[nodiscard]] std::optional<double> target_step_s(std::size_t row) {
+    const auto own_s = own_step_s(row);
+    const std::optional<TimeCalibration>& calibration = screened_.calibration();
+    if (!own_s || !calibration) return own_s;
+    const Experiment& experiment = ready_.space.members[row].planned.experiment;
+    return calibration->target_s(*own_s, experiment.config.precision,
+                                 predictor_.overheads(experiment));
+  }
+
+  /// As --calibrate does it with the user's own runs.
+  void calibrate() {
+    std::vector<CalibrationPoint> points;
+    for (std::size_t row = 0; row < verified_.rows().size(); ++row) {
+      const std::optional<Record>& record = verified_.row(row).record;
+      const double step_s = record ? mean_step_s(record->measurement) : 0;
+      const auto own_s = step_s > 0 ? own_step_s(row) : std::nullopt;
+      if (!own_s) continue;
+      const Experiment& experiment = ready_.space.members[row].planned.experiment;
+      points.push_back(
+          {*own_s, step_s, experiment.config.precision, predictor_.overheads(experiment)});
+    }
+    if (points.empty()) return;
+    screened_.calibrate(
+        fit_time(points, ready_.target ? prior_of(*ready_.target) : unknown_target()));
+  }
+
+  const Preparation& ready_;
+  Scoreboard& screened_;
+  Scoreboard& verified_;
+  JobPredictor& predictor_;
+};
+
+/// What our own step has found decides where the engine looks, and the engine gives the answer.
+SearchResult verify(const SearchParts& parts, Scoreboard& screened, Scoreboard& verified) {
+  Preparation& ready = parts.ready;
+  log::info("DeepSpeed's engine decides from here on");
+  EngineBeliefs beliefs(ready, screened, verified, *parts.predictor);
+  const auto tuner = make_verifying_tuner(ready.space, ready.job.tuning, std::ref(beliefs));
+  return run_instrument(parts,
+                        {.workload = *ready.job.verify,
+                         .keys = ready.verify_keys,
+                         .is_beside = true,
+                         .is_complete = ready.is_search_complete},
+                        verified, *tuner);
+}
+
+Scoreboard verified_scoreboard(const Preparation& ready, const Scoreboard& screened) {
+  Scoreboard board = known_scoreboard(ready.space, ready.verify_keys, ready.history,
+                                      {.metric = ready.job.tuning.metric,
+                                       .baseline_row = ready.space.baseline,
+                                       .num_ranks = num_ranks(ready.training_ranks),
+                                       .label = label_of(*ready.job.verify)});
+  for (std::size_t row = 0; row < board.rows().size(); ++row)
+    if (const auto& record = screened.row(row).record) board.screen(row, record->measurement);
+  return board;
+}
+
+void print_answer(const JobOptions& options, const Preparation& ready, const SearchResult& result) {
+  if (options.json_output) {
+    output() << json::ascii_text(summary_json(result.answer, static_cast<int>(result.end.code)))
+             << std::endl;
+  } else {
+    output() << printable_lines(summary_text(result.answer) + "\n" +
+                                headline_text(result.answer, ready.results->path()))
+             << std::flush;
+  }
+}
+
 /// Measures the machine and runs the controller.
 SearchEnd run_search(const JobOptions& options, Preparation& ready,
                      const std::vector<RankDevice>& devices, const BytesBefore& bytes,
@@ -162,6 +352,7 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
     limits.predictor = machine.predictor.get();
     predict_members(ready.space, *machine.predictor, time);
   }
+  const bool is_verified = ready.job.verify.has_value();
   Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
                                       {.metric = ready.job.tuning.metric,
                                        .user_runs = ready.user_runs,
@@ -170,56 +361,36 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                                        .target = ready.target,
                                        .num_ranks = num_ranks(ready.training_ranks),
                                        .label = label_of(ready.job.workload)});
-  ready.results->set_instrument(instrument_of(ready.job.workload));
-  RunAgainPolicy run_again(board, {.races = races(ready.job),
-                                   .repeats_best = repeats_best(ready.job),
-                                   .is_alone_in_space = ready.space.planned <= 1,
-                                   .is_complete = ready.is_search_complete,
-                                   .deaths = deaths_in_repeats(ready.keys, ready.history)});
+  const SearchParts parts{.options = options,
+                          .ready = ready,
+                          .end = end,
+                          .limits = limits,
+                          .predictor = machine.predictor.get(),
+                          .memory = memory,
+                          .slots = slots,
+                          .driver = driver};
   const auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
-  Publisher publisher(*ready.results, board,
-                      {.training_command = ready.job.training_command,
-                       .arg_mappings = ready.job.tuning.arg_mappings,
-                       .memory_timeline = [&](const Experiment& experiment) {
-                         return memory_timeline_of(ready, experiment);
-                       }});
-  Progress progress(progress_style(options));
-  JobPolicy policy{.began = options.began, .sends_ds_config = ready.job.workload.takes_any_key()};
-  if (ready.job.workload.kind == WorkloadKind::deepspeed)
-    policy.arguments = [&](const Experiment& one) { return script_arguments(ready.job, one); };
-  policy.limits = [&](const PlannedExperiment& planned) { return limits.of(planned); };
-  policy.end = end;
-  policy.host_load = [times_before = host_times()] { return host_load_since(times_before); };
-  Listeners listeners{.journal = *ready.journal,
-                      .publisher = publisher,
-                      .progress = progress,
-                      .times = machine.predictor.get(),
-                      .memory = &memory};
-  if (machine.predictor) {
-    listeners.overheads = [&](const Experiment& experiment) {
-      return machine.predictor->overheads(experiment);
-    };
+  SearchResult result = run_instrument(
+      parts,
+      {.workload = ready.job.workload,
+       .keys = ready.keys,
+       .is_screening = is_verified,
+       .is_complete = is_verified ? ready.is_screening_complete : ready.is_search_complete},
+      board, *tuner);
+  // What our own step can not run may run in the engine.
+  const bool goes_on =
+      result.end.code == ExitCode::ok || result.end.code == ExitCode::nothing_feasible;
+  std::optional<Scoreboard> verified;
+  if (is_verified && goes_on) {
+    if (!ready.is_screening_complete)
+      ready.journal->add(event::search_finished(ready.screening_key));
+    verified.emplace(verified_scoreboard(ready, board));
+    const bool can_finalize = result.end.can_finalize;
+    result = verify(parts, board, *verified);
+    result.end.can_finalize &= can_finalize;
   }
-  const Search search{.space = ready.space,
-                      .keys = ready.keys,
-                      .history = ready.history,
-                      .board = board,
-                      .run_again = run_again,
-                      .tuner = *tuner,
-                      .slots = slots,
-                      .races = races(ready.job),
-                      .is_complete = ready.is_search_complete};
-  Controller controller(search, std::move(policy), driver, std::move(listeners));
-  const ExitCode code = controller.run();
-  const Answer& answer = publisher.answer();
-  if (options.json_output) {
-    output() << json::ascii_text(summary_json(answer, static_cast<int>(code))) << std::endl;
-  } else {
-    output() << printable_lines(summary_text(answer) + "\n" +
-                                headline_text(answer, ready.results->path()))
-             << std::flush;
-  }
-  return {code, controller.reason(), controller.can_finalize()};
+  print_answer(options, ready, result);
+  return result.end;
 }
 
 }  // namespace

@@ -86,6 +86,7 @@ void Controller::start(Agenda::Next next) {
   order.config = experiment.config;
   order.world_ranks = world_ranks;
   order.is_risky = run.is_risky;
+  order.in_engine = policy_.in_engine;
   if (policy_.sends_ds_config) order.ds_config = experiment.ds_config.dump();
   if (policy_.arguments) order.arguments = policy_.arguments(experiment);
   const Attempts::Number number =

@@ -46,6 +46,7 @@ struct JobEnd {
 struct JobPolicy {
   SteadyClock::time_point began = SteadyClock::now();  ///< from which time is reported
   bool sends_ds_config = false;  ///< with every assignment: the workload reads it
+  bool in_engine = false;        ///< DeepSpeed's engine runs them
   /// Of the user's script, with an experiment's values in them; empty: there is none.
   std::function<std::vector<std::string>(const Experiment&)> arguments{};
   std::function<Attempts::Limits(const PlannedExperiment&)> limits{};

@@ -356,11 +356,13 @@ Attempts::Limits TrialLimits::of(const PlannedExperiment& planned) const {
   const auto predicted_step_s =
       predictor != nullptr ? predictor->step_s(planned.experiment) : std::nullopt;
   Attempts::Limits limits{.abort_grace_s = abort_grace_s};
+  const bool is_by_engine = in_engine || job.workload.kind == WorkloadKind::deepspeed;
   limits.inactivity_timeout_s =
-      inactivity_timeout_s(job, trial_timeout_s, planned, predicted_step_s);
+      is_by_engine ? std::max(plugin_inactivity_timeout_s, trial_timeout_s.value_or(0))
+                   : inactivity_timeout_s(job, trial_timeout_s, planned, predicted_step_s);
   if (is_on_gpus) limits.drain_timeout_s = drain_timeout_s(predicted_step_s);
   // Python comes back from what it computes, and can not be stopped inside of it.
-  if (job.workload.kind == WorkloadKind::deepspeed)
+  if (is_by_engine)
     limits.drain_timeout_s = std::max(limits.drain_timeout_s, engine_drain_timeout_s);
   if (trial_timeout_s) {
     limits.timeout_s = *trial_timeout_s;

@@ -182,6 +182,7 @@ struct TrialLimits {
   bool is_on_gpus;
   double abort_grace_s;
   JobPredictor* predictor = nullptr;  ///< null: nothing is predicted
+  bool in_engine = false;             ///< DeepSpeed's engine runs them
 
   [[nodiscard]] Attempts::Limits of(const PlannedExperiment& planned) const;
 };

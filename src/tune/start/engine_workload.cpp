@@ -27,7 +27,7 @@ constexpr Version oldest_engine{0, 16, 0};
 
 /// The line that starts the script: the workload's own, or the user's.
 std::string script_line(const JobSpec& job) {
-  const json::Value& options = job.workload.options;
+  const json::Value& options = job.engine()->options;
   const bool is_own = job.is_script_named;
   if (!is_own) return job.training_command.value_or("");
   std::string line = shell_quote(options.at("script").get<std::string>());
@@ -83,22 +83,24 @@ void load(engine::Engine& engine, const WorkloadSpec& workload,
 }  // namespace
 
 void complete_engine_workload(JobSpec& job) {
-  if (job.workload.kind != WorkloadKind::deepspeed) return;
+  WorkloadSpec* const engine = job.engine();
+  if (engine == nullptr) return;
   if (job.deepspeed_version < oldest_engine)
     throw InputError({engine_problem(
         *job.document, fmt::format("DeepSpeed {} ({}) can not run in the ranks of a job: {} or "
                                    "newer can",
                                    to_text(job.deepspeed_version), job.deepspeed_source,
                                    to_text(oldest_engine)))});
-  json::Value& options = job.workload.options;
+  json::Value& options = engine->options;
   options["type"] = "deepspeed";
   job.is_script_named = options.contains("script");
   if (job.is_script_named || !job.training_command) return;
   const auto command = script_command(*job.training_command, json::Value::object(), {});
   if (!command)
     throw command_error(job,
-                        "no word in it ends in .py: name the script as \"script\" in "
-                        "dstune.workload");
+                        fmt::format("no word in it ends in .py: name the script as \"script\" in "
+                                    "{}",
+                                    job.verify ? "dstune.verify" : "dstune.workload"));
   const std::string path =
       fs::absolute(fs::path(job.folder) / command->script).lexically_normal().string();
   std::error_code ignored;
@@ -171,7 +173,9 @@ std::string engine_release_violation(const JobSpec& job, const engine::Loaded& l
 }
 
 Problem engine_problem(const json::Document& document, const std::string& violation) {
-  const std::string pointer = "/dstune/workload";
+  const bool is_beside =
+      document.node().find("dstune") && document.node().find("dstune")->find("verify");
+  const std::string pointer = is_beside ? "/dstune/verify" : "/dstune/workload";
   return {document.file(), pointer, document.line(pointer), violation};
 }
 

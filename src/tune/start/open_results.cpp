@@ -13,23 +13,23 @@ namespace {
 
 using json::Value;
 
-Value identity(const JobSpec& job, const engine::Loaded& engine, const Experiment& experiment,
-               const Value& fingerprint) {
-  Value workload = {{"kind", static_cast<int>(job.workload.kind)},
-                    {"step_time_s", job.workload.step_time_s},
-                    {"time_scale", job.workload.time_scale},
-                    {"table", job.workload.table}};
-  if (job.workload.kind == WorkloadKind::plugin) {
-    workload["options"] = job.workload.options;
-    workload["library_hash"] = job.workload.library_hash;
+Value identity(const JobSpec& job, const WorkloadSpec& spec, const engine::Loaded& engine,
+               const Experiment& experiment, const Value& fingerprint) {
+  Value workload = {{"kind", static_cast<int>(spec.kind)},
+                    {"step_time_s", spec.step_time_s},
+                    {"time_scale", spec.time_scale},
+                    {"table", spec.table}};
+  if (spec.kind == WorkloadKind::plugin) {
+    workload["options"] = spec.options;
+    workload["library_hash"] = spec.library_hash;
   }
-  if (job.workload.kind == WorkloadKind::deepspeed) {
-    workload["options"] = job.workload.options;
+  if (spec.kind == WorkloadKind::deepspeed) {
+    workload["options"] = spec.options;
     workload["options"].erase("python");
     workload["script_hash"] = engine.script_hash;
     workload["versions"] = engine.versions;
     workload["arguments"] = script_arguments(job, experiment);
-    workload["model"] = job.workload.model_config;
+    workload["model"] = spec.model_config;
   }
   Value config = experiment.ds_config;
   config.erase("autotuning");
@@ -81,8 +81,12 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   const Value& fingerprint = ready.fingerprint = machine_fingerprint(ready.allowed_ranks, devices);
   Value decided = Value::array();
   for (const PlannedMember& member : ready.space.members) {
-    ready.keys.push_back(
-        record_key(identity(ready.job, ready.engine, member.planned.experiment, fingerprint)));
+    const auto key_of = [&](const WorkloadSpec& workload) {
+      return record_key(
+          identity(ready.job, workload, ready.engine, member.planned.experiment, fingerprint));
+    };
+    ready.keys.push_back(key_of(ready.job.workload));
+    if (ready.job.verify) ready.verify_keys.push_back(key_of(*ready.job.verify));
     decided.push_back({ready.keys.back(), to_text(member.planned.status)});
   }
 
@@ -100,11 +104,17 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
                     tuning.early_stopping.value_or(-1)};
   // Other constants may have another order.
   if (ready.target) searched.push_back(ready.target->source);
+  ready.screening_key = record_key(Value{searched, "step"});
+  // A changed script has another answer.
+  if (ready.job.verify) searched.push_back(ready.verify_keys);
   const std::string search_key = record_key(searched);
   // The others decide the same again from the same results.
   ready.is_search_complete = tuning.tuner_type == "race" &&
                              ready.history.complete_searches.contains(search_key) &&
                              ready.user_runs.empty();
+  ready.is_screening_complete =
+      ready.is_search_complete || (tuning.tuner_type == "race" && ready.user_runs.empty() &&
+                                   ready.history.complete_searches.contains(ready.screening_key));
   Value environment = environment_info(topology, devices, options.version, options.command_line);
   environment["machine_fingerprint"] = fingerprint;
   environment["deepspeed"] = {{"version", to_text(ready.job.deepspeed_version)},
@@ -116,7 +126,7 @@ void open_results(Preparation& ready, const JobOptions& options, const Topology&
   environment["energy"] = ready.energy;
   environment["input_hashes"] = {{"space", record_key(ready.job.document->root())},
                                  {"model", record_key(to_json(ready.job.model))}};
-  if (ready.job.workload.kind == WorkloadKind::deepspeed)
+  if (ready.job.engine() != nullptr)
     environment["python"] = {{"versions", ready.engine.versions},
                              {"paths", ready.engine.paths},
                              {"script_hash", ready.engine.script_hash},

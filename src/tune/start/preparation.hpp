@@ -44,9 +44,14 @@ struct Preparation {
   std::vector<std::vector<int>> allowed_ranks;   ///< of each node, by hostfile and filter
   std::vector<std::vector<int>> training_ranks;  ///< less rank 0 where it only coordinates
   PlannedSpace space;
-  std::vector<std::string> keys;  ///< of each member
+  std::vector<std::string> keys;         ///< of each member
+  std::vector<std::string> verify_keys;  ///< of each in the engine beside; empty: there is none
   History history;
   bool is_search_complete = false;  ///< an earlier job has ended the very same one
+  /// Of the search with our own step alone, where the engine decides: its name in the journal, and
+  /// whether an earlier job has ended it.
+  std::string screening_key;
+  bool is_screening_complete = false;
   json::Value fingerprint;          ///< of the machine; once the results are open
   std::vector<Import> imports;
   std::vector<UserRun> user_runs;
@@ -56,7 +61,7 @@ struct Preparation {
   std::unique_ptr<FolderLock> lock;  ///< from before anything is written to the end of all writing
   std::unique_ptr<ResultsFolder> results;
   std::unique_ptr<Journal> journal;
-  engine::Loaded engine;  ///< on rank 0, of the workload deepspeed
+  engine::Loaded engine;  ///< on rank 0, where there is an engine
   std::string energy;     ///< what is counted where rank 0 is, or why nothing is
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;
@@ -100,8 +105,8 @@ LoadedPlugin load_plugin_everywhere(const Communicator& world, const WorkloadSpe
 /// The place in space.json that names the library. Local.
 Problem plugin_problem(const json::Document& document, const std::string& violation);
 
-/// Finds the user's script for DeepSpeed's engine, in `dstune.training_command` where the workload
-/// names none. Throws InputError where there is none in it, or it does not exist.
+/// Finds the user's script for DeepSpeed's engine, in `dstune.training_command` where the engine's
+/// object names none. Throws InputError where there is none in it, or it does not exist.
 void complete_engine_workload(JobSpec& job);
 /// What the script is given for an experiment: the workload's args, or the command's, with
 /// `autotuning.arg_mappings`; `$CONFIG` where the configuration's file goes.

@@ -206,6 +206,7 @@ void Worker::run_assignment(const message::Assign& assign) {
     const auto group =
         context_.groups->join(assign.world_ranks, assign.attempt, waiter, assign.is_risky);
     const MemoryFault memory(*context_.device, injection.fault);
+    if (assign.in_engine && context_.verify != nullptr) make_room_for_engine();
     auto workload = make_workload(assign, *group, waiter);
     workload = with_fault(std::move(workload), injection, waiter);
     SteadyClock::time_point last_progress = SteadyClock::now();
@@ -241,10 +242,10 @@ void Worker::run_assignment(const message::Assign& assign) {
     };
     Measurement measurement = measure(*workload, *group, context_.measure, hooks);
     std::vector<std::string> notes;
-    if (context_.workload->takes_any_key()) {
+    if (workload_of(assign).takes_any_key()) {
       // One that hangs while it frees what it holds is this experiment's, not the next one's.
       workload.reset();
-      if (context_.engine != nullptr)
+      if (assign.in_engine)
         notes = context_.engine->end(
             measurement.status != Status::ok && measurement.status != Status::raced_out, waiter);
       group->host().exchange(std::array{0.0});
@@ -278,7 +279,7 @@ void Worker::run_assignment(const message::Assign& assign) {
 
 std::unique_ptr<Workload> Worker::make_workload(const message::Assign& assign, ProcessGroup& group,
                                                 const Waiter& waiter) {
-  const WorkloadContext context{.spec = context_.workload,
+  const WorkloadContext context{.spec = &workload_of(assign),
                                 .model = context_.model,
                                 .config = &assign.config,
                                 .experiment_name = &assign.experiment,
@@ -288,8 +289,16 @@ std::unique_ptr<Workload> Worker::make_workload(const message::Assign& assign, P
                                 .waiter = &waiter,
                                 .ds_config = &assign.ds_config,
                                 .may_use_threads = context_.exits_when_stuck};
-  if (context_.engine == nullptr) return dstune::make_workload(context);
+  if (!assign.in_engine) return dstune::make_workload(context);
   return context_.engine->make_workload(context, engine_assignment(assign));
+}
+
+void Worker::make_room_for_engine() {
+  context_.device->arena().free();
+  context_.device->host_arena().free();
+  // What our own step's libraries keep is none of the engine's.
+  if (!has_run_engine_) context_.engine->note_resident_bytes(process_resident_bytes());
+  has_run_engine_ = true;
 }
 
 engine::Assignment Worker::engine_assignment(const message::Assign& assign) const {

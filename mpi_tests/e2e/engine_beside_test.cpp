@@ -1,0 +1,163 @@
+// Our own step finds where to look, and DeepSpeed's engine decides in the same job: `verify`.
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "results.hpp"
+#include "spaces.hpp"
+
+namespace dstune::e2e {
+namespace {
+
+constexpr int bad_input = 3;
+constexpr int stopped_early = 75;
+
+/// Trains what model.json describes, in the user's own way.
+constexpr const char* script = R"(import argparse
+import os
+import signal
+
+import deepspeed
+import torch
+
+parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+args = parser.parse_args()
+deepspeed.init_distributed()
+torch.manual_seed(0)
+model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(4)])
+data = torch.utils.data.TensorDataset(torch.randn(4096, 64))
+engine, _, loader, _ = deepspeed.initialize(
+    args=args, model=model, model_parameters=model.parameters(), training_data=data)
+if os.path.exists("stop") and engine.zero_optimization_stage() == 1:
+    os.kill(os.getpid(), signal.SIGTERM)
+for step, (x,) in enumerate(loader):
+    loss = engine(x).square().mean()
+    engine.backward(loss)
+    engine.step()
+)";
+
+constexpr const char* model = R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 32,
+  "n_embd": 64, "n_layer": 2, "n_head": 2})";
+
+class TwoInstrumentsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const python = std::getenv("DSTUNE_ENGINE_PYTHON");
+    if (python == nullptr || *python == '\0')
+      GTEST_SKIP() << "DSTUNE_ENGINE_PYTHON names no environment with torch and deepspeed";
+    python_ = std::filesystem::absolute(python).string();
+    job_.write_text("train.py", script);
+    job_.write_text("model.json", model);
+  }
+
+  Json space(const Json& verify, const std::vector<int>& stages = {0, 1, 2}) {
+    Json space = synthetic_space({2}, {1, 4});
+    space["dstune"].erase("workload");
+    space["dstune"]["model"] = {{"hf_config", "model.json"}};
+    space["dstune"]["precision"] = "fp32";
+    space["dstune"]["trial_budget_s"] = 0.5;
+    space["dstune"]["training_command"] = "deepspeed train.py --deepspeed_config $CONFIG";
+    space["dstune"]["verify"] = {{"python", python_}};
+    space["dstune"]["verify"].update(verify);
+    space["optimizer"] = {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"torch_adam", true}}}};
+    space["zero_optimization"] = {{"stage", stages}};
+    return space;
+  }
+  Ended run(const Json& space, const std::vector<std::string>& flags = {}) {
+    job_.write("space.json", space);
+    std::vector<std::string> args = flags;
+    args.emplace_back("space.json");
+    return job_.run({.ranks = 2, .args = args, .limit_s = 400});
+  }
+  /// Events of the journal of a kind.
+  int count(const std::string& kind) {
+    return static_cast<int>(names_of(journal(job_), kind).size());
+  }
+  /// Experiments that the engine has measured.
+  std::vector<Json> verified() {
+    std::vector<Json> all;
+    for (const auto& entry : std::filesystem::directory_iterator(job_.folder() / results)) {
+      const std::string name = entry.path().filename().string();
+      if (std::filesystem::exists(entry.path() / "verified.json"))
+        all.push_back(job_.read_json(results + name + "/verified.json"));
+    }
+    return all;
+  }
+
+  Job job_;
+  std::string python_;
+};
+
+TEST_F(TwoInstrumentsTest, TheUsersTrainingDecidesInTheSameJob) {
+  const Ended ended = run(space(Json::object()));
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  const Json optimal = job_.read_json(results + "optimal.json");
+  EXPECT_EQ(optimal["label"], "verified");
+  const auto all = verified();
+  ASSERT_FALSE(all.empty());
+  bool has_answer = false;
+  for (const Json& one : all) {
+    EXPECT_EQ(one["instrument"], "engine");
+    has_answer |= one["name"] == optimal["name"];
+  }
+  EXPECT_TRUE(has_answer);
+  // Our own step's figure stands beside.
+  const Json own = job_.read_json(results + optimal["name"].get<std::string>() + "/metrics.json");
+  EXPECT_EQ(own["instrument"], "step");
+
+  // The same command repeats nothing.
+  const Ended again = run(space(Json::object()));
+  ASSERT_EQ(again.exit_code, 0) << again;
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["name"], optimal["name"]);
+  EXPECT_EQ(count("started"), count("finished"));
+
+  // A changed script keeps what our own step has measured.
+  const int before = count("started");
+  job_.write_text("train.py", std::string(script) + "# changed\n");
+  const Ended changed = run(space(Json::object()));
+  ASSERT_EQ(changed.exit_code, 0) << changed;
+  const int more = count("started") - before;
+  EXPECT_GT(more, 0);
+  EXPECT_LE(more, static_cast<int>(all.size()) + 2);
+}
+
+TEST_F(TwoInstrumentsTest, RandomTokensTrainTheModelWhereThereIsNoScript) {
+  Json written = space(Json::object(), {0, 1});
+  written["dstune"].erase("training_command");
+  written["train_micro_batch_size_per_gpu"] = 1;
+  const Ended ended = run(written);
+  ASSERT_EQ(ended.exit_code, 0) << ended;
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "engine");
+}
+
+TEST_F(TwoInstrumentsTest, AStopInTheEngineIsResumed) {
+  job_.write_text("stop", "");
+  const Ended stopped = run(space(Json::object(), {0, 1}));
+  ASSERT_EQ(stopped.exit_code, stopped_early) << stopped;
+  const int finished = count("finished");
+  std::filesystem::remove(job_.folder() / "stop");
+  const Ended resumed = run(space(Json::object(), {0, 1}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed;
+  EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "verified");
+  EXPECT_GT(count("finished"), finished);
+  std::map<std::string, int> finished_by_key;
+  for (const Json& event : journal(job_))
+    if (event["kind"] == "finished") ++finished_by_key[event["key"].get<std::string>()];
+  for (const auto& [key, count] : finished_by_key) EXPECT_EQ(count, 1) << key;
+}
+
+TEST(VerifyTest, RefusesWhatCanNotBeVerified) {
+  Job job;
+  job.write_text("model.json", model);
+  Json written = synthetic_space({1}, {1});
+  written["dstune"]["verify"] = Json::object();
+  job.write("space.json", written);
+  const Ended ended = job.run({.ranks = 1, .args = {"--dry-run", "space.json"}});
+  EXPECT_EQ(ended.exit_code, bad_input) << ended;
+  EXPECT_NE(ended.err.find("the workload transformer"), std::string::npos) << ended.err;
+}
+
+}  // namespace
+}  // namespace dstune::e2e

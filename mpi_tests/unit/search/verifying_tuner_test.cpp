@@ -1,0 +1,165 @@
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dstune/search/tuner.hpp"
+
+namespace dstune {
+namespace {
+
+/// Stages 0 to 3, micro-batches 1, 2, 4, 8, two bucket sizes: 32.
+PlannedSpace small_grid() {
+  PlannedSpace space;
+  for (int stage = 0; stage < 4; ++stage)
+    for (std::int64_t micro_batch = 1; micro_batch <= 8; micro_batch *= 2)
+      for (const std::int64_t bucket : {50'000, 500'000'000}) {
+        PlannedMember member;
+        Experiment& experiment = member.planned.experiment;
+        experiment.name = "member" + std::to_string(space.members.size());
+        experiment.shape = {2, 1};
+        experiment.config.zero_stage = stage;
+        experiment.config.micro_batch = micro_batch;
+        experiment.config.reduce_bucket_size = bucket;
+        space.members.push_back(member);
+      }
+  space.baseline = 0;
+  return space;
+}
+
+/// The engine's: small buckets cost much, stages something.
+double in_engine(const TrainingConfig& config) {
+  const auto micro = static_cast<double>(config.micro_batch);
+  const double step = 0.01 * micro + 0.02 + 0.004 * config.zero_stage +
+                      (config.reduce_bucket_size < 1000000 ? 0.02 : 0);
+  return 2 * micro / step;
+}
+
+/// What our own step says: buckets cost nothing.
+double in_own_step(const TrainingConfig& config) {
+  TrainingConfig other = config;
+  other.reduce_bucket_size = 500'000'000;
+  return in_engine(other);
+}
+
+class VerifyingTunerTest : public testing::Test {
+ protected:
+  std::unique_ptr<Tuner> tuner(TuningOptions options = {}) {
+    return make_verifying_tuner(space_, options, [this] {
+      ++asked_;
+      std::vector<Prediction> beliefs;
+      for (const PlannedMember& member : space_.members) {
+        beliefs.push_back(member.planned.predicted);
+        const TrainingConfig& config = member.planned.experiment.config;
+        beliefs.back().throughput =
+            asked_ > 1 && corrects_ ? in_engine(config) : in_own_step(config);
+      }
+      return beliefs;
+    });
+  }
+
+  const TrainingConfig& config(std::size_t index) const {
+    return space_.members[index].planned.experiment.config;
+  }
+  Observation measured(std::size_t index) const {
+    const double value = in_engine(config(index));
+    return {Status::ok, MetricValue{value, 0.999 * value, 1.001 * value}};
+  }
+  std::vector<std::size_t> run(Tuner& tuner) {
+    std::vector<std::size_t> order;
+    while (const auto next = tuner.next()) {
+      order.push_back(*next);
+      tuner.observe(*next, measured(*next));
+    }
+    EXPECT_TRUE(tuner.is_done());
+    return order;
+  }
+  double best_of(const std::vector<std::size_t>& order) const {
+    double best = 0;
+    for (const std::size_t index : order) best = std::max(best, in_engine(config(index)));
+    return best;
+  }
+  double best_of_all() const {
+    double best = 0;
+    for (const PlannedMember& member : space_.members)
+      best = std::max(best, in_engine(member.planned.experiment.config));
+    return best;
+  }
+
+  PlannedSpace space_ = small_grid();
+  int asked_ = 0;
+  bool corrects_ = false;
+};
+
+TEST_F(VerifyingTunerTest, BeginsWithTheBaselineAndWhatTheSpaceVaries) {
+  const auto order = run(*tuner());
+  ASSERT_GE(order.size(), 5U);
+  EXPECT_EQ(order.front(), *space_.baseline);
+  std::set<int> stages;
+  std::set<std::int64_t> buckets, sizes;
+  for (std::size_t index = 0; index < 5; ++index) {
+    stages.insert(config(order[index]).zero_stage);
+    buckets.insert(config(order[index]).reduce_bucket_size);
+    sizes.insert(config(order[index]).micro_batch);
+  }
+  // Of an amount the extremes; a stage is one of words.
+  EXPECT_THAT(stages, testing::IsSupersetOf({0, 3}));
+  EXPECT_EQ(buckets.size(), 2U);
+  EXPECT_THAT(sizes, testing::IsSupersetOf({1, 8}));
+}
+
+TEST_F(VerifyingTunerTest, AsksForBeliefsAgainWhenTheFirstHaveEnded) {
+  const auto one = tuner();
+  EXPECT_EQ(asked_, 1);
+  run(*one);
+  EXPECT_EQ(asked_, 2);
+}
+
+TEST_F(VerifyingTunerTest, FindsTheBestWhereTheFirstInstrumentIsBlind) {
+  const auto order = run(*tuner());
+  EXPECT_GE(best_of(order), 0.99 * best_of_all());
+  EXPECT_LE(order.size(), 12U);
+  EXPECT_EQ(std::set<std::size_t>(order.begin(), order.end()).size(), order.size());
+}
+
+TEST_F(VerifyingTunerTest, NeedsFewWhereBeliefsAreCorrectedByThem) {
+  corrects_ = true;
+  const auto order = run(*tuner());
+  EXPECT_GE(best_of(order), 0.99 * best_of_all());
+  EXPECT_LE(order.size(), 11U);
+}
+
+TEST_F(VerifyingTunerTest, CapOfTrialsCountsTheFirstOnes) {
+  TuningOptions options;
+  options.num_trials = 3;
+  EXPECT_EQ(run(*tuner(options)).size(), 3U);
+  options.num_trials = 7;
+  EXPECT_LE(run(*tuner(options)).size(), 7U);
+}
+
+TEST_F(VerifyingTunerTest, WhatIsKnownIsNotAskedForAgain) {
+  const auto order = run(*tuner());
+  const auto resumed = tuner();
+  const std::set<std::size_t> known(order.begin(), order.begin() + 4);
+  for (const std::size_t index : known) resumed->observe(index, measured(index));
+  for (const std::size_t index : run(*resumed)) EXPECT_FALSE(known.contains(index));
+}
+
+TEST_F(VerifyingTunerTest, GoesOnWhereTheFirstOnesFail) {
+  const auto one = tuner();
+  std::size_t runs = 0;
+  double best = 0;
+  while (const auto next = one->next()) {
+    const bool fails = runs++ < 2;
+    one->observe(*next, fails ? Observation{Status::failed, std::nullopt} : measured(*next));
+    if (!fails) best = std::max(best, in_engine(config(*next)));
+  }
+  EXPECT_TRUE(one->is_done());
+  EXPECT_GE(best, 0.9 * best_of_all());
+}
+
+}  // namespace
+}  // namespace dstune
