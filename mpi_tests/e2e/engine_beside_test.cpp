@@ -97,12 +97,8 @@ TEST_F(TwoInstrumentsTest, TheUsersTrainingDecidesInTheSameJob) {
   EXPECT_EQ(optimal["label"], "verified");
   const auto all = verified();
   ASSERT_FALSE(all.empty());
-  bool has_answer = false;
-  for (const Json& one : all) {
-    EXPECT_EQ(one["instrument"], "engine");
-    has_answer |= one["name"] == optimal["name"];
-  }
-  EXPECT_TRUE(has_answer);
+  for (const Json& one : all) EXPECT_EQ(one["instrument"], "engine");
+  EXPECT_TRUE(job_.exists(results + optimal["name"].get<std::string>() + "/verified.json"));
   // Our own step's figure stands beside.
   const Json own = job_.read_json(results + optimal["name"].get<std::string>() + "/metrics.json");
   EXPECT_EQ(own["instrument"], "step");
@@ -126,7 +122,7 @@ TEST_F(TwoInstrumentsTest, TheUsersTrainingDecidesInTheSameJob) {
 TEST_F(TwoInstrumentsTest, RandomTokensTrainTheModelWhereThereIsNoScript) {
   Json written = space(Json::object(), {0, 1});
   written["dstune"].erase("training_command");
-  written["train_micro_batch_size_per_gpu"] = 1;
+  written["train_micro_batch_size_per_gpu"] = {1};
   const Ended ended = run(written);
   ASSERT_EQ(ended.exit_code, 0) << ended;
   EXPECT_EQ(job_.read_json(results + "optimal.json")["label"], "engine");

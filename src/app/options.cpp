@@ -17,6 +17,8 @@ namespace po = boost::program_options;
 using Strings = std::vector<std::string>;
 
 constexpr unsigned line_width = 100;
+/// What --verify stands for without a script: the library would take the next word for one.
+constexpr const char* own_script = "-";
 
 po::options_description visible_options() {
   po::options_description all("Options", line_width, line_width / 2);
@@ -63,9 +65,9 @@ po::options_description visible_options() {
       "repeat");
   value("import", "DIR",
         "what the verification jobs left (<results-dir>/verify): the answer is verified with it");
-  add("verify", po::value<std::string>()->implicit_value("")->value_name("SCRIPT"),
-      "your training (this script, else that of dstune.training_command) decides in the same job; "
-      "overrides dstune.verify");
+  value("verify", "[=SCRIPT]",
+        "your training (this script, else that of dstune.training_command) decides in the same "
+        "job; overrides dstune.verify");
   add("dry-run", "print the plan and write no file; groups may be larger than the job");
   value("format", "text|json", "of --dry-run and of the closing summary (default text)");
   value(
@@ -186,7 +188,7 @@ Overrides overrides_of(const GivenOptions& given) {
   overrides.overwrite = given.has("overwrite");
   overrides.full = given.has("full");
   overrides.verify = given.has("verify");
-  if (const auto script = given.text("verify"); script && !script->empty())
+  if (const auto script = given.text("verify"); script && *script != own_script)
     overrides.verify_script = *script;
   overrides.experiment_files = given.all("experiments");
   return overrides;
@@ -273,13 +275,17 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   po::positional_options_description positional;
   positional.add("space", -1);
   po::variables_map map;
+  Strings words;
+  for (int word = 1; word < argc; ++word)
+    words.push_back(argv[word] == std::string_view("--verify")
+                        ? std::string("--verify=") + own_script
+                        : argv[word]);
   try {
     // No guessing: an abbreviation that works today would be ambiguous tomorrow.
     const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing &
                       ~po::command_line_style::allow_short;
-    po::store(
-        po::command_line_parser(argc, argv).options(all).positional(positional).style(style).run(),
-        map);
+    po::store(po::command_line_parser(words).options(all).positional(positional).style(style).run(),
+              map);
   } catch (const po::error& error) {
     throw UsageError(std::string(error.what()) + "; --help lists the options");
   }

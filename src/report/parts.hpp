@@ -104,6 +104,8 @@ std::string pipe_table(const std::vector<Column>& columns, const std::vector<Tab
 
 /// Whether anything is ranked by the target's time. Where nothing is, reports do not speak of it.
 [[nodiscard]] bool has_targets(const Answer& answer);
+/// Whether our own step's figures stand beside: with targets, and where the engine decides.
+[[nodiscard]] bool has_own_steps(const Answer& answer);
 /// What the target's time rests on; empty where members are ranked by their own.
 std::string target_text(const Recommendation& recommendation);
 /// "all_gather" of its calls, "all_gather_ahead" of those ahead of their use; empty of what is no

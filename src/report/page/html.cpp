@@ -162,7 +162,7 @@ std::string value_cell(std::optional<double> value) {
 
 /// Columns that are there only where some member has something to say in them.
 struct OptionalColumns {
-  bool target = false;
+  bool own_step = false;  ///< beside the target's time, or the engine's
   bool energy = false;
 };
 
@@ -184,7 +184,7 @@ std::string table_row(const Standing& standing, bool is_answer, const OptionalCo
                   is_answer ? " class=\"best\"" : "", html_escaped(experiment.name), style, status);
   out += value_cell(part_of(value, &MetricValue::value));
   out += number_cell(interval_text(value));
-  if (has.target) out += value_cell(part_of(standing.measured, &MetricValue::value));
+  if (has.own_step) out += value_cell(part_of(standing.measured, &MetricValue::value));
   out += value_cell(part_of(standing.verified, &MetricValue::value));
   out += integer(config.zero_stage) + integer(config.micro_batch) +
          integer(config.accumulation_steps) + integer(experiment.shape.size());
@@ -217,17 +217,18 @@ std::vector<std::size_t> best_first(const Answer& answer) {
 }
 
 std::string experiments_section(const Answer& answer) {
+  const bool with_target = has_targets(answer);
   const OptionalColumns has = {
-      .target = has_targets(answer),
+      .own_step = with_target || has_own_steps(answer),
       .energy = std::any_of(answer.standings.begin(), answer.standings.end(),
                             [](const Standing& one) { return one.joules_per_sample.has_value(); })};
   std::vector<HtmlColumn> columns = {{"name", false}, {"status", false}};
   const auto add = [&](std::initializer_list<HtmlColumn> more) {
     columns.insert(columns.end(), more);
   };
-  add({{has.target ? "expected in your training" : "value", true}, {"95 % interval", true}});
-  if (has.target) add({{"measured here", true}});
-  add({{has.target ? "measured in DeepSpeed" : "in DeepSpeed", true},
+  add({{with_target ? "expected in your training" : "value", true}, {"95 % interval", true}});
+  if (has.own_step) add({{with_target ? "measured here" : "dstune-mpi's own step", true}});
+  add({{with_target ? "measured in DeepSpeed" : "in DeepSpeed", true},
        {"ZeRO", true},
        {"micro-batch", true},
        {"accumulation", true},
@@ -235,7 +236,7 @@ std::string experiments_section(const Answer& answer) {
        {"recompute", false},
        {"memory, measured", true},
        {"memory, predicted", true},
-       {has.target ? "memory in your training" : "in your training", true}});
+       {with_target ? "memory in your training" : "in your training", true}});
   if (has.energy) add({{"J a sample", true}});
   const bool is_large = answer.standings.size() > max_rows;
   std::string rows;
@@ -250,9 +251,9 @@ std::string experiments_section(const Answer& answer) {
       "Experiments",
       fmt::format("{} members of the space. Values are {} in {}.{}", answer.standings.size(),
                   to_text(answer.metric), unit_text(answer.metric),
-                  has.target ? " Members are ranked by what is expected in your training; what "
-                               "dstune-mpi's own step did stands beside it."
-                             : ""),
+                  with_target ? " Members are ranked by what is expected in your training; what "
+                                "dstune-mpi's own step did stands beside it."
+                              : ""),
       table("experiments", " class=\"sortable\"", columns, rows, answer.standings.size() - shown));
 }
 
