@@ -58,7 +58,10 @@ class Simulation {
     TuningOptions tuning = simulated.tuning;
     tuning.tuner_type = options.tuner;
     tuning.seed = seed;
-    tuner_ = timed([&] { return make_tuner(options.tuner, simulated.space, tuning); });
+    tuner_ = timed([&] {
+      return options.make_tuner ? options.make_tuner(tuning, board_)
+                                : make_tuner(options.tuner, simulated.space, tuning);
+    });
   }
 
   SimulatedSearch run() {

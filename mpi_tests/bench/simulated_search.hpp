@@ -5,13 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "dstune/core/job.hpp"
+#include "dstune/ranking/scoreboard.hpp"
 #include "dstune/search/planner.hpp"
+#include "dstune/search/tuner.hpp"
 
 namespace dstune::bench {
 
@@ -34,6 +37,9 @@ struct SimulationOptions {
   bool races = false;
   /// The finalists are measured again and the answer is chosen as a job does.
   bool has_finals = true;
+  /// A tuner of one's own instead; it may look at the board.
+  std::function<std::unique_ptr<Tuner>(const TuningOptions& tuning, const Scoreboard& board)>
+      make_tuner{};
 };
 
 /// What was believed at some moment, and what was true.

@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "dstune/ranking/scoreboard.hpp"
+#include "dstune/search/verifying.hpp"
 #include "features.hpp"
 #include "tuners.hpp"
 
@@ -129,6 +131,31 @@ class VerifyingTuner : public Tuner {
 };
 
 }  // namespace
+
+std::vector<std::optional<double>> believed_throughputs(
+    const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
+    const std::optional<TargetConstants>& constants) {
+  std::vector<CalibrationPoint> points;
+  for (const auto& [place, step_s] : runs) {
+    const ScreenedMember& member = members[place];
+    if (member.step_s && step_s > 0)
+      points.push_back({*member.step_s, step_s, member.precision, member.overheads});
+  }
+  std::optional<TimeCalibration> calibration;
+  if (!points.empty())
+    calibration = fit_time(points, constants ? prior_of(*constants) : unknown_target());
+  else if (constants)
+    calibration = constants->time;
+  std::vector<std::optional<double>> believed;
+  for (const ScreenedMember& member : members) {
+    std::optional<double>& one = believed.emplace_back();
+    if (!member.step_s) continue;
+    one = member.batch /
+          (calibration ? calibration->target_s(*member.step_s, member.precision, member.overheads)
+                       : *member.step_s);
+  }
+  return believed;
+}
 
 std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
                                             Beliefs beliefs) {

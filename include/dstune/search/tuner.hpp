@@ -2,7 +2,6 @@
 /// Decides which experiment is next. Knows no MPI, no clock and no files; deterministic for the
 /// same seed and the same order of observations. Local.
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,15 +74,5 @@ class Tuner {
 /// has it. Early stopping does not apply; the cap of trials counts what is run.
 std::unique_ptr<Tuner> make_tuner(const std::string& type, const PlannedSpace& space,
                                   const TuningOptions& options);
-
-/// What is believed of every member in a second instrument, as predictions; of those that failed in
-/// the first one nothing has to be known.
-using Beliefs = std::function<std::vector<Prediction>()>;
-/// The search of a second instrument, which costs more than the first and decides. It begins with
-/// the baseline and a few members in which all that the space varies has been seen. When these have
-/// ended, `beliefs` is asked again, and race goes on with what it says. Of the space's members only
-/// the predictions are looked at. `beliefs` outlives the tuner.
-std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
-                                            Beliefs beliefs);
 
 }  // namespace dstune

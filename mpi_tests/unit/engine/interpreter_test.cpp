@@ -101,6 +101,19 @@ TEST_F(InterpreterTest, OnlyTheWorkloadDeepspeedAsksForPython) {
   EXPECT_FALSE(engine_request(folder / "missing.json"));
 }
 
+TEST_F(InterpreterTest, VerifyAsksForPythonBesideAnyWorkload) {
+  const auto python = [&](const std::string& text, bool verify = false) {
+    const auto request = engine_request(space(text), verify);
+    return request ? request->python : "none";
+  };
+  EXPECT_EQ(python(R"({"dstune": {"verify": {"python": "venv"}}})"), "venv");
+  EXPECT_EQ(python(R"({"dstune": {"verify": {}}})"), "");
+  EXPECT_EQ(python(R"({"dstune": {"model": "gpt2"}})"), "none");
+  EXPECT_EQ(python(R"({"dstune": {"model": "gpt2"}})", true), "");
+  EXPECT_EQ(python("{}", true), "");
+  EXPECT_EQ(python("[1", true), "none");
+}
+
 TEST_F(InterpreterTest, ARequestNamesPythonAndItsFolder) {
   const auto request =
       engine_request(space(R"({"dstune": {"workload": {"type": "deepspeed", "python": "venv"}}})"));

@@ -67,6 +67,13 @@ TEST(HistoryTest, ASearchIsCompleteWhereItsJobEndedWithZero) {
   EXPECT_EQ(history.complete_searches, std::set<std::string>{"a"});
 }
 
+TEST(HistoryTest, ASearchIsCompleteThatEndedBeforeItsJob) {
+  const History history = history_of({event::job_started({{"search_key", "both"}}),
+                                      event::search_finished("screening"), start("a"), start_job});
+  EXPECT_EQ(history.complete_searches, std::set<std::string>{"screening"});
+  EXPECT_EQ(history.deaths.at("a"), 1);
+}
+
 TEST(HistoryTest, AJobThatDiesWhileSomethingIsRepeatedIsRemembered) {
   const json::Value again = event::repeat_started("a", "name-a", RepeatKind::spread, 1, {0});
   const History history = history_of({start_job, start("a"), finish("a"), again, start_job, again});

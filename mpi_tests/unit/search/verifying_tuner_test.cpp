@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "dstune/search/tuner.hpp"
+#include "dstune/search/verifying.hpp"
 
 namespace dstune {
 namespace {

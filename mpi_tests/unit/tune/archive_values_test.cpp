@@ -84,15 +84,16 @@ DSTUNE_FIELDS(WorkloadSpec, kind, step_time, table_path, table, time_scale, opti
 DSTUNE_FIELDS(MeasureOptions, start, end, budget)
 /// Where nothing runs the code is all that is said.
 inline auto fields(JobInput& value) {
-  auto& [exit_code, run, model, workload, measure, device_memory, host_memory, groups] = value;
-  return std::tie(exit_code, model, workload, measure, device_memory, host_memory, groups);
+  auto& [exit_code, run, model, workload, verify, measure, device_memory, host_memory, groups] =
+      value;
+  return std::tie(exit_code, model, workload, verify, measure, device_memory, host_memory, groups);
 }
 DSTUNE_FIELDS(RankDevice, description, threads, memory, host, backend, gpu, context, library, free)
 DSTUNE_FIELDS(IncumbentEstimate, step, standard_error, spread, degrees_of_freedom)
 
 namespace message {
-DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, arguments, is_risky,
-              rest)
+DSTUNE_FIELDS(Assign, attempt, experiment, config, ranks, timeout, ds_config, arguments, in_engine,
+              is_risky, rest)
 DSTUNE_FIELDS(Incumbent, attempt, incumbent)
 DSTUNE_FIELDS(Go, attempt)
 DSTUNE_FIELDS(Stop, attempt)
@@ -162,8 +163,8 @@ TEST(ArchiveValuesTest, EveryMemberSurvivesTextAndCbor) {
 
 TEST(ArchiveValuesTest, EveryMemberOfMessagesSurvives) {
   using namespace message;
-  expect_message_survives(
-      Assign{9, "z3", test::full_config(), {1, 4, 6}, 12.5, "{\"a\": 1}", {"--length"}, true, 7.5});
+  expect_message_survives(Assign{
+      9, "z3", test::full_config(), {1, 4, 6}, 12.5, "{\"a\": 1}", {"--length"}, true, true, 7.5});
   expect_message_survives(Incumbent{4, {0.5, 0.01, 0.02, 7.5}});
   expect_message_survives(Go{1});
   expect_message_survives(Stop{2});

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <ranges>
 #include <set>
@@ -18,6 +17,7 @@
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
+#include "dstune/search/verifying.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/watchdog.hpp"
 #include "profile/prediction.hpp"
@@ -219,84 +219,60 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
   return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};
 }
 
-/// The engine beside our own step: what that has found, brought into the user's training by what
-/// the engine has measured so far, is what is believed of the engine's own figures.
-class EngineBeliefs {
- public:
-  /// All of them outlive it.
-  EngineBeliefs(const Preparation& ready, Scoreboard& screened, Scoreboard& verified,
-                JobPredictor& predictor)
-      : ready_(ready), screened_(screened), verified_(verified), predictor_(predictor) {}
-
-  /// Of each member: the throughput, samples/s; of memory what was planned.
-  std::vector<Prediction> operator()() {
-    calibrate();
-    std::vector<Prediction> beliefs;
-    for (std::size_t row = 0; row < ready_.space.members.size(); ++row) {
-      const PlannedExperiment& planned = ready_.space.members[row].planned;
-      Prediction& belief = beliefs.emplace_back(planned.predicted);
-      belief.throughput.reset();
-      belief.target_throughput.reset();
-      if (planned.status != PlanStatus::planned) continue;
-      if (const auto step_s = target_step_s(row))
-        belief.throughput = static_cast<double>(global_batch(planned.experiment.config,
-                                                             planned.experiment.shape.size())) /
-                            *step_s;
-      verified_.predict(row, belief);
-    }
-    return beliefs;
+/// What our own step says of each member, by what was measured or else is predicted.
+std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Scoreboard& screened,
+                                             JobPredictor& predictor) {
+  std::vector<ScreenedMember> members;
+  for (std::size_t row = 0; row < space.members.size(); ++row) {
+    const PlannedExperiment& planned = space.members[row].planned;
+    ScreenedMember& member = members.emplace_back();
+    if (planned.status != PlanStatus::planned) continue;
+    const Experiment& experiment = planned.experiment;
+    const std::optional<Record>& record = screened.row(row).record;
+    const auto latency_us =
+        record ? value_so_far(record->measurement, Metric::latency, experiment) : std::nullopt;
+    member.step_s = latency_us && latency_us->value > 0 ? std::optional(latency_us->value * 1e-6)
+                                                        : predictor.step_s(experiment);
+    member.batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
+    member.precision = experiment.config.precision;
+    member.overheads = predictor.overheads(experiment);
   }
+  return members;
+}
 
- private:
-  /// Of our own step, as it was measured, or else is predicted.
-  [[nodiscard]] std::optional<double> own_step_s(std::size_t row) {
-    const std::optional<Record>& record = screened_.row(row).record;
-    if (record) {
-      const auto latency_us =
-          value_so_far(record->measurement, Metric::latency, record->experiment);
-      if (latency_us && latency_us->value > 0) return latency_us->value * 1e-6;
-    }
-    return predictor_.step_s(ready_.space.members[row].planned.experiment);
+/// Of the engine's figures; of memory what was planned. The board predicts with them from now on.
+std::vector<Prediction> beliefs_of(const Preparation& ready,
+                                   const std::vector<ScreenedMember>& members,
+                                   Scoreboard& verified) {
+  std::vector<EngineRun> runs;
+  for (std::size_t row = 0; row < members.size(); ++row)
+    if (const std::optional<Record>& record = verified.row(row).record)
+      runs.emplace_back(row, mean_step_s(record->measurement));
+  // What the user has run outside of this job says as much.
+  for (const UserRun& run : ready.user_runs) runs.emplace_back(run.row, run.step_s);
+  for (std::size_t row = 0; row < members.size(); ++row)
+    if (const auto known = ready.history.verified.find(ready.keys[row]);
+        known != ready.history.verified.end())
+      runs.emplace_back(row, mean_step_s(known->second));
+  const auto believed = believed_throughputs(members, runs, ready.target);
+  std::vector<Prediction> beliefs;
+  for (std::size_t row = 0; row < members.size(); ++row) {
+    Prediction& belief = beliefs.emplace_back(ready.space.members[row].planned.predicted);
+    belief.throughput = believed[row];
+    belief.target_throughput.reset();
+    verified.predict(row, belief);
   }
-
-  [[nodiscard]] std::optional<double> target_step_s(std::size_t row) {
-    const auto own_s = own_step_s(row);
-    const std::optional<TimeCalibration>& calibration = screened_.calibration();
-    if (!own_s || !calibration) return own_s;
-    const Experiment& experiment = ready_.space.members[row].planned.experiment;
-    return calibration->target_s(*own_s, experiment.config.precision,
-                                 predictor_.overheads(experiment));
-  }
-
-  /// As --calibrate does it with the user's own runs.
-  void calibrate() {
-    std::vector<CalibrationPoint> points;
-    for (std::size_t row = 0; row < verified_.rows().size(); ++row) {
-      const std::optional<Record>& record = verified_.row(row).record;
-      const double step_s = record ? mean_step_s(record->measurement) : 0;
-      const auto own_s = step_s > 0 ? own_step_s(row) : std::nullopt;
-      if (!own_s) continue;
-      const Experiment& experiment = ready_.space.members[row].planned.experiment;
-      points.push_back(
-          {*own_s, step_s, experiment.config.precision, predictor_.overheads(experiment)});
-    }
-    if (points.empty()) return;
-    screened_.calibrate(
-        fit_time(points, ready_.target ? prior_of(*ready_.target) : unknown_target()));
-  }
-
-  const Preparation& ready_;
-  Scoreboard& screened_;
-  Scoreboard& verified_;
-  JobPredictor& predictor_;
-};
+  return beliefs;
+}
 
 /// What our own step has found decides where the engine looks, and the engine gives the answer.
-SearchResult verify(const SearchParts& parts, Scoreboard& screened, Scoreboard& verified) {
+SearchResult verify(const SearchParts& parts, const Scoreboard& screened, Scoreboard& verified) {
   Preparation& ready = parts.ready;
   log::info("DeepSpeed's engine decides from here on");
-  EngineBeliefs beliefs(ready, screened, verified, *parts.predictor);
-  const auto tuner = make_verifying_tuner(ready.space, ready.job.tuning, std::ref(beliefs));
+  const std::vector<ScreenedMember> members =
+      screened_members(ready.space, screened, *parts.predictor);
+  const auto tuner = make_verifying_tuner(ready.space, ready.job.tuning,
+                                          [&] { return beliefs_of(ready, members, verified); });
   return run_instrument(parts,
                         {.workload = *ready.job.verify,
                          .keys = ready.verify_keys,

@@ -1,0 +1,264 @@
+// Two instruments in one search, without training: our own step screens, DeepSpeed decides.
+//   verify_bench [--seeds 50] [--wrong 0] SPACE.json TABLE.json [SPACE TABLE ...]
+// TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space: what
+// our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the odd
+// passes; the best there is named by these, and the answer is judged by the even ones. --wrong: our
+// own step's times are off by factors of the stages, which differ by up to so many percent. Prints
+// a Markdown table.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "dstune/predict/step_predictor.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "dstune/search/verifying.hpp"
+#include "fixed_workspaces.hpp"
+#include "simulated_search.hpp"
+
+namespace dstune::bench {
+namespace {
+
+/// Steps of a run differ by so much.
+constexpr double step_deviation = 0.01;
+constexpr int warmup_steps = 3;
+constexpr int timed_steps = 5;
+
+/// A space with what is known of each member.
+struct Recorded {
+  std::string name;
+  PlannedSpace space;
+  std::vector<ScreenedMember> screened;
+  std::vector<std::vector<double>> passes;  ///< samples/s in DeepSpeed
+  TuningOptions tuning;
+
+  /// Mean of every second pass.
+  [[nodiscard]] double mean_of(std::size_t member, std::size_t first) const {
+    double sum = 0, count = 0;
+    for (std::size_t pass = first; pass < passes[member].size(); pass += 2, ++count)
+      sum += passes[member][pass];
+    return count > 0 ? sum / count : 0;
+  }
+  [[nodiscard]] double odd(std::size_t member) const { return mean_of(member, 0); }
+  [[nodiscard]] double even(std::size_t member) const { return mean_of(member, 1); }
+};
+
+Recorded read(const std::string& space_path, const std::string& table_path) {
+  const json::Document table = json::Document::read(table_path);
+  const int ranks = table.root().at("ranks").get<int>();
+  const JobSpec job = read_job(space_path, {}, std::nullopt, ranks);
+  const FixedWorkspaces workspaces;
+  StepPredictor predictor(job.model, std::nullopt, workspaces);
+  PlannerOptions options;
+  options.device_memory_bytes = options.host_memory_bytes = INT64_MAX;
+  Recorded recorded;
+  recorded.name = table_path.substr(table_path.rfind('/') + 1);
+  recorded.name.resize(recorded.name.rfind('.'));
+  recorded.tuning = job.tuning;
+  const PlannedSpace all = plan_space(job, SearchSpace(job), workspaces, options);
+  for (const json::Value& row : table.root().at("experiments")) {
+    const auto name = row.at("name").get<std::string>();
+    const auto member = std::ranges::find_if(all.members, [&](const PlannedMember& each) {
+      return each.planned.experiment.name == name;
+    });
+    if (member == all.members.end()) throw Error(table_path + " is of another space");
+    const Experiment& experiment = member->planned.experiment;
+    const auto batch = static_cast<double>(global_batch(experiment.config, ranks));
+    if (all.baseline && &*member == &all.members[*all.baseline])
+      recorded.space.baseline = recorded.space.members.size();
+    recorded.space.members.push_back(*member);
+    recorded.space.members.back().planned.status = PlanStatus::planned;
+    recorded.passes.push_back(row.at("deepspeed").get<std::vector<double>>());
+    recorded.screened.push_back({.step_s = batch / row.at("measured").get<double>(),
+                                 .batch = batch,
+                                 .precision = experiment.config.precision,
+                                 .overheads = predictor.overheads(experiment)});
+  }
+  recorded.space.planned = recorded.space.members.size();
+  // Drawn members may lack the first candidates of all lists.
+  if (!recorded.space.baseline) recorded.space.baseline = 0;
+  return recorded;
+}
+
+/// Our own step's times, off by a factor of each stage.
+std::vector<ScreenedMember> wrong_times(const Recorded& recorded, double percent,
+                                        std::mt19937_64& random) {
+  std::vector<ScreenedMember> members = recorded.screened;
+  std::vector<double> factors;
+  for (int stage = 0; stage < 4; ++stage)
+    factors.push_back(1 + percent / 100 * std::uniform_real_distribution<double>(0, 1)(random));
+  for (std::size_t place = 0; place < members.size(); ++place)
+    *members[place].step_s *= factors[static_cast<std::size_t>(
+        recorded.space.members[place].planned.experiment.config.zero_stage)];
+  return members;
+}
+
+Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64& random) {
+  const std::vector<double>& passes = recorded.passes[member];
+  const double throughput = passes[2 * (random() % ((passes.size() + 1) / 2))];
+  std::normal_distribution<double> noise(0, step_deviation);
+  Measurement run;
+  run.status = Status::ok;
+  run.warmup_steps = warmup_steps;
+  for (int step = 0; step < warmup_steps + timed_steps; ++step)
+    run.step_times_s.push_back(recorded.screened[member].batch / throughput *
+                               std::exp(noise(random)));
+  return run;
+}
+
+struct Outcome {
+  std::size_t answer = 0, runs = 0, repeats = 0;
+  double correlation = 0;  ///< of what is believed with the even passes
+};
+
+std::vector<EngineRun> runs_on(const Scoreboard& board) {
+  std::vector<EngineRun> runs;
+  for (std::size_t row = 0; row < board.rows().size(); ++row)
+    if (const std::optional<Record>& record = board.row(row).record)
+      runs.emplace_back(row, mean_step_s(record->measurement));
+  return runs;
+}
+
+/// `screened`: empty where nothing is known of the engine before it runs.
+Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& screened,
+               std::int64_t seed) {
+  SimulatedSpace simulated{recorded.space, recorded.tuning, {}, {}};
+  for (std::size_t member = 0; member < recorded.passes.size(); ++member)
+    simulated.truth.push_back(recorded.even(member));
+  simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
+    return run_of(recorded, member, random);
+  };
+  Outcome outcome;
+  SimulationOptions options{.tuner = "race"};
+  std::vector<std::optional<double>> last;
+  if (!screened.empty()) {
+    options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
+      return make_verifying_tuner(recorded.space, tuning, [&] {
+        last = believed_throughputs(screened, runs_on(board), target_constants(false));
+        std::vector<Prediction> beliefs(last.size());
+        for (std::size_t member = 0; member < last.size(); ++member)
+          beliefs[member].throughput = last[member];
+        return beliefs;
+      });
+    };
+  }
+  const SimulatedSearch done = simulate(simulated, options, seed);
+  outcome.answer = done.answer;
+  outcome.runs = done.experiments;
+  outcome.repeats = done.runs_again;
+  if (!last.empty()) {
+    std::vector<double> believed, truth;
+    for (std::size_t member = 0; member < last.size(); ++member) {
+      believed.push_back(last[member].value_or(0));
+      truth.push_back(simulated.truth[member]);
+    }
+    outcome.correlation = rank_correlation(believed, truth).value_or(0);
+  }
+  return outcome;
+}
+
+std::size_t best_by(const Recorded& recorded, const std::vector<std::optional<double>>& values) {
+  std::size_t best = 0;
+  for (std::size_t member = 1; member < recorded.passes.size(); ++member)
+    if (values[member].value_or(0) > values[best].value_or(0)) best = member;
+  return best;
+}
+
+/// The standard error of four runs there, relative: 1 % at least, 2 % at most.
+double tolerance(const Recorded& recorded) {
+  double squares = 0, freedom = 0;
+  for (const std::vector<double>& passes : recorded.passes) {
+    double mean = 0;
+    for (const double value : passes) mean += std::log(value) / static_cast<double>(passes.size());
+    for (const double value : passes) squares += std::pow(std::log(value) - mean, 2);
+    freedom += static_cast<double>(passes.size()) - 1;
+  }
+  return std::clamp(std::sqrt(squares / freedom / 4), 0.01, 0.02);
+}
+
+void print(const Recorded& recorded, int num_seeds, double wrong) {
+  const std::size_t count = recorded.passes.size();
+  std::vector<std::optional<double>> odd(count);
+  std::vector<double> odd_values, even_values;
+  for (std::size_t member = 0; member < count; ++member) {
+    odd[member] = recorded.odd(member);
+    odd_values.push_back(*odd[member]);
+    even_values.push_back(recorded.even(member));
+  }
+  const double best = recorded.even(best_by(recorded, odd));
+  const double allowed = tolerance(recorded);
+  const auto regret = [&](std::size_t answer) { return 1 - recorded.even(answer) / best; };
+  const auto row = [&](const char* how, const auto& outcome_of) {
+    int close = 0;
+    double sum = 0, worst = -1, runs = 0, repeats = 0, correlation = 0;
+    std::size_t most = 0;
+    for (int seed = 0; seed < num_seeds; ++seed) {
+      const Outcome one = outcome_of(seed);
+      const double lost = regret(one.answer);
+      close += lost <= allowed ? 1 : 0;
+      sum += lost / num_seeds;
+      worst = std::max(worst, lost);
+      runs += static_cast<double>(one.runs) / num_seeds;
+      repeats += static_cast<double>(one.repeats) / num_seeds;
+      correlation += one.correlation / num_seeds;
+      most = std::max(most, one.runs);
+    }
+    std::printf("| %s (%zu) | %s | %.1f, %zu | %.1f | %.2f | %.2f | %d of %d | %.3f |\n",
+                recorded.name.c_str(), count, how, runs, most, repeats, 100 * sum, 100 * worst,
+                close, num_seeds, correlation);
+  };
+  std::mt19937_64 random(1);
+  std::vector<std::vector<ScreenedMember>> screened;
+  for (int seed = 0; seed < num_seeds; ++seed)
+    screened.push_back(wrong_times(recorded, wrong, random));
+  row("two instruments",
+      [&](int seed) { return search(recorded, screened[static_cast<std::size_t>(seed)], seed); });
+  row("the engine alone", [&](int seed) { return search(recorded, {}, seed); });
+  row("our own step alone", [&](int seed) {
+    const auto believed =
+        believed_throughputs(screened[static_cast<std::size_t>(seed)], {}, target_constants(false));
+    return Outcome{best_by(recorded, believed), 0, 0, 0};
+  });
+  std::printf(
+      "| | the baseline | | | %.2f | | | |\n| | the engine's own repetition | | | | | within "
+      "%.1f %% | %.3f |\n",
+      100 * regret(*recorded.space.baseline), 100 * allowed,
+      rank_correlation(odd_values, even_values).value_or(0));
+}
+
+}  // namespace
+}  // namespace dstune::bench
+
+int main(int argc, char** argv) {
+  int num_seeds = 50;
+  double wrong = 0;
+  std::vector<std::string> paths;
+  try {
+    for (int at = 1; at < argc; ++at) {
+      const std::string word = argv[at];
+      const bool is_option = word == "--seeds" || word == "--wrong";
+      if (is_option && at + 1 == argc) throw std::runtime_error(word + " needs a value");
+      if (word == "--seeds")
+        num_seeds = std::max(1, std::stoi(argv[++at]));
+      else if (word == "--wrong")
+        wrong = std::stod(argv[++at]);
+      else
+        paths.push_back(word);
+    }
+    if (paths.empty() || paths.size() % 2 != 0)
+      throw std::runtime_error("name spaces, each with its table");
+    std::printf(
+        "| space (members) | searched by | engine runs: mean, most | repeats | mean regret %% | "
+        "worst %% | as good as the best | rank correlation |\n|---|---|---|---|---|---|---|---|\n");
+    for (std::size_t at = 0; at < paths.size(); at += 2)
+      dstune::bench::print(dstune::bench::read(paths[at], paths[at + 1]), num_seeds, wrong);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
