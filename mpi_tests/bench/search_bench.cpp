@@ -8,7 +8,9 @@
 // are stopped where they have lost to the best so far, by a job's rule (metric: throughput).
 // --finals: the finalists are measured again and the answer is chosen as a job does; the rounds
 // count as steps. --predict: predictions are made anew from the profile of the recording.
-// --num-trials: how many experiments a search may run. Prints a Markdown table.
+// --num-trials: how many experiments a search may run. --slices: a trial, or a round of finals, is
+// this part of a recorded run (0.4 s); 1 is a job's slice with a trial_budget_s of 2, 5 one of 0.4.
+// Prints a Markdown table.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -37,6 +39,7 @@ struct Options {
   bool races = false;
   bool has_finals = false;
   std::optional<int> num_trials;
+  int slices = 1;  ///< that a recorded run is divided into
   std::vector<std::string> paths;
 };
 
@@ -70,24 +73,23 @@ std::optional<MetricValue> value_of(const SearchTable& table, std::size_t index,
                       size);
 }
 
-/// Timed steps of a slice: a part of what one of a member's recorded runs had on average, as a job
-/// divides its budget.
-std::size_t steps_of_slice(const SearchTable& table, std::size_t row) {
+/// Timed steps of a slice: a part of what one of a member's recorded runs had on average.
+std::size_t steps_of_slice(const SearchTable& table, std::size_t row, int slices) {
   const Measurement& all = table.measurements[row];
   const auto first = static_cast<std::size_t>(all.warmup_steps);
   if (all.step_times_s.size() <= first) return 0;
   const std::size_t of_run = (all.step_times_s.size() - first) / table.runs[row];
-  return std::clamp<std::size_t>(of_run / slices_of_budget, min_timed_steps,
+  return std::clamp<std::size_t>(of_run / static_cast<std::size_t>(slices), min_timed_steps,
                                  all.step_times_s.size() - first);
 }
 
 /// A trial: the steps of a slice, in blocks from anywhere among the recorded.
-Measurement drawn(const SearchTable& table, std::size_t row, std::mt19937_64& random) {
+Measurement drawn(const SearchTable& table, std::size_t row, int slices, std::mt19937_64& random) {
   Measurement trial = table.measurements[row];
   const std::vector<double> recorded = timed_steps_s(trial);
   const auto first = static_cast<std::size_t>(trial.warmup_steps);
   if (recorded.empty()) return trial;
-  trial.step_times_s.resize(first + steps_of_slice(table, row));
+  trial.step_times_s.resize(first + steps_of_slice(table, row, slices));
   for (std::size_t step = 0, from = 0; first + step < trial.step_times_s.size(); ++step, ++from) {
     if (step % block_steps == 0) from = random() % recorded.size();
     trial.step_times_s[first + step] = recorded[from % recorded.size()];
@@ -95,18 +97,18 @@ Measurement drawn(const SearchTable& table, std::size_t row, std::mt19937_64& ra
   return trial;
 }
 
-Grid grid_of(const SearchTable& table) {
+Grid grid_of(const SearchTable& table, int slices) {
   Grid grid;
   for (std::size_t index = 0; index < table.measurements.size(); ++index) {
     if (table.space.members[index].planned.status != PlanStatus::planned) continue;
     const Measurement& measured = table.measurements[index];
     ++grid.experiments;
     grid.steps += static_cast<double>(measured.warmup_steps) +
-                  static_cast<double>(steps_of_slice(table, index));
+                  static_cast<double>(steps_of_slice(table, index, slices));
     const std::vector<double> timed_s = timed_steps_s(measured);
     if (!timed_s.empty())
       grid.seconds += sum(timed_s) / static_cast<double>(timed_s.size()) *
-                      static_cast<double>(steps_of_slice(table, index));
+                      static_cast<double>(steps_of_slice(table, index, slices));
     if (const auto value = value_of(table, index, measured))
       grid.best = std::max(grid.best, value->value);
   }
@@ -144,7 +146,7 @@ Search search(const SearchTable& table, const Grid& grid, const std::string& typ
     simulated.truth.push_back(value ? value->value : 0);
   }
   simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
-    return drawn(table, row_of[member], random);
+    return drawn(table, row_of[member], options.slices, random);
   };
   const SimulatedSearch done = simulate(simulated,
                                         {.tuner = type,
@@ -227,6 +229,8 @@ Options read_options(int argc, char** argv) {
       options.has_finals = true;
     } else if (word == "--num-trials") {
       options.num_trials = std::max(1, std::stoi(value()));
+    } else if (word == "--slices") {
+      options.slices = std::max(1, std::stoi(value()));
     } else if (word == "--predict") {
       options.predict_anew = true;
     } else {
@@ -246,7 +250,7 @@ void run(const Options& options) {
   for (const std::string& path : options.paths) {
     if (path.ends_with(".made.json")) continue;  // beside a table
     const SearchTable table = read_table(path, options.predict_anew);
-    const Grid grid = grid_of(table);
+    const Grid grid = grid_of(table, options.slices);
     for (const std::string& tuner : options.tuners) {
       std::vector<Search> searches;
       for (int seed = 0; seed < options.num_seeds; ++seed)

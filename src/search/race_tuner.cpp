@@ -35,6 +35,8 @@ constexpr int near = 3;
 /// the memory, or a pair of values, is excluded earlier.
 constexpr double excluded_chance = 0.005;
 constexpr double excluded_chance_of_others = 0.02;
+/// What is short of memory takes at least so much longer; a logarithm.
+constexpr double cost_of_limit = 0.1;
 /// After so few experiments beliefs say little of each member, and all count together.
 constexpr std::size_t few_samples = 2;
 /// Of fewer, nothing is known but what was predicted, up to a common factor.
@@ -224,7 +226,8 @@ class RaceTuner : public Tuner {
     const auto believed = believed_.extract(sample.point);
     if (!believed) return;
     const auto [mean, deviation, has_heavy_tails] = believed.mapped();
-    record_.note((sample.value - mean) / std::hypot(deviation, sample.noise));
+    record_.note((sample.value - mean) /
+                 std::hypot(deviation, surrogate_->noise_scale() * sample.noise));
   }
 
   void note_if_best(std::size_t place) {
@@ -265,6 +268,12 @@ class RaceTuner : public Tuner {
   [[nodiscard]] Posterior advantage(std::size_t place) const {
     Posterior posterior = surrogate_->difference(place, *best_);
     posterior.mean += candidates_[place].prior - candidates_[*best_].prior;
+    return posterior;
+  }
+  /// By how much more than what is worth finding.
+  [[nodiscard]] Posterior relevant_advantage(std::size_t place) const {
+    Posterior posterior = advantage(place);
+    posterior.mean -= std::log1p(relevant_gain);
     return posterior;
   }
 
@@ -311,7 +320,7 @@ class RaceTuner : public Tuner {
     condition();
     return most_promising([&](std::size_t place) {
       // Without a best one all that was timed was raced out: what is known of the member decides.
-      return best_ ? expected_improvement(advantage(place))
+      return best_ ? expected_improvement(relevant_advantage(place))
                    : candidates_[place].prior + surrogate_->at(place).mean;
     });
   }
@@ -351,9 +360,20 @@ class RaceTuner : public Tuner {
     return result;
   }
 
+  [[nodiscard]] std::int64_t memory_bytes(std::size_t place) const {
+    return space_.members[candidates_[place].member].planned.predicted.peak_memory_bytes;
+  }
+
   /// It is predicted to be many times slower than the best.
   [[nodiscard]] bool is_hopeless(std::size_t place) const {
     return candidates_[place].prior < candidates_.front().prior - std::log(hopeless_factor);
+  }
+
+  /// It would be better than the best if the most favourable of all measured corrections held of
+  /// it.
+  [[nodiscard]] bool could_win(std::size_t place) const {
+    return candidates_[place].prior + std::ranges::max(samples_, {}, &Sample::value).value >=
+           candidates_[*best_].score + std::log1p(relevant_gain);
   }
 
   /// Without the memory, which follows from them.
@@ -386,6 +406,11 @@ class RaceTuner : public Tuner {
   };
   using Values = std::vector<KnobValue>;
 
+  /// Of one knob, the memory aside.
+  [[nodiscard]] bool is_of_knob(const Values& values) const {
+    return values.size() == 1 && values.front().knob < num_own_knobs_;
+  }
+
   [[nodiscard]] bool has(std::size_t place, const Values& values) const {
     return std::ranges::all_of(values, [&](const KnobValue& each) {
       return knobs_[each.knob].value_of[place] == each.value;
@@ -410,10 +435,38 @@ class RaceTuner : public Tuner {
     for (std::size_t knob = 0; knob < knobs_.size(); ++knob)
       for (const int value : values_next_to_best(knob))
         if (const auto place = untried_with({{knob, value}})) return place;
+    if (const auto place = untried_below_limit()) return place;
     for (const auto& [one, other] : features_.points.pairs)
       for (const int of_one : values_next_to_best(one))
         for (const int of_other : values_next_to_best(other))
           if (const auto place = untried_with({{one, of_one}, {other, of_other}})) return place;
+    return std::nullopt;
+  }
+
+  /// What needs more than some memory may be slower than predicted, whatever its knobs are. Where
+  /// such a limit separates what was measured: the most promising one below it that, corrected as
+  /// those below it were, would be better than the best.
+  [[nodiscard]] std::optional<std::size_t> untried_below_limit() const {
+    std::vector<std::pair<std::int64_t, double>> measured;
+    for (const Sample& sample : samples_)
+      measured.emplace_back(memory_bytes(sample.point), sample.value);
+    std::ranges::sort(measured);
+    for (std::size_t split = few_samples; split + few_samples <= measured.size(); ++split) {
+      const auto limit = measured.begin() + static_cast<std::ptrdiff_t>(split);
+      const std::int64_t too_many_bytes = limit->first;
+      std::vector<double> below, above;
+      for (auto each = measured.begin(); each != measured.end(); ++each)
+        (each < limit ? below : above).push_back(each->second);
+      if (std::prev(limit)->first == too_many_bytes ||
+          std::ranges::min(below) - std::ranges::max(above) < cost_of_limit)
+        continue;
+      std::ranges::sort(below);
+      const double needed =
+          candidates_[*best_].score + std::log1p(relevant_gain) - below[below.size() / 2];
+      for (const std::size_t place : waiting_)
+        if (memory_bytes(place) < too_many_bytes && candidates_[place].prior >= needed)
+          return place;
+    }
     return std::nullopt;
   }
 
@@ -430,6 +483,7 @@ class RaceTuner : public Tuner {
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
       if (!has(place, values) || is_hopeless(place)) continue;
+      if (!is_of_knob(values) && !could_win(place)) continue;
       if (const int far = distance(place, *best_); !nearest || far < least) {
         nearest = place;
         least = far;
@@ -447,11 +501,8 @@ class RaceTuner : public Tuner {
     });
     if (!all_measured) return false;
     condition();
-    Posterior posterior = advantage(place);
-    posterior.mean -= std::log1p(relevant_gain);
-    const bool is_of_knob = values.size() == 1 && values.front().knob < num_own_knobs_;
-    return chance_above_zero(posterior) <
-           (is_of_knob ? excluded_chance : excluded_chance_of_others);
+    return chance_above_zero(relevant_advantage(place)) <
+           (is_of_knob(values) ? excluded_chance : excluded_chance_of_others);
   }
 
   /// The chance that any of those that wait is better by more than what is worth finding.
@@ -461,8 +512,7 @@ class RaceTuner : public Tuner {
     using Chance = std::pair<double, Surrogate::Challenger>;
     std::vector<Chance> challengers;
     for (const std::size_t place : waiting_) {
-      Posterior posterior = advantage(place);
-      posterior.mean -= std::log1p(relevant_gain);
+      const Posterior posterior = relevant_advantage(place);
       const double offset = candidates_[place].prior - candidates_[*best_].prior;
       challengers.push_back(
           {chance_above_zero(posterior), {place, offset - std::log1p(relevant_gain)}});

@@ -42,7 +42,7 @@ constexpr double heavy_share = 0.75;
 struct Hyperparameter {
   double start, freedom;
 };
-enum HyperparameterIndex : Index { linear, smooth, length, own, slope, pair, num_common };
+enum HyperparameterIndex : Index { linear, smooth, length, own, slope, pair, noise, num_common };
 constexpr std::array<Hyperparameter, num_common> common = {{
     {-3.5, 1.2},  // linear: a feature is worth 3 % from one end to the other
     {-3.5, 1.2},  // smooth: 3 %
@@ -50,6 +50,7 @@ constexpr std::array<Hyperparameter, num_common> common = {{
     {-4.5, 1.0},  // own: 1 %
     {-1.6, 1.0},  // slope: what is predicted may be off by a fifth of itself
     {-3.0, 1.0},  // pair of values: 5 %
+    {0.0, 0.5},   // noise, in units of what samples say of theirs
 }};
 constexpr Hyperparameter of_knob{-3.0, 1.0};    // a value of it: 5 %
 constexpr Hyperparameter of_feature{0.0, 1.0};  // what stretches it: where large, it is irrelevant
@@ -107,7 +108,8 @@ class Kernel {
         own_variance_(std::exp(2 * hyperparameters[own])),
         slope_variance_(std::exp(2 * hyperparameters[slope])),
         pair_variance_(std::exp(2 * hyperparameters[pair])),
-        length_(std::exp(hyperparameters[length])) {
+        length_(std::exp(hyperparameters[length])),
+        noise_scale_(std::exp(hyperparameters[noise])) {
     const auto num_knobs = static_cast<Index>(geometry.resemblance.size());
     knob_variances_ = (2 * hyperparameters.segment(num_common, num_knobs)).array().exp();
     scaled_ =
@@ -160,6 +162,7 @@ class Kernel {
     return result;
   }
   [[nodiscard]] double own_variance() const { return own_variance_; }
+  [[nodiscard]] double noise_scale() const { return noise_scale_; }
 
  private:
   [[nodiscard]] static Index size(const Geometry& geometry) {
@@ -182,7 +185,7 @@ class Kernel {
 
   const Geometry* geometry_;
   double linear_variance_, smooth_variance_, own_variance_, slope_variance_, pair_variance_,
-      length_;
+      length_, noise_scale_;
   VectorXd knob_variances_;
   MatrixXd scaled_;
 };
@@ -205,7 +208,7 @@ MatrixXd covariance(const Kernel& kernel, std::span<const Sample> samples) {
   MatrixXd result = kernel.between(places, places);
   for (Index i = 0; i < result.rows(); ++i) {
     const Sample& one = samples[static_cast<std::size_t>(i)];
-    result(i, i) += one.noise * one.noise + jitter;
+    result(i, i) += std::pow(kernel.noise_scale() * one.noise, 2) + jitter;
     for (Index j = 0; j < result.cols(); ++j)
       if (samples[static_cast<std::size_t>(j)].point == one.point)
         result(i, j) += kernel.own_variance();
@@ -315,6 +318,10 @@ void Surrogate::condition(std::span<const Sample> samples) {
   const double squares = (weights.array().square() / inverse.diagonal().array()).sum();
   state.inflation = std::max(1.0, (squares + prior_observations) /
                                       (static_cast<double>(values.size()) + prior_observations));
+}
+
+double Surrogate::noise_scale() const {
+  return state_->kernel ? state_->kernel->noise_scale() : 1;
 }
 
 void Surrogate::trust(double scale, bool has_heavy_tails) {

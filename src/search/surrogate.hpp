@@ -47,9 +47,9 @@ class TrackRecord {
 /// Values are differences of logarithms: what is measured against what was predicted. The prior is
 /// a constant; what each value of a knob brings, and of knobs that act together each pair of
 /// values, where neighbours resemble each other; a share of the prediction itself; a linear and a
-/// smooth part over all features; and what is every member's own. How much of each is what makes
-/// the samples likeliest. What a value brings that no sample has stays as open as it was, whatever
-/// the samples say of other knobs.
+/// smooth part over all features; and what is every member's own. How much of each, and of the
+/// noise, is what makes the samples likeliest. What a value brings that no sample has stays as open
+/// as it was, whatever the samples say of other knobs.
 class Surrogate {
  public:
   /// `predicted`: of each point, a logarithm; empty where nothing is.
@@ -66,6 +66,8 @@ class Surrogate {
   [[nodiscard]] Posterior at(std::size_t point) const;
   /// value(point) − value(other): less uncertain than the two where they resemble each other.
   [[nodiscard]] Posterior difference(std::size_t point, std::size_t other) const;
+  /// What the deviations that samples state of their noise are to be multiplied by, as learnt.
+  [[nodiscard]] double noise_scale() const;
   /// Makes all posteriors wider or narrower.
   void trust(double scale, bool has_heavy_tails);
   /// The chance that value(point) + offset is above value(other) for any of the points, from joint
