@@ -240,6 +240,31 @@ TEST_F(RaceTunerTest, WhatIsKnownFromTheJournalCounts) {
   EXPECT_LT(outcome.order.size(), 15U);
 }
 
+TEST_F(RaceTunerTest, AResumedSearchBelievesWhatAnUninterruptedOneDoes) {
+  predict(-0.05, 0.05);
+  const auto uninterrupted = make_tuner("race", space_, options(0));
+  std::vector<std::pair<std::size_t, Observation>> known;
+  for (;;) {
+    // A new job is told what the journal has, and goes on in the same way.
+    const auto resumed = make_tuner("race", space_, options(0));
+    for (const auto& [index, observation] : known) resumed->observe(index, observation);
+    ASSERT_EQ(resumed->chance_of_better().has_value(),
+              uninterrupted->chance_of_better().has_value());
+    if (resumed->chance_of_better()) {
+      ASSERT_NEAR(*resumed->chance_of_better(), *uninterrupted->chance_of_better(), 1e-9)
+          << known.size() << " are known";
+    }
+    const auto next = uninterrupted->next();
+    ASSERT_EQ(resumed->next(), next) << known.size() << " are known";
+    if (!next) break;
+    // Every seventh one fails.
+    known.emplace_back(*next,
+                       known.size() % 7 == 6 ? Observation{Status::failed, {}} : measure(*next));
+    uninterrupted->observe(known.back().first, known.back().second);
+  }
+  EXPECT_GT(known.size(), 9U);
+}
+
 TEST_F(RaceTunerTest, TheTargetsPredictionsDecideWhereThereAreSome) {
   predict(0, 0);
   // By their own steps all are alike; the target likes the last one.
