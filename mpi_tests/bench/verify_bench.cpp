@@ -1,10 +1,10 @@
 // Two instruments in one search, without training: our own step screens, DeepSpeed decides.
 //   verify_bench [--seeds 50] [--wrong 0] SPACE.json TABLE.json [SPACE TABLE ...]
 // TABLE is what scripts/deepspeed_fidelity.py has written for the experiments of the space: what
-// our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the odd
-// passes; the best there is named by these, and the answer is judged by the even ones. --wrong: our
-// own step's times are off by factors of the stages, which differ by up to so many percent. Prints
-// a Markdown table.
+// our own step measured, and several passes of DeepSpeed. A run of the engine draws one of the
+// passes, and what a choice is worth is the mean of all of them. --wrong: our own step's times are
+// off by factors of the stages, which differ by up to so many percent. Prints a Markdown table.
+// What the machine had of its own in each pass is taken out.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -16,6 +16,7 @@
 
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
+#include "dstune/ranking/run_again.hpp"
 #include "dstune/search/verifying.hpp"
 #include "fixed_workspaces.hpp"
 #include "simulated_search.hpp"
@@ -36,16 +37,41 @@ struct Recorded {
   std::vector<std::vector<double>> passes;  ///< samples/s in DeepSpeed
   TuningOptions tuning;
 
-  /// Mean of every second pass.
-  [[nodiscard]] double mean_of(std::size_t member, std::size_t first) const {
+  /// Mean of every `stride`th pass.
+  [[nodiscard]] double mean_of(std::size_t member, std::size_t first, std::size_t stride) const {
     double sum = 0, count = 0;
-    for (std::size_t pass = first; pass < passes[member].size(); pass += 2, ++count)
+    for (std::size_t pass = first; pass < passes[member].size(); pass += stride, ++count)
       sum += passes[member][pass];
-    return count > 0 ? sum / count : 0;
+    return sum / count;
   }
-  [[nodiscard]] double odd(std::size_t member) const { return mean_of(member, 0); }
-  [[nodiscard]] double even(std::size_t member) const { return mean_of(member, 1); }
+  [[nodiscard]] double truth(std::size_t member) const { return mean_of(member, 0, 1); }
 };
+
+double middle_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+/// A pass ran all members one after the other: how fast the machine was in it is taken out, by the
+/// middle one of its members' ratios to their means.
+void take_out_levels(std::vector<std::vector<double>>& passes) {
+  std::vector<double> means;
+  std::size_t most = 0;
+  for (const std::vector<double>& member : passes) {
+    double sum = 0;
+    for (const double value : member) sum += value;
+    means.push_back(sum / static_cast<double>(member.size()));
+    most = std::max(most, member.size());
+  }
+  for (std::size_t pass = 0; pass < most; ++pass) {
+    std::vector<double> ratios;
+    for (std::size_t member = 0; member < passes.size(); ++member)
+      if (pass < passes[member].size()) ratios.push_back(passes[member][pass] / means[member]);
+    const double level = middle_of(ratios);
+    for (std::vector<double>& member : passes)
+      if (pass < member.size()) member[pass] /= level;
+  }
+}
 
 Recorded read(const std::string& space_path, const std::string& table_path) {
   const json::Document table = json::Document::read(table_path);
@@ -78,6 +104,7 @@ Recorded read(const std::string& space_path, const std::string& table_path) {
                                  .precision = experiment.config.precision,
                                  .overheads = predictor.overheads(experiment)});
   }
+  take_out_levels(recorded.passes);
   recorded.space.planned = recorded.space.members.size();
   // Drawn members may lack the first candidates of all lists.
   if (!recorded.space.baseline) recorded.space.baseline = 0;
@@ -99,7 +126,7 @@ std::vector<ScreenedMember> wrong_times(const Recorded& recorded, double percent
 
 Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64& random) {
   const std::vector<double>& passes = recorded.passes[member];
-  const double throughput = passes[2 * (random() % ((passes.size() + 1) / 2))];
+  const double throughput = passes[random() % passes.size()];
   std::normal_distribution<double> noise(0, step_deviation);
   Measurement run;
   run.status = Status::ok;
@@ -112,7 +139,7 @@ Measurement run_of(const Recorded& recorded, std::size_t member, std::mt19937_64
 
 struct Outcome {
   std::size_t answer = 0, runs = 0, repeats = 0;
-  double correlation = 0;  ///< of what is believed with the even passes
+  double correlation = 0;  ///< of what is believed, with the passes' means
 };
 
 std::vector<EngineRun> runs_on(const Scoreboard& board) {
@@ -128,12 +155,12 @@ Outcome search(const Recorded& recorded, const std::vector<ScreenedMember>& scre
                std::int64_t seed) {
   SimulatedSpace simulated{recorded.space, recorded.tuning, {}, {}};
   for (std::size_t member = 0; member < recorded.passes.size(); ++member)
-    simulated.truth.push_back(recorded.even(member));
+    simulated.truth.push_back(recorded.truth(member));
   simulated.run = [&](std::size_t member, double, std::mt19937_64& random) {
     return run_of(recorded, member, random);
   };
   Outcome outcome;
-  SimulationOptions options{.tuner = "race"};
+  SimulationOptions options{.tuner = "race", .final_rounds = final_rounds_beside};
   std::vector<std::optional<double>> last;
   if (!screened.empty()) {
     options.make_tuner = [&](const TuningOptions& tuning, const Scoreboard& board) {
@@ -182,16 +209,16 @@ double tolerance(const Recorded& recorded) {
 
 void print(const Recorded& recorded, int num_seeds, double wrong) {
   const std::size_t count = recorded.passes.size();
-  std::vector<std::optional<double>> odd(count);
-  std::vector<double> odd_values, even_values;
+  std::vector<std::optional<double>> truth(count);
+  std::vector<double> odd, even;
   for (std::size_t member = 0; member < count; ++member) {
-    odd[member] = recorded.odd(member);
-    odd_values.push_back(*odd[member]);
-    even_values.push_back(recorded.even(member));
+    truth[member] = recorded.truth(member);
+    odd.push_back(recorded.mean_of(member, 0, 2));
+    even.push_back(recorded.mean_of(member, 1, 2));
   }
-  const double best = recorded.even(best_by(recorded, odd));
+  const double best = *truth[best_by(recorded, truth)];
   const double allowed = tolerance(recorded);
-  const auto regret = [&](std::size_t answer) { return 1 - recorded.even(answer) / best; };
+  const auto regret = [&](std::size_t answer) { return 1 - *truth[answer] / best; };
   const auto row = [&](const char* how, const auto& outcome_of) {
     int close = 0;
     double sum = 0, worst = -1, runs = 0, repeats = 0, correlation = 0;
@@ -227,7 +254,7 @@ void print(const Recorded& recorded, int num_seeds, double wrong) {
       "| | the baseline | | | %.2f | | | |\n| | the engine's own repetition | | | | | within "
       "%.1f %% | %.3f |\n",
       100 * regret(*recorded.space.baseline), 100 * allowed,
-      rank_correlation(odd_values, even_values).value_or(0));
+      rank_correlation(odd, even).value_or(0));
 }
 
 }  // namespace

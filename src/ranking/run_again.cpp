@@ -177,7 +177,7 @@ bool RunAgainPolicy::is_time_over() const {
         spent_s += seconds_between(repeat.started_at, repeat.finished_at);
   }
   if (spent_s >= longest_finals_s) return true;
-  return rounds >= final_rounds && spent_s >= share_of_search * search_s(board_.rows());
+  return rounds >= options_.rounds && spent_s >= share_of_search * search_s(board_.rows());
 }
 
 std::optional<RunAgain> RunAgainPolicy::next_in_finals(double time_left_s) {

@@ -19,6 +19,8 @@ namespace dstune {
 inline constexpr std::size_t max_finalists = 6;
 /// So many rounds are run in any case, where it is in doubt which one is the best.
 inline constexpr int final_rounds = 6;
+/// … and by the second instrument, whose searches are short and whose runs differ more.
+inline constexpr int final_rounds_beside = 12;
 
 /// A run that is to be made.
 struct RunAgain {
@@ -45,6 +47,7 @@ class RunAgainPolicy {
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     bool is_screening = false;       ///< another instrument decides: there are no finals
+    int rounds = final_rounds;       ///< of finals that are run in any case, where it is in doubt
     /// By row: jobs that died while it was repeated.
     std::map<std::size_t, int> deaths{};
   };

@@ -30,8 +30,16 @@ TEST(ProtocolTest, AssignKeepsEveryField) {
   config.gradient_clipping = 0.25;
   config.optimizer = {OptimizerKind::adam, 1.0 / 3, 0.8, 0.95, 1e-7, 0.1};
 
-  const auto result = round_trip(message::Assign{
-      9, "z3_gas5_tmbspg7", config, {1, 4, 6}, 12.5, "{\"a\": 1}", {"--length", "8"}, true, 7.5});
+  const auto result = round_trip(message::Assign{9,
+                                                 "z3_gas5_tmbspg7",
+                                                 config,
+                                                 {1, 4, 6},
+                                                 12.5,
+                                                 "{\"a\": 1}",
+                                                 {"--length", "8"},
+                                                 true,
+                                                 true,
+                                                 7.5});
 
   EXPECT_EQ(result.attempt, 9U);
   EXPECT_EQ(result.experiment, "z3_gas5_tmbspg7");

@@ -171,12 +171,14 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
   const WorkloadSpec& workload = instrument.workload;
   const bool in_engine = workload.kind == WorkloadKind::deepspeed;
   ready.results->set_instrument(instrument_of(workload), instrument.is_beside);
-  RunAgainPolicy run_again(board, {.races = races(ready.job, workload),
-                                   .repeats_best = repeats_best(ready.job, workload),
-                                   .is_alone_in_space = ready.space.planned <= 1,
-                                   .is_complete = instrument.is_complete,
-                                   .is_screening = instrument.is_screening,
-                                   .deaths = deaths_in_repeats(instrument.keys, ready.history)});
+  RunAgainPolicy run_again(board,
+                           {.races = races(ready.job, workload),
+                            .repeats_best = repeats_best(ready.job, workload),
+                            .is_alone_in_space = ready.space.planned <= 1,
+                            .is_complete = instrument.is_complete,
+                            .is_screening = instrument.is_screening,
+                            .rounds = instrument.is_beside ? final_rounds_beside : final_rounds,
+                            .deaths = deaths_in_repeats(instrument.keys, ready.history)});
   Publisher publisher(*ready.results, board,
                       {.training_command = ready.job.training_command,
                        .arg_mappings = ready.job.tuning.arg_mappings,
