@@ -256,6 +256,18 @@ TEST_F(AttemptsTest, HowAMemberWasLostIsTheReason) {
   EXPECT_EQ(machine_.lost_ranks(), (std::set<int>{1, 5})) << "the idle among them";
 }
 
+TEST_F(AttemptsTest, WhoDiedIsNamedBeforeWhatItsPeersSawOfIt) {
+  const Attempts::Number number = run({0, 1, 2});
+  gone(0, number, 1, "rank 0: Connection reset by peer", true);
+  gone(2, number, 1.1, "rank 2: Connection reset by peer", true);
+  EXPECT_FALSE(has_ended());
+  machine_.died(1);
+  machine_.tick(at(2));
+  const Attempts::Ended ended = the_end();
+  EXPECT_EQ(ended.measurement.reason, "rank 1 died; rank 0: Connection reset by peer; lost rank 1");
+  EXPECT_THAT(ended.lost, ElementsAre(1));
+}
+
 TEST_F(AttemptsTest, WhoDiesAfterItsAnswerIsNotMissed) {
   const Attempts::Number number = run({0, 1});
   gone(1, number, 1, "rank 1: a bug", true);

@@ -232,6 +232,17 @@ bool Attempts::is_answered(const Attempt& attempt) const {
   });
 }
 
+/// With who died before what its peers saw of it: connections that break.
+std::string Attempts::reason_of(const Attempt& attempt) const {
+  if (attempt.is_given_up) return attempt.reason;
+  for (const int member : attempt.members) {
+    const auto dead = dead_.find(member);
+    if (dead != dead_.end() && !attempt.left.contains(member))
+      return fmt::format("rank {} {}; {}", member, dead->second, attempt.reason);
+  }
+  return attempt.reason;
+}
+
 /// Ends an aborted attempt once every member has answered or the grace is over: who did not is
 /// lost, and of no further use like one that lost its device.
 void Attempts::conclude(Number number, Moment now) {
@@ -239,7 +250,7 @@ void Attempts::conclude(Number number, Moment now) {
   if (!is_answered(attempt) && now.steady < attempt.give_up_at) return;
   Ended ended;
   ended.measurement.status = attempt.status;
-  ended.measurement.reason = attempt.reason;
+  ended.measurement.reason = reason_of(attempt);
   ended.measurement.world_ranks = attempt.members;
   ended.details = attempt.details;
   for (const int member : attempt.members) {

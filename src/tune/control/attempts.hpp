@@ -145,6 +145,7 @@ class Attempts {
   [[nodiscard]] std::optional<Failure> failure_of(const Attempt& attempt, Time now) const;
   void begin_abort(Number number, Attempt& attempt, const Failure& failure, Time now);
   void conclude(Number number, Moment now);
+  [[nodiscard]] std::string reason_of(const Attempt& attempt) const;
   [[nodiscard]] bool is_answered(const Attempt& attempt) const;
   /// Takes it out, and fills in what is known of every end.
   void end(Number number, Ended ended, Moment now);
