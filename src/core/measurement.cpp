@@ -125,6 +125,7 @@ void members(Archive& archive, Of<Archive, Measurement>& measurement) {
   archive("overhead_s", measurement.overhead_s, amount);
   archive("gpu", measurement.gpu);
   archive("not_comparable", measurement.not_comparable, {.nothing = Nothing::omitted});
+  archive("notes", measurement.notes, {.nothing = Nothing::omitted});
 }
 
 template <class Archive>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +14,9 @@
 namespace dstune {
 
 namespace {
+
+/// In the summary; a script that is told of in each of its runs would fill it.
+constexpr std::size_t most_notes = 10;
 
 /// How many characters stand behind the decimal point (or behind the exponent's letter where there
 /// is no point); −1 for an integer.
@@ -93,6 +98,27 @@ std::string measured_again_text(const Answer& answer) {
   const std::size_t finalists = answer.finalists.size();
   return fmt::format("{} time{}, alone{}", rounds, rounds == 1 ? "" : "s",
                      finalists > 1 ? fmt::format(", in turns; {} finalists", finalists) : "");
+}
+
+/// What was told of experiments: each note once, with the first that has it.
+std::vector<std::string> note_lines(const Answer& answer) {
+  std::vector<std::string> lines;
+  std::set<std::string> told;
+  const auto add = [&](const Experiment& experiment, const Measurement& measurement) {
+    for (const std::string& note : measurement.notes)
+      if (told.insert(note).second) lines.push_back(fmt::format("{}: {}", experiment.name, note));
+  };
+  for (const Standing& standing : answer.standings) {
+    const Experiment& experiment = standing.row->planned.experiment;
+    if (standing.row->record) add(experiment, standing.row->record->measurement);
+    for (const Repeat& repeat : standing.row->repeats) add(experiment, repeat.measurement);
+  }
+  if (lines.size() > most_notes) {
+    const std::size_t left_out = lines.size() - most_notes;
+    lines.resize(most_notes);
+    lines.push_back(fmt::format("{} more notes are in the files metrics.json", left_out));
+  }
+  return lines;
 }
 
 std::string flag_words(const FlagCount& flag) {
@@ -302,6 +328,7 @@ std::vector<std::string> warning_lines(const Answer& answer) {
   for (const FlagCount& flag : answer.flags)
     lines.push_back(fmt::format("{} experiment{}, for instance {}: {}", flag.count,
                                 flag_words(flag), flag.first_name, flag.first_flag));
+  std::ranges::move(note_lines(answer), std::back_inserter(lines));
   return lines;
 }
 

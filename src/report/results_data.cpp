@@ -352,6 +352,7 @@ json::Value metrics_json(const Record& record, Metric metric,
   value["flags"] = flags_of(measurement);
   if (measurement.gpu) value["gpu"] = to_json(*measurement.gpu);
   add_not_comparable(value, measurement);
+  if (!measurement.notes.empty()) value["notes"] = measurement.notes;
   value["changed_numerics"] = changed_numerics(record.experiment);
   value["started_at"] = format_time(record.started_at);
   value["finished_at"] = format_time(record.finished_at);

@@ -73,6 +73,9 @@ struct Measurement {
   std::optional<GpuCondition> gpu;           ///< nothing on processors, and where nobody told
   /// Why its times say nothing of a GPU for each rank; empty as a rule.
   std::string not_comparable;
+  /// What the user is to be told of it, each line once in a job: what a script does beside
+  /// training.
+  std::vector<std::string> notes;
 };
 
 /// The times of the steps after warm-up that made their update. Local.

@@ -183,12 +183,14 @@ void Controller::take(Attempts::Ended ended) {
   record(row, std::move(done), false);
 }
 
-/// What Python says beside the measurement.
-void Controller::tell(const Attempts::Ended& ended, std::size_t row) {
+/// What Python says beside the measurement; what is new of it stays with the measurement.
+void Controller::tell(Attempts::Ended& ended, std::size_t row) {
   if (!ended.details.empty()) listeners_.publisher.failed(row, ended.details);
-  for (const std::string& note : ended.notes)
-    if (told_.insert(note).second)
-      log::warning(fmt::format("{}: {}", planned(row).experiment.name, note));
+  for (std::string& note : ended.notes) {
+    if (!told_.insert(note).second) continue;
+    log::warning(fmt::format("{}: {}", planned(row).experiment.name, note));
+    ended.measurement.notes.push_back(std::move(note));
+  }
 }
 
 /// Takes ranks out of the job that are lost or have no device any more.
@@ -242,7 +244,9 @@ void Controller::record_repeat(std::size_t row, Repeat repeat) {
   const Experiment& experiment = planned(row).experiment;
   listeners_.journal.add(event::repeated(search_.keys[row], experiment.name, repeat));
   listeners_.progress.repeated(experiment, repeat, search_.board.metric());
+  const bool has_notes = !repeat.measurement.notes.empty();
   search_.board.repeat(row, std::move(repeat));
+  if (has_notes && search_.board.row(row).record) listeners_.publisher.ended(row);
   if (row == search_.board.best()) race_all();
 }
 

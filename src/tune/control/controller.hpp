@@ -88,7 +88,7 @@ class Controller {
   bool listen();
   void retire_lost();
   void take(Attempts::Ended ended);
-  void tell(const Attempts::Ended& ended, std::size_t row);
+  void tell(Attempts::Ended& ended, std::size_t row);
   void retire(Agenda::Next& running, const Attempts::Ended& ended);
   void record(std::size_t row, Record record, bool is_known);
   [[nodiscard]] Observation observation_of(std::size_t row) const;

@@ -108,14 +108,16 @@ void Publisher::publish(SteadyClock::time_point now) {
     write(recommendation_of(board_), now);
 }
 
-/// Once for each experiment, whose record is never touched again.
+/// Once for each experiment, and again where a repetition has something to tell.
 void Publisher::write_metrics(std::size_t row) {
   held_.erase(row);
-  const Record& record = *board_.row(row).record;
+  Record record = *board_.row(row).record;
+  for (const Repeat& repeat : board_.row(row).repeats)
+    std::ranges::copy(repeat.measurement.notes, std::back_inserter(record.measurement.notes));
   const auto target = board_.target_time(row);
   auto target_value = value_so_far(record.measurement, board_.metric(), record.experiment);
   if (target_value) target_value = board_.in_target(row, *target_value);
-  writer_.add([this, &record, target, target_value] {
+  writer_.add([this, record = std::move(record), target, target_value] {
     results_.write_metrics(record, board_.metric(), target, target_value);
   });
 }
