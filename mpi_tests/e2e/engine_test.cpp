@@ -1,7 +1,11 @@
 // DeepSpeed's own engine in the ranks of the job: the user's script, a function of it, random
 // tokens; and what goes wrong in Python costs an experiment.
+#include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +16,7 @@ namespace dstune::e2e {
 namespace {
 
 constexpr int bad_input = 3;
+constexpr int stopped_early = 75;
 
 /// As people write it, but for what certain sizes do.
 constexpr const char* script = R"(import argparse
@@ -141,6 +146,120 @@ TEST_F(EngineJobTest, TheUsersScriptRunsAndFailuresCostTheirExperiment) {
   EXPECT_TRUE(names_of(journal(job_), "started", before).empty()) << "all of it was known";
 }
 
+/// What a script does that says nothing of the configuration that it was to run.
+constexpr const char* careless_script = R"(import argparse
+import os
+import pathlib
+
+import deepspeed
+import torch
+
+state = pathlib.Path(__file__).with_name("state.txt")
+parser = argparse.ArgumentParser()
+parser.add_argument("--case", required=True)
+parser.add_argument("--size", type=int, default=1)
+parser = deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+deepspeed.init_distributed()
+scale = 1.0
+if args.case == "keeps":
+    scale = float(state.read_text()) if state.exists() else 1.0
+    torch.distributed.barrier()
+    state.write_text(str(2 * scale))
+if args.case == "writes":
+    assert os.listdir() == [], os.listdir()
+    with open("left.txt", "w") as left:
+        left.write("left by the script")
+model = torch.nn.Linear(16, 16)
+if args.case == "ignores":
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    while True:
+        model(torch.randn(args.size, 16)).square().mean().backward()
+        optimizer.step()
+        if args.size > 0:
+            raise SystemExit
+engine, _, _, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
+batch = 3 if args.case == "batch" else engine.train_micro_batch_size_per_gpu()
+while True:
+    loss = engine(torch.randn(batch, 16)).square().mean() * scale
+    engine.backward(loss)
+    engine.step()
+)";
+
+TEST_F(EngineJobTest, WhatAScriptDoesOtherwiseIsNamed) {
+  job_.write_text("train.py", careless_script);
+  Json written = space(Json::object(), {2});
+  const auto result_of = [&](const std::string& words, bool scratch = false) {
+    written["dstune"]["training_command"] = "deepspeed train.py " + words;
+    if (scratch) written["dstune"]["workload"]["scratch"] = true;
+    std::filesystem::remove_all(job_.folder() / results);
+    run(written);
+    return all_metrics(job_).begin()->second;
+  };
+  const auto expect_told = [&](const std::string& words) {
+    EXPECT_EQ(count_of(job_.read(results + "summary.txt"), words), 1)
+        << words << '\n'
+        << job_.read(results + "summary.txt");
+  };
+  const std::string batch = "is 3, and train_micro_batch_size_per_gpu is 2";
+  Json metrics = result_of("--case batch");
+  EXPECT_EQ(metrics["status"], "failed");
+  EXPECT_EQ(count_of(metrics["reason"], batch), 1) << metrics["reason"];
+  expect_told(batch);
+
+  metrics = result_of("--case ignores");
+  EXPECT_EQ(metrics["status"], "failed");
+  EXPECT_EQ(count_of(metrics["reason"], "sys.exit"), 1) << metrics["reason"];
+  expect_told("sys.exit");
+
+  // Its losses double from run to run, and two that are as fast are run again.
+  written["gradient_clipping"] = {0.5, 1.0};
+  result_of("--case keeps");
+  written.erase("gradient_clipping");
+  std::string notes;
+  for (const auto& [name, one] : all_metrics(job_)) {
+    EXPECT_EQ(one["status"], "ok") << name << one["reason"];
+    if (one.contains("notes")) notes += one["notes"].dump();
+  }
+  EXPECT_GE(count_of(notes, "not re-runnable"), 1) << notes;
+  EXPECT_EQ(count_of(notes, "state.txt"), 1) << notes;
+  EXPECT_GE(count_of(job_.read(results + "summary.txt"), "not re-runnable"), 1);
+  expect_told("state.txt");
+
+  const auto before = std::filesystem::directory_iterator(job_.folder());
+  const auto num_before = std::distance(before, {});
+  metrics = result_of("--case writes", true);
+  EXPECT_EQ(metrics["status"], "ok") << metrics["reason"];
+  EXPECT_FALSE(job_.exists("left.txt"));
+  EXPECT_EQ(count_of(job_.read(results + "summary.txt"), "left.txt"), 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(job_.folder()), {}), num_before);
+}
+
+TEST_F(EngineJobTest, AJobThatIsTerminatedGoesOnWithTheSameCommand) {
+  Json written = script_space({1, 4, 8, 9, 10, 11});
+  written["dstune"]["trial_budget_s"] = 1;
+  job_.write("space.json", written);
+  const Command command{.ranks = 2, .args = {"space.json"}, .limit_s = 400};
+  Process process = job_.start(command);
+  while (process.is_running() && num_finished_so_far(job_) < 2)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  process.signal(SIGTERM);
+  const Ended stopped = process.wait();
+  EXPECT_FALSE(stopped.is_late) << stopped;
+  EXPECT_EQ(job_.read_json(results + "exit_status.json")["exit_code"], stopped_early);
+  const auto metrics = all_metrics(job_);
+  EXPECT_TRUE(metrics.contains(job_.read_json(results + "optimal.json")["name"]));
+  EXPECT_TRUE(job_.exists(results + "summary.txt"));
+  const std::vector<std::string> finished = names_of(journal(job_), "finished");
+  EXPECT_LT(finished.size(), 6);
+
+  const std::size_t before = journal(job_).size();
+  expect_exit(job_, job_.run(command), 0);
+  for (const std::string& name : names_of(journal(job_), "started", before))
+    EXPECT_EQ(std::ranges::count(finished, name), 0) << name << " was known";
+  EXPECT_EQ(names_of(journal(job_), "finished").size(), 6);
+}
+
 TEST_F(EngineJobTest, AFunctionTrainsInTwoGroupsAtOnce) {
   job_.write_text("mine.py", functions);
   Json written = space({{"script", "mine.py"}, {"function", "make"}}, {1, 2, 3, 4}, {1});
@@ -180,7 +299,12 @@ TEST_F(EngineJobTest, AKilledRankCostsItsExperiment) {
   run(script_space({1, 7, 4}, {1, 2}), {}, 3, recovery_words());
   auto metrics = all_metrics(job_);
   int num_ok = 0;
-  for (const auto& [name, one] : metrics) num_ok += one["status"] == "ok" ? 1 : 0;
+  for (const auto& [name, one] : metrics) {
+    num_ok += one["status"] == "ok" ? 1 : 0;
+    if (one["status"] == "ok" || one["group"]["world_ranks"].size() == 1) continue;
+    const std::string reason = one["reason"];
+    EXPECT_NE(reason.find(" died"), std::string::npos) << name << ": " << reason;
+  }
   EXPECT_GE(num_ok, 4) << "sizes 1 and 4, in groups of 1 and 2";
 }
 

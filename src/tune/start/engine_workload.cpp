@@ -93,6 +93,7 @@ void complete_engine_workload(JobSpec& job) {
                                    to_text(oldest_engine)))});
   json::Value& options = engine->options;
   options["type"] = "deepspeed";
+  options["folder"] = (fs::current_path() / job.folder).lexically_normal().string();
   job.is_script_named = options.contains("script");
   if (job.is_script_named || !job.training_command) return;
   const auto command = script_command(*job.training_command, json::Value::object(), {});

@@ -26,6 +26,7 @@ Value identity(const JobSpec& job, const WorkloadSpec& spec, const engine::Loade
   if (spec.kind == WorkloadKind::deepspeed) {
     workload["options"] = spec.options;
     workload["options"].erase("python");
+    workload["options"].erase("folder");
     workload["script_hash"] = engine.script_hash;
     workload["versions"] = engine.versions;
     workload["arguments"] = script_arguments(job, experiment);

@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 
 from . import (environment, errors, groups, leftovers, own_loop, process_state, script, surroundings, trainer)
 from .hooks import Hooks
@@ -26,6 +28,7 @@ class Experiment:
         self.steps_ = Steps(job.channel, order, self.device_, self.group_, self.ready_, job.output)
         self.hooks_ = Hooks(order, self.steps_, self.leftovers_.track, self.notes_, job.written)
         self.config_file_ = None
+        self.scratch_ = None
         self.variables_ = []
         self.near_limit_ = False
 
@@ -65,12 +68,18 @@ class Experiment:
                           "DSTUNE_ACTIVATION_RECOMPUTE": order["recompute"], "DSTUNE_EXPERIMENT": order["experiment"]})
         self.variables_ = list(variables)
         environment.set_quietly(variables)
-        if order.get("folder"):
-            os.chdir(order["folder"])
+        os.chdir(self.working_folder_())
         self.group_.open()
         self.hooks_.install()
         trainer.current = (order, self.hooks_)
         surroundings.seed_everything(order["seed"])
+
+    def working_folder_(self):
+        """The folder of space.json, or an empty one of this rank and attempt that goes with the experiment."""
+        if self.workload_.get("scratch"):
+            self.scratch_ = tempfile.mkdtemp(prefix="dstune-scratch-")
+            return self.scratch_
+        return self.order_.get("folder") or self.workload_.get("folder") or os.getcwd()
 
     def user_code_(self):
         path = self.workload_.get("script")
@@ -135,6 +144,8 @@ class Experiment:
         self.surroundings_.put_back()
         if self.config_file_:
             self.config_file_.remove()
+        if self.scratch_:
+            shutil.rmtree(self.scratch_, ignore_errors=True)
         job.output.clear()
         leftovers.reset_torch(self.device_)
         reply = {"ok": True, "leaked": self.leftovers_.left(), "resident_bytes": process_state.resident_bytes(),

@@ -3,6 +3,7 @@
 import copy
 import os
 import sys
+import tempfile
 import threading
 
 from .patches import Patches
@@ -166,9 +167,10 @@ class Written:
         self.active = True
 
     def stop(self):
-        """Paths that were written and are there still; what is a part of the system apart."""
+        """Paths that were written and are there still; what is a part of the system apart, and what goes by itself."""
         self.active = False
-        ignored = ("/dev/", "/proc/", "/sys/", "/tmp/torch", "/tmp/dstune-")
+        ours = [os.path.join(tempfile.gettempdir(), name) for name in ("dstune-config-", "dstune-scratch-")]
+        ignored = ("/dev/", "/proc/", "/sys/", "/tmp/torch", *ours)
         kept = [path for path in self.paths_
                 if not path.startswith(ignored) and "__pycache__" not in path and os.path.exists(path)]
         return sorted(kept)[:MAX_WRITTEN]

@@ -69,7 +69,7 @@ class ConfigFile:
     """The experiment's configuration as a file of this rank, for scripts that read it themselves."""
 
     def __init__(self, ds_config):
-        self.folder_ = tempfile.mkdtemp(prefix="dstune-")
+        self.folder_ = tempfile.mkdtemp(prefix="dstune-config-")
         self.path = os.path.join(self.folder_, "ds_config.json")
         with open(self.path, "w", encoding="utf-8") as file:
             json.dump(ds_config, file, indent=2)
