@@ -328,6 +328,7 @@ std::int64_t tensor_ranks(const Settings& settings) {
 }
 
 bool is_read_here(const KnobTable& table, const Dimension& dimension) {
+  if (table.find_knob(dimension.pointer) == nullptr) return false;
   for (const auto& said : dimension.settings)
     for (const Setting& setting : said) {
       const Knob& knob = table.knobs()[setting.row];
