@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+import types
+import weakref
 
 import deepspeed
 import torch
@@ -65,6 +67,8 @@ def disturb():
     signal.signal(signal.SIGUSR1, lambda *_: None)
     sys.stdout = open(os.devnull, "w")
     torch.__disturbed__ = True
+    sys.modules["disturbed"] = types.ModuleType("disturbed")
+    torch.__gone__ = weakref.proxy(torch.nn.Linear(1, 1))
 
 
 def undisturbed():

@@ -124,7 +124,8 @@ class ModuleState:
             self.modules_searched_ = len(sys.modules)
             known = set(map(id, self.caches_))
             for one in gc.get_objects():
-                if isinstance(one, functools._lru_cache_wrapper) and id(one) not in known:
+                # By its type alone: isinstance() asks what a weak proxy stands for, which may be gone.
+                if issubclass(type(one), functools._lru_cache_wrapper) and id(one) not in known:
                     if str(getattr(one, "__module__", "")).startswith("deepspeed."):
                         self.caches_.append(one)
         for cache in self.caches_:
