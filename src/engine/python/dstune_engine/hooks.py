@@ -114,6 +114,12 @@ class Hooks:
         if engine.train_micro_batch_size_per_gpu() != wanted:
             self.steps_.refuse(f"the engine has a micro-batch of {engine.train_micro_batch_size_per_gpu()}, "
                                f"not {wanted}: the script changes its configuration")
+        # ZenFlow puts its update_interval there.
+        steps = engine.gradient_accumulation_steps()
+        if isinstance(steps, int) and steps != self.order_["accumulation_steps"]:
+            self.steps_.refuse(f"DeepSpeed makes gradient_accumulation_steps {steps} in this configuration, where "
+                               f"{self.order_['accumulation_steps']} is written; ZenFlow takes its update_interval: "
+                               "write the same for both")
         self.steps_.attach(engine)
         return made
 
