@@ -99,7 +99,7 @@ TEST_F(SectionsTest, EverySectionRefusesUnknownKeys) {
     EXPECT_THAT(pointers_of(document), testing::Contains(pointer));
     ++num_closed;
   }
-  EXPECT_EQ(num_closed, 8);
+  EXPECT_EQ(num_closed, 9);
   EXPECT_THAT(message_of(R"({"autotuning": {"max_train_batchsize": 4}})"),
               HasSubstr("did you mean \"max_train_batch_size\"?"));
   EXPECT_THAT(message_of(R"({"dstune": {"resources": {"num_gpu": 4}}})"),
