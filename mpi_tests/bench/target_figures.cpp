@@ -17,11 +17,9 @@
 #include <span>
 #include <utility>
 
-#include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/scoreboard.hpp"
-#include "dstune/search/planner.hpp"
-#include "fixed_workspaces.hpp"
+#include "fidelity_table.hpp"
 
 namespace dstune {
 namespace {
@@ -55,33 +53,19 @@ struct Table {
 };
 
 Table read_table(const std::string& space_path, const std::string& table_path) {
-  const json::Document table = json::Document::read(table_path);
-  const int ranks = table.root().at("ranks").get<int>();
-  const JobSpec job = read_job(space_path, {}, std::nullopt, ranks);
-  const FixedWorkspaces workspaces;
-  StepPredictor predictor(job.model, std::nullopt, workspaces);
-  PlannerOptions options;
-  options.device_memory_bytes = options.host_memory_bytes = INT64_MAX;
-  const PlannedSpace space = plan_space(job, SearchSpace(job), workspaces, options);
+  const bench::FidelityTable table = bench::read_fidelity_table(space_path, table_path);
   Table found;
-  for (const json::Value& row : table.root().at("experiments")) {
-    const auto name = row.at("name").get<std::string>();
-    const auto member = std::ranges::find_if(space.members, [&](const PlannedMember& each) {
-      return each.planned.experiment.name == name;
-    });
-    if (member == space.members.end()) throw Error(table_path + " is of another space");
-    const Experiment& experiment = member->planned.experiment;
-    const auto batch = static_cast<double>(global_batch(experiment.config, ranks));
-    if (space.baseline && &*member == &space.members[*space.baseline])
-      found.baseline = found.all.size();
+  found.baseline = table.baseline.value_or(0);
+  for (const bench::FidelityRow& row : table.rows) {
+    const Experiment& experiment = row.member.planned.experiment;
     found.all.push_back({.name = experiment.name,
                          .stage = experiment.config.zero_stage,
                          .precision = experiment.config.precision,
-                         .batch = batch,
-                         .deepspeed = row.at("deepspeed").get<std::vector<double>>(),
-                         .measured_s = batch / row.at("measured").get<double>(),
-                         .predicted_s = batch / row.at("predicted").get<double>(),
-                         .overheads = predictor.overheads(experiment)});
+                         .batch = row.batch,
+                         .deepspeed = row.deepspeed,
+                         .measured_s = row.measured_s,
+                         .predicted_s = row.predicted_s,
+                         .overheads = row.overheads});
   }
   return found;
 }

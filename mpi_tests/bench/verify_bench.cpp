@@ -14,11 +14,10 @@
 
 #include <fmt/format.h>
 
-#include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
 #include "dstune/ranking/run_again.hpp"
 #include "dstune/search/verifying.hpp"
-#include "fixed_workspaces.hpp"
+#include "fidelity_table.hpp"
 #include "simulated_search.hpp"
 
 namespace dstune::bench {
@@ -74,40 +73,23 @@ void take_out_levels(std::vector<std::vector<double>>& passes) {
 }
 
 Recorded read(const std::string& space_path, const std::string& table_path) {
-  const json::Document table = json::Document::read(table_path);
-  const int ranks = table.root().at("ranks").get<int>();
-  const JobSpec job = read_job(space_path, {}, std::nullopt, ranks);
-  const FixedWorkspaces workspaces;
-  StepPredictor predictor(job.model, std::nullopt, workspaces);
-  PlannerOptions options;
-  options.device_memory_bytes = options.host_memory_bytes = INT64_MAX;
+  const FidelityTable table = read_fidelity_table(space_path, table_path);
   Recorded recorded;
   recorded.name = table_path.substr(table_path.rfind('/') + 1);
   recorded.name.resize(recorded.name.rfind('.'));
-  recorded.tuning = job.tuning;
-  const PlannedSpace all = plan_space(job, SearchSpace(job), workspaces, options);
-  for (const json::Value& row : table.root().at("experiments")) {
-    const auto name = row.at("name").get<std::string>();
-    const auto member = std::ranges::find_if(all.members, [&](const PlannedMember& each) {
-      return each.planned.experiment.name == name;
-    });
-    if (member == all.members.end()) throw Error(table_path + " is of another space");
-    const Experiment& experiment = member->planned.experiment;
-    const auto batch = static_cast<double>(global_batch(experiment.config, ranks));
-    if (all.baseline && &*member == &all.members[*all.baseline])
-      recorded.space.baseline = recorded.space.members.size();
-    recorded.space.members.push_back(*member);
+  recorded.tuning = table.tuning;
+  for (const FidelityRow& row : table.rows) {
+    recorded.space.members.push_back(row.member);
     recorded.space.members.back().planned.status = PlanStatus::planned;
-    recorded.passes.push_back(row.at("deepspeed").get<std::vector<double>>());
-    recorded.screened.push_back({.step_s = batch / row.at("measured").get<double>(),
-                                 .batch = batch,
-                                 .precision = experiment.config.precision,
-                                 .overheads = predictor.overheads(experiment)});
+    recorded.passes.push_back(row.deepspeed);
+    recorded.screened.push_back({.step_s = row.measured_s,
+                                 .batch = row.batch,
+                                 .precision = row.member.planned.experiment.config.precision,
+                                 .overheads = row.overheads});
   }
   take_out_levels(recorded.passes);
   recorded.space.planned = recorded.space.members.size();
-  // Drawn members may lack the first candidates of all lists.
-  if (!recorded.space.baseline) recorded.space.baseline = 0;
+  recorded.space.baseline = table.baseline.value_or(0);
   return recorded;
 }
 

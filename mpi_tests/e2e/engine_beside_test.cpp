@@ -1,5 +1,4 @@
 // Our own step finds where to look, and DeepSpeed's engine decides in the same job: `verify`.
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -14,7 +13,7 @@ namespace {
 constexpr int bad_input = 3;
 constexpr int stopped_early = 75;
 
-/// Trains what model.json describes, in the user's own way.
+/// In the user's own way.
 constexpr const char* script = R"(import argparse
 import os
 import signal
@@ -38,25 +37,18 @@ for step, (x,) in enumerate(loader):
     engine.step()
 )";
 
-constexpr const char* model = R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 32,
-  "n_embd": 64, "n_layer": 2, "n_head": 2})";
-
 class TwoInstrumentsTest : public testing::Test {
  protected:
   void SetUp() override {
-    const char* const python = std::getenv("DSTUNE_ENGINE_PYTHON");
-    if (python == nullptr || *python == '\0')
-      GTEST_SKIP() << "DSTUNE_ENGINE_PYTHON names no environment with torch and deepspeed";
-    python_ = std::filesystem::absolute(python).string();
+    python_ = engine_python();
+    if (python_.empty()) GTEST_SKIP() << no_engine_python;
     job_.write_text("train.py", script);
-    job_.write_text("model.json", model);
+    job_.write("config.json", tiny_gpt2_config());
   }
 
   Json space(const Json& verify, const std::vector<int>& stages = {0, 1, 2}) {
-    Json space = synthetic_space({2}, {1, 4});
-    space["dstune"].erase("workload");
-    space["dstune"]["model"] = {{"hf_config", "model.json"}};
-    space["dstune"]["precision"] = "fp32";
+    Json space = transformer_space({2});
+    space["train_micro_batch_size_per_gpu"] = {1, 4};
     space["dstune"]["trial_budget_s"] = 0.5;
     space["dstune"]["training_command"] = "deepspeed train.py --deepspeed_config $CONFIG";
     space["dstune"]["verify"] = {{"python", python_}};
@@ -146,7 +138,6 @@ TEST_F(TwoInstrumentsTest, AStopInTheEngineIsResumed) {
 
 TEST(VerifyTest, RefusesWhatCanNotBeVerified) {
   Job job;
-  job.write_text("model.json", model);
   Json written = synthetic_space({1}, {1});
   written["dstune"]["verify"] = Json::object();
   job.write("space.json", written);

@@ -2,7 +2,6 @@
 // tokens; and what goes wrong in Python costs an experiment.
 #include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <thread>
@@ -71,10 +70,8 @@ def make(ds_config, seed):
 class EngineJobTest : public testing::Test {
  protected:
   void SetUp() override {
-    const char* const python = std::getenv("DSTUNE_ENGINE_PYTHON");
-    if (python == nullptr || *python == '\0')
-      GTEST_SKIP() << "DSTUNE_ENGINE_PYTHON names no environment with torch and deepspeed";
-    python_ = std::filesystem::absolute(python).string();
+    python_ = engine_python();
+    if (python_.empty()) GTEST_SKIP() << no_engine_python;
   }
 
   Json space(const Json& workload, const std::vector<int>& micro_batches,

@@ -143,6 +143,11 @@ std::ostream& operator<<(std::ostream& out, const Ended& ended) {
              << ended.err << "---\n";
 }
 
+std::string engine_python() {
+  const char* const python = std::getenv("DSTUNE_ENGINE_PYTHON");
+  return python == nullptr || *python == '\0' ? "" : std::filesystem::absolute(python).string();
+}
+
 int count_of(const std::string& text, const std::string& part) {
   int count = 0;
   for (std::size_t at = text.find(part); at != std::string::npos;

@@ -61,6 +61,12 @@ class Job {
 /// What a failed expectation should show.
 std::ostream& operator<<(std::ostream& out, const Ended& ended);
 
+/// The Python environment in which DeepSpeed's engine runs, by DSTUNE_ENGINE_PYTHON; absolute.
+/// Empty: nobody names one, and tests of the engine are skipped.
+[[nodiscard]] std::string engine_python();
+inline constexpr const char* no_engine_python =
+    "DSTUNE_ENGINE_PYTHON names no environment with torch and deepspeed";
+
 /// How often `part` is in `text`.
 [[nodiscard]] int count_of(const std::string& text, const std::string& part);
 

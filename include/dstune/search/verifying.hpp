@@ -38,7 +38,7 @@ using Beliefs = std::function<std::vector<Prediction>()>;
 /// The search of a second instrument, which costs more than the first and decides. It begins with
 /// the baseline and a few members in which all that the space varies has been seen. When these have
 /// ended, `beliefs` is asked again, and race goes on with what it says. Of the space's members only
-/// the predictions are looked at. `beliefs` outlives the tuner.
+/// the predictions are looked at. What `beliefs` refers to outlives the tuner.
 std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
                                             Beliefs beliefs);
 

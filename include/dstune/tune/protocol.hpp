@@ -35,7 +35,7 @@ struct Assign {
   double timeout_s = 0;                  ///< after which a member gives up by itself
   std::string ds_config{};               ///< for workloads that take any key: as JSON
   std::vector<std::string> arguments{};  ///< deepspeed: of the user's script
-  bool in_engine = false;                ///< by the engine beside the workload
+  bool in_engine = false;                ///< DeepSpeed's engine runs it
   bool is_risky = false;                 ///< an earlier attempt lost a rank, its device, or the job
   double drain_timeout_s = 0;            ///< that its device may take to drain after a failure
 };

@@ -1,6 +1,3 @@
-#include <cmath>
-#include <functional>
-#include <map>
 #include <set>
 
 #include <gmock/gmock.h>
