@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <random>
 #include <set>
 #include <unordered_map>
@@ -10,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "features.hpp"
+#include "neighbours.hpp"
 #include "surrogate.hpp"
 #include "tuners.hpp"
 
@@ -27,7 +26,6 @@ constexpr std::size_t num_explored = 8;
 /// What is predicted to be so many times slower than the best is run for neither, only for what it
 /// promises.
 constexpr double hopeless_factor = 4;
-constexpr int num_memory_classes = 16;
 /// A value of a knob counts as tried next to the best one by a member that differs in so many
 /// knobs.
 constexpr int near = 3;
@@ -52,10 +50,6 @@ constexpr double run_to_run = 0.02;
 /// Where an interval has no end.
 constexpr double no_precision = 0.2;
 
-bool is_power_of_two(int number) {
-  return std::has_single_bit(static_cast<unsigned>(number));
-}
-
 class RaceTuner : public Tuner {
  public:
   RaceTuner(const PlannedSpace& space, const TuningOptions& options)
@@ -71,15 +65,14 @@ class RaceTuner : public Tuner {
     features_ = features_of(experiments);
     std::vector<double> predicted;
     for (const Candidate& candidate : candidates_) predicted.push_back(candidate.prior);
-    surrogate_.emplace(with_memory(features_.points), predicted);
+    std::vector<std::int64_t> bytes;
+    for (const PlannedExperiment* const member : members)
+      bytes.push_back(member->predicted.peak_memory_bytes);
+    neighbours_.emplace(features_.points, bytes);
+    surrogate_.emplace(neighbours_->points(), predicted);
     cap_ = std::max(min_cap, static_cast<std::size_t>(
                                  std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
-    knobs_ = knob_values(features_.points);
-    num_own_knobs_ = knobs_.size();
-    const Points points = with_memory(features_.points);
-    if (points.num_features > features_.points.num_features)
-      knobs_.push_back(knob_values(points).back());
   }
 
   std::optional<std::size_t> next() override {
@@ -311,7 +304,7 @@ class RaceTuner : public Tuner {
       double nearest = HUGE_VAL;
       for (const auto* const others : {&running_, &observed_})
         for (const std::size_t other : *others)
-          nearest = std::min(nearest, difference(place, other));
+          nearest = std::min(nearest, neighbours_->difference(place, other));
       return nearest;
     });
   }
@@ -337,29 +330,6 @@ class RaceTuner : public Tuner {
     return chance_ < small_chance;
   }
 
-  /// The points with one more knob: what a member takes of memory, in classes by its logarithm.
-  /// What is short of memory, or of a cache, is slower than predicted whatever the knobs are.
-  [[nodiscard]] Points with_memory(const Points& points) const {
-    std::vector<double> amounts;
-    for (const Candidate& candidate : candidates_) {
-      const auto bytes = space_.members[candidate.member].planned.predicted.peak_memory_bytes;
-      amounts.push_back(std::log1p(static_cast<double>(std::max<std::int64_t>(0, bytes))));
-    }
-    const auto [least, most] = std::ranges::minmax(amounts);
-    if (!(most > least)) return points;
-    Points result = points;
-    ++result.num_features;
-    result.features.clear();
-    result.knobs.push_back(points.knobs.empty() ? 0 : points.knobs.back() + 1);
-    for (std::size_t place = 0; place < points.size; ++place) {
-      const auto row = points[place];
-      result.features.insert(result.features.end(), row.begin(), row.end());
-      const double share = (amounts[place] - least) / (most - least);
-      result.features.push_back(std::round(share * num_memory_classes) / num_memory_classes);
-    }
-    return result;
-  }
-
   [[nodiscard]] std::int64_t memory_bytes(std::size_t place) const {
     return space_.members[candidates_[place].member].planned.predicted.peak_memory_bytes;
   }
@@ -376,69 +346,16 @@ class RaceTuner : public Tuner {
            candidates_[*best_].score + std::log1p(relevant_gain);
   }
 
-  /// Without the memory, which follows from them.
-  [[nodiscard]] std::span<const KnobValues> own_knobs() const {
-    return std::span(knobs_).first(num_own_knobs_);
-  }
-
-  /// In how many knobs two members differ.
-  [[nodiscard]] int distance(std::size_t one, std::size_t other) const {
-    return static_cast<int>(std::ranges::count_if(own_knobs(), [&](const KnobValues& knob) {
-      return knob.value_of[one] != knob.value_of[other];
-    }));
-  }
-
-  /// Knobs in which two members differ; what is ordered counts by how far.
-  [[nodiscard]] double difference(std::size_t one, std::size_t other) const {
-    double sum = 0;
-    for (const KnobValues& knob : own_knobs()) {
-      const int apart = std::abs(knob.value_of[one] - knob.value_of[other]);
-      if (apart == 0) continue;
-      sum += knob.is_ordered ? static_cast<double>(apart) / (knob.size() - 1) : 1;
-    }
-    return sum;
-  }
-
-  /// A value of a knob, or one of each of several.
-  struct KnobValue {
-    std::size_t knob = 0;
-    int value = 0;
-  };
-  using Values = std::vector<KnobValue>;
-
-  /// Of one knob, the memory aside.
-  [[nodiscard]] bool is_of_knob(const Values& values) const {
-    return values.size() == 1 && values.front().knob < num_own_knobs_;
-  }
-
-  [[nodiscard]] bool has(std::size_t place, const Values& values) const {
-    return std::ranges::all_of(values, [&](const KnobValue& each) {
-      return knobs_[each.knob].value_of[place] == each.value;
-    });
-  }
-
-  /// Other values than the best one's: of what is ordered those 1, 2, 4, … places away; of memory
-  /// less of it.
-  [[nodiscard]] std::vector<int> values_next_to_best(std::size_t knob) const {
-    const int own = knobs_[knob].value_of[*best_];
-    const int end = knob < num_own_knobs_ ? knobs_[knob].size() : own;
-    std::vector<int> values;
-    for (int value = 0; value < end; ++value)
-      if (value != own && (!knobs_[knob].is_ordered || is_power_of_two(std::abs(value - own))))
-        values.push_back(value);
-    return values;
-  }
-
   /// A member that waits and has a value of a knob, or values of two knobs that act together, that
   /// were not tried near the best one. A prediction alone does not exclude them.
   [[nodiscard]] std::optional<std::size_t> untried_next_to_best() const {
-    for (std::size_t knob = 0; knob < knobs_.size(); ++knob)
-      for (const int value : values_next_to_best(knob))
+    for (std::size_t knob = 0; knob < neighbours_->num_knobs(); ++knob)
+      for (const int value : neighbours_->values_next_to(*best_, knob))
         if (const auto place = untried_with({{knob, value}})) return place;
     if (const auto place = untried_below_limit()) return place;
     for (const auto& [one, other] : features_.points.pairs)
-      for (const int of_one : values_next_to_best(one))
-        for (const int of_other : values_next_to_best(other))
+      for (const int of_one : neighbours_->values_next_to(*best_, one))
+        for (const int of_other : neighbours_->values_next_to(*best_, other))
           if (const auto place = untried_with({{one, of_one}, {other, of_other}})) return place;
     return std::nullopt;
   }
@@ -472,9 +389,9 @@ class RaceTuner : public Tuner {
 
   /// Nothing where one was tried near the best one, or runs, or none is left, or where what was
   /// measured excludes them.
-  [[nodiscard]] std::optional<std::size_t> untried_with(const Values& values) const {
+  [[nodiscard]] std::optional<std::size_t> untried_with(const KnobChoice& values) const {
     const auto is_near = [&](std::size_t place) {
-      return has(place, values) && distance(place, *best_) <= near;
+      return neighbours_->has(place, values) && neighbours_->distance(place, *best_) <= near;
     };
     if (std::ranges::any_of(observed_, is_near) || std::ranges::any_of(running_, is_near))
       return std::nullopt;
@@ -482,9 +399,9 @@ class RaceTuner : public Tuner {
     int least = 0;
     // The first of equal ones promises most.
     for (const std::size_t place : waiting_) {
-      if (!has(place, values) || is_hopeless(place)) continue;
-      if (!is_of_knob(values) && !could_win(place)) continue;
-      if (const int far = distance(place, *best_); !nearest || far < least) {
+      if (!neighbours_->has(place, values) || is_hopeless(place)) continue;
+      if (!neighbours_->is_of_knob(values) && !could_win(place)) continue;
+      if (const int far = neighbours_->distance(place, *best_); !nearest || far < least) {
         nearest = place;
         least = far;
       }
@@ -494,15 +411,15 @@ class RaceTuner : public Tuner {
   }
 
   /// Each of the values was measured somewhere, and by what that says the member is not better.
-  [[nodiscard]] bool is_excluded(std::size_t place, const Values& values) const {
-    const bool all_measured = std::ranges::all_of(values, [&](const KnobValue& each) {
-      return std::ranges::any_of(samples_,
-                                 [&](const Sample& one) { return has(one.point, {each}); });
+  [[nodiscard]] bool is_excluded(std::size_t place, const KnobChoice& values) const {
+    const bool all_measured = std::ranges::all_of(values, [&](const KnobPoint& each) {
+      return std::ranges::any_of(
+          samples_, [&](const Sample& one) { return neighbours_->has(one.point, {each}); });
     });
     if (!all_measured) return false;
     condition();
     return chance_above_zero(relevant_advantage(place)) <
-           (is_of_knob(values) ? excluded_chance : excluded_chance_of_others);
+           (neighbours_->is_of_knob(values) ? excluded_chance : excluded_chance_of_others);
   }
 
   /// The chance that any of those that wait is better by more than what is worth finding.
@@ -566,8 +483,7 @@ class RaceTuner : public Tuner {
   std::set<std::size_t> waiting_, running_, observed_;  ///< places
   std::vector<Sample> samples_;
   std::optional<std::size_t> best_;
-  std::vector<KnobValues> knobs_;  ///< the last one is the memory, where members differ in it
-  std::size_t num_own_knobs_ = 0;
+  std::optional<Neighbours> neighbours_;
   std::size_t cap_ = 0;
   TrackRecord record_;
   std::unordered_map<std::size_t, Posterior> believed_;  ///< of those that run, when they began
