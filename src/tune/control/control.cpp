@@ -3,21 +3,18 @@
 #include <limits>
 #include <ranges>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "control/controller.hpp"
+#include "control/instruments.hpp"
 #include "dstune/base/output.hpp"
 #include "dstune/base/text.hpp"
 #include "dstune/comm/environment.hpp"
 #include "dstune/device/disk.hpp"
-#include "dstune/device/host_load.hpp"
 #include "dstune/kernels/kernels.hpp"
 #include "dstune/predict/step_predictor.hpp"
 #include "dstune/ranking/answer.hpp"
-#include "dstune/search/verifying.hpp"
 #include "dstune/train/executor.hpp"
 #include "dstune/tune/watchdog.hpp"
 #include "profile/prediction.hpp"
@@ -25,11 +22,6 @@
 
 namespace dstune {
 namespace {
-
-Progress::Style progress_style(const JobOptions& options) {
-  if (options.quiet || options.no_progress) return Progress::Style::silent;
-  return isatty(STDERR_FILENO) != 0 ? Progress::Style::terminal : Progress::Style::lines;
-}
 
 /// Tuners may ask how fast members will be. Above so many it would keep the job waiting.
 void predict_members(PlannedSpace& space, JobPredictor& predictor, const TimeBudget& time) {
@@ -80,46 +72,6 @@ void leave_out_what_does_not_fit(Preparation& ready,
     ready.journal->add(event::planned(ready.space.members[index].planned));
 }
 
-/// Challengers are stopped where they have lost to the best so far. What a plug-in counts as
-/// operations need not grow with the samples.
-bool races(const JobSpec& job, const WorkloadSpec& workload) {
-  return job.tuning.tuner_type == "race" &&
-         !(workload.takes_any_key() && job.tuning.metric == Metric::flops);
-}
-
-std::optional<HostLoad> host_load_since(const std::optional<HostTimes>& before) {
-  const auto now = host_times();
-  const auto load = load_average();
-  if (!before || !now || !load || !(now->all_s > before->all_s)) return std::nullopt;
-  return HostLoad{(now->stolen_s - before->stolen_s) / (now->all_s - before->all_s), *load,
-                  static_cast<int>(std::thread::hardware_concurrency())};
-}
-
-/// Times that are given do not differ between runs.
-bool repeats_best(const JobSpec& job, const WorkloadSpec& workload) {
-  return races(job, workload) || workload.kind == WorkloadKind::transformer ||
-         workload.takes_any_key();
-}
-
-/// Of metrics.json.
-std::string instrument_of(const WorkloadSpec& workload) {
-  switch (workload.kind) {
-    case WorkloadKind::transformer:
-      return "step";
-    case WorkloadKind::deepspeed:
-      return "engine";
-    default:
-      return std::string(to_text(workload.kind));
-  }
-}
-
-/// How far answers can be trusted, where DeepSpeed's engine measures them: as far as what it trains
-/// is the user's. Else empty.
-std::string label_of(const WorkloadSpec& workload) {
-  if (workload.kind != WorkloadKind::deepspeed) return "";
-  return workload.options.contains("script") ? "verified" : "engine";
-}
-
 ProcessMemoryPredictor memory_predictor(const Preparation& ready,
                                         const std::vector<RankDevice>& devices,
                                         const BytesBefore& bytes) {
@@ -129,169 +81,6 @@ ProcessMemoryPredictor memory_predictor(const Preparation& ready,
                           [&](int rank) { return bytes.gpu[static_cast<std::size_t>(rank)] > 0; }))
     gpus.emplace(bytes.gpu, true);
   return {NonArenaMemory(bytes.resident), std::move(gpus), devices.front().backend == "cuda"};
-}
-
-/// How a search ended.
-struct SearchEnd {
-  ExitCode code = ExitCode::internal;
-  std::string reason;
-  bool can_finalize = true;
-};
-
-/// What all searches of a job share. All of it outlives them.
-struct SearchParts {
-  const JobOptions& options;
-  Preparation& ready;
-  const JobEnd& end;
-  TrialLimits& limits;
-  JobPredictor* predictor;
-  ProcessMemoryPredictor& memory;
-  SlotPool& slots;
-  AttemptDriver& driver;
-};
-
-/// One of a job's searches, by one instrument.
-struct InstrumentSearch {
-  const WorkloadSpec& workload;
-  const std::vector<std::string>& keys;
-  bool is_beside = false;     ///< the engine beside our own step, which decides
-  bool is_screening = false;  ///< our own step, where that engine decides
-  bool is_complete = false;   ///< an earlier job has ended it
-};
-
-/// How it ended, and what it has come to; that points into the board.
-struct SearchResult {
-  SearchEnd end;
-  Answer answer;
-};
-
-SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& instrument,
-                            Scoreboard& board, Tuner& tuner) {
-  Preparation& ready = parts.ready;
-  const WorkloadSpec& workload = instrument.workload;
-  const bool in_engine = workload.kind == WorkloadKind::deepspeed;
-  ready.results->set_instrument(instrument_of(workload), instrument.is_beside);
-  RunAgainPolicy run_again(board,
-                           {.races = races(ready.job, workload),
-                            .repeats_best = repeats_best(ready.job, workload),
-                            .is_alone_in_space = ready.space.planned <= 1,
-                            .is_complete = instrument.is_complete,
-                            .is_screening = instrument.is_screening,
-                            .rounds = instrument.is_beside ? final_rounds_beside : final_rounds,
-                            .deaths = deaths_in_repeats(instrument.keys, ready.history)});
-  Publisher publisher(*ready.results, board,
-                      {.training_command = ready.job.training_command,
-                       .arg_mappings = ready.job.tuning.arg_mappings,
-                       .memory_timeline = [&](const Experiment& experiment) {
-                         return memory_timeline_of(ready, experiment);
-                       }});
-  Progress progress(progress_style(parts.options));
-  JobPolicy policy{.began = parts.options.began,
-                   .sends_ds_config = workload.takes_any_key(),
-                   .in_engine = in_engine};
-  if (in_engine)
-    policy.arguments = [&](const Experiment& one) { return script_arguments(ready.job, one); };
-  TrialLimits limits = parts.limits;
-  limits.in_engine = in_engine;
-  if (in_engine) limits.predictor = nullptr;
-  policy.limits = [&limits](const PlannedExperiment& planned) { return limits.of(planned); };
-  policy.end = parts.end;
-  policy.host_load = [times_before = host_times()] { return host_load_since(times_before); };
-  Listeners listeners{.journal = *ready.journal, .publisher = publisher, .progress = progress};
-  if (!instrument.is_beside) {
-    listeners.times = parts.predictor;
-    listeners.memory = &parts.memory;
-  }
-  if (listeners.times != nullptr) {
-    listeners.overheads = [&](const Experiment& experiment) {
-      return parts.predictor->overheads(experiment);
-    };
-  }
-  const Search search{.space = ready.space,
-                      .keys = instrument.keys,
-                      .history = ready.history,
-                      .board = board,
-                      .run_again = run_again,
-                      .tuner = tuner,
-                      .slots = parts.slots,
-                      .races = races(ready.job, workload),
-                      .is_complete = instrument.is_complete};
-  Controller controller(search, std::move(policy), parts.driver, std::move(listeners));
-  const ExitCode code = controller.run();
-  return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};
-}
-
-/// What our own step says of each member, by what was measured or else is predicted.
-std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Scoreboard& screened,
-                                             JobPredictor& predictor) {
-  std::vector<ScreenedMember> members;
-  for (std::size_t row = 0; row < space.members.size(); ++row) {
-    const PlannedExperiment& planned = space.members[row].planned;
-    ScreenedMember& member = members.emplace_back();
-    if (planned.status != PlanStatus::planned) continue;
-    const Experiment& experiment = planned.experiment;
-    const std::optional<Record>& record = screened.row(row).record;
-    const auto latency_us =
-        record ? value_so_far(record->measurement, Metric::latency, experiment) : std::nullopt;
-    member.step_s = latency_us && latency_us->value > 0 ? std::optional(latency_us->value * 1e-6)
-                                                        : predictor.step_s(experiment);
-    member.batch = static_cast<double>(global_batch(experiment.config, experiment.shape.size()));
-    member.precision = experiment.config.precision;
-    member.overheads = predictor.overheads(experiment);
-  }
-  return members;
-}
-
-/// Of the engine's figures; of memory what was planned. The board predicts with them from now on.
-std::vector<Prediction> beliefs_of(const Preparation& ready,
-                                   const std::vector<ScreenedMember>& members,
-                                   Scoreboard& verified) {
-  std::vector<EngineRun> runs;
-  for (std::size_t row = 0; row < members.size(); ++row)
-    if (const std::optional<Record>& record = verified.row(row).record)
-      runs.emplace_back(row, mean_step_s(record->measurement));
-  // What the user has run outside of this job says as much.
-  for (const UserRun& run : ready.user_runs) runs.emplace_back(run.row, run.step_s);
-  for (std::size_t row = 0; row < members.size(); ++row)
-    if (const auto known = ready.history.verified.find(ready.keys[row]);
-        known != ready.history.verified.end())
-      runs.emplace_back(row, mean_step_s(known->second));
-  const auto believed = believed_throughputs(members, runs, ready.target);
-  std::vector<Prediction> beliefs;
-  for (std::size_t row = 0; row < members.size(); ++row) {
-    Prediction& belief = beliefs.emplace_back(ready.space.members[row].planned.predicted);
-    belief.throughput = believed[row];
-    belief.target_throughput.reset();
-    verified.predict(row, belief);
-  }
-  return beliefs;
-}
-
-/// What our own step has found decides where the engine looks, and the engine gives the answer.
-SearchResult verify(const SearchParts& parts, const Scoreboard& screened, Scoreboard& verified) {
-  Preparation& ready = parts.ready;
-  log::info("DeepSpeed's engine decides from here on");
-  const std::vector<ScreenedMember> members =
-      screened_members(ready.space, screened, *parts.predictor);
-  const auto tuner = make_verifying_tuner(ready.space, ready.job.tuning,
-                                          [&] { return beliefs_of(ready, members, verified); });
-  return run_instrument(parts,
-                        {.workload = *ready.job.verify,
-                         .keys = ready.verify_keys,
-                         .is_beside = true,
-                         .is_complete = ready.is_search_complete},
-                        verified, *tuner);
-}
-
-Scoreboard verified_scoreboard(const Preparation& ready, const Scoreboard& screened) {
-  Scoreboard board = known_scoreboard(ready.space, ready.verify_keys, ready.history,
-                                      {.metric = ready.job.tuning.metric,
-                                       .baseline_row = ready.space.baseline,
-                                       .num_ranks = num_ranks(ready.training_ranks),
-                                       .label = label_of(*ready.job.verify)});
-  for (std::size_t row = 0; row < board.rows().size(); ++row)
-    if (const auto& record = screened.row(row).record) board.screen(row, record->measurement);
-  return board;
 }
 
 void print_answer(const JobOptions& options, const Preparation& ready, const SearchResult& result) {

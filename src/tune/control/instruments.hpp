@@ -1,0 +1,62 @@
+#pragma once
+/// The searches of a job, each by one instrument: by the workload, and, where that is our own step
+/// and the user wants it, by DeepSpeed's engine beside it, which then decides. Rank 0 only.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/controller.hpp"
+#include "dstune/ranking/answer.hpp"
+#include "profile/prediction.hpp"
+
+namespace dstune {
+
+/// How a search ended.
+struct SearchEnd {
+  ExitCode code = ExitCode::internal;
+  std::string reason;
+  bool can_finalize = true;
+};
+
+/// What all searches of a job share. All of it outlives them.
+struct SearchParts {
+  const JobOptions& options;
+  Preparation& ready;
+  const JobEnd& end;
+  TrialLimits& limits;
+  JobPredictor* predictor;
+  ProcessMemoryPredictor& memory;
+  SlotPool& slots;
+  AttemptDriver& driver;
+};
+
+/// One of a job's searches, by one instrument.
+struct InstrumentSearch {
+  const WorkloadSpec& workload;
+  const std::vector<std::string>& keys;
+  bool is_beside = false;     ///< the engine beside our own step, which decides
+  bool is_screening = false;  ///< our own step, where that engine decides
+  bool is_complete = false;   ///< an earlier job has ended it
+};
+
+/// How it ended, and what it has come to; that points into the board.
+struct SearchResult {
+  SearchEnd end;
+  Answer answer;
+};
+
+/// Runs it to its end, with all that it writes. The workers are idle afterwards or lost.
+SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& instrument,
+                            Scoreboard& board, Tuner& tuner);
+
+/// What the engine has measured before, with what our own step has, for verify().
+Scoreboard verified_scoreboard(const Preparation& ready, const Scoreboard& screened);
+/// What our own step has found decides where the engine looks, and the engine gives the answer.
+SearchResult verify(const SearchParts& parts, const Scoreboard& screened, Scoreboard& verified);
+
+/// How far answers can be trusted, where DeepSpeed's engine measures them: as far as what it trains
+/// is the user's. Else empty.
+std::string label_of(const WorkloadSpec& workload);
+
+}  // namespace dstune
