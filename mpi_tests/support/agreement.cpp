@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -113,11 +114,13 @@ void FailurePrinter::OnTestEnd(const testing::TestInfo&) {
 void FailurePrinter::OnTestPartResult(const testing::TestPartResult& result) {
   const std::string message = result.message();
   if (!result.failed() || message.find(elsewhere) != std::string::npos) return;
-  // One write: the lines of several ranks must not mix.
-  const std::string text = "[ rank " + std::to_string(world_rank_) + "   ] " +
-                           (result.file_name() == nullptr ? "unknown file" : result.file_name()) +
-                           ":" + std::to_string(result.line_number()) + ": failure in " + where_ +
-                           "\n" + message + "\n";
+  // A launcher's terminal passes on line by line, with those of other ranks in between: each says
+  // whose it is.
+  const std::string whose = "[ rank " + std::to_string(world_rank_) + "   ] ";
+  std::string text = whose + (result.file_name() == nullptr ? "unknown file" : result.file_name()) +
+                     ":" + std::to_string(result.line_number()) + ": failure in " + where_ + "\n";
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) text += whose + line + "\n";
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
 }
