@@ -52,7 +52,7 @@ struct Preparation {
   /// whether an earlier job has ended it.
   std::string screening_key;
   bool is_screening_complete = false;
-  json::Value fingerprint;          ///< of the machine; once the results are open
+  json::Value fingerprint;  ///< of the machine; once the results are open
   std::vector<Import> imports;
   std::vector<UserRun> user_runs;
   std::int64_t memory_offset_bytes = 0;  ///< what they add to the target's memory
