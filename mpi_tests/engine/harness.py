@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 EXAMPLES = os.path.join(ROOT, "scripts", "spaces", "engine")
 PYTHON = os.environ.get("DSTUNE_ENGINE_PYTHON", "")
 SKIPPED = "" if PYTHON else "DSTUNE_ENGINE_PYTHON names no interpreter with torch and deepspeed"
-DEADLINE_S = float(os.environ.get("DSTUNE_ENGINE_DEADLINE", "600"))
+DEADLINE_S = float(os.environ.get("DSTUNE_ENGINE_DEADLINE", "120"))
 
 
 class RankDied(AssertionError):
@@ -68,9 +68,17 @@ class Rank:
                 raise RankDied(f"rank {self.world_rank} is gone: {self.errors.read()[-4000:]}")
             self.pending_ += data
 
-    def interrupt(self, shutdown=True):
-        self.interrupts_.write(json.dumps({"shutdown": shutdown}) + "\n")
-        self.interrupts_.flush()
+    def interrupt(self, shutdown=True, deadline_s=60.0):
+        """Interrupts the rank, every second as the program does, until its reply comes, which is returned."""
+        end = time.monotonic() + deadline_s
+        while True:
+            self.interrupts_.write(json.dumps({"shutdown": shutdown}) + "\n")
+            self.interrupts_.flush()
+            try:
+                return self.receive(deadline_s=1.0)
+            except TimeoutError:
+                if time.monotonic() > end:
+                    raise
 
     def kill(self):
         self.process.kill()

@@ -40,11 +40,11 @@ class Library:
         if not line.strip():
             return 0
         for descriptor in self.sockets_ if json.loads(line)["shutdown"] else []:
-            with socket.socket(fileno=os.dup(descriptor)) as one:
-                try:
+            try:  # Python closes them as soon as the first has ended
+                with socket.socket(fileno=os.dup(descriptor)) as one:
                     one.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
+            except OSError:
+                pass
         return 1
 
     def dstune_engine_note_sockets(self, descriptors, count):

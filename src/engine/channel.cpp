@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "dstune/base/text.hpp"
 
@@ -25,6 +26,13 @@ constexpr EnumTexts kind_texts{kinds};
 
 // Never destroyed.
 Channel* open_channel = nullptr;
+
+/// Of an open descriptor: numbers are used again, inodes of sockets are not.
+std::optional<std::uint64_t> inode_of(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return std::nullopt;
+  return status.st_ino;
+}
 
 std::string text_in(const json::Value& object, const char* key) {
   const auto found = object.find(key);
@@ -118,7 +126,9 @@ json::Value Channel::take_reply(const std::string& name) {
 void Channel::interrupt() {
   const std::lock_guard lock(mutex_);
   // A collective that waits for peers ends at once; descriptors stay Python's to close.
-  for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
+  // A number that it has closed may be another socket's by now, MPI's for instance.
+  for (const auto& [descriptor, inode] : sockets_)
+    if (inode_of(descriptor) == inode) ::shutdown(descriptor, SHUT_RDWR);
   interrupts_ = 1;
   changed_.notify_all();
 }
@@ -174,7 +184,9 @@ int Channel::wait_interrupt() {
 
 void Channel::note_sockets(std::span<const int> sockets) {
   const std::lock_guard lock(mutex_);
-  sockets_.assign(sockets.begin(), sockets.end());
+  sockets_.clear();
+  for (const int descriptor : sockets)
+    if (const auto inode = inode_of(descriptor)) sockets_.push_back({descriptor, *inode});
 }
 
 void Channel::note_progress(const char* text) {

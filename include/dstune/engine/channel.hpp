@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -88,7 +89,11 @@ class Channel {
   std::optional<std::string> command_;  ///< not yet taken by Python
   std::string taken_;                   ///< that Python has
   std::optional<std::string> reply_;
-  std::vector<int> sockets_;
+  struct Socket {
+    int descriptor = -1;
+    std::uint64_t inode = 0;
+  };
+  std::vector<Socket> sockets_;
   std::string progress_;
   int interrupts_ = 0;  ///< not yet taken
   int exit_code_ = 0;

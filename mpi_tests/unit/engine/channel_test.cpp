@@ -91,6 +91,30 @@ TEST(ChannelTest, ASocketThatPythonWaitsOnIsShutDown) {
   for (const int end : ends) close(end);
 }
 
+TEST(ChannelTest, ANumberThatIsAnotherSocketsByNowIsLeftAlone) {
+  std::array<int, 2> ends{};
+  std::array<int, 2> others{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, others.data()), 0);
+  std::atomic<bool> aborted = false;
+  std::promise<void> interrupted;
+  ServedChannel python([&](const json::Value&) {
+    python.channel.note_sockets(std::span(ends).first(1));
+    EXPECT_EQ(dup2(others[0], ends[0]), ends[0]);
+    aborted = true;
+    interrupted.get_future().wait();
+    return R"({"ok": false, "error": {"kind": "interrupted", "message": "interrupted"}})";
+  });
+  std::thread daemon([&] {
+    if (python.channel.wait_interrupt() == 1) interrupted.set_value();
+  });
+  EXPECT_THROW(python.channel.call(step, ended_by(aborted), 60s), CollectiveError);
+  daemon.join();
+  EXPECT_EQ(send(others[0], "x", 1, MSG_NOSIGNAL), 1);
+  for (const auto& pair : {ends, others})
+    for (const int end : pair) close(end);
+}
+
 TEST(ChannelTest, PythonThatDoesNotComeBackIsStuckForGood) {
   std::promise<void> late;
   {
