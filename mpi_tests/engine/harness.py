@@ -138,7 +138,12 @@ class World:
     def ask(group, command, **members):
         for rank in group:
             rank.send(command, **members)
-        return [rank.receive() for rank in group]
+        return [World.last_step(rank.receive()) for rank in group]
+
+    @staticmethod
+    def last_step(reply):
+        """A reply to "step" with the members of its last step."""
+        return {**reply, **reply["steps"][-1]} if reply.get("steps") else reply
 
     def experiment(self, members, ds_config, steps=3, **others):
         """Builds, steps and ends; returns {build, steps, end}, each a list over the ranks."""

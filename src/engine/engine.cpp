@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <exception>
 #include <limits>
 #include <utility>
@@ -22,6 +23,9 @@ constexpr double min_drain_s = 5;
 /// Beyond them sums and products would overflow.
 constexpr double max_step_s = 1e9;
 constexpr double max_count = 1e18;
+/// What steps that are taken at once may last, and as a share of all before.
+constexpr double max_at_once_s = 0.5;
+constexpr double share_at_once = 0.25;
 
 double number_in(const json::Value& reply, const char* key, double fallback) {
   const auto found = reply.find(key);
@@ -158,26 +162,30 @@ class EngineWorkload : public Workload {
 
   /// Collective over the group.
   StepSample step(std::int64_t step) override {
-    const json::Value reply = ask({{"command", "step"}, {"number", step}});
-    StepSample sample{.loss = number_in(reply, "loss", std::numeric_limits<double>::quiet_NaN()),
-                      .step_s = std::max(time_in(reply, "step_s"), min_step_s),
-                      .forward_s = time_in(reply, "forward_s"),
-                      .backward_s = time_in(reply, "backward_s"),
-                      .update_s = time_in(reply, "update_s")};
-    const auto skipped = reply.find("skipped");
-    device_peak_bytes_ = std::max(device_peak_bytes_, count_in(reply, "device_peak_bytes"));
-    resident_peak_bytes_ = std::max(resident_peak_bytes_, count_in(reply, "peak_resident_bytes"));
+    if (taken_.empty()) take_steps(step);
+    const Taken mine = taken_.front();
+    taken_.pop_front();
+    StepSample sample = mine.sample;
+    device_peak_bytes_ = std::max(device_peak_bytes_, mine.device_peak_bytes);
+    resident_peak_bytes_ = std::max(resident_peak_bytes_, mine.resident_peak_bytes);
     // What is true of the group: every rank has as many samples.
     ProcessGroup& group = context_.group->host();
-    const double skips = skipped != reply.end() && *skipped == true ? 1 : 0;
-    const std::vector<double> all = group.exchange(std::array{sample.loss, skips});
+    const std::vector<double> all =
+        group.exchange(std::array{sample.loss, sample.skipped ? 1.0 : 0.0, sample.step_s});
     double sum = 0;
-    for (std::size_t rank = 0; rank < all.size(); rank += 2) {
+    last_step_s_ = 0;
+    for (std::size_t rank = 0; rank < all.size(); rank += 3) {
       sum += all[rank];
       sample.skipped = sample.skipped || all[rank + 1] != 0;
+      last_step_s_ = std::max(last_step_s_, all[rank + 2]);
     }
     sample.loss = sum / group.size();
+    spent_s_ += last_step_s_;
     return sample;
+  }
+
+  [[nodiscard]] std::int64_t steps_at_hand() const override {
+    return static_cast<std::int64_t>(taken_.size());
   }
 
   [[nodiscard]] PeakMemory peak_memory() const override {
@@ -241,6 +249,46 @@ class EngineWorkload : public Workload {
             {"arguments", assignment_.arguments}};
   }
 
+  /// Of one optimizer step on this rank.
+  struct Taken {
+    StepSample sample;
+    std::int64_t device_peak_bytes = 0;
+    std::int64_t resident_peak_bytes = 0;
+  };
+
+  static Taken taken_in(const json::Value& reply) {
+    Taken taken;
+    taken.sample = {.loss = number_in(reply, "loss", std::numeric_limits<double>::quiet_NaN()),
+                    .step_s = std::max(time_in(reply, "step_s"), min_step_s),
+                    .forward_s = time_in(reply, "forward_s"),
+                    .backward_s = time_in(reply, "backward_s"),
+                    .update_s = time_in(reply, "update_s")};
+    const auto skipped = reply.find("skipped");
+    taken.sample.skipped = skipped != reply.end() && *skipped == true;
+    taken.device_peak_bytes = count_in(reply, "device_peak_bytes");
+    taken.resident_peak_bytes = count_in(reply, "peak_resident_bytes");
+    return taken;
+  }
+
+  /// Between commands a script stands still, and its ranks begin the next step a little apart,
+  /// which counts where steps are short. So a command is for more steps the longer the experiment
+  /// has run; what the program did not need of them costs a share of its time at most. The same
+  /// number on every rank.
+  [[nodiscard]] std::int64_t steps_at_once() const {
+    if (last_step_s_ <= 0) return 1;
+    const double wanted_s = std::min(max_at_once_s, share_at_once * spent_s_);
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted_s / last_step_s_));
+  }
+
+  void take_steps(std::int64_t number) {
+    const json::Value reply =
+        ask({{"command", "step"}, {"number", number}, {"count", steps_at_once()}});
+    const auto steps = reply.find("steps");
+    if (steps != reply.end() && steps->is_array())
+      for (const json::Value& step : *steps) taken_.push_back(taken_in(step));
+    if (taken_.empty()) throw StepFailure(Status::failed, "Python tells of no step");
+  }
+
   /// Peers may be inside a collective with this rank: a failure is not agreed on, they are told.
   json::Value ask(const json::Value& command) {
     engine_.has_begun_ = true;
@@ -258,6 +306,9 @@ class EngineWorkload : public Workload {
   Assignment assignment_;
   std::int64_t port_ = 0;
   std::int64_t parameters_ = 0;
+  std::deque<Taken> taken_;  ///< and not yet asked for
+  double last_step_s_ = 0;   ///< of the group's slowest rank
+  double spent_s_ = 0;       ///< all of these
   std::int64_t device_peak_bytes_ = 0;
   std::int64_t resident_peak_bytes_ = 0;
 };

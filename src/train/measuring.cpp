@@ -120,6 +120,7 @@ class Run {
     begin_timing_where(warmup_rule_.is_over({}));
     std::vector<double> warmup_s;
     std::vector<double> timed_s;
+    bool is_over = false;
     for (std::int64_t step = 0;; ++step) {
       StepSample sample;
       if (!mine) {
@@ -134,14 +135,14 @@ class Run {
         begin_timing_where(warmup_rule_.is_over(warmup_s));
       } else if (skipped_in_a_row_ == 0) {
         timed_s.push_back(result_.step_times_s.back());
-        const train::StoppingDecision verdict = decide(timed_s);
-        if (verdict != train::StoppingDecision::go_on) return true;
+        if (!is_over) is_over = decide(timed_s) != train::StoppingDecision::go_on;
       }
-      if (stopped_) {
+      if (stopped_ && !is_over) {
         result_.status = Status::raced_out;
         result_.reason = "stopped after " + std::to_string(step + 1) + " steps";
-        return true;
+        is_over = true;
       }
+      if (is_over && workload_.steps_at_hand() == 0) return true;
     }
   }
 

@@ -64,6 +64,9 @@ class Workload {
   virtual void initialize() = 0;
   /// Optimizer step number `step` (from 0). Collective over the group.
   virtual StepSample step(std::int64_t step) = 0;
+  /// Steps that have run already, whose samples step() returns next: they are part of what is
+  /// measured, whether or not it needs them. The same on every rank of the group.
+  [[nodiscard]] virtual std::int64_t steps_at_hand() const { return 0; }
   [[nodiscard]] virtual PeakMemory peak_memory() const = 0;
   [[nodiscard]] virtual double flops_per_step() const = 0;
 };

@@ -1,7 +1,9 @@
 // What DeepSpeed's engine is asked as a workload, and what becomes of its answers.
 #include "dstune/engine/engine.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,6 +32,7 @@ class EngineTest : public testing::Test {
 
   /// By the command's name.
   std::string answer(const json::Value& command) {
+    if (answer_step && command.at("command") == "step") return answer_step(command);
     const auto found = answers.find(command.at("command").get<std::string>());
     return found != answers.end() ? found->second : R"({"ok": true})";
   }
@@ -51,6 +54,7 @@ class EngineTest : public testing::Test {
   }
 
   std::map<std::string, std::string> answers;
+  std::function<std::string(const json::Value&)> answer_step;
   ServedChannel python{[this](const json::Value& command) { return answer(command); }};
   Engine engine{python.channel, {.world_rank = 0, .threads = 2}};
   WorkloadSpec spec;
@@ -78,8 +82,9 @@ TEST_F(EngineTest, AnExperimentIsBuiltSteppedAndEnded) {
   answers["open_store"] = R"({"ok": true, "port": 4321})";
   answers["build"] =
       R"({"ok": true, "parameters": 10, "global_batch": 6, "notes": ["no workers"]})";
-  answers["step"] = R"({"ok": true, "loss": 2.5, "step_s": 0.25, "forward_s": 0.1,
-    "backward_s": 0.1, "update_s": 0.05, "skipped": false, "peak_resident_bytes": 5000000000000})";
+  answers["step"] = R"({"ok": true, "steps": [{"loss": 2.5, "step_s": 0.25, "forward_s": 0.1,
+    "backward_s": 0.1, "update_s": 0.05, "skipped": false,
+    "peak_resident_bytes": 5000000000000}]})";
   answers["end"] = R"({"ok": true, "wrote": ["out.txt"], "leaked": []})";
   const auto training = workload();
   training->build();
@@ -100,6 +105,36 @@ TEST_F(EngineTest, AnExperimentIsBuiltSteppedAndEnded) {
   EXPECT_EQ(build.at("arguments"), json::Value({"--epochs", "3"}));
   EXPECT_EQ(build.at("backend"), "gloo");
   EXPECT_EQ(python.commands().size(), 4U);
+}
+
+TEST_F(EngineTest, ShortStepsAreTakenSeveralAtOnce) {
+  const auto training = workload();
+  training->build();
+  training->initialize();
+  std::vector<int> asked;
+  std::int64_t taken = 0;
+  answer_step = [&](const json::Value& command) {
+    asked.push_back(command.at("count").get<int>());
+    json::Value steps = json::Value::array();
+    for (int index = 0; index < asked.back(); ++index)
+      steps.push_back({{"loss", taken + index}, {"step_s", 0.01}});
+    return json::Value{{"ok", true}, {"steps", steps}}.dump();
+  };
+  // The answer is made when nothing is at hand: its first step is the one that is asked for.
+  for (; taken < 40 || training->steps_at_hand() > 0; ++taken)
+    EXPECT_EQ(training->step(taken).loss, static_cast<double>(taken));
+  EXPECT_EQ(asked.front(), 1);
+  EXPECT_GT(asked.back(), 5);
+  EXPECT_LE(asked.back(), 10);  // a quarter of what came before
+  EXPECT_TRUE(std::ranges::is_sorted(asked));
+}
+
+TEST_F(EngineTest, AReplyWithoutAStepIsAFailure) {
+  answers["step"] = R"({"ok": true, "steps": []})";
+  const auto training = workload();
+  training->build();
+  training->initialize();
+  EXPECT_THROW(training->step(0), StepFailure);
 }
 
 TEST_F(EngineTest, AnExceptionIsAFailureWithItsTraceback) {

@@ -11,6 +11,10 @@ from .hooks import Hooks
 from .steps import Steps
 
 
+class ScriptEnded(errors.Refused):
+    """Its loop is over before the program had seen enough steps."""
+
+
 class Experiment:
     """`job` holds what lives as long as the process: channel, output, module state, stores, losses."""
 
@@ -57,8 +61,14 @@ class Experiment:
             if self.steps_.failure is not None and not isinstance(error, errors.Interrupted):
                 error = self.steps_.failure
             told = errors.describe(error, self.job_.output.text(), self.near_limit_)
+            has_ended = isinstance(error, ScriptEnded) or (isinstance(error, SystemExit) and not error.code)
             errors.forget_frames(error)
             self.steps_.failure = None
+            if has_ended and self.steps_.unsent:
+                # On all ranks alike: what came before may be all that is needed.
+                command = self.job_.channel.exchange(self.steps_.hand_over())
+                if command["command"] != "step":
+                    return None, command
             return {"ok": False, "error": told}, None
 
     def enter_(self):
@@ -100,8 +110,8 @@ class Experiment:
             raise errors.EndOfExperiment(self.steps_.ended)
         if not self.hooks_.initialized:
             raise errors.Refused("the script ended without calling deepspeed.initialize: its configuration is ignored")
-        raise errors.Refused(f"the script ended after {self.steps_.done} optimizer steps of "
-                             f"{self.order_.get('steps_hint') or 'those needed'}; give it more epochs or data")
+        raise ScriptEnded(f"the script ended after {self.steps_.done} optimizer steps of "
+                          f"{self.order_.get('steps_hint') or 'those needed'}; give it more epochs or data")
 
     def ready_(self):
         """The reply to "build"."""

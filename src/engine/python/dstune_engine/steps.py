@@ -1,8 +1,10 @@
 """The engine's optimizer steps, seen from outside: where one ends, what it took, its losses.
 
 The methods of the engine that a training loop calls are wrapped. Before the first training forward
-the program is told that the experiment is built; at each boundary it gets the step and answers with
-the next command. Meanwhile the script stands still inside the wrapped method.
+the program is told that the experiment is built; after as many steps as it asked for it gets them and
+answers with the next command. Meanwhile the script stands still inside the wrapped method, so that
+the ranks begin the next step a little apart, with cold caches: where steps are short several are
+asked for at once.
 """
 
 import sys
@@ -94,6 +96,8 @@ class Steps:
         self.failure = None  # what a hook raised: a script that swallows it does not get further
         self.ended = None
         self.done = 0  # optimizer steps
+        self.wanted_ = 0  # of them, by the last command
+        self.unsent = []  # replies to it
         self.first_losses = []
         self.notes = []
         self.uneven_in_a_row_ = 0
@@ -220,7 +224,13 @@ class Steps:
         if command["command"] != "step":
             self.ended = command
             raise EndOfExperiment(command)
+        self.wanted_ = int(command.get("count", 1))
         self.channel_.open_to_interrupts()
+
+    def hand_over(self):
+        """The steps of the last command, of which the script's end may have left some out."""
+        steps, self.unsent = self.unsent, []
+        return {"ok": True, "steps": steps}
 
     def check_batch_(self, args, kwargs):
         found = first_tensor(args, kwargs)
@@ -278,8 +288,8 @@ class Steps:
         if len(self.first_losses) < 5:
             self.first_losses.append(loss)
         cuda = self.device_ == "cuda"
-        reply = {
-            "ok": True, "loss": loss, "step_s": end - self.begin_,
+        self.unsent.append({
+            "loss": loss, "step_s": end - self.begin_,
             "forward_s": self.clock_.between(self.forwards_),
             "backward_s": self.clock_.between(self.backwards_),
             "update_s": self.clock_.between(self.updates_),
@@ -287,7 +297,8 @@ class Steps:
             "device_peak_bytes": torch.cuda.max_memory_allocated() if cuda else 0,
             "resident_bytes": process_state.resident_bytes(),
             "peak_resident_bytes": process_state.peak_resident_bytes(),
-        }
+        })
         self.begin_step_()
-        self.wait_(reply)
+        if len(self.unsent) >= self.wanted_:
+            self.wait_(self.hand_over())
         self.begin_ = time.perf_counter()
