@@ -10,6 +10,9 @@ starts with its usual 10 random ones (fewer where the share is smaller), and is 
 for before and what the space lacks. DeepSpeed's tuner runs with its defaults (early stopping 5, at most 50
 experiments, one at a time) on the members in their order; its experiments are answered from the table. Trials draw
 their steps from the recorded ones in blocks, as search_bench does. Prints the same columns.
+
+A table that scripts/deepspeed_fidelity.py has recorded is searched as mpi_tests/bench/verify_bench does: a run draws
+one of DeepSpeed's passes, the best is named by the first, third, … pass, and an answer is judged by the others.
 """
 
 import argparse
@@ -93,6 +96,57 @@ class Table:
             else:
                 places.append(trial.suggest_categorical(key, list(range(count))))
         return self.name_of.get(tuple(places))
+
+
+class EngineTable(Table):
+    """Of passes of DeepSpeed over a space: a run is one of them. Steps and times count runs."""
+
+    def __init__(self, path):
+        self.name = path.stem
+        rows = json.loads(path.read_text())["experiments"]
+        self.rows = {row["name"]: row for row in rows}
+        self.choices = {row["name"]: self.flat({**row["ds_config"], "recompute": row.get("recompute"),
+                                                "sequence_length": row.get("sequence_length")}) for row in rows}
+        every = {key for choice in self.choices.values() for key in choice}
+        for choice in self.choices.values():
+            for key in every:
+                choice.setdefault(key, None)
+        differing = [key for key in every if len({json.dumps(one[key]) for one in self.choices.values()}) > 1]
+        self.keys = sorted(key for key in differing if key != "/train_batch_size")
+        self.candidates = {key: self.sorted_values(key) for key in self.keys}
+        self.name_of = {self.places(choice): name for name, choice in self.choices.items()}
+        self.passes = self.levelled({name: row["deepspeed"] for name, row in self.rows.items()})
+        self.truth = {name: statistics.fmean(one[1::2]) for name, one in self.passes.items()}
+        named = max(self.passes, key=lambda name: statistics.fmean(self.passes[name][::2]))
+        self.best = self.truth[named]
+        self.steps = self.seconds = len(self.rows)
+
+    @classmethod
+    def flat(cls, value, place=""):
+        if not isinstance(value, dict):
+            return {place: value}
+        return {key: one for name, inner in value.items() for key, one in cls.flat(inner, f"{place}/{name}").items()}
+
+    @staticmethod
+    def levelled(passes):
+        """Without what the machine had of its own in each pass."""
+        means = {name: statistics.fmean(values) for name, values in passes.items()}
+        count = max(map(len, passes.values()))
+        levels = [statistics.median(values[number] / means[name] for name, values in passes.items()
+                                    if number < len(values)) for number in range(count)]
+        return {name: [value / level for value, level in zip(values, levels)] for name, values in passes.items()}
+
+    def num_steps(self, name):
+        return 1
+
+    duration = num_steps
+
+    def drawn(self, name, generator):
+        return generator.choice(self.passes[name])
+
+
+def table_of(path):
+    return EngineTable(path) if "experiments" in json.loads(path.read_text()) else Table(path)
 
 
 def search_with_tpe(table, seed, share):
@@ -200,7 +254,7 @@ def main():
           "tuner ms |\n|---|---|---|---|---|---|---|---|---|")
     everything = []
     for path in sorted(path for path in arguments.tables if not path.name.endswith(".made.json")):
-        table = Table(path)
+        table = table_of(path)
         searches = [search(table, seed, arguments.share) for seed in range(arguments.seeds)]
         print_row(f"{table.name} ({len(table.rows)})", tuner, searches)
         everything += searches
