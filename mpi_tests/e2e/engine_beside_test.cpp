@@ -1,4 +1,5 @@
 // Our own step finds where to look, and DeepSpeed's engine decides in the same job: `verify`.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
@@ -91,9 +92,12 @@ TEST_F(TwoInstrumentsTest, TheUsersTrainingDecidesInTheSameJob) {
   ASSERT_FALSE(all.empty());
   for (const Json& one : all) EXPECT_EQ(one["instrument"], "engine");
   EXPECT_TRUE(job_.exists(results + optimal["name"].get<std::string>() + "/verified.json"));
-  // Our own step's figure stands beside.
-  const Json own = job_.read_json(results + optimal["name"].get<std::string>() + "/metrics.json");
-  EXPECT_EQ(own["instrument"], "step");
+  // Our own step has run the baseline at least; its figures stand in the files that it writes.
+  const auto of_own_step = std::ranges::count_if(all, [&](const Json& one) {
+    const std::string metrics = results + one["name"].get<std::string>() + "/metrics.json";
+    return job_.exists(metrics) && job_.read_json(metrics)["instrument"] == "step";
+  });
+  EXPECT_GE(of_own_step, 1);
 
   // The same command repeats nothing.
   const Ended again = run(space(Json::object()));

@@ -112,7 +112,7 @@ std::optional<RunAgain> RunAgainPolicy::during_search(double time_left_s) {
 }
 
 std::optional<RunAgain> RunAgainPolicy::after_search(double time_left_s) {
-  if (!board_.best()) return std::nullopt;
+  if (!board_.best() || options_.goes_on) return std::nullopt;
   if (options_.is_complete) {
     if (!board_.verdict()) board_.judge();
     board_.end_finals();

@@ -37,8 +37,8 @@ constexpr double excluded_chance_of_others = 0.02;
 constexpr double cost_of_limit = 0.1;
 /// After so few experiments beliefs say little of each member, and all count together.
 constexpr std::size_t few_samples = 2;
-/// Of fewer, nothing is known but what was predicted, up to a common factor.
-constexpr std::size_t min_believed = 2;
+/// Before, nothing is known but what was predicted, up to a common factor.
+constexpr std::size_t min_believed = 1;
 /// Without beliefs that hold so many are run, or that share of the members where it is more.
 constexpr std::size_t min_cap = 10;
 constexpr double cap_share = 0.35;
@@ -52,7 +52,7 @@ constexpr double no_precision = 0.2;
 
 class RaceTuner : public Tuner {
  public:
-  RaceTuner(const PlannedSpace& space, const TuningOptions& options)
+  RaceTuner(const PlannedSpace& space, const TuningOptions& options, const Begun& begun)
       : space_(space), metric_(options.metric), seed_(static_cast<std::uint64_t>(options.seed)) {
     if (options.num_trials) trials_left_ = static_cast<std::size_t>(*options.num_trials);
     choose_candidates();
@@ -73,6 +73,10 @@ class RaceTuner : public Tuner {
     cap_ = std::max(min_cap, static_cast<std::size_t>(
                                  std::ceil(cap_share * static_cast<double>(candidates_.size()))));
     failures_.emplace(std::move(members), features_);
+    for (const auto& [member, observation] : begun.observed)
+      if (const auto place = place_of_member_.find(member); place != place_of_member_.end())
+        take(place->second, observation);
+    for (const double error : begun.errors) record_.note(error);
   }
 
   std::optional<std::size_t> next() override {
@@ -96,19 +100,12 @@ class RaceTuner : public Tuner {
     const auto found = place_of_member_.find(index);
     if (found == place_of_member_.end()) return;  // known, but none of those that are told apart
     const std::size_t place = found->second;
-    Candidate& candidate = candidates_[place];
     // Known from the journal: what would have been believed.
     if (observation.value && !running_.contains(place) && samples_.size() >= min_believed) {
       condition();
       note_belief(place);
     }
-    waiting_.erase(place);
-    running_.erase(place);
-    observed_.insert(place);
-    candidate.reason.clear();
-    note_value(place, observation);
-    for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
-      if (waiting_.erase(excluded) > 0) candidates_[excluded].reason = reason;
+    take(place, observation);
   }
 
   void revise(std::size_t index, const Observation& observation) override {
@@ -196,6 +193,16 @@ class RaceTuner : public Tuner {
       place_of_member_[candidates_[place].member] = place;
       waiting_.insert(place);
     }
+  }
+
+  void take(std::size_t place, const Observation& observation) {
+    waiting_.erase(place);
+    running_.erase(place);
+    observed_.insert(place);
+    candidates_[place].reason.clear();
+    note_value(place, observation);
+    for (const auto& [excluded, reason] : failures_->observe(place, observation.status))
+      if (waiting_.erase(excluded) > 0) candidates_[excluded].reason = reason;
   }
 
   void note_value(std::size_t place, const Observation& observation) {
@@ -498,8 +505,9 @@ class RaceTuner : public Tuner {
 
 }  // namespace
 
-std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options) {
-  return std::make_unique<RaceTuner>(space, options);
+std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
+                                       const Begun& begun) {
+  return std::make_unique<RaceTuner>(space, options, begun);
 }
 
 }  // namespace dstune

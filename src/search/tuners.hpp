@@ -21,7 +21,13 @@ std::unique_ptr<Tuner> make_model_based_tuner(const PlannedSpace& space,
                                               const TuningOptions& options);
 std::unique_ptr<Tuner> make_phased_tuner(const std::string& type, const PlannedSpace& space,
                                          const TuningOptions& options);
-std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options);
+/// What ran before race goes on, by the choice of others.
+struct Begun {
+  std::vector<std::pair<std::size_t, Observation>> observed{};
+  std::vector<double> errors{};  ///< of what was believed of them, in its deviations
+};
+std::unique_ptr<Tuner> make_race_tuner(const PlannedSpace& space, const TuningOptions& options,
+                                       const Begun& begun = {});
 
 /// Without phases: every planned member as it is.
 std::unique_ptr<Tuner> make_flat_tuner(const std::string& type, const PlannedSpace& space,

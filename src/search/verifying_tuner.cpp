@@ -1,5 +1,6 @@
 // The search of the instrument that decides: a few members spread over the space first, then race.
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 #include <utility>
@@ -59,9 +60,14 @@ std::vector<std::size_t> choose_anchors(const PlannedSpace& space) {
   return anchors;
 }
 
-class VerifyingTuner : public Tuner {
+/// From run to run the same configuration differs by so much (standard deviation, relative).
+constexpr double run_to_run = 0.03;
+/// What was known of errors before counts as so many runs.
+constexpr double prior_runs = 4;
+
+class TwoStepTuner : public VerifyingTuner {
  public:
-  VerifyingTuner(const PlannedSpace& space, const TuningOptions& options, Beliefs beliefs)
+  TwoStepTuner(const PlannedSpace& space, const TuningOptions& options, Beliefs beliefs)
       : space_(space), options_(options), beliefs_(std::move(beliefs)) {
     take_beliefs();
     if (space_.baseline) waiting_.push_back(*space_.baseline);
@@ -70,31 +76,51 @@ class VerifyingTuner : public Tuner {
       waiting_.resize(std::min(waiting_.size(), static_cast<std::size_t>(*options_.num_trials)));
   }
 
+  void pause_after_first() override { pauses_ = true; }
+  void go_on() override {
+    pauses_ = false;
+    take_beliefs();
+    if (have_first_ended()) begin_race();
+  }
+
+  [[nodiscard]] double error() const override {
+    double squares = prior_runs * std::pow(beliefs_.error, 2);
+    // The first run says what all have in common.
+    for (std::size_t run = 1; run < errors_.size(); ++run) squares += std::pow(errors_[run], 2);
+    const double count = errors_.empty() ? 0 : static_cast<double>(errors_.size() - 1);
+    return std::sqrt(squares / (prior_runs + count));
+  }
+
   std::optional<std::size_t> next() override {
-    if (!waiting_.empty()) {
-      const std::size_t index = waiting_.front();
-      waiting_.erase(waiting_.begin());
-      running_.insert(index);
-      ++num_begun_;
-      return index;
-    }
-    if (!race_) return std::nullopt;
-    return race_->next();
+    if (race_) return race_->next();
+    if (waiting_.empty()) return std::nullopt;
+    const std::size_t index = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    running_.insert(index);
+    ++num_begun_;
+    return index;
   }
 
   void observe(std::size_t index, const Observation& observation) override {
     if (race_) return race_->observe(index, observation);
-    std::erase(waiting_, index);
-    running_.erase(index);
-    observed_.emplace_back(index, observation);
-    if (waiting_.empty() && running_.empty()) begin_race();
+    if (std::erase(waiting_, index) + running_.erase(index) == 0) {
+      // Known from the journal: race chose it, and hears of it when it begins.
+      later_.emplace_back(index, observation);
+      return;
+    }
+    note_error(index, observation);
+    begun_.observed.emplace_back(index, observation);
+    take_beliefs();
+    if (have_first_ended() && !pauses_) begin_race();
   }
 
   void revise(std::size_t index, const Observation& observation) override {
     if (race_) race_->revise(index, observation);
   }
 
-  [[nodiscard]] bool is_done() const override { return race_ && race_->is_done(); }
+  [[nodiscard]] bool is_done() const override {
+    return race_ ? race_->is_done() : have_first_ended();
+  }
   [[nodiscard]] std::size_t max_waiting() const override {
     return race_ ? race_->max_waiting() : 1;
   }
@@ -106,18 +132,49 @@ class VerifyingTuner : public Tuner {
   }
 
  private:
+  [[nodiscard]] bool have_first_ended() const { return waiting_.empty() && running_.empty(); }
+
+  void begin_race() {
+    if (options_.num_trials)
+      options_.num_trials = std::max(0, *options_.num_trials - static_cast<int>(num_begun_));
+    race_ = make_race_tuner(space_, options_, begun_);
+    for (const auto& [index, observation] : later_) race_->observe(index, observation);
+  }
+
   void take_beliefs() {
-    const std::vector<Prediction> beliefs = beliefs_();
+    std::vector<std::size_t> ran;
+    for (const auto& [index, observation] : begun_.observed) ran.push_back(index);
+    const std::vector<Prediction> beliefs = beliefs_.predictions(ran);
     for (std::size_t index = 0; index < beliefs.size(); ++index)
       space_.members[index].planned.predicted = beliefs[index];
   }
 
-  void begin_race() {
-    take_beliefs();
-    if (options_.num_trials)
-      options_.num_trials = std::max(0, *options_.num_trials - static_cast<int>(num_begun_));
-    race_ = make_race_tuner(space_, options_);
-    for (const auto& [index, observation] : observed_) race_->observe(index, observation);
+  /// Before it is learnt from: how far what was believed is from what was measured.
+  void note_error(std::size_t index, const Observation& observation) {
+    const PlannedExperiment& planned = space_.members[index].planned;
+    const auto believed = ranked_throughput(planned.predicted);
+    if (!believed || !observation.value || !(observation.value->value > 0)) return;
+    const auto measured = throughput_of(observation.value->value, planned.experiment);
+    if (!measured) return;
+    const double spread = begun_.observed.empty() ? beliefs_.first_error : beliefs_.error;
+    errors_.push_back(std::log(*measured / *believed));
+    begun_.errors.push_back(errors_.back() / std::hypot(spread, run_to_run));
+  }
+
+  /// Samples/s, of a value of the metric; nothing where it does not tell.
+  [[nodiscard]] std::optional<double> throughput_of(double value,
+                                                    const Experiment& experiment) const {
+    const int size = experiment.shape.size();
+    switch (options_.metric) {
+      case Metric::throughput:
+        return value;
+      case Metric::throughput_per_gpu:
+        return value * size;
+      case Metric::latency:
+        return static_cast<double>(global_batch(experiment.config, size)) / (value * 1e-6);
+      default:
+        return std::nullopt;
+    }
   }
 
   PlannedSpace space_;  ///< with what is believed as predictions
@@ -125,9 +182,12 @@ class VerifyingTuner : public Tuner {
   Beliefs beliefs_;
   std::vector<std::size_t> waiting_;
   std::set<std::size_t> running_;
-  std::vector<std::pair<std::size_t, Observation>> observed_;
+  Begun begun_;
+  std::vector<double> errors_;  ///< relative, of what was believed of each
+  std::vector<std::pair<std::size_t, Observation>> later_;
   std::size_t num_begun_ = 0;
-  std::unique_ptr<Tuner> race_;  ///< once the anchors have ended
+  bool pauses_ = false;
+  std::unique_ptr<Tuner> race_;
 };
 
 }  // namespace
@@ -157,9 +217,17 @@ std::vector<std::optional<double>> believed_throughputs(
   return believed;
 }
 
-std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
-                                            Beliefs beliefs) {
-  return std::make_unique<VerifyingTuner>(space, options, std::move(beliefs));
+Beliefs beliefs_about(const std::optional<TargetConstants>& constants,
+                      decltype(Beliefs::predictions) predictions) {
+  Beliefs beliefs{.predictions = std::move(predictions)};
+  if (constants && constants->error > 0) beliefs.error = constants->error;
+  return beliefs;
+}
+
+std::unique_ptr<VerifyingTuner> make_verifying_tuner(const PlannedSpace& space,
+                                                     const TuningOptions& options,
+                                                     Beliefs beliefs) {
+  return std::make_unique<TwoStepTuner>(space, options, std::move(beliefs));
 }
 
 }  // namespace dstune

@@ -47,6 +47,7 @@ class RunAgainPolicy {
     bool is_alone_in_space = false;  ///< no other member was to be measured
     bool is_complete = false;        ///< an earlier job has ended the search: nothing more is run
     bool is_screening = false;       ///< another instrument decides: there are no finals
+    bool goes_on = false;            ///< another search goes on with the scoreboard, and has them
     int rounds = final_rounds;       ///< of finals that are run in any case, where it is in doubt
     /// By row: jobs that died while it was repeated.
     std::map<std::size_t, int> deaths{};

@@ -33,13 +33,52 @@ using EngineRun = std::pair<std::size_t, double>;
     const std::vector<ScreenedMember>& members, const std::vector<EngineRun>& runs,
     const std::optional<TargetConstants>& constants);
 
-/// What is believed of every member of the space in the second instrument, as predictions.
-using Beliefs = std::function<std::vector<Prediction>()>;
+/// What is believed of every member of the space in the second instrument.
+struct Beliefs {
+  /// As predictions, with what these members have shown.
+  std::function<std::vector<Prediction>(const std::vector<std::size_t>& ran)> predictions;
+  /// How far off they are (standard deviation, relative): of the first run, which has the common
+  /// scale to itself, and of later ones.
+  double first_error = 0.2, error = 0.1;
+};
+/// How far off beliefs are that begin with these constants.
+[[nodiscard]] Beliefs beliefs_about(const std::optional<TargetConstants>& constants,
+                                    decltype(Beliefs::predictions) predictions);
+
 /// The search of a second instrument, which costs more than the first and decides. It begins with
-/// the baseline and a few members in which all that the space varies has been seen. When these have
-/// ended, `beliefs` is asked again, and race goes on with what it says. Of the space's members only
-/// the predictions are looked at. What `beliefs` refers to outlives the tuner.
-std::unique_ptr<Tuner> make_verifying_tuner(const PlannedSpace& space, const TuningOptions& options,
-                                            Beliefs beliefs);
+/// the baseline and a few members in which all that the space varies has been seen; then race goes
+/// on with what is believed by then.
+class VerifyingTuner : public Tuner {
+ public:
+  /// The search is done, for now, when the first ones have ended: the first instrument may then
+  /// look closer. Before anything has run.
+  virtual void pause_after_first() = 0;
+  /// Ends that.
+  virtual void go_on() = 0;
+  /// How far what was believed of the first ones was from what was measured: standard deviation,
+  /// relative, with what is known of it before.
+  [[nodiscard]] virtual double error() const = 0;
+};
+/// Of the space's members only the predictions are looked at. Beliefs are asked for at the
+/// beginning, after each of the first runs, and by go_on(). What they refer to outlives the tuner.
+std::unique_ptr<VerifyingTuner> make_verifying_tuner(const PlannedSpace& space,
+                                                     const TuningOptions& options, Beliefs beliefs);
+
+/// What a further run of each instrument costs and tells.
+struct InstrumentPrices {
+  double own_s = 0, engine_s = 0;  ///< of a run, with all that belongs to it
+  double own_error = 0;            ///< of what is predicted of our own step; relative
+  double engine_error = 0;         ///< of what our own step's times say of the engine's; relative
+};
+/// Whether a run of our own step lowers the doubt about a member in the engine by more for its
+/// price. Of that doubt, which is own_error² + engine_error², it takes the first part, and a run of
+/// the engine takes all. Prices are about the same for all members, so that the cheap instrument
+/// has its turn before the other or not at all.
+[[nodiscard]] bool is_own_step_worth_it(const InstrumentPrices& prices);
+
+/// The search `inner` of our own step, which ends where the engine tells more for its price. The
+/// first member runs in any case. `prices` is asked before each further one; nothing: unknown.
+std::unique_ptr<Tuner> make_screening_tuner(
+    std::unique_ptr<Tuner> inner, std::function<std::optional<InstrumentPrices>()> prices);
 
 }  // namespace dstune

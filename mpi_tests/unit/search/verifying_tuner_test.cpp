@@ -44,8 +44,8 @@ double in_own_step(const TrainingConfig& config) {
 
 class VerifyingTunerTest : public testing::Test {
  protected:
-  std::unique_ptr<Tuner> tuner(TuningOptions options = {}) {
-    return make_verifying_tuner(space_, options, [this] {
+  std::unique_ptr<VerifyingTuner> tuner(TuningOptions options = {}) {
+    const auto predictions = [this](const std::vector<std::size_t>&) {
       ++asked_;
       std::vector<Prediction> beliefs;
       for (const PlannedMember& member : space_.members) {
@@ -55,7 +55,8 @@ class VerifyingTunerTest : public testing::Test {
             asked_ > 1 && corrects_ ? in_engine(config) : in_own_step(config);
       }
       return beliefs;
-    });
+    };
+    return make_verifying_tuner(space_, options, {.predictions = predictions});
   }
 
   const TrainingConfig& config(std::size_t index) const {
@@ -108,11 +109,29 @@ TEST_F(VerifyingTunerTest, BeginsWithTheBaselineAndWhatTheSpaceVaries) {
   EXPECT_THAT(sizes, testing::IsSupersetOf({1, 8}));
 }
 
-TEST_F(VerifyingTunerTest, AsksForBeliefsAgainWhenTheFirstHaveEnded) {
+TEST_F(VerifyingTunerTest, AsksForBeliefsAgainAfterEachOfTheFirst) {
   const auto one = tuner();
   EXPECT_EQ(asked_, 1);
   run(*one);
-  EXPECT_EQ(asked_, 2);
+  EXPECT_EQ(asked_, 5);
+}
+
+TEST_F(VerifyingTunerTest, BeliefsOfTheFirstAreTestedToo) {
+  corrects_ = true;
+  // Eight beliefs have to pass, and those of the first four are among them.
+  EXPECT_THAT(run(*tuner()).size(), testing::AllOf(testing::Ge(8U), testing::Le(9U)));
+}
+
+TEST_F(VerifyingTunerTest, PausesAfterTheFirstWhereItIsTold) {
+  const auto whole = run(*tuner());
+  const auto one = tuner();
+  one->pause_after_first();
+  auto order = run(*one);
+  EXPECT_EQ(order.size(), 4U);
+  one->go_on();
+  EXPECT_FALSE(one->is_done());
+  for (const std::size_t index : run(*one)) order.push_back(index);
+  EXPECT_EQ(order, whole);
 }
 
 TEST_F(VerifyingTunerTest, FindsTheBestWhereTheFirstInstrumentIsBlind) {
@@ -143,6 +162,59 @@ TEST_F(VerifyingTunerTest, WhatIsKnownIsNotAskedForAgain) {
   const std::set<std::size_t> known(order.begin(), order.begin() + 4);
   for (const std::size_t index : known) resumed->observe(index, measured(index));
   for (const std::size_t index : run(*resumed)) EXPECT_FALSE(known.contains(index));
+}
+
+TEST_F(VerifyingTunerTest, BelievesAfterAnInterruptionWhatItWouldHaveBelieved) {
+  const auto whole = tuner();
+  std::vector<std::size_t> order;
+  std::vector<std::optional<double>> chances;
+  while (const auto next = whole->next()) {
+    order.push_back(*next);
+    whole->observe(*next, measured(*next));
+    chances.push_back(whole->chance_of_better());
+  }
+  const auto resumed = tuner();
+  resumed->pause_after_first();
+  const std::size_t known = 7;  // two of them by the choice of race
+  for (std::size_t place = 0; place < known; ++place)
+    resumed->observe(order[place], measured(order[place]));
+  resumed->go_on();
+  EXPECT_EQ(resumed->chance_of_better(), chances[known - 1]);
+  for (std::size_t place = known; place < order.size(); ++place) {
+    EXPECT_EQ(resumed->next(), order[place]);
+    resumed->observe(order[place], measured(order[place]));
+    EXPECT_EQ(resumed->chance_of_better(), chances[place]);
+  }
+}
+
+TEST(ScreeningTest, OurOwnStepIsWorthItWhereItIsCheapOrItsTimesSayMuch) {
+  EXPECT_TRUE(
+      is_own_step_worth_it({.own_s = 1, .engine_s = 10, .own_error = 0.04, .engine_error = 0.06}));
+  EXPECT_FALSE(
+      is_own_step_worth_it({.own_s = 1, .engine_s = 2, .own_error = 0.04, .engine_error = 0.06}));
+  EXPECT_TRUE(
+      is_own_step_worth_it({.own_s = 1, .engine_s = 2, .own_error = 0.06, .engine_error = 0.04}));
+  EXPECT_FALSE(
+      is_own_step_worth_it({.own_s = 3, .engine_s = 2, .own_error = 0.06, .engine_error = 0}));
+}
+
+TEST_F(VerifyingTunerTest, ScreeningEndsWhereTheEngineTellsMoreForItsTime) {
+  InstrumentPrices prices{.own_s = 1, .engine_s = 10, .own_error = 0.05, .engine_error = 0.05};
+  const auto screening =
+      make_screening_tuner(make_tuner("race", space_, {}), [&] { return prices; });
+  const auto first = screening->next();
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(screening->next());  // until it is known what a run costs
+  EXPECT_FALSE(screening->is_done());
+  screening->observe(*first, measured(*first));
+  const auto second = screening->next();
+  ASSERT_TRUE(second);
+  prices.engine_s = 1.5;
+  EXPECT_FALSE(screening->next());
+  EXPECT_FALSE(screening->is_done());  // one still runs
+  screening->observe(*second, measured(*second));
+  EXPECT_TRUE(screening->is_done());
+  EXPECT_EQ(screening->skipped().size() + 2, space_.members.size());
 }
 
 TEST_F(VerifyingTunerTest, GoesOnWhereTheFirstOnesFail) {

@@ -20,7 +20,8 @@ Agenda::Agenda(Search search, Take take)
     : search_(search), take_(std::move(take)), scheduler_(search.slots) {
   for (std::size_t row = 0; row < search_.keys.size(); ++row) {
     const PlannedExperiment& planned = search_.space.members[row].planned;
-    if (planned.status != PlanStatus::planned) continue;
+    // An earlier part of the search may have run it.
+    if (planned.status != PlanStatus::planned || search_.board.row(row).record) continue;
     ++num_left_[planned.experiment.shape];
     if (search_.history.finished.contains(search_.keys[row]))
       known_.push_back(row);

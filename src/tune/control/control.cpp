@@ -119,7 +119,6 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
     limits.predictor = machine.predictor.get();
     predict_members(ready.space, *machine.predictor, time);
   }
-  const bool is_verified = ready.job.verify.has_value();
   Scoreboard board = known_scoreboard(ready.space, ready.keys, ready.history,
                                       {.metric = ready.job.tuning.metric,
                                        .user_runs = ready.user_runs,
@@ -136,26 +135,15 @@ SearchEnd run_search(const JobOptions& options, Preparation& ready,
                           .memory = memory,
                           .slots = slots,
                           .driver = driver};
-  const auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
-  SearchResult result = run_instrument(
-      parts,
-      {.workload = ready.job.workload,
-       .keys = ready.keys,
-       .is_screening = is_verified,
-       .is_complete = is_verified ? ready.is_screening_complete : ready.is_search_complete},
-      board, *tuner);
-  // What our own step can not run may run in the engine.
-  const bool goes_on =
-      result.end.code == ExitCode::ok || result.end.code == ExitCode::nothing_feasible;
+  auto tuner = make_tuner(ready.job.tuning.tuner_type, ready.space, ready.job.tuning);
   std::optional<Scoreboard> verified;
-  if (is_verified && goes_on) {
-    if (!ready.is_screening_complete)
-      ready.journal->add(event::search_finished(ready.screening_key));
-    verified.emplace(verified_scoreboard(ready, board));
-    const bool can_finalize = result.end.can_finalize;
-    result = verify(parts, board, *verified);
-    result.end.can_finalize &= can_finalize;
-  }
+  if (ready.job.verify) verified.emplace(verified_scoreboard(ready));
+  const SearchResult result = verified ? search_with_both(parts, std::move(tuner), board, *verified)
+                                       : run_instrument(parts,
+                                                        {.workload = ready.job.workload,
+                                                         .keys = ready.keys,
+                                                         .is_complete = ready.is_search_complete},
+                                                        board, *tuner);
   print_answer(options, ready, result);
   return result.end;
 }

@@ -1,8 +1,10 @@
 #include "control/instruments.hpp"
 
+#include <cmath>
 #include <thread>
 #include <utility>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "dstune/device/host_load.hpp"
@@ -70,12 +72,15 @@ std::vector<ScreenedMember> screened_members(const PlannedSpace& space, const Sc
   return members;
 }
 
-/// Of the engine's figures; of memory what was planned. The board predicts with them from now on.
-std::vector<Prediction> beliefs_of(const Preparation& ready,
-                                   const std::vector<ScreenedMember>& members,
-                                   Scoreboard& verified) {
+/// Of the engine's figures, by these members' runs there; of memory what was planned. The board
+/// predicts with them from now on.
+std::vector<Prediction> beliefs_of(const SearchParts& parts, const Scoreboard& screened,
+                                   Scoreboard& verified, const std::vector<std::size_t>& ran) {
+  const Preparation& ready = parts.ready;
+  const std::vector<ScreenedMember> members =
+      screened_members(ready.space, screened, *parts.predictor);
   std::vector<EngineRun> runs;
-  for (std::size_t row = 0; row < members.size(); ++row)
+  for (const std::size_t row : ran)
     if (const std::optional<Record>& record = verified.row(row).record)
       runs.emplace_back(row, mean_step_s(record->measurement));
   // What the user has run outside of this job says as much.
@@ -93,6 +98,38 @@ std::vector<Prediction> beliefs_of(const Preparation& ready,
     verified.predict(row, belief);
   }
   return beliefs;
+}
+
+/// How far predictions of our own step are off before anything was measured, and as so many runs
+/// (docs/performance.md, "Predicted times").
+constexpr double predicted_error = 0.04;
+constexpr double prior_predictions = 4;
+
+/// What the runs of a board took on average, with building and ending; nothing where none ran.
+std::optional<double> price_of(const Scoreboard& board) {
+  double sum_s = 0;
+  int count = 0;
+  for (const Row& row : board.rows()) {
+    if (!row.record) continue;
+    sum_s += seconds(row.record->finished_at - row.record->started_at);
+    ++count;
+  }
+  return count > 0 ? std::optional(sum_s / count) : std::nullopt;
+}
+
+/// How far what was predicted of each before it ran was from what was measured; relative.
+double error_of_predictions(const Scoreboard& board) {
+  double squares = prior_predictions * predicted_error * predicted_error;
+  double count = prior_predictions;
+  for (const Row& row : board.rows()) {
+    if (!row.record || !row.record->predicted.throughput) continue;
+    const auto measured =
+        value_so_far(row.record->measurement, Metric::throughput, row.record->experiment);
+    if (!measured || !(measured->value > 0)) continue;
+    squares += std::pow(std::log(measured->value / *row.record->predicted.throughput), 2);
+    ++count;
+  }
+  return std::sqrt(squares / count);
 }
 
 }  // namespace
@@ -114,6 +151,7 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
                             .is_alone_in_space = ready.space.planned <= 1,
                             .is_complete = instrument.is_complete,
                             .is_screening = instrument.is_screening,
+                            .goes_on = instrument.goes_on,
                             .rounds = instrument.is_beside ? final_rounds_beside : final_rounds,
                             .deaths = deaths_in_repeats(instrument.keys, ready.history)});
   Publisher publisher(*ready.results, board,
@@ -158,30 +196,69 @@ SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& in
   return {{code, controller.reason(), controller.can_finalize()}, publisher.answer()};
 }
 
-SearchResult verify(const SearchParts& parts, const Scoreboard& screened, Scoreboard& verified) {
+SearchResult search_with_both(const SearchParts& parts, std::unique_ptr<Tuner> own,
+                              Scoreboard& screened, Scoreboard& verified) {
   Preparation& ready = parts.ready;
-  log::info("DeepSpeed's engine decides from here on");
-  const std::vector<ScreenedMember> members =
-      screened_members(ready.space, screened, *parts.predictor);
-  const auto tuner = make_verifying_tuner(ready.space, ready.job.tuning,
-                                          [&] { return beliefs_of(ready, members, verified); });
-  return run_instrument(parts,
-                        {.workload = *ready.job.verify,
-                         .keys = ready.verify_keys,
-                         .is_beside = true,
-                         .is_complete = ready.is_search_complete},
-                        verified, *tuner);
+  const auto tuner =
+      make_verifying_tuner(ready.space, ready.job.tuning,
+                           beliefs_about(ready.target, [&](const std::vector<std::size_t>& ran) {
+                             return beliefs_of(parts, screened, verified, ran);
+                           }));
+  InstrumentSearch in_engine{.workload = *ready.job.verify,
+                             .keys = ready.verify_keys,
+                             .is_beside = true,
+                             .goes_on = true,
+                             .is_complete = ready.is_search_complete};
+  const auto goes_on = [](const SearchResult& result) {
+    // What does not run in one of them may run in the other.
+    return result.end.code == ExitCode::ok || result.end.code == ExitCode::nothing_feasible;
+  };
+  bool can_finalize = true;
+  const auto with_engine = [&] {
+    SearchResult result = run_instrument(parts, in_engine, verified, *tuner);
+    result.end.can_finalize &= can_finalize;
+    can_finalize = result.end.can_finalize;
+    return result;
+  };
+
+  tuner->pause_after_first();
+  if (const SearchResult result = with_engine(); !goes_on(result)) return result;
+  const auto prices = [&]() -> std::optional<InstrumentPrices> {
+    const auto own_s = price_of(screened);
+    const auto engine_s = price_of(verified);
+    if (!own_s || !engine_s) return std::nullopt;
+    return InstrumentPrices{*own_s, *engine_s, error_of_predictions(screened), tuner->error()};
+  };
+  const auto screening = make_screening_tuner(std::move(own), prices);
+  const SearchResult of_own = run_instrument(parts,
+                                             {.workload = ready.job.workload,
+                                              .keys = ready.keys,
+                                              .is_screening = true,
+                                              .is_complete = ready.is_screening_complete},
+                                             screened, *screening);
+  can_finalize &= of_own.end.can_finalize;
+  if (goes_on(of_own) && !ready.is_screening_complete)
+    ready.journal->add(event::search_finished(ready.screening_key));
+  for (std::size_t row = 0; row < verified.rows().size(); ++row)
+    if (const auto& record = screened.row(row).record) verified.screen(row, record->measurement);
+  if (const auto paid = prices())
+    log::info(
+        fmt::format("DeepSpeed's engine goes on: a run takes {:.2g} s there and {:.2g} s in our "
+                    "own step, whose "
+                    "predictions are off by {:.1f} %, and by {:.1f} % of the engine",
+                    paid->engine_s, paid->own_s, 100 * paid->own_error, 100 * paid->engine_error));
+  tuner->go_on();
+  in_engine.goes_on = false;
+  // Where the job is to stop, this says what is known.
+  return with_engine();
 }
 
-Scoreboard verified_scoreboard(const Preparation& ready, const Scoreboard& screened) {
-  Scoreboard board = known_scoreboard(ready.space, ready.verify_keys, ready.history,
-                                      {.metric = ready.job.tuning.metric,
-                                       .baseline_row = ready.space.baseline,
-                                       .num_ranks = num_ranks(ready.training_ranks),
-                                       .label = label_of(*ready.job.verify)});
-  for (std::size_t row = 0; row < board.rows().size(); ++row)
-    if (const auto& record = screened.row(row).record) board.screen(row, record->measurement);
-  return board;
+Scoreboard verified_scoreboard(const Preparation& ready) {
+  return known_scoreboard(ready.space, ready.verify_keys, ready.history,
+                          {.metric = ready.job.tuning.metric,
+                           .baseline_row = ready.space.baseline,
+                           .num_ranks = num_ranks(ready.training_ranks),
+                           .label = label_of(*ready.job.verify)});
 }
 
 }  // namespace dstune

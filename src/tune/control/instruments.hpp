@@ -2,6 +2,7 @@
 /// The searches of a job, each by one instrument: by the workload, and, where that is our own step
 /// and the user wants it, by DeepSpeed's engine beside it, which then decides. Rank 0 only.
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ struct InstrumentSearch {
   const std::vector<std::string>& keys;
   bool is_beside = false;     ///< the engine beside our own step, which decides
   bool is_screening = false;  ///< our own step, where that engine decides
+  bool goes_on = false;       ///< the same instrument goes on with the scoreboard later
   bool is_complete = false;   ///< an earlier job has ended it
 };
 
@@ -50,10 +52,12 @@ struct SearchResult {
 SearchResult run_instrument(const SearchParts& parts, const InstrumentSearch& instrument,
                             Scoreboard& board, Tuner& tuner);
 
-/// What the engine has measured before, with what our own step has, for verify().
-Scoreboard verified_scoreboard(const Preparation& ready, const Scoreboard& screened);
-/// What our own step has found decides where the engine looks, and the engine gives the answer.
-SearchResult verify(const SearchParts& parts, const Scoreboard& screened, Scoreboard& verified);
+/// What the engine has measured before.
+Scoreboard verified_scoreboard(const Preparation& ready);
+/// The search with both: the engine runs a few members, our own step others as long as it tells
+/// more for its price, and the engine goes on and gives the answer. `own`: that search of our step.
+SearchResult search_with_both(const SearchParts& parts, std::unique_ptr<Tuner> own,
+                              Scoreboard& screened, Scoreboard& verified);
 
 /// How far answers can be trusted, where DeepSpeed's engine measures them: as far as what it trains
 /// is the user's. Else empty.
