@@ -12,6 +12,7 @@ and the wall time of a launch beside what the experiment cost in the job.
 
 import argparse
 import datetime
+import glob
 import json
 import os
 import runpy
@@ -22,8 +23,17 @@ import tempfile
 import time
 
 
+def remove_buffers(port):
+    """What DeepSpeed's all-reduce for CPUs leaves behind: 69 MB for each rank of a launch."""
+    for path in glob.glob(f"/dev/shm/deepspeed_allreduce_buffer_*_{port}_*"):
+        os.unlink(path)
+
+
 def watch(out, steps, words):
-    """Inside a launched rank: runs the script, and leaves after so many optimizer steps."""
+    """Inside a launched rank: runs the script, and leaves after so many optimizer steps.
+
+    Checkpoints are not written.
+    """
     import random
 
     import deepspeed
@@ -59,10 +69,13 @@ def watch(out, steps, words):
                     with open(f"{out}.{os.environ['RANK']}", "w", encoding="utf-8") as file:
                         json.dump({"times": times, "losses": losses}, file)
                     torch.distributed.barrier()
+                    if os.environ["RANK"] == "0":
+                        remove_buffers(os.environ["MASTER_PORT"])
                     os._exit(0)
             return result
 
         engine.forward, engine.backward, engine.step = timed_forward, noted_backward, timed_step
+        engine.save_checkpoint = lambda *a, **k: True
         return made
 
     deepspeed.initialize = initialize
