@@ -52,6 +52,7 @@ Job::Job() {
   // A program that names no interpreter stands before any other.
   fs::create_directory(root_ / "bin");
   std::ofstream(root_ / "bin/deepspeed") << "\n";
+  fs::permissions(root_ / "bin/deepspeed", fs::perms::owner_all);
 }
 
 Job::~Job() {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dstune/base/error.hpp"
+#include "dstune/core/user_python.hpp"
 #include "dstune/engine/interpreter.hpp"
 #include "options.hpp"
 
@@ -46,8 +47,10 @@ std::optional<engine::EngineRequest> request_of(int argc, char** argv) {
 std::string become_python_where_asked(int argc, char** argv) {
   const auto request = request_of(argc, argv);
   if (!request) return "";
-  const engine::Interpreter python =
-      engine::find_interpreter(request->python, request->folder, engine::process_variable);
+  PythonEnvironment environment = own_python_environment();
+  if (!request->python.empty())
+    environment.interpreter = (fs::path(request->folder) / request->python).string();
+  const FoundPython python = find_python(environment);
   if (!python.problem.empty()) return python.problem;
   const auto library = find_own_library();
   if (!library)

@@ -170,9 +170,14 @@ void decide_deepspeed(std::optional<PythonEnvironment> python, const json::Node&
                       SectionTarget& target) {
   JobSpec& job = *target.job;
   const WorkloadSpec* const engine = job.engine();
-  if (python && engine != nullptr && engine->options.contains("python"))
-    python->interpreter = std::filesystem::absolute(
-        path_from(job.folder, engine->options["python"].get<std::string>()));
+  if (python && engine != nullptr) {
+    if (engine->options.contains("python"))
+      python->interpreter = std::filesystem::absolute(
+          path_from(job.folder, engine->options["python"].get<std::string>()));
+    // The job becomes this one; one that is named and missing is told when it starts.
+    if (const FoundPython job_python = find_python(*python); job_python.problem.empty())
+      python->interpreter = job_python.path;
+  }
   Version& version = job.deepspeed_version;
   const bool is_named = !job.deepspeed_source.empty();
   try {

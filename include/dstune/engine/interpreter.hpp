@@ -1,28 +1,12 @@
 #pragma once
-/// Which Python a job of the workload deepspeed runs in, found by file names alone: nothing is
-/// started, and nothing of Python is known to the program otherwise. Local.
+/// How a job of the workload deepspeed becomes Python: whether it is asked for, the command line,
+/// and the modules that the program brings. Local.
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace dstune::engine {
-
-/// A variable of the environment, or nothing.
-using Variables = std::function<std::optional<std::string>(const char* name)>;
-[[nodiscard]] std::optional<std::string> process_variable(const char* name);
-
-struct Interpreter {
-  std::string path;     ///< to be started by this name: a virtual environment is found by it
-  std::string problem;  ///< why there is none, with a hint; else empty
-};
-
-/// `given`: dstune.workload.python, a virtual environment's folder or an interpreter; relative to
-/// `folder`. Where it is empty: $VIRTUAL_ENV, $CONDA_PREFIX, the interpreter of `deepspeed` on the
-/// PATH, python3 on the PATH.
-[[nodiscard]] Interpreter find_interpreter(const std::string& given, const std::string& folder,
-                                           const Variables& variable);
 
 /// What a space file says of the Python to run in.
 struct EngineRequest {

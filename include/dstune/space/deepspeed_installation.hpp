@@ -2,22 +2,13 @@
 /// Which DeepSpeed the user's Python would import, by the names of files alone: no Python is
 /// started. Local.
 
-#include <map>
 #include <optional>
 #include <string>
 
 #include "dstune/core/deepspeed_version.hpp"
+#include "dstune/core/user_python.hpp"
 
 namespace dstune {
-
-/// Where it is looked for.
-struct PythonEnvironment {
-  std::map<std::string, std::string, std::less<>> variables;
-  std::string root;         ///< stands before every absolute path; empty: this machine's
-  std::string interpreter;  ///< the Python of the job, or its environment's folder; empty: none
-};
-/// What this process was started with.
-[[nodiscard]] PythonEnvironment own_python_environment();
 
 struct DeepSpeedInstallation {
   Version version;

@@ -1,9 +1,8 @@
-// Which Python a job becomes, by file names alone.
+// Who asks for a Python, and what it is started with.
 #include "dstune/engine/interpreter.hpp"
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +12,6 @@ namespace dstune::engine {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 class InterpreterTest : public testing::Test {
@@ -23,69 +21,12 @@ class InterpreterTest : public testing::Test {
   }
   ~InterpreterTest() override { fs::remove_all(folder); }
 
-  std::string program(const std::string& name, const std::string& content = "#!/bin/sh\n") {
-    const fs::path path = folder / name;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << content;
-    fs::permissions(path, fs::perms::owner_all);
-    return path;
-  }
   std::string space(const std::string& text) {
     std::ofstream(folder / "space.json") << text;
     return folder / "space.json";
   }
-  Interpreter find(const std::string& given = "") {
-    return find_interpreter(given, folder, [this](const char* name) {
-      const auto found = variables.find(name);
-      return found != variables.end() ? std::optional(found->second) : std::nullopt;
-    });
-  }
-
   fs::path folder;
-  std::map<std::string, std::string> variables{{"PATH", "/nowhere"}};
 };
-
-TEST_F(InterpreterTest, AnEnvironmentThatIsNamedIsTaken) {
-  const std::string python = program("venv/bin/python");
-  EXPECT_EQ(find("venv").path, python);
-  EXPECT_EQ(find("venv/bin/python").path, python);
-  EXPECT_EQ(find((folder / "venv").string()).path, python);
-}
-
-TEST_F(InterpreterTest, WhatIsNamedAndIsNoneIsRefusedWithAHint) {
-  fs::create_directories(folder / "empty");
-  EXPECT_THAT(find("empty").problem, HasSubstr("has no bin/python"));
-  EXPECT_THAT(find("missing").problem, HasSubstr("is no program"));
-}
-
-TEST_F(InterpreterTest, TheActiveEnvironmentComesBeforeThePath) {
-  program("path/python3");
-  const std::string launcher = program("tools/bin/python");
-  program("path/deepspeed", "#!" + launcher + "\n");
-  const std::string conda = program("conda/bin/python");
-  const std::string venv = program("venv/bin/python");
-  variables["PATH"] = folder / "path";
-  variables["CONDA_PREFIX"] = folder / "conda";
-  variables["VIRTUAL_ENV"] = folder / "venv";
-  EXPECT_EQ(find().path, venv);
-  variables.erase("VIRTUAL_ENV");
-  EXPECT_EQ(find().path, conda);
-  variables.erase("CONDA_PREFIX");
-  EXPECT_EQ(find().path, launcher);
-  fs::remove(folder / "path/deepspeed");
-  EXPECT_EQ(find().path, (folder / "path/python3").string());
-}
-
-TEST_F(InterpreterTest, ALauncherMayLeaveItToThePath) {
-  program("path/deepspeed", "#!/usr/bin/env python3\n");
-  const std::string python = program("path/python3");
-  variables["PATH"] = folder / "path";
-  EXPECT_EQ(find().path, python);
-}
-
-TEST_F(InterpreterTest, WithoutAnyItSaysHowToNameOne) {
-  EXPECT_THAT(find().problem, HasSubstr("\"python\""));
-}
 
 TEST_F(InterpreterTest, OnlyTheWorkloadDeepspeedAsksForPython) {
   const auto asks = [&](const std::string& text) {

@@ -32,6 +32,7 @@ class InstallationTest : public testing::Test {
     const std::string place = python_.root + path;
     fs::create_directories(fs::path(place).parent_path());
     std::ofstream(place) << text;
+    fs::permissions(place, fs::perms::owner_all);
   }
   /// A package as pip leaves it.
   void install(const std::string& folder, const std::string& version) const {
@@ -81,6 +82,23 @@ TEST_F(InstallationTest, OfConda) {
   install("/conda/lib/python3.12/site-packages", "0.17.6");
   python_.variables["CONDA_PREFIX"] = "/conda";
   EXPECT_EQ(found(), "0.17.6 /conda/lib/python3.12/site-packages");
+}
+
+// No pyvenv.cfg; the folder's name tells 3.1 from 3.10.
+TEST_F(InstallationTest, OfCondaWithAnyMinorVersion) {
+  python_.variables["CONDA_PREFIX"] = "/conda";
+  for (const std::string minor : {"3.10", "3.11", "3.12", "3.13", "3.14"}) {
+    const std::string program = "python" + minor;
+    write("/conda/bin/" + program);
+    fs::create_symlink(program, python_.root + "/conda/bin/python3");
+    // Of another version, whose folder is older or newer.
+    install("/conda/lib/python3.1/site-packages", "0.14.5");
+    install("/conda/lib/python3.9/site-packages", "0.15.4");
+    EXPECT_EQ(found(), "");
+    install("/conda/lib/" + program + "/site-packages", "0.17.6");
+    EXPECT_EQ(found(), "0.17.6 /conda/lib/" + program + "/site-packages");
+    fs::remove_all(python_.root + "/conda");
+  }
 }
 
 TEST_F(InstallationTest, OfTheInterpreterThatDeepspeedOnThePathNames) {
@@ -136,6 +154,7 @@ TEST_F(InstallationTest, TwoAnswersAreRefusedOnlyWhereTheyDiffer) {
   install("/venv/lib/python3.11/site-packages", "0.19.8");
   python_.variables["VIRTUAL_ENV"] = "/venv";
   write("/opt/bin/deepspeed", "#!/usr/bin/python3.11\n");
+  write("/usr/bin/python3.11");
   install("/usr/lib/python3/dist-packages", "0.19.8+cafe");
   EXPECT_EQ(found(), "0.19.8 /venv/lib/python3.11/site-packages");
   fs::remove_all(python_.root + "/usr/lib");
