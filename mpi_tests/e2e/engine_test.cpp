@@ -379,6 +379,30 @@ TEST_F(EngineRefusalTest, WhatThePythonLacksIsNamed) {
   EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
 }
 
+TEST_F(EngineRefusalTest, AProblemNamesWhereTheEngineIsAskedFor) {
+  job_.write_text("packages/torch/__init__.py", "raise ImportError('no torch here')\n");
+  job_.write_text("train.py", "pass\n");
+  job_.write("config.json", tiny_gpt2_config());
+  Json space = transformer_space({2});
+  space["dstune"]["training_command"] = "deepspeed train.py --deepspeed_config $CONFIG";
+  const auto expect_place = [&](std::vector<std::string> args, const std::string& place) {
+    job_.write("space.json", space);
+    args.emplace_back("space.json");
+    const Ended ended =
+        job_.run({.ranks = 2,
+                  .args = args,
+                  .environment = {{"PYTHONPATH", (job_.folder() / "packages").string()}}});
+    EXPECT_EQ(ended.exit_code, bad_input) << ended;
+    EXPECT_EQ(count_of(ended.err, "can not import torch"), 1) << ended;
+    EXPECT_EQ(count_of(ended.err, " " + place + ": "), 1) << place << '\n' << ended;
+    EXPECT_FALSE(job_.exists(results + "journal.jsonl"));
+  };
+  expect_place({"--verify"}, "--verify");
+  expect_place({"--verify=train.py"}, "--verify=train.py");
+  space["dstune"]["verify"] = Json::object();
+  expect_place({"--verify"}, "/dstune/verify");
+}
+
 TEST_F(EngineRefusalTest, AWorkloadWithNothingToTrainIsRefused) {
   write_space(Json::object());
   expect_refused("has nothing to train", "/dstune");

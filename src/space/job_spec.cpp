@@ -227,9 +227,13 @@ void decide_sequence_length(SectionTarget& target) {
 }
 
 /// The second instrument, as the command line has it.
-void decide_verify(const Overrides& overrides, const json::Node& place, SectionTarget& target) {
+void decide_verify(const Overrides& overrides, SectionTarget& target) {
   JobSpec& job = *target.job;
-  if (overrides.verify && !job.verify) job.verify.emplace();
+  if (overrides.verify && !job.verify) {
+    job.verify.emplace();
+    job.verify_option =
+        overrides.verify_script ? "--verify=" + *overrides.verify_script : "--verify";
+  }
   if (!job.verify) return;
   job.verify->kind = WorkloadKind::deepspeed;
   if (job.verify->options.is_null()) job.verify->options = json::Value::object();
@@ -238,32 +242,34 @@ void decide_verify(const Overrides& overrides, const json::Node& place, SectionT
     const auto path = std::filesystem::absolute(*overrides.verify_script).lexically_normal();
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored))
-      target.problems->add(place.problem(fmt::format(
-          "the script {} of --verify does not exist: name a file that does", path.string())));
+      target.problems->add(
+          {"--verify=" + *overrides.verify_script, "", 0,
+           fmt::format("the script {} does not exist: name a file that does", path.string())});
     job.verify->options["script"] = path.string();
   }
   if (job.workload.kind != WorkloadKind::transformer)
-    target.problems->add(place.problem(
+    target.problems->add(engine_problem(
+        job,
         "verify runs finalists of the workload transformer in DeepSpeed's engine: leave it out, "
         "or the other workload"));
 }
 
 /// What DeepSpeed's engine is to train.
-void check_engine(const json::Node& root, SectionTarget& target) {
+void check_engine(SectionTarget& target) {
   const WorkloadSpec* const engine = target.job->engine();
   if (engine == nullptr) return;
-  const json::Node place = root.find("dstune").value_or(root);
   const char* const name = target.job->verify ? "verify" : "workload";
   const bool has_script =
       engine->options.contains("script") || target.job->training_command.has_value();
   if (engine->options.contains("function") && !has_script) {
-    target.problems->add(
-        place.problem(fmt::format("{}.function is a function of a script: add script", name)));
+    target.problems->add(engine_problem(
+        *target.job, fmt::format("{}.function is a function of a script: add script", name)));
   } else if (!has_script && engine->model_config.empty()) {
-    target.problems->add(place.problem(fmt::format(
-        "{} has nothing to train: add its script, or training_command, or name the file of a "
-        "Hugging Face config.json as model for random tokens",
-        target.job->verify ? "verify" : "the workload deepspeed")));
+    target.problems->add(engine_problem(
+        *target.job,
+        fmt::format("{} has nothing to train: add its script, or training_command, or name the "
+                    "file of a Hugging Face config.json as model for random tokens",
+                    target.job->verify ? "verify" : "the workload deepspeed")));
   }
 }
 
@@ -301,6 +307,12 @@ std::string Machine::refusal(const GroupShape& shape) const {
       "groups of {} ranks on each of {} node(s) are asked for, but the job has {} rank(s) on {} "
       "node(s): start it with mpirun -np {}, or take smaller groups",
       shape.num_gpus, shape.num_nodes, num_ranks(), ranks_of_node.size(), shape.size());
+}
+
+Problem engine_problem(const JobSpec& job, const std::string& message) {
+  if (!job.verify_option.empty()) return {job.verify_option, "", 0, message};
+  const std::string pointer = job.verify ? "/dstune/verify" : "/dstune/workload";
+  return {job.document->file(), pointer, job.document->line(pointer), message};
 }
 
 void complete_config(const JobSpec& job, Recompute recompute, TrainingConfig& config) {
@@ -372,12 +384,12 @@ JobSpec read_job(const std::string& path, const Overrides& overrides,
   apply(overrides, job.tuning);
   const auto section = given(root, "dstune");
   if (section) read_dstune(*section, target);
-  decide_verify(overrides, section ? *section : root, target);
+  decide_verify(overrides, target);
   const auto resources = section ? given(*section, "resources") : std::nullopt;
   decide_shapes(resources ? &*resources : nullptr, default_ranks, target);
   decide_model(overrides, root, section ? &*section : nullptr, target);
   decide_sequence_length(target);
-  check_engine(root, target);
+  check_engine(target);
 
   job.ds_config = replaced;
   for (const char* ours : {"autotuning", "dstune"}) job.ds_config.erase(ours);

@@ -197,9 +197,9 @@ ExitCode run_job(const JobOptions& options, bool thread_multiple, Watchdog& watc
       if (!plugin.violation.empty())
         throw InputError({plugin_problem(*ready.job.document, plugin.violation)});
       if (!loaded.violation.empty())
-        throw InputError({engine_problem(*ready.job.document, loaded.violation)});
+        throw InputError({engine_problem(ready.job, loaded.violation)});
       if (const auto other = engine_release_violation(ready.job, ready.engine); !other.empty())
-        throw InputError({engine_problem(*ready.job.document, other)});
+        throw InputError({engine_problem(ready.job, other)});
       // A GPU's memory is for Python alone.
       if (loaded.engine && !input.verify && is_planned(ready.job) && found.gpu.name.empty())
         predict_engine_members(ready, device);

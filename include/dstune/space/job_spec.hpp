@@ -64,6 +64,7 @@ struct JobSpec {
   WorkloadSpec workload;
   /// DeepSpeed's engine as a second instrument beside the workload; of the kind deepspeed.
   std::optional<WorkloadSpec> verify;
+  std::string verify_option;  ///< "--verify=train.py" where only the command line asks for it
   TargetSpec target;
   std::int64_t sequence_length = 1024;
   /// What "auto" of bf16 and fp16 stands for; nothing: their defaults.
@@ -93,6 +94,10 @@ struct JobSpec {
 
 /// "For DeepSpeed 0.19.8 (--deepspeed-version)"
 [[nodiscard]] std::string deepspeed_text(const JobSpec& job);
+
+/// A problem of DeepSpeed's engine, at the place where the user asks for it: `dstune.workload`,
+/// `dstune.verify`, or `--verify` on the command line.
+[[nodiscard]] Problem engine_problem(const JobSpec& job, const std::string& message);
 
 /// Completes a configuration that a DeepSpeed config's knobs have decided: the job's sequence
 /// length, this mode of recompute, and checkpoints in host memory only where blocks are computed

@@ -77,6 +77,29 @@ TEST_F(ReadJobTest, ReadsTheWholeOfBothSections) {
   EXPECT_THAT(read.warnings, IsEmpty());
 }
 
+TEST_F(ReadJobTest, AProblemOfTheEngineIsWhereItIsAskedFor) {
+  // A model of this name is a preset, of which no random tokens can be trained.
+  const auto place = [&](const std::string& section) {
+    const auto found = problems(R"({"dstune": {"sequence_length": 8)" + section + "}}");
+    if (found.size() != 1) return std::to_string(found.size()) + " problems";
+    EXPECT_THAT(found.front().message, HasSubstr("has nothing to train"));
+    return found.front().file.ends_with("space.json") ? found.front().pointer
+                                                      : found.front().file + found.front().pointer;
+  };
+  EXPECT_EQ(place(R"(, "workload": {"type": "deepspeed"})"), "/dstune/workload");
+  EXPECT_EQ(place(R"(, "verify": {})"), "/dstune/verify");
+  overrides_.verify = true;
+  EXPECT_EQ(place(""), "--verify");
+  EXPECT_EQ(place(R"(, "verify": {})"), "/dstune/verify");
+
+  overrides_.verify_script = (folder_ / "absent.py").string();
+  const auto found = problems("{}");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front().text(), "--verify=" + *overrides_.verify_script + ": the script " +
+                                      *overrides_.verify_script +
+                                      " does not exist: name a file that does");
+}
+
 constexpr const char* automatic_sections =
     R"("bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 1})";
 

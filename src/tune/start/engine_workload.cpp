@@ -87,10 +87,10 @@ void complete_engine_workload(JobSpec& job) {
   if (engine == nullptr) return;
   if (job.deepspeed_version < oldest_engine)
     throw InputError({engine_problem(
-        *job.document, fmt::format("DeepSpeed {} ({}) can not run in the ranks of a job: {} or "
-                                   "newer can",
-                                   to_text(job.deepspeed_version), job.deepspeed_source,
-                                   to_text(oldest_engine)))});
+        job, fmt::format("DeepSpeed {} ({}) can not run in the ranks of a job: {} or "
+                         "newer can",
+                         to_text(job.deepspeed_version), job.deepspeed_source,
+                         to_text(oldest_engine)))});
   json::Value& options = engine->options;
   options["type"] = "deepspeed";
   options["folder"] = (fs::current_path() / job.folder).lexically_normal().string();
@@ -99,9 +99,9 @@ void complete_engine_workload(JobSpec& job) {
   const auto command = script_command(*job.training_command, json::Value::object(), {});
   if (!command)
     throw command_error(job,
-                        fmt::format("no word in it ends in .py: name the script as \"script\" in "
-                                    "{}",
-                                    job.verify ? "dstune.verify" : "dstune.workload"));
+                        fmt::format("no word in it ends in .py: name the script as {}",
+                                    job.verify ? "--verify=SCRIPT, or \"script\" in dstune.verify"
+                                               : "\"script\" in dstune.workload"));
   const std::string path =
       fs::absolute(fs::path(job.folder) / command->script).lexically_normal().string();
   std::error_code ignored;
@@ -171,13 +171,6 @@ std::string engine_release_violation(const JobSpec& job, const engine::Loaded& l
       "its Python has DeepSpeed {}, and the space is read for {} ({}): name {} as the version, or "
       "an environment that has the other as \"python\"",
       found->second, to_text(job.deepspeed_version), job.deepspeed_source, found->second);
-}
-
-Problem engine_problem(const json::Document& document, const std::string& violation) {
-  const bool is_beside =
-      document.node().find("dstune") && document.node().find("dstune")->find("verify");
-  const std::string pointer = is_beside ? "/dstune/verify" : "/dstune/workload";
-  return {document.file(), pointer, document.line(pointer), violation};
 }
 
 }  // namespace dstune

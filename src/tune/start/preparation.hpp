@@ -126,9 +126,6 @@ LoadedEngine load_engine_everywhere(const Communicator& world, const WorkloadSpe
 [[nodiscard]] std::string engine_release_violation(const JobSpec& job,
                                                    const engine::Loaded& loaded);
 
-/// The place in space.json that the violation is about. Local.
-Problem engine_problem(const json::Document& document, const std::string& violation);
-
 /// Throws InputError where `dstune.training_command` does not say where the configuration goes.
 void check_training_command(const JobSpec& job);
 

@@ -66,7 +66,7 @@ def run_made(path, name, order):
     """`make(ds_config, seed)` of the user's file."""
     make = getattr(script.load(path), name, None)
     if not callable(make):
-        raise Refused(f"{path} has no function {name!r}; /dstune/workload/function names it")
+        raise Refused(f"{path} has no function {name!r}; function names it")
     made = make(order["ds_config"], order["seed"])
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise Refused(f"{name} returns neither (model, batch, loss) nor (engine, next_batch)")

@@ -32,7 +32,7 @@ def imported(name, channel):
         return importlib.import_module(name)
     except ImportError as error:
         raise Refused(f"{sys.executable} can not import {name} ({message_of(error)}); install it there, or name "
-                      "another environment in /dstune/workload/python") from error
+                      "another environment as \"python\" in dstune.workload or dstune.verify") from error
     except Exception as error:
         raise Refused(f"importing {name} in {sys.executable} fails: {message_of(error)}") from error
 
@@ -82,10 +82,10 @@ def prepare(order, channel, state):
         script.check(path)
         files = script.module_files(path)
     elif workload.get("function"):
-        raise Refused("/dstune/workload/function needs /dstune/workload/script, the file that has it")
+        raise Refused("function is a function of a script: add script, the file that has it")
     elif not order.get("model") and not order.get("imports_only"):
-        raise Refused("the workload deepspeed has neither a script (/dstune/workload/script, "
-                      "/dstune/training_command) nor a model's config.json (/dstune/model/hf_config)")
+        raise Refused("there is neither a script (script, dstune.training_command) nor a model's config.json "
+                      "(dstune.model.hf_config)")
     set_defaults(order["device"], order["threads"])
     guard.install()
     torch = imported("torch", channel)

@@ -144,7 +144,7 @@ def forget(module):
 def check(script):
     """The script can be read and is Python, or Refused."""
     if not os.path.isfile(script):
-        raise Refused(f"the script {script} is not there; /dstune/workload/script is relative to space.json")
+        raise Refused(f"the script {script} is not there; script is relative to space.json")
     try:
         with open(script, "rb") as file:
             compile(file.read(), script, "exec", dont_inherit=True)
