@@ -90,6 +90,9 @@ def main():
     if args.case == "writes":
         with open("written.txt", "w", encoding="utf-8") as file:
             file.write("by the script")
+    if args.case == "fails_with_a_file":
+        with open("left.txt", "w", encoding="utf-8"):
+            raise ValueError("it has written")
     deepspeed.init_distributed()
     model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 1))
     engine, _, _, _ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())

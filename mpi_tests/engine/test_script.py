@@ -188,6 +188,12 @@ class ScriptTest(EngineTest):
         self.assertEqual(self.run_case("writes")["end"][0]["wrote"], [])
         self.assertFalse(os.path.exists(os.path.join(self.folder, "checkpoints")))
 
+    def test_a_failure_tells_what_the_script_wrote(self):
+        result = self.run_case("fails_with_a_file")
+        error = self.assertFails(result, "exception", "it has written")
+        self.assertEqual(error["wrote"], [os.path.join(self.folder, "left.txt")])
+        self.assertEqual(result["end"][0]["wrote"], [])
+
 
 if __name__ == "__main__":
     main()

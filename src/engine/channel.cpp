@@ -98,6 +98,7 @@ json::Value Channel::call(const json::Value& command, const Waiter& waiter,
     }
     const std::lock_guard lock(mutex_);
     interrupts_ = 0;
+    keep_error(json::Value::parse(*reply_, nullptr, /*allow_exceptions=*/false));
     throw;
   }
 }
@@ -119,8 +120,16 @@ json::Value Channel::take_reply(const std::string& name) {
   if (!reply.is_object()) throw Error(document.file() + " is no JSON object");
   const auto ok = reply.find("ok");
   if (ok != reply.end() && *ok == true) return reply;
-  const auto error = reply.find("error");
-  throw_error(error != reply.end() && error->is_object() ? *error : json::Value::object());
+  keep_error(reply);
+  throw_error(error_.is_object() ? error_ : json::Value::object());
+}
+
+void Channel::keep_error(const json::Value& reply) {
+  error_ = reply.is_object() ? reply.value("error", json::Value()) : json::Value();
+}
+
+json::Value Channel::take_error() {
+  return std::exchange(error_, nullptr);
 }
 
 void Channel::interrupt() {

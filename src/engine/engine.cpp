@@ -53,6 +53,13 @@ void add_texts(const json::Value& reply, const char* key, const char* prefix,
     if (text.is_string()) texts.push_back(prefix + text.get<std::string>());
 }
 
+/// All that the user is to be told of it.
+void add_notes(const json::Value& reply, std::vector<std::string>& notes) {
+  add_texts(reply, "notes", "", notes);
+  add_texts(reply, "leaked", "still held after the experiment: ", notes);
+  add_texts(reply, "wrote", "the script wrote ", notes);
+}
+
 Status status_of(ErrorKind kind) {
   return kind == ErrorKind::out_of_memory ? Status::out_of_memory : Status::failed;
 }
@@ -104,16 +111,20 @@ const Loaded& Engine::prepare(const WorkloadSpec& workload, const std::vector<in
   return loaded_;
 }
 
-std::vector<std::string> Engine::end(bool failed, const Waiter& waiter) {
+std::vector<std::string> Engine::take_notes() {
   std::vector<std::string> notes = std::exchange(notes_, {});
+  add_notes(channel_.take_error(), notes);
+  return notes;
+}
+
+std::vector<std::string> Engine::end(bool failed, const Waiter& waiter) {
+  std::vector<std::string> notes = take_notes();
   if (!has_begun_) return notes;
   has_begun_ = false;
   const json::Value reply =
       channel_.call({{"command", "end"}, {"failed", failed}}, waiter,
                     std::chrono::duration<double>(std::max(min_drain_s, drain_timeout_s_)));
-  add_texts(reply, "notes", "", notes);
-  add_texts(reply, "leaked", "still held after the experiment: ", notes);
-  add_texts(reply, "wrote", "the script wrote ", notes);
+  add_notes(reply, notes);
   return notes;
 }
 

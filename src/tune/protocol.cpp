@@ -134,6 +134,7 @@ void members(Archive& archive, Of<Archive, Gone>& m) {
   archive("cause", m.is_cause);
   archive("device_lost", m.has_lost_device);
   archive("details", m.details);
+  archive("notes", m.notes);
   archive("device_silent", m.is_device_silent);
 }
 // As of a ProfilingTask.

@@ -57,6 +57,9 @@ class Channel {
   /// earlier call has thrown it.
   json::Value call(const json::Value& command, const Waiter& waiter,
                    std::chrono::duration<double> drain);
+  /// The `error` of the last failure that Python told, be it after an interrupt; null: none since
+  /// it was taken last.
+  [[nodiscard]] json::Value take_error();
   /// Whether Python is lost to the program.
   [[nodiscard]] bool is_stuck() const;
   /// What Python said last that it is about, since it was asked last; empty: nothing new.
@@ -80,6 +83,7 @@ class Channel {
 
  private:
   json::Value take_reply(const std::string& name);
+  void keep_error(const json::Value& reply);
   /// Ends what Python's main thread may be blocked in.
   void interrupt();
   bool has_reply();
@@ -89,6 +93,7 @@ class Channel {
   std::optional<std::string> command_;  ///< not yet taken by Python
   std::string taken_;                   ///< that Python has
   std::optional<std::string> reply_;
+  json::Value error_;  ///< of the last failure; the program's side alone has it
   struct Socket {
     int descriptor = -1;
     std::uint64_t inode = 0;

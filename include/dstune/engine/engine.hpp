@@ -67,6 +67,9 @@ class Engine {
   /// the workload. Local.
   std::unique_ptr<Workload> make_workload(const WorkloadContext& context, Assignment assignment);
 
+  /// What the user is to be told of the experiment so far, of its failure too; once. Local.
+  [[nodiscard]] std::vector<std::string> take_notes();
+
   /// Frees all that the last experiment held, where there was one. Returns what the user is to be
   /// told of it. Throws PythonError, CollectiveError. `failed`: peers may be gone. Local where it
   /// failed, else: Members only.

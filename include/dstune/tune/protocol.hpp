@@ -72,9 +72,10 @@ struct Gone {
   Status status = Status::failed;
   std::string reason;
   bool is_cause = false;  ///< it failed by itself; else because others did, or was told to leave
-  bool has_lost_device = false;   ///< it can not be given any other
-  bool is_device_silent = false;  ///< … because its device does not answer
-  std::string details{};          ///< of the cause, for people: Python's traceback
+  bool has_lost_device = false;      ///< it can not be given any other
+  bool is_device_silent = false;     ///< … because its device does not answer
+  std::string details{};             ///< of the cause, for people: Python's traceback
+  std::vector<std::string> notes{};  ///< what the user is to be told of the experiment
 };
 
 struct Profile {

@@ -73,6 +73,8 @@ TEST(ChannelTest, AnAbortInterruptsPythonAndWaitsForItsReply) {
   EXPECT_THROW(python.channel.call(step, ended_by(aborted), 60s), CollectiveError);
   daemon.join();
   EXPECT_FALSE(python.channel.is_stuck());
+  EXPECT_EQ(python.channel.take_error().at("kind"), "interrupted");
+  EXPECT_TRUE(python.channel.take_error().is_null());
 }
 
 TEST(ChannelTest, ASocketThatPythonWaitsOnIsShutDown) {

@@ -153,6 +153,20 @@ TEST_F(EngineTest, AnExceptionIsAFailureWithItsTraceback) {
   EXPECT_EQ(python.commands().back().at("failed"), true);
 }
 
+TEST_F(EngineTest, AFailureTellsWhatIsToBeKnownOfTheScript) {
+  answers["build"] = R"({"ok": true, "global_batch": 6, "notes": ["no workers"]})";
+  answers["step"] = R"({"ok": false, "error": {"kind": "exception", "message": "no",
+    "notes": ["short batches"], "wrote": ["/there/out.txt"]}})";
+  const auto training = workload();
+  training->build();
+  training->initialize();
+  EXPECT_THROW(training->step(0), StepFailure);
+  EXPECT_THAT(engine.take_notes(),
+              ElementsAre("no workers", "short batches", "the script wrote /there/out.txt"));
+  EXPECT_THAT(engine.take_notes(), ElementsAre());
+  EXPECT_THAT(engine.end(true, waiter), ElementsAre());
+}
+
 TEST_F(EngineTest, MemoryThatRanOutIsThatStatus) {
   answers["step"] = R"({"ok": false, "error": {"kind": "out_of_memory", "message": "no"}})";
   const auto training = workload();

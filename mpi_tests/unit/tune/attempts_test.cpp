@@ -313,6 +313,13 @@ TEST_F(AttemptsTest, ACauseThatIsHeardLateIsBelieved) {
   EXPECT_THAT(failed_, ElementsAre("a member has left", "rank 2: a bug", "rank 1: another bug"));
 }
 
+TEST_F(AttemptsTest, WhatEveryMemberTellsOfAFailureIsKept) {
+  const Attempts::Number number = run({0, 1});
+  machine_.on(0, message::Gone{.attempt = number, .reason = "a bug", .notes = {"a"}}, at(1));
+  machine_.on(1, message::Gone{.attempt = number, .reason = "told to", .notes = {"b"}}, at(2));
+  EXPECT_THAT(the_end().notes, ElementsAre("a", "b"));
+}
+
 TEST_F(AttemptsTest, WhatALimitSaysIsNotReplaced) {
   const Attempts::Number number = run({0, 1});
   machine_.tick(at(61));

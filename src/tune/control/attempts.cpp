@@ -134,6 +134,7 @@ void Attempts::on_profiled(Number number, Attempt& attempt, int source, message:
 void Attempts::on_gone(Number number, Attempt& attempt, int source, const message::Gone& gone,
                        Moment now) {
   attempt.left.insert(source);
+  attempt.notes.insert(attempt.notes.end(), gone.notes.begin(), gone.notes.end());
   if (gone.has_lost_device)
     (gone.is_device_silent ? attempt.silent_devices : attempt.without_device).insert(source);
   if (!attempt.has_gone_members || gone.is_cause) events_.emplace_back(Failed{number, gone.reason});
@@ -253,6 +254,7 @@ void Attempts::conclude(Number number, Moment now) {
   ended.measurement.reason = reason_of(attempt);
   ended.measurement.world_ranks = attempt.members;
   ended.details = attempt.details;
+  ended.notes = attempt.notes;
   for (const int member : attempt.members) {
     const bool is_lost = !attempt.left.contains(member);
     if (is_lost) ended.lost.push_back(member);

@@ -113,6 +113,7 @@ class Attempts {
     Time began, last_sign;
     std::optional<WallTime> started_at;
     double slowest_step_s = 0;
+    std::vector<std::string> notes;  ///< of members that have left
     std::set<int> ready;
     std::set<int> left;            ///< have answered for the last time
     std::set<int> without_device;  ///< of these, those that lost theirs

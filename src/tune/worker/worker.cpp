@@ -149,11 +149,13 @@ void Worker::leave(const std::vector<int>& world_ranks, Status status, std::stri
   const bool is_given_up = device_state_ != DeviceState::drained;
   if (is_given_up) context_.groups->give_up_device();
   const bool is_stuck = context_.engine != nullptr && context_.engine->is_stuck();
+  std::vector<std::string> notes;
+  if (context_.engine != nullptr) notes = context_.engine->take_notes();
   reason = printable(reason);
   if (is_cause) reason.insert(0, "rank " + std::to_string(context_.topology->world_rank) + ": ");
   send(message::Gone{attempt_, status, std::move(reason), is_cause,
                      pretends_lost_device_ || is_given_up || is_stuck,
-                     device_state_ == DeviceState::silent, details});
+                     device_state_ == DeviceState::silent, details, std::move(notes)});
 }
 
 /// Nobody takes a rank out of the job that lost its device in a profiling.

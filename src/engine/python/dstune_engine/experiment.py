@@ -69,7 +69,13 @@ class Experiment:
                 command = self.job_.channel.exchange(self.steps_.hand_over())
                 if command["command"] != "step":
                     return None, command
-            return {"ok": False, "error": told}, None
+            return {"ok": False, "error": {**told, **self.new_notes_()}}, None
+
+    def new_notes_(self):
+        """What a failure's reply has beside its cause: the program records it before it sends "end"."""
+        wrote = [path for path in self.job_.written.paths() if path not in self.job_.wrote]
+        self.job_.wrote.update(wrote)
+        return {"notes": self.job_.only_new(self.notes_ + self.steps_.notes), "wrote": wrote}
 
     def enter_(self):
         order = self.order_
@@ -133,9 +139,9 @@ class Experiment:
             except Exception as error:
                 self.notes_.append("cleanup() failed: " + errors.message_of(error))
                 errors.forget_frames(error)
-        wrote = [path for path in job.written.stop() if path not in job.wrote]
-        job.wrote.update(wrote)
-        notes = list(self.notes_) + self.steps_.notes
+        job.written.stop()
+        told = self.new_notes_()
+        notes = []
         state = job.losses.compare(self.order_, self.steps_.first_losses) if self.steps_.first_losses else None
         if state:
             notes.append(state)
@@ -160,7 +166,7 @@ class Experiment:
         leftovers.reset_torch(self.device_)
         reply = {"ok": True, "leaked": self.leftovers_.left(), "resident_bytes": process_state.resident_bytes(),
                  "threads": process_state.threads(), "descriptors": process_state.descriptors(),
-                 "wrote": wrote, "notes": job.only_new(notes)}
+                 "wrote": told["wrote"], "notes": told["notes"] + job.only_new(notes)}
         if self.device_ == "cuda":
             free, total = sys.modules["torch"].cuda.mem_get_info()
             reply.update({"device_free_bytes": free, "device_total_bytes": total})

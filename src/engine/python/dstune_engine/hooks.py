@@ -173,8 +173,10 @@ class Written:
         self.active = True
 
     def stop(self):
-        """Paths that were written and are there still; what is a part of the system apart, and what goes by itself."""
         self.active = False
+
+    def paths(self):
+        """Those that were written and are there still; what is a part of the system apart, and what goes by itself."""
         ours = [os.path.join(tempfile.gettempdir(), name) for name in ("dstune-config-", "dstune-scratch-")]
         ignored = ("/dev/", "/proc/", "/sys/", "/tmp/torch", *ours)
         kept = [path for path in self.paths_
