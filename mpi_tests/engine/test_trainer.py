@@ -41,6 +41,18 @@ class TrainerTest(EngineTest):
                                                                      "warmup_num_steps": 3}})
         self.assertOk(self.run_trainer(ds_config, ["--max_grad_norm", "2.0", "--learning_rate", "1.0"]))
 
+    def test_other_clipping_than_the_configurations_is_told(self):
+        notes = lambda result: " ".join(result["build"][0]["notes"] + result["end"][0]["notes"])
+        same = self.run_trainer(config(1, gradient_clipping=0.0), ["--max_grad_norm", "0"])
+        self.assertOk(same)
+        self.assertNotIn("max_grad_norm", notes(same))
+        other = self.run_trainer(config(1, gradient_clipping=0.0))
+        self.assertOk(other)
+        self.assertIn("max_grad_norm", notes(other))
+        self.assertEqual(losses(same), losses(other))
+        clipped = self.run_trainer(config(1, gradient_clipping=1e-6), ["--max_grad_norm", "1e-6"])
+        self.assertNotEqual(losses(same), losses(clipped))
+
     def test_what_the_arguments_ask_for_beside_training_is_off(self):
         words = ["--save_strategy", "steps", "--save_steps", "1", "--dataloader_num_workers", "2",
                  "--report_to", "tensorboard"]

@@ -28,6 +28,11 @@ SAME = {
     "scheduler.params.warmup_num_steps": "warmup_steps",
 }
 
+# DeepSpeed's default was 0 before 0.19.6, and stands in each configuration; the argument's is 1.0.
+OTHER_CLIPPING = ("the configuration's gradient_clipping replaces max_grad_norm of TrainingArguments; the Trainer of a "
+                  "separate launch refuses to start unless both are the same: map it by autotuning.arg_mappings, "
+                  '"gradient_clipping": "--max_grad_norm"')
+
 
 def fill(arguments, order, note):
     """Arguments of the Trainer as the experiment needs them."""
@@ -38,6 +43,8 @@ def fill(arguments, order, note):
     for path, name in SAME.items():
         value = value_at(config, path)
         if value is not None and hasattr(arguments, name):
+            if path == "gradient_clipping" and value != getattr(arguments, name):
+                note(OTHER_CLIPPING)
             setattr(arguments, name, value)
     betas = value_at(config, "optimizer.params.betas")
     if betas is not None:
