@@ -12,8 +12,9 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 EXAMPLES = os.path.join(ROOT, "scripts", "spaces", "engine")
-PYTHON = os.environ.get("DSTUNE_ENGINE_PYTHON", "")
-SKIPPED = "" if PYTHON else "DSTUNE_ENGINE_PYTHON names no interpreter with torch and deepspeed"
+VARIABLE = os.environ.get("DSTUNE_ENGINE_VARIABLE", "DSTUNE_ENGINE_PYTHON")
+PYTHON = os.environ.get(VARIABLE, "")
+SKIPPED = "" if PYTHON else f"{VARIABLE} names no interpreter with torch and deepspeed"
 DEADLINE_S = float(os.environ.get("DSTUNE_ENGINE_DEADLINE", "120"))
 
 
