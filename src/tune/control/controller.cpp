@@ -25,7 +25,10 @@ Controller::Controller(const Search& search, JobPolicy policy, AttemptDriver& dr
       began_(policy_.began) {}
 
 ExitCode Controller::run() {
-  listeners_.progress.begin(search_.space.planned, agenda_.num_known(), began_);
+  const auto num_before = std::ranges::count_if(
+      search_.board.rows(), [](const Row& row) { return row.record.has_value(); });
+  listeners_.progress.begin(search_.space.planned, agenda_.num_known(),
+                            static_cast<std::size_t>(num_before), began_);
   agenda_.take_known();
   IdleBackoff idle;
   for (;;) {

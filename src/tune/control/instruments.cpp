@@ -221,6 +221,7 @@ SearchResult search_with_both(const SearchParts& parts, std::unique_ptr<Tuner> o
     return result;
   };
 
+  log::info("DeepSpeed's engine runs the baseline and what differs most from it");
   tuner->pause_after_first();
   if (const SearchResult result = with_engine(); !goes_on(result)) return result;
   const auto prices = [&]() -> std::optional<InstrumentPrices> {
@@ -229,6 +230,7 @@ SearchResult search_with_both(const SearchParts& parts, std::unique_ptr<Tuner> o
     if (!own_s || !engine_s) return std::nullopt;
     return InstrumentPrices{*own_s, *engine_s, error_of_predictions(screened), tuner->error()};
   };
+  log::info("our own step runs as long as it tells more for its time");
   const auto screening = make_screening_tuner(std::move(own), prices);
   const SearchResult of_own = run_instrument(parts,
                                              {.workload = ready.job.workload,
